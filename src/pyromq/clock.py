@@ -1,0 +1,31 @@
+"""Time, through one door: wall time for what is written down, monotonic time for waiting.
+
+Whoever needs the time is given a `Clock`, so that tests own it (`pyromq.testing.clock`).
+"""
+
+import time
+from typing import Protocol
+
+
+class Clock(Protocol):
+    """Where the time comes from."""
+
+    def now_ms(self) -> int:
+        """Return wall time in milliseconds since 1970, as RocketMQ stores it."""
+        ...
+
+    def monotonic(self) -> float:
+        """Return seconds on a clock that never goes back; only differences mean something."""
+        ...
+
+
+class SystemClock:
+    """The machine's own clocks."""
+
+    def now_ms(self) -> int:
+        """Return wall time in milliseconds since 1970."""
+        return time.time_ns() // 1_000_000
+
+    def monotonic(self) -> float:
+        """Return the machine's monotonic seconds."""
+        return time.monotonic()

@@ -1,0 +1,171 @@
+"""The error tree.
+
+    PyroError
+    ├── ConfigError            a setting is wrong; nothing starts; exit status 2
+    ├── ProtocolError          bytes that mean nothing
+    │   ├── LocalProtocolError    we were asked to send what the protocol forbids
+    │   ├── RemoteProtocolError   the peer did; the connection ends
+    │   └── HeaderError           a frame is whole, but a field is missing or unreadable; answered by name
+    ├── Refused(code, remark)  a server said no
+    │   └── TopicNotFound  NoPermission  ServiceNotAvailable  SystemBusy  MessageIllegal  …
+    ├── NoRoute                no name server knows a broker for the topic
+    ├── NetworkError           no answer: ConnectFailed  ConnectionLost  RequestTimeout
+    ├── ClientClosed           used after close
+    └── StoreError             CorruptRecord  DiskFull  SyncFailed  StoreLocked  MessageTooLarge
+
+Two flags say who can mend it, and the client's plans read them: `retriable` (another broker or a later try
+may do) and `stale_route` (ask the name server first).
+"""
+
+from typing import ClassVar
+
+from pyromq.codes import ResponseCode
+
+
+class PyroError(Exception):
+    """The root of all errors that this package raises on purpose."""
+
+    retriable: ClassVar[bool] = False
+    stale_route: ClassVar[bool] = False
+
+
+class ConfigError(PyroError):
+    """A setting is wrong. The message names the source, the key, and the nearest known key or the reason."""
+
+
+class ProtocolError(PyroError):
+    """Bytes or fields that the protocol does not allow."""
+
+
+class LocalProtocolError(ProtocolError):
+    """We were asked to send what the protocol forbids."""
+
+
+class RemoteProtocolError(ProtocolError):
+    """The peer sent what the protocol forbids; the connection cannot go on."""
+
+
+class HeaderError(ProtocolError):
+    """A frame is whole, but one of its fields is missing or does not read."""
+
+
+class Refused(PyroError):
+    """A server said no, with one of RocketMQ's codes and the reason."""
+
+    def __init__(self, code: int, remark: str) -> None:
+        super().__init__(f"{_code_name(code)}: {remark}")
+        self.code = code
+        self.remark = remark
+
+
+class ServerFailed(Refused):
+    """SYSTEM_ERROR: the server could not do it, and the remark says why."""
+
+    retriable = True
+
+
+class SystemBusy(Refused):
+    """SYSTEM_BUSY: the server has too much to do."""
+
+
+class MessageIllegal(Refused):
+    """MESSAGE_ILLEGAL: the message itself breaks a rule, wherever it is sent."""
+
+
+class ServiceNotAvailable(Refused):
+    """SERVICE_NOT_AVAILABLE: this server takes no messages now."""
+
+    retriable = True
+
+
+class NoPermission(Refused):
+    """NO_PERMISSION: the broker or the topic does not allow it."""
+
+    retriable = True
+
+
+class TopicNotFound(Refused):
+    """TOPIC_NOT_EXIST: the server does not know the topic."""
+
+    retriable = True
+    stale_route = True
+
+
+class QueryNotFound(Refused):
+    """QUERY_NOT_FOUND: nothing is stored under that question."""
+
+
+class NoRoute(PyroError):
+    """No name server knows a broker for the topic."""
+
+    stale_route = True
+
+
+class NetworkError(PyroError):
+    """No answer came."""
+
+    retriable = True
+    stale_route = True
+
+
+class ConnectFailed(NetworkError):
+    """No connection could be made."""
+
+
+class ConnectionLost(NetworkError):
+    """The connection ended before the answer came."""
+
+
+class RequestTimeout(NetworkError):
+    """The answer did not come in time."""
+
+
+class ClientClosed(PyroError):
+    """A client was used before it was started or after it was closed."""
+
+
+class StoreError(PyroError):
+    """The store cannot do it."""
+
+
+class CorruptRecord(StoreError):
+    """Bytes on disk that are not the record that should be there."""
+
+
+class DiskFull(StoreError):
+    """There is no room for the message, or the disk is fuller than the settings allow."""
+
+
+class SyncFailed(StoreError):
+    """A sync failed; what is on disk is unknown, so nothing is written until a restart."""
+
+
+class StoreLocked(StoreError):
+    """Another process has the store open."""
+
+
+class MessageTooLarge(StoreError):
+    """The encoded message is larger than `maxMessageSize` allows, or its properties than 32,767 bytes."""
+
+
+_BY_CODE: dict[int, type[Refused]] = {
+    ResponseCode.SYSTEM_ERROR: ServerFailed,
+    ResponseCode.SYSTEM_BUSY: SystemBusy,
+    ResponseCode.MESSAGE_ILLEGAL: MessageIllegal,
+    ResponseCode.SERVICE_NOT_AVAILABLE: ServiceNotAvailable,
+    ResponseCode.NO_PERMISSION: NoPermission,
+    ResponseCode.TOPIC_NOT_EXIST: TopicNotFound,
+    ResponseCode.QUERY_NOT_FOUND: QueryNotFound,
+}
+
+
+def refusal(code: int, remark: str | None) -> Refused:
+    """Return the error for a server's answer that is not a success."""
+    return _BY_CODE.get(code, Refused)(code, remark or "the server gave no reason")
+
+
+def _code_name(code: int) -> str:
+    try:
+        return f"{ResponseCode(code).name} ({code})"
+    except ValueError:
+        return f"code {code}"

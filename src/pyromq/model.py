@@ -1,0 +1,128 @@
+"""The nouns that all parts share: messages, queues, and what came of a send or a pull.
+
+RocketMQ says «offset» for three things. Here a *position* counts bytes in the commit log, a *queue offset*
+counts messages in one queue, and *progress* is the queue offset that a group reads next.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum, StrEnum
+from types import MappingProxyType
+
+_NO_PROPERTIES: Mapping[str, str] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class MessageQueue:
+    """One queue of a topic on one broker."""
+
+    topic: str
+    broker_name: str
+    queue_id: int
+
+
+@dataclass(slots=True)
+class Message:
+    """What a producer sends.
+
+    `tag` is the second-level class that consumers filter by; `keys` are the words that it can be found by
+    later. `delay_level` is 1 to 18, or 0 for at once. `properties` are the application's own.
+    """
+
+    topic: str
+    body: bytes
+    tag: str | None = None
+    keys: Sequence[str] | str = ()
+    properties: dict[str, str] = field(default_factory=dict)
+    flag: int = 0
+    delay_level: int = 0
+    wait_stored: bool = True
+
+    @property
+    def key_list(self) -> list[str]:
+        """The keys one by one; a string is split at its spaces, as RocketMQ does."""
+        return self.keys.split() if isinstance(self.keys, str) else list(self.keys)
+
+
+@dataclass(slots=True)
+class ReceivedMessage:
+    """A message as a consumer or an admin tool gets it; the body is decompressed."""
+
+    topic: str
+    body: bytes
+    queue: MessageQueue
+    queue_offset: int
+    position: int
+    message_id: str
+    offset_message_id: str
+    properties: dict[str, str]
+    flag: int
+    sys_flag: int
+    born_at_ms: int
+    born_host: str
+    stored_at_ms: int
+    store_host: str
+    reconsume_times: int
+    prepared_position: int
+    body_crc: int
+    size: int
+
+    @property
+    def tag(self) -> str | None:
+        """The tag, if it has one."""
+        return self.properties.get("TAGS")
+
+    @property
+    def keys(self) -> list[str]:
+        """The keys one by one."""
+        return self.properties.get("KEYS", "").split()
+
+
+class SendStatus(StrEnum):
+    """How far a stored message is safe. All four are a success: the message has a place in its queue."""
+
+    SEND_OK = "SEND_OK"
+    FLUSH_DISK_TIMEOUT = "FLUSH_DISK_TIMEOUT"
+    FLUSH_SLAVE_TIMEOUT = "FLUSH_SLAVE_TIMEOUT"
+    SLAVE_NOT_AVAILABLE = "SLAVE_NOT_AVAILABLE"
+
+
+@dataclass(frozen=True, slots=True)
+class SendResult:
+    """Where a message went. A batch has its ids joined by commas, as RocketMQ joins them."""
+
+    status: SendStatus
+    message_id: str
+    offset_message_id: str
+    queue: MessageQueue
+    queue_offset: int
+    transaction_id: str | None = None
+
+
+class PullStatus(StrEnum):
+    """What a pull found."""
+
+    FOUND = "FOUND"
+    NO_NEW_MESSAGE = "NO_NEW_MESSAGE"
+    NO_MATCHED_MESSAGE = "NO_MATCHED_MESSAGE"
+    OFFSET_ILLEGAL = "OFFSET_ILLEGAL"
+
+
+@dataclass(frozen=True, slots=True)
+class PullResult:
+    """What a pull found, and from where to go on."""
+
+    status: PullStatus
+    next_offset: int
+    min_offset: int
+    max_offset: int
+    messages: list[ReceivedMessage]
+    suggested_broker_id: int = 0
+
+
+class ConsumeFrom(IntEnum):
+    """Where a new group starts to read; the numbers are RocketMQ's ordinals."""
+
+    LAST_OFFSET = 0
+    FIRST_OFFSET = 4
+    TIMESTAMP = 5

@@ -1,0 +1,1 @@
+"""RocketMQ's bytes. No sockets, no clock, no locks."""

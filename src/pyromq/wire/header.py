@@ -1,0 +1,48 @@
+"""A typed header and the map of strings that travels.
+
+A header is a `Header` (a msgspec struct): its fields are declared in snake case and travel in camel case,
+or under the name given to `msgspec.field(name=…)`. A field without a default is required, as `CFNotNull` is
+in RocketMQ; unknown fields are ignored; an absent field has its default.
+
+Values travel as strings. Booleans are «true» and «false», numbers decimal, None is left out.
+"""
+
+from typing import Annotated, TypeVar
+
+import msgspec
+
+from pyromq.errors import HeaderError
+
+Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
+Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
+
+
+class Header(msgspec.Struct, kw_only=True, rename="camel"):
+    """The fields of one request or answer."""
+
+
+H = TypeVar("H", bound=Header)
+
+
+def read_header(header_type: type[H], ext: dict[str, str] | None) -> H:
+    """Return the typed header; raise HeaderError, which names the field that is missing or unreadable."""
+    try:
+        return msgspec.convert(ext or {}, header_type, strict=False)
+    except msgspec.ValidationError as error:
+        raise HeaderError(f"{header_type.__name__}: {error}") from error
+
+
+def write_header(header: Header) -> dict[str, str]:
+    """Return the map of strings; None is left out."""
+    ext: dict[str, str] = {}
+    for name, wire_name in zip(header.__struct_fields__, header.__struct_encode_fields__, strict=True):
+        value = getattr(header, name)
+        if value is None:
+            continue
+        if value is True:
+            ext[wire_name] = "true"
+        elif value is False:
+            ext[wire_name] = "false"
+        else:
+            ext[wire_name] = str(value)
+    return ext
