@@ -1,2 +1,32 @@
-setup:
-	python3 -m venv .venv && .venv/bin/pip install -q -e '.[dev]'
+# Each target sets up what it needs; nothing is installed outside .venv and the package tools' own caches.
+PYTHON ?= python3
+PY := .venv/bin/python
+
+.PHONY: setup demo test check bench clean coverage-rows interop
+setup: .venv/.ready
+
+.venv/.ready: pyproject.toml requirements.lock
+	$(PYTHON) -m venv .venv && $(PY) -m pip install -q -U pip && $(PY) -m pip install -q -c requirements.lock -e '.[dev,spark]' && touch $@
+
+demo: setup      ## A cluster, messages, and a Spark pipeline over them
+	PATH="$(CURDIR)/.venv/bin:$$PATH" $(PY) examples/demo.py
+
+check: setup     ## Format, lint, types, import contracts, rules, unit tests
+	.venv/bin/ruff format --check . && .venv/bin/ruff check . && .venv/bin/mypy && .venv/bin/lint-imports --cache-dir .cache/imports
+	$(PY) -m pytest -q -n 2 tests/tidy tests/unit
+
+test: check coverage-rows   ## Everything that CI runs
+	$(PY) -m pytest -q -n 2 tests/conformance tests/fuzz tests/functional tests/crash
+	$(PY) -m pytest -q tests/system tests/interop
+
+interop: setup   ## The real Java, Go, C++ and JavaScript clients, and real Apache brokers
+	$(PY) -m pytest tests/interop
+
+coverage-rows: setup   ## Rows of the specification without a test
+	$(PY) tools/coverage_rows.py
+
+bench: setup     ## Start-up time, memory, and the store's speed
+	for script in bench/*.py; do echo "== $$script"; $(PY) $$script || exit 1; done
+
+clean:
+	rm -rf .venv .cache build dist src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,0 +1,181 @@
+"""Rules that matter are run, not remembered (CONTRIBUTING.md tells them)."""
+
+import ast
+import re
+import subprocess
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+SOURCES = sorted((ROOT / "src").rglob("*.py"))
+TESTS = sorted((ROOT / "tests").rglob("*.py"))
+
+MODULE_LINES_MAX = 600
+FUNCTION_LINES_MAX = 70
+EXAMPLE_LINES_MAX = 40
+BANNED_IN_NAMES = re.compile(
+    r"(Manager|Service|Helper|Util|Common|Base|Abstract|Impl|Default|Context|Info|Data)(?![a-z])"
+)
+#: Names that belong to RocketMQ's or Spark's protocol, not to us.
+PROTOCOL_NAMES = {"DataVersion", "BrokerData", "QueueData", "DefaultSource"}
+
+
+def functions(path: Path) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield node
+
+
+def where(path: Path, node: ast.AST) -> str:
+    return f"{path.relative_to(ROOT)}:{getattr(node, 'lineno', 1)}"
+
+
+def tracked_files() -> list[Path]:
+    names = subprocess.run(
+        ["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True, text=True
+    ).stdout.split("\0")
+    return [ROOT / name for name in names if name and (ROOT / name).is_file()]
+
+
+def test_there_are_sources_and_tests_to_look_at() -> None:
+    assert len(SOURCES) > 20
+    assert len(TESTS) > 5
+
+
+def test_no_module_is_longer_than_the_limit() -> None:
+    long = {str(path): count for path in SOURCES if (count := len(path.read_text().splitlines())) > MODULE_LINES_MAX}
+    assert not long
+
+
+def test_no_function_is_longer_than_the_limit() -> None:
+    long = [
+        where(path, node)
+        for path in SOURCES
+        for node in functions(path)
+        if (node.end_lineno or 0) - node.lineno + 1 > FUNCTION_LINES_MAX
+    ]
+    assert not long
+
+
+def test_every_module_says_what_it_is() -> None:
+    silent = [str(path) for path in SOURCES if not ast.get_docstring(ast.parse(path.read_text()))]
+    assert not silent
+
+
+def test_class_names_say_what_the_thing_is() -> None:
+    vague = [
+        f"{where(path, node)} {node.name}"
+        for path in SOURCES
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.ClassDef)
+        and BANNED_IN_NAMES.search(node.name)
+        and node.name not in PROTOCOL_NAMES
+    ]
+    assert not vague
+
+
+def test_only_the_borders_catch_everything() -> None:
+    borders = {
+        "net/server.py",  # errors become answers
+        "net/link.py",  # a callback of the owner must not end the connection's other callbacks
+        "cli/main.py",  # errors become exit codes
+        "broker/background.py",  # the owner of the background loops
+        "client/background.py",
+        "namesrv/background.py",
+    }
+    broad = [
+        where(path, node)
+        for path in SOURCES
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.ExceptHandler)
+        and (node.type is None or ast.unparse(node.type) in ("Exception", "BaseException"))
+        and path.relative_to(ROOT / "src" / "pyromq").as_posix() not in borders
+    ]
+    assert not broad
+
+
+def test_files_are_opened_through_the_store_s_one_door() -> None:
+    door = {"files.py", "atomic_file.py"}
+    folders = [ROOT / "src/pyromq" / name for name in ("store", "broker", "namesrv")]
+    opened = [
+        where(path, node)
+        for folder in folders
+        for path in sorted(folder.rglob("*.py"))
+        if path.name not in door
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Call) and ast.unparse(node.func) in ("open", "os.open", "Path.open", "mmap.mmap")
+    ]
+    assert not opened
+
+
+def test_nothing_reads_the_environment_outside_the_command_line() -> None:
+    allowed = ("cli/", "client/environment.py")
+    readers = [
+        str(path.relative_to(ROOT))
+        for path in sorted((ROOT / "src/pyromq").rglob("*.py"))
+        if "os.environ" in path.read_text()
+        and not path.relative_to(ROOT / "src/pyromq").as_posix().startswith(allowed)
+    ]
+    assert not readers
+
+
+def test_tests_do_not_sleep() -> None:
+    sleepers = [
+        where(path, node)
+        for path in TESTS
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Call)
+        and ast.unparse(node.func) in ("time.sleep", "asyncio.sleep")
+        and not (node.args and isinstance(node.args[0], ast.Constant) and node.args[0].value == 0)
+    ]
+    assert not sleepers
+
+
+def test_test_modules_have_names_of_their_own() -> None:
+    names = Counter(path.name for path in TESTS if path.name.startswith("test_"))
+    assert not [name for name, count in names.items() if count > 1]
+
+
+def test_every_row_that_a_test_names_exists() -> None:
+    known = {line.split("\t")[0] for line in (ROOT / "tests/rows.tsv").read_text().splitlines()}
+    named = re.compile(r'"([A-Z]{2}-\d\d)"')
+    unknown = [
+        f"{path.relative_to(ROOT)}: {row}"
+        for path in TESTS
+        for line in path.read_text().splitlines()
+        if "mark.row" in line
+        for row in named.findall(line)
+        if row not in known
+    ]
+    assert not unknown
+
+
+def test_no_committed_file_names_a_registry_s_host() -> None:
+    hosts = re.compile(
+        rb"(files\.pythonhosted|pypi\.python|" + rb"pypi" + rb"\.org|repo1?\.maven\.apache|" + rb"registry"
+        rb"\.npm" + rb"js|proxy\.golang|sum\.golang)"
+    )
+    found = [
+        str(path.relative_to(ROOT))
+        for path in tracked_files()
+        if path != Path(__file__) and hosts.search(path.read_bytes())
+    ]
+    assert not found
+
+
+def test_no_work_is_left_as_a_marker() -> None:
+    marker = re.compile(r"\b(" + "TO" + "DO|FIX" + r"ME|XXX:)\b")
+    left = [str(path.relative_to(ROOT)) for path in SOURCES + TESTS if marker.search(path.read_text())]
+    assert not left
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "examples").glob("*.py")), ids=lambda path: path.name)
+def test_an_example_fits_a_screen(path: Path) -> None:
+    assert path.name == "demo.py" or len(path.read_text().splitlines()) <= EXAMPLE_LINES_MAX
+
+
+def test_architecture_stays_under_two_hundred_lines() -> None:
+    assert len((ROOT / "ARCHITECTURE.md").read_text().splitlines()) < 200
