@@ -1,0 +1,1 @@
+"""Settings: what they are, how they are read, and what RocketMQ calls them."""

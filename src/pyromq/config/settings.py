@@ -1,0 +1,419 @@
+"""Every setting, with its default and its sentence; one frozen class a component.
+
+A value here is the only default there is. `config/load.py` fills these classes from a file, the environment
+and flags; code that is given one never looks elsewhere. Names are RocketMQ's (see `config/field.py`); those
+that RocketMQ does not have are marked *Ours*.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from pyromq.config.field import setting
+
+KIB = 1024
+MIB = 1024 * KIB
+GIB = 1024 * MIB
+PORT_MAX = 65_535
+
+
+class FlushDiskType(StrEnum):
+    """When a send is answered: after the disk has it, or at once."""
+
+    SYNC_FLUSH = "SYNC_FLUSH"
+    ASYNC_FLUSH = "ASYNC_FLUSH"
+
+
+class BrokerRole(StrEnum):
+    """What a broker is in its group of replicas."""
+
+    ASYNC_MASTER = "ASYNC_MASTER"
+    SYNC_MASTER = "SYNC_MASTER"
+    SLAVE = "SLAVE"
+
+
+class TlsServerMode(StrEnum):
+    """Whether a server takes TLS connections, plain ones, or both on one port."""
+
+    DISABLED = "disabled"
+    PERMISSIVE = "permissive"
+    ENFORCING = "enforcing"
+
+
+class TlsClientAuth(StrEnum):
+    """Whether a TLS client is asked for a certificate."""
+
+    NONE = "none"
+    OPTIONAL = "optional"
+    REQUIRE = "require"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NamesrvSettings:
+    """The name server's own settings."""
+
+    listen_port: int = setting(9876, "TCP port; 0 takes a free one.", at_most=PORT_MAX)
+    bind_address: str = setting("127.0.0.1", "Address to listen on; 0.0.0.0 opens it to all.", form="host")
+    kv_config_path: str = setting("", "File that keeps the KV table; empty: a file in the data folder.")
+    config_store_path: str = setting(
+        "", "File that keeps settings changed by updateNamesrvConfig; empty: they last until the stop."
+    )
+    order_message_enable: bool = setting(
+        False, "Add the ordered-topic configuration of the KV table to routes.", live=True
+    )
+    cluster_test: bool = setting(
+        False, "Answer routes of unknown topics from the cluster `productEnvName`.", live=True
+    )
+    product_env_name: str = setting("center", "Environment's name; only handed out.", live=True)
+    scan_not_active_broker_interval: int = setting(
+        5_000, "Milliseconds between looks for brokers that fell silent.", at_least=1
+    )
+    broker_channel_expired_time: int = setting(
+        120_000, "Milliseconds of silence after which a broker is dropped. Ours.", at_least=1
+    )
+    config_black_list: str = setting(
+        "configBlackList;configStorePath;kvConfigPath",
+        "Settings that updateNamesrvConfig may not change, joined by semicolons.",
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerSettings:
+    """The broker's settings, apart from its store and its connections."""
+
+    broker_name: str = setting("broker-a", "Name of this group of replicas in its cluster.", form="name")
+    broker_cluster_name: str = setting("DefaultCluster", "Name of the cluster.", form="name")
+    broker_id: int = setting(0, "0 for the master, 1 and up for its slaves.")
+    broker_role: BrokerRole = setting(
+        BrokerRole.ASYNC_MASTER,
+        "Whether a send waits for a slave (SYNC_MASTER), does not, or this is a slave.",
+    )
+    namesrv_addr: str = setting(
+        "", "Name servers to register with, host:port joined by semicolons.", form="addresses"
+    )
+    listen_port: int = setting(10911, "TCP port; 0 takes a free one.", at_most=PORT_MAX)
+    bind_address: str = setting("127.0.0.1", "Address to listen on; 0.0.0.0 opens it to all.", form="host")
+    broker_ip1: str = setting(
+        "",
+        "Address given to clients; empty: the address listened on, or this machine's own if that is all.",
+        key="brokerIP1",
+        form="host",
+    )
+    broker_ip2: str = setting(
+        "", "Address given to slaves; empty: the same as brokerIP1.", key="brokerIP2", form="host"
+    )
+    broker_permission: int = setting(
+        6, "What clients may do here: 4 read, 2 write, 6 both.", at_most=7, live=True
+    )
+    region_id: str = setting("DefaultRegion", "Region's name, handed to producers for traces.")
+    trace_on: bool = setting(True, "Tell producers that traces are wanted.", live=True)
+
+    default_topic_queue_nums: int = setting(
+        8, "Most queues that a topic created by its first send gets.", at_least=1, live=True
+    )
+    auto_create_topic_enable: bool = setting(True, "Create a topic at its first send.")
+    cluster_topic_enable: bool = setting(True, "Have a topic named after the cluster.")
+    broker_topic_enable: bool = setting(True, "Have a topic named after the broker.")
+    auto_create_subscription_group: bool = setting(True, "Create a consumer group at first use.", live=True)
+    trace_topic_enable: bool = setting(False, "Have the topic for message traces.")
+    msg_trace_topic_name: str = setting(
+        "RMQ_SYS_TRACE_TOPIC", "Name of the topic for message traces.", form="name"
+    )
+
+    register_name_server_period: int = setting(
+        30_000, "Milliseconds between registrations; held between 10,000 and 60,000.", at_least=1
+    )
+    register_broker_timeout_mills: int = setting(
+        6_000, "Milliseconds that a name server has to answer.", at_least=1
+    )
+    compressed_register: bool = setting(False, "Send registrations compressed.")
+    force_register: bool = setting(True, "Register in full each time, even if no topic changed.", live=True)
+
+    long_polling_enable: bool = setting(
+        True, "Hold a pull that finds nothing for as long as its client allows.", live=True
+    )
+    short_polling_time_mills: int = setting(
+        1_000, "Milliseconds that such a pull is held when long polling is off.", live=True
+    )
+    held_pulls_max: int = setting(
+        100_000, "Pulls that may be held at a time; more are answered at once. Ours.", live=True
+    )
+    notify_consumer_ids_changed_enable: bool = setting(
+        True, "Tell a group's members when one joins or leaves.", live=True
+    )
+    channel_expired_timeout: int = setting(
+        120_000, "Milliseconds without a heartbeat after which a client is forgotten.", at_least=1
+    )
+    flush_consumer_offset_interval: int = setting(
+        5_000, "Milliseconds between writes of the groups' progress.", at_least=1
+    )
+
+    enable_property_filter: bool = setting(False, "Allow consumers to filter by SQL expressions.", live=True)
+    filter_support_retry: bool = setting(False, "Apply SQL filters to retried messages too.", live=True)
+    slave_read_enable: bool = setting(False, "Send consumers of old messages to a slave.", live=True)
+    disable_consume_if_consumer_read_slowly: bool = setting(
+        False, "Disable groups that fall behind by `consumerFallbehindThreshold`.", live=True
+    )
+    consumer_fallbehind_threshold: int = setting(16 * GIB, "Bytes that a group may fall behind.", live=True)
+
+    start_accept_send_request_time_stamp: int = setting(
+        0, "Refuse sends before this time, in milliseconds since 1970.", live=True
+    )
+    reject_transaction_message: bool = setting(False, "Refuse transaction messages.", live=True)
+    transaction_time_out: int = setting(
+        6_000, "Milliseconds after which an undecided transaction is asked about.", live=True
+    )
+    transaction_check_max: int = setting(
+        15, "Times that a producer is asked about a transaction before it is dropped.", live=True
+    )
+    transaction_check_interval: int = setting(
+        60_000, "Milliseconds between looks for undecided transactions.", at_least=1, live=True
+    )
+    store_reply_message_enable: bool = setting(
+        True, "Store the replies of request-reply calls whose caller is not connected here.", live=True
+    )
+    config_black_list: str = setting(
+        "configBlackList;brokerConfigPath",
+        "Settings that updateBrokerConfig may not change, joined by semicolons.",
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreSettings:
+    """Where and how messages are kept."""
+
+    store_path_root_dir: str = setting("", "Folder of the store; empty: one in the data folder.")
+    store_path_commit_log: str = setting("", "Folder of the commit log; empty: `commitlog` in the store.")
+    mapped_file_size_commit_log: int = setting(1 * GIB, "Bytes of one commit log file.", at_least=4 * KIB)
+    mapped_file_size_consume_queue: int = setting(
+        6_000_000, "Bytes of one consume queue file; an entry takes 20.", at_least=20
+    )
+    max_message_size: int = setting(
+        4 * MIB, "Bytes that a message's body may have.", at_least=1, at_most=512 * MIB, live=True
+    )
+    message_delay_level: str = setting(
+        "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h",
+        "Delays of the levels 1, 2, …; units s, m, h, d.",
+        form="delay_levels",
+    )
+    flush_delay_offset_interval: int = setting(
+        10_000, "Milliseconds between writes of the delay levels' progress.", at_least=1
+    )
+
+    flush_disk_type: FlushDiskType = setting(
+        FlushDiskType.ASYNC_FLUSH, "Whether a send is answered once the disk has it, or at once."
+    )
+    sync_flush_timeout: int = setting(
+        5_000, "Milliseconds that a send waits for the disk under SYNC_FLUSH.", at_least=1, live=True
+    )
+    flush_interval_commit_log: int = setting(
+        500, "Milliseconds between syncs of the commit log under ASYNC_FLUSH.", at_least=1
+    )
+    flush_commit_log_least_pages: int = setting(
+        4, "Pages of 4 KiB that must wait before such a sync happens.", live=True
+    )
+    flush_commit_log_thorough_interval: int = setting(
+        10_000, "Milliseconds after which fewer pages do.", live=True
+    )
+    flush_interval_consume_queue: int = setting(
+        1_000, "Milliseconds between syncs of the consume queues.", at_least=1
+    )
+    flush_consume_queue_least_pages: int = setting(
+        2, "Pages of 4 KiB that must wait before such a sync happens.", live=True
+    )
+    flush_consume_queue_thorough_interval: int = setting(
+        60_000, "Milliseconds after which fewer pages do.", live=True
+    )
+
+    file_reserved_time: int = setting(72, "Hours that files are kept after their last write.", live=True)
+    delete_when: str = setting(
+        "04", "Hours of the day at which old files go, joined by semicolons.", form="hours", live=True
+    )
+    disk_max_used_space_ratio: int = setting(
+        75, "Percent of the disk from which on old files go at any hour.", at_least=10, at_most=95, live=True
+    )
+    disk_space_warning_level_ratio: int = setting(
+        90, "Percent of the disk from which on sends are refused.", at_least=10, at_most=100, live=True
+    )
+    disk_space_clean_forcibly_ratio: int = setting(
+        85,
+        "Percent of the disk from which on files go before their time.",
+        at_least=10,
+        at_most=100,
+        live=True,
+    )
+    clean_file_forcibly_enable: bool = setting(
+        True, "Let files go before their time when the disk is nearly full.", live=True
+    )
+    clean_resource_interval: int = setting(
+        10_000, "Milliseconds between looks for files that may go.", at_least=1
+    )
+    delete_commit_log_files_interval: int = setting(
+        100, "Milliseconds between removals of two commit log files.", live=True
+    )
+    delete_consume_queue_files_interval: int = setting(
+        100, "Milliseconds between removals of two consume queue files.", live=True
+    )
+
+    max_transfer_bytes_on_message_in_memory: int = setting(
+        256 * KIB, "Bytes that one pull of young messages may return.", live=True
+    )
+    max_transfer_count_on_message_in_memory: int = setting(
+        32, "Young messages that one pull may return.", live=True
+    )
+    max_transfer_bytes_on_message_in_disk: int = setting(
+        64 * KIB, "Bytes that one pull of old messages may return.", live=True
+    )
+    max_transfer_count_on_message_in_disk: int = setting(
+        8, "Old messages that one pull may return.", live=True
+    )
+    access_message_in_memory_max_ratio: int = setting(
+        40,
+        "Percent of the machine's memory; messages within that much of the log's end are young.",
+        at_most=100,
+    )
+    disk_fall_recorded: bool = setting(True, "Record how far each group falls behind.", live=True)
+
+    message_index_enable: bool = setting(True, "Index messages by their keys.")
+    max_hash_slot_num: int = setting(5_000_000, "Hash slots of one index file.", at_least=1)
+    max_index_num: int = setting(20_000_000, "Entries of one index file.", at_least=1)
+    default_query_max_num: int = setting(
+        32,
+        "Messages that a query by key returns at most when it asks for a unique id.",
+        at_least=1,
+        live=True,
+    )
+
+    check_crc_on_recover: bool = setting(
+        True, "Check the bodies' checksums when the store is opened.", key="checkCRCOnRecover"
+    )
+    offset_check_in_slave: bool = setting(
+        False, "Correct the queue offsets that a slave is asked for.", live=True
+    )
+    ha_listen_port: int = setting(0, "TCP port for slaves; 0: the broker's port plus one.", at_most=PORT_MAX)
+    ha_master_address: str = setting("", "Address of the master that a slave follows; empty: asked for.")
+    slave_timeout: int = setting(3_000, "Milliseconds that a send waits for a slave.", at_least=1, live=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NetSettings:
+    """Connections of a server: limits and TLS."""
+
+    server_channel_max_idle_time_seconds: int = setting(
+        120, "Seconds of silence after which a connection is closed.", at_least=1
+    )
+    server_socket_snd_buf_size: int = setting(0, "Bytes of a socket's send buffer; 0: the system's choice.")
+    server_socket_rcv_buf_size: int = setting(
+        0, "Bytes of a socket's receive buffer; 0: the system's choice."
+    )
+    server_socket_backlog: int = setting(1_024, "Connections that may wait to be accepted.", at_least=1)
+    frame_bytes_max: int = setting(
+        16 * MIB,
+        "Bytes of the largest frame that is taken; a larger one ends its connection. Ours.",
+        at_least=KIB,
+    )
+    connections_max: int = setting(
+        10_000, "Connections at a time; more are closed at once. Ours.", at_least=1
+    )
+    requests_under_way_max: int = setting(
+        4_096, "Unanswered requests of one connection before it is read no further. Ours.", at_least=1
+    )
+    write_buffer_high_water_mark: int = setting(
+        4 * MIB, "Bytes waiting for a slow reader before it is read no further.", at_least=1
+    )
+    write_buffer_low_water_mark: int = setting(
+        1 * MIB, "Bytes waiting for a slow reader below which it is read again.", at_least=1
+    )
+    connect_timeout_millis: int = setting(
+        3_000, "Milliseconds that a connection to another server may take.", at_least=1
+    )
+    tls_server_mode: TlsServerMode = setting(
+        TlsServerMode.PERMISSIVE, "TLS refused, taken beside plain connections on the same port, or required."
+    )
+    tls_server_cert_path: str = setting("", "PEM file of the certificate chain; empty: no TLS.")
+    tls_server_key_path: str = setting("", "PEM file of the certificate's private key.")
+    tls_server_key_password: str = setting("", "Password of the private key.", secret=True)
+    tls_server_need_client_auth: TlsClientAuth = setting(
+        TlsClientAuth.NONE, "Whether clients are asked for a certificate, and whether they must show one."
+    )
+    tls_server_auth_client: bool = setting(False, "Check the certificates that clients show.")
+    tls_server_trust_cert_path: str = setting(
+        "", "PEM file of the authorities that clients' certificates are checked by."
+    )
+    use_tls: bool = setting(False, "Use TLS towards other servers.", key="useTLS")
+    tls_client_auth_server: bool = setting(False, "Check the certificates of other servers.")
+    tls_client_trust_cert_path: str = setting(
+        "", "PEM file of the authorities for that; empty: the system's."
+    )
+    tls_client_cert_path: str = setting("", "PEM file of the certificate shown to other servers.")
+    tls_client_key_path: str = setting("", "PEM file of its private key.")
+    tls_client_key_password: str = setting("", "Password of that key.", secret=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientSettings:
+    """A client's settings; not read from files, given by the program."""
+
+    send_msg_timeout: int = setting(3_000, "Milliseconds that a send may take, with its retries.", at_least=1)
+    retry_times_when_send_failed: int = setting(2, "Further tries of a synchronous send.")
+    retry_times_when_send_async_failed: int = setting(2, "Further tries of an asynchronous send.")
+    retry_another_broker_when_not_store_ok: bool = setting(
+        False,
+        "Send again when a message is stored but not as safe as asked.",
+        key="retryAnotherBrokerWhenNotStoreOK",
+    )
+    compress_msg_body_over_howmuch: int = setting(4 * KIB, "Bytes from which on a body is sent compressed.")
+    max_message_size: int = setting(4 * MIB, "Bytes that a body may have.", at_least=1)
+    default_topic_queue_nums: int = setting(4, "Queues asked for when a send creates its topic.", at_least=1)
+    create_topic_key: str = setting("TBW102", "Topic whose permissions a topic created by a send inherits.")
+    send_latency_fault_enable: bool = setting(False, "Keep away from brokers that were slow of late.")
+
+    poll_name_server_interval: int = setting(
+        30_000, "Milliseconds between looks for changed routes.", at_least=1
+    )
+    heartbeat_broker_interval: int = setting(30_000, "Milliseconds between heartbeats.", at_least=1)
+    persist_consumer_offset_interval: int = setting(
+        5_000, "Milliseconds between commits of consumers' progress.", at_least=1
+    )
+    mq_client_api_timeout: int = setting(3_000, "Milliseconds that other requests may take.", at_least=1)
+    broker_suspend_max_time_millis: int = setting(20_000, "Milliseconds that a broker may hold a pull.")
+    consumer_timeout_millis_when_suspend: int = setting(
+        30_000, "Milliseconds that such a pull may take in all.", at_least=1
+    )
+    consumer_pull_timeout_millis: int = setting(
+        10_000, "Milliseconds that a pull may take that is not held.", at_least=1
+    )
+
+    client_ip: str = setting(
+        "", "Address in the client's id; empty: this machine's own.", key="clientIP", form="host"
+    )
+    instance_name: str = setting("DEFAULT", "Name in the client's id; DEFAULT: one for each process.")
+    unit_name: str = setting("", "Unit in the client's id.")
+    unit_mode: bool = setting(False, "Mark requests as made by a unit.")
+    namespace: str = setting("", "Prefix of this client's topics and groups.")
+    vip_channel_enabled: bool = setting(False, "Send to the broker's port minus two.")
+    connect_timeout_millis: int = setting(3_000, "Milliseconds that a connection may take.", at_least=1)
+    use_tls: bool = setting(False, "Use TLS.", key="useTLS")
+    tls_client_auth_server: bool = setting(False, "Check the servers' certificates.")
+    tls_client_trust_cert_path: str = setting(
+        "", "PEM file of the authorities for that; empty: the system's."
+    )
+    tls_client_cert_path: str = setting("", "PEM file of the certificate shown to servers.")
+    tls_client_key_path: str = setting("", "PEM file of its private key.")
+    tls_client_key_password: str = setting("", "Password of that key.", secret=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerProcess:
+    """All settings of a broker process."""
+
+    broker: BrokerSettings = BrokerSettings()
+    store: StoreSettings = StoreSettings()
+    net: NetSettings = NetSettings()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NamesrvProcess:
+    """All settings of a name server process."""
+
+    namesrv: NamesrvSettings = NamesrvSettings()
+    net: NetSettings = NetSettings()
