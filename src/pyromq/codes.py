@@ -123,6 +123,15 @@ class ResponseCode(IntEnum):
     NO_MESSAGE = 208
 
 
+class ClientCode(IntEnum):
+    """How a request ended that no server answered; RocketMQ's clients use these numbers, no frame does."""
+
+    CONNECT_FAILED = 10001
+    TIMED_OUT = 10002
+    BROKER_UNKNOWN = 10003
+    NO_ROUTE = 10005
+
+
 class Language(IntEnum):
     """The language a command says its sender is written in; the JSON header carries the name."""
 

@@ -9,6 +9,8 @@
     ├── Refused(code, remark)  a server said no
     │   └── TopicNotFound  NoPermission  ServiceNotAvailable  SystemBusy  MessageIllegal  …
     ├── NoRoute                no name server knows a broker for the topic
+    ├── SendFailed             every try of a send failed; the last failure is its cause
+    ├── TooManyInFlight        this client has as many requests under way as it may
     ├── NetworkError           no answer: ConnectFailed  ConnectionLost  RequestTimeout
     ├── ClientClosed           used after close
     └── StoreError             CorruptRecord  DiskFull  SyncFailed  StoreLocked  MessageTooLarge
@@ -91,6 +93,12 @@ class TopicNotFound(Refused):
     stale_route = True
 
 
+class WrongUnit(Refused):
+    """NO_BUYER_ID or NOT_IN_CURRENT_UNIT: the message belongs to another unit's brokers."""
+
+    retriable = True
+
+
 class QueryNotFound(Refused):
     """QUERY_NOT_FOUND: nothing is stored under that question."""
 
@@ -99,6 +107,21 @@ class NoRoute(PyroError):
     """No name server knows a broker for the topic."""
 
     stale_route = True
+
+
+class SendFailed(PyroError):
+    """Every try of a send failed; `__cause__` is the last failure, and the brokers are named in order."""
+
+    def __init__(self, text: str, *, code: int, brokers: tuple[str, ...]) -> None:
+        super().__init__(text)
+        self.code = code
+        self.brokers = brokers
+
+
+class TooManyInFlight(PyroError):
+    """This client has as many requests under way as it may."""
+
+    retriable = True
 
 
 class NetworkError(PyroError):
@@ -156,6 +179,8 @@ _BY_CODE: dict[int, type[Refused]] = {
     ResponseCode.NO_PERMISSION: NoPermission,
     ResponseCode.TOPIC_NOT_EXIST: TopicNotFound,
     ResponseCode.QUERY_NOT_FOUND: QueryNotFound,
+    ResponseCode.NO_BUYER_ID: WrongUnit,
+    ResponseCode.NOT_IN_CURRENT_UNIT: WrongUnit,
 }
 
 

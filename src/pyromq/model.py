@@ -25,13 +25,13 @@ class MessageQueue:
 class Message:
     """What a producer sends.
 
-    `tag` is the second-level class that consumers filter by; `keys` are the words that it can be found by
+    `tags` is the second-level class that consumers filter by; `keys` are the words that it can be found by
     later. `delay_level` is 1 to 18, or 0 for at once. `properties` are the application's own.
     """
 
     topic: str
     body: bytes
-    tag: str | None = None
+    tags: str | None = None
     keys: Sequence[str] | str = ()
     properties: dict[str, str] = field(default_factory=dict)
     flag: int = 0
@@ -68,8 +68,8 @@ class ReceivedMessage:
     size: int
 
     @property
-    def tag(self) -> str | None:
-        """The tag, if it has one."""
+    def tags(self) -> str | None:
+        """The tag, if it has one; a message has at most one, whatever RocketMQ's name for it says."""
         return self.properties.get("TAGS")
 
     @property
