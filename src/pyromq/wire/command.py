@@ -15,14 +15,13 @@ so that our answers are the same bytes.
 
 import struct
 from collections.abc import Iterable
-from functools import lru_cache
 from typing import Any, Final
 
 import msgspec
 
 from pyromq.codes import VERSION, CommandFlag, Language, Serializer
 from pyromq.errors import LocalProtocolError, RemoteProtocolError
-from pyromq.wire.java_hash import java_hash
+from pyromq.wire.java_hash import java_map_order
 
 #: RocketMQ's own limit on a whole frame, its length field included.
 FRAME_BYTES_MAX: Final = 16_777_216
@@ -278,20 +277,6 @@ def _encode_json(command: Command) -> bytes:
             command.version,
         )
     )
-
-
-@lru_cache(maxsize=1024)
-def java_map_order(keys: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the keys in the order in which a `java.util.HashMap`, filled in the given order, lists them."""
-    capacity = 16
-    while len(keys) > capacity * 3 // 4:
-        capacity *= 2
-
-    def bucket(key: str) -> int:
-        spread = java_hash(key) & 0xFFFFFFFF
-        return (spread ^ spread >> 16) & (capacity - 1)
-
-    return tuple(sorted(keys, key=bucket))
 
 
 # RocketMQ's binary -----------------------------------------------------------------------------------------

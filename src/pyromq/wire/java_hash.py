@@ -1,8 +1,18 @@
-"""Java's string hash: what tags, keys and hash maps are sorted by on the wire and on disk."""
+"""Java's string hash, and the order that Java's hash maps list their keys in.
 
+Tags and index keys are stored as this hash; the order of fields, properties and tables on the wire is that
+of a `java.util.HashMap`, so that what we write is byte for byte what RocketMQ writes.
+"""
+
+from collections.abc import Hashable, Iterable
 from functools import lru_cache
+from typing import TypeVar
+
+from pyromq.model import MessageQueue
 
 _MASK = 0xFFFFFFFF
+
+K = TypeVar("K", bound=Hashable)
 
 
 @lru_cache(maxsize=65536)
@@ -16,4 +26,42 @@ def java_hash(text: str) -> int:
         units = text.encode("utf-16-be", "surrogatepass")
         for high, low in zip(units[::2], units[1::2], strict=True):
             value = (31 * value + (high << 8 | low)) & _MASK
+    return _signed(value)
+
+
+def java_queue_hash(queue: MessageQueue) -> int:
+    """Return what RocketMQ's `MessageQueue.hashCode` returns, as a signed 32-bit number."""
+    value = 31 + java_hash(queue.broker_name)
+    value = 31 * value + queue.queue_id
+    value = 31 * value + java_hash(queue.topic)
+    return _signed(value & _MASK)
+
+
+@lru_cache(maxsize=1024)
+def java_map_order(keys: tuple[str, ...], capacity: int = 16) -> tuple[str, ...]:
+    """Return the keys in the order in which a `java.util.HashMap`, filled in the given order, lists them.
+
+    `capacity` is the number of buckets that the map starts with.
+    """
+    return _by_bucket([(key, java_hash(key)) for key in keys], capacity)
+
+
+def java_queue_order(queues: Iterable[MessageQueue]) -> tuple[MessageQueue, ...]:
+    """Return the queues in the order in which a `java.util.HashMap` or `HashSet` lists them."""
+    return _by_bucket([(queue, java_queue_hash(queue)) for queue in queues], 16)
+
+
+def _by_bucket(hashed: list[tuple[K, int]], capacity: int) -> tuple[K, ...]:
+    while len(hashed) > capacity * 3 // 4:
+        capacity *= 2
+
+    def bucket(entry: tuple[K, int]) -> int:
+        spread = entry[1] & _MASK
+        return (spread ^ spread >> 16) & (capacity - 1)
+
+    # Keys of one bucket keep the order in which they came, as the chains of a HashMap do.
+    return tuple(key for key, _ in sorted(hashed, key=bucket))
+
+
+def _signed(value: int) -> int:
     return value - (1 << 32) if value & 0x80000000 else value
