@@ -1,0 +1,103 @@
+"""A message's properties: the string that carries them, and the names that RocketMQ keeps for itself.
+
+    name \\x01 value \\x02 name \\x01 value ...
+
+4.9 writes no \\x02 behind the last pair, 5.x and the C++ client write one; both read. A pair with an empty
+name or an empty value is not one. Pairs are written in the order of a `java.util.HashMap`.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+from pyromq.wire.java_hash import java_map_order
+
+NAME_VALUE_SEPARATOR: Final = "\x01"
+PROPERTY_SEPARATOR: Final = "\x02"
+
+KEYS: Final = "KEYS"
+TAGS: Final = "TAGS"
+WAIT: Final = "WAIT"
+DELAY: Final = "DELAY"
+RETRY_TOPIC: Final = "RETRY_TOPIC"
+REAL_TOPIC: Final = "REAL_TOPIC"
+REAL_QUEUE_ID: Final = "REAL_QID"
+TRANSACTION_PREPARED: Final = "TRAN_MSG"
+PRODUCER_GROUP: Final = "PGROUP"
+MIN_OFFSET: Final = "MIN_OFFSET"
+MAX_OFFSET: Final = "MAX_OFFSET"
+BUYER_ID: Final = "BUYER_ID"
+ORIGIN_MESSAGE_ID: Final = "ORIGIN_MESSAGE_ID"
+TRANSFER_FLAG: Final = "TRANSFER_FLAG"
+CORRECTION_FLAG: Final = "CORRECTION_FLAG"
+MQ2_FLAG: Final = "MQ2_FLAG"
+RECONSUME_TIME: Final = "RECONSUME_TIME"
+MSG_REGION: Final = "MSG_REGION"
+TRACE_ON: Final = "TRACE_ON"
+UNIQ_KEY: Final = "UNIQ_KEY"
+MAX_RECONSUME_TIMES: Final = "MAX_RECONSUME_TIMES"
+CONSUME_START_TIME: Final = "CONSUME_START_TIME"
+TRANSACTION_PREPARED_QUEUE_OFFSET: Final = "TRAN_PREPARED_QUEUE_OFFSET"
+TRANSACTION_CHECK_TIMES: Final = "TRANSACTION_CHECK_TIMES"
+CHECK_IMMUNITY_TIME_IN_SECONDS: Final = "CHECK_IMMUNITY_TIME_IN_SECONDS"
+TRANSACTION_ID: Final = "__transactionId__"
+START_DELIVER_TIME: Final = "__STARTDELIVERTIME"
+SHARDING_KEY: Final = "__SHARDINGKEY"
+INSTANCE_ID: Final = "INSTANCE_ID"
+CORRELATION_ID: Final = "CORRELATION_ID"
+REPLY_TO_CLIENT: Final = "REPLY_TO_CLIENT"
+TTL: Final = "TTL"
+ARRIVE_TIME: Final = "ARRIVE_TIME"
+PUSH_REPLY_TIME: Final = "PUSH_REPLY_TIME"
+CLUSTER: Final = "CLUSTER"
+MSG_TYPE: Final = "MSG_TYPE"
+POP_CK: Final = "POP_CK"
+FIRST_POP_TIME: Final = "1ST_POP_TIME"
+TIMER_DELAY_SEC: Final = "TIMER_DELAY_SEC"
+TIMER_DELAY_MS: Final = "TIMER_DELAY_MS"
+TIMER_DELIVER_MS: Final = "TIMER_DELIVER_MS"
+TIMER_OUT_MS: Final = "TIMER_OUT_MS"
+
+#: Words in KEYS are separated by this.
+KEY_SEPARATOR: Final = " "
+
+
+def decode(text: str) -> dict[str, str]:
+    """Return the pairs; of two with one name the later holds."""
+    pairs: dict[str, str] = {}
+    for part in text.split(PROPERTY_SEPARATOR):
+        name, _, value = part.partition(NAME_VALUE_SEPARATOR)
+        if name and value:
+            pairs[name] = value
+    return pairs
+
+
+def encode(properties: Mapping[str, str]) -> str:
+    """Return the string of the pairs, in Java's order and without a trailing separator, as 4.9 writes it."""
+    return PROPERTY_SEPARATOR.join(
+        [f"{name}{NAME_VALUE_SEPARATOR}{properties[name]}" for name in java_map_order(tuple(properties))]
+    )
+
+
+def find(raw: bytes | bytearray, name: bytes) -> bytes | None:
+    """Return one property's value, or None, without decoding the others."""
+    head = name + b"\x01"
+    at = raw.rfind(b"\x02" + head) + 1
+    if at == 0 and not raw.startswith(head):
+        return None
+    start = at + len(head)
+    end = raw.find(b"\x02", start)
+    value = bytes(raw[start:end] if end >= 0 else raw[start:])
+    # An empty pair counts for nothing, so one before it may hold.
+    return value or (find(raw[: max(at - 1, 0)], name) if at else None)
+
+
+def find_text(text: str, name: str) -> str | None:
+    """Return one property's value, or None, without decoding the others."""
+    head = name + NAME_VALUE_SEPARATOR
+    at = text.rfind(PROPERTY_SEPARATOR + head) + 1
+    if at == 0 and not text.startswith(head):
+        return None
+    start = at + len(head)
+    end = text.find(PROPERTY_SEPARATOR, start)
+    value = text[start:end] if end >= 0 else text[start:]
+    return value or (find_text(text[: max(at - 1, 0)], name) if at else None)

@@ -1,0 +1,305 @@
+"""A message and its bytes: in the commit log, and in the answer to a pull.
+
+    at    bytes  field
+     0      4    total size
+     4      4    magic: v1, or v2 when the topic is longer than 127 bytes
+     8      4    CRC-32 of the body, without its highest bit
+    12      4    queue id
+    16      4    flag, the application's own
+    20      8    queue offset
+    28      8    position in the commit log
+    36      4    sysFlag
+    40      8    born at, in milliseconds
+    48    8|20   born host: address and a 4-byte port; 20 bytes when sysFlag says IPv6
+    56      8    stored at, in milliseconds        (from here on: with IPv4 born host)
+    64    8|20   store host
+    72      4    reconsume times
+    76      8    position of the prepared (half) message
+    84      4+n  body
+    88+n  1|2+n  topic: 1-byte length in v1, 2-byte in v2
+          2+n    properties
+
+All numbers are signed and big-endian. Where a file of the log has no room for the next record, a *blank*
+fills it: int32 remaining bytes, int32 BLANK_MAGIC, then anything.
+
+Text that is not UTF-8 reads with replacement characters, as it does in Java: a message that one client
+wrote badly must not stop the others.
+"""
+
+import struct
+from collections.abc import Iterator
+from functools import lru_cache
+from ipaddress import ip_address
+from typing import Final
+from zlib import crc32
+
+import msgspec
+
+from pyromq.codes import SysFlag
+from pyromq.errors import CorruptRecord, MessageTooLarge
+
+MAGIC_V1: Final = -626843481
+MAGIC_V2: Final = -626843477
+BLANK_MAGIC: Final = -875286124
+#: Size and magic: what a blank needs, and what is kept free for it at the end of each file.
+BLANK_BYTES: Final = 8
+
+MAGIC_AT: Final = 4
+BODY_CRC_AT: Final = 8
+QUEUE_ID_AT: Final = 12
+FLAG_AT: Final = 16
+QUEUE_OFFSET_AT: Final = 20
+POSITION_AT: Final = 28
+SYS_FLAG_AT: Final = 36
+BORN_AT_AT: Final = 40
+BORN_HOST_AT: Final = 48
+
+HOST_BYTES_V4: Final = 8
+HOST_BYTES_V6: Final = 20
+#: Two IPv4 hosts, empty body, topic and properties.
+RECORD_BYTES_MIN: Final = 91
+PROPERTIES_BYTES_MAX: Final = 32767
+TOPIC_BYTES_MAX_V1: Final = 127
+CRC_MASK: Final = 0x7FFFFFFF
+
+_BORN_V6: Final = int(SysFlag.BORN_HOST_V6)
+_STORE_V6: Final = int(SysFlag.STORE_HOST_V6)
+_V6_MASK: Final = _BORN_V6 | _STORE_V6
+
+
+def _head(born_host_bytes: int, store_host_bytes: int) -> struct.Struct:
+    """Everything up to and including the length of the body."""
+    return struct.Struct(f">iiiiiqqiq{born_host_bytes}sq{store_host_bytes}siqi")
+
+
+_HEAD_V4: Final = _head(HOST_BYTES_V4, HOST_BYTES_V4)
+_HEADS: Final = {
+    0: _HEAD_V4,
+    _BORN_V6: _head(HOST_BYTES_V6, HOST_BYTES_V4),
+    _STORE_V6: _head(HOST_BYTES_V4, HOST_BYTES_V6),
+    _V6_MASK: _head(HOST_BYTES_V6, HOST_BYTES_V6),
+}
+assert _HEAD_V4.size == RECORD_BYTES_MIN - 3
+_HEAD_V4_SIZE: Final = _HEAD_V4.size
+_unpack_head_v4 = _HEAD_V4.unpack_from
+_INT16: Final = struct.Struct(">h")
+_unpack_int16 = _INT16.unpack_from
+_TWO_INT32: Final = struct.Struct(">ii")
+
+
+class Record(msgspec.Struct, kw_only=True, gc=False):
+    """A stored message. `properties` is the string as stored; `size` and `body_crc` are as read."""
+
+    topic: str
+    body: bytes
+    queue_id: int = 0
+    properties: str = ""
+    flag: int = 0
+    sys_flag: int = 0
+    queue_offset: int = 0
+    position: int = 0
+    born_at_ms: int = 0
+    born_host: bytes = bytes(HOST_BYTES_V4)
+    stored_at_ms: int = 0
+    store_host: bytes = bytes(HOST_BYTES_V4)
+    reconsume_times: int = 0
+    prepared_position: int = 0
+    body_crc: int = 0
+    size: int = 0
+
+
+def body_crc(body: bytes) -> int:
+    """Return the checksum that a record carries for a body."""
+    return crc32(body) & CRC_MASK
+
+
+def record_size(topic_bytes: int, body_bytes: int, properties_bytes: int, sys_flag: int) -> int:
+    """Return how many bytes the record of a message takes."""
+    topic_length_bytes = 1 if topic_bytes <= TOPIC_BYTES_MAX_V1 else 2
+    head_bytes = _HEADS[sys_flag & _V6_MASK].size
+    return head_bytes + body_bytes + topic_length_bytes + topic_bytes + 2 + properties_bytes
+
+
+def encode_record(record: Record) -> bytes:
+    """Return the record's bytes.
+
+    Size, checksum and the two IPv6 bits follow from the record's own body and hosts, not from its fields.
+    Raises MessageTooLarge when the properties or the topic do not fit their length fields.
+    """
+    topic = record.topic.encode("utf-8", "replace")
+    properties = record.properties.encode("utf-8", "replace")
+    body, born_host, store_host = record.body, record.born_host, record.store_host
+    if len(properties) > PROPERTIES_BYTES_MAX or len(topic) > PROPERTIES_BYTES_MAX:
+        raise MessageTooLarge(
+            f"topic and properties have {len(topic)} and {len(properties)} bytes; "
+            f"the limit of each is {PROPERTIES_BYTES_MAX}"
+        )
+    sys_flag, head = record.sys_flag, _HEAD_V4
+    if sys_flag & _V6_MASK or len(born_host) != HOST_BYTES_V4 or len(store_host) != HOST_BYTES_V4:
+        sys_flag = host_flags(sys_flag, born_host, store_host)
+        head = _HEADS[sys_flag & _V6_MASK]
+    is_v1 = len(topic) <= TOPIC_BYTES_MAX_V1
+    tail = b"".join(
+        (
+            body,
+            len(topic).to_bytes(1 if is_v1 else 2, "big"),
+            topic,
+            len(properties).to_bytes(2, "big"),
+            properties,
+        )
+    )
+    return (
+        head.pack(
+            head.size + len(tail),
+            MAGIC_V1 if is_v1 else MAGIC_V2,
+            crc32(body) & CRC_MASK,
+            record.queue_id,
+            record.flag,
+            record.queue_offset,
+            record.position,
+            sys_flag,
+            record.born_at_ms,
+            born_host,
+            record.stored_at_ms,
+            store_host,
+            record.reconsume_times,
+            record.prepared_position,
+            len(body),
+        )
+        + tail
+    )
+
+
+def host_flags(sys_flag: int, born_host: bytes, store_host: bytes) -> int:
+    """Return the sysFlag with the two IPv6 bits as the lengths of the hosts say."""
+    born = _BORN_V6 if len(born_host) == HOST_BYTES_V6 else 0
+    store = _STORE_V6 if len(store_host) == HOST_BYTES_V6 else 0
+    return sys_flag & ~_V6_MASK | born | store
+
+
+def decode_record(
+    buffer: bytes | bytearray | memoryview,
+    at: int = 0,
+    *,
+    check_crc: bool = True,
+) -> Record:
+    """Return the record that begins at `at`; raise CorruptRecord when there is no whole one.
+
+    `check_crc=False` skips the checksum of the body, which costs as much as all the rest.
+    """
+    end_of_buffer = len(buffer)
+    if at < 0 or end_of_buffer - at < RECORD_BYTES_MIN:
+        raise CorruptRecord(f"{end_of_buffer - at} bytes at {at} are too few for a record")
+    head = _unpack_head_v4(buffer, at)
+    tail_at = at + _HEAD_V4_SIZE
+    if head[7] & _V6_MASK:
+        head, tail_at = _unpack_v6_head(buffer, at, head[7])
+    (
+        size,
+        magic,
+        crc,
+        queue_id,
+        flag,
+        queue_offset,
+        position,
+        sys_flag,
+        born_at_ms,
+        born_host,
+        stored_at_ms,
+        store_host,
+        reconsume_times,
+        prepared_position,
+        body_length,
+    ) = head
+    end = at + size
+    topic_at = tail_at + body_length
+    # One byte of topic length and two of properties length must still fit behind the body.
+    if body_length < 0 or end > end_of_buffer or topic_at + 3 > end:
+        raise CorruptRecord(
+            f"the record at {at} says {size} bytes, {body_length} of body; "
+            f"{end_of_buffer - at} bytes are there"
+        )
+    if magic == MAGIC_V1:
+        topic_length, topic_start = buffer[topic_at], topic_at + 1
+    elif magic == MAGIC_V2:
+        (topic_length,), topic_start = _unpack_int16(buffer, topic_at), topic_at + 2
+    else:
+        raise CorruptRecord(f"the record at {at} has the magic {magic & 0xFFFFFFFF:#x}")
+    properties_at = topic_start + topic_length
+    if topic_length < 0 or properties_at + 2 > end:
+        raise CorruptRecord(f"the record at {at} says {topic_length} bytes of topic in {size} bytes")
+    (properties_length,) = _unpack_int16(buffer, properties_at)
+    if properties_length != end - properties_at - 2:
+        raise CorruptRecord(
+            f"the record at {at} says {properties_length} bytes of properties in {size} bytes"
+        )
+    body = bytes(buffer[tail_at:topic_at])
+    if check_crc and crc32(body) & CRC_MASK != crc:
+        raise CorruptRecord(f"the body of the record at {at} does not have the checksum {crc:#x}")
+    return Record(
+        topic=str(buffer[topic_start:properties_at], "utf-8", "replace"),
+        body=body,
+        queue_id=queue_id,
+        properties=str(buffer[properties_at + 2 : end], "utf-8", "replace"),
+        flag=flag,
+        sys_flag=sys_flag,
+        queue_offset=queue_offset,
+        position=position,
+        born_at_ms=born_at_ms,
+        born_host=born_host,
+        stored_at_ms=stored_at_ms,
+        store_host=store_host,
+        reconsume_times=reconsume_times,
+        prepared_position=prepared_position,
+        body_crc=crc,
+        size=size,
+    )
+
+
+def _unpack_v6_head(
+    buffer: bytes | bytearray | memoryview, at: int, sys_flag: int
+) -> tuple[tuple[int, ...], int]:
+    head = _HEADS[sys_flag & _V6_MASK]
+    if len(buffer) - at < head.size:
+        raise CorruptRecord(f"{len(buffer) - at} bytes at {at} are too few for a record with IPv6 hosts")
+    return head.unpack_from(buffer, at), at + head.size
+
+
+def iter_records(
+    buffer: bytes | bytearray | memoryview,
+    *,
+    check_crc: bool = True,
+) -> Iterator[Record]:
+    """Yield the records of a pull's answer, which stand one behind the other."""
+    at, end = 0, len(buffer)
+    while at < end:
+        record = decode_record(buffer, at, check_crc=check_crc)
+        yield record
+        at += record.size
+
+
+def encode_blank(remaining_bytes: int) -> bytes:
+    """Return the mark that fills the last `remaining_bytes` of a file; what follows it is never read."""
+    return _TWO_INT32.pack(remaining_bytes, BLANK_MAGIC)
+
+
+def is_blank(buffer: bytes | bytearray | memoryview, at: int = 0) -> bool:
+    """Return whether a blank begins at `at`."""
+    return len(buffer) - at >= BLANK_BYTES and _TWO_INT32.unpack_from(buffer, at)[1] == BLANK_MAGIC
+
+
+@lru_cache(maxsize=4096)
+def encode_host(address: str, port: int) -> bytes:
+    """Return an IP address and port as a record carries them: 8 bytes for IPv4, 20 for IPv6.
+
+    Raises ValueError when the address is not one.
+    """
+    return ip_address(address.partition("%")[0]).packed + port.to_bytes(4, "big")
+
+
+@lru_cache(maxsize=4096)
+def decode_host(host: bytes) -> tuple[str, int]:
+    """Return the address and port of a record's host."""
+    if len(host) not in (HOST_BYTES_V4, HOST_BYTES_V6):
+        raise CorruptRecord(f"a host of {len(host)} bytes; 8 (IPv4) and 20 (IPv6) exist")
+    return str(ip_address(host[:-4])), int.from_bytes(host[-4:], "big", signed=True)
