@@ -1,0 +1,103 @@
+"""Offsets of queues and progress of groups: 14, 15, 29 to 32, and 220 and 221 from the broker."""
+
+from pyromq.wire.header import Header, Int32, Int64
+
+
+class QueryConsumerOffset(Header):
+    """14: how far a group got in a queue. `set_zero_if_not_found` is 5.x's."""
+
+    consumer_group: str
+    topic: str
+    queue_id: Int32
+    set_zero_if_not_found: bool | None = None
+
+
+class QueryConsumerOffsetAnswer(Header):
+    """The queue offset that the group reads next."""
+
+    offset: Int64
+
+
+class UpdateConsumerOffset(Header):
+    """15: how far a group got, to be remembered."""
+
+    consumer_group: str
+    topic: str
+    queue_id: Int32
+    commit_offset: Int64
+
+
+class UpdateConsumerOffsetAnswer(Header):
+    """No fields; 4.9.8 sends an empty map of them."""
+
+
+class SearchOffset(Header):
+    """29: the first queue offset at or after a time. `boundary_type` (lower, upper) is 5.x's."""
+
+    topic: str
+    queue_id: Int32
+    timestamp: Int64
+    boundary_type: str | None = None
+
+
+class SearchOffsetAnswer(Header):
+    """The queue offset found."""
+
+    offset: Int64
+
+
+class GetMaxOffset(Header):
+    """30: one past the last message of a queue."""
+
+    topic: str
+    queue_id: Int32
+    committed: bool | None = None
+
+
+class GetMaxOffsetAnswer(Header):
+    """The queue's end."""
+
+    offset: Int64
+
+
+class GetMinOffset(Header):
+    """31: the first message of a queue that is still there."""
+
+    topic: str
+    queue_id: Int32
+
+
+class GetMinOffsetAnswer(Header):
+    """The queue's begin."""
+
+    offset: Int64
+
+
+class GetEarliestMessageStoreTime(Header):
+    """32: when the first message of a queue was stored."""
+
+    topic: str
+    queue_id: Int32
+
+
+class GetEarliestMessageStoreTimeAnswer(Header):
+    """Milliseconds, or −1 when the queue is empty."""
+
+    timestamp: Int64
+
+
+class ResetConsumerClientOffset(Header):
+    """220: the broker tells a consumer where to go on; the table is the body."""
+
+    topic: str
+    group: str
+    timestamp: Int64
+    is_force: bool = True
+
+
+class GetConsumerStatusFromClient(Header):
+    """221: the broker asks a consumer how far it got in each queue."""
+
+    topic: str
+    group: str
+    client_addr: str | None = None

@@ -1,0 +1,30 @@
+"""Finding messages: 12 by key, 33 by position."""
+
+import msgspec
+
+from pyromq.wire.header import Header, Int32, Int64
+
+
+class QueryMessage(Header):
+    """12: messages of a topic with a key, stored within a range of milliseconds."""
+
+    topic: str
+    key: str
+    max_num: Int32
+    begin_timestamp: Int64
+    end_timestamp: Int64
+    unique_key_query: bool = msgspec.field(default=False, name="_UNIQUE_KEY_QUERY")
+
+
+class QueryMessageAnswer(Header):
+    """How far the index has come; the messages are the body."""
+
+    index_last_update_timestamp: Int64
+    index_last_update_phyoffset: Int64
+
+
+class ViewMessage(Header):
+    """33: the message at a position of the commit log."""
+
+    offset: Int64
+    topic: str | None = None

@@ -1,0 +1,42 @@
+"""Transactions: 37, and 39 from the broker. And 36: a message that could not be consumed."""
+
+import msgspec
+
+from pyromq.wire.header import Header, Int32, Int64
+
+
+class EndTransaction(Header):
+    """37: the fate of a half message. `commit_or_rollback` is 8, 12 or 0 (not known)."""
+
+    producer_group: str
+    tran_state_table_offset: Int64
+    commit_log_offset: Int64
+    commit_or_rollback: Int32
+    from_transaction_check: bool = False
+    msg_id: str
+    transaction_id: str | None = None
+    topic: str | None = None
+
+
+class CheckTransactionState(Header):
+    """39: the broker asks a producer for the fate of a half message, which is the body."""
+
+    topic: str | None = None
+    tran_state_table_offset: Int64
+    commit_log_offset: Int64
+    msg_id: str | None = None
+    transaction_id: str | None = None
+    offset_msg_id: str | None = None
+    broker_name: str | None = msgspec.field(default=None, name="bname")
+
+
+class ConsumerSendMessageBack(Header):
+    """36: a message to be consumed again later; `offset` is its position in the commit log."""
+
+    offset: Int64
+    group: str
+    delay_level: Int32
+    origin_msg_id: str | None = None
+    origin_topic: str | None = None
+    unit_mode: bool = False
+    max_reconsume_times: Int32 | None = None
