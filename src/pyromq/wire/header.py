@@ -17,8 +17,8 @@ Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
 Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 
 
-class Header(msgspec.Struct, kw_only=True, rename="camel"):
-    """The fields of one request or answer."""
+class Header(msgspec.Struct, rename="camel"):
+    """The fields of one request or answer. Subclasses say `kw_only=True`: msgspec does not inherit it."""
 
 
 H = TypeVar("H", bound=Header)

@@ -5,11 +5,11 @@ import msgspec
 from pyromq.wire.header import Header
 
 
-class HeartBeat(Header):
+class HeartBeat(Header, kw_only=True):
     """34: the heartbeat is the body."""
 
 
-class UnregisterClient(Header):
+class UnregisterClient(Header, kw_only=True):
     """35: a member leaves its groups."""
 
     client_id: str = msgspec.field(name="clientID")
@@ -17,39 +17,39 @@ class UnregisterClient(Header):
     consumer_group: str | None = None
 
 
-class UnregisterClientAnswer(Header):
+class UnregisterClientAnswer(Header, kw_only=True):
     """No fields; 4.9.8 sends an empty map of them."""
 
 
-class GetConsumerListByGroup(Header):
+class GetConsumerListByGroup(Header, kw_only=True):
     """38: who is in a consumer group."""
 
     consumer_group: str
 
 
-class GetConsumerListByGroupAnswer(Header):
+class GetConsumerListByGroupAnswer(Header, kw_only=True):
     """No fields; 4.9.8 sends an empty map of them."""
 
 
-class NotifyConsumerIdsChanged(Header):
+class NotifyConsumerIdsChanged(Header, kw_only=True):
     """40: the broker tells a member that its group changed."""
 
     consumer_group: str
 
 
-class LockBatch(Header):
+class LockBatch(Header, kw_only=True):
     """41: the queues to lock are the body."""
 
 
-class UnlockBatch(Header):
+class UnlockBatch(Header, kw_only=True):
     """42: the queues to unlock are the body."""
 
 
-class CheckClientConfig(Header):
+class CheckClientConfig(Header, kw_only=True):
     """46: the subscription to check is the body."""
 
 
-class GetConsumerRunningInfo(Header):
+class GetConsumerRunningInfo(Header, kw_only=True):
     """307: what a consumer is doing; the broker relays question and answer."""
 
     consumer_group: str
@@ -57,7 +57,7 @@ class GetConsumerRunningInfo(Header):
     jstack_enable: bool = False
 
 
-class ConsumeMessageDirectly(Header):
+class ConsumeMessageDirectly(Header, kw_only=True):
     """309: let one consumer consume one message; the broker adds the message as the body."""
 
     consumer_group: str

@@ -3,14 +3,14 @@
 from pyromq.wire.header import Header, Int32, Int64
 
 
-class GetRouteInfo(Header):
+class GetRouteInfo(Header, kw_only=True):
     """105: who serves a topic. Clients before 4.9.4 may ask for standard JSON."""
 
     topic: str
     accept_standard_json_only: bool | None = None
 
 
-class RegisterBroker(Header):
+class RegisterBroker(Header, kw_only=True):
     """103: a broker says what it serves; the topics are the body."""
 
     broker_name: str
@@ -24,14 +24,14 @@ class RegisterBroker(Header):
     enable_acting_master: bool | None = None
 
 
-class RegisterBrokerAnswer(Header):
+class RegisterBrokerAnswer(Header, kw_only=True):
     """A slave learns where its master is."""
 
     ha_server_addr: str | None = None
     master_addr: str | None = None
 
 
-class UnregisterBroker(Header):
+class UnregisterBroker(Header, kw_only=True):
     """104: a broker leaves."""
 
     broker_name: str
@@ -40,7 +40,7 @@ class UnregisterBroker(Header):
     broker_id: Int64
 
 
-class QueryDataVersion(Header):
+class QueryDataVersion(Header, kw_only=True):
     """322: whether a broker's topics (their version is the body) are news to this name server."""
 
     broker_name: str
@@ -49,13 +49,13 @@ class QueryDataVersion(Header):
     broker_id: Int64
 
 
-class QueryDataVersionAnswer(Header):
+class QueryDataVersionAnswer(Header, kw_only=True):
     """Whether the broker should register again."""
 
     changed: bool
 
 
-class PutKvConfig(Header):
+class PutKvConfig(Header, kw_only=True):
     """100: set one key of a namespace."""
 
     namespace: str
@@ -63,68 +63,68 @@ class PutKvConfig(Header):
     value: str
 
 
-class GetKvConfig(Header):
+class GetKvConfig(Header, kw_only=True):
     """101: read one key of a namespace."""
 
     namespace: str
     key: str
 
 
-class GetKvConfigAnswer(Header):
+class GetKvConfigAnswer(Header, kw_only=True):
     """The value."""
 
     value: str | None = None
 
 
-class DeleteKvConfig(Header):
+class DeleteKvConfig(Header, kw_only=True):
     """102: remove one key of a namespace."""
 
     namespace: str
     key: str
 
 
-class GetKvListByNamespace(Header):
+class GetKvListByNamespace(Header, kw_only=True):
     """219: all keys of a namespace."""
 
     namespace: str
 
 
-class WipeWritePermOfBroker(Header):
+class WipeWritePermOfBroker(Header, kw_only=True):
     """205: let no producer choose this broker."""
 
     broker_name: str
 
 
-class WipeWritePermOfBrokerAnswer(Header):
+class WipeWritePermOfBrokerAnswer(Header, kw_only=True):
     """How many topics changed."""
 
     wipe_topic_count: Int32
 
 
-class AddWritePermOfBroker(Header):
+class AddWritePermOfBroker(Header, kw_only=True):
     """327: let producers choose this broker again."""
 
     broker_name: str
 
 
-class AddWritePermOfBrokerAnswer(Header):
+class AddWritePermOfBrokerAnswer(Header, kw_only=True):
     """How many topics changed."""
 
     add_topic_count: Int32
 
 
-class DeleteTopicInNamesrv(Header):
+class DeleteTopicInNamesrv(Header, kw_only=True):
     """216: forget a topic's route, in one cluster or in all."""
 
     topic: str
     cluster_name: str | None = None
 
 
-class GetTopicsByCluster(Header):
+class GetTopicsByCluster(Header, kw_only=True):
     """224: the topics of a cluster's brokers."""
 
     cluster: str
 
 
-class NoFields(Header):
+class NoFields(Header, kw_only=True):
     """106, 206, 304, 311 to 313, 318, 319: the code, and at most a body, say it all."""

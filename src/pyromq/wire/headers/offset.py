@@ -3,7 +3,7 @@
 from pyromq.wire.header import Header, Int32, Int64
 
 
-class QueryConsumerOffset(Header):
+class QueryConsumerOffset(Header, kw_only=True):
     """14: how far a group got in a queue. `set_zero_if_not_found` is 5.x's."""
 
     consumer_group: str
@@ -12,13 +12,13 @@ class QueryConsumerOffset(Header):
     set_zero_if_not_found: bool | None = None
 
 
-class QueryConsumerOffsetAnswer(Header):
+class QueryConsumerOffsetAnswer(Header, kw_only=True):
     """The queue offset that the group reads next."""
 
     offset: Int64
 
 
-class UpdateConsumerOffset(Header):
+class UpdateConsumerOffset(Header, kw_only=True):
     """15: how far a group got, to be remembered."""
 
     consumer_group: str
@@ -27,11 +27,11 @@ class UpdateConsumerOffset(Header):
     commit_offset: Int64
 
 
-class UpdateConsumerOffsetAnswer(Header):
+class UpdateConsumerOffsetAnswer(Header, kw_only=True):
     """No fields; 4.9.8 sends an empty map of them."""
 
 
-class SearchOffset(Header):
+class SearchOffset(Header, kw_only=True):
     """29: the first queue offset at or after a time. `boundary_type` (lower, upper) is 5.x's."""
 
     topic: str
@@ -40,13 +40,13 @@ class SearchOffset(Header):
     boundary_type: str | None = None
 
 
-class SearchOffsetAnswer(Header):
+class SearchOffsetAnswer(Header, kw_only=True):
     """The queue offset found."""
 
     offset: Int64
 
 
-class GetMaxOffset(Header):
+class GetMaxOffset(Header, kw_only=True):
     """30: one past the last message of a queue."""
 
     topic: str
@@ -54,39 +54,39 @@ class GetMaxOffset(Header):
     committed: bool | None = None
 
 
-class GetMaxOffsetAnswer(Header):
+class GetMaxOffsetAnswer(Header, kw_only=True):
     """The queue's end."""
 
     offset: Int64
 
 
-class GetMinOffset(Header):
+class GetMinOffset(Header, kw_only=True):
     """31: the first message of a queue that is still there."""
 
     topic: str
     queue_id: Int32
 
 
-class GetMinOffsetAnswer(Header):
+class GetMinOffsetAnswer(Header, kw_only=True):
     """The queue's begin."""
 
     offset: Int64
 
 
-class GetEarliestMessageStoreTime(Header):
+class GetEarliestMessageStoreTime(Header, kw_only=True):
     """32: when the first message of a queue was stored."""
 
     topic: str
     queue_id: Int32
 
 
-class GetEarliestMessageStoreTimeAnswer(Header):
+class GetEarliestMessageStoreTimeAnswer(Header, kw_only=True):
     """Milliseconds, or −1 when the queue is empty."""
 
     timestamp: Int64
 
 
-class ResetConsumerClientOffset(Header):
+class ResetConsumerClientOffset(Header, kw_only=True):
     """220: the broker tells a consumer where to go on; the table is the body."""
 
     topic: str
@@ -95,7 +95,7 @@ class ResetConsumerClientOffset(Header):
     is_force: bool = True
 
 
-class GetConsumerStatusFromClient(Header):
+class GetConsumerStatusFromClient(Header, kw_only=True):
     """221: the broker asks a consumer how far it got in each queue."""
 
     topic: str

@@ -5,7 +5,7 @@ import msgspec
 from pyromq.wire.header import Header, Int32, Int64
 
 
-class PullMessage(Header):
+class PullMessage(Header, kw_only=True):
     """Ask for messages of one queue from `queue_offset` on; `sys_flag` is a `PullFlag`."""
 
     consumer_group: str
@@ -24,7 +24,7 @@ class PullMessage(Header):
     broker_name: str | None = msgspec.field(default=None, name="bname")
 
 
-class PullMessageAnswer(Header):
+class PullMessageAnswer(Header, kw_only=True):
     """Where to go on; the messages are the body, and the remark is the store's status."""
 
     suggest_which_broker_id: Int64

@@ -5,7 +5,7 @@ import msgspec
 from pyromq.wire.header import Header, Int32, Int64
 
 
-class QueryMessage(Header):
+class QueryMessage(Header, kw_only=True):
     """12: messages of a topic with a key, stored within a range of milliseconds."""
 
     topic: str
@@ -16,14 +16,14 @@ class QueryMessage(Header):
     unique_key_query: bool = msgspec.field(default=False, name="_UNIQUE_KEY_QUERY")
 
 
-class QueryMessageAnswer(Header):
+class QueryMessageAnswer(Header, kw_only=True):
     """How far the index has come; the messages are the body."""
 
     index_last_update_timestamp: Int64
     index_last_update_phyoffset: Int64
 
 
-class ViewMessage(Header):
+class ViewMessage(Header, kw_only=True):
     """33: the message at a position of the commit log."""
 
     offset: Int64

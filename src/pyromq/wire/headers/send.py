@@ -5,7 +5,7 @@ import msgspec
 from pyromq.wire.header import Header, Int32, Int64
 
 
-class SendMessage(Header):
+class SendMessage(Header, kw_only=True):
     """A message to store; its body is the request's body, `properties` the property string."""
 
     producer_group: str
@@ -24,7 +24,7 @@ class SendMessage(Header):
     broker_name: str | None = msgspec.field(default=None, name="bname")
 
 
-class SendMessageV2(Header):
+class SendMessageV2(Header, kw_only=True):
     """The same under one-letter names, which is what Java, C++ and JavaScript send."""
 
     producer_group: str = msgspec.field(name="a")
@@ -52,7 +52,7 @@ class SendMessageV2(Header):
         return cls(**{name: getattr(header, name) for name in header.__struct_fields__})
 
 
-class SendMessageAnswer(Header):
+class SendMessageAnswer(Header, kw_only=True):
     """Where the message went. A batch's ids are joined by commas. 4.9 sends no transaction id."""
 
     msg_id: str
@@ -65,7 +65,7 @@ class SendMessageAnswer(Header):
     trace_on: bool | None = msgspec.field(default=None, name="TRACE_ON")
 
 
-class PushReplyMessage(Header):
+class PushReplyMessage(Header, kw_only=True):
     """326: the reply to a request, pushed by the broker to whoever asked."""
 
     producer_group: str

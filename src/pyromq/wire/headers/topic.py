@@ -3,7 +3,7 @@
 from pyromq.wire.header import Header, Int32
 
 
-class UpdateAndCreateTopic(Header):
+class UpdateAndCreateTopic(Header, kw_only=True):
     """17: create a topic, or change it. `attributes` and `force` are 5.x's."""
 
     topic: str

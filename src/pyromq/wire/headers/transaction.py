@@ -5,7 +5,7 @@ import msgspec
 from pyromq.wire.header import Header, Int32, Int64
 
 
-class EndTransaction(Header):
+class EndTransaction(Header, kw_only=True):
     """37: the fate of a half message. `commit_or_rollback` is 8, 12 or 0 (not known)."""
 
     producer_group: str
@@ -18,7 +18,7 @@ class EndTransaction(Header):
     topic: str | None = None
 
 
-class CheckTransactionState(Header):
+class CheckTransactionState(Header, kw_only=True):
     """39: the broker asks a producer for the fate of a half message, which is the body."""
 
     topic: str | None = None
@@ -30,7 +30,7 @@ class CheckTransactionState(Header):
     broker_name: str | None = msgspec.field(default=None, name="bname")
 
 
-class ConsumerSendMessageBack(Header):
+class ConsumerSendMessageBack(Header, kw_only=True):
     """36: a message to be consumed again later; `offset` is its position in the commit log."""
 
     offset: Int64
