@@ -1,0 +1,218 @@
+"""Requests over plain sockets, for programs without a loop: thread-safe, and safe across `fork`.
+
+A request has a socket to itself from its first byte to its answer, so threads need no reader thread and
+cannot take each other's answers; idle sockets are kept for the next request to the same address. A socket
+whose request timed out is closed: its late answer has nobody left to read it. After a fork the child leaves
+the parent's sockets alone and opens its own.
+"""
+
+import itertools
+import os
+import socket
+import ssl
+import threading
+import time
+
+from pyromq.codes import CommandFlag, ResponseCode
+from pyromq.config.settings import NetSettings
+from pyromq.errors import ClientClosed, ConnectFailed, ConnectionLost, RemoteProtocolError, RequestTimeout
+from pyromq.net.address import split_address
+from pyromq.net.tls import client_context
+from pyromq.wire.command import Command, CommandReader, encode
+
+RECEIVE_BYTES = 256 * 1024
+
+
+class BlockingLinks:
+    """Requests to many servers, one at a time on each socket."""
+
+    def __init__(self, settings: NetSettings) -> None:
+        self._settings = settings
+        self._context = client_context(settings)
+        self._opaques = itertools.count(1)
+        self._lock = threading.Lock()
+        self._idle: dict[str, list[_BlockingLink]] = {}
+        self._process_id = os.getpid()
+        self._is_closed = False
+
+    def request(self, address: str, command: Command, timeout_s: float) -> Command:
+        """Send a request and return its answer, whatever its code; `timeout_s` covers the connecting too.
+
+        Raises ConnectFailed, ConnectionLost or RequestTimeout. Requests that the server sends meanwhile are
+        answered with REQUEST_CODE_NOT_SUPPORTED, oneway ones are dropped: nobody listens here.
+        """
+        deadline = time.monotonic() + timeout_s
+        command.opaque = next(self._opaques) & 0x7FFFFFFF
+        link = self._take(address, deadline)
+        try:
+            link.send(command, deadline)
+            answer = link.answer(command.opaque, deadline)
+        except BaseException:
+            # Also on KeyboardInterrupt: half an answer may be in the socket, so nobody may use it again.
+            link.close()
+            raise
+        self._put_back(address, link)
+        return answer
+
+    def oneway(self, address: str, command: Command, timeout_s: float) -> None:
+        """Send a request that wants no answer; returns when the system has taken its bytes."""
+        deadline = time.monotonic() + timeout_s
+        command.opaque = next(self._opaques) & 0x7FFFFFFF
+        command.flag |= CommandFlag.ONEWAY
+        link = self._take(address, deadline)
+        try:
+            link.send(command, deadline)
+        except BaseException:
+            link.close()
+            raise
+        self._put_back(address, link)
+
+    def close(self) -> None:
+        """Close the idle sockets; those in use are closed when their requests end."""
+        self._after_fork()
+        with self._lock:
+            self._is_closed = True
+            idle, self._idle = self._idle, {}
+        for links in idle.values():
+            for link in links:
+                link.close()
+
+    def _take(self, address: str, deadline: float) -> "_BlockingLink":
+        self._after_fork()
+        while True:
+            with self._lock:
+                if self._is_closed:
+                    raise ClientClosed("these links are closed; make new ones")
+                links = self._idle.get(address)
+                link = links.pop() if links else None
+            if link is None:
+                return self._open(address, deadline)
+            if link.is_usable():
+                return link
+            link.close()
+
+    def _put_back(self, address: str, link: "_BlockingLink") -> None:
+        with self._lock:
+            if not self._is_closed:
+                self._idle.setdefault(address, []).append(link)
+                return
+        link.close()
+
+    def _open(self, address: str, deadline: float) -> "_BlockingLink":
+        host, port = split_address(address)
+        timeout_s = min(self._settings.connect_timeout_millis / 1000, _left(deadline, address))
+        try:
+            connection = socket.create_connection((host, port), timeout_s)
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if self._context is not None:
+                connection = self._context.wrap_socket(connection, server_hostname=host)
+        except TimeoutError as error:
+            raise ConnectFailed(f"no connection to {address} within {timeout_s:.1f} s") from error
+        except OSError as error:
+            raise ConnectFailed(f"no connection to {address}: {error.strerror or error}") from error
+        return _BlockingLink(connection, address, self._settings.frame_bytes_max)
+
+    def _after_fork(self) -> None:
+        if self._process_id == os.getpid():
+            return
+        # The lock may have been held by a thread that does not exist here. Closing our copies of the parent's
+        # sockets does not end its connections.
+        self._lock = threading.Lock()
+        idle, self._idle = self._idle, {}
+        self._process_id = os.getpid()
+        for links in idle.values():
+            for link in links:
+                link.forget()
+
+
+class _BlockingLink:
+    """One socket with at most one request under way."""
+
+    __slots__ = ("_address", "_connection", "_reader")
+
+    def __init__(self, connection: socket.socket, address: str, frame_bytes_max: int) -> None:
+        self._connection = connection
+        self._address = address
+        self._reader = CommandReader(frame_bytes_max)
+
+    def is_usable(self) -> bool:
+        """Return whether the server still has its end open, as far as one can see without asking it."""
+        try:
+            self._connection.settimeout(0.0)
+            data = self._connection.recv(RECEIVE_BYTES)
+        except (BlockingIOError, ssl.SSLWantReadError):
+            return True
+        except OSError:
+            return False
+        # What arrived between requests are the server's own: notifications, which nobody here waits for.
+        self._reader.feed(data)
+        return bool(data)
+
+    def send(self, command: Command, deadline: float) -> None:
+        """Write a command."""
+        frame = encode(command)
+        try:
+            self._connection.settimeout(_left(deadline, self._address))
+            self._connection.sendall(frame)
+        except TimeoutError as error:
+            raise RequestTimeout(f"{self._address} did not take the request in time") from error
+        except OSError as error:
+            raise ConnectionLost(
+                f"the connection to {self._address} ended: {error.strerror or error}"
+            ) from error
+
+    def answer(self, opaque: int, deadline: float) -> Command:
+        """Read until the answer to `opaque`."""
+        while True:
+            try:
+                command = self._reader.next_command()
+            except RemoteProtocolError as error:
+                raise ConnectionLost(f"{self._address} sent what is no command: {error}") from error
+            if command is None:
+                self._receive(deadline)
+            elif not command.is_response:
+                self._turn_down(command, deadline)
+            elif command.opaque == opaque:
+                return command
+
+    def close(self) -> None:
+        """End the connection."""
+        self._connection.close()
+
+    def forget(self) -> None:
+        """Let go of a connection that belongs to another process."""
+        # Not `close`: a TLS socket would say goodbye on the parent's behalf.
+        os.close(self._connection.detach())
+
+    def _receive(self, deadline: float) -> None:
+        try:
+            self._connection.settimeout(_left(deadline, self._address))
+            data = self._connection.recv(RECEIVE_BYTES)
+        except TimeoutError as error:
+            raise RequestTimeout(f"{self._address} did not answer in time") from error
+        except OSError as error:
+            raise ConnectionLost(
+                f"the connection to {self._address} ended: {error.strerror or error}"
+            ) from error
+        if not data:
+            raise ConnectionLost(f"{self._address} ended the connection before its answer")
+        self._reader.feed(data)
+
+    def _turn_down(self, request: Command, deadline: float) -> None:
+        if request.is_oneway:
+            return
+        answer = Command(
+            ResponseCode.REQUEST_CODE_NOT_SUPPORTED,
+            opaque=request.opaque,
+            flag=CommandFlag.RESPONSE,
+            remark=f" request type {request.code} not supported",
+            serializer=request.serializer,
+        )
+        self.send(answer, deadline)
+
+
+def _left(deadline: float, address: str) -> float:
+    left = deadline - time.monotonic()
+    if left <= 0:
+        raise RequestTimeout(f"{address} did not answer in time")
+    return left

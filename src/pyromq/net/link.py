@@ -1,0 +1,319 @@
+"""One asyncio connection with many requests under way, in both directions.
+
+Bytes that arrive become commands: answers go to whoever waits for their `opaque`, requests to `on_request`.
+Commands that leave are collected and written once when the turn of the loop ends (`net/turn.py`).
+
+Whatever a peer can make grow is bounded:
+
+    what arrives    a frame over the limit ends the connection; a connection that received more than
+                    TURN_BYTES_MAX in a turn is not read again before the others had theirs (libuv alone
+                    would read one socket 32 times over)
+    what leaves     above the high-water mark no further frame is handled and nothing is read, until the
+                    peer has taken enough; what answers and pushes pile up meanwhile is bounded by
+                    OUTPUT_FACTOR_MAX times that mark, then the connection ends
+    what waits      requests under way have a limit, which `net/dispatch.py` keeps; those still under way
+                    when the connection ends are cancelled
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, cast
+
+from pyromq.clock import Clock
+from pyromq.codes import CommandFlag
+from pyromq.config.settings import NetSettings
+from pyromq.errors import ConnectionLost, RemoteProtocolError, RequestTimeout
+from pyromq.net.address import peer_of
+from pyromq.net.turn import Turn
+from pyromq.wire.command import Command, CommandReader, encode
+
+TURN_BYTES_MAX = 256 * 1024
+OUTPUT_FACTOR_MAX = 16
+TLS_HANDSHAKE_BYTE = 0x16
+
+_RESPONSE = int(CommandFlag.RESPONSE)  # a plain number: this is asked of each command
+
+_log = logging.getLogger("pyromq.net")
+
+
+class Link(asyncio.Protocol):
+    """One connection.
+
+    `on_start` is called once when it is made, `on_request` with each request that arrives, `on_end` once when
+    it is over.
+    """
+
+    def __init__(
+        self,
+        settings: NetSettings,
+        *,
+        turn: Turn,
+        clock: Clock,
+        on_request: Callable[[Link, Command], None],
+        on_end: Callable[[Link], None],
+        on_start: Callable[[Link], None] | None = None,
+    ) -> None:
+        self.peer = "unknown:0"
+        self.peer_host_bytes = bytes(8)
+        self.closed = False
+        #: Answers that are awaited here; cancelled when the connection ends.
+        self.under_way: set[asyncio.Future[Any]] = set()
+        self._turn = turn
+        self._monotonic = clock.monotonic
+        self._on_request = on_request
+        self._on_start = on_start
+        self._on_end = on_end
+        self._close_callbacks: list[Callable[[Link], None]] = []
+        self._is_ended = False
+        self._active_at = clock.monotonic()
+
+        self._transport: asyncio.Transport | None = None
+        self._reader = CommandReader(settings.frame_bytes_max)
+        self._has_received = False
+        self._is_in_turn = False
+        self._turn_bytes = 0
+        self._has_frames_left = False
+        self._is_reading_paused = False
+
+        self._out: list[bytes] = []
+        self._out_bytes = 0
+        self._out_bytes_high = settings.write_buffer_high_water_mark
+        self._out_bytes_low = min(settings.write_buffer_low_water_mark, self._out_bytes_high)
+        self._is_writing_paused = False
+
+        self._opaques = _opaques()
+        self._waiting: dict[int, asyncio.Future[Command]] = {}
+
+    # What others call ----------------------------------------------------------------------------------
+
+    def send(self, command: Command) -> None:
+        """Write a command when this turn ends; on a closed link it is dropped, as the network would.
+
+        Raises LocalProtocolError when the command does not fit a frame.
+        """
+        if self.closed:
+            return
+        frame = encode(command)
+        self._out.append(frame)
+        self._out_bytes += len(frame)
+        if not self._is_in_turn:
+            self._join_turn()
+
+    async def request(self, command: Command, timeout_s: float) -> Command:
+        """Send a request and return its answer, whatever its code; sets the command's `opaque`.
+
+        Raises RequestTimeout, or ConnectionLost when the connection ends first.
+        """
+        if self.closed:
+            raise ConnectionLost(f"the connection to {self.peer} is closed")
+        loop = asyncio.get_running_loop()
+        answer: asyncio.Future[Command] = loop.create_future()
+        command.opaque = opaque = next(self._opaques)
+        self.send(command)
+        self._waiting[opaque] = answer
+        timer = loop.call_later(timeout_s, self._give_up, answer, timeout_s)
+        try:
+            return await answer
+        finally:
+            timer.cancel()
+            self._waiting.pop(opaque, None)
+
+    def oneway(self, command: Command) -> None:
+        """Send a request that wants no answer; sets its `opaque` and its flag."""
+        command.opaque = next(self._opaques)
+        command.flag |= CommandFlag.ONEWAY
+        self.send(command)
+
+    def close(self) -> None:
+        """End the connection after what was sent is written. What is awaited on either side is given up."""
+        if self.closed:
+            return
+        self.closed = True
+        self._write()
+        if self._transport is not None:
+            self._transport.close()
+        self._give_up_all()
+
+    def abort(self) -> None:
+        """End the connection now; what is not yet written is lost."""
+        self.closed = True
+        self._out.clear()
+        self._out_bytes = 0
+        if self._transport is not None:
+            self._transport.abort()
+        self._give_up_all()
+
+    def on_close(self, callback: Callable[[Link], None]) -> None:
+        """Have `callback` called with the link once the connection is over; at once if it is."""
+        if self._is_ended:
+            callback(self)
+        else:
+            self._close_callbacks.append(callback)
+
+    def idle_s(self) -> float:
+        """Return the seconds since bytes last moved on the connection."""
+        return self._monotonic() - self._active_at
+
+    # What the loop calls -------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Start."""
+        # uvloop's transports do not inherit from asyncio.Transport; they only look the same.
+        self._transport = cast(asyncio.Transport, transport)
+        self._transport.set_write_buffer_limits(high=self._out_bytes_high, low=self._out_bytes_low)
+        self.peer, self.peer_host_bytes = peer_of(transport.get_extra_info("peername"))
+        if self._on_start is not None:
+            self._on_start(self)
+
+    def data_received(self, data: bytes) -> None:
+        """Handle all whole commands."""
+        self._active_at = self._monotonic()
+        self._turn_bytes += len(data)
+        self._reader.feed(data)
+        if not self._has_received:
+            self._has_received = True
+            if data[0] == TLS_HANDSHAKE_BYTE:
+                self._end_badly(
+                    "wants TLS, which is not set up here; set tlsServerCertPath and tlsServerKeyPath"
+                )
+                return
+        self._handle_frames()
+
+    def pause_writing(self) -> None:
+        """Stop reading from a peer that does not read."""
+        self._is_writing_paused = True
+        self._pause_reading()
+
+    def resume_writing(self) -> None:
+        """Go on where the peer had stopped us."""
+        self._is_writing_paused = False
+        self._active_at = self._monotonic()
+        if not self._is_in_turn:
+            self._join_turn()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """Give up what is under way and tell whoever asked to know."""
+        self.closed = self._is_ended = True
+        self._transport = None
+        self._give_up_all()
+        callbacks, self._close_callbacks = self._close_callbacks, []
+        for callback in callbacks:
+            callback(self)
+        self._on_end(self)
+
+    def end_turn(self) -> None:
+        """Write what was collected, then take up what was left over. `Turn` calls it."""
+        self._is_in_turn = False
+        self._turn_bytes = 0
+        self._write()
+        if self.closed or self._is_writing_paused:
+            return
+        if self._has_frames_left:
+            self._handle_frames()
+        elif self._is_reading_paused and self._transport is not None:
+            self._is_reading_paused = False
+            self._transport.resume_reading()
+
+    # Inside --------------------------------------------------------------------------------------------
+
+    def _join_turn(self) -> None:
+        self._is_in_turn = True
+        self._turn.join(self)
+
+    def _handle_frames(self) -> None:
+        reader = self._reader
+        self._has_frames_left = True
+        try:
+            while self._out_bytes < self._out_bytes_high and not self._is_writing_paused and not self.closed:
+                command = reader.next_command()
+                if command is None:
+                    self._has_frames_left = False
+                    break
+                if command.flag & _RESPONSE:
+                    self._take_answer(command)
+                else:
+                    self._on_request(self, command)
+        except RemoteProtocolError as error:
+            self._end_badly(f"sent what is no command: {error}")
+            return
+        if self._has_frames_left or self._turn_bytes > TURN_BYTES_MAX:
+            self._pause_reading()
+            if not self._is_in_turn and not self.closed:
+                self._join_turn()
+
+    def _take_answer(self, command: Command) -> None:
+        answer = self._waiting.pop(command.opaque, None)
+        if answer is not None and not answer.done():
+            answer.set_result(command)
+
+    def _pause_reading(self) -> None:
+        if not self._is_reading_paused and self._transport is not None and not self.closed:
+            self._is_reading_paused = True
+            self._transport.pause_reading()
+
+    def _write(self) -> None:
+        transport = self._transport
+        if not self._out or transport is None:
+            return
+        out, self._out, self._out_bytes = self._out, [], 0
+        if len(out) == 1:
+            transport.write(out[0])
+        else:
+            transport.writelines(out)
+        waiting_bytes = transport.get_write_buffer_size()
+        if waiting_bytes == 0:
+            self._active_at = self._monotonic()
+        elif waiting_bytes > self._out_bytes_high * OUTPUT_FACTOR_MAX:
+            _log.warning(
+                "%s does not read: %d bytes wait for it; connection closed", self.peer, waiting_bytes
+            )
+            self.abort()
+
+    def _end_badly(self, what: str) -> None:
+        _log.warning("%s %s; connection closed", self.peer, what)
+        self.close()
+
+    def _give_up(self, answer: asyncio.Future[Command], timeout_s: float) -> None:
+        if not answer.done():
+            answer.set_exception(RequestTimeout(f"{self.peer} did not answer within {timeout_s:.1f} s"))
+
+    def _give_up_all(self) -> None:
+        waiting, self._waiting = self._waiting, {}
+        for answer in waiting.values():
+            if not answer.done():
+                answer.set_exception(ConnectionLost(f"the connection to {self.peer} ended before the answer"))
+        for future in tuple(self.under_way):
+            future.cancel()
+
+
+async def close_all(links: Iterable[Link], grace_s: float) -> None:
+    """Close links and wait for their end; those whose peers do not take what is left are aborted."""
+    left = set(links)
+    ended = asyncio.Event()
+
+    def one_ended(link: Link) -> None:
+        left.discard(link)
+        if not left:
+            ended.set()
+
+    for link in tuple(left):
+        link.on_close(one_ended)
+        link.close()
+    if not left:
+        return
+    try:
+        await asyncio.wait_for(ended.wait(), grace_s)
+    except TimeoutError:
+        for link in tuple(left):
+            link.abort()
+        await ended.wait()
+
+
+def _opaques() -> Iterator[int]:
+    number = 0
+    while True:
+        number = (number + 1) & 0x7FFFFFFF
+        yield number

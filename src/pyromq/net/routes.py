@@ -1,0 +1,112 @@
+"""The table of requests: code → header type, handler, guards.
+
+A server's `routes.py` lists its `Route`s on one page; a `RouteTable` finds them by code. A handler takes a
+`Request` and returns its `Answer` at once (no task is made for it), or something to await that will give
+one, or None for no answer at all. It raises `Refused` to say no.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from pyromq.codes import ResponseCode
+
+if TYPE_CHECKING:
+    from pyromq.net.link import Link
+    from pyromq.wire.command import Command
+    from pyromq.wire.header import Header
+
+H = TypeVar("H")
+
+
+class Answer:
+    """What a handler answers.
+
+    The fields travel as `ext` if that is given, else as `header` writes them. With neither, the answer has no
+    `extFields` at all; `ext={}` gives the empty map that RocketMQ writes for an answer header without values.
+    """
+
+    __slots__ = ("body", "code", "ext", "header", "remark")
+
+    def __init__(
+        self,
+        code: int = ResponseCode.SUCCESS,
+        remark: str | None = None,
+        *,
+        header: Header | None = None,
+        ext: dict[str, str] | None = None,
+        body: bytes = b"",
+    ) -> None:
+        self.code = code
+        self.remark = remark
+        self.header = header
+        self.ext = ext
+        self.body = body
+
+    def __repr__(self) -> str:
+        return f"Answer({self.code}, {self.remark!r}, body of {len(self.body)} bytes)"
+
+
+class Request(Generic[H]):
+    """A request that arrived: the command, its typed header, and the link to whoever asks."""
+
+    __slots__ = ("command", "header", "link")
+
+    def __init__(self, command: Command, header: H, link: Link) -> None:
+        self.command = command
+        self.header = header
+        self.link = link
+
+    @property
+    def body(self) -> bytes:
+        """The request's body."""
+        return self.command.body
+
+
+#: What a handler returns: an answer, none, or either of them later.
+Handled = Answer | None | Awaitable[Answer | None]
+#: A check that runs before the handler and raises Refused to say no.
+Guard = Callable[[Request[Any]], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Route(Generic[H]):
+    """One request that a server answers. Guards run in their order, after the header was read."""
+
+    code: int
+    handle: Callable[[Request[H]], Handled]
+    header: type[H] | None = None
+    guards: tuple[Guard, ...] = ()
+
+
+def not_supported(request: Request[None]) -> Answer:
+    """Answer a code that is not in the table, as RocketMQ's broker does."""
+    # The leading space is RocketMQ's own.
+    return Answer(
+        ResponseCode.REQUEST_CODE_NOT_SUPPORTED, f" request type {request.command.code} not supported"
+    )
+
+
+class RouteTable:
+    """Routes by code; `unknown` answers the codes that have none."""
+
+    __slots__ = ("by_code", "unknown")
+
+    def __init__(
+        self,
+        routes: Iterable[Route[Any]],
+        *,
+        unknown: Callable[[Request[None]], Handled] = not_supported,
+    ) -> None:
+        self.by_code: dict[int, Route[Any]] = {}
+        self.unknown = unknown
+        for route in routes:
+            assert route.code not in self.by_code, f"code {route.code} is routed twice"
+            self.by_code[int(route.code)] = route
+
+    @property
+    def codes(self) -> frozenset[int]:
+        """The codes that are answered."""
+        return frozenset(self.by_code)

@@ -1,0 +1,169 @@
+"""Accept, read, dispatch, answer.
+
+A `Server` listens on any number of addresses with one table of requests. Its limits are `NetSettings`':
+connections over `connections_max` are closed as they come, silent ones after
+`server_channel_max_idle_time_seconds`. Bytes that are no command end their connection with one log line and
+touch no other.
+"""
+
+import asyncio
+import logging
+import socket
+from collections.abc import Callable
+
+from pyromq.clock import Clock
+from pyromq.config.settings import NetSettings, TlsServerMode
+from pyromq.errors import ConfigError
+from pyromq.net.dispatch import Dispatcher
+from pyromq.net.link import Link, close_all
+from pyromq.net.listener import PeekingListener
+from pyromq.net.routes import RouteTable
+from pyromq.net.tls import server_context
+from pyromq.net.turn import Turn
+
+#: How long a closing server waits for answers under way, and again for peers to take what was written.
+CLOSE_GRACE_S = 0.5
+SWEEP_S_MAX = 5.0
+
+_log = logging.getLogger("pyromq.net")
+
+
+class Server:
+    """Answers requests on one or more addresses.
+
+    `on_link_closed` is called once for each connection that ends. `before_write` is called once in each turn
+    of the loop, after all commands of the turn were handled and before their answers are written.
+    """
+
+    def __init__(
+        self,
+        table: RouteTable,
+        settings: NetSettings,
+        *,
+        clock: Clock,
+        name: str,
+        on_link_closed: Callable[[Link], None] | None = None,
+        before_write: Callable[[], None] | None = None,
+    ) -> None:
+        self.links: set[Link] = set()
+        self._settings = settings
+        self._clock = clock
+        self._name = name
+        self._on_link_closed = on_link_closed
+        self._turn = Turn(before_write)
+        self._dispatch = Dispatcher(table, name=name, requests_under_way_max=settings.requests_under_way_max)
+        self._tls = server_context(settings)
+        self._listeners: list[asyncio.Server | PeekingListener] = []
+        self._sweep: asyncio.TimerHandle | None = None
+        self._is_closing = False
+
+    async def start(self, host: str, port: int) -> tuple[str, int]:
+        """Listen on an address and return it with its real port; may be called for several addresses.
+
+        Raises ConfigError when the address cannot be listened on.
+        """
+        listening = self._bind(host, port)
+        address: tuple[str, int] = listening.getsockname()[:2]
+        loop = asyncio.get_running_loop()
+        if self._tls is not None and self._settings.tls_server_mode == TlsServerMode.PERMISSIVE:
+            self._listeners.append(PeekingListener(listening, self._new_link, self._tls, self._settings))
+        else:
+            self._listeners.append(
+                await loop.create_server(
+                    self._new_link,
+                    sock=listening,
+                    ssl=self._tls,
+                    backlog=self._settings.server_socket_backlog,
+                )
+            )
+        if self._sweep is None:
+            self._plan_sweep()
+        return address
+
+    async def close(self) -> None:
+        """Stop listening, give answers under way a short grace, then end all connections."""
+        self._is_closing = True
+        if self._sweep is not None:
+            self._sweep.cancel()
+        for listener in self._listeners:
+            listener.close()
+        under_way = [future for link in self.links for future in link.under_way]
+        if under_way:
+            await asyncio.wait(under_way, timeout=CLOSE_GRACE_S)
+            # The answers of what just ended are sent by callbacks that the loop runs next.
+            await asyncio.sleep(0)
+        await close_all(self.links, CLOSE_GRACE_S)
+        for listener in self._listeners:
+            await listener.wait_closed()
+        self._listeners.clear()
+
+    def close_idle(self) -> None:
+        """End the connections that were silent too long."""
+        idle_s_max = self._settings.server_channel_max_idle_time_seconds
+        for link in tuple(self.links):
+            if link.idle_s() < idle_s_max:
+                continue
+            if link.closed:
+                # It was closed before, and its peer still has not taken the rest.
+                link.abort()
+            else:
+                _log.info("%s: %s was silent for %d s; connection closed", self._name, link.peer, idle_s_max)
+                link.close()
+
+    def _bind(self, host: str, port: int) -> socket.socket:
+        listening = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
+        try:
+            listening.settimeout(0.0)
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            # Accepted sockets inherit the buffer sizes.
+            for option, size in (
+                (socket.SO_SNDBUF, self._settings.server_socket_snd_buf_size),
+                (socket.SO_RCVBUF, self._settings.server_socket_rcv_buf_size),
+            ):
+                if size:
+                    listening.setsockopt(socket.SOL_SOCKET, option, size)
+            listening.bind((host, port))
+            listening.listen(self._settings.server_socket_backlog)
+        except OSError as error:
+            listening.close()
+            raise ConfigError(
+                f"{self._name} cannot listen on {host}:{port}: {error.strerror or error}; "
+                "choose another listenPort or bindAddress"
+            ) from error
+        return listening
+
+    def _new_link(self) -> Link:
+        return Link(
+            self._settings,
+            turn=self._turn,
+            clock=self._clock,
+            on_request=self._dispatch,
+            on_start=self._admit,
+            on_end=self._forget,
+        )
+
+    def _admit(self, link: Link) -> None:
+        self.links.add(link)
+        if self._is_closing:
+            link.abort()
+        elif len(self.links) > self._settings.connections_max:
+            _log.warning(
+                "%s: %s is one connection too many, %d are open; closed. connectionsMax sets the limit",
+                self._name,
+                link.peer,
+                len(self.links) - 1,
+            )
+            link.abort()
+
+    def _forget(self, link: Link) -> None:
+        self.links.discard(link)
+        if self._on_link_closed is not None:
+            self._on_link_closed(link)
+
+    def _plan_sweep(self) -> None:
+        interval_s = min(SWEEP_S_MAX, self._settings.server_channel_max_idle_time_seconds / 4)
+        self._sweep = asyncio.get_running_loop().call_later(interval_s, self._sweep_now)
+
+    def _sweep_now(self) -> None:
+        self.close_idle()
+        self._plan_sweep()
