@@ -66,7 +66,8 @@ def main() -> int:
             print(f"{mark:8} {row}  {rows[row][:90]}")
     covered = sum(bool(tests[row]) for row in rows)
     missing = sorted(row for row in required if not tests[row])
-    print(f"{covered} of {len(rows)} rows have a test; {len(required) - len(missing)} of {len(required)} promised")
+    kept = len(required) - len(missing)
+    print(f"{covered} of {len(rows)} rows have a test; {kept} of the {len(required)} promised so far")
     for place in unknown:
         print(f"no such row: {place}")
     return 1 if missing or unknown else 0

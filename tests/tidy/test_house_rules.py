@@ -46,7 +46,7 @@ def test_there_are_sources_and_tests_to_look_at() -> None:
 
 
 def test_no_module_is_longer_than_the_limit() -> None:
-    long = {str(path): count for path in SOURCES if (count := len(path.read_text().splitlines())) > MODULE_LINES_MAX}
+    long = [str(path) for path in SOURCES if len(path.read_text().splitlines()) > MODULE_LINES_MAX]
     assert not long
 
 
@@ -106,7 +106,7 @@ def test_files_are_opened_through_the_store_s_one_door() -> None:
         for path in sorted(folder.rglob("*.py"))
         if path.name not in door
         for node in ast.walk(ast.parse(path.read_text()))
-        if isinstance(node, ast.Call) and ast.unparse(node.func) in ("open", "os.open", "Path.open", "mmap.mmap")
+        if isinstance(node, ast.Call) and ast.unparse(node.func) in ("open", "os.open", "mmap.mmap")
     ]
     assert not opened
 

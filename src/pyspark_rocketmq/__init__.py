@@ -1,0 +1,33 @@
+"""A RocketMQ topic as a Spark table: `spark.read.format("rocketmq")`.
+
+Spark looks for packages named `pyspark_*` and takes their `DefaultSource`. One that fails to import
+disables every other one, so nothing heavy is imported before Spark asks for the source.
+"""
+
+from typing import Any
+
+__all__ = ["DefaultSource", "register"]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "DefaultSource":
+        from pyspark_rocketmq.source import RocketMQSource
+
+        return RocketMQSource
+    raise AttributeError(f"module 'pyspark_rocketmq' has no attribute {name!r}")
+
+
+def register(spark: Any) -> None:
+    """Make `format("rocketmq")` known to a session that did not find this package by itself.
+
+    For `--py-files` and Spark Connect: the package is sent by value, so executors need not have it installed.
+    """
+    from pyspark import cloudpickle
+
+    import pyromq
+    import pyspark_rocketmq
+    from pyspark_rocketmq.source import RocketMQSource
+
+    for package in (pyromq, pyspark_rocketmq):
+        cloudpickle.register_pickle_by_value(package)
+    spark.dataSource.register(RocketMQSource)
