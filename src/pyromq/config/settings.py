@@ -417,3 +417,16 @@ class NamesrvProcess:
 
     namesrv: NamesrvSettings = NamesrvSettings()
     net: NetSettings = NetSettings()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpProcess:
+    """All settings of a broker and a name server in one process.
+
+    Where both have a setting of one name, a file, a variable or `--set` means the broker's.
+    """
+
+    broker: BrokerSettings = BrokerSettings()
+    store: StoreSettings = StoreSettings()
+    net: NetSettings = NetSettings()
+    namesrv: NamesrvSettings = NamesrvSettings()

@@ -1,0 +1,64 @@
+"""Settings while a process runs: shown whole to RocketMQ's tools, and some of them changed.
+
+GET_BROKER_CONFIG and GET_NAMESRV_CONFIG show `as_properties`; UPDATE_BROKER_CONFIG and UPDATE_NAMESRV_CONFIG
+go through `changed`, which returns new settings: code that asks for them anew sees the change whole.
+"""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+from pyromq.config.field import settings_of
+from pyromq.config.load import Process, nearest, settings_by_name
+from pyromq.config.rocketmq import NO_EFFECT, our_name
+from pyromq.config.values import Value, read_value, write_value
+from pyromq.errors import ConfigError
+
+_STARS = "******"
+
+
+def as_properties(process: Process) -> dict[str, str]:
+    """Return all settings of a process under RocketMQ's names; what is secret as stars."""
+    shown: dict[str, str] = {}
+    for field in dataclasses.fields(process):
+        part = getattr(process, field.name)
+        for setting in settings_of(type(part)):
+            value = write_value(getattr(part, setting.name))
+            shown.setdefault(setting.key, _STARS if setting.secret and value else value)
+    return shown
+
+
+def changed(process: Process, updates: Mapping[str, str]) -> Process:
+    """Return the settings with these changes.
+
+    Raises ConfigError, and changes nothing, if a key is unknown or needs a restart, or a value does not
+    read. RocketMQ's names that have no effect here are accepted and have none.
+    """
+    known = settings_by_name(type(process))
+    values: dict[str, Value] = {}
+    problems = []
+    for key, text in updates.items():
+        name = our_name(key)
+        if name in known and not known[name].live:
+            problems.append(f"{key} cannot change while this runs; set it in the file and restart")
+        elif name in known:
+            try:
+                values[name] = read_value(known[name], text)
+            except ValueError as error:
+                problems.append(f"{key}: {error}")
+        elif key not in NO_EFFECT:
+            meant = nearest(key, [setting.key for setting in known.values()])
+            problems.append(f"{key} is not a known setting" + (f"; did you mean {meant}?" if meant else ""))
+    if problems:
+        raise ConfigError("\n".join(problems))
+    return _replaced(process, values)
+
+
+def _replaced(process: Process, values: Mapping[str, Value]) -> Process:
+    remaining = dict(values)
+    parts: dict[str, Any] = {}
+    for field in dataclasses.fields(process):
+        part = getattr(process, field.name)
+        mine = {one.name: remaining.pop(one.name) for one in settings_of(type(part)) if one.name in remaining}
+        parts[field.name] = dataclasses.replace(part, **mine)
+    return dataclasses.replace(process, **parts)
