@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from pyromq.config.checks import conflicts
+from pyromq.config.checks import Conflict, conflicts
 from pyromq.config.field import Setting, settings_of
 from pyromq.config.properties import read_properties
 from pyromq.config.rocketmq import NO_EFFECT, OUR_NAMES, REFUSED, Meaning, meaning_of, our_name
@@ -45,7 +45,8 @@ class Loaded(Generic[Process]):
 def load(kind: type[Process], given: Iterable[Given]) -> Loaded[Process]:
     """Build the settings of a process; what is given later wins.
 
-    Raises ConfigError with a line for each unknown key, unreadable value and pair that does not go together.
+    Raises ConfigError with a line for each unknown key and unreadable value; if all read, with one for each
+    pair that does not go together.
     """
     known = settings_by_name(kind)
     problems: list[str] = []
@@ -64,10 +65,11 @@ def load(kind: type[Process], given: Iterable[Given]) -> Loaded[Process]:
             problems.append(problem)
         else:
             idle[item.key] = None
-    process = build(kind, values)
-    problems += [_describe(names, reason, known, sources) for names, reason in _conflicts(process)]
     if problems:
         raise ConfigError("\n".join(problems))
+    process = build(kind, values)
+    if found := _conflicts(process):
+        raise ConfigError("\n".join(_describe(conflict, known, sources) for conflict in found))
     return Loaded(process, sources, _warnings(list(idle)))
 
 
@@ -180,19 +182,15 @@ def _warnings(idle: list[str]) -> tuple[str, ...]:
     return (f"no effect here: {', '.join(idle)}",) if idle else ()
 
 
-def _conflicts(process: BrokerProcess | NamesrvProcess | UpProcess) -> list[tuple[tuple[str, ...], str]]:
+def _conflicts(process: BrokerProcess | NamesrvProcess | UpProcess) -> list[Conflict]:
     if isinstance(process, NamesrvProcess):
-        found = conflicts(net=process.net)
-    else:
-        found = conflicts(broker=process.broker, store=process.store, net=process.net)
-    return [(conflict.names, conflict.reason) for conflict in found]
+        return conflicts(net=process.net)
+    return conflicts(broker=process.broker, store=process.store, net=process.net)
 
 
-def _describe(
-    names: tuple[str, ...], reason: str, known: Mapping[str, Setting], sources: Mapping[str, str]
-) -> str:
-    keys = " and ".join(f"{known[name].key} ({sources.get(name, 'default')})" for name in names)
-    return f"{keys}: {reason}"
+def _describe(conflict: Conflict, known: Mapping[str, Setting], sources: Mapping[str, str]) -> str:
+    keys = [f"{known[name].key} ({sources.get(name, 'default')})" for name in conflict.names]
+    return f"{' and '.join(keys)}: {conflict.reason}"
 
 
 def _decode(raw: bytes) -> str:

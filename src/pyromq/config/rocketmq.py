@@ -182,8 +182,11 @@ abortFile checkTransactionMessageEnable rmqAddressServerDomain rmqAddressServerS
 storePathAbortFile storePathConsumeQueue storePathIndex
 """
 
-#: RocketMQ's TLS properties come from `tls.properties` or `-D`; here they are settings like others.
+#: The TLS properties come from `tls.properties` or `-D` in RocketMQ; here they are settings like others. The
+#: two sizes are spelt as RocketMQ did before 4.6, and most manuals still do.
 RENAMED = {
+    "mapedFileSizeCommitLog": "mapped_file_size_commit_log",
+    "mapedFileSizeConsumeQueue": "mapped_file_size_consume_queue",
     "tls.server.mode": "tls_server_mode",
     "tls.server.certPath": "tls_server_cert_path",
     "tls.server.keyPath": "tls_server_key_path",
