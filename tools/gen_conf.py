@@ -1,0 +1,127 @@
+"""Write conf/*.conf and docs/reference/settings.md from the settings classes.
+
+`python tools/gen_conf.py` writes them; with `--check` it says which are stale and ends with status 1. The tests
+keep them fresh (tests/unit/config/test_config_generated.py).
+"""
+
+import sys
+import textwrap
+from pathlib import Path
+
+from pyromq.config.field import Setting, settings_of
+from pyromq.config.rocketmq import NO_EFFECT, REFUSED, RENAMED
+from pyromq.config.settings import (
+    BrokerSettings,
+    ClientSettings,
+    NamesrvSettings,
+    NetSettings,
+    StoreSettings,
+)
+from pyromq.config.values import write_value
+
+ROOT = Path(__file__).parents[1]
+HEAD = {
+    "broker.conf": """\
+        Settings of a broker: pyromq broker -c conf/broker.conf -n 127.0.0.1:9876
+
+        Every key is here with its default, as a comment; remove the '#' and change it. The names are
+        RocketMQ's, and RocketMQ's own broker.conf works as it is. Written by tools/gen_conf.py.""",
+    "namesrv.conf": """\
+        Settings of a name server: pyromq namesrv -c conf/namesrv.conf
+
+        Every key is here with its default, as a comment; remove the '#' and change it. The names are
+        RocketMQ's. Written by tools/gen_conf.py.""",
+}
+PARTS = {
+    "broker.conf": (("Broker", BrokerSettings), ("Store", StoreSettings), ("Connections", NetSettings)),
+    "namesrv.conf": (("Name server", NamesrvSettings), ("Connections", NetSettings)),
+}
+REFERENCE = (
+    ("Broker", BrokerSettings, "of `pyromq broker` and `pyromq up`"),
+    ("Store", StoreSettings, "of `pyromq broker` and `pyromq up`"),
+    ("Name server", NamesrvSettings, "of `pyromq namesrv` and `pyromq up`"),
+    ("Connections", NetSettings, "of both servers"),
+    ("Client", ClientSettings, "of the Python client: fields of `ClientSettings`, given by the program"),
+)
+
+
+def conf_file(name: str) -> str:
+    """Return the text of a settings file in which every key is a comment with its default."""
+    lines = [f"# {line}".rstrip() for line in textwrap.dedent(HEAD[name]).splitlines()]
+    for title, owner in PARTS[name]:
+        lines += ["", "#" * 3 + " " + title]
+        for setting in settings_of(owner):
+            lines += ["", *textwrap.wrap(f"# {_about(setting)}", 100, subsequent_indent="# ")]
+            lines.append(f"#{setting.key}={write_value(setting.default)}")
+    return "\n".join(lines) + "\n"
+
+
+def reference() -> str:
+    """Return the reference page of all settings."""
+    lines = [
+        "# Settings",
+        "",
+        "<!-- Written by tools/gen_conf.py from src/pyromq/config/settings.py; change it there. -->",
+        "",
+        "A setting comes from, in rising order: its default here, the file of `-c` (Java properties as",
+        "RocketMQ's `broker.conf`, or TOML), the environment (`PYROMQ_` and our name in capitals, as",
+        "`PYROMQ_BROKER_NAME`; RocketMQ's `NAMESRV_ADDR`), flags (`--set brokerName=broker-b`). Files and",
+        "`--set` take RocketMQ's name and ours. `pyromq broker --print-settings` shows each value and where",
+        "it came from. *Live* settings may change while the process runs, by `updateBrokerConfig` and",
+        "`updateNamesrvConfig`.",
+    ]
+    for title, owner, whose in REFERENCE:
+        lines += ["", f"## {title}", "", f"Settings {whose}.", ""]
+        lines += [
+            "| RocketMQ's name | ours | default | live | what it does |",
+            "| --- | --- | --- | --- | --- |",
+        ]
+        lines += [_row(setting) for setting in settings_of(owner)]
+    lines += ["", "## RocketMQ's other names", "", "Renamed here:", ""]
+    lines += [f"- `{key}` → `{name}`" for key, name in RENAMED.items()]
+    lines += ["", "Refused when `true`, because ignoring them would break a promise:", ""]
+    lines += [f"- `{key}`: {reason}" for key, reason in REFUSED.items()]
+    lines += ["", "Accepted without effect; one warning at the start names those that a file has:", ""]
+    lines += textwrap.wrap(", ".join(f"`{name}`" for name in sorted(NO_EFFECT, key=str.lower)), 110)
+    return "\n".join(lines) + "\n"
+
+
+def outputs() -> dict[Path, str]:
+    """Return each generated file's path, from the project's root, and its text."""
+    return {Path("conf", name): conf_file(name) for name in HEAD} | {
+        Path("docs/reference/settings.md"): reference()
+    }
+
+
+def main() -> int:
+    """Write what is stale, or with `--check` only name it."""
+    stale = [path for path, text in outputs().items() if _current(path) != text]
+    for path in stale:
+        if "--check" in sys.argv:
+            print(f"{path} is stale; run tools/gen_conf.py")
+        else:
+            (ROOT / path).parent.mkdir(parents=True, exist_ok=True)
+            (ROOT / path).write_text(outputs()[path])
+            print(f"wrote {path}")
+    return 1 if stale and "--check" in sys.argv else 0
+
+
+def _current(path: Path) -> str | None:
+    return (ROOT / path).read_text() if (ROOT / path).exists() else None
+
+
+def _about(setting: Setting) -> str:
+    choices = f" One of {', '.join(setting.kind)}." if hasattr(setting.kind, "__members__") else ""
+    live = " (live)" if setting.live else ""
+    return f"{setting.sentence}{choices}{live}"
+
+
+def _row(setting: Setting) -> str:
+    sentence = _about(setting).removesuffix(" (live)").replace("|", "\\|")
+    default = f"`{write_value(setting.default)}`" if write_value(setting.default) else ""
+    live = "live" if setting.live else ""
+    return f"| `{setting.key}` | `{setting.name}` | {default} | {live} | {sentence} |"
+
+
+if __name__ == "__main__":
+    sys.exit(main())
