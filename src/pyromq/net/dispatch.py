@@ -1,6 +1,6 @@
 """From a request to its answer: the one border where errors become answers.
 
-    Refused                 its code and remark
+    Refused                 its code and remark, with the route's `refusal_ext`
     HeaderError and other   SYSTEM_ERROR with the text, which names the field; one log line
     ProtocolErrors
     anything else           SYSTEM_ERROR; one log line with the trace
@@ -87,7 +87,8 @@ class Dispatcher:
 
     def _answer_to(self, error: Exception, link: Link, command: Command) -> Answer:
         if isinstance(error, Refused):
-            return Answer(error.code, error.remark)
+            route = self._by_code.get(command.code)
+            return Answer(error.code, error.remark, ext=None if route is None else route.refusal_ext)
         what = _request_name(command.code)
         if isinstance(error, ProtocolError):
             _log.warning("%s: %s of %s does not read: %s", self._name, what, link.peer, error)

@@ -73,12 +73,16 @@ Guard = Callable[[Request[Any]], None]
 
 @dataclass(frozen=True, slots=True)
 class Route(Generic[H]):
-    """One request that a server answers. Guards run in their order, after the header was read."""
+    """One request that a server answers. Guards run in their order, after the header was read.
+
+    `refusal_ext` are the fields of an answer that says no: RocketMQ's differ from request to request.
+    """
 
     code: int
     handle: Callable[[Request[H]], Handled]
     header: type[H] | None = None
     guards: tuple[Guard, ...] = ()
+    refusal_ext: dict[str, str] | None = None
 
 
 def not_supported(request: Request[None]) -> Answer:
