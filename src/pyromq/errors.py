@@ -2,10 +2,12 @@
 
     PyroError
     ├── ConfigError            a setting is wrong; nothing starts; exit status 2
+    ├── ListenFailed           a server's port is taken, or its address is not this machine's
     ├── ProtocolError          bytes that mean nothing
     │   ├── LocalProtocolError    we were asked to send what the protocol forbids
     │   ├── RemoteProtocolError   the peer did; the connection ends
     │   └── HeaderError           a frame is whole, but a field is missing or unreadable; answered by name
+    │       └── BodyError            the same of its body
     ├── Refused(code, remark)  a server said no
     │   └── TopicNotFound  NoPermission  ServiceNotAvailable  SystemBusy  MessageIllegal  …
     ├── NoRoute                no name server knows a broker for the topic
@@ -35,6 +37,10 @@ class ConfigError(PyroError):
     """A setting is wrong. The message names the source, the key, and the nearest known key or the reason."""
 
 
+class ListenFailed(PyroError):
+    """A server cannot listen on its address."""
+
+
 class ProtocolError(PyroError):
     """Bytes or fields that the protocol does not allow."""
 
@@ -49,6 +55,10 @@ class RemoteProtocolError(ProtocolError):
 
 class HeaderError(ProtocolError):
     """A frame is whole, but one of its fields is missing or does not read."""
+
+
+class BodyError(HeaderError):
+    """A frame is whole, but its body does not read."""
 
 
 class Refused(PyroError):

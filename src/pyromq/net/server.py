@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 from pyromq.clock import Clock
 from pyromq.config.settings import NetSettings, TlsServerMode
-from pyromq.errors import ConfigError
+from pyromq.errors import ListenFailed
 from pyromq.net.dispatch import Dispatcher
 from pyromq.net.link import Link, close_all
 from pyromq.net.listener import PeekingListener
@@ -60,7 +60,7 @@ class Server:
     async def start(self, host: str, port: int) -> tuple[str, int]:
         """Listen on an address and return it with its real port; may be called for several addresses.
 
-        Raises ConfigError when the address cannot be listened on.
+        Raises ListenFailed when the address cannot be listened on.
         """
         listening = self._bind(host, port)
         address: tuple[str, int] = listening.getsockname()[:2]
@@ -126,7 +126,7 @@ class Server:
             listening.listen(self._settings.server_socket_backlog)
         except OSError as error:
             listening.close()
-            raise ConfigError(
+            raise ListenFailed(
                 f"{self._name} cannot listen on {host}:{port}: {error.strerror or error}; "
                 "choose another listenPort or bindAddress"
             ) from error
