@@ -1,0 +1,55 @@
+"""Subscription groups on a broker: their configs and the table of them (`subscriptionGroup.json`, 201)."""
+
+import msgspec
+
+from pyromq.wire.bodies.body import Body, read_body
+from pyromq.wire.bodies.topics import DataVersion
+from pyromq.wire.header import Int32, Int64
+from pyromq.wire.java_hash import java_map_order
+from pyromq.wire.java_json import dumps
+
+#: `ConcurrentHashMap(1024)` has 2,048 buckets.
+_TABLE_BUCKETS = 2048
+
+
+class SubscriptionGroupConfig(Body, kw_only=True, frozen=True):
+    """A consumer group on one broker."""
+
+    group_name: str
+    consume_enable: bool = True
+    consume_from_min_enable: bool = True
+    consume_broadcast_enable: bool = True
+    retry_queue_nums: Int32 = 1
+    retry_max_times: Int32 = 16
+    broker_id: Int64 = 0
+    which_broker_when_consume_slowly: Int64 = 1
+    notify_consumer_ids_changed_enable: bool = True
+
+
+class SubscriptionGroupTable(Body, kw_only=True, frozen=True):
+    """All groups of a broker, by name."""
+
+    data_version: DataVersion = DataVersion()
+    subscription_group_table: dict[str, SubscriptionGroupConfig] = msgspec.field(default_factory=dict)
+
+
+def encode_group(config: SubscriptionGroupConfig) -> bytes:
+    """Return a group's JSON, as 200 carries it."""
+    return dumps(config)
+
+
+def decode_group(data: bytes) -> SubscriptionGroupConfig:
+    """Return the group that JSON says."""
+    return read_body(SubscriptionGroupConfig, data)
+
+
+def encode_group_table(table: SubscriptionGroupTable, *, pretty: bool = False) -> bytes:
+    """Return the table's JSON; `pretty` as in `subscriptionGroup.json`."""
+    groups = table.subscription_group_table
+    ordered = {name: groups[name] for name in java_map_order(tuple(groups), _TABLE_BUCKETS)}
+    return dumps({"dataVersion": table.data_version, "subscriptionGroupTable": ordered}, pretty=pretty)
+
+
+def decode_group_table(data: bytes) -> SubscriptionGroupTable:
+    """Return the table that JSON says, from the wire or from a file of 4.9 or 5.x."""
+    return read_body(SubscriptionGroupTable, data)

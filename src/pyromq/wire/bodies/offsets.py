@@ -1,0 +1,107 @@
+"""Tables of offsets: of groups (43, `consumerOffset.json`), delay levels (45), and of a client's queues.
+
+43    {"offsetTable":{"topic@group":{0:12,1:3}}}
+45    {"offsetTable":{3:1}}
+220   {"offsetTable":{{"brokerName":…,"queueId":0,"topic":…}:12}}      for C++ a list of objects
+221   {"messageQueueTable":{{…}:12}}
+202   {"offsetTable":{{…}:{"lastUpdateTimestamp":…,"maxOffset":…,"minOffset":…}}}
+"""
+
+from collections.abc import Mapping
+
+from pyromq.model import MessageQueue
+from pyromq.wire.bodies.body import Body, convert, read_int, read_map, read_object, read_queue
+from pyromq.wire.header import Int64
+from pyromq.wire.java_hash import java_map_order, java_queue_order
+from pyromq.wire.java_json import dumps
+
+#: The broker's table is a `ConcurrentHashMap(512)`, which has 1,024 buckets.
+_TABLE_BUCKETS = 1024
+
+
+class TopicOffset(Body, kw_only=True, frozen=True):
+    """Begin and end of a queue, and when its last message was stored (0 when it is empty)."""
+
+    min_offset: Int64 = 0
+    max_offset: Int64 = 0
+    last_update_timestamp: Int64 = 0
+
+
+def encode_group_offsets(table: Mapping[str, Mapping[int, int]], *, pretty: bool = False) -> bytes:
+    """Return the JSON of all groups' progress; the outer keys are `topic@group`."""
+    names = java_map_order(tuple(table), _TABLE_BUCKETS)
+    return dumps({"offsetTable": {name: table[name] for name in names}}, pretty=pretty)
+
+
+def decode_group_offsets(data: bytes) -> dict[str, dict[int, int]]:
+    """Return all groups' progress, by `topic@group` and queue id."""
+    table = read_map(read_object(data).get("offsetTable", {}), "offsetTable")
+    return {str(name): _numbers(read_map(offsets, str(name)), str(name)) for name, offsets in table.items()}
+
+
+def encode_delay_offsets(offsets: Mapping[int, int], *, pretty: bool = False) -> bytes:
+    """Return the JSON of the progress of each delay level."""
+    return dumps({"offsetTable": offsets}, pretty=pretty)
+
+
+def decode_delay_offsets(data: bytes) -> dict[int, int]:
+    """Return the progress of each delay level."""
+    return _numbers(read_map(read_object(data).get("offsetTable", {}), "offsetTable"), "offsetTable")
+
+
+def encode_reset_offsets(offsets: Mapping[MessageQueue, int]) -> bytes:
+    """Return the body of 220 for all clients but C++."""
+    return dumps({"offsetTable": {queue: offsets[queue] for queue in java_queue_order(offsets)}})
+
+
+def encode_reset_offsets_for_cpp(offsets: Mapping[MessageQueue, int]) -> bytes:
+    """Return the body of 220 for the C++ client, which reads no objects as keys."""
+    rows = [
+        {
+            "brokerName": queue.broker_name,
+            "offset": offset,
+            "queueId": queue.queue_id,
+            "topic": queue.topic,
+        }
+        for queue, offset in offsets.items()
+    ]
+    return dumps({"offsetTable": rows})
+
+
+def decode_reset_offsets(data: bytes) -> dict[MessageQueue, int]:
+    """Return where a client is told to go on, from either form."""
+    table = read_object(data).get("offsetTable", {})
+    if isinstance(table, list):
+        return {
+            read_queue(row): read_int(read_map(row, "offsetTable").get("offset"), "offset") for row in table
+        }
+    return _by_queue(read_map(table, "offsetTable"))
+
+
+def encode_consumer_status(offsets: Mapping[MessageQueue, int]) -> bytes:
+    """Return the answer to 221."""
+    return dumps({"messageQueueTable": {queue: offsets[queue] for queue in java_queue_order(offsets)}})
+
+
+def decode_consumer_status(data: bytes) -> dict[MessageQueue, int]:
+    """Return how far a client got in each of its queues."""
+    return _by_queue(read_map(read_object(data).get("messageQueueTable", {}), "messageQueueTable"))
+
+
+def encode_topic_stats(offsets: Mapping[MessageQueue, TopicOffset]) -> bytes:
+    """Return the answer to 202."""
+    return dumps({"offsetTable": {queue: offsets[queue] for queue in java_queue_order(offsets)}})
+
+
+def decode_topic_stats(data: bytes) -> dict[MessageQueue, TopicOffset]:
+    """Return begin and end of each of a topic's queues."""
+    table = read_map(read_object(data).get("offsetTable", {}), "offsetTable")
+    return {read_queue(queue): convert(TopicOffset, offset) for queue, offset in table.items()}
+
+
+def _by_queue(table: dict[object, object]) -> dict[MessageQueue, int]:
+    return {read_queue(queue): read_int(offset, "offset") for queue, offset in table.items()}
+
+
+def _numbers(table: dict[object, object], name: str) -> dict[int, int]:
+    return {read_int(key, name): read_int(value, name) for key, value in table.items()}
