@@ -79,8 +79,8 @@ def test_class_names_say_what_the_thing_is() -> None:
 
 def test_only_the_borders_catch_everything() -> None:
     borders = {
-        "net/server.py",  # errors become answers
-        "net/link.py",  # a callback of the owner must not end the connection's other callbacks
+        "net/dispatch.py",  # errors become answers
+        "net/link.py",  # a mistake on one connection must not touch the others
         "cli/main.py",  # errors become exit codes
         "broker/background.py",  # the owner of the background loops
         "client/background.py",

@@ -6,12 +6,14 @@ whose request timed out is closed: its late answer has nobody left to read it. A
 the parent's sockets alone and opens its own.
 """
 
+import contextlib
 import itertools
 import os
 import socket
 import ssl
 import threading
 import time
+from collections.abc import Iterator
 
 from pyromq.codes import CommandFlag, ResponseCode
 from pyromq.config.settings import NetSettings
@@ -43,29 +45,17 @@ class BlockingLinks:
         """
         deadline = time.monotonic() + timeout_s
         command.opaque = next(self._opaques) & 0x7FFFFFFF
-        link = self._take(address, deadline)
-        try:
+        with self._borrowed(address, deadline) as link:
             link.send(command, deadline)
-            answer = link.answer(command.opaque, deadline)
-        except BaseException:
-            # Also on KeyboardInterrupt: half an answer may be in the socket, so nobody may use it again.
-            link.close()
-            raise
-        self._put_back(address, link)
-        return answer
+            return link.answer(command.opaque, deadline)
 
     def oneway(self, address: str, command: Command, timeout_s: float) -> None:
         """Send a request that wants no answer; returns when the system has taken its bytes."""
         deadline = time.monotonic() + timeout_s
         command.opaque = next(self._opaques) & 0x7FFFFFFF
         command.flag |= CommandFlag.ONEWAY
-        link = self._take(address, deadline)
-        try:
+        with self._borrowed(address, deadline) as link:
             link.send(command, deadline)
-        except BaseException:
-            link.close()
-            raise
-        self._put_back(address, link)
 
     def close(self) -> None:
         """Close the idle sockets; those in use are closed when their requests end."""
@@ -75,6 +65,20 @@ class BlockingLinks:
             idle, self._idle = self._idle, {}
         for links in idle.values():
             for link in links:
+                link.close()
+
+    @contextlib.contextmanager
+    def _borrowed(self, address: str, deadline: float) -> "Iterator[_BlockingLink]":
+        link = self._take(address, deadline)
+        is_clean = False
+        try:
+            yield link
+            is_clean = True
+        finally:
+            # After any error, an interrupt from the keyboard too, half an answer may be in the socket.
+            if is_clean:
+                self._put_back(address, link)
+            else:
                 link.close()
 
     def _take(self, address: str, deadline: float) -> "_BlockingLink":

@@ -201,7 +201,10 @@ class Link(asyncio.Protocol):
         self._give_up_all()
         callbacks, self._close_callbacks = self._close_callbacks, []
         for callback in callbacks:
-            callback(self)
+            try:
+                callback(self)
+            except Exception:  # noqa: BLE001  whoever is told next must still be told
+                _log.exception("the end of the connection to %s could not be told to all", self.peer)
         self._on_end(self)
 
     def end_turn(self) -> None:
@@ -238,6 +241,10 @@ class Link(asyncio.Protocol):
                     self._on_request(self, command)
         except RemoteProtocolError as error:
             self._end_badly(f"sent what is no command: {error}")
+            return
+        except Exception:  # noqa: BLE001  our own mistake; the other links of this turn must still write
+            _log.exception("a frame of %s could not be handled; connection closed", self.peer)
+            self.close()
             return
         if self._has_frames_left or self._turn_bytes > TURN_BYTES_MAX:
             self._pause_reading()

@@ -1,8 +1,9 @@
 """What many links do together once in a turn of the loop: write.
 
 Links that received or want to send something join the turn. When it ends, `before_write` runs once (the seam
-for work that must be done before answers leave, such as appending what a whole turn collected), then every
-link writes once. It costs one `call_soon` a turn, however many links and frames took part.
+for work that must be done before answers leave, such as appending what a whole turn collected; it must not
+raise, because without it no answer may leave), then every link writes once. It costs one `call_soon` a turn,
+however many links and frames took part.
 """
 
 from __future__ import annotations
