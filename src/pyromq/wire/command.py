@@ -150,7 +150,9 @@ class CommandReader:
         header_start = start + 8
         header_end = header_start + header_length
         end = start + 4 + length
-        header, body = bytes(buffer[header_start:header_end]), bytes(buffer[header_end:end])
+        # A slice of bytes is the one copy; a slice of a bytearray would be copied once more.
+        source = buffer if isinstance(buffer, bytes) else memoryview(buffer)
+        header, body = bytes(source[header_start:header_end]), bytes(source[header_end:end])
         self._start = end
         if end == len(buffer):
             self._buffer, self._start = b"", 0
@@ -172,7 +174,10 @@ def decode_header(header: bytes, serializer: int) -> Command:
 
 def encode(command: Command) -> bytes:
     """Return a command's frame, in the command's own serializer."""
-    header = _encode_json(command) if command.serializer == Serializer.JSON else _encode_binary(command)
+    try:
+        header = _encode_json(command) if command.serializer == Serializer.JSON else _encode_binary(command)
+    except (UnicodeEncodeError, struct.error) as error:
+        raise LocalProtocolError(f"{command!r} has a field that cannot be sent: {error}") from error
     length = 4 + len(header) + len(command.body)
     if length + 4 > FRAME_BYTES_MAX or len(header) > 0xFFFFFF:
         raise LocalProtocolError(f"a frame of {length} bytes is over the limit of {FRAME_BYTES_MAX - 4}")
@@ -217,23 +222,26 @@ def _decode_json(header: bytes) -> Command:
     try:
         fields = _decode_strict_json(header)
         ext = fields.extFields
-    except msgspec.DecodeError:
-        try:
-            fields = _decode_loose_json(header)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise RemoteProtocolError(f"a frame's header is not the JSON of a command: {error}") from error
-        ext = {key: _as_text(value) for key, value in (fields.extFields or {}).items() if value is not None}
-    except UnicodeDecodeError as error:
-        raise RemoteProtocolError(f"a frame's header is not UTF-8: {error}") from error
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        fields, ext = _decode_loosely(header)
     return Command(
-        fields.code,
+        _as_int32(fields.code),
         opaque=_as_int32(fields.opaque),
         flag=_as_int32(fields.flag),
         remark=fields.remark,
         ext=ext,
         language=_language_number(fields.language),
-        version=fields.version,
+        version=_as_int32(fields.version),
     )
+
+
+def _decode_loosely(header: bytes) -> tuple[_LooseJsonHeader, dict[str, str]]:
+    try:
+        fields = _decode_loose_json(header)
+        ext = {key: _as_text(value) for key, value in (fields.extFields or {}).items() if value is not None}
+    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
+        raise RemoteProtocolError(f"a frame's header is not the JSON of a command: {error}") from error
+    return fields, ext
 
 
 def _as_text(value: Any) -> str:
@@ -264,18 +272,15 @@ def _encode_json(command: Command) -> bytes:
     if ext is not None:
         middle = b'"extFields":' + _encode_text({key: ext[key] for key in java_map_order(tuple(ext))}) + b","
     remark = b"" if command.remark is None else b'"remark":' + _encode_text(command.remark) + b","
-    language = _LANGUAGE_NAMES.get(command.language, "OTHER")
-    return (
-        b'{"code":%d,%b"flag":%d,"language":"%b","opaque":%d,%b"serializeTypeCurrentRPC":"JSON","version":%d}'
-        % (
-            command.code,
-            middle,
-            command.flag,
-            language.encode(),
-            command.opaque,
-            remark,
-            command.version,
-        )
+    language = _LANGUAGE_NAMES.get(command.language, "OTHER").encode()
+    return _JSON_HEADER % (
+        command.code,
+        middle,
+        command.flag,
+        language,
+        command.opaque,
+        remark,
+        command.version,
     )
 
 

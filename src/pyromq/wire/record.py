@@ -87,7 +87,7 @@ _unpack_int16 = _INT16.unpack_from
 _TWO_INT32: Final = struct.Struct(">ii")
 
 
-class Record(msgspec.Struct, kw_only=True, gc=False):
+class Record(msgspec.Struct, gc=False):
     """A stored message. `properties` is the string as stored; `size` and `body_crc` are as read."""
 
     topic: str
@@ -194,23 +194,8 @@ def decode_record(
     tail_at = at + _HEAD_V4_SIZE
     if head[7] & _V6_MASK:
         head, tail_at = _unpack_v6_head(buffer, at, head[7])
-    (
-        size,
-        magic,
-        crc,
-        queue_id,
-        flag,
-        queue_offset,
-        position,
-        sys_flag,
-        born_at_ms,
-        born_host,
-        stored_at_ms,
-        store_host,
-        reconsume_times,
-        prepared_position,
-        body_length,
-    ) = head
+    size, magic, crc, queue_id, flag, queue_offset, position, sys_flag, born_at_ms, born_host = head[:10]
+    stored_at_ms, store_host, reconsume_times, prepared_position, body_length = head[10:]
     end = at + size
     topic_at = tail_at + body_length
     # One byte of topic length and two of properties length must still fit behind the body.
@@ -219,41 +204,45 @@ def decode_record(
             f"the record at {at} says {size} bytes, {body_length} of body; "
             f"{end_of_buffer - at} bytes are there"
         )
-    if magic == MAGIC_V1:
-        topic_length, topic_start = buffer[topic_at], topic_at + 1
-    elif magic == MAGIC_V2:
-        (topic_length,), topic_start = _unpack_int16(buffer, topic_at), topic_at + 2
-    else:
-        raise CorruptRecord(f"the record at {at} has the magic {magic & 0xFFFFFFFF:#x}")
-    properties_at = topic_start + topic_length
-    if topic_length < 0 or properties_at + 2 > end:
-        raise CorruptRecord(f"the record at {at} says {topic_length} bytes of topic in {size} bytes")
-    (properties_length,) = _unpack_int16(buffer, properties_at)
-    if properties_length != end - properties_at - 2:
-        raise CorruptRecord(
-            f"the record at {at} says {properties_length} bytes of properties in {size} bytes"
-        )
+    topic_length, topic_start = _topic_length(buffer, topic_at, magic)
+    properties_at = topic_start + topic_length + 2
+    if (
+        topic_length < 0
+        or properties_at > end
+        or _unpack_int16(buffer, properties_at - 2)[0] != end - properties_at
+    ):
+        raise CorruptRecord(f"the record at {at} has lengths that do not add up to its {size} bytes")
     body = bytes(buffer[tail_at:topic_at])
     if check_crc and crc32(body) & CRC_MASK != crc:
         raise CorruptRecord(f"the body of the record at {at} does not have the checksum {crc:#x}")
+    # By position, in the order of the class: measurably faster than by name, and every pull comes here.
     return Record(
-        topic=str(buffer[topic_start:properties_at], "utf-8", "replace"),
-        body=body,
-        queue_id=queue_id,
-        properties=str(buffer[properties_at + 2 : end], "utf-8", "replace"),
-        flag=flag,
-        sys_flag=sys_flag,
-        queue_offset=queue_offset,
-        position=position,
-        born_at_ms=born_at_ms,
-        born_host=born_host,
-        stored_at_ms=stored_at_ms,
-        store_host=store_host,
-        reconsume_times=reconsume_times,
-        prepared_position=prepared_position,
-        body_crc=crc,
-        size=size,
+        str(buffer[topic_start : properties_at - 2], "utf-8", "replace"),
+        body,
+        queue_id,
+        str(buffer[properties_at:end], "utf-8", "replace"),
+        flag,
+        sys_flag,
+        queue_offset,
+        position,
+        born_at_ms,
+        born_host,
+        stored_at_ms,
+        store_host,
+        reconsume_times,
+        prepared_position,
+        crc,
+        size,
     )
+
+
+def _topic_length(buffer: bytes | bytearray | memoryview, at: int, magic: int) -> tuple[int, int]:
+    """Return how long the topic is and where it begins."""
+    if magic == MAGIC_V1:
+        return buffer[at], at + 1
+    if magic == MAGIC_V2:
+        return _unpack_int16(buffer, at)[0], at + 2
+    raise CorruptRecord(f"a record has the magic {magic & 0xFFFFFFFF:#x}")
 
 
 def _unpack_v6_head(
