@@ -4,6 +4,7 @@ Whoever needs the time is given a `Clock`, so that tests own it (`pyromq.testing
 """
 
 import time
+from collections.abc import Callable
 from typing import Protocol
 
 
@@ -18,6 +19,14 @@ class Clock(Protocol):
         """Return seconds on a clock that never goes back; only differences mean something."""
         ...
 
+    def on_move(self, callback: Callable[[], None]) -> Callable[[], None]:
+        """Have `callback` called whenever the clock is moved by hand; return what ends that.
+
+        Whoever waits by the machine's timers for this clock's time must look again then. The callback may
+        come from another thread.
+        """
+        ...
+
 
 class SystemClock:
     """The machine's own clocks."""
@@ -29,3 +38,11 @@ class SystemClock:
     def monotonic(self) -> float:
         """Return the machine's monotonic seconds."""
         return time.monotonic()
+
+    def on_move(self, callback: Callable[[], None]) -> Callable[[], None]:
+        """Do nothing: these clocks move on their own."""
+        return _nothing
+
+
+def _nothing() -> None:
+    pass
