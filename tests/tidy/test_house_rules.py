@@ -20,7 +20,16 @@ BANNED_IN_NAMES = re.compile(
     r"(Manager|Service|Helper|Util|Common|Base|Abstract|Impl|Default|Context|Info|Data)(?![a-z])"
 )
 #: Names that belong to RocketMQ's or Spark's protocol, not to us.
-PROTOCOL_NAMES = {"DataVersion", "BrokerData", "QueueData", "DefaultSource"}
+PROTOCOL_NAMES = {
+    "DataVersion",
+    "BrokerData",
+    "QueueData",
+    "DefaultSource",
+    "GetRouteInfo",
+    "GetConsumerRunningInfo",
+    "QueryDataVersion",
+    "QueryDataVersionAnswer",
+}
 
 
 def functions(path: Path) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
