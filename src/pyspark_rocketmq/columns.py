@@ -15,8 +15,9 @@ from pyromq.model import ReceivedMessage
 
 SCHEMA = (
     "topic string, broker string, queue_id int, queue_offset bigint, msg_id string, tags string, "
-    "keys string, body binary, properties map<string,string>, born_timestamp timestamp, store_timestamp timestamp, "
-    "reconsume_times int, born_host string, message_group string, flag int, sys_flag int"
+    "keys string, body binary, properties map<string,string>, born_timestamp timestamp, "
+    "store_timestamp timestamp, reconsume_times int, born_host string, message_group string, "
+    "flag int, sys_flag int"
 )
 
 _TIME = pa.timestamp("us", tz="UTC")
