@@ -106,6 +106,10 @@ class RouteTable:
     ) -> None:
         self.by_code: dict[int, Route[Any]] = {}
         self.unknown = unknown
+        self.add(routes)
+
+    def add(self, routes: Iterable[Route[Any]]) -> None:
+        """Answer these codes too; a server that has the table does so from now on."""
         for route in routes:
             assert route.code not in self.by_code, f"code {route.code} is routed twice"
             self.by_code[int(route.code)] = route

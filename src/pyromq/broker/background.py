@@ -1,0 +1,68 @@
+"""What runs beside the requests, and who owns it.
+
+A job that fails is logged and tried again; it never ends the broker, and never ends unnoticed. Pauses are
+taken by the broker's clock, so a clock that is moved by hand makes jobs run at once.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+
+from pyromq.clock import Clock
+
+log = logging.getLogger(__name__)
+
+
+class Background:
+    """The background jobs of one broker."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def every(
+        self,
+        name: str,
+        interval_s: float,
+        job: Callable[[], Awaitable[None] | None],
+        *,
+        first_s: float | None = None,
+    ) -> None:
+        """Run a job again and again with a pause before each time, `first_s` before the first."""
+
+        async def repeat() -> None:
+            await self._pause(interval_s if first_s is None else first_s)
+            while True:
+                try:
+                    result = job()
+                    if result is not None:
+                        await result
+                except Exception:
+                    log.exception("%s failed; it is tried again in %g s", name, interval_s)
+                await self._pause(interval_s)
+
+        self._tasks.add(asyncio.get_running_loop().create_task(repeat(), name=name))
+
+    async def close(self) -> None:
+        """Cancel all jobs and wait for their end."""
+        for task in self._tasks:
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+        self._tasks.clear()
+
+    async def _pause(self, seconds: float) -> None:
+        moved = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        forget = self._clock.on_move(lambda: loop.call_soon_threadsafe(moved.set))
+        until = self._clock.monotonic() + seconds
+        try:
+            while (left_s := until - self._clock.monotonic()) > 0:
+                moved.clear()
+                try:
+                    async with asyncio.timeout(left_s):
+                        await moved.wait()
+                except TimeoutError:
+                    continue
+        finally:
+            forget()

@@ -1,0 +1,281 @@
+"""Builds the parts of a broker, wires them, runs them: the only file that knows all.
+
+    links ── registration ──► name servers
+    server ─► routes ─► handlers ─► tables (topics, groups, offsets) and clients
+                            └─────► intake ─► store ─► arrivals ─► held pulls
+                                                └────► durability
+
+Everything here lives on one loop. What is started is stopped in the reverse order, whether the start
+succeeded or not.
+"""
+
+import asyncio
+import logging
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+from pyromq.broker.addresses import BrokerAddresses, advertise
+from pyromq.broker.admission import Admission
+from pyromq.broker.arrivals import Arrivals
+from pyromq.broker.background import Background
+from pyromq.broker.clients import Consumers, Producers
+from pyromq.broker.durability import Durability
+from pyromq.broker.groups import GroupTable
+from pyromq.broker.handlers.admin import AdminHandlers
+from pyromq.broker.handlers.presence import PresenceHandlers
+from pyromq.broker.handlers.progress import ProgressHandlers
+from pyromq.broker.handlers.pull import PullHandlers
+from pyromq.broker.handlers.query import QueryHandlers
+from pyromq.broker.handlers.relay import RelayHandlers
+from pyromq.broker.handlers.send import SendHandlers
+from pyromq.broker.intake import Intake
+from pyromq.broker.membership import Membership
+from pyromq.broker.offset_events import OffsetEvents
+from pyromq.broker.offsets import OffsetTable
+from pyromq.broker.queue_locks import QueueLocks
+from pyromq.broker.registration import FIRST_PERIOD_MS, Registration
+from pyromq.broker.routes import admin_routes, group_routes, pull_routes, query_routes, send_routes
+from pyromq.broker.topics import TopicTable
+from pyromq.clock import Clock, SystemClock
+from pyromq.config.settings import BrokerProcess
+from pyromq.errors import ConfigError, ListenFailed
+from pyromq.net.link import Link
+from pyromq.net.links import Links
+from pyromq.net.routes import RouteTable
+from pyromq.net.server import Server
+from pyromq.store.store import MessageStore
+
+log = logging.getLogger(__name__)
+
+HELD_PULLS_SWEEP_S = 5.0
+SILENT_CLIENTS_SWEEP_S = 10.0
+#: Clients with `vipChannelEnabled` send to the broker's port minus this.
+VIP_PORT_BELOW = 2
+
+
+class Broker:
+    """One broker of one process. `start` it, `close` it; it is not started twice."""
+
+    def __init__(self, process: BrokerProcess, *, clock: Clock | None = None) -> None:
+        self._settings = process.broker
+        self._store_settings = process.store
+        self._net_settings = process.net
+        self._clock = clock or SystemClock()
+        if not self._store_settings.store_path_root_dir:
+            raise ConfigError("storePathRootDir: a broker needs a folder to keep its messages in")
+        root = Path(self._store_settings.store_path_root_dir)
+        config = root / "config"
+        self._topics = TopicTable(config / "topics.json", self._settings, self._clock)
+        self._groups = GroupTable(config / "subscriptionGroup.json", self._settings, self._clock)
+        self._offsets = OffsetTable(config / "consumerOffset.json")
+        self._store = MessageStore(self._store_settings, clock=self._clock)
+        self._arrivals = Arrivals(self._store.max_offset, self._clock)
+        self._producers = Producers(self._clock)
+        self._consumers = Consumers(self._clock)
+        self._presence = PresenceHandlers(
+            producers=self._producers,
+            consumers=self._consumers,
+            groups=self._groups,
+            topics=self._topics,
+            membership=Membership(self._groups, self._settings),
+            clock=self._clock,
+        )
+        self._background = Background(self._clock)
+        self._table = RouteTable(())
+        self._addresses: BrokerAddresses | None = None
+        self._closing = AsyncExitStack()
+
+    @property
+    def address(self) -> str:
+        """What name servers hand to clients; known once the broker is started."""
+        assert self._addresses is not None
+        return self._addresses.advertised
+
+    @property
+    def port(self) -> int:
+        """The port that is listened on; known once the broker is started."""
+        assert self._addresses is not None
+        return self._addresses.port
+
+    @property
+    def codes(self) -> frozenset[int]:
+        """The request codes that are answered; known once the broker is started."""
+        return self._table.codes
+
+    async def start(self) -> None:
+        """Open the store, listen, and make the broker known; when this returns, clients can use it.
+
+        Raises StoreLocked, CorruptRecord or ListenFailed; nothing stays behind then.
+        """
+        try:
+            await self._start()
+        except BaseException:
+            await self._closing.aclose()
+            raise
+
+    async def close(self) -> None:
+        """Stop in order: answer what is held, leave the name servers, save the tables, close the store."""
+        await self._closing.aclose()
+
+    async def _start(self) -> None:
+        closing = self._closing
+        await asyncio.to_thread(self._open)
+        closing.push_async_callback(asyncio.to_thread, self._store.close)
+        durability = Durability(self._store, self._store_settings, self._clock)
+        closing.callback(durability.close)
+        closing.push_async_callback(self._save_tables)
+
+        server = Server(
+            self._table,
+            self._net_settings,
+            clock=self._clock,
+            name=self._settings.broker_name,
+            on_link_closed=self._link_closed,
+        )
+        port = self._settings.listen_port
+        if port:
+            # The routes stand before the first client can come.
+            registration = await self._wire(durability, port)
+        closing.push_async_callback(server.close)
+        closing.callback(self._arrivals.wake_all)
+        _, real_port = await server.start(self._settings.bind_address, port)
+        if port:
+            await self._listen_vip(server, port)
+        else:
+            # Nobody knows a port yet that the system chose just now.
+            registration = await self._wire(durability, real_port)
+        closing.push_async_callback(registration.unregister)
+        await registration.register()
+        self._topics.on_change = registration.register_soon
+        self._run_jobs(durability, registration)
+
+    def _open(self) -> None:
+        self._store.on_append = self._arrivals.announce
+        self._store.open()
+        self._topics.load()
+        self._groups.load()
+        self._offsets.load()
+
+    async def _wire(self, durability: Durability, port: int) -> Registration:
+        """Build what needs the broker's addresses, and fill the table of routes."""
+        settings = self._settings
+        addresses = self._addresses = await advertise(settings, self._store_settings, port)
+        links = Links(self._net_settings, clock=self._clock, name=settings.broker_name)
+        self._closing.push_async_callback(links.close)
+        registration = Registration(
+            links, self._topics, settings, address=addresses.advertised, ha_address=addresses.ha
+        )
+        intake = Intake(self._store, message_bytes_max=self._store_settings.max_message_size)
+        self._table.add(send_routes(self._send_handlers(intake, durability, addresses)))
+        self._table.add(pull_routes(self._pull_handlers(intake, addresses)))
+        self._table.add(
+            group_routes(
+                ProgressHandlers(self._store, self._offsets, QueueLocks(self._clock)), self._presence
+            )
+        )
+        self._table.add(
+            query_routes(
+                QueryHandlers(self._store, unique_count_max=self._store_settings.default_query_max_num)
+            )
+        )
+        self._table.add(admin_routes(self._admin_handlers(registration), self._relay_handlers()))
+        return registration
+
+    def _send_handlers(
+        self, intake: Intake, durability: Durability, addresses: BrokerAddresses
+    ) -> SendHandlers:
+        return SendHandlers(
+            admission=Admission(self._topics, self._settings, self._clock, broker_ip=addresses.ip),
+            topics=self._topics,
+            groups=self._groups,
+            intake=intake,
+            durability=durability,
+            settings=self._settings,
+            store_host=addresses.store_host,
+        )
+
+    def _pull_handlers(self, intake: Intake, addresses: BrokerAddresses) -> PullHandlers:
+        return PullHandlers(
+            store=self._store,
+            topics=self._topics,
+            groups=self._groups,
+            consumers=self._consumers,
+            offsets=self._offsets,
+            arrivals=self._arrivals,
+            offset_events=OffsetEvents(
+                intake,
+                self._clock,
+                broker_name=self._settings.broker_name,
+                store_host=addresses.store_host,
+            ),
+            settings=self._settings,
+            clock=self._clock,
+            broker_ip=addresses.ip,
+        )
+
+    def _admin_handlers(self, registration: Registration) -> AdminHandlers:
+        return AdminHandlers(
+            topics=self._topics,
+            groups=self._groups,
+            offsets=self._offsets,
+            consumers=self._consumers,
+            producers=self._producers,
+            store=self._store,
+            registration=registration,
+            broker_name=self._settings.broker_name,
+        )
+
+    def _relay_handlers(self) -> RelayHandlers:
+        return RelayHandlers(
+            consumers=self._consumers,
+            topics=self._topics,
+            offsets=self._offsets,
+            store=self._store,
+            broker_name=self._settings.broker_name,
+        )
+
+    async def _listen_vip(self, server: Server, port: int) -> None:
+        vip_port = port - VIP_PORT_BELOW
+        if vip_port < 1:
+            return
+        try:
+            await server.start(self._settings.bind_address, vip_port)
+        except ListenFailed as error:
+            log.warning("%s; clients with vipChannelEnabled cannot connect", error)
+
+    def _run_jobs(self, durability: Durability, registration: Registration) -> None:
+        settings = self._settings
+        jobs = self._background
+        self._closing.push_async_callback(jobs.close)
+        jobs.every(
+            "register",
+            registration.period_ms / 1000,
+            registration.register,
+            first_s=FIRST_PERIOD_MS / 1000,
+        )
+        jobs.every(
+            "sync the log", self._store_settings.flush_interval_commit_log / 1000, durability.sync_if_due
+        )
+        jobs.every(
+            "sync the queues",
+            self._store_settings.flush_interval_consume_queue / 1000,
+            durability.sync_queues,
+        )
+        sweep_s = (
+            HELD_PULLS_SWEEP_S if settings.long_polling_enable else settings.short_polling_time_mills / 1000
+        )
+        jobs.every("sweep held pulls", sweep_s, self._arrivals.sweep)
+        jobs.every("save progress", settings.flush_consumer_offset_interval / 1000, self._offsets.save)
+        jobs.every(
+            "drop silent clients",
+            SILENT_CLIENTS_SWEEP_S,
+            lambda: self._presence.drop_silent(settings.channel_expired_timeout),
+        )
+
+    def _link_closed(self, link: Link) -> None:
+        self._presence.link_closed(link)
+
+    async def _save_tables(self) -> None:
+        await self._offsets.save()
+        await self._topics.save()
+        await self._groups.save()

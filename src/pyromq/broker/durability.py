@@ -1,0 +1,166 @@
+"""When a message is safe.
+
+Group commit: at most one sync is under way, in a worker thread. What is appended while it runs waits for
+the next one, which starts as soon as it ends; so all sends of a turn, or of a sync, share one. The flushed
+watermark says how far the disk has the log.
+
+    append ─ append ─ append ─────── append ─ append
+                      └─ sync ──────────────┘└─ sync ─────
+                                            │
+                                            answers of the first three leave
+
+Under asynchronous flush nothing waits, and the log is synced every half second if enough is new.
+
+A failed sync leaves unknown what the disk has. Everyone who waits is refused, and the store takes no more
+writes until a restart.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Protocol
+
+from pyromq.broker.watermark import Watermark
+from pyromq.clock import Clock
+from pyromq.codes import ResponseCode
+from pyromq.config.settings import FlushDiskType, StoreSettings
+from pyromq.errors import ServiceNotAvailable
+from pyromq.net.routes import Answer
+
+log = logging.getLogger(__name__)
+
+PAGE_BYTES = 4096
+
+
+class SyncedLog(Protocol):
+    """The part of the store that is made durable here."""
+
+    @property
+    def max_position(self) -> int:
+        """Where the next record goes."""
+        ...
+
+    @property
+    def flushed_position(self) -> int:
+        """Up to where the disk has the log."""
+        ...
+
+    def sync(self) -> int:
+        """Bring the log to the disk and return up to where; may be called from a worker thread."""
+        ...
+
+    def sync_queues(self) -> None:
+        """Bring what follows the log to the disk."""
+        ...
+
+
+class FlushTimeout(Exception):
+    """The disk took longer than `syncFlushTimeout`; the message is in the log all the same."""
+
+
+class Durability:
+    """Syncs the log, and tells senders when their messages are safe."""
+
+    def __init__(self, log_: SyncedLog, settings: StoreSettings, clock: Clock) -> None:
+        self._log = log_
+        self._settings = settings
+        self._clock = clock
+        self._flushed = Watermark(log_.flushed_position)
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="sync")
+        self._is_syncing = False
+        self._watchdog: asyncio.TimerHandle | None = None
+        self._synced_at = clock.monotonic()
+        #: Whether a send is answered before the disk has it.
+        self.is_immediate = settings.flush_disk_type == FlushDiskType.ASYNC_FLUSH
+
+    def when_safe(self, end: int, settle: Callable[[Exception | None], None]) -> None:
+        """Call `settle` once the disk has the log up to `end`.
+
+        It gets None, FlushTimeout, or ServiceNotAvailable after a failed sync.
+        """
+        self._flushed.when(end, settle)
+        self._sync_soon()
+
+    def confirm(self, end: int, answer: Answer) -> "asyncio.Future[Answer]":
+        """Return the answer once the disk has the log up to `end`; its code says so if that took too long."""
+        confirmed: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+
+        def settle(error: Exception | None) -> None:
+            if confirmed.done():
+                return
+            if error is not None and not isinstance(error, FlushTimeout):
+                confirmed.set_exception(error)
+                return
+            if error is not None:
+                answer.code = ResponseCode.FLUSH_DISK_TIMEOUT
+            confirmed.set_result(answer)
+
+        self.when_safe(end, settle)
+        return confirmed
+
+    async def sync_now(self) -> None:
+        """Sync what is in the log now; raise ServiceNotAvailable when that fails."""
+        end = self._log.max_position
+        if end > self._flushed.value:
+            reached = self._flushed.reach(end)
+            self._sync_soon()
+            await reached
+
+    async def sync_if_due(self) -> None:
+        """Sync the log when enough of it is new, or the last sync is long ago."""
+        thorough_s = self._settings.flush_commit_log_thorough_interval / 1000
+        least_bytes = self._settings.flush_commit_log_least_pages * PAGE_BYTES
+        new_bytes = self._log.max_position - self._flushed.value
+        is_late = self._clock.monotonic() - self._synced_at >= thorough_s
+        if new_bytes >= max(least_bytes, 1) or (new_bytes and is_late):
+            await self.sync_now()
+
+    async def sync_queues(self) -> None:
+        """Sync what follows the log."""
+        await asyncio.get_running_loop().run_in_executor(self._thread, self._log.sync_queues)
+
+    def close(self) -> None:
+        """Wait for the sync that is under way and end the thread; what is new is the store's to sync."""
+        self._thread.shutdown()
+
+    def _sync_soon(self) -> None:
+        if not self._is_syncing:
+            self._is_syncing = True
+            # At the end of the turn: what else the turn appends shares this sync.
+            asyncio.get_running_loop().call_soon(self._begin_sync)
+
+    def _begin_sync(self) -> None:
+        self._watch()
+        sync = asyncio.get_running_loop().run_in_executor(self._thread, self._log.sync)
+        sync.add_done_callback(self._end_sync)
+
+    def _watch(self) -> None:
+        """Let those give up who wait longer than the settings allow while one sync is under way."""
+        self._watchdog = asyncio.get_running_loop().call_later(
+            self._settings.sync_flush_timeout / 1000, self._give_up_overdue, self._log.max_position
+        )
+
+    def _give_up_overdue(self, waited_for: int) -> None:
+        self._flushed.give_up(waited_for, FlushTimeout("FLUSH_DISK_TIMEOUT"))
+        self._watch()
+
+    def _end_sync(self, sync: "asyncio.Future[int]") -> None:
+        self._is_syncing = False
+        self._synced_at = self._clock.monotonic()
+        if self._watchdog is not None:
+            self._watchdog.cancel()
+        if sync.cancelled():
+            return
+        error = sync.exception()
+        if error is not None:
+            log.critical("a sync of the commit log failed; no message is taken until a restart: %s", error)
+            refusal = ServiceNotAvailable(
+                ResponseCode.SERVICE_NOT_AVAILABLE,
+                "the broker could not bring its log to the disk and takes no messages until it is restarted",
+            )
+            self._flushed.give_up(self._log.max_position, refusal)
+            return
+        self._flushed.raise_to(sync.result())
+        if self._flushed.waiting_count:
+            self._sync_soon()

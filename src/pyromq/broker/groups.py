@@ -1,0 +1,77 @@
+"""The consumer groups of this broker: `subscriptionGroup.json`."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from pyromq.broker.json_table import JsonTable
+from pyromq.clock import Clock
+from pyromq.config.settings import BrokerSettings
+from pyromq.store.atomic_file import read_with_backup
+from pyromq.wire.bodies.groups import (
+    SubscriptionGroupConfig,
+    SubscriptionGroupTable,
+    decode_group_table,
+    encode_group_table,
+)
+from pyromq.wire.bodies.topics import DataVersion
+
+TRANSACTION_GROUP = "CID_RMQ_SYS_TRANS"
+_SYSTEM_PREFIX = "CID_RMQ_SYS_"
+_SYSTEM_GROUPS = (
+    "TOOLS_CONSUMER",
+    "FILTERSRV_CONSUMER",
+    "SELF_TEST_C_GROUP",
+    "CID_ONS-HTTP-PROXY",
+    "CID_ONSAPI_PULL",
+    "CID_ONSAPI_PERMISSION",
+    "CID_ONSAPI_OWNER",
+)
+
+
+class GroupTable:
+    """Group configurations by name."""
+
+    def __init__(self, path: Path, settings: BrokerSettings, clock: Clock) -> None:
+        self._path = path
+        self._settings = settings
+        self._clock = clock
+        self._configs = {name: SubscriptionGroupConfig(group_name=name) for name in _SYSTEM_GROUPS}
+        self._version = DataVersion(timestamp=clock.now_ms())
+        self._file = JsonTable(path, lambda: self.encode(pretty=True))
+
+    def load(self) -> None:
+        """Read the file over the system groups."""
+        loaded = read_with_backup(self._path, decode_group_table)
+        if loaded is not None:
+            self._configs.update(loaded.subscription_group_table)
+            self._version = loaded.data_version
+
+    @property
+    def configs(self) -> Mapping[str, SubscriptionGroupConfig]:
+        """All configurations by group; not to be changed."""
+        return self._configs
+
+    def find(self, group: str) -> SubscriptionGroupConfig | None:
+        """Return a group's configuration, created if groups come into being by their first use; else None."""
+        config = self._configs.get(group)
+        if config is not None:
+            return config
+        if self._settings.auto_create_subscription_group or group.startswith(_SYSTEM_PREFIX):
+            return self.put(SubscriptionGroupConfig(group_name=group))
+        return None
+
+    def put(self, config: SubscriptionGroupConfig) -> SubscriptionGroupConfig:
+        """Create or replace a group; `save` says when it is on disk."""
+        self._configs[config.group_name] = config
+        self._version = self._version.bumped(self._clock.now_ms())
+        self._file.changed()
+        return config
+
+    async def save(self) -> None:
+        """Return when all changes are on disk; raise StoreError when they cannot be written."""
+        await self._file.save()
+
+    def encode(self, *, pretty: bool = False) -> bytes:
+        """Return the table as RocketMQ writes it."""
+        table = SubscriptionGroupTable(subscription_group_table=self._configs, data_version=self._version)
+        return encode_group_table(table, pretty=pretty)

@@ -1,0 +1,103 @@
+"""Heartbeats, leaving, and who is in a group."""
+
+from pyromq.broker import topic_names
+from pyromq.broker.clients import Client, Consumers, Producers
+from pyromq.broker.groups import GroupTable
+from pyromq.broker.membership import Membership
+from pyromq.broker.topics import TopicTable
+from pyromq.clock import Clock
+from pyromq.codes import ResponseCode, TopicSysFlag
+from pyromq.errors import ServerFailed
+from pyromq.net.link import Link
+from pyromq.net.routes import Answer, Request
+from pyromq.wire.bodies.heartbeat import ConsumerPart, decode_client_config_check, decode_heartbeat
+from pyromq.wire.bodies.locks import encode_consumer_ids
+from pyromq.wire.headers.group import GetConsumerListByGroup, UnregisterClient
+
+TAG = "TAG"
+
+
+class PresenceHandlers:
+    """Answers HEART_BEAT, UNREGISTER_CLIENT, GET_CONSUMER_LIST_BY_GROUP and CHECK_CLIENT_CONFIG."""
+
+    def __init__(
+        self,
+        *,
+        producers: Producers,
+        consumers: Consumers,
+        groups: GroupTable,
+        topics: TopicTable,
+        membership: Membership,
+        clock: Clock,
+    ) -> None:
+        self._producers = producers
+        self._consumers = consumers
+        self._groups = groups
+        self._topics = topics
+        self._membership = membership
+        self._clock = clock
+
+    def heartbeat(self, request: Request[None]) -> Answer:
+        """Note which groups a client is in; members of a group that changed are told before the answer."""
+        command = request.command
+        heartbeat = decode_heartbeat(command.body)
+        client = Client(
+            request.link, heartbeat.client_id, command.language, command.version, self._clock.now_ms()
+        )
+        for part in heartbeat.consumers:
+            self._ensure_retry_topic(part)
+            if self._consumers.register(client, part):
+                self._membership.notify(self._consumers.groups[part.group_name])
+        for producer in heartbeat.producers:
+            self._producers.register(client, producer.group_name)
+        return Answer()
+
+    def unregister(self, request: Request[UnregisterClient]) -> Answer:
+        """Take a client out of the groups that it names."""
+        header = request.header
+        if header.producer_group is not None:
+            self._producers.leave(header.producer_group, request.link)
+        if header.consumer_group is not None:
+            group = self._consumers.leave(header.consumer_group, request.link)
+            if group is not None:
+                self._membership.notify(group)
+        return Answer(ext={})
+
+    def consumer_list(self, request: Request[GetConsumerListByGroup]) -> Answer:
+        """Answer the ids of a group's members."""
+        name = request.header.consumer_group
+        group = self._consumers.get(name)
+        if group is None:
+            raise ServerFailed(ResponseCode.SYSTEM_ERROR, f"no consumer for this group, {name}")
+        return Answer(ext={}, body=encode_consumer_ids(group.client_ids))
+
+    def check_client_config(self, request: Request[None]) -> Answer:
+        """Say whether the broker can filter as a consumer wants."""
+        subscription = decode_client_config_check(request.body).subscription
+        if subscription is not None and subscription.expression_type not in (None, "", TAG):
+            raise ServerFailed(
+                ResponseCode.SYSTEM_ERROR,
+                f"The broker does not support consumer to filter message by {subscription.expression_type}",
+            )
+        return Answer()
+
+    def link_closed(self, link: Link) -> None:
+        """Take a connection that has ended out of all its groups, and tell those who stay."""
+        self._producers.leave_all(link)
+        for group in self._consumers.leave_all(link):
+            self._membership.notify(group)
+
+    def drop_silent(self, silence_ms: int) -> None:
+        """End the connections whose heartbeats stopped; `link_closed` does the rest."""
+        silent = self._consumers.silent_links(silence_ms) | self._producers.silent_links(silence_ms)
+        for link in silent:
+            link.close()
+
+    def _ensure_retry_topic(self, part: ConsumerPart) -> None:
+        config = self._groups.find(part.group_name)
+        if config is not None:
+            self._topics.ensure(
+                topic_names.retry_topic(part.group_name),
+                queue_count=config.retry_queue_nums,
+                sys_flag=TopicSysFlag.UNIT_SUB if part.unit_mode else 0,
+            )

@@ -1,0 +1,61 @@
+"""How far groups got, and which member holds which queue."""
+
+from pyromq.broker.offsets import OffsetTable
+from pyromq.broker.queue_locks import QueueLocks
+from pyromq.codes import ResponseCode
+from pyromq.errors import QueryNotFound
+from pyromq.net.routes import Answer, Request
+from pyromq.store.store import MessageStore
+from pyromq.wire.bodies.locks import decode_lock_batch, encode_locked_queues
+from pyromq.wire.headers.offset import QueryConsumerOffset, UpdateConsumerOffset
+from pyromq.wire.java_hash import java_queue_order
+
+
+class ProgressHandlers:
+    """Answers QUERY_ and UPDATE_CONSUMER_OFFSET, LOCK_ and UNLOCK_BATCH_MQ."""
+
+    def __init__(self, store: MessageStore, offsets: OffsetTable, locks: QueueLocks) -> None:
+        self._store = store
+        self._offsets = offsets
+        self._locks = locks
+
+    def query_consumer_offset(self, request: Request[QueryConsumerOffset]) -> Answer:
+        """Answer the offset that a group reads next.
+
+        A group without progress starts a young queue at its begin: one that lost nothing yet, and whose
+        first message is still in memory. For any other queue the consumer decides where to start.
+        """
+        header = request.header
+        topic, queue_id = header.topic, header.queue_id
+        offset = self._offsets.progress(header.consumer_group, topic, queue_id)
+        if offset is None and header.set_zero_if_not_found is False:
+            raise QueryNotFound(
+                ResponseCode.QUERY_NOT_FOUND, "Not found, do not set to zero, maybe this group boot first"
+            )
+        if offset is None:
+            is_whole = self._store.min_offset(topic, queue_id) <= 0
+            if not is_whole or not self._store.is_in_memory(topic, queue_id, 0):
+                raise QueryNotFound(
+                    ResponseCode.QUERY_NOT_FOUND,
+                    "Not found, V3_0_6_SNAPSHOT maybe this group consumer boot first",
+                )
+            offset = 0
+        return Answer(ext={"offset": str(offset)})
+
+    def update_consumer_offset(self, request: Request[UpdateConsumerOffset]) -> Answer:
+        """Set the offset that a group reads next."""
+        header = request.header
+        self._offsets.commit(header.consumer_group, header.topic, header.queue_id, header.commit_offset)
+        return Answer(ext={})
+
+    def lock_batch(self, request: Request[None]) -> Answer:
+        """Lock queues for a member, and answer those that it now holds."""
+        asked = decode_lock_batch(request.body)
+        locked = self._locks.lock(asked.consumer_group, asked.queues, asked.client_id)
+        return Answer(body=encode_locked_queues(java_queue_order(locked)))
+
+    def unlock_batch(self, request: Request[None]) -> Answer:
+        """Unlock queues of a member."""
+        asked = decode_lock_batch(request.body)
+        self._locks.unlock(asked.consumer_group, asked.queues, asked.client_id)
+        return Answer()

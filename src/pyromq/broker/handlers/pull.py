@@ -1,0 +1,227 @@
+"""Pull messages, and wait for them.
+
+    checks ─► read ─► found            answer at once
+                   ├► nothing yet      hold: woken by a message that is wanted, or when the time is up,
+                   │                   then all of it again, and this time the answer leaves
+                   └► offset is wrong  answer with the offset to go on from
+
+The records of the log are the records on the wire; nothing is parsed in between.
+"""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from pyromq.broker.admission import FAQ
+from pyromq.broker.arrivals import Arrivals, HeldPull
+from pyromq.broker.clients import Consumers
+from pyromq.broker.groups import GroupTable
+from pyromq.broker.offset_events import OffsetEvents
+from pyromq.broker.offsets import OffsetTable
+from pyromq.broker.topics import TopicTable
+from pyromq.clock import Clock
+from pyromq.codes import Perm, PullFlag, ResponseCode
+from pyromq.config.settings import BrokerRole, BrokerSettings
+from pyromq.errors import NoPermission, Refused, ServerFailed, TopicNotFound
+from pyromq.filter.tags import matcher, tag_codes
+from pyromq.net.routes import Answer, Request
+from pyromq.store.store import GetStatus, Got, MessageStore
+from pyromq.wire.bodies.groups import SubscriptionGroupConfig
+from pyromq.wire.bodies.heartbeat import MessageModel
+from pyromq.wire.headers.pull import PullMessage
+
+PullRequest = Request[PullMessage]
+Pulled = Answer | asyncio.Future[Answer]
+
+MASTER_ID = 0
+TAG = "TAG"
+
+_CODES = {
+    GetStatus.FOUND: ResponseCode.SUCCESS,
+    GetStatus.MESSAGE_WAS_REMOVING: ResponseCode.PULL_RETRY_IMMEDIATELY,
+    GetStatus.NO_MATCHED_MESSAGE: ResponseCode.PULL_RETRY_IMMEDIATELY,
+    GetStatus.OFFSET_FOUND_NULL: ResponseCode.PULL_NOT_FOUND,
+    GetStatus.OFFSET_OVERFLOW_ONE: ResponseCode.PULL_NOT_FOUND,
+    GetStatus.OFFSET_OVERFLOW_BADLY: ResponseCode.PULL_OFFSET_MOVED,
+    GetStatus.OFFSET_TOO_SMALL: ResponseCode.PULL_OFFSET_MOVED,
+}
+#: Offset 0 of a queue that does not exist yet is where it will begin; any other one is wrong.
+_EMPTY_QUEUE = (GetStatus.NO_MATCHED_LOGIC_QUEUE, GetStatus.NO_MESSAGE_IN_QUEUE)
+
+
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    """What a pull that passed its checks found."""
+
+    answer: Answer
+    wants: Callable[[int], bool] | None
+
+
+class PullHandlers:
+    """Answers PULL_MESSAGE and LITE_PULL_MESSAGE."""
+
+    def __init__(
+        self,
+        *,
+        store: MessageStore,
+        topics: TopicTable,
+        groups: GroupTable,
+        consumers: Consumers,
+        offsets: OffsetTable,
+        arrivals: Arrivals,
+        offset_events: OffsetEvents,
+        settings: BrokerSettings,
+        clock: Clock,
+        broker_ip: str,
+    ) -> None:
+        self._store = store
+        self._topics = topics
+        self._groups = groups
+        self._consumers = consumers
+        self._offsets = offsets
+        self._arrivals = arrivals
+        self._offset_events = offset_events
+        self._settings = settings
+        self._clock = clock
+        self._broker_ip = broker_ip
+
+    def pull(self, request: PullRequest) -> Pulled:
+        """Answer with messages, or hold the request until there are some."""
+        header = request.header
+        reading = self._read(request)
+        if header.sys_flag & PullFlag.COMMIT_OFFSET and self._settings.broker_role != BrokerRole.SLAVE:
+            self._offsets.commit(header.consumer_group, header.topic, header.queue_id, header.commit_offset)
+        has_room = self._arrivals.held_count < self._settings.held_pulls_max
+        is_empty = reading.answer.code == ResponseCode.PULL_NOT_FOUND
+        if is_empty and header.sys_flag & PullFlag.SUSPEND and has_room:
+            return self._hold(request, reading.wants)
+        return reading.answer
+
+    def _hold(self, request: PullRequest, wants: Callable[[int], bool] | None) -> "asyncio.Future[Answer]":
+        header = request.header
+        settings = self._settings
+        hold_ms = (
+            header.suspend_timeout_millis
+            if settings.long_polling_enable
+            else settings.short_polling_time_mills
+        )
+        later: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+
+        def wake() -> None:
+            if later.done():
+                return
+            try:
+                later.set_result(self._read(request).answer)
+            except Refused as refusal:
+                # The topic or the subscription may have gone while the pull was held.
+                later.set_exception(refusal)
+
+        pull = HeldPull(header.queue_offset, self._clock.now_ms() + hold_ms, wants, wake)
+        self._arrivals.hold(header.topic, header.queue_id, pull)
+
+        def forget(future: "asyncio.Future[Answer]") -> None:
+            if future.cancelled():
+                self._arrivals.drop(header.topic, header.queue_id, pull)
+
+        later.add_done_callback(forget)
+        return later
+
+    def _read(self, request: PullRequest) -> _Reading:
+        header = request.header
+        group = self._check_group(header)
+        self._check_queue(request)
+        wants = self._filter(header, group)
+        got = self._store.get(
+            header.topic, header.queue_id, header.queue_offset, count_max=header.max_msg_nums, wants=wants
+        )
+        return _Reading(self._answer(header, group, got), wants)
+
+    def _check_group(self, header: PullMessage) -> SubscriptionGroupConfig:
+        if not self._settings.broker_permission & Perm.READ:
+            raise NoPermission(
+                ResponseCode.NO_PERMISSION, f"the broker[{self._broker_ip}] pulling message is forbidden"
+            )
+        group = self._groups.find(header.consumer_group)
+        if group is None:
+            raise Refused(
+                ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
+                f"subscription group [{header.consumer_group}] does not exist, {FAQ}",
+            )
+        if not group.consume_enable:
+            raise NoPermission(
+                ResponseCode.NO_PERMISSION, f"subscription group no permission, {header.consumer_group}"
+            )
+        return group
+
+    def _check_queue(self, request: PullRequest) -> None:
+        header = request.header
+        topic = self._topics.get(header.topic)
+        if topic is None:
+            raise TopicNotFound(
+                ResponseCode.TOPIC_NOT_EXIST, f"topic[{header.topic}] not exist, apply first please! {FAQ}"
+            )
+        if not topic.perm & Perm.READ:
+            raise NoPermission(
+                ResponseCode.NO_PERMISSION, f"the topic[{header.topic}] pulling message is forbidden"
+            )
+        if not 0 <= header.queue_id < topic.read_queue_nums:
+            raise ServerFailed(
+                ResponseCode.SYSTEM_ERROR,
+                f"queueId[{header.queue_id}] is illegal, topic:[{header.topic}] "
+                # The slash is how Java prints an address.
+                f"topicConfig.readQueueNums:[{topic.read_queue_nums}] consumer:[/{request.link.peer}]",
+            )
+
+    def _filter(self, header: PullMessage, group: SubscriptionGroupConfig) -> Callable[[int], bool] | None:
+        """Return the test for tag codes, from the request itself or from the group's heartbeats."""
+        if header.sys_flag & PullFlag.SUBSCRIPTION:
+            self._check_expression_type(header.expression_type)
+            return matcher(tag_codes(header.subscription))
+        consumers = self._consumers.get(header.consumer_group)
+        if consumers is None:
+            raise Refused(ResponseCode.SUBSCRIPTION_NOT_EXIST, f"the consumer's group info not exist{FAQ}")
+        if not group.consume_broadcast_enable and consumers.message_model == MessageModel.BROADCASTING:
+            raise NoPermission(
+                ResponseCode.NO_PERMISSION,
+                f"the consumer group[{header.consumer_group}] can not consume by broadcast way",
+            )
+        subscription = consumers.subscriptions.get(header.topic)
+        if subscription is None:
+            raise Refused(ResponseCode.SUBSCRIPTION_NOT_EXIST, f"the consumer's subscription not exist{FAQ}")
+        if subscription.sub_version < header.sub_version:
+            raise Refused(ResponseCode.SUBSCRIPTION_NOT_LATEST, "the consumer's subscription not latest")
+        self._check_expression_type(subscription.expression_type)
+        if subscription.class_filter_mode:
+            return None
+        return matcher(tag_codes(subscription.sub_string))
+
+    def _check_expression_type(self, expression_type: str | None) -> None:
+        if expression_type not in (None, "", TAG):
+            raise ServerFailed(
+                ResponseCode.SYSTEM_ERROR,
+                f"The broker does not support consumer to filter message by {expression_type}",
+            )
+
+    def _answer(self, header: PullMessage, group: SubscriptionGroupConfig, got: Got) -> Answer:
+        status = got.status
+        code = _CODES.get(status)
+        if code is None:
+            assert status in _EMPTY_QUEUE
+            is_begin = header.queue_offset == 0
+            code = ResponseCode.PULL_NOT_FOUND if is_begin else ResponseCode.PULL_OFFSET_MOVED
+        if code == ResponseCode.PULL_OFFSET_MOVED:
+            self._offset_events.moved(header, got.next_offset)
+        broker_id = MASTER_ID
+        if self._settings.slave_read_enable:
+            broker_id = group.which_broker_when_consume_slowly if got.suggest_slave else group.broker_id
+        return Answer(
+            code,
+            status.name,
+            ext={
+                "suggestWhichBrokerId": str(broker_id),
+                "nextBeginOffset": str(got.next_offset),
+                "minOffset": str(got.min_offset),
+                "maxOffset": str(got.max_offset),
+            },
+            body=got.body,
+        )

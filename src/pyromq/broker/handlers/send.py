@@ -1,0 +1,220 @@
+"""Send a message, or a batch of them.
+
+A send to a topic that exists is answered in the same turn of the loop; nothing is awaited between the check
+and the append. Under synchronous flush the answer waits for the disk. A send to an unknown topic may create
+it, and then goes on once the topic is on disk.
+"""
+
+from collections.abc import Awaitable
+from random import randrange
+
+from pyromq.broker import topic_names
+from pyromq.broker.admission import FAQ, Admission, check_queue, unknown_topic
+from pyromq.broker.durability import Durability
+from pyromq.broker.groups import GroupTable
+from pyromq.broker.intake import Intake
+from pyromq.broker.topics import TopicTable, unit_flag
+from pyromq.codes import TRANSACTION_MASK, ResponseCode, SysFlag
+from pyromq.config.settings import BrokerSettings
+from pyromq.errors import MessageIllegal, Refused
+from pyromq.net.routes import Answer, Request
+from pyromq.store.store import Draft, Placed
+from pyromq.wire import properties as names
+from pyromq.wire.batch import decode_batch
+from pyromq.wire.bodies.topics import TopicConfig
+from pyromq.wire.headers.send import SendMessage, SendMessageV2
+from pyromq.wire.java_hash import java_map_order
+from pyromq.wire.message_id import offset_message_id
+
+SendRequest = Request[SendMessage] | Request[SendMessageV2]
+Sent = Answer | Awaitable[Answer]
+
+MULTI_TAG = "MULTI_TAG"
+DEAD_LETTER_QUEUE_COUNT = 1
+RETRY_QUEUE_COUNT = 1
+TOPIC_CHARACTERS_MAX = 127
+#: Clients before this version (V3_4_9) do not mean their `maxReconsumeTimes`.
+VERSION_MAX_RECONSUME_TIMES = 121
+
+
+class SendHandlers:
+    """Answers SEND_MESSAGE, SEND_MESSAGE_V2 and SEND_BATCH_MESSAGE."""
+
+    def __init__(
+        self,
+        *,
+        admission: Admission,
+        topics: TopicTable,
+        groups: GroupTable,
+        intake: Intake,
+        durability: Durability,
+        settings: BrokerSettings,
+        store_host: bytes,
+    ) -> None:
+        self._admission = admission
+        self._topics = topics
+        self._groups = groups
+        self._intake = intake
+        self._durability = durability
+        self._cluster = settings.broker_cluster_name
+        self._store_host = store_host
+        #: What every answer to a send carries, a refusal too.
+        self.common_ext = {
+            names.TRACE_ON: "true" if settings.trace_on else "false",
+            names.MSG_REGION: settings.region_id,
+        }
+
+    def send(self, request: SendRequest) -> Sent:
+        """Store a message, or each message of a batch."""
+        header = request.header
+        config = self._admission.check_topic(header.topic)
+        if config is None:
+            return self._send_to_new_topic(request)
+        return self._store(request, config)
+
+    async def _send_to_new_topic(self, request: SendRequest) -> Answer:
+        config = self._create_topic(request)
+        await self._topics.save()
+        sent = self._store(request, config)
+        return sent if isinstance(sent, Answer) else await sent
+
+    def _create_topic(self, request: SendRequest) -> TopicConfig:
+        header = request.header
+        topic = header.topic
+        sys_flag = unit_flag(topic, is_unit=header.unit_mode)
+        config = self._topics.inherit(
+            topic, header.default_topic, queue_count=header.default_topic_queue_nums, sys_flag=sys_flag
+        )
+        if config is None and topic.startswith(topic_names.RETRY_PREFIX):
+            config = self._topics.ensure(topic, queue_count=RETRY_QUEUE_COUNT, sys_flag=sys_flag)
+        if config is None:
+            raise unknown_topic(topic)
+        return config
+
+    def _store(self, request: SendRequest, config: TopicConfig) -> Sent:
+        header = request.header
+        queue_id = header.queue_id
+        check_queue(config, queue_id, request.link.peer)
+        if queue_id < 0:
+            queue_id = randrange(config.write_queue_nums)
+        if header.batch:
+            return self._store_batch(request, config, queue_id)
+        properties = names.decode(header.properties or "")
+        properties[names.CLUSTER] = self._cluster
+        draft = Draft(
+            topic=header.topic,
+            queue_id=queue_id,
+            body=request.command.body,
+            properties=_stored_text(properties),
+            flag=header.flag,
+            sys_flag=_sys_flag(header.sys_flag, config),
+            born_at_ms=header.born_timestamp,
+            born_host=request.link.peer_host_bytes,
+            store_host=self._store_host,
+            reconsume_times=header.reconsume_times or 0,
+        )
+        if header.topic.startswith(topic_names.RETRY_PREFIX):
+            self._bury_if_given_up(draft, properties, request)
+        placed = self._intake.put(draft, properties)
+        answer = self._answer(offset_message_id(self._store_host, placed.position), queue_id, placed)
+        return self._confirm(placed.end, answer, properties)
+
+    def _store_batch(self, request: SendRequest, config: TopicConfig, queue_id: int) -> Sent:
+        header = request.header
+        if len(header.topic) > TOPIC_CHARACTERS_MAX:
+            raise MessageIllegal(
+                ResponseCode.MESSAGE_ILLEGAL, f"message topic length too long {len(header.topic)}"
+            )
+        properties = names.decode(header.properties or "")
+        if header.sys_flag & TRANSACTION_MASK or _delay_level(properties) > 0:
+            raise self._intake.too_large()
+        properties[names.CLUSTER] = self._cluster
+        common = names.encode(properties)
+        sys_flag = _sys_flag(header.sys_flag, config)
+        drafts = [
+            Draft(
+                topic=header.topic,
+                queue_id=queue_id,
+                body=unit.body,
+                properties=_joined(unit.properties, common),
+                flag=unit.flag,
+                sys_flag=sys_flag,
+                born_at_ms=header.born_timestamp,
+                born_host=request.link.peer_host_bytes,
+                store_host=self._store_host,
+                reconsume_times=header.reconsume_times or 0,
+            )
+            for unit in decode_batch(request.command.body)
+        ]
+        if not drafts:
+            raise self._intake.too_large()
+        placed = self._intake.put_batch(drafts)
+        ids = ",".join([offset_message_id(self._store_host, one.position) for one in placed])
+        return self._confirm(placed[-1].end, self._answer(ids, queue_id, placed[0]), properties)
+
+    def _bury_if_given_up(self, draft: Draft, properties: dict[str, str], request: SendRequest) -> None:
+        """Send a retried message to its group's dead letters when it has been tried often enough."""
+        header = request.header
+        group = draft.topic.removeprefix(topic_names.RETRY_PREFIX)
+        config = self._groups.find(group)
+        if config is None:
+            raise Refused(
+                ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"subscription group not exist, {group} {FAQ}"
+            )
+        times_max = config.retry_max_times
+        if header.max_reconsume_times is not None and request.command.version >= VERSION_MAX_RECONSUME_TIMES:
+            times_max = header.max_reconsume_times
+        if draft.reconsume_times >= times_max:
+            draft.topic = topic_names.dead_letter_topic(group)
+            draft.queue_id = randrange(DEAD_LETTER_QUEUE_COUNT)
+            self._topics.ensure(draft.topic, queue_count=DEAD_LETTER_QUEUE_COUNT)
+            if properties.pop(names.DELAY, None) is not None:
+                draft.properties = _stored_text(properties)
+
+    def _answer(self, message_id: str, queue_id: int, first: Placed) -> Answer:
+        return Answer(
+            ext={
+                "msgId": message_id,
+                "queueId": str(queue_id),
+                "queueOffset": str(first.queue_offset),
+                **self.common_ext,
+            }
+        )
+
+    def _confirm(self, end: int, answer: Answer, properties: dict[str, str]) -> Sent:
+        if self._durability.is_immediate or not _waits(properties):
+            return answer
+        return self._durability.confirm(end, answer)
+
+
+def _sys_flag(sys_flag: int, config: TopicConfig) -> int:
+    return sys_flag | SysFlag.MULTI_TAGS if config.topic_filter_type == MULTI_TAG else sys_flag
+
+
+def _waits(properties: dict[str, str]) -> bool:
+    return properties.get(names.WAIT, "true").lower() == "true"
+
+
+def _delay_level(properties: dict[str, str]) -> int:
+    level = properties.get(names.DELAY, "0")
+    return int(level) if level.isascii() and level.isdigit() else 0
+
+
+def _stored_text(properties: dict[str, str]) -> str:
+    """Return the property string as RocketMQ stores it: in Java's order, without WAIT.
+
+    WAIT is left out after the order is found, for it takes part in the growth of Java's map.
+    """
+    return names.PROPERTY_SEPARATOR.join(
+        [
+            f"{name}{names.NAME_VALUE_SEPARATOR}{properties[name]}"
+            for name in java_map_order(tuple(properties))
+            if name != names.WAIT
+        ]
+    )
+
+
+def _joined(first: str, second: str) -> str:
+    if not first or first.endswith(names.PROPERTY_SEPARATOR):
+        return first + second
+    return f"{first}{names.PROPERTY_SEPARATOR}{second}"

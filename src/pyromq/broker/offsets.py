@@ -1,0 +1,67 @@
+"""How far each group has read each queue: `consumerOffset.json`.
+
+    {"offsetTable":{"topic@group":{0:12,1:3}}}
+
+Members commit every few seconds and with their pulls; the file follows every five seconds and at a stop.
+What a crash loses of it, members read again: at least once is the promise.
+"""
+
+import logging
+from pathlib import Path
+
+from pyromq.broker.json_table import JsonTable
+from pyromq.store.atomic_file import read_with_backup
+from pyromq.wire.bodies.offsets import decode_group_offsets, encode_group_offsets
+
+log = logging.getLogger(__name__)
+
+SEPARATOR = "@"
+
+
+class OffsetTable:
+    """Progress by topic, group and queue."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._progress: dict[str, dict[int, int]] = {}
+        self._file = JsonTable(path, lambda: self.encode(pretty=True))
+
+    def load(self) -> None:
+        """Read the file."""
+        self._progress = read_with_backup(self._path, decode_group_offsets) or {}
+
+    def commit(self, group: str, topic: str, queue_id: int, offset: int) -> None:
+        """Set the offset that the group reads next; going back is allowed, and logged."""
+        offsets = self._progress.setdefault(f"{topic}{SEPARATOR}{group}", {})
+        before = offsets.get(queue_id)
+        if before == offset:
+            return
+        if before is not None and offset < before:
+            log.warning("group %s goes back in %s queue %d: %d to %d", group, topic, queue_id, before, offset)
+        offsets[queue_id] = offset
+        self._file.changed_unsaved()
+
+    def progress(self, group: str, topic: str, queue_id: int) -> int | None:
+        """Return the offset that the group reads next, or None when it never committed one."""
+        offsets = self._progress.get(f"{topic}{SEPARATOR}{group}")
+        return None if offsets is None else offsets.get(queue_id)
+
+    def topics_of(self, group: str) -> list[str]:
+        """Return the topics in which the group has progress."""
+        return [topic for topic, of_group in self._keys() if of_group == group]
+
+    def groups_of(self, topic: str) -> list[str]:
+        """Return the groups that have progress in the topic."""
+        return [group for of_topic, group in self._keys() if of_topic == topic]
+
+    async def save(self) -> None:
+        """Bring all progress to the disk."""
+        await self._file.save()
+
+    def encode(self, *, pretty: bool = False) -> bytes:
+        """Return the table as RocketMQ writes it."""
+        return encode_group_offsets(self._progress, pretty=pretty)
+
+    def _keys(self) -> list[tuple[str, str]]:
+        parts = (key.split(SEPARATOR) for key in self._progress)
+        return [(part[0], part[1]) for part in parts if len(part) == 2]

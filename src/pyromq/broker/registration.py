@@ -1,0 +1,158 @@
+"""Tells the name servers what is here.
+
+Every name server is told at once, in parallel: at the start, after a topic changed, and every half minute;
+one that is down holds up no other. Changes that come while a registration is under way share the next one.
+The answer lists the ordered topics.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+import msgspec
+
+from pyromq.broker.topics import TopicTable
+from pyromq.codes import Perm, RequestCode, ResponseCode
+from pyromq.config.settings import BrokerSettings
+from pyromq.errors import PyroError, refusal
+from pyromq.net.links import Links
+from pyromq.wire.bodies.registration import (
+    RegisterBrokerBody,
+    body_crc32,
+    decode_key_values,
+    encode_register_broker,
+)
+from pyromq.wire.bodies.topics import TopicConfigTable
+from pyromq.wire.command import Command
+from pyromq.wire.header import write_header
+from pyromq.wire.headers.namesrv import RegisterBroker, UnregisterBroker
+
+log = logging.getLogger(__name__)
+
+#: The first time after the start is early: a name server may have started just after us.
+FIRST_PERIOD_MS = 10_000
+PERIOD_MS_MIN = 10_000
+PERIOD_MS_MAX = 60_000
+UNREGISTER_S_MAX = 3.0
+
+
+class Registration:
+    """Keeps this broker known to its name servers."""
+
+    def __init__(
+        self,
+        links: Links,
+        topics: TopicTable,
+        settings: BrokerSettings,
+        *,
+        address: str,
+        ha_address: str,
+    ) -> None:
+        self._links = links
+        self._topics = topics
+        self._settings = settings
+        self._address = address
+        self._ha_address = ha_address
+        self._name_servers = [text.strip() for text in settings.namesrv_addr.split(";") if text.strip()]
+        self._wanted = 0
+        self._done = 0
+        self._under_way: asyncio.Task[None] | None = None
+
+    @property
+    def period_ms(self) -> int:
+        """Milliseconds between registrations."""
+        return min(max(self._settings.register_name_server_period, PERIOD_MS_MIN), PERIOD_MS_MAX)
+
+    def register_soon(self) -> None:
+        """Register without waiting for it; failures are logged and mended by the next time."""
+        self._wanted += 1
+        if self._under_way is None:
+            self._begin()
+
+    async def register(self) -> None:
+        """Return when every name server knows the topics as they are now, or did not answer in time."""
+        self._wanted += 1
+        wanted = self._wanted
+        while self._done < wanted:
+            # Others may wait for the same registration: it must survive the one who is cancelled.
+            await asyncio.shield(self._under_way or self._begin())
+
+    async def unregister(self) -> None:
+        """Tell every name server that this broker goes."""
+        if self._under_way is not None:
+            await asyncio.wait({self._under_way})
+        settings = self._settings
+        header = UnregisterBroker(
+            broker_name=settings.broker_name,
+            broker_addr=self._address,
+            cluster_name=settings.broker_cluster_name,
+            broker_id=settings.broker_id,
+        )
+        await self._tell_all(
+            lambda: Command(RequestCode.UNREGISTER_BROKER, ext=write_header(header)), UNREGISTER_S_MAX
+        )
+
+    def _begin(self) -> "asyncio.Task[None]":
+        self._under_way = asyncio.get_running_loop().create_task(self._run_once(), name="register")
+        return self._under_way
+
+    async def _run_once(self) -> None:
+        try:
+            while self._done < self._wanted:
+                doing = self._wanted
+                await self._register_once()
+                self._done = doing
+        finally:
+            self._under_way = None
+
+    async def _register_once(self) -> None:
+        settings = self._settings
+        data = encode_register_broker(
+            RegisterBrokerBody(topics=self._shown_topics()), compressed=settings.compressed_register
+        )
+        header = RegisterBroker(
+            broker_name=settings.broker_name,
+            broker_addr=self._address,
+            cluster_name=settings.broker_cluster_name,
+            ha_server_addr=self._ha_address,
+            broker_id=settings.broker_id,
+            compressed=settings.compressed_register,
+            body_crc32=body_crc32(data),
+        )
+        answers = await self._tell_all(
+            lambda: Command(RequestCode.REGISTER_BROKER, ext=write_header(header), body=data),
+            settings.register_broker_timeout_mills / 1000,
+        )
+        ordered = next((answer.body for answer in answers if answer.body), None)
+        if ordered is not None:
+            self._topics.set_ordered(decode_key_values(ordered).table)
+
+    def _shown_topics(self) -> TopicConfigTable:
+        """Return the topics as clients may use them: a broker that forbids something forbids it for all."""
+        table = self._topics.table()
+        allowed = self._settings.broker_permission
+        if allowed & Perm.READ and allowed & Perm.WRITE:
+            return table
+        return TopicConfigTable(
+            topic_config_table={
+                name: msgspec.structs.replace(config, perm=allowed)
+                for name, config in table.topic_config_table.items()
+            },
+            data_version=table.data_version,
+        )
+
+    async def _tell_all(self, make: Callable[[], Command], timeout_s: float) -> list[Command]:
+        told = await asyncio.gather(
+            *(self._tell(address, make(), timeout_s) for address in self._name_servers)
+        )
+        return [answer for answer in told if answer is not None]
+
+    async def _tell(self, address: str, command: Command, timeout_s: float) -> Command | None:
+        try:
+            answer = await self._links.request(address, command, timeout_s)
+            if answer.code != ResponseCode.SUCCESS:
+                raise refusal(answer.code, answer.remark)
+        except PyroError as error:
+            log.warning("name server %s: %s", address, error)
+            return None
+        return answer

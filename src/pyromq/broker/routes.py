@@ -1,0 +1,114 @@
+"""Every request that the broker answers, on one page.
+
+`refusal_ext` is what a refusal carries besides its code and remark: RocketMQ sends an empty map of fields
+where the answer of that request has fields, and none where it has not.
+"""
+
+from typing import Any
+
+from pyromq.broker.handlers.admin import AdminHandlers
+from pyromq.broker.handlers.presence import PresenceHandlers
+from pyromq.broker.handlers.progress import ProgressHandlers
+from pyromq.broker.handlers.pull import PullHandlers
+from pyromq.broker.handlers.query import QueryHandlers
+from pyromq.broker.handlers.relay import RelayHandlers
+from pyromq.broker.handlers.send import SendHandlers
+from pyromq.codes import RequestCode as Code
+from pyromq.net.routes import Route
+from pyromq.wire.headers import admin as admin_headers
+from pyromq.wire.headers import group as group_headers
+from pyromq.wire.headers import offset as offset_headers
+from pyromq.wire.headers import pull as pull_headers
+from pyromq.wire.headers import query as query_headers
+from pyromq.wire.headers import send as send_headers
+from pyromq.wire.headers import topic as topic_headers
+
+
+def send_routes(send: SendHandlers) -> list[Route[Any]]:
+    """Messages come in."""
+    ext = send.common_ext
+    return [
+        Route(Code.SEND_MESSAGE, send.send, send_headers.SendMessage, refusal_ext=ext),
+        Route(Code.SEND_MESSAGE_V2, send.send, send_headers.SendMessageV2, refusal_ext=ext),
+        Route(Code.SEND_BATCH_MESSAGE, send.send, send_headers.SendMessageV2, refusal_ext=ext),
+    ]
+
+
+def pull_routes(pull: PullHandlers) -> list[Route[Any]]:
+    """Messages go out."""
+    return [
+        Route(Code.PULL_MESSAGE, pull.pull, pull_headers.PullMessage, refusal_ext={}),
+        Route(Code.LITE_PULL_MESSAGE, pull.pull, pull_headers.PullMessage, refusal_ext={}),
+    ]
+
+
+def group_routes(progress: ProgressHandlers, presence: PresenceHandlers) -> list[Route[Any]]:
+    """Who is there, how far they got, and which queues they hold."""
+    offset, group = offset_headers, group_headers
+    return [
+        Route(
+            Code.QUERY_CONSUMER_OFFSET,
+            progress.query_consumer_offset,
+            offset.QueryConsumerOffset,
+            refusal_ext={},
+        ),
+        Route(
+            Code.UPDATE_CONSUMER_OFFSET,
+            progress.update_consumer_offset,
+            offset.UpdateConsumerOffset,
+            refusal_ext={},
+        ),
+        Route(Code.LOCK_BATCH_MQ, progress.lock_batch),
+        Route(Code.UNLOCK_BATCH_MQ, progress.unlock_batch),
+        Route(Code.HEART_BEAT, presence.heartbeat),
+        Route(Code.UNREGISTER_CLIENT, presence.unregister, group.UnregisterClient, refusal_ext={}),
+        Route(
+            Code.GET_CONSUMER_LIST_BY_GROUP,
+            presence.consumer_list,
+            group.GetConsumerListByGroup,
+            refusal_ext={},
+        ),
+        Route(Code.CHECK_CLIENT_CONFIG, presence.check_client_config),
+    ]
+
+
+def query_routes(query: QueryHandlers) -> list[Route[Any]]:
+    """What is stored."""
+    offset = offset_headers
+    return [
+        Route(Code.QUERY_MESSAGE, query.by_key, query_headers.QueryMessage, refusal_ext={}),
+        Route(Code.VIEW_MESSAGE_BY_ID, query.by_position, query_headers.ViewMessage),
+        Route(Code.SEARCH_OFFSET_BY_TIMESTAMP, query.offset_by_time, offset.SearchOffset, refusal_ext={}),
+        Route(Code.GET_MAX_OFFSET, query.max_offset, offset.GetMaxOffset, refusal_ext={}),
+        Route(Code.GET_MIN_OFFSET, query.min_offset, offset.GetMinOffset, refusal_ext={}),
+        Route(
+            Code.GET_EARLIEST_MSG_STORETIME,
+            query.earliest_time,
+            offset.GetEarliestMessageStoreTime,
+            refusal_ext={},
+        ),
+    ]
+
+
+def admin_routes(admin: AdminHandlers, relay: RelayHandlers) -> list[Route[Any]]:
+    """What operators ask and change."""
+    headers, group = admin_headers, group_headers
+    return [
+        Route(Code.UPDATE_AND_CREATE_TOPIC, admin.update_topic, topic_headers.UpdateAndCreateTopic),
+        Route(Code.GET_ALL_TOPIC_CONFIG, admin.all_topics, refusal_ext={}),
+        Route(Code.GET_SYSTEM_TOPIC_LIST_FROM_BROKER, admin.system_topics),
+        Route(Code.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, admin.all_groups),
+        Route(Code.GET_ALL_CONSUMER_OFFSET, admin.all_offsets),
+        Route(Code.GET_TOPIC_STATS_INFO, admin.topic_stats, headers.GetTopicStats),
+        Route(Code.GET_CONSUME_STATS, admin.consume_stats, headers.GetConsumeStats),
+        Route(
+            Code.GET_CONSUMER_CONNECTION_LIST, admin.consumer_connections, headers.GetConsumerConnectionList
+        ),
+        Route(
+            Code.GET_PRODUCER_CONNECTION_LIST, admin.producer_connections, headers.GetProducerConnectionList
+        ),
+        Route(Code.GET_CONSUMER_RUNNING_INFO, relay.running_info, group.GetConsumerRunningInfo),
+        Route(Code.CONSUME_MESSAGE_DIRECTLY, relay.consume_directly, group.ConsumeMessageDirectly),
+        Route(Code.INVOKE_BROKER_TO_RESET_OFFSET, relay.reset_offset, headers.ResetOffset),
+        Route(Code.INVOKE_BROKER_TO_GET_CONSUMER_STATUS, relay.consumer_status, headers.GetConsumerStatus),
+    ]

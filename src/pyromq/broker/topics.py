@@ -1,0 +1,175 @@
+"""The topics of this broker: `topics.json`.
+
+System topics are made anew at each start, as the settings say; what the file says of them holds over that,
+as with RocketMQ. A change is on disk before whoever asked for it is answered, and is then told to the name
+servers.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+
+import msgspec
+
+from pyromq.broker import topic_names
+from pyromq.broker.json_table import JsonTable
+from pyromq.clock import Clock
+from pyromq.codes import Perm, ResponseCode, TopicSysFlag
+from pyromq.config.settings import BrokerSettings
+from pyromq.errors import ServerFailed
+from pyromq.store.atomic_file import read_with_backup
+from pyromq.wire.bodies.topics import (
+    DataVersion,
+    TopicConfig,
+    TopicConfigTable,
+    decode_topic_table,
+    encode_topic_table,
+)
+
+SCHEDULE_QUEUE_COUNT = 18
+BENCHMARK_QUEUE_COUNT = 1024
+CLUSTER_QUEUE_COUNT = 16
+
+
+class TopicTable:
+    """Topic configurations by name. `on_change` is called after each change, once it is in the table."""
+
+    def __init__(self, path: Path, settings: BrokerSettings, clock: Clock) -> None:
+        self._path = path
+        self._settings = settings
+        self._clock = clock
+        self._configs = {config.topic_name: config for config in _system_topics(settings)}
+        self._system_names = tuple(dict.fromkeys((*topic_names.SYSTEM_TOPICS, *self._configs)))
+        self._version = DataVersion(timestamp=clock.now_ms())
+        self._file = JsonTable(path, lambda: self.encode(pretty=True))
+        self.on_change: Callable[[], None] = lambda: None
+
+    def load(self) -> None:
+        """Read the file over the system topics."""
+        loaded = read_with_backup(self._path, decode_topic_table)
+        if loaded is not None:
+            self._configs.update(loaded.topic_config_table)
+            self._version = loaded.data_version
+
+    def get(self, topic: str) -> TopicConfig | None:
+        """Return a topic's configuration, or None when it does not exist here."""
+        return self._configs.get(topic)
+
+    @property
+    def configs(self) -> Mapping[str, TopicConfig]:
+        """All configurations by topic; not to be changed."""
+        return self._configs
+
+    @property
+    def system_names(self) -> tuple[str, ...]:
+        """The topics that are the broker's own; some of them exist only when they are needed."""
+        return self._system_names
+
+    def check_not_system(self, topic: str) -> None:
+        """Raise ServerFailed when the topic is the broker's own."""
+        if topic in self._system_names or topic.startswith(topic_names.SYSTEM_PREFIX):
+            raise ServerFailed(
+                ResponseCode.SYSTEM_ERROR, f"The topic[{topic}] is conflict with system topic."
+            )
+
+    def inherit(
+        self, topic: str, default_topic: str, *, queue_count: int, sys_flag: int = 0
+    ) -> TopicConfig | None:
+        """Create a topic as its first send asks for it, or return None when that is not allowed.
+
+        The default topic lends its permissions if they may be inherited, and at most its own queue count.
+        Without `autoCreateTopicEnable`, TBW102 lends nothing, even if an older file still has it.
+        """
+        lender = self._configs.get(default_topic)
+        if lender is None or not lender.perm & Perm.INHERIT:
+            return None
+        if default_topic == topic_names.AUTO_CREATE and not self._settings.auto_create_topic_enable:
+            return None
+        count = max(min(queue_count, lender.write_queue_nums), 0)
+        return self.put(
+            TopicConfig(
+                topic_name=topic,
+                read_queue_nums=count,
+                write_queue_nums=count,
+                perm=lender.perm & ~Perm.INHERIT,
+                topic_filter_type=lender.topic_filter_type,
+                topic_sys_flag=sys_flag,
+            )
+        )
+
+    def ensure(self, topic: str, *, queue_count: int, sys_flag: int = 0) -> TopicConfig:
+        """Return a readable and writable topic that the broker itself needs, created if it is missing."""
+        return self._configs.get(topic) or self.put(
+            TopicConfig(
+                topic_name=topic,
+                read_queue_nums=queue_count,
+                write_queue_nums=queue_count,
+                perm=Perm.READ | Perm.WRITE,
+                topic_sys_flag=sys_flag,
+            )
+        )
+
+    def put(self, config: TopicConfig) -> TopicConfig:
+        """Create or replace a topic; `save` says when it is on disk."""
+        self._configs[config.topic_name] = config
+        self._changed()
+        return config
+
+    def set_ordered(self, ordered: Iterable[str]) -> None:
+        """Mark exactly these topics as ordered; the name servers' table of ordered topics says which."""
+        names = frozenset(ordered)
+        wrong = [config for config in self._configs.values() if config.order != (config.topic_name in names)]
+        for config in wrong:
+            self._configs[config.topic_name] = msgspec.structs.replace(config, order=not config.order)
+        if wrong:
+            self._next_version()
+
+    async def save(self) -> None:
+        """Return when all changes are on disk; raise StoreError when they cannot be written."""
+        await self._file.save()
+
+    def table(self) -> TopicConfigTable:
+        """Return all topics, with the version that each change raises."""
+        return TopicConfigTable(topic_config_table=self._configs, data_version=self._version)
+
+    def encode(self, *, pretty: bool = False) -> bytes:
+        """Return the table as RocketMQ writes it."""
+        return encode_topic_table(self.table(), pretty=pretty)
+
+    def _changed(self) -> None:
+        self._next_version()
+        self.on_change()
+
+    def _next_version(self) -> None:
+        self._version = self._version.bumped(self._clock.now_ms())
+        self._file.changed()
+
+
+def unit_flag(topic: str, *, is_unit: bool) -> int:
+    """Return the sysFlag of a topic that a producer in unit mode creates by sending."""
+    if not is_unit:
+        return 0
+    return TopicSysFlag.UNIT_SUB if topic.startswith(topic_names.RETRY_PREFIX) else TopicSysFlag.UNIT
+
+
+def _system_topics(settings: BrokerSettings) -> Iterable[TopicConfig]:
+    def topic(name: str, queue_count: int, perm: int = Perm.READ | Perm.WRITE) -> TopicConfig:
+        return TopicConfig(
+            topic_name=name, read_queue_nums=queue_count, write_queue_nums=queue_count, perm=perm
+        )
+
+    lending = Perm.INHERIT | Perm.READ | Perm.WRITE
+    yield topic(topic_names.SELF_TEST, 1)
+    if settings.auto_create_topic_enable:
+        yield topic(topic_names.AUTO_CREATE, settings.default_topic_queue_nums, lending)
+    yield topic(topic_names.BENCHMARK, BENCHMARK_QUEUE_COUNT)
+    yield topic(
+        settings.broker_cluster_name,
+        CLUSTER_QUEUE_COUNT,
+        lending if settings.cluster_topic_enable else Perm.INHERIT,
+    )
+    yield topic(settings.broker_name, 1, lending if settings.broker_topic_enable else Perm.INHERIT)
+    yield topic(topic_names.OFFSET_MOVED_EVENT, 1)
+    yield topic(topic_names.SCHEDULE, SCHEDULE_QUEUE_COUNT)
+    if settings.trace_topic_enable:
+        yield topic(settings.msg_trace_topic_name, 1)
+    yield topic(topic_names.reply_topic(settings.broker_cluster_name), 1)

@@ -1,0 +1,45 @@
+"""What operators ask a broker: 202 to 204, 208, 222, 223."""
+
+from pyromq.wire.header import Header, Int64
+
+
+class GetTopicStats(Header, kw_only=True):
+    """202: first and last offset of each queue of a topic."""
+
+    topic: str
+
+
+class GetConsumerConnectionList(Header, kw_only=True):
+    """203: the members of a consumer group."""
+
+    consumer_group: str
+
+
+class GetProducerConnectionList(Header, kw_only=True):
+    """204: the members of a producer group."""
+
+    producer_group: str
+
+
+class GetConsumeStats(Header, kw_only=True):
+    """208: how far a group got, in one topic or in all."""
+
+    consumer_group: str
+    topic: str | None = None
+
+
+class ResetOffset(Header, kw_only=True):
+    """222: let a group go on at a time; −1 is the end."""
+
+    topic: str
+    group: str
+    timestamp: Int64
+    is_force: bool
+
+
+class GetConsumerStatus(Header, kw_only=True):
+    """223: how far the members of a group are; `client_addr` is the id of one of them."""
+
+    topic: str
+    group: str
+    client_addr: str | None = None
