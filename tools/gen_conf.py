@@ -1,7 +1,7 @@
 """Write conf/*.conf and docs/reference/settings.md from the settings classes.
 
-`python tools/gen_conf.py` writes them; with `--check` it says which are stale and ends with status 1. The tests
-keep them fresh (tests/unit/config/test_config_generated.py).
+`python tools/gen_conf.py` writes them; with `--check` it names those that are stale and ends with status 1.
+A test keeps them fresh (tests/unit/config/test_config_generated.py).
 """
 
 import sys

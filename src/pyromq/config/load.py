@@ -74,12 +74,17 @@ def load(kind: type[Process], given: Iterable[Given]) -> Loaded[Process]:
 
 
 def build(kind: type[Process], values: Mapping[str, Value]) -> Process:
-    """Make a process's settings from values by our names; the first part that has a name gets it."""
+    """Make a process's settings from values by our names; the first part that has a name gets it.
+
+    Values are taken as they are. Raises ConfigError for a name that no part has.
+    """
     remaining = dict(values)
     parts: dict[str, Any] = {}
     for field, owner in parts_of(kind).items():
         mine = {one.name: remaining.pop(one.name) for one in settings_of(owner) if one.name in remaining}
         parts[field] = owner(**mine)
+    if remaining:
+        raise ConfigError(f"{', '.join(remaining)}: no setting of {kind.__name__}")
     return kind(**parts)
 
 

@@ -1,0 +1,5 @@
+"""`python -m pyromq` is `pyromq`."""
+
+from pyromq.cli.main import main
+
+main()

@@ -1,0 +1,48 @@
+"""What a server says when it is ready: short, and with the next command to type."""
+
+from pyromq.cli.output import columns, paint, say
+from pyromq.config.settings import BrokerProcess, FlushDiskType
+
+#: Listening there means listening on every address of the machine.
+OPEN_ADDRESSES = ("0.0.0.0", "::")
+
+
+def greet_up(process: BrokerProcess, *, version: str, name_server: str, broker: str) -> None:
+    """Print the start-up screen of `pyromq up`."""
+    settings = process.broker
+    is_open = settings.bind_address in OPEN_ADDRESSES
+    rows = [
+        ("name server", name_server),
+        ("broker", f"{broker}   {settings.broker_name} in {settings.broker_cluster_name}"),
+        ("data", f"{process.store.store_path_root_dir}   {_safety(process)}"),
+        (
+            "open to",
+            "every machine that reaches this one" if is_open else "this machine only (--listen opens it)",
+        ),
+    ]
+    steps = [
+        ("send one", f'pyromq produce -n {name_server} hello "Hello, world"'),
+        ("read it", f"pyromq consume -n {name_server} hello"),
+        ("your program", f"name server address {name_server}, nothing else to change"),
+    ]
+    say("")
+    say(f"  {paint(f'PyroMQ {version}', 'bold')} is ready")
+    say("")
+    _print_table(rows, "dim")
+    say("")
+    _print_table(steps, "cyan")
+    say("")
+    say(paint("  Ctrl-C stops it; messages stay.", "dim"))
+    say("")
+
+
+def _safety(process: BrokerProcess) -> str:
+    if process.store.flush_disk_type == FlushDiskType.SYNC_FLUSH:
+        return "(a send is answered when the disk has it)"
+    return "(synced to disk in the background)"
+
+
+def _print_table(rows: list[tuple[str, str]], style: str) -> None:
+    labels = columns([(label, "|") for label, _ in rows])
+    for label, (_, text) in zip(labels, rows, strict=True):
+        say(f"  {paint(label.removesuffix('|'), style)}  {text}")

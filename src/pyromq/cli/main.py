@@ -1,0 +1,98 @@
+"""One program: the servers, and a first producer and consumer for a shell.
+
+This module lists the commands and is the border where errors become one line and an exit status: 2 for a
+wrong setting or option, 1 for anything else that went wrong. What a command needs is imported when it runs:
+`pyromq up` does not pay for a progress bar, nor `pyromq produce` for the store.
+"""
+
+import sys
+
+import typer
+
+from pyromq.cli import client_commands, output, server_commands
+from pyromq.cli.version import installed_version
+from pyromq.errors import ConfigError, PyroError
+
+STATUS_FAILED = 1
+STATUS_MISUSED = 2
+STATUS_INTERRUPTED = 130
+
+app = typer.Typer(
+    name="pyromq",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+    context_settings={"help_option_names": ["-h", "--help"]},
+    help="RocketMQ in Python: servers that RocketMQ's own clients take for the real one.",
+    epilog="First steps: [cyan]pyromq up[/cyan] in one terminal,"
+    ' [cyan]pyromq produce hello "Hello, world"[/cyan] and [cyan]pyromq consume hello[/cyan] in another.',
+)
+
+
+def main() -> None:
+    """Run the program and end it with its exit status."""
+    try:
+        app(prog_name="pyromq")
+    except ConfigError as error:
+        output.complain(str(error))
+        sys.exit(STATUS_MISUSED)
+    except PyroError as error:
+        output.complain(str(error))
+        sys.exit(STATUS_FAILED)
+    except BrokenPipeError:
+        # Whoever read our output has what it wanted, as `head` does; nothing is left to be flushed.
+        output.forget_standard_output()
+        sys.exit(STATUS_FAILED)
+    except OSError as error:
+        output.complain(f"{error.filename}: {error.strerror}" if error.filename else str(error))
+        sys.exit(STATUS_FAILED)
+    except KeyboardInterrupt:
+        sys.exit(STATUS_INTERRUPTED)
+
+
+def version() -> None:
+    """Print the version."""
+    output.say(f"pyromq {installed_version()}")
+
+
+def _examples(*lines: str) -> str:
+    # An empty line makes a paragraph of each; rich would run them together.
+    return "\n\n".join(["Examples:", *(f"[cyan]{line}[/cyan]" for line in lines)])
+
+
+app.command(
+    epilog=_examples(
+        "pyromq up",
+        "pyromq up --data ./data --set flushDiskType=SYNC_FLUSH",
+        "pyromq up --listen 0.0.0.0 --advertise 10.0.0.5",
+        "pyromq up --namesrv-port 0 --broker-port 0 --json",
+    )
+)(server_commands.up)
+app.command(
+    epilog=_examples(
+        'pyromq produce hello "Hello, world"',
+        "pyromq produce orders --tag paid --key 42 --property city=Oslo '{\"id\": 42}'",
+        "pyromq produce load x --count 10000 --rate 500",
+        "tail -f app.log | pyromq produce logs",
+    )
+)(client_commands.produce)
+app.command(
+    epilog=_examples(
+        "pyromq consume hello",
+        "pyromq consume orders --follow --from last --tags 'paid||sent'",
+        "pyromq consume orders --group audit --count 100 --json",
+        "pyromq consume orders --from time --time 2026-01-31T12:00:00",
+    )
+)(client_commands.consume)
+app.command(epilog=_examples("pyromq namesrv", "pyromq namesrv -p 9877 --listen 0.0.0.0"))(
+    server_commands.namesrv
+)
+app.command(
+    epilog=_examples(
+        "pyromq broker -n 127.0.0.1:9876",
+        "pyromq broker -c conf/broker.conf -n 'ns1:9876;ns2:9876'",
+        "pyromq broker -n 127.0.0.1:9876 --port 10921 --set brokerName=broker-b",
+    )
+)(server_commands.broker)
+app.command()(version)

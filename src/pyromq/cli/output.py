@@ -1,0 +1,57 @@
+"""What people and programs read: colours where there is a terminal, JSON where it is asked for.
+
+Plain escape codes instead of rich: the servers print ten lines in their life, and rich takes longer to import
+than the broker takes to start.
+"""
+
+import json
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from typing import IO, Any
+
+_CODES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
+
+
+def paint(text: str, style: str, stream: IO[str] | None = None) -> str:
+    """Return the text in a style if the stream is a terminal, else as it is."""
+    stream = sys.stdout if stream is None else stream
+    return f"\x1b[{_CODES[style]}m{text}\x1b[0m" if stream.isatty() else text
+
+
+def say(text: str) -> None:
+    """Print a line now, whatever it is piped to."""
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()
+
+
+def say_json(record: Mapping[str, Any]) -> None:
+    """Print an object as one line of JSON."""
+    say(json.dumps(record, ensure_ascii=False, separators=(",", ":")))
+
+
+def warn(text: str) -> None:
+    """Print a warning on standard error."""
+    sys.stderr.write(f"{paint('warning:', 'yellow', sys.stderr)} {text}\n")
+    sys.stderr.flush()
+
+
+def complain(text: str) -> None:
+    """Print an error on standard error; further lines are indented below the first."""
+    head, *rest = text.splitlines() or [""]
+    lines = [f"{paint('pyromq:', 'red', sys.stderr)} {head}", *(f"        {line}" for line in rest)]
+    sys.stderr.write("\n".join(lines) + "\n")
+    sys.stderr.flush()
+
+
+def columns(rows: Sequence[Sequence[str]], gap: str = "  ") -> list[str]:
+    """Return rows as lines of aligned columns."""
+    widths = [max(len(row[at]) for row in rows) for at in range(len(rows[0]))] if rows else []
+    return [
+        gap.join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
+    ]
+
+
+def forget_standard_output() -> None:
+    """Send what is still buffered nowhere, so that the interpreter's last flush cannot fail."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,0 +1,156 @@
+"""The commands that serve: `up`, `namesrv`, `broker`."""
+
+from typing import Annotated
+
+import typer
+
+from pyromq.cli import options
+from pyromq.cli.settings import flags, load_settings, print_settings
+from pyromq.cli.version import installed_version
+from pyromq.config.settings import PORT_MAX, BrokerProcess, NamesrvProcess, UpProcess
+
+
+def up(
+    *,
+    data: options.Folder = None,
+    listen: options.Listen = None,
+    advertise: options.Advertise = None,
+    namesrv_port: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N", min=0, max=PORT_MAX, help="The name server's port (default 9876); 0: a free one."
+        ),
+    ] = None,
+    broker_port: Annotated[
+        int | None, typer.Option(metavar="N", help="The broker's port (default 10911); 0: a free one.")
+    ] = None,
+    broker_name: Annotated[
+        str | None, typer.Option(metavar="NAME", help="The broker's name (default broker-a).")
+    ] = None,
+    cluster_name: Annotated[
+        str | None, typer.Option(metavar="NAME", help="The cluster's name (default DefaultCluster).")
+    ] = None,
+    config: options.ConfigFile = None,
+    assignments: options.Assignments = None,
+    settings_only: options.PrintSettings = False,
+    as_json: options.Json = False,
+    ready_file: options.ReadyFile = None,
+    log_level: options.Logging = options.LogLevel.WARNING,
+) -> None:
+    """Start a name server and a broker in one process.
+
+    All that a RocketMQ client needs, on this machine only unless you say --listen.
+    Data stays in a folder that is printed at the start. Ctrl-C and SIGTERM stop it in order.
+    """
+    loaded = load_settings(
+        UpProcess,
+        file=config,
+        assignments=assignments,
+        flags=flags(
+            bind_address=("--listen", listen),
+            broker_ip1=("--advertise", advertise),
+            listen_port=("--broker-port", broker_port),
+            broker_name=("--broker-name", broker_name),
+            broker_cluster_name=("--cluster-name", cluster_name),
+        ),
+    )
+    if settings_only:
+        print_settings(loaded, is_json=as_json)
+        return
+    from pyromq.cli import serve, servers
+
+    serve.log_to_standard_error(log_level)
+    process = servers.with_name_server_at(loaded.process, namesrv_port)
+    servers.run_up(
+        process,
+        servers.Start(version=installed_version(), folder=data, ready_file=ready_file, is_json=as_json),
+    )
+
+
+def namesrv(
+    *,
+    port: Annotated[
+        int | None, typer.Option("-p", "--port", metavar="N", help="Port (default 9876); 0: a free one.")
+    ] = None,
+    listen: options.Listen = None,
+    data: options.Folder = None,
+    config: options.ConfigFile = None,
+    assignments: options.Assignments = None,
+    settings_only: options.PrintSettings = False,
+    as_json: options.Json = False,
+    ready_file: options.ReadyFile = None,
+    log_level: options.Logging = options.LogLevel.INFO,
+) -> None:
+    """Start a name server, which knows the brokers and their topics."""
+    loaded = load_settings(
+        NamesrvProcess,
+        file=config,
+        assignments=assignments,
+        flags=flags(listen_port=("-p", port), bind_address=("--listen", listen)),
+    )
+    if settings_only:
+        print_settings(loaded, is_json=as_json)
+        return
+    from pyromq.cli import serve, servers
+
+    serve.log_to_standard_error(log_level)
+    servers.run_namesrv(
+        loaded.process,
+        servers.Start(version=installed_version(), folder=data, ready_file=ready_file, is_json=as_json),
+    )
+
+
+def broker(
+    *,
+    name_server: Annotated[
+        str | None,
+        typer.Option(
+            "-n",
+            "--namesrv",
+            metavar="HOST:PORT",
+            help="Name servers to register with, joined by semicolons.",
+        ),
+    ] = None,
+    port: Annotated[
+        int | None, typer.Option("--port", metavar="N", help="Port (default 10911); 0: a free one.")
+    ] = None,
+    listen: options.Listen = None,
+    advertise: options.Advertise = None,
+    data: options.Folder = None,
+    config: options.ConfigFile = None,
+    assignments: options.Assignments = None,
+    settings_only: Annotated[
+        bool,
+        typer.Option(
+            "-p",
+            "--print-settings",
+            help="Print each setting and where it came from, and stop.",
+            rich_help_panel=options.SETTINGS,
+        ),
+    ] = False,
+    as_json: options.Json = False,
+    ready_file: options.ReadyFile = None,
+    log_level: options.Logging = options.LogLevel.INFO,
+) -> None:
+    """Start a broker, which keeps the messages and registers with its name servers."""
+    loaded = load_settings(
+        BrokerProcess,
+        file=config,
+        assignments=assignments,
+        flags=flags(
+            namesrv_addr=("-n", name_server),
+            listen_port=("--port", port),
+            bind_address=("--listen", listen),
+            broker_ip1=("--advertise", advertise),
+        ),
+    )
+    if settings_only:
+        print_settings(loaded, is_json=as_json)
+        return
+    from pyromq.cli import serve, servers
+
+    serve.log_to_standard_error(log_level)
+    servers.run_broker(
+        loaded.process,
+        servers.Start(version=installed_version(), folder=data, ready_file=ready_file, is_json=as_json),
+    )

@@ -1,0 +1,158 @@
+"""The servers' commands: build them from their settings, start them, say hello."""
+
+import dataclasses
+import os
+from collections.abc import Mapping
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+
+from pyromq.broker.broker import Broker
+from pyromq.cli import greeting, output
+from pyromq.cli.data_folder import default_folder, prepare
+from pyromq.cli.serve import serve
+from pyromq.clock import SystemClock
+from pyromq.config.settings import BrokerProcess, NamesrvProcess, NamesrvSettings, NetSettings, UpProcess
+from pyromq.errors import ListenFailed
+from pyromq.namesrv.namesrv import NameServer
+from pyromq.net.address import join_address, split_address
+from pyromq.net.loop import run as run_loop
+
+#: An address that means every address of the machine → the one by which the machine reaches itself.
+_LOOPBACK_OF = {"0.0.0.0": "127.0.0.1", "::": "::1"}
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Start:
+    """How a server's command starts: on which data, and how it says that it is ready."""
+
+    version: str
+    folder: Path | None
+    ready_file: Path | None
+    is_json: bool
+
+    @property
+    def data_folder(self) -> Path:
+        """The folder for all data: the one given, or the user's own."""
+        return self.folder or default_folder(os.environ)
+
+    def hello(self, **fields: str) -> dict[str, Any]:
+        """Return what a program wants to know once the servers are ready; printed if it asked for it."""
+        record = {"event": "ready", "version": self.version, "pid": os.getpid(), **fields}
+        if self.is_json:
+            output.say_json(record)
+        return record
+
+
+def with_name_server_at(process: UpProcess, port: int | None) -> UpProcess:
+    """Return the settings with the name server beside the broker: same address, a port of its own."""
+    namesrv = dataclasses.replace(process.namesrv, bind_address=process.broker.bind_address)
+    if port is not None:
+        namesrv = dataclasses.replace(namesrv, listen_port=port)
+    return dataclasses.replace(process, namesrv=namesrv)
+
+
+def run_up(process: UpProcess, start: Start) -> None:
+    """Serve a name server and a broker in this process."""
+    namesrv = _with_key_values(process.namesrv, start)
+    broker = _with_store(BrokerProcess(broker=process.broker, store=process.store, net=process.net), start)
+
+    async def begin(closing: AsyncExitStack) -> Mapping[str, Any]:
+        name_server = await _start_namesrv(namesrv, process.net, closing, option="--namesrv-port")
+        host = _LOOPBACK_OF.get(namesrv.bind_address, namesrv.bind_address)
+        near = dataclasses.replace(broker.broker, namesrv_addr=join_address(host, name_server.port))
+        server = await _start_broker(
+            dataclasses.replace(broker, broker=near), closing, option="--broker-port"
+        )
+        shown = join_address(split_address(server.address)[0], name_server.port)
+        hello = start.hello(namesrv=shown, broker=server.address, data=broker.store.store_path_root_dir)
+        if not start.is_json:
+            greeting.greet_up(broker, version=start.version, name_server=shown, broker=server.address)
+        return hello
+
+    run_loop(serve(begin, start.ready_file))
+
+
+def run_namesrv(process: NamesrvProcess, start: Start) -> None:
+    """Serve a name server."""
+    settings = _with_key_values(process.namesrv, start)
+
+    async def begin(closing: AsyncExitStack) -> Mapping[str, Any]:
+        name_server = await _start_namesrv(settings, process.net, closing, option="-p")
+        address = join_address(settings.bind_address, name_server.port)
+        if not start.is_json:
+            output.say(f"name server ready at {address}; next: pyromq broker -n {_near(address)}")
+        return start.hello(namesrv=address, data=str(Path(settings.kv_config_path).parent))
+
+    run_loop(serve(begin, start.ready_file))
+
+
+def run_broker(process: BrokerProcess, start: Start) -> None:
+    """Serve a broker."""
+    ready = _with_store(process, start)
+
+    async def begin(closing: AsyncExitStack) -> Mapping[str, Any]:
+        broker = await _start_broker(ready, closing, option="--port")
+        settings = ready.broker
+        if not start.is_json:
+            registered = settings.namesrv_addr or "no name server (-n HOST:PORT): clients cannot find it"
+            output.say(
+                f"{settings.broker_name} of {settings.broker_cluster_name} ready at {broker.address},"
+                f" data in {ready.store.store_path_root_dir}, registers with {registered}"
+            )
+        return start.hello(
+            namesrv=settings.namesrv_addr, broker=broker.address, data=ready.store.store_path_root_dir
+        )
+
+    run_loop(serve(begin, start.ready_file))
+
+
+async def _start_namesrv(
+    settings: NamesrvSettings, net: NetSettings, closing: AsyncExitStack, *, option: str
+) -> NameServer:
+    name_server = NameServer(settings, net, clock=SystemClock())
+    try:
+        await name_server.start()
+    except ListenFailed as error:
+        address = join_address(settings.bind_address, settings.listen_port)
+        raise ListenFailed(_port_taken("the name server", address, error, option)) from error
+    closing.push_async_callback(name_server.close)
+    return name_server
+
+
+async def _start_broker(process: BrokerProcess, closing: AsyncExitStack, *, option: str) -> Broker:
+    broker = Broker(process, clock=SystemClock())
+    try:
+        await broker.start()
+    except ListenFailed as error:
+        address = join_address(process.broker.bind_address, process.broker.listen_port)
+        raise ListenFailed(_port_taken("the broker", address, error, option)) from error
+    closing.push_async_callback(broker.close)
+    return broker
+
+
+def _port_taken(who: str, address: str, error: ListenFailed, option: str) -> str:
+    cause = error.__cause__
+    reason = cause.strerror if isinstance(cause, OSError) and cause.strerror else str(error)
+    return (
+        f"{who} cannot listen on {address}: {reason}; another server may be running there:"
+        f" choose another port with {option} (0 takes a free one)"
+    )
+
+
+def _with_key_values(settings: NamesrvSettings, start: Start) -> NamesrvSettings:
+    if settings.kv_config_path:
+        return settings
+    path = prepare(start.data_folder / "namesrv") / "kvConfig.json"
+    return dataclasses.replace(settings, kv_config_path=str(path))
+
+
+def _with_store(process: BrokerProcess, start: Start) -> BrokerProcess:
+    root = process.store.store_path_root_dir or str(start.data_folder / process.broker.broker_name)
+    store = dataclasses.replace(process.store, store_path_root_dir=str(prepare(Path(root))))
+    return dataclasses.replace(process, store=store)
+
+
+def _near(address: str) -> str:
+    host, port = split_address(address)
+    return join_address(_LOOPBACK_OF.get(host, host), port)

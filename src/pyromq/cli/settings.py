@@ -1,0 +1,55 @@
+"""Settings from the command line, the environment and files, and how they are printed."""
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from pyromq.cli import output
+from pyromq.config.live import as_properties
+from pyromq.config.load import (
+    Given,
+    Loaded,
+    Process,
+    load,
+    odd_variables,
+    read_assignments,
+    read_environment,
+    read_file,
+    settings_by_name,
+)
+
+
+def load_settings(
+    kind: type[Process], *, file: Path | None, assignments: Sequence[str] | None, flags: Sequence[Given]
+) -> Loaded[Process]:
+    """Load a process's settings from all their sources, and print the warnings."""
+    given = [
+        *(read_file(file) if file is not None else ()),
+        *read_environment(os.environ, kind),
+        *read_assignments(assignments or ()),
+        *flags,
+    ]
+    loaded = load(kind, given)
+    for warning in (*loaded.warnings, *odd_variables(os.environ)):
+        output.warn(warning)
+    return loaded
+
+
+def flags(**values: tuple[str, str | int | None]) -> list[Given]:
+    """Return what was given by options of their own: setting=(option, value), None for not given."""
+    return [Given(name, value, option) for name, (option, value) in values.items() if value is not None]
+
+
+def print_settings(loaded: Loaded[Process], *, is_json: bool) -> None:
+    """Print every setting with its value and where it came from."""
+    shown = as_properties(loaded.process)
+    sources = {
+        setting.key: loaded.sources.get(setting.name, "default")
+        for setting in settings_by_name(type(loaded.process)).values()
+    }
+    if is_json:
+        for key, value in shown.items():
+            output.say_json({"key": key, "value": value, "source": sources[key]})
+        return
+    for line in output.columns([(key, value, sources[key]) for key, value in shown.items()]):
+        output.say(line)
