@@ -15,6 +15,7 @@
     ├── TooManyInFlight        this client has as many requests under way as it may
     ├── NetworkError           no answer: ConnectFailed  ConnectionLost  RequestTimeout
     ├── ClientClosed           used after close
+    ├── AlreadyStarted         started twice
     └── StoreError             CorruptRecord  DiskFull  SyncFailed  StoreLocked  MessageTooLarge
 
 Two flags say who can mend it, and the client's plans read them: `retriable` (another broker or a later try
@@ -155,6 +156,10 @@ class RequestTimeout(NetworkError):
 
 class ClientClosed(PyroError):
     """A client was used before it was started or after it was closed."""
+
+
+class AlreadyStarted(PyroError):
+    """A client was started a second time."""
 
 
 class StoreError(PyroError):

@@ -1,0 +1,7 @@
+"""The client, awaitable: the same names and methods as in `pyromq`, on an asyncio loop."""
+
+from pyromq.client.aio.admin import Admin
+from pyromq.client.aio.producer import Producer
+from pyromq.client.aio.pull_consumer import PullConsumer
+
+__all__ = ["Admin", "Producer", "PullConsumer"]

@@ -1,0 +1,1 @@
+"""The awaitable faces of the client."""

@@ -1,0 +1,170 @@
+"""The awaitable producer."""
+
+import asyncio
+from collections.abc import Sequence
+from functools import partial
+from types import TracebackType
+from typing import Final, Self
+
+from pyromq.client.aio.runner import Runner
+from pyromq.client.name_servers import name_server_addresses
+from pyromq.client.names import check_group
+from pyromq.client.outgoing import Outgoing, SendCallback, prepare, prepare_batch
+from pyromq.client.plans import presence, send
+from pyromq.client.plans.send import IN_FLIGHT_MAX, RetryRule, Target
+from pyromq.client.queue_choice import Selector
+from pyromq.client.session import Session, new_session
+from pyromq.client.steps import Deadline
+from pyromq.config.settings import ClientSettings
+from pyromq.errors import TooManyInFlight
+from pyromq.model import Message, MessageQueue, SendResult
+
+#: Bytes from which on a body is compressed on a thread, so that the loop does not stand still meanwhile.
+LARGE_BODY_BYTES: Final = 128 * 1024
+
+
+class Producer:
+    """Sends messages. Many tasks of one loop may use it at once.
+
+        async with Producer("orders-service", name_server="127.0.0.1:9876") as producer:
+            await producer.send(Message("orders", b"...", tags="paid", keys=["42"]))
+
+    Without `name_server` the environment's NAMESRV_ADDR is taken; several are separated by semicolons.
+    """
+
+    def __init__(
+        self, group: str, name_server: str | None = None, settings: ClientSettings | None = None
+    ) -> None:
+        check_group(group)
+        self.group = group
+        addresses = name_server_addresses(name_server)
+        self._runner = Runner(
+            f"producer {group}",
+            partial(new_session, group, addresses, settings or ClientSettings()),
+            presence.keep_producer_known,
+        )
+        self._under_way: set[asyncio.Task[SendResult]] = set()
+
+    async def start(self) -> None:
+        """Begin; an `async with` block does it."""
+        await self._runner.start()
+
+    async def close(self) -> None:
+        """Wait for asynchronous sends under way, tell the brokers, and close the connections."""
+        if self._under_way:
+            await asyncio.wait(self._under_way)
+        await self._runner.close(presence.farewell)
+
+    async def send(
+        self,
+        message: Message,
+        *,
+        queue: MessageQueue | None = None,
+        selector: Selector | None = None,
+        timeout_ms: int | None = None,
+    ) -> SendResult:
+        """Send a message and return where it went, trying other brokers when one fails.
+
+        To a given `queue`, or one picked by a `selector`, it is tried once. Raises MessageIllegal, NoRoute,
+        Refused, SendFailed after the last try, RequestTimeout when `timeout_ms` (3000) are used up: the
+        message may be stored even then.
+        """
+        session = self._runner.session
+        target, deadline = Target(queue, selector), self._deadline(timeout_ms)
+        return await self._send(session, message, target, send.sync_rule(session), deadline)
+
+    async def send_batch(
+        self,
+        messages: Sequence[Message],
+        *,
+        queue: MessageQueue | None = None,
+        timeout_ms: int | None = None,
+    ) -> SendResult:
+        """Send messages of one topic in one request; all are stored, or none.
+
+        The result's ids are joined by commas, its offset is the first message's.
+        """
+        session, deadline = self._runner.session, self._deadline(timeout_ms)
+        outgoing = prepare_batch(messages, [session.next_message_id() for _ in messages], session.settings)
+        return await self._runner.run(
+            send.send(session, outgoing, Target(queue), send.sync_rule(session), deadline)
+        )
+
+    def send_async(
+        self,
+        message: Message,
+        callback: SendCallback | None = None,
+        *,
+        queue: MessageQueue | None = None,
+        selector: Selector | None = None,
+        timeout_ms: int | None = None,
+    ) -> "asyncio.Task[SendResult]":
+        """Send in a task of its own, and return at once what will be the result.
+
+        `callback` is called with the result or the error. Only a failure without an answer is tried again.
+        Raises TooManyInFlight when 65,535 sends are under way.
+        """
+        session = self._runner.session
+        target, deadline = Target(queue, selector), self._deadline(timeout_ms)
+        if len(self._under_way) >= IN_FLIGHT_MAX:
+            raise TooManyInFlight(f"{IN_FLIGHT_MAX} asynchronous sends are under way; wait for some to end")
+        task = asyncio.create_task(
+            self._send(session, message, target, send.async_rule(session), deadline), name="pyromq-send"
+        )
+        self._under_way.add(task)
+        task.add_done_callback(self._under_way.discard)
+        if callback is not None:
+            task.add_done_callback(partial(report, callback))
+        return task
+
+    async def send_oneway(
+        self,
+        message: Message,
+        *,
+        queue: MessageQueue | None = None,
+        selector: Selector | None = None,
+        timeout_ms: int | None = None,
+    ) -> None:
+        """Send without an answer: fast, never tried again, and it may get lost."""
+        session, deadline = self._runner.session, self._deadline(timeout_ms)
+        outgoing = await self._prepare(session, message)
+        await self._runner.run(send.send_oneway(session, outgoing, Target(queue, selector), deadline))
+
+    async def queues(self, topic: str) -> list[MessageQueue]:
+        """Return the queues that a topic's messages may be sent to."""
+        session = self._runner.session
+        deadline = session.deadline(None, session.settings.mq_client_api_timeout)
+        return await self._runner.run(send.publish_queues(session, topic, deadline))
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def _send(
+        self, session: Session, message: Message, target: Target, rule: RetryRule, deadline: Deadline
+    ) -> SendResult:
+        outgoing = await self._prepare(session, message)
+        return await self._runner.run(send.send(session, outgoing, target, rule, deadline))
+
+    async def _prepare(self, session: Session, message: Message) -> Outgoing:
+        message_id = session.next_message_id()
+        if len(message.body) >= LARGE_BODY_BYTES:
+            return await asyncio.to_thread(prepare, message, message_id, session.settings)
+        return prepare(message, message_id, session.settings)
+
+    def _deadline(self, timeout_ms: int | None) -> Deadline:
+        session = self._runner.session
+        return session.deadline(timeout_ms, session.settings.send_msg_timeout)
+
+
+def report(callback: SendCallback, task: "asyncio.Task[SendResult]") -> None:
+    """Give a finished send to its callback."""
+    if task.cancelled():
+        return
+    error = task.exception()
+    callback(None if error else task.result(), error)

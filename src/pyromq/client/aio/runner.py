@@ -1,0 +1,94 @@
+"""What every awaitable face stands on: started or not, plans carried out, upkeep in a task."""
+
+import asyncio
+import logging
+import os
+from collections.abc import Callable
+from typing import TypeVar
+
+from pyromq.client.drivers import Asyncio
+from pyromq.client.session import Session, net_settings
+from pyromq.client.steps import Plan
+from pyromq.errors import AlreadyStarted, ClientClosed
+from pyromq.net.links import Links
+
+T = TypeVar("T")
+_log = logging.getLogger("pyromq.client")
+
+
+class Runner:
+    """A client's life on one asyncio loop. Loops do not survive `fork`: a child must make a new client."""
+
+    def __init__(
+        self,
+        name: str,
+        new_session: Callable[[], Session],
+        upkeep: Callable[[Session], Plan[None]] | None = None,
+    ) -> None:
+        self._name = name
+        self._new_session = new_session
+        self._upkeep = upkeep
+        self._session: Session | None = None
+        self._driver: Asyncio | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._is_closed = False
+
+    @property
+    def session(self) -> Session:
+        """The session; raises ClientClosed before `start`, after `close`, and in a child of `fork`."""
+        session = self._session
+        if session is None or self._is_closed or session.identity.pid != os.getpid():
+            raise ClientClosed(self._complaint())
+        return session
+
+    async def run(self, plan: Plan[T]) -> T:
+        """Carry out a plan in the caller's task."""
+        if self._driver is None or self._is_closed:
+            plan.close()
+            raise ClientClosed(self._complaint())
+        return await self._driver.run(plan)
+
+    async def start(self) -> None:
+        """Begin, on the running loop."""
+        if self._is_closed:
+            raise ClientClosed(self._complaint())
+        if self._session is not None:
+            raise AlreadyStarted(f"{self._name} is started already; start it once")
+        self._session = self._new_session()
+        self._driver = Asyncio(Links(net_settings(self._session.settings), name=self._name))
+        if self._upkeep is not None:
+            self._task = asyncio.create_task(
+                self._keep_up(self._driver, self._upkeep, self._session), name=f"pyromq-{self._name}"
+            )
+
+    async def close(self, farewell: Callable[[Session], Plan[None]] | None = None) -> None:
+        """End, after a farewell to the brokers. Closing again, or what was not started, does nothing."""
+        driver, session = self._driver, self._session
+        if self._is_closed or driver is None or session is None:
+            self._is_closed = True
+            return
+        self._is_closed = True
+        try:
+            if self._task is not None:
+                self._task.cancel()
+                await asyncio.wait({self._task})
+            if farewell is not None and session.identity.pid == os.getpid():
+                await driver.run(farewell(session))
+        finally:
+            await driver.close()
+
+    async def _keep_up(
+        self, driver: Asyncio, upkeep: Callable[[Session], Plan[None]], session: Session
+    ) -> None:
+        while True:
+            try:
+                await driver.run(upkeep(session))
+            except Exception:  # noqa: BLE001  the upkeep outlives its own mistakes
+                _log.exception("the upkeep of %s failed; it begins anew", self._name)
+
+    def _complaint(self) -> str:
+        if self._session is not None and self._session.identity.pid != os.getpid():
+            return f"{self._name} was started in another process; make a new one in this one"
+        if self._is_closed:
+            return f"{self._name} is closed; make a new one"
+        return f"{self._name} is not started; await start(), or use it in an `async with` block"

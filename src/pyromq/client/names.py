@@ -1,0 +1,62 @@
+"""The rules for names of topics and groups (RocketMQ 4.9.8: Validators, TopicValidator)."""
+
+import re
+from typing import Final
+
+from pyromq.codes import ResponseCode
+from pyromq.errors import ConfigError, MessageIllegal
+
+TOPIC_CHARACTERS_MAX: Final = 127
+GROUP_CHARACTERS_MAX: Final = 255
+RETRY_TOPIC_PREFIX: Final = "%RETRY%"
+
+#: Topics that only brokers write to.
+FORBIDDEN_TOPICS: Final = frozenset(
+    {
+        "SCHEDULE_TOPIC_XXXX",
+        "RMQ_SYS_TRANS_HALF_TOPIC",
+        "RMQ_SYS_TRANS_OP_HALF_TOPIC",
+        "TRANS_CHECK_MAX_TIME_TOPIC",
+        "SELF_TEST_TOPIC",
+        "OFFSET_MOVED_EVENT",
+    }
+)
+
+_IS_LEGAL: Final = re.compile(r"[%|a-zA-Z0-9_-]+").fullmatch
+_LETTERS: Final = "letters, digits, and the signs % | _ -"
+
+
+def check_topic(topic: str) -> None:
+    """Raise MessageIllegal unless a topic may have this name."""
+    if not topic or topic.isspace():
+        raise MessageIllegal(ResponseCode.MESSAGE_ILLEGAL, "the topic's name is empty; give it one")
+    if len(topic) > TOPIC_CHARACTERS_MAX:
+        raise MessageIllegal(
+            ResponseCode.MESSAGE_ILLEGAL,
+            f"the topic's name has {len(topic)} characters; {TOPIC_CHARACTERS_MAX} are the limit: {topic!r}",
+        )
+    if not _IS_LEGAL(topic):
+        raise MessageIllegal(
+            ResponseCode.MESSAGE_ILLEGAL, f"the topic's name {topic!r} may have only {_LETTERS}"
+        )
+
+
+def check_sendable_topic(topic: str) -> None:
+    """Raise MessageIllegal unless clients may send to a topic of this name."""
+    check_topic(topic)
+    if topic in FORBIDDEN_TOPICS:
+        raise MessageIllegal(
+            ResponseCode.MESSAGE_ILLEGAL, f"topic {topic} is the broker's own; send to another one"
+        )
+
+
+def check_group(group: str) -> None:
+    """Raise ConfigError unless a group may have this name."""
+    if not group or group.isspace():
+        raise ConfigError("the group's name is empty; give it one")
+    if len(group) > GROUP_CHARACTERS_MAX:
+        raise ConfigError(
+            f"the group's name has {len(group)} characters; {GROUP_CHARACTERS_MAX} are the limit: {group!r}"
+        )
+    if not _IS_LEGAL(group):
+        raise ConfigError(f"the group's name {group!r} may have only {_LETTERS}")

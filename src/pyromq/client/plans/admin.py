@@ -1,0 +1,167 @@
+"""What an operator asks: create a topic, find messages, see the cluster."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from pyromq.client.incoming import received_messages
+from pyromq.client.names import check_topic
+from pyromq.client.plans.broker import call_broker
+from pyromq.client.plans.route import ask_name_servers, fetch_route, subscribe_route
+from pyromq.client.route_cache import MASTER_ID
+from pyromq.client.session import Session
+from pyromq.client.steps import Call, Deadline, Plan, ask, must_succeed, request
+from pyromq.codes import Perm, RequestCode, ResponseCode
+from pyromq.errors import ConfigError, NoRoute, QueryNotFound
+from pyromq.model import ReceivedMessage
+from pyromq.net.address import join_address
+from pyromq.wire.bodies.route import BrokerAddresses, ClusterTable, TopicRoute, decode_cluster
+from pyromq.wire.headers.query import QueryMessage, ViewMessage
+from pyromq.wire.headers.topic import UpdateAndCreateTopic
+from pyromq.wire.message_id import parse_offset_message_id
+
+#: The end of a query's time range when none is given: Java's largest number.
+FOREVER_MS: Final = 2**63 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class NewTopic:
+    """A topic to create, or to change if it is there."""
+
+    topic: str
+    queue_count: int = 8
+    perm: Perm = Perm.READ | Perm.WRITE
+    is_ordered: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class KeyQuery:
+    """Which messages to find: of a topic, with a key, stored within a range of time."""
+
+    topic: str
+    key: str
+    count: int = 32
+    begin_ms: int = 0
+    end_ms: int = FOREVER_MS
+
+
+def cluster(session: Session, deadline: Deadline) -> Plan[ClusterTable]:
+    """Return all brokers by name, and the brokers of each cluster."""
+    command = request(RequestCode.GET_BROKER_CLUSTER_INFO)
+    answer = yield from ask_name_servers(session, command, deadline)
+    return decode_cluster(must_succeed(answer).body)
+
+
+def route(session: Session, topic: str, deadline: Deadline) -> Plan[TopicRoute]:
+    """Return a topic's route as the name server has it now."""
+    return (yield from fetch_route(session, topic, deadline))
+
+
+def create_topic(
+    session: Session, new: NewTopic, cluster_name: str | None, broker_name: str | None, deadline: Deadline
+) -> Plan[None]:
+    """Create a topic on every master of a cluster, on one broker, or on all that there are."""
+    check_topic(new.topic)
+    if new.queue_count < 1:
+        raise ConfigError(f"a topic needs at least one queue, not {new.queue_count}")
+    table = yield from cluster(session, deadline)
+    header = UpdateAndCreateTopic(
+        topic=new.topic,
+        default_topic=session.settings.create_topic_key,
+        read_queue_nums=new.queue_count,
+        write_queue_nums=new.queue_count,
+        perm=int(new.perm),
+        topic_filter_type="SINGLE_TAG",
+        topic_sys_flag=0,
+        order=new.is_ordered,
+    )
+    for broker in _masters(session, table, cluster_name, broker_name):
+        command = request(RequestCode.UPDATE_AND_CREATE_TOPIC, header)
+        call = Call(broker.broker_addrs[MASTER_ID], command, deadline.part_s(deadline.timeout_ms))
+        must_succeed((yield from call_broker(session, broker.broker_name, call)))
+
+
+def view_message(session: Session, offset_message_id: str, deadline: Deadline) -> Plan[ReceivedMessage]:
+    """Return the message at a place in a broker's log; the id holds the broker's address."""
+    place = parse_offset_message_id(offset_message_id)
+    command = request(RequestCode.VIEW_MESSAGE_BY_ID, ViewMessage(offset=place.position))
+    address = join_address(place.host, place.port)
+    answer = must_succeed((yield from ask(address, command, deadline.part_s(deadline.timeout_ms))))
+    broker_name = yield from _broker_name_at(session, address, deadline)
+    return next(received_messages(answer.body, broker_name))
+
+
+def query_message(session: Session, query: KeyQuery, deadline: Deadline) -> Plan[list[ReceivedMessage]]:
+    """Return the messages with a key, of all brokers of the topic, oldest first."""
+    found = yield from _query(session, query, deadline, by_unique_id=False)
+    # The index goes by hash, so other keys may come along.
+    matching = (message for message in found if query.key in message.keys and message.topic == query.topic)
+    return sorted(matching, key=lambda message: message.stored_at_ms)[: query.count]
+
+
+def find_message(session: Session, topic: str, message_id: str, deadline: Deadline) -> Plan[ReceivedMessage]:
+    """Return the message with the unique id that its producer gave it, the first if it was sent twice."""
+    query = KeyQuery(topic, message_id)
+    found = yield from _query(session, query, deadline, by_unique_id=True)
+    matching = [message for message in found if message.message_id == message_id]
+    if not matching:
+        raise QueryNotFound(
+            ResponseCode.QUERY_NOT_FOUND,
+            f"topic {topic!r} has no message with the id {message_id}; was it sent to this topic, and is it "
+            "younger than the brokers' fileReservedTime?",
+        )
+    return min(matching, key=lambda message: message.stored_at_ms)
+
+
+def _query(
+    session: Session, query: KeyQuery, deadline: Deadline, *, by_unique_id: bool
+) -> Plan[list[ReceivedMessage]]:
+    known = yield from subscribe_route(session, query.topic, deadline)
+    header = QueryMessage(
+        topic=query.topic,
+        key=query.key,
+        max_num=query.count,
+        begin_timestamp=query.begin_ms,
+        end_timestamp=query.end_ms,
+        unique_key_query=by_unique_id,
+    )
+    found: list[ReceivedMessage] = []
+    for broker in known.route.broker_datas:
+        place = session.routes.reading_address(broker.broker_name)
+        if place is None:
+            continue
+        command = request(RequestCode.QUERY_MESSAGE, header)
+        call = Call(place[1], command, deadline.part_s(deadline.timeout_ms))
+        answer = yield from call_broker(session, broker.broker_name, call)
+        if answer.code != ResponseCode.QUERY_NOT_FOUND:
+            found += received_messages(must_succeed(answer).body, broker.broker_name)
+    return found
+
+
+def _masters(
+    session: Session, table: ClusterTable, cluster_name: str | None, broker_name: str | None
+) -> Iterable[BrokerAddresses]:
+    wanted = [
+        broker
+        for broker in table.broker_addr_table.values()
+        if broker_name in (None, broker.broker_name)
+        and cluster_name in (None, broker.cluster)
+        and MASTER_ID in broker.broker_addrs
+    ]
+    if not wanted:
+        there = ", ".join(
+            f"{broker.broker_name} ({broker.cluster})" for broker in table.broker_addr_table.values()
+        )
+        raise NoRoute(
+            f"no master to create the topic on (cluster {cluster_name or 'any'}, broker "
+            f"{broker_name or 'any'}); brokers at {session.name_servers}: {there or 'none'}"
+        )
+    return sorted(wanted, key=lambda broker: broker.broker_name)
+
+
+def _broker_name_at(session: Session, address: str, deadline: Deadline) -> Plan[str]:
+    table = yield from cluster(session, deadline)
+    for broker in table.broker_addr_table.values():
+        if address in broker.broker_addrs.values():
+            return broker.broker_name
+    return ""

@@ -1,0 +1,58 @@
+"""Finding a broker and calling it; a connection that fails is explained."""
+
+from pyromq.client.plans.route import subscribe_route
+from pyromq.client.route_cache import MASTER_ID
+from pyromq.client.session import Session
+from pyromq.client.steps import Call, Deadline, Plan, ask
+from pyromq.errors import ConnectFailed, NoRoute
+from pyromq.model import MessageQueue
+from pyromq.net.address import join_address, split_address
+from pyromq.wire.command import Command
+
+#: A broker's VIP port is its own minus this.
+VIP_PORT_DISTANCE = 2
+
+
+def call_broker(session: Session, broker_name: str, call: Call) -> Plan[Command]:
+    """Return the answer of the broker at an address that the name server gave for `broker_name`."""
+    try:
+        return (yield from ask(call.address, call.command, call.timeout_s))
+    except ConnectFailed as error:
+        raise explained(session, broker_name, error) from error
+
+
+def explained(session: Session, broker_name: str, error: ConnectFailed) -> ConnectFailed:
+    """Return the same failure with where the address came from, and what to do."""
+    return ConnectFailed(
+        f"{error}; this is the address that name server {session.name_servers.current} has for "
+        f"{broker_name}: is the broker up, and can this machine reach the address? In a container or behind "
+        "NAT a broker must be started with --advertise ADDRESS (brokerIP1)"
+    )
+
+
+def master_address(session: Session, queue: MessageQueue, deadline: Deadline) -> Plan[str]:
+    """Return the address of a queue's master, asking the name server if it is not known."""
+    address = session.routes.master_address(queue.broker_name)
+    if address is None:
+        yield from subscribe_route(session, queue.topic, deadline)
+        address = session.routes.master_address(queue.broker_name)
+    if address is None:
+        raise unknown_broker(session, queue)
+    return address
+
+
+def unknown_broker(session: Session, queue: MessageQueue) -> NoRoute:
+    """Return the error for a queue whose broker no name server knows."""
+    known = session.routes.get(queue.topic)
+    brokers = ", ".join(known.broker_names) if known else ""
+    return NoRoute(
+        f"no route to queue {queue.queue_id} of topic {queue.topic!r}: its broker {queue.broker_name!r} has "
+        f"no master (broker id {MASTER_ID}) at name servers {session.name_servers}; brokers with the topic: "
+        f"{brokers or 'none'}"
+    )
+
+
+def vip_address(address: str) -> str:
+    """Return the address of a broker's VIP port."""
+    host, port = split_address(address)
+    return join_address(host, port - VIP_PORT_DISTANCE)

@@ -1,0 +1,86 @@
+"""Where queues begin and end, and how far a group got."""
+
+from pyromq.client.plans.broker import call_broker, master_address
+from pyromq.client.plans.route import subscribe_route
+from pyromq.client.session import Session
+from pyromq.client.steps import Call, Deadline, Plan, must_succeed, request
+from pyromq.codes import RequestCode
+from pyromq.errors import QueryNotFound
+from pyromq.model import MessageQueue
+from pyromq.wire.command import Command
+from pyromq.wire.header import Header, read_header
+from pyromq.wire.headers.offset import (
+    GetEarliestMessageStoreTime,
+    GetEarliestMessageStoreTimeAnswer,
+    GetMaxOffset,
+    GetMaxOffsetAnswer,
+    GetMinOffset,
+    GetMinOffsetAnswer,
+    QueryConsumerOffset,
+    QueryConsumerOffsetAnswer,
+    SearchOffset,
+    SearchOffsetAnswer,
+    UpdateConsumerOffset,
+)
+
+
+def subscribe_queues(session: Session, topic: str, deadline: Deadline) -> Plan[list[MessageQueue]]:
+    """Return the queues of a topic that can be read, of all brokers."""
+    route = yield from subscribe_route(session, topic, deadline)
+    return list(route.read_queues)
+
+
+def committed(session: Session, queue: MessageQueue, deadline: Deadline) -> Plan[int | None]:
+    """Return the queue offset that a group reads next, or None when it has not read the queue yet."""
+    header = QueryConsumerOffset(consumer_group=session.group, topic=queue.topic, queue_id=queue.queue_id)
+    try:
+        answer = yield from _ask_master(session, queue, RequestCode.QUERY_CONSUMER_OFFSET, header, deadline)
+    except QueryNotFound:
+        return None
+    return read_header(QueryConsumerOffsetAnswer, answer.ext).offset
+
+
+def commit(session: Session, queue: MessageQueue, offset: int, deadline: Deadline) -> Plan[None]:
+    """Let the broker remember the queue offset that a group reads next, and wait until it says so."""
+    header = UpdateConsumerOffset(
+        consumer_group=session.group, topic=queue.topic, queue_id=queue.queue_id, commit_offset=offset
+    )
+    yield from _ask_master(session, queue, RequestCode.UPDATE_CONSUMER_OFFSET, header, deadline)
+
+
+def min_offset(session: Session, queue: MessageQueue, deadline: Deadline) -> Plan[int]:
+    """Return the offset of the first message that is still there."""
+    header = GetMinOffset(topic=queue.topic, queue_id=queue.queue_id)
+    answer = yield from _ask_master(session, queue, RequestCode.GET_MIN_OFFSET, header, deadline)
+    return read_header(GetMinOffsetAnswer, answer.ext).offset
+
+
+def max_offset(session: Session, queue: MessageQueue, deadline: Deadline) -> Plan[int]:
+    """Return the offset that the next message will get."""
+    header = GetMaxOffset(topic=queue.topic, queue_id=queue.queue_id)
+    answer = yield from _ask_master(session, queue, RequestCode.GET_MAX_OFFSET, header, deadline)
+    return read_header(GetMaxOffsetAnswer, answer.ext).offset
+
+
+def offset_by_time(session: Session, queue: MessageQueue, at_ms: int, deadline: Deadline) -> Plan[int]:
+    """Return the offset of the first message stored at or after a time."""
+    header = SearchOffset(topic=queue.topic, queue_id=queue.queue_id, timestamp=at_ms)
+    answer = yield from _ask_master(session, queue, RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, header, deadline)
+    return read_header(SearchOffsetAnswer, answer.ext).offset
+
+
+def earliest_time(session: Session, queue: MessageQueue, deadline: Deadline) -> Plan[int | None]:
+    """Return when the first message that is still there was stored, or None when the queue is empty."""
+    header = GetEarliestMessageStoreTime(topic=queue.topic, queue_id=queue.queue_id)
+    answer = yield from _ask_master(session, queue, RequestCode.GET_EARLIEST_MSG_STORETIME, header, deadline)
+    at_ms = read_header(GetEarliestMessageStoreTimeAnswer, answer.ext).timestamp
+    return at_ms if at_ms >= 0 else None
+
+
+def _ask_master(
+    session: Session, queue: MessageQueue, code: RequestCode, header: Header, deadline: Deadline
+) -> Plan[Command]:
+    address = yield from master_address(session, queue, deadline)
+    call = Call(address, request(code, header), deadline.part_s(session.settings.mq_client_api_timeout))
+    answer = yield from call_broker(session, queue.broker_name, call)
+    return must_succeed(answer)

@@ -1,0 +1,115 @@
+"""Pulling: the messages of one queue from an offset on, held by the broker until there are some."""
+
+from dataclasses import dataclass
+from typing import Final
+
+from pyromq.client.incoming import received_messages
+from pyromq.client.plans.broker import call_broker, unknown_broker
+from pyromq.client.plans.route import subscribe_route
+from pyromq.client.route_cache import MASTER_ID
+from pyromq.client.session import Session
+from pyromq.client.steps import Call, Deadline, Plan, request
+from pyromq.codes import PullFlag, RequestCode, ResponseCode
+from pyromq.errors import refusal
+from pyromq.filter.tags import ALL, parse_tags
+from pyromq.model import MessageQueue, PullResult, PullStatus, ReceivedMessage
+from pyromq.wire import properties as names
+from pyromq.wire.command import Command
+from pyromq.wire.header import read_header
+from pyromq.wire.headers.pull import PullMessage, PullMessageAnswer
+
+COUNT_MAX: Final = 1_024
+_STATUSES: Final[dict[int, PullStatus]] = {
+    ResponseCode.SUCCESS: PullStatus.FOUND,
+    ResponseCode.PULL_NOT_FOUND: PullStatus.NO_NEW_MESSAGE,
+    ResponseCode.PULL_RETRY_IMMEDIATELY: PullStatus.NO_MATCHED_MESSAGE,
+    ResponseCode.PULL_OFFSET_MOVED: PullStatus.OFFSET_ILLEGAL,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What to pull: up to `count` messages with one of `tags`; the broker may hold the question `wait_ms`."""
+
+    queue: MessageQueue
+    offset: int
+    count: int = 32
+    tags: str = ALL
+    wait_ms: int = 0
+
+
+def pull_deadline(session: Session, wait_ms: int, timeout_ms: int | None) -> Deadline:
+    """Start a pull's time budget, which must be longer than the broker may hold the pull."""
+    settings = session.settings
+    if not wait_ms:
+        return session.deadline(timeout_ms, settings.consumer_pull_timeout_millis)
+    beyond_ms = settings.consumer_timeout_millis_when_suspend - settings.broker_suspend_max_time_millis
+    # A broker looks at its held pulls every 5 s only, so an answer may be that late.
+    return session.deadline(timeout_ms, wait_ms + max(beyond_ms, 6_000))
+
+
+def pull(session: Session, wanted: Wanted, deadline: Deadline) -> Plan[PullResult]:
+    """Return what a queue has from an offset on, from the broker that the queue's last answer suggested."""
+    queue = wanted.queue
+    place = session.routes.reading_address(queue.broker_name, session.reading_from.get(queue, MASTER_ID))
+    if place is None:
+        yield from subscribe_route(session, queue.topic, deadline)
+        place = session.routes.reading_address(queue.broker_name)
+    if place is None:
+        raise unknown_broker(session, queue)
+    _, address = place
+    command = request(RequestCode.PULL_MESSAGE, _header(session.group, wanted))
+    call = Call(address, command, deadline.part_s(deadline.timeout_ms))
+    try:
+        answer = yield from call_broker(session, queue.broker_name, call)
+    except BaseException:
+        # Whatever went wrong there, the next pull starts at the master again, by a fresh route.
+        session.reading_from.pop(queue, None)
+        session.routes.mark_stale(queue.topic)
+        raise
+    result = _result(wanted, answer)
+    session.reading_from[queue] = result.suggested_broker_id
+    return result
+
+
+def _header(group: str, wanted: Wanted) -> PullMessage:
+    # SUBSCRIPTION: the filter travels with the pull, so the broker needs no heartbeat of a group member.
+    flags = PullFlag.SUBSCRIPTION | (PullFlag.SUSPEND if wanted.wait_ms else PullFlag(0))
+    return PullMessage(
+        consumer_group=group,
+        topic=wanted.queue.topic,
+        queue_id=wanted.queue.queue_id,
+        queue_offset=wanted.offset,
+        max_msg_nums=wanted.count,
+        sys_flag=int(flags),
+        commit_offset=0,
+        suspend_timeout_millis=wanted.wait_ms,
+        subscription=wanted.tags or ALL,
+        sub_version=0,
+        expression_type="TAG",
+        broker_name=wanted.queue.broker_name,
+    )
+
+
+def _result(wanted: Wanted, answer: Command) -> PullResult:
+    status = _STATUSES.get(answer.code)
+    if status is None:
+        raise refusal(answer.code, answer.remark)
+    header = read_header(PullMessageAnswer, answer.ext)
+    messages: list[ReceivedMessage] = []
+    if status is PullStatus.FOUND:
+        # The broker compared hashes of tags; a stranger with the same hash ends here.
+        tags = parse_tags(wanted.tags)
+        for message in received_messages(answer.body, wanted.queue.broker_name):
+            if not tags or message.tags in tags:
+                message.properties[names.MIN_OFFSET] = str(header.min_offset)
+                message.properties[names.MAX_OFFSET] = str(header.max_offset)
+                messages.append(message)
+    return PullResult(
+        status=status,
+        next_offset=header.next_begin_offset,
+        min_offset=header.min_offset,
+        max_offset=header.max_offset,
+        messages=messages,
+        suggested_broker_id=header.suggest_which_broker_id,
+    )

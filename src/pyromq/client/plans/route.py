@@ -1,0 +1,155 @@
+"""Asking the name servers: who serves a topic, and which brokers there are.
+
+The current name server is asked until it fails; then the others in turn, each with its share of what is left
+of the time. The one that answers is kept.
+"""
+
+import logging
+
+from msgspec.structs import replace
+
+from pyromq.client.route_cache import CachedRoute
+from pyromq.client.session import Session
+from pyromq.client.steps import Alone, Deadline, Plan, ask, must_succeed, request
+from pyromq.codes import RequestCode, ResponseCode
+from pyromq.errors import NetworkError, NoRoute, Refused, TopicNotFound
+from pyromq.wire.bodies.route import TopicRoute, decode_route
+from pyromq.wire.command import Command
+from pyromq.wire.headers.namesrv import GetRouteInfo
+
+_log = logging.getLogger("pyromq.client")
+
+
+def ask_name_servers(session: Session, command: Command, deadline: Deadline) -> Plan[Command]:
+    """Return the answer of the first name server that gives one, whatever its code.
+
+    Raises the last NetworkError when none does, with all their addresses.
+    """
+    servers = session.name_servers
+    order = servers.in_order()
+    failure: NetworkError | None = None
+    for index, address in enumerate(order):
+        share_ms = int(deadline.left_s * 1_000 / (len(order) - index)) or 1
+        try:
+            answer = yield from ask(address, command, deadline.part_s(share_ms))
+        except NetworkError as error:
+            failure = error
+            if deadline.has_passed:
+                break
+        else:
+            servers.use(address)
+            return answer
+    assert failure is not None, "a client has at least one name server"
+    raise type(failure)(
+        f"no name server answers ({servers}): {failure}; start one with `pyromq up` or `pyromq namesrv`, or "
+        "correct name_server / NAMESRV_ADDR"
+    ) from failure
+
+
+def fetch_route(session: Session, topic: str, deadline: Deadline) -> Plan[TopicRoute]:
+    """Ask for a topic's route; raise TopicNotFound when it has none."""
+    command = request(RequestCode.GET_ROUTEINFO_BY_TOPIC, GetRouteInfo(topic=topic))
+    answer = yield from ask_name_servers(session, command, deadline)
+    return decode_route(must_succeed(answer).body)
+
+
+def publish_route(session: Session, topic: str, deadline: Deadline) -> Plan[CachedRoute]:
+    """Return the route to send a topic's messages by, asked for when it is not known or led nowhere.
+
+    Raises NoRoute when there is no writable queue, not even after asking for the topic's template (TBW102).
+    """
+    known = session.routes.get(topic)
+    if known is None or not known.write_queues or session.routes.wants_refresh(topic):
+        yield from _learn(session, topic, deadline, with_template=True)
+        known = session.routes.get(topic)
+    if known is None:
+        raise _no_route(session, topic)
+    if not known.write_queues:
+        raise _no_writable_queue(session, topic, known)
+    return known
+
+
+def subscribe_route(session: Session, topic: str, deadline: Deadline) -> Plan[CachedRoute]:
+    """Return the route to read a topic by; a topic that does not exist has none: NoRoute."""
+    known = session.routes.get(topic)
+    if known is None or not known.read_queues or session.routes.wants_refresh(topic):
+        yield from _learn(session, topic, deadline, with_template=False)
+        known = session.routes.get(topic)
+    if known is None or not known.read_queues:
+        raise _no_route(session, topic)
+    return known
+
+
+def refresh_routes(session: Session) -> Plan[None]:
+    """Ask again for every route that is known; what fails waits for the next time."""
+    for topic in session.routes.topics():
+        deadline = session.deadline(None, session.settings.mq_client_api_timeout)
+        try:
+            route = yield from fetch_route(session, topic, deadline)
+        except TopicNotFound:
+            # A topic from the template is not there until its first message; a deleted one keeps its route,
+            # as in RocketMQ, and sends to it say what is wrong.
+            continue
+        except (NetworkError, Refused) as error:
+            _log.warning("the route of topic %s was not refreshed: %s", topic, error)
+            continue
+        if session.routes.put(topic, route):
+            _log.info("the route of topic %s changed", topic)
+
+
+def _learn(session: Session, topic: str, deadline: Deadline, *, with_template: bool) -> Plan[None]:
+    """Bring a topic's route into the cache, if there is one; one operation at a time asks for a topic."""
+
+    def begin() -> Plan[None]:
+        known = session.routes.get(topic)
+        queues = known and (known.write_queues if with_template else known.read_queues)
+        if queues and not session.routes.wants_refresh(topic):
+            return
+        try:
+            route = yield from fetch_route(session, topic, deadline)
+        except TopicNotFound:
+            if with_template and known is None:
+                yield from _guess(session, topic, deadline)
+            return
+        except NetworkError:
+            # An old route is better than none: brokers work on while all name servers are away.
+            if not queues:
+                raise
+            return
+        session.routes.put(topic, route)
+
+    yield Alone(topic, begin, deadline.part_s(session.settings.mq_client_api_timeout))
+
+
+def _guess(session: Session, topic: str, deadline: Deadline) -> Plan[None]:
+    """Take the template's route for a topic that its first message will create."""
+    settings = session.settings
+    try:
+        template = yield from fetch_route(session, settings.create_topic_key, deadline)
+    except Refused as error:
+        if error.code == ResponseCode.TOPIC_NOT_EXIST:
+            return
+        raise
+    queues = []
+    for part in template.queue_datas:
+        count = min(settings.default_topic_queue_nums, part.read_queue_nums)
+        queues.append(replace(part, read_queue_nums=count, write_queue_nums=count))
+    session.routes.put(topic, replace(template, queue_datas=queues))
+
+
+def _no_route(session: Session, topic: str) -> NoRoute:
+    return NoRoute(
+        f"no route to topic {topic!r}: the name servers ({session.name_servers}) do not know it, and no "
+        f"broker creates topics by itself; create it (pyromq admin updateTopic -t {topic} -c "
+        "DefaultCluster), start a broker with autoCreateTopicEnable=true, or check that brokers and client use the same name "
+        "servers"
+    )
+
+
+def _no_writable_queue(session: Session, topic: str, known: CachedRoute) -> NoRoute:
+    brokers = ", ".join(known.broker_names) or "none"
+    return NoRoute(
+        f"no route to topic {topic!r}: the name servers ({session.name_servers}) know it on these brokers: "
+        f"{brokers}, but none of them has a master with a writable queue; start the master or give the topic "
+        "write permission"
+    )

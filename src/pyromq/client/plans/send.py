@@ -1,0 +1,244 @@
+"""Sending: which queue, which errors are tried again, and when to give up.
+
+The rules are those of RocketMQ 4.9.8 (DefaultMQProducerImpl.sendDefaultImpl, MQClientAPIImpl):
+
+| call       | tries | tried again on                                                        |
+| ---------- | ----- | --------------------------------------------------------------------- |
+| send       | 1 + 2 | no answer; codes 1, 14, 16, 17, 204, 205; on request, a status not OK |
+| send_async | 1 + 2 | no answer                                                             |
+| oneway, a given queue, a selector | 1 | never                                              |
+
+A further try keeps away from the broker that just failed, and all tries share one time budget.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+from pyromq.client.outgoing import Outgoing
+from pyromq.client.plans.broker import explained, unknown_broker, vip_address
+from pyromq.client.plans.route import publish_route
+from pyromq.client.queue_choice import Selector
+from pyromq.client.session import Session
+from pyromq.client.steps import Deadline, Plan, ask, request, tell
+from pyromq.codes import ClientCode, RequestCode, ResponseCode
+from pyromq.errors import (
+    ConnectFailed,
+    MessageIllegal,
+    NetworkError,
+    NoRoute,
+    PyroError,
+    Refused,
+    RequestTimeout,
+    SendFailed,
+    refusal,
+)
+from pyromq.model import MessageQueue, SendResult, SendStatus
+from pyromq.wire.command import Command
+from pyromq.wire.header import read_header
+from pyromq.wire.headers.send import SendMessageAnswer, SendMessageV2
+
+#: Asynchronous sends of one producer that may be under way, RocketMQ's clientAsyncSemaphoreValue.
+IN_FLIGHT_MAX: Final = 65_535
+_STATUSES: Final[dict[int, SendStatus]] = {
+    ResponseCode.SUCCESS: SendStatus.SEND_OK,
+    ResponseCode.FLUSH_DISK_TIMEOUT: SendStatus.FLUSH_DISK_TIMEOUT,
+    ResponseCode.SLAVE_NOT_AVAILABLE: SendStatus.SLAVE_NOT_AVAILABLE,
+    ResponseCode.FLUSH_SLAVE_TIMEOUT: SendStatus.FLUSH_SLAVE_TIMEOUT,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class RetryRule:
+    """How often a send is tried, and whether a broker's «no» or «not quite» is worth another try."""
+
+    tries: int
+    on_refusal: bool = False
+    on_status_not_ok: bool = False
+
+    def allows(self, error: PyroError) -> bool:
+        """Return whether another broker may do what this failure says one did not."""
+        if isinstance(error, Refused):
+            return self.on_refusal and error.retriable
+        return isinstance(error, NetworkError | NoRoute)
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where a message is to go: a given queue, the one that a selector picks, or the next in turn."""
+
+    queue: MessageQueue | None = None
+    selector: Selector | None = None
+
+    def __post_init__(self) -> None:
+        if self.queue is not None and self.selector is not None:
+            raise TypeError("give a queue or a selector, not both")
+
+
+NEXT_IN_TURN: Final = Target()
+
+
+def sync_rule(session: Session) -> RetryRule:
+    """Return the rule of a send whose result the caller waits for."""
+    settings = session.settings
+    return RetryRule(
+        tries=1 + settings.retry_times_when_send_failed,
+        on_refusal=True,
+        on_status_not_ok=settings.retry_another_broker_when_not_store_ok,
+    )
+
+
+def async_rule(session: Session) -> RetryRule:
+    """Return the rule of a send whose result goes to a callback."""
+    return RetryRule(tries=1 + session.settings.retry_times_when_send_async_failed)
+
+
+def send(
+    session: Session, outgoing: Outgoing, target: Target, rule: RetryRule, deadline: Deadline
+) -> Plan[SendResult]:
+    """Send to where the target says; only a message that may go anywhere is tried again, by the rule."""
+    queue = yield from _chosen_queue(session, outgoing, target, deadline)
+    if queue is not None:
+        return (yield from send_once(session, outgoing, queue, deadline))
+    return (yield from _send_in_turn(session, outgoing, rule, deadline))
+
+
+def send_oneway(session: Session, outgoing: Outgoing, target: Target, deadline: Deadline) -> Plan[None]:
+    """Send without waiting for an answer, and never again."""
+    queue = yield from _chosen_queue(session, outgoing, target, deadline)
+    if queue is None:
+        route = yield from publish_route(session, outgoing.topic, deadline)
+        queue = session.turn(outgoing.topic).choose(route.write_queues)
+    address = yield from _address(session, queue, deadline)
+    command = _command(session, outgoing, queue)
+    try:
+        yield from tell(address, command, deadline.part_s(deadline.timeout_ms))
+    except ConnectFailed as error:
+        raise explained(session, queue.broker_name, error) from error
+
+
+def send_once(
+    session: Session, outgoing: Outgoing, queue: MessageQueue, deadline: Deadline
+) -> Plan[SendResult]:
+    """Send to one queue, once."""
+    address = yield from _address(session, queue, deadline)
+    command = _command(session, outgoing, queue)
+    try:
+        answer = yield from ask(address, command, deadline.part_s(deadline.timeout_ms))
+    except ConnectFailed as error:
+        raise explained(session, queue.broker_name, error) from error
+    return _result(outgoing, queue, answer)
+
+
+def _send_in_turn(
+    session: Session, outgoing: Outgoing, rule: RetryRule, deadline: Deadline
+) -> Plan[SendResult]:
+    """Send to the next queue in turn, and after a failure to another broker's."""
+    route = yield from publish_route(session, outgoing.topic, deadline)
+    turn = session.turn(outgoing.topic)
+    brokers: list[str] = []
+    failure: PyroError | None = None
+    not_ok: SendResult | None = None
+    while len(brokers) < rule.tries and not (brokers and deadline.has_passed):
+        queue = turn.choose(route.write_queues, avoid=brokers[-1] if brokers else None)
+        brokers.append(queue.broker_name)
+        try:
+            result = yield from send_once(session, outgoing, queue, deadline)
+        except PyroError as error:
+            if error.stale_route:
+                session.routes.mark_stale(outgoing.topic)
+            if not rule.allows(error):
+                raise
+            failure = error
+            continue
+        if result.status is SendStatus.SEND_OK or not rule.on_status_not_ok:
+            return result
+        not_ok = result
+    if not_ok is not None:
+        return not_ok
+    assert failure is not None, "a rule has at least one try"
+    raise _gave_up(outgoing.topic, brokers, failure, deadline) from failure
+
+
+def publish_queues(session: Session, topic: str, deadline: Deadline) -> Plan[list[MessageQueue]]:
+    """Return the queues that a topic's messages may be sent to."""
+    route = yield from publish_route(session, topic, deadline)
+    return list(route.write_queues)
+
+
+def _chosen_queue(
+    session: Session, outgoing: Outgoing, target: Target, deadline: Deadline
+) -> Plan[MessageQueue | None]:
+    queue = target.queue
+    if target.selector is not None:
+        route = yield from publish_route(session, outgoing.topic, deadline)
+        queue = target.selector(route.write_queues, outgoing.message)
+    if queue is not None and queue.topic != outgoing.topic:
+        raise MessageIllegal(
+            ResponseCode.MESSAGE_ILLEGAL,
+            f"the message is for topic {outgoing.topic!r}, the queue is one of {queue.topic!r}; take one of "
+            "Producer.queues(topic)",
+        )
+    return queue
+
+
+def _address(session: Session, queue: MessageQueue, deadline: Deadline) -> Plan[str]:
+    address = session.routes.master_address(queue.broker_name)
+    if address is None:
+        yield from publish_route(session, queue.topic, deadline)
+        address = session.routes.master_address(queue.broker_name)
+    if address is None:
+        raise unknown_broker(session, queue)
+    return vip_address(address) if session.settings.vip_channel_enabled else address
+
+
+def _command(session: Session, outgoing: Outgoing, queue: MessageQueue) -> Command:
+    settings = session.settings
+    header = SendMessageV2(
+        producer_group=session.group,
+        topic=outgoing.topic,
+        default_topic=settings.create_topic_key,
+        default_topic_queue_nums=settings.default_topic_queue_nums,
+        queue_id=queue.queue_id,
+        sys_flag=outgoing.sys_flag,
+        born_timestamp=session.clock.now_ms(),
+        flag=outgoing.flag,
+        properties=outgoing.properties,
+        reconsume_times=0,
+        unit_mode=settings.unit_mode,
+        batch=outgoing.is_batch,
+        broker_name=queue.broker_name,
+    )
+    code = RequestCode.SEND_BATCH_MESSAGE if outgoing.is_batch else RequestCode.SEND_MESSAGE_V2
+    return request(code, header, outgoing.body)
+
+
+def _result(outgoing: Outgoing, queue: MessageQueue, answer: Command) -> SendResult:
+    status = _STATUSES.get(answer.code)
+    if status is None:
+        raise refusal(answer.code, answer.remark)
+    header = read_header(SendMessageAnswer, answer.ext)
+    return SendResult(
+        status=status,
+        message_id=outgoing.message_id,
+        offset_message_id=header.msg_id,
+        queue=MessageQueue(outgoing.topic, queue.broker_name, header.queue_id),
+        queue_offset=header.queue_offset,
+        transaction_id=header.transaction_id,
+    )
+
+
+def _gave_up(topic: str, brokers: list[str], failure: PyroError, deadline: Deadline) -> PyroError:
+    times = f"{len(brokers)} time{'s' if len(brokers) > 1 else ''}"
+    story = f"a send to topic {topic!r} failed {times}, on {', '.join(brokers)}; the last failure: {failure}"
+    if deadline.has_passed:
+        return RequestTimeout(f"{story}; the {deadline.timeout_ms} ms for this send are used up")
+    return SendFailed(story, code=_code(failure), brokers=tuple(brokers))
+
+
+def _code(failure: PyroError) -> int:
+    """Return the number that RocketMQ's clients put on such a failure."""
+    if isinstance(failure, Refused):
+        return failure.code
+    if isinstance(failure, NoRoute):
+        return ClientCode.BROKER_UNKNOWN
+    return ClientCode.TIMED_OUT if isinstance(failure, RequestTimeout) else ClientCode.CONNECT_FAILED

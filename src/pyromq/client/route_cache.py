@@ -1,0 +1,162 @@
+"""Topic → queues and brokers → addresses, as the name servers told, and when to ask again.
+
+A topic that no name server knows gets the route of TBW102 («guessed»): the broker creates the topic when the
+first message comes, and the next look finds its own route.
+
+Reads take what is there; `put` replaces whole entries under a lock, so threads never see half a route.
+"""
+
+import threading
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from pyromq.clock import Clock
+from pyromq.codes import Perm
+from pyromq.errors import RemoteProtocolError
+from pyromq.model import MessageQueue
+from pyromq.wire.bodies.route import BrokerAddresses, BrokerQueues, TopicRoute
+
+MASTER_ID: Final = 0
+#: A failed send makes its route stale; a route is not asked for again sooner than this.
+STALE_MS_MIN: Final = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class CachedRoute:
+    """One topic's route, and the queues that follow from it."""
+
+    route: TopicRoute
+    write_queues: tuple[MessageQueue, ...]
+    read_queues: tuple[MessageQueue, ...]
+    is_ordered: bool
+    fetched_at_ms: int
+
+    @property
+    def broker_names(self) -> list[str]:
+        """The brokers that the route names."""
+        return sorted(broker.broker_name for broker in self.route.broker_datas)
+
+
+@dataclass(slots=True)
+class RouteCache:
+    """All routes that this client knows."""
+
+    clock: Clock
+    _routes: dict[str, CachedRoute] = field(default_factory=dict)
+    _addresses: Mapping[str, Mapping[int, str]] = field(default_factory=dict)
+    _stale: set[str] = field(default_factory=set)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def get(self, topic: str) -> CachedRoute | None:
+        """Return a topic's route, however old."""
+        return self._routes.get(topic)
+
+    def put(self, topic: str, route: TopicRoute) -> bool:
+        """Keep what a name server said, and return whether it differs; queues are built only then."""
+        with self._lock:
+            self._stale.discard(topic)
+            old = self._routes.get(topic)
+            now_ms = self.clock.now_ms()
+            if old is not None and is_same_route(old.route, route):
+                self._routes[topic] = CachedRoute(
+                    old.route, old.write_queues, old.read_queues, old.is_ordered, now_ms
+                )
+                return False
+            self._routes[topic] = CachedRoute(
+                route,
+                tuple(write_queues(topic, route)),
+                tuple(read_queues(topic, route)),
+                bool(route.order_topic_conf),
+                now_ms,
+            )
+            # Brokers that no route names any more fall out here; RocketMQ sweeps them every 30 s.
+            self._addresses = _merge(known.route.broker_datas for known in self._routes.values())
+            return True
+
+    def mark_stale(self, topic: str) -> None:
+        """Say that the route led nowhere: whoever needs it next should ask the name server again."""
+        if topic in self._routes:
+            self._stale.add(topic)
+
+    def wants_refresh(self, topic: str) -> bool:
+        """Whether the route is missing, or was marked stale and is not brand-new."""
+        known = self._routes.get(topic)
+        if known is None:
+            return True
+        return topic in self._stale and self.clock.now_ms() - known.fetched_at_ms >= STALE_MS_MIN
+
+    def topics(self) -> list[str]:
+        """Return the topics to refresh."""
+        return list(self._routes)
+
+    def master_address(self, broker_name: str) -> str | None:
+        """Return where a broker takes messages."""
+        return self._addresses.get(broker_name, {}).get(MASTER_ID)
+
+    def reading_address(self, broker_name: str, broker_id: int = MASTER_ID) -> tuple[int, str] | None:
+        """Return id and address of the broker to read from: the wanted one, else the next, else any."""
+        addresses = self._addresses.get(broker_name, {})
+        # RocketMQ tries the wanted slave's neighbour before it takes any (findBrokerAddressInSubscribe).
+        wanted = (broker_id,) if broker_id == MASTER_ID else (broker_id, broker_id + 1)
+        for candidate in (*wanted, *sorted(addresses)):
+            if candidate in addresses:
+                return candidate, addresses[candidate]
+        return None
+
+    def master_addresses(self) -> list[str]:
+        """Return the address of every known master, each once."""
+        return list(dict.fromkeys(ids[MASTER_ID] for ids in self._addresses.values() if MASTER_ID in ids))
+
+
+def write_queues(topic: str, route: TopicRoute) -> Iterator[MessageQueue]:
+    """Yield the queues that may be sent to, by broker.
+
+    An ordered topic has the queues of its «broker:count;broker:count», whether the broker is there or not:
+    a message must not change its queue because a broker is away.
+    """
+    if route.order_topic_conf:
+        for part in filter(None, route.order_topic_conf.split(";")):
+            broker_name, _, count = part.partition(":")
+            if not count.isdecimal():
+                raise RemoteProtocolError(
+                    f"the order configuration of topic {topic!r} is {route.order_topic_conf!r}; it should be "
+                    "like «broker-a:4;broker-b:4»"
+                )
+            for queue_id in range(int(count)):
+                yield MessageQueue(topic, broker_name, queue_id)
+        return
+    with_master = {broker.broker_name for broker in route.broker_datas if MASTER_ID in broker.broker_addrs}
+    for queues in sorted(route.queue_datas, key=lambda queues: queues.broker_name):
+        if queues.perm & Perm.WRITE and queues.broker_name in with_master:
+            for queue_id in range(queues.write_queue_nums):
+                yield MessageQueue(topic, queues.broker_name, queue_id)
+
+
+def read_queues(topic: str, route: TopicRoute) -> Iterator[MessageQueue]:
+    """Yield the queues that may be read, by broker; a slave alone is enough to read from."""
+    for queues in sorted(route.queue_datas, key=lambda queues: queues.broker_name):
+        if queues.perm & Perm.READ:
+            for queue_id in range(queues.read_queue_nums):
+                yield MessageQueue(topic, queues.broker_name, queue_id)
+
+
+def is_same_route(one: TopicRoute, other: TopicRoute) -> bool:
+    """Return whether two routes say the same, in whatever order."""
+    return (
+        one.order_topic_conf == other.order_topic_conf
+        and sorted(one.queue_datas, key=_by_broker) == sorted(other.queue_datas, key=_by_broker)
+        and sorted(one.broker_datas, key=_by_broker) == sorted(other.broker_datas, key=_by_broker)
+    )
+
+
+def _by_broker(entry: BrokerAddresses | BrokerQueues) -> str:
+    return entry.broker_name
+
+
+def _merge(groups: Iterator[list[BrokerAddresses]]) -> dict[str, dict[int, str]]:
+    merged: dict[str, dict[int, str]] = {}
+    for brokers in groups:
+        for broker in brokers:
+            merged[broker.broker_name] = dict(broker.broker_addrs)
+    return merged

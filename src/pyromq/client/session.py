@@ -1,0 +1,66 @@
+"""What one started client knows: its settings, its name servers, the routes it has learnt, who it is."""
+
+from dataclasses import dataclass, field
+
+from pyromq.client.identity import Identity, new_identity
+from pyromq.client.name_servers import NameServers
+from pyromq.client.queue_choice import RoundRobin
+from pyromq.client.route_cache import RouteCache
+from pyromq.client.steps import Deadline
+from pyromq.clock import Clock, SystemClock
+from pyromq.config.settings import ClientSettings, NetSettings
+from pyromq.model import MessageQueue
+
+
+@dataclass(slots=True)
+class Session:
+    """The state that the plans of one client share. An admin client has no group."""
+
+    group: str
+    settings: ClientSettings
+    name_servers: NameServers
+    clock: Clock
+    identity: Identity
+    routes: RouteCache
+    _turns: dict[str, RoundRobin] = field(default_factory=dict)
+    #: The broker id that a queue's last answer told to read from next.
+    reading_from: dict[MessageQueue, int] = field(default_factory=dict)
+
+    def turn(self, topic: str) -> RoundRobin:
+        """Return whose turn it is among a topic's queues."""
+        turn = self._turns.get(topic)
+        return turn if turn is not None else self._turns.setdefault(topic, RoundRobin())
+
+    def deadline(self, timeout_ms: int | None, default_ms: int) -> Deadline:
+        """Start a call's time budget."""
+        return Deadline(self.clock, default_ms if timeout_ms is None else timeout_ms)
+
+    def next_message_id(self) -> str:
+        """Return a new unique id for a message."""
+        return self.identity.unique_ids.next(self.clock.now_ms())
+
+
+def new_session(group: str, addresses: tuple[str, ...], settings: ClientSettings) -> Session:
+    """Return a session that knows nothing yet but whom to ask."""
+    clock = SystemClock()
+    return Session(
+        group=group,
+        settings=settings,
+        name_servers=NameServers(addresses),
+        clock=clock,
+        identity=new_identity(settings),
+        routes=RouteCache(clock),
+    )
+
+
+def net_settings(settings: ClientSettings) -> NetSettings:
+    """Return the part of a client's settings that its connections need."""
+    return NetSettings(
+        connect_timeout_millis=settings.connect_timeout_millis,
+        use_tls=settings.use_tls,
+        tls_client_auth_server=settings.tls_client_auth_server,
+        tls_client_trust_cert_path=settings.tls_client_trust_cert_path,
+        tls_client_cert_path=settings.tls_client_cert_path,
+        tls_client_key_path=settings.tls_client_key_path,
+        tls_client_key_password=settings.tls_client_key_password,
+    )

@@ -1,0 +1,107 @@
+"""The steps of a plan: what a client operation asks of whoever carries it out.
+
+An operation is a generator. It yields steps and is sent the answers; a failure is thrown into it as one of
+our errors. So it holds every rule (retries, budgets, fail-over) and no socket, and one body serves the
+blocking and the asyncio face. A test plays the broker by hand.
+
+    plan ── Call(address, command) ──► driver ── frame ──► broker
+    plan ◄── Command, or NetworkError ── driver ◄── frame ── broker
+"""
+
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
+from typing import TypeAlias, TypeVar
+
+from pyromq.clock import Clock
+from pyromq.codes import Language, RequestCode, ResponseCode
+from pyromq.errors import RequestTimeout, refusal
+from pyromq.wire.command import Command
+from pyromq.wire.header import Header, write_header
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """Send a command and bring the answer; a oneway command has none, and None comes back."""
+
+    address: str
+    command: Command
+    timeout_s: float
+    oneway: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """Let time pass."""
+
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Alone:
+    """Carry out `begin()` while no other operation of this client is at the same `key`.
+
+    Whoever waited for its turn looks first whether the work is done already: 64 sends to a new topic ask the
+    name server once.
+    """
+
+    key: str
+    begin: "Callable[[], Plan[None]]"
+    timeout_s: float
+
+
+Step: TypeAlias = Call | Pause | Alone
+Plan: TypeAlias = Generator[Step, Command | None, T]
+
+
+class Deadline:
+    """One time budget, which all steps of an operation share."""
+
+    __slots__ = ("_clock", "_end", "timeout_ms")
+
+    def __init__(self, clock: Clock, timeout_ms: int) -> None:
+        self._clock = clock
+        self.timeout_ms = timeout_ms
+        self._end = clock.monotonic() + timeout_ms / 1_000
+
+    @property
+    def has_passed(self) -> bool:
+        """Whether nothing is left."""
+        return self._clock.monotonic() >= self._end
+
+    @property
+    def left_s(self) -> float:
+        """Seconds that are left, never below zero."""
+        return max(0.0, self._end - self._clock.monotonic())
+
+    def part_s(self, timeout_ms: int) -> float:
+        """Seconds that a step with a limit of its own may take; raise RequestTimeout when none are left."""
+        if self.has_passed:
+            raise RequestTimeout(f"the {self.timeout_ms} ms for this call are used up")
+        return min(self.left_s, timeout_ms / 1_000)
+
+
+def ask(address: str, command: Command, timeout_s: float) -> Plan[Command]:
+    """Send a command and return its answer, whatever its code."""
+    answer = yield Call(address, command, timeout_s)
+    assert answer is not None, "a driver brings an answer to every call that is not oneway"
+    return answer
+
+
+def tell(address: str, command: Command, timeout_s: float) -> Plan[None]:
+    """Send a command that gets no answer."""
+    yield Call(address, command, timeout_s, oneway=True)
+
+
+def request(code: RequestCode, header: Header | None = None, body: bytes = b"") -> Command:
+    """Return the command of a request, in this client's name; whoever sends it gives it its opaque."""
+    ext = None if header is None else write_header(header)
+    return Command(code, ext=ext, body=body, language=Language.PYTHON)
+
+
+def must_succeed(answer: Command) -> Command:
+    """Return the answer if its code is SUCCESS; raise the error for its code if not."""
+    if answer.code != ResponseCode.SUCCESS:
+        raise refusal(answer.code, answer.remark)
+    return answer

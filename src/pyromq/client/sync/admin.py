@@ -1,0 +1,107 @@
+"""The blocking admin client."""
+
+from functools import partial
+from types import TracebackType
+from typing import Self
+
+from pyromq.client.name_servers import name_server_addresses
+from pyromq.client.plans import admin, progress
+from pyromq.client.plans.admin import FOREVER_MS, KeyQuery, NewTopic
+from pyromq.client.session import new_session
+from pyromq.client.steps import Deadline
+from pyromq.client.sync.runner import Runner
+from pyromq.codes import Perm
+from pyromq.config.settings import ClientSettings
+from pyromq.model import MessageQueue, ReceivedMessage
+from pyromq.wire.bodies.route import ClusterTable, TopicRoute
+
+#: Milliseconds that an operator's question may take unless it says otherwise (RocketMQ's MQAdminImpl).
+TIMEOUT_MS = 6_000
+
+
+class Admin:
+    """Creates topics, finds messages, and shows what the cluster is.
+
+    with Admin("127.0.0.1:9876") as admin:
+        admin.create_topic("orders", queue_count=4)
+    """
+
+    def __init__(self, name_server: str | None = None, settings: ClientSettings | None = None) -> None:
+        addresses = name_server_addresses(name_server)
+        self._runner = Runner("admin", partial(new_session, "", addresses, settings or ClientSettings()))
+
+    def start(self) -> None:
+        """Begin; a `with` block does it."""
+        self._runner.start()
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._runner.close()
+
+    def cluster(self) -> ClusterTable:
+        """Return all brokers by name with their addresses, and the brokers of each cluster."""
+        return self._runner.run(admin.cluster(self._runner.session, self._deadline()))
+
+    def route(self, topic: str) -> TopicRoute:
+        """Return a topic's queues and brokers as a name server has them now; raises TopicNotFound."""
+        return self._runner.run(admin.route(self._runner.session, topic, self._deadline()))
+
+    def create_topic(
+        self,
+        topic: str,
+        queue_count: int = 8,
+        *,
+        perm: Perm = Perm.READ | Perm.WRITE,
+        is_ordered: bool = False,
+        cluster: str | None = None,
+        broker: str | None = None,
+    ) -> None:
+        """Create a topic, or change it if it is there, on every master of a cluster, or on one broker.
+
+        Without either it is created on all brokers that the name server knows.
+        """
+        new = NewTopic(topic, queue_count, perm, is_ordered)
+        self._runner.run(admin.create_topic(self._runner.session, new, cluster, broker, self._deadline()))
+
+    def view_message(self, offset_message_id: str) -> ReceivedMessage:
+        """Return the message with the id that the broker gave it."""
+        return self._runner.run(admin.view_message(self._runner.session, offset_message_id, self._deadline()))
+
+    def find_message(self, topic: str, message_id: str) -> ReceivedMessage:
+        """Return the message with the unique id that its producer gave it; raises QueryNotFound."""
+        return self._runner.run(admin.find_message(self._runner.session, topic, message_id, self._deadline()))
+
+    def query_message(
+        self, topic: str, key: str, *, count: int = 32, begin_ms: int = 0, end_ms: int = FOREVER_MS
+    ) -> list[ReceivedMessage]:
+        """Return up to `count` messages with a key, stored within a range of time, oldest first."""
+        query = KeyQuery(topic, key, count, begin_ms, end_ms)
+        return self._runner.run(admin.query_message(self._runner.session, query, self._deadline()))
+
+    def min_offset(self, queue: MessageQueue) -> int:
+        """Return the offset of the first message that is still there."""
+        return self._runner.run(progress.min_offset(self._runner.session, queue, self._deadline()))
+
+    def max_offset(self, queue: MessageQueue) -> int:
+        """Return the offset that the next message will get."""
+        return self._runner.run(progress.max_offset(self._runner.session, queue, self._deadline()))
+
+    def offset_by_time(self, queue: MessageQueue, at_ms: int) -> int:
+        """Return the offset of the first message stored at or after a time, in milliseconds since 1970."""
+        return self._runner.run(progress.offset_by_time(self._runner.session, queue, at_ms, self._deadline()))
+
+    def earliest_time(self, queue: MessageQueue) -> int | None:
+        """Return when the first message that is still there was stored, or None when the queue is empty."""
+        return self._runner.run(progress.earliest_time(self._runner.session, queue, self._deadline()))
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _deadline(self) -> Deadline:
+        return self._runner.session.deadline(None, TIMEOUT_MS)

@@ -1,0 +1,127 @@
+"""What every blocking face stands on: started or not, plans carried out, upkeep, and forks noticed."""
+
+import logging
+import os
+import threading
+from collections.abc import Callable
+from typing import TypeVar
+
+from pyromq.client.drivers import Blocking
+from pyromq.client.session import Session, net_settings
+from pyromq.client.steps import Plan
+from pyromq.errors import AlreadyStarted, ClientClosed
+from pyromq.net.blocking import BlockingLinks
+
+T = TypeVar("T")
+_log = logging.getLogger("pyromq.client")
+
+
+class Runner:
+    """A client's life on plain sockets.
+
+    `new_session` is called at the start, and again in a child of `fork`: there the client gets an id, sockets
+    and an upkeep thread of its own, because the parent's are the parent's.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        new_session: Callable[[], Session],
+        upkeep: Callable[[Session], Plan[None]] | None = None,
+    ) -> None:
+        self._name = name
+        self._new_session = new_session
+        self._upkeep = upkeep
+        # One lock for each process: at a fork a thread may hold the parent's, and here nobody would let go.
+        self._locks: dict[int, threading.Lock] = {}
+        self._session: Session | None = None
+        self._driver: Blocking | None = None
+        self._thread: threading.Thread | None = None
+        self._is_closed = False
+
+    @property
+    def session(self) -> Session:
+        """The session of this process; raises ClientClosed before `start` and after `close`."""
+        session = self._session
+        if session is None or self._is_closed:
+            raise ClientClosed(self._complaint())
+        if session.identity.pid != os.getpid():
+            return self._reopen()
+        return session
+
+    @property
+    def belongs_to_this_process(self) -> bool:
+        """Whether it was started here and not before a fork."""
+        return self._session is not None and self._session.identity.pid == os.getpid()
+
+    def run(self, plan: Plan[T]) -> T:
+        """Carry out a plan in the caller's thread."""
+        if self._driver is None or self._is_closed:
+            plan.close()
+            raise ClientClosed(self._complaint())
+        return self._driver.run(plan)
+
+    def start(self) -> None:
+        """Begin."""
+        with self._lock():
+            if self._is_closed:
+                raise ClientClosed(self._complaint())
+            if self._session is not None:
+                raise AlreadyStarted(f"{self._name} is started already; start it once")
+            self._open()
+
+    def close(self, farewell: Callable[[Session], Plan[None]] | None = None) -> None:
+        """End, after a farewell to the brokers. Closing again, or what was not started, does nothing."""
+        with self._lock():
+            driver, session = self._driver, self._session
+            if self._is_closed or driver is None or session is None:
+                self._is_closed = True
+                return
+            is_ours = self.belongs_to_this_process
+            driver.stop_pauses()
+            if self._thread is not None and is_ours and self._thread is not threading.current_thread():
+                # A request under way may take its time; the thread ends at the next one.
+                self._thread.join(session.settings.mq_client_api_timeout / 1_000)
+            if farewell is not None and is_ours:
+                driver.run(farewell(session))
+            self._is_closed = True
+            driver.close()
+
+    def _open(self) -> Session:
+        session = self._new_session()
+        driver = Blocking(BlockingLinks(net_settings(session.settings)))
+        self._session, self._driver = session, driver
+        if self._upkeep is not None:
+            self._thread = threading.Thread(
+                target=self._keep_up,
+                args=(driver, self._upkeep, session),
+                name=f"pyromq-{self._name}",
+                daemon=True,
+            )
+            self._thread.start()
+        return session
+
+    def _reopen(self) -> Session:
+        with self._lock():
+            if self._session is not None and self.belongs_to_this_process:
+                return self._session
+            if self._driver is not None:
+                self._driver.close()
+            return self._open()
+
+    def _lock(self) -> threading.Lock:
+        return self._locks.setdefault(os.getpid(), threading.Lock())
+
+    def _keep_up(self, driver: Blocking, upkeep: Callable[[Session], Plan[None]], session: Session) -> None:
+        while True:
+            try:
+                driver.run(upkeep(session))
+            except ClientClosed:
+                return
+            except Exception:  # noqa: BLE001  the upkeep outlives its own mistakes
+                _log.exception("the upkeep of %s failed; it begins anew", self._name)
+
+    def _complaint(self) -> str:
+        if self._is_closed:
+            return f"{self._name} is closed; make a new one"
+        return f"{self._name} is not started; call start(), or use it in a `with` block"
