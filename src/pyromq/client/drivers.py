@@ -50,6 +50,10 @@ class Blocking:
         self.stop_pauses()
         self._links.close()
 
+    def abandon(self) -> None:
+        """Close the links in a child of `fork`, and touch nothing that a thread of the parent may hold."""
+        self._links.close()
+
     def _carry_out(self, step: Step) -> Command | None:
         if isinstance(step, Call):
             if step.oneway:

@@ -1,13 +1,11 @@
 """The name servers a client may ask: a random first one, kept until it fails, then the next."""
 
-import os
 import random
 from collections.abc import Sequence
 
+from pyromq.client import environment
 from pyromq.errors import ConfigError, ConnectFailed
 from pyromq.net.address import split_address
-
-ENVIRONMENT_VARIABLE = "NAMESRV_ADDR"
 
 
 class NameServers:
@@ -36,15 +34,15 @@ class NameServers:
 
 def name_server_addresses(name_server: str | None) -> tuple[str, ...]:
     """Return the addresses of «host:port;host:port»; without an argument, those of NAMESRV_ADDR."""
-    source = "name_server" if name_server else ENVIRONMENT_VARIABLE
-    text = name_server or os.environ.get(ENVIRONMENT_VARIABLE, "")
+    source = "name_server" if name_server else environment.NAME_SERVERS
+    text = name_server or environment.name_servers()
     addresses = tuple(
         dict.fromkeys(part.strip() for part in text.replace(",", ";").split(";") if part.strip())
     )
     if not addresses:
         raise ConfigError(
             "no name server is known: pass name_server='127.0.0.1:9876', or set the environment variable "
-            f"{ENVIRONMENT_VARIABLE}"
+            f"{environment.NAME_SERVERS}"
         )
     for address in addresses:
         try:

@@ -1,11 +1,11 @@
 """What every awaitable face stands on: started or not, plans carried out, upkeep in a task."""
 
 import asyncio
-import logging
 import os
 from collections.abc import Callable
 from typing import TypeVar
 
+from pyromq.client.background import Upkeep, akeep_up
 from pyromq.client.drivers import Asyncio
 from pyromq.client.session import Session, net_settings
 from pyromq.client.steps import Plan
@@ -13,7 +13,6 @@ from pyromq.errors import AlreadyStarted, ClientClosed
 from pyromq.net.links import Links
 
 T = TypeVar("T")
-_log = logging.getLogger("pyromq.client")
 
 
 class Runner:
@@ -23,7 +22,7 @@ class Runner:
         self,
         name: str,
         new_session: Callable[[], Session],
-        upkeep: Callable[[Session], Plan[None]] | None = None,
+        upkeep: Upkeep | None = None,
     ) -> None:
         self._name = name
         self._new_session = new_session
@@ -58,7 +57,7 @@ class Runner:
         self._driver = Asyncio(Links(net_settings(self._session.settings), name=self._name))
         if self._upkeep is not None:
             self._task = asyncio.create_task(
-                self._keep_up(self._driver, self._upkeep, self._session), name=f"pyromq-{self._name}"
+                akeep_up(self._driver, self._session, self._upkeep), name=f"pyromq-{self._name}"
             )
 
     async def close(self, farewell: Callable[[Session], Plan[None]] | None = None) -> None:
@@ -76,15 +75,6 @@ class Runner:
                 await driver.run(farewell(session))
         finally:
             await driver.close()
-
-    async def _keep_up(
-        self, driver: Asyncio, upkeep: Callable[[Session], Plan[None]], session: Session
-    ) -> None:
-        while True:
-            try:
-                await driver.run(upkeep(session))
-            except Exception:  # noqa: BLE001  the upkeep outlives its own mistakes
-                _log.exception("the upkeep of %s failed; it begins anew", self._name)
 
     def _complaint(self) -> str:
         if self._session is not None and self._session.identity.pid != os.getpid():

@@ -10,7 +10,7 @@ from pyromq.client.route_cache import MASTER_ID
 from pyromq.client.session import Session
 from pyromq.client.steps import Call, Deadline, Plan, request
 from pyromq.codes import PullFlag, RequestCode, ResponseCode
-from pyromq.errors import refusal
+from pyromq.errors import NetworkError, refusal
 from pyromq.filter.tags import ALL, parse_tags
 from pyromq.model import MessageQueue, PullResult, PullStatus, ReceivedMessage
 from pyromq.wire import properties as names
@@ -62,8 +62,8 @@ def pull(session: Session, wanted: Wanted, deadline: Deadline) -> Plan[PullResul
     call = Call(address, command, deadline.part_s(deadline.timeout_ms))
     try:
         answer = yield from call_broker(session, queue.broker_name, call)
-    except BaseException:
-        # Whatever went wrong there, the next pull starts at the master again, by a fresh route.
+    except NetworkError:
+        # The next pull starts at the master again, by a fresh route.
         session.reading_from.pop(queue, None)
         session.routes.mark_stale(queue.topic)
         raise

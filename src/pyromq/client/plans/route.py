@@ -141,8 +141,8 @@ def _no_route(session: Session, topic: str) -> NoRoute:
     return NoRoute(
         f"no route to topic {topic!r}: the name servers ({session.name_servers}) do not know it, and no "
         f"broker creates topics by itself; create it (pyromq admin updateTopic -t {topic} -c "
-        "DefaultCluster), start a broker with autoCreateTopicEnable=true, or check that brokers and client use the same name "
-        "servers"
+        "DefaultCluster), start a broker with autoCreateTopicEnable=true, or check that brokers and client "
+        "use the same name servers"
     )
 
 

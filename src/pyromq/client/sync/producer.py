@@ -18,7 +18,7 @@ from pyromq.client.session import new_session
 from pyromq.client.steps import Deadline
 from pyromq.client.sync.runner import Runner
 from pyromq.config.settings import ClientSettings
-from pyromq.errors import TooManyInFlight
+from pyromq.errors import ClientClosed, TooManyInFlight
 from pyromq.model import Message, MessageQueue, SendResult
 
 #: Threads that carry out asynchronous sends.
@@ -167,9 +167,9 @@ class Senders:
             raise TooManyInFlight(f"{IN_FLIGHT_MAX} asynchronous sends are under way; wait for some to end")
         try:
             future = self._pool.submit(send_now)
-        except BaseException:
+        except RuntimeError as error:
             self._in_flight.release()
-            raise
+            raise ClientClosed("the producer is closed; make a new one") from error
         future.add_done_callback(lambda _: self._in_flight.release())
         return future
 

@@ -1,11 +1,11 @@
 """What every blocking face stands on: started or not, plans carried out, upkeep, and forks noticed."""
 
-import logging
 import os
 import threading
 from collections.abc import Callable
 from typing import TypeVar
 
+from pyromq.client.background import Upkeep, keep_up
 from pyromq.client.drivers import Blocking
 from pyromq.client.session import Session, net_settings
 from pyromq.client.steps import Plan
@@ -13,7 +13,6 @@ from pyromq.errors import AlreadyStarted, ClientClosed
 from pyromq.net.blocking import BlockingLinks
 
 T = TypeVar("T")
-_log = logging.getLogger("pyromq.client")
 
 
 class Runner:
@@ -27,7 +26,7 @@ class Runner:
         self,
         name: str,
         new_session: Callable[[], Session],
-        upkeep: Callable[[Session], Plan[None]] | None = None,
+        upkeep: Upkeep | None = None,
     ) -> None:
         self._name = name
         self._new_session = new_session
@@ -82,10 +81,12 @@ class Runner:
             if self._thread is not None and is_ours and self._thread is not threading.current_thread():
                 # A request under way may take its time; the thread ends at the next one.
                 self._thread.join(session.settings.mq_client_api_timeout / 1_000)
-            if farewell is not None and is_ours:
-                driver.run(farewell(session))
-            self._is_closed = True
-            driver.close()
+            try:
+                if farewell is not None and is_ours:
+                    driver.run(farewell(session))
+            finally:
+                self._is_closed = True
+                driver.close()
 
     def _open(self) -> Session:
         session = self._new_session()
@@ -93,8 +94,8 @@ class Runner:
         self._session, self._driver = session, driver
         if self._upkeep is not None:
             self._thread = threading.Thread(
-                target=self._keep_up,
-                args=(driver, self._upkeep, session),
+                target=keep_up,
+                args=(driver, session, self._upkeep),
                 name=f"pyromq-{self._name}",
                 daemon=True,
             )
@@ -106,20 +107,11 @@ class Runner:
             if self._session is not None and self.belongs_to_this_process:
                 return self._session
             if self._driver is not None:
-                self._driver.close()
+                self._driver.abandon()
             return self._open()
 
     def _lock(self) -> threading.Lock:
         return self._locks.setdefault(os.getpid(), threading.Lock())
-
-    def _keep_up(self, driver: Blocking, upkeep: Callable[[Session], Plan[None]], session: Session) -> None:
-        while True:
-            try:
-                driver.run(upkeep(session))
-            except ClientClosed:
-                return
-            except Exception:  # noqa: BLE001  the upkeep outlives its own mistakes
-                _log.exception("the upkeep of %s failed; it begins anew", self._name)
 
     def _complaint(self) -> str:
         if self._is_closed:
