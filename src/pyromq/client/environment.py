@@ -1,0 +1,11 @@
+"""What a client takes from the environment: the name servers, as all RocketMQ clients do."""
+
+import os
+from typing import Final
+
+NAME_SERVERS: Final = "NAMESRV_ADDR"
+
+
+def name_servers() -> str:
+    """Return what NAMESRV_ADDR says now, or nothing."""
+    return os.environ.get(NAME_SERVERS, "")
