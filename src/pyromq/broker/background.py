@@ -54,7 +54,11 @@ class Background:
     async def _pause(self, seconds: float) -> None:
         moved = asyncio.Event()
         loop = asyncio.get_running_loop()
-        forget = self._clock.on_move(lambda: loop.call_soon_threadsafe(moved.set))
+
+        def look_again() -> None:
+            loop.call_soon_threadsafe(moved.set)
+
+        forget = self._clock.on_move(look_again)
         until = self._clock.monotonic() + seconds
         try:
             while (left_s := until - self._clock.monotonic()) > 0:

@@ -1,0 +1,86 @@
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from pyromq.broker.background import Background
+from pyromq.testing.clock import ManualClock
+from pyromq.testing.waiting import aeventually
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+async def background(clock: ManualClock) -> AsyncIterator[Background]:
+    background = Background(clock)
+    yield background
+    await background.close()
+
+
+async def let_jobs_start() -> None:
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+
+async def test_a_job_runs_each_time_its_pause_is_over(background: Background, clock: ManualClock) -> None:
+    runs: list[int] = []
+    background.every("count", 5, lambda: runs.append(clock.now_ms()))
+    await let_jobs_start()
+    started_at_ms = clock.now_ms()
+
+    clock.advance(4_999)
+    await let_jobs_start()
+    assert runs == []
+
+    clock.advance(1)
+    await aeventually(lambda: len(runs) == 1)
+    await let_jobs_start()
+    clock.advance(5_000)
+    await aeventually(lambda: len(runs) == 2)
+    assert runs == [started_at_ms + 5_000, started_at_ms + 10_000]
+
+
+async def test_the_first_pause_may_be_another(background: Background, clock: ManualClock) -> None:
+    runs: list[int] = []
+    background.every("count", 60, lambda: runs.append(1), first_s=1)
+    await let_jobs_start()
+
+    clock.advance(1_000)
+
+    await aeventually(lambda: runs == [1])
+
+
+async def test_a_job_that_fails_is_logged_and_tried_again(
+    background: Background, clock: ManualClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    runs: list[int] = []
+
+    async def fail() -> None:
+        runs.append(1)
+        raise ZeroDivisionError
+
+    background.every("divide", 1, fail)
+    await let_jobs_start()
+    clock.advance(1_000)
+    await aeventually(lambda: len(runs) == 1)
+    await let_jobs_start()
+    clock.advance(1_000)
+
+    await aeventually(lambda: len(runs) == 2)
+    assert "divide failed" in caplog.text
+
+
+async def test_after_the_close_no_job_runs(clock: ManualClock) -> None:
+    background = Background(clock)
+    runs: list[int] = []
+    background.every("count", 1, lambda: runs.append(1))
+    await let_jobs_start()
+
+    await background.close()
+    clock.advance(10_000)
+    await let_jobs_start()
+
+    assert runs == []
