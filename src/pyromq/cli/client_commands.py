@@ -13,6 +13,14 @@ SHELL_GROUP = "pyromq-shell"
 Topic = Annotated[str, typer.Argument(metavar="TOPIC", help="The topic.", show_default=False)]
 
 
+class Style(StrEnum):
+    """How a message is printed."""
+
+    LINE = "line"
+    BODY = "body"
+    JSON = "json"
+
+
 class From(StrEnum):
     """Where to begin to read."""
 
@@ -84,9 +92,7 @@ def consume(
     follow: Annotated[
         bool, typer.Option("-f", "--follow", help="Wait for more instead of stopping at the end.")
     ] = False,
-    body_only: Annotated[
-        bool, typer.Option("--body-only", help="Print the bodies and nothing else.")
-    ] = False,
+    body_only: Annotated[bool, typer.Option("--body-only", help="Print the bodies, nothing else.")] = False,
     as_json: options.Json = False,
 ) -> None:
     """Print a topic's messages, from the first one to the end unless told otherwise."""
@@ -101,5 +107,5 @@ def consume(
         count=count,
         is_following=follow,
     )
-    style = "json" if as_json else "body" if body_only else "line"
+    style = Style.JSON if as_json else Style.BODY if body_only else Style.LINE
     run_consume(reading, name_server=name_server, style=style)

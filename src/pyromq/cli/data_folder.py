@@ -18,7 +18,10 @@ def default_folder(environment: Mapping[str, str]) -> Path:
 
 
 def prepare(folder: Path) -> Path:
-    """Make a folder if it is not there, and return its absolute path; raise FolderUnusable, which says why."""
+    """Make a folder if it is not there, and return its absolute path.
+
+    Raises FolderUnusable, which says why.
+    """
     absolute = folder.expanduser().absolute()
     try:
         absolute.mkdir(parents=True, exist_ok=True)

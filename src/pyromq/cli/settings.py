@@ -29,7 +29,7 @@ def load_settings(
         *read_assignments(assignments or ()),
         *flags,
     ]
-    loaded = load(kind, given)
+    loaded: Loaded[Process] = load(kind, given)
     for warning in (*loaded.warnings, *odd_variables(os.environ)):
         output.warn(warning)
     return loaded
