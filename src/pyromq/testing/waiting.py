@@ -11,7 +11,7 @@ import asyncio
 import inspect
 import time
 from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from typing import TypeVar, overload
 
 T = TypeVar("T")
 
@@ -32,14 +32,20 @@ def eventually(condition: Callable[[], T], timeout_s: float = DEADLINE_S, *, wha
         time.sleep(_STEP_S)
 
 
+@overload
 async def aeventually(
-    condition: Callable[[], T | Awaitable[T]], timeout_s: float = DEADLINE_S, *, what: str | None = None
-) -> T:
+    condition: Callable[[], Awaitable[T]], timeout_s: float = ..., *, what: str | None = ...
+) -> T: ...
+@overload
+async def aeventually(condition: Callable[[], T], timeout_s: float = ..., *, what: str | None = ...) -> T: ...
+async def aeventually(
+    condition: Callable[[], object], timeout_s: float = DEADLINE_S, *, what: str | None = None
+) -> object:
     """Do the same without blocking the loop; `condition` may be a coroutine function."""
     deadline = time.monotonic() + timeout_s
     while True:
         answer = condition()
-        seen: T = await answer if inspect.isawaitable(answer) else answer
+        seen = await answer if inspect.isawaitable(answer) else answer
         if seen:
             return seen
         if time.monotonic() >= deadline:
