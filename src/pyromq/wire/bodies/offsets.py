@@ -80,7 +80,8 @@ def decode_reset_offsets(data: bytes) -> dict[MessageQueue, int]:
 
 def encode_consumer_status(offsets: Mapping[MessageQueue, int]) -> bytes:
     """Return the answer to 221."""
-    return dumps({"messageQueueTable": {queue: offsets[queue] for queue in java_queue_order(offsets)}})
+    table = {queue: offsets[queue] for queue in java_queue_order(offsets)}
+    return dumps({"consumerTable": {}, "messageQueueTable": table})
 
 
 def decode_consumer_status(data: bytes) -> dict[MessageQueue, int]:

@@ -8,6 +8,8 @@ from pyromq.wire.header import Header, Int32, Int64
 class PullMessage(Header, kw_only=True):
     """Ask for messages of one queue from `queue_offset` on; `sys_flag` is a `PullFlag`."""
 
+    is_fast = True
+
     consumer_group: str
     topic: str
     queue_id: Int32
@@ -26,6 +28,8 @@ class PullMessage(Header, kw_only=True):
 
 class PullMessageAnswer(Header, kw_only=True):
     """Where to go on; the messages are the body, and the remark is the store's status."""
+
+    is_fast = True
 
     suggest_which_broker_id: Int64
     next_begin_offset: Int64

@@ -13,7 +13,7 @@ class QueryMessage(Header, kw_only=True):
     max_num: Int32
     begin_timestamp: Int64
     end_timestamp: Int64
-    unique_key_query: bool = msgspec.field(default=False, name="_UNIQUE_KEY_QUERY")
+    unique_key_query: bool | None = msgspec.field(default=None, name="_UNIQUE_KEY_QUERY")
 
 
 class QueryMessageAnswer(Header, kw_only=True):

@@ -27,6 +27,8 @@ class SendMessage(Header, kw_only=True):
 class SendMessageV2(Header, kw_only=True):
     """The same under one-letter names, which is what Java, C++ and JavaScript send."""
 
+    is_fast = True
+
     producer_group: str = msgspec.field(name="a")
     topic: str = msgspec.field(name="b")
     default_topic: str = msgspec.field(name="c")
@@ -54,6 +56,8 @@ class SendMessageV2(Header, kw_only=True):
 
 class SendMessageAnswer(Header, kw_only=True):
     """Where the message went. A batch's ids are joined by commas. 4.9 sends no transaction id."""
+
+    is_fast = True
 
     msg_id: str
     queue_id: Int32
