@@ -27,8 +27,6 @@ ANSWER_BODY_BYTES_MAX = 1500
 _ANSWER = re.compile(
     r"^## (?P<name>.+)\n  hdr (?P<serializer>\d) (?P<header>b.*)\n  body (?P<body>b.*)$", re.MULTILINE
 )
-    r"^## (?P<name>.+)\n  hdr (?P<serializer>\d) (?P<header>b.*)\n  body (?P<body>b.*)$", re.M
-)
 _LEFT_OUT = re.compile(r"<\d+ bytes>")
 
 
