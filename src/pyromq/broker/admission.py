@@ -6,14 +6,16 @@ The checks, their order, codes and remarks are RocketMQ's (AbstractSendMessagePr
 from datetime import datetime
 
 from pyromq.broker import topic_names
-from pyromq.broker.topics import TopicTable
+from pyromq.broker.topics import TopicTable, unit_flag
 from pyromq.clock import Clock
 from pyromq.codes import Perm, ResponseCode
 from pyromq.config.settings import BrokerSettings
 from pyromq.errors import NoPermission, ServerFailed, TopicNotFound
 from pyromq.wire.bodies.topics import TopicConfig
+from pyromq.wire.headers.send import SendMessage, SendMessageV2
 
 FAQ = "\nSee http://rocketmq.apache.org/docs/faq/ for further details."
+RETRY_QUEUE_COUNT = 1
 
 
 class Admission:
@@ -42,6 +44,24 @@ class Admission:
         topic_names.check_sendable(topic)
         return config
 
+    def create_topic(self, header: SendMessage | SendMessageV2) -> TopicConfig:
+        """Create the topic of its first send; raise TopicNotFound if topics do not come into being so.
+
+        The caller awaits `TopicTable.save` before it goes on.
+        """
+        topic = header.topic
+        sys_flag = unit_flag(topic, is_unit=header.unit_mode)
+        config = self._topics.inherit(
+            topic, header.default_topic, queue_count=header.default_topic_queue_nums, sys_flag=sys_flag
+        )
+        if config is None and topic.startswith(topic_names.RETRY_PREFIX):
+            config = self._topics.ensure(topic, queue_count=RETRY_QUEUE_COUNT, sys_flag=sys_flag)
+        if config is None:
+            raise TopicNotFound(
+                ResponseCode.TOPIC_NOT_EXIST, f"topic[{topic}] not exist, apply first please!{FAQ}"
+            )
+        return config
+
 
 def check_queue(config: TopicConfig, queue_id: int, peer: str) -> None:
     """Raise ServerFailed when the topic has no such queue; a negative one leaves the choice to us."""
@@ -55,11 +75,6 @@ def check_queue(config: TopicConfig, queue_id: int, peer: str) -> None:
             ResponseCode.SYSTEM_ERROR,
             f"topic {config.topic_name} has no queue to write to; raise its writeQueueNums",
         )
-
-
-def unknown_topic(topic: str) -> TopicNotFound:
-    """Return the refusal of a send to a topic that does not exist and may not be created."""
-    return TopicNotFound(ResponseCode.TOPIC_NOT_EXIST, f"topic[{topic}] not exist, apply first please!{FAQ}")
 
 
 def describe(config: TopicConfig) -> str:

@@ -19,31 +19,46 @@ from pyromq.broker.admission import Admission
 from pyromq.broker.arrivals import Arrivals
 from pyromq.broker.background import Background
 from pyromq.broker.clients import Consumers, Producers
+from pyromq.broker.delay import DelayedMessages, delay_diversion
 from pyromq.broker.durability import Durability
 from pyromq.broker.groups import GroupTable
+from pyromq.broker.half_messages import HalfMessages, half_diversion
 from pyromq.broker.handlers.admin import AdminHandlers
 from pyromq.broker.handlers.presence import PresenceHandlers
 from pyromq.broker.handlers.progress import ProgressHandlers
 from pyromq.broker.handlers.pull import PullHandlers
 from pyromq.broker.handlers.query import QueryHandlers
 from pyromq.broker.handlers.relay import RelayHandlers
+from pyromq.broker.handlers.reply import ReplyHandlers
+from pyromq.broker.handlers.retry import RetryHandlers
 from pyromq.broker.handlers.send import SendHandlers
+from pyromq.broker.handlers.transaction import TransactionHandlers
 from pyromq.broker.intake import Intake
 from pyromq.broker.membership import Membership
 from pyromq.broker.offset_events import OffsetEvents
 from pyromq.broker.offsets import OffsetTable
 from pyromq.broker.queue_locks import QueueLocks
 from pyromq.broker.registration import FIRST_PERIOD_MS, Registration
-from pyromq.broker.routes import admin_routes, group_routes, pull_routes, query_routes, send_routes
+from pyromq.broker.routes import (
+    admin_routes,
+    group_routes,
+    kind_routes,
+    pull_routes,
+    query_routes,
+    send_routes,
+)
+from pyromq.broker.topic_names import SCHEDULE
 from pyromq.broker.topics import TopicTable
+from pyromq.broker.transaction_checks import TransactionChecks
 from pyromq.clock import Clock, SystemClock
-from pyromq.config.settings import BrokerProcess
+from pyromq.config.settings import BrokerProcess, BrokerRole
 from pyromq.errors import ConfigError, ListenFailed
 from pyromq.net.link import Link
 from pyromq.net.links import Links
 from pyromq.net.routes import RouteTable
 from pyromq.net.server import Server
 from pyromq.store.store import MessageStore
+from pyromq.wire import properties as names
 
 log = logging.getLogger(__name__)
 
@@ -69,6 +84,8 @@ class Broker:
         self._groups = GroupTable(config / "subscriptionGroup.json", self._settings, self._clock)
         self._offsets = OffsetTable(config / "consumerOffset.json")
         self._store = MessageStore(self._store_settings, clock=self._clock)
+        self._delayed = DelayedMessages(self._store, self._clock, path=config / "delayOffset.json")
+        self._halves = HalfMessages(self._store, self._offsets)
         self._arrivals = Arrivals(self._store.max_offset, self._clock)
         self._producers = Producers(self._clock)
         self._consumers = Consumers(self._clock)
@@ -123,7 +140,7 @@ class Broker:
         closing.push_async_callback(asyncio.to_thread, self._store.close)
         durability = Durability(self._store, self._store_settings, self._clock)
         closing.callback(durability.close)
-        closing.push_async_callback(self._save_tables)
+        closing.push_async_callback(self._save_tables, durability)
 
         server = Server(
             self._table,
@@ -135,7 +152,7 @@ class Broker:
         port = self._settings.listen_port
         if port:
             # The routes stand before the first client can come.
-            registration = await self._wire(durability, port)
+            registration, checks = await self._wire(durability, port)
         closing.push_async_callback(server.close)
         closing.callback(self._arrivals.wake_all)
         _, real_port = await server.start(self._settings.bind_address, port)
@@ -143,20 +160,29 @@ class Broker:
             await self._listen_vip(server, port)
         else:
             # Nobody knows a port yet that the system chose just now.
-            registration = await self._wire(durability, real_port)
+            registration, checks = await self._wire(durability, real_port)
         closing.push_async_callback(registration.unregister)
         await registration.register()
         self._topics.on_change = registration.register_soon
         self._run_jobs(durability, registration)
+        if self._settings.broker_role != BrokerRole.SLAVE:
+            self._run_deliveries(durability, checks)
 
     def _open(self) -> None:
-        self._store.on_append = self._arrivals.announce
+        self._store.on_append = self._appended
         self._store.open()
         self._topics.load()
         self._groups.load()
         self._offsets.load()
+        self._delayed.load()
+        self._halves.load()
 
-    async def _wire(self, durability: Durability, port: int) -> Registration:
+    def _appended(self, topic: str, queue_id: int, end: int, tags_code: int) -> None:
+        self._arrivals.announce(topic, queue_id, end, tags_code)
+        if topic == SCHEDULE:
+            self._delayed.arrived(queue_id, tags_code)
+
+    async def _wire(self, durability: Durability, port: int) -> tuple[Registration, TransactionChecks]:
         """Build what needs the broker's addresses, and fill the table of routes."""
         settings = self._settings
         addresses = self._addresses = await advertise(settings, self._store_settings, port)
@@ -165,8 +191,22 @@ class Broker:
         registration = Registration(
             links, self._topics, settings, address=addresses.advertised, ha_address=addresses.ha
         )
-        intake = Intake(self._store, message_bytes_max=self._store_settings.max_message_size)
+        intake = Intake(
+            self._store,
+            message_bytes_max=self._store_settings.max_message_size,
+            diversions={
+                names.TRANSACTION_PREPARED: half_diversion(settings, broker_ip=addresses.ip),
+                names.DELAY: delay_diversion(self._store.delays_ms),
+            },
+        )
         self._table.add(send_routes(self._send_handlers(intake, durability, addresses)))
+        self._table.add(
+            kind_routes(
+                self._retry_handlers(intake, durability, addresses),
+                self._transaction_handlers(intake, addresses),
+                self._reply_handlers(intake, addresses),
+            )
+        )
         self._table.add(pull_routes(self._pull_handlers(intake, addresses)))
         self._table.add(
             group_routes(
@@ -179,18 +219,70 @@ class Broker:
             )
         )
         self._table.add(admin_routes(self._admin_handlers(registration), self._relay_handlers()))
-        return registration
+        return registration, self._transaction_checks(intake, durability)
 
     def _send_handlers(
         self, intake: Intake, durability: Durability, addresses: BrokerAddresses
     ) -> SendHandlers:
         return SendHandlers(
-            admission=Admission(self._topics, self._settings, self._clock, broker_ip=addresses.ip),
+            admission=self._admission(addresses),
             topics=self._topics,
             groups=self._groups,
             intake=intake,
             durability=durability,
             settings=self._settings,
+            store_host=addresses.store_host,
+        )
+
+    def _admission(self, addresses: BrokerAddresses) -> Admission:
+        return Admission(self._topics, self._settings, self._clock, broker_ip=addresses.ip)
+
+    def _retry_handlers(
+        self, intake: Intake, durability: Durability, addresses: BrokerAddresses
+    ) -> RetryHandlers:
+        return RetryHandlers(
+            store=self._store,
+            intake=intake,
+            topics=self._topics,
+            groups=self._groups,
+            durability=durability,
+            settings=self._settings,
+            broker_ip=addresses.ip,
+        )
+
+    def _transaction_handlers(self, intake: Intake, addresses: BrokerAddresses) -> TransactionHandlers:
+        return TransactionHandlers(
+            store=self._store,
+            intake=intake,
+            halves=self._halves,
+            clock=self._clock,
+            role=self._settings.broker_role,
+            store_host=addresses.store_host,
+        )
+
+    def _transaction_checks(self, intake: Intake, durability: Durability) -> TransactionChecks:
+        return TransactionChecks(
+            halves=self._halves,
+            store=self._store,
+            intake=intake,
+            offsets=self._offsets,
+            topics=self._topics,
+            producers=self._producers,
+            durability=durability,
+            settings=self._settings,
+            kept_hours=self._store_settings.file_reserved_time,
+            clock=self._clock,
+        )
+
+    def _reply_handlers(self, intake: Intake, addresses: BrokerAddresses) -> ReplyHandlers:
+        return ReplyHandlers(
+            admission=self._admission(addresses),
+            topics=self._topics,
+            producers=self._producers,
+            intake=intake,
+            settings=self._settings,
+            clock=self._clock,
+            store_address=addresses.advertised,
             store_host=addresses.store_host,
         )
 
@@ -218,6 +310,7 @@ class Broker:
             topics=self._topics,
             groups=self._groups,
             offsets=self._offsets,
+            delayed=self._delayed,
             consumers=self._consumers,
             producers=self._producers,
             store=self._store,
@@ -272,10 +365,24 @@ class Broker:
             lambda: self._presence.drop_silent(settings.channel_expired_timeout),
         )
 
+    def _run_deliveries(self, durability: Durability, checks: TransactionChecks) -> None:
+        """Begin what a master does on its own with messages that wait."""
+        self._delayed.start()
+        self._closing.callback(self._delayed.stop)
+        self._background.every(
+            "save the delay levels' progress",
+            self._store_settings.flush_delay_offset_interval / 1000,
+            lambda: self._delayed.save(durability),
+        )
+        self._background.every(
+            "check transactions", self._settings.transaction_check_interval / 1000, checks.check
+        )
+
     def _link_closed(self, link: Link) -> None:
         self._presence.link_closed(link)
 
-    async def _save_tables(self) -> None:
+    async def _save_tables(self, durability: Durability) -> None:
+        await self._delayed.save(durability)
         await self._offsets.save()
         await self._topics.save()
         await self._groups.save()

@@ -12,7 +12,10 @@ from pyromq.broker.handlers.progress import ProgressHandlers
 from pyromq.broker.handlers.pull import PullHandlers
 from pyromq.broker.handlers.query import QueryHandlers
 from pyromq.broker.handlers.relay import RelayHandlers
+from pyromq.broker.handlers.reply import ReplyHandlers
+from pyromq.broker.handlers.retry import RetryHandlers
 from pyromq.broker.handlers.send import SendHandlers
+from pyromq.broker.handlers.transaction import TransactionHandlers
 from pyromq.codes import RequestCode as Code
 from pyromq.net.routes import Route
 from pyromq.wire.headers import admin as admin_headers
@@ -22,6 +25,7 @@ from pyromq.wire.headers import pull as pull_headers
 from pyromq.wire.headers import query as query_headers
 from pyromq.wire.headers import send as send_headers
 from pyromq.wire.headers import topic as topic_headers
+from pyromq.wire.headers import transaction as transaction_headers
 
 
 def send_routes(send: SendHandlers) -> list[Route[Any]]:
@@ -31,6 +35,19 @@ def send_routes(send: SendHandlers) -> list[Route[Any]]:
         Route(Code.SEND_MESSAGE, send.send, send_headers.SendMessage, refusal_ext=ext),
         Route(Code.SEND_MESSAGE_V2, send.send, send_headers.SendMessageV2, refusal_ext=ext),
         Route(Code.SEND_BATCH_MESSAGE, send.send, send_headers.SendMessageV2, refusal_ext=ext),
+    ]
+
+
+def kind_routes(
+    retry: RetryHandlers, transaction: TransactionHandlers, reply: ReplyHandlers
+) -> list[Route[Any]]:
+    """Messages of special kinds: retried, in transactions, replies."""
+    headers, ext = transaction_headers, reply.common_ext
+    return [
+        Route(Code.CONSUMER_SEND_MSG_BACK, retry.send_back, headers.ConsumerSendMessageBack),
+        Route(Code.END_TRANSACTION, transaction.end, headers.EndTransaction),
+        Route(Code.SEND_REPLY_MESSAGE, reply.reply, send_headers.SendMessage, refusal_ext=ext),
+        Route(Code.SEND_REPLY_MESSAGE_V2, reply.reply, send_headers.SendMessageV2, refusal_ext=ext),
     ]
 
 
@@ -99,6 +116,7 @@ def admin_routes(admin: AdminHandlers, relay: RelayHandlers) -> list[Route[Any]]
         Route(Code.GET_SYSTEM_TOPIC_LIST_FROM_BROKER, admin.system_topics),
         Route(Code.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, admin.all_groups),
         Route(Code.GET_ALL_CONSUMER_OFFSET, admin.all_offsets),
+        Route(Code.GET_ALL_DELAY_OFFSET, admin.all_delay_offsets),
         Route(Code.GET_TOPIC_STATS_INFO, admin.topic_stats, headers.GetTopicStats),
         Route(Code.GET_CONSUME_STATS, admin.consume_stats, headers.GetConsumeStats),
         Route(

@@ -2,6 +2,7 @@
 
 from pyromq.broker import topic_names
 from pyromq.broker.clients import Client, Consumers, Producers
+from pyromq.broker.delay import DelayedMessages
 from pyromq.broker.groups import GroupTable
 from pyromq.broker.offsets import OffsetTable
 from pyromq.broker.registration import Registration
@@ -36,6 +37,7 @@ class AdminHandlers:
         topics: TopicTable,
         groups: GroupTable,
         offsets: OffsetTable,
+        delayed: DelayedMessages,
         consumers: Consumers,
         producers: Producers,
         store: MessageStore,
@@ -45,6 +47,7 @@ class AdminHandlers:
         self._topics = topics
         self._groups = groups
         self._offsets = offsets
+        self._delayed = delayed
         self._consumers = consumers
         self._producers = producers
         self._store = store
@@ -89,6 +92,10 @@ class AdminHandlers:
     def all_offsets(self, _request: Request[None]) -> Answer:
         """Answer the progress of all groups."""
         return Answer(body=self._offsets.encode())
+
+    def all_delay_offsets(self, _request: Request[None]) -> Answer:
+        """Answer how far the messages of each delay level are delivered."""
+        return Answer(body=self._delayed.encode())
 
     def topic_stats(self, request: Request[GetTopicStats]) -> Answer:
         """Answer where each queue of a topic begins and ends."""

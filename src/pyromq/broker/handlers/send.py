@@ -9,14 +9,16 @@ from collections.abc import Awaitable
 from random import randrange
 
 from pyromq.broker import topic_names
-from pyromq.broker.admission import FAQ, Admission, check_queue, unknown_topic
+from pyromq.broker.admission import Admission, check_queue
+from pyromq.broker.dead_letters import bury, existing_group, times_max
+from pyromq.broker.delay import level_of
 from pyromq.broker.durability import Durability
 from pyromq.broker.groups import GroupTable
 from pyromq.broker.intake import Intake
-from pyromq.broker.topics import TopicTable, unit_flag
+from pyromq.broker.topics import TopicTable
 from pyromq.codes import TRANSACTION_MASK, ResponseCode, SysFlag
 from pyromq.config.settings import BrokerSettings
-from pyromq.errors import MessageIllegal, Refused
+from pyromq.errors import MessageIllegal
 from pyromq.net.routes import Answer, Request
 from pyromq.store.store import Draft, Placed
 from pyromq.wire import properties as names
@@ -30,11 +32,7 @@ SendRequest = Request[SendMessage] | Request[SendMessageV2]
 Sent = Answer | Awaitable[Answer]
 
 MULTI_TAG = "MULTI_TAG"
-DEAD_LETTER_QUEUE_COUNT = 1
-RETRY_QUEUE_COUNT = 1
 TOPIC_CHARACTERS_MAX = 127
-#: Clients before this version (V3_4_9) do not mean their `maxReconsumeTimes`.
-VERSION_MAX_RECONSUME_TIMES = 121
 
 
 class SendHandlers:
@@ -73,23 +71,10 @@ class SendHandlers:
         return self._store(request, config)
 
     async def _send_to_new_topic(self, request: SendRequest) -> Answer:
-        config = self._create_topic(request)
+        config = self._admission.create_topic(request.header)
         await self._topics.save()
         sent = self._store(request, config)
         return sent if isinstance(sent, Answer) else await sent
-
-    def _create_topic(self, request: SendRequest) -> TopicConfig:
-        header = request.header
-        topic = header.topic
-        sys_flag = unit_flag(topic, is_unit=header.unit_mode)
-        config = self._topics.inherit(
-            topic, header.default_topic, queue_count=header.default_topic_queue_nums, sys_flag=sys_flag
-        )
-        if config is None and topic.startswith(topic_names.RETRY_PREFIX):
-            config = self._topics.ensure(topic, queue_count=RETRY_QUEUE_COUNT, sys_flag=sys_flag)
-        if config is None:
-            raise unknown_topic(topic)
-        return config
 
     def _store(self, request: SendRequest, config: TopicConfig) -> Sent:
         header = request.header
@@ -126,7 +111,7 @@ class SendHandlers:
                 ResponseCode.MESSAGE_ILLEGAL, f"message topic length too long {len(header.topic)}"
             )
         properties = names.decode(header.properties or "")
-        if header.sys_flag & TRANSACTION_MASK or _delay_level(properties) > 0:
+        if header.sys_flag & TRANSACTION_MASK or level_of(properties) > 0:
             raise self._intake.too_large()
         properties[names.CLUSTER] = self._cluster
         common = names.encode(properties)
@@ -154,22 +139,13 @@ class SendHandlers:
 
     def _bury_if_given_up(self, draft: Draft, properties: dict[str, str], request: SendRequest) -> None:
         """Send a retried message to its group's dead letters when it has been tried often enough."""
-        header = request.header
         group = draft.topic.removeprefix(topic_names.RETRY_PREFIX)
-        config = self._groups.find(group)
-        if config is None:
-            raise Refused(
-                ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"subscription group not exist, {group} {FAQ}"
-            )
-        times_max = config.retry_max_times
-        if header.max_reconsume_times is not None and request.command.version >= VERSION_MAX_RECONSUME_TIMES:
-            times_max = header.max_reconsume_times
-        if draft.reconsume_times >= times_max:
-            draft.topic = topic_names.dead_letter_topic(group)
-            draft.queue_id = randrange(DEAD_LETTER_QUEUE_COUNT)
-            self._topics.ensure(draft.topic, queue_count=DEAD_LETTER_QUEUE_COUNT)
-            if properties.pop(names.DELAY, None) is not None:
-                draft.properties = _stored_text(properties)
+        config = existing_group(self._groups, group)
+        if draft.reconsume_times >= times_max(
+            config, request.header.max_reconsume_times, request.command.version
+        ):
+            bury(draft, properties, group, self._topics)
+            draft.properties = _stored_text(properties)
 
     def _answer(self, message_id: str, queue_id: int, first: Placed) -> Answer:
         return Answer(
@@ -193,11 +169,6 @@ def _sys_flag(sys_flag: int, config: TopicConfig) -> int:
 
 def _waits(properties: dict[str, str]) -> bool:
     return properties.get(names.WAIT, "true").lower() == "true"
-
-
-def _delay_level(properties: dict[str, str]) -> int:
-    level = properties.get(names.DELAY, "0")
-    return int(level) if level.isascii() and level.isdigit() else 0
 
 
 def _stored_text(properties: dict[str, str]) -> str:

@@ -1,0 +1,250 @@
+"""Prepared messages and their fate.
+
+The first half of a transaction is a message in RMQ_SYS_TRANS_HALF_TOPIC, where no consumer sees it. When its
+producer ends the transaction, an op message in RMQ_SYS_TRANS_OP_HALF_TOPIC says so: its body is the half's
+offset. A half without an op message is undecided; those who are too old are asked about, and stored again
+behind the others, so that one who never decides does not hold up the queue (`transaction_checks.py`).
+
+    half queue   ░ ░ ░ │ A  B  C  A' │            A' is A, stored again when its producer was asked
+                progress ┘
+    op queue     0 2 1 │ 4                        B is decided; A is, because A' took its place
+
+Both queues are read by the group CID_RMQ_SYS_TRANS, whose progress in them is where to start after a restart:
+before it, every half is decided, given up or stored again. In memory there is one bit for each half behind
+it, and an entry for each that was stored again.
+"""
+
+import logging
+from array import array
+from collections.abc import Iterator
+
+from pyromq.broker import topic_names
+from pyromq.broker.groups import TRANSACTION_GROUP
+from pyromq.broker.intake import Diversion
+from pyromq.broker.offsets import OffsetTable
+from pyromq.broker.stored_again import draft_of
+from pyromq.codes import TRANSACTION_MASK, ResponseCode, SysFlag
+from pyromq.config.settings import BrokerSettings
+from pyromq.errors import NoPermission
+from pyromq.store.store import Draft, MessageStore
+from pyromq.wire import properties as names
+from pyromq.wire.record import Record
+
+log = logging.getLogger(__name__)
+
+#: The one queue of the half topic, and of the op topic.
+QUEUE_ID = 0
+#: The tag of an op message: the half is done with.
+DONE_TAG = "d"
+_SCAN_ENTRIES = 1024
+
+#: What all copies of one half have in common: the producer's id of the message, and when it was born.
+Identity = tuple[str, int]
+
+
+def half_diversion(settings: BrokerSettings, *, broker_ip: str) -> Diversion:
+    """Return what sends the first halves of transactions to the half topic, or refuses them all.
+
+    A half cannot be delayed. One that is retried and delayed is no half: an old client sent it back with the
+    properties that it had when it was one.
+    """
+
+    def divert(draft: Draft, properties: dict[str, str]) -> bool:
+        if properties[names.TRANSACTION_PREPARED].lower() != "true":
+            return False
+        if draft.reconsume_times > 0 and names.DELAY in properties:
+            return False
+        if settings.reject_transaction_message:
+            raise NoPermission(
+                ResponseCode.NO_PERMISSION,
+                f"the broker[{broker_ip}] sending transaction message is forbidden",
+            )
+        properties.pop(names.DELAY, None)
+        properties[names.REAL_TOPIC] = draft.topic
+        properties[names.REAL_QUEUE_ID] = str(draft.queue_id)
+        draft.sys_flag &= ~TRANSACTION_MASK
+        draft.topic = topic_names.TRANSACTION_HALF
+        draft.queue_id = QUEUE_ID
+        return True
+
+    return divert
+
+
+def committed_draft(half: Record) -> Draft | None:
+    """Return a half as the message that consumers get, or None when it does not say where it belongs.
+
+    Its properties stay, TRAN_MSG too: RocketMQ 4.9 writes them before it clears it.
+    """
+    topic = names.find_text(half.properties, names.REAL_TOPIC)
+    queue_id = names.find_text(half.properties, names.REAL_QUEUE_ID)
+    if topic is None or queue_id is None or not (queue_id.isascii() and queue_id.isdecimal()):
+        return None
+    draft = draft_of(half)
+    draft.topic, draft.queue_id = topic, int(queue_id)
+    draft.sys_flag = half.sys_flag & ~TRANSACTION_MASK | SysFlag.TRANSACTION_COMMIT
+    draft.prepared_position = half.position
+    return draft
+
+
+def identity_of(half: Record) -> Identity | None:
+    """Return what the half's copies share with it; None when its producer gave it no id."""
+    unique_id = names.find_text(half.properties, names.UNIQ_KEY)
+    return None if unique_id is None else (unique_id, half.born_at_ms)
+
+
+class DecidedOffsets:
+    """A set of offsets from `start` on, one bit each."""
+
+    __slots__ = ("_bits", "start")
+
+    def __init__(self, start: int) -> None:
+        self.start = start
+        self._bits = bytearray()
+
+    def add(self, offset: int) -> None:
+        """Add an offset; one before the start is known to be decided and changes nothing."""
+        index, bit = divmod(offset - self._base, 8)
+        if offset < self.start:
+            return
+        if index >= len(self._bits):
+            self._bits.extend(bytes(index + 1 - len(self._bits)))
+        self._bits[index] |= 1 << bit
+
+    def __contains__(self, offset: int) -> bool:
+        index, bit = divmod(offset - self._base, 8)
+        return offset >= self.start and index < len(self._bits) and bool(self._bits[index] & 1 << bit)
+
+    def start_at(self, offset: int) -> None:
+        """Forget what is before `offset`, and never know it again."""
+        base = self._base
+        self.start = offset
+        del self._bits[: (self._base - base) // 8]
+
+    @property
+    def _base(self) -> int:
+        """The offset of the lowest bit: bits are dropped by whole bytes."""
+        return self.start - self.start % 8
+
+
+class HalfMessages:
+    """Which half messages are undecided. The queues are the truth; this follows them."""
+
+    def __init__(self, store: MessageStore, offsets: OffsetTable) -> None:
+        self._store = store
+        self._offsets = offsets
+        self._decided = DecidedOffsets(0)
+        self._op_progress = 0
+        #: The half offsets that the op messages from `_op_progress` on name, in their order.
+        self._ops = array("q")
+        self._latest: dict[Identity, int] = {}
+        self._copies: dict[int, Identity] = {}
+
+    @property
+    def progress(self) -> int:
+        """The offset of the oldest half that may be undecided."""
+        return self._decided.start
+
+    @property
+    def op_progress(self) -> int:
+        """The offset of the oldest op message that is still needed."""
+        return self._op_progress
+
+    def load(self) -> None:
+        """Find out from the queues what is decided and what was stored again."""
+        self._decided = DecidedOffsets(self._start_of(topic_names.TRANSACTION_HALF))
+        self._op_progress = self._start_of(topic_names.TRANSACTION_OP_HALF)
+        end = self._store.max_offset(topic_names.TRANSACTION_HALF, QUEUE_ID)
+        for op in self._records(topic_names.TRANSACTION_OP_HALF, self._op_progress):
+            offsets = [] if op is None else [offset for offset in _decided_by(op) if offset < end]
+            for offset in offsets:
+                self._decided.add(offset)
+            self._ops.append(max(offsets, default=-1))
+        for half in self._records(topic_names.TRANSACTION_HALF, self.progress):
+            if half is not None and _is_copy(half):
+                self.stored_again(half, half.queue_offset)
+
+    def find(self, offset: int) -> Record | None:
+        """Return the half at an offset, or None when the store does not have it any more."""
+        entries = self._store.entries(topic_names.TRANSACTION_HALF, QUEUE_ID, offset, 1)
+        return self._store.record_at(entries[0][0]) if entries else None
+
+    def latest_offset(self, half: Record) -> int:
+        """Return the offset of the newest copy of a half, its own if it was not stored again."""
+        identity = identity_of(half)
+        offset = half.queue_offset
+        return offset if identity is None else max(self._latest.get(identity, offset), offset)
+
+    def is_decided(self, offset: int) -> bool:
+        """Return whether the half at this offset needs nothing more."""
+        return offset < self.progress or offset in self._decided
+
+    def decide(self, offset: int) -> None:
+        """Note that the half at `offset` is decided."""
+        self._decided.add(offset)
+
+    def op_stored(self, offset: int) -> None:
+        """Note that an op message for the half at `offset` is behind the others."""
+        self._ops.append(offset)
+
+    def stored_again(self, half: Record, offset: int) -> None:
+        """Note that a copy of a half is at `offset` now; whoever decides the half decides the copy."""
+        identity = identity_of(half)
+        if identity is not None:
+            self._latest[identity] = offset
+            self._copies[offset] = identity
+
+    def pass_on(self) -> None:
+        """Move past the oldest half, which is decided, given up or stored again."""
+        self._forget_copy(self.progress)
+        self._decided.start_at(self.progress + 1)
+
+    def start_at(self, offset: int) -> None:
+        """Move on to `offset`: the store does not have the halves before it any more."""
+        for passed in [copy for copy in self._copies if copy < offset]:
+            self._forget_copy(passed)
+        self._decided.start_at(offset)
+
+    def drop_old_ops(self) -> None:
+        """Move past the op messages that are about halves before the progress."""
+        old = 0
+        while old < len(self._ops) and self._ops[old] < self.progress:
+            old += 1
+        del self._ops[:old]
+        self._op_progress += old
+
+    def _forget_copy(self, offset: int) -> None:
+        identity = self._copies.pop(offset, None)
+        if identity is not None and self._latest.get(identity) == offset:
+            del self._latest[identity]
+
+    def _start_of(self, topic: str) -> int:
+        low = self._store.min_offset(topic, QUEUE_ID)
+        high = self._store.max_offset(topic, QUEUE_ID)
+        progress = self._offsets.progress(TRANSACTION_GROUP, topic, QUEUE_ID)
+        return low if progress is None else max(min(progress, high), low)
+
+    def _records(self, topic: str, offset: int) -> Iterator[Record | None]:
+        end = self._store.max_offset(topic, QUEUE_ID)
+        while offset < end:
+            entries = self._store.entries(topic, QUEUE_ID, offset, _SCAN_ENTRIES)
+            for position, _size, _tags_code in entries:
+                yield self._store.record_at(position)
+            if not entries:
+                yield None
+            offset += max(len(entries), 1)
+
+
+def _is_copy(half: Record) -> bool:
+    properties = half.properties
+    return names.TRANSACTION_CHECK_TIMES in properties or (
+        names.TRANSACTION_PREPARED_QUEUE_OFFSET in properties
+    )
+
+
+def _decided_by(op: Record) -> list[int]:
+    """Return the half offsets that an op message names; 4.9 writes one, 5.x several with commas."""
+    if names.find_text(op.properties, names.TAGS) != DONE_TAG:
+        log.error("op message %d has no tag that is known", op.queue_offset)
+        return []
+    words = op.body.decode("utf-8", "replace").split(",")
+    return [int(word) for word in words if word.isascii() and word.isdecimal()]

@@ -1,0 +1,222 @@
+"""Asks producers about the transactions that nobody ended.
+
+Every `transactionCheckInterval` the half queue is read from its progress on. A half that is old enough is
+stored again behind the others with one more count in TRANSACTION_CHECK_TIMES, and a member of its producer
+group, another one each time, is sent CHECK_TRANSACTION_STATE; it answers with END_TRANSACTION. After
+`transactionCheckMax` questions, or when the half is older than the log is kept, it goes to
+TRANS_CHECK_MAX_TIME_TOPIC, where operators find it.
+
+A half is left alone for `transactionTimeOut` after its birth, or for as long as its own
+CHECK_IMMUNITY_TIME_IN_SECONDS says. The first that is too young ends the pass, for those behind it are
+younger; one with an immunity of its own is stored again instead, so that it holds up no others. RocketMQ
+counts that as a question; we do not, or a long immunity would use up all of them unasked.
+"""
+
+import asyncio
+import logging
+
+import msgspec
+
+from pyromq.broker import topic_names
+from pyromq.broker.clients import Producers
+from pyromq.broker.durability import Durability
+from pyromq.broker.groups import TRANSACTION_GROUP
+from pyromq.broker.half_messages import QUEUE_ID, HalfMessages, committed_draft
+from pyromq.broker.intake import Intake
+from pyromq.broker.offsets import OffsetTable
+from pyromq.broker.stored_again import draft_of
+from pyromq.broker.topics import TopicTable
+from pyromq.clock import Clock
+from pyromq.codes import RequestCode
+from pyromq.config.settings import BrokerSettings
+from pyromq.errors import Refused
+from pyromq.store.store import MessageStore, Placed
+from pyromq.wire import properties as names
+from pyromq.wire.command import Command
+from pyromq.wire.header import write_header
+from pyromq.wire.headers.transaction import CheckTransactionState
+from pyromq.wire.message_id import offset_message_id
+from pyromq.wire.record import Record, encode_record
+
+log = logging.getLogger(__name__)
+
+#: Halves that are looked at before other work of the loop gets its turn.
+TURN_HALVES_MAX = 64
+HOUR_MS = 3_600_000
+QUEUE_COUNT = 1
+
+
+class TransactionChecks:
+    """The passes over the half queue."""
+
+    def __init__(
+        self,
+        *,
+        halves: HalfMessages,
+        store: MessageStore,
+        intake: Intake,
+        offsets: OffsetTable,
+        topics: TopicTable,
+        producers: Producers,
+        durability: Durability,
+        settings: BrokerSettings,
+        kept_hours: int,
+        clock: Clock,
+    ) -> None:
+        self._halves = halves
+        self._store = store
+        self._intake = intake
+        self._offsets = offsets
+        self._topics = topics
+        self._producers = producers
+        self._durability = durability
+        self._settings = settings
+        self._kept_ms = kept_hours * HOUR_MS
+        self._clock = clock
+
+    async def check(self) -> None:
+        """Make one pass, and note its progress once the disk has what was stored again."""
+        self._topics.ensure(topic_names.TRANSACTION_HALF, queue_count=QUEUE_COUNT)
+        started_ms = self._clock.now_ms()
+        try:
+            is_more = True
+            while is_more:
+                is_more = all(self._look_at_next(started_ms) for _ in range(TURN_HALVES_MAX))
+                await asyncio.sleep(0)
+        except Refused as refusal:
+            log.warning("transactions are not checked, the store takes no messages: %s", refusal)
+        self._halves.drop_old_ops()
+        await self._note_progress()
+
+    async def _note_progress(self) -> None:
+        progress = {
+            topic_names.TRANSACTION_HALF: self._halves.progress,
+            topic_names.TRANSACTION_OP_HALF: self._halves.op_progress,
+        }
+        await self._durability.sync_now()
+        for topic, offset in progress.items():
+            self._offsets.commit(TRANSACTION_GROUP, topic, QUEUE_ID, offset)
+
+    def _look_at_next(self, started_ms: int) -> bool:
+        """Deal with the oldest half; return whether the pass goes on behind it."""
+        halves = self._halves
+        offset = halves.progress
+        if halves.is_decided(offset):
+            halves.pass_on()
+            return True
+        half = halves.find(offset)
+        if half is None:
+            return self._pass_missing(offset)
+        if halves.latest_offset(half) != offset:
+            halves.pass_on()
+            return True
+        if not self._deal_with(half, started_ms):
+            return False
+        halves.pass_on()
+        return True
+
+    def _pass_missing(self, offset: int) -> bool:
+        if offset >= self._store.max_offset(topic_names.TRANSACTION_HALF, QUEUE_ID):
+            return False
+        low = self._store.min_offset(topic_names.TRANSACTION_HALF, QUEUE_ID)
+        log.warning("half message %d is gone before it was decided; the log was cleaned", offset)
+        self._halves.start_at(max(offset + 1, low))
+        return True
+
+    def _deal_with(self, half: Record, started_ms: int) -> bool:
+        """Give the half up, store it again, or ask about it; return False when it is too young for that."""
+        settings = self._settings
+        properties = names.decode(half.properties)
+        now_ms = self._clock.now_ms()
+        age_ms = now_ms - half.born_at_ms
+        check_times = _number(properties.get(names.TRANSACTION_CHECK_TIMES), default=0)
+        if check_times >= settings.transaction_check_max or age_ms > self._kept_ms:
+            self._give_up(half)
+            return True
+        if half.stored_at_ms >= started_ms:
+            return False
+        immunity = properties.get(names.CHECK_IMMUNITY_TIME_IN_SECONDS)
+        if immunity is None:
+            # A producer whose clock is ahead of ours is asked at once, as with RocketMQ.
+            if 0 <= age_ms < settings.transaction_time_out:
+                return False
+        else:
+            seconds = _number(immunity, default=-1)
+            immunity_ms = settings.transaction_time_out if seconds == -1 else seconds * 1000
+            if age_ms < immunity_ms:
+                properties.setdefault(names.TRANSACTION_PREPARED_QUEUE_OFFSET, str(half.queue_offset))
+                self._store_again(half, properties)
+                return True
+        properties[names.TRANSACTION_CHECK_TIMES] = str(check_times + 1)
+        placed = self._store_again(half, properties)
+        self._ask(half, properties, placed)
+        return True
+
+    def _store_again(self, half: Record, properties: dict[str, str]) -> Placed:
+        draft = draft_of(half)
+        draft.properties = names.encode(properties)
+        placed = self._intake.put_as_is(draft)
+        self._halves.stored_again(half, placed.queue_offset)
+        return placed
+
+    def _give_up(self, half: Record) -> None:
+        topic = topic_names.TRANSACTION_CHECK_MAX_TIME
+        log.error(
+            "transaction %s of group %s was never decided; it is in %s now",
+            names.find_text(half.properties, names.UNIQ_KEY),
+            names.find_text(half.properties, names.PRODUCER_GROUP),
+            topic,
+        )
+        self._topics.ensure(topic, queue_count=QUEUE_COUNT)
+        draft = draft_of(half)
+        draft.topic, draft.queue_id = topic, QUEUE_ID
+        self._intake.put_as_is(draft)
+
+    def _ask(self, half: Record, properties: dict[str, str], placed: Placed) -> None:
+        group = properties.get(names.PRODUCER_GROUP, "")
+        link = self._producers.any_link(group)
+        if link is None:
+            log.warning("no member of producer group %s is here to be asked about a transaction", group)
+            return
+        command = check_command(half, properties, placed)
+        if command is None:
+            log.error("half message %d does not say where it belongs", half.queue_offset)
+            return
+        link.oneway(command)
+
+
+def check_command(half: Record, properties: dict[str, str], placed: Placed) -> Command | None:
+    """Return the question about a half that was stored again, or None when it does not name its topic.
+
+    The body is the message as it will be: real topic and queue, but the half's new offset and position.
+    """
+    draft = committed_draft(half)
+    if draft is None:
+        return None
+    unique_id = properties.get(names.UNIQ_KEY)
+    record = msgspec.structs.replace(
+        half,
+        topic=draft.topic,
+        queue_id=draft.queue_id,
+        queue_offset=placed.queue_offset,
+        position=placed.position,
+        properties=names.encode({**properties, names.WAIT: "false"}),
+    )
+    header = CheckTransactionState(
+        tran_state_table_offset=placed.queue_offset,
+        commit_log_offset=placed.position,
+        msg_id=unique_id,
+        transaction_id=unique_id,
+        offset_msg_id=offset_message_id(half.store_host, placed.position),
+    )
+    return Command(RequestCode.CHECK_TRANSACTION_STATE, ext=write_header(header), body=encode_record(record))
+
+
+def _number(text: str | None, *, default: int) -> int:
+    """Return the number that a property holds; `default` when it holds none."""
+    if text is None:
+        return default
+    try:
+        return int(text)
+    except ValueError:
+        return default
