@@ -1,0 +1,156 @@
+import json
+import shlex
+import signal
+import socket
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+# The fixtures `shell` and `up` are in conftest.py, and so are their types.
+Up = Callable[..., Any]
+
+
+def bodies(output: str) -> list[str]:
+    return [json.loads(line)["body"] for line in output.splitlines()]
+
+
+def test_a_first_message_goes_in_and_comes_out(shell: Any, up: Up) -> None:
+    address = up().ready()["namesrv"]
+
+    sent = shell.output_of("produce", "-n", address, "hello", "Hello, world")
+    read = shell.output_of("consume", "-n", address, "hello", "--body-only")
+
+    assert sent.startswith("SEND_OK")
+    assert read == "Hello, world\n"
+
+
+def test_the_commands_of_the_start_up_screen_work_as_they_are_printed(shell: Any, up: Up) -> None:
+    server = up()
+    server.ready()
+    commands = [line[line.index("pyromq ") :] for line in server.out.splitlines() if " pyromq " in line]
+    produce, consume = (shlex.split(command)[1:] for command in commands)
+
+    shell.output_of(*produce)
+
+    assert "Hello, world" in shell.output_of(*consume)
+
+
+def test_the_screen_says_where_the_data_is(up: Up, tmp_path: Path) -> None:
+    server = up()
+
+    data = server.ready()["data"]
+
+    assert data == str(tmp_path / "data" / "broker-a")
+    assert data in server.out
+    assert (Path(data) / "commitlog").is_dir()
+
+
+def test_json_is_one_line_that_a_program_can_read(up: Up) -> None:
+    server = up("--json")
+
+    hello = server.ready()
+
+    assert json.loads(server.out) == hello
+    assert hello["event"] == "ready"
+    assert hello["pid"] == server.process.pid
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_stops_it_in_order_and_its_ready_file_goes(up: Up, number: int) -> None:
+    server = up()
+    server.ready()
+
+    assert server.stop(number) == 0
+    assert not (Path(server.process.args[-1])).exists()
+    assert server.err == ""
+
+
+def test_messages_are_there_after_a_restart(shell: Any, up: Up) -> None:
+    first = up()
+    shell.output_of("produce", "-n", first.ready()["namesrv"], "kept", "one", "two")
+    assert first.stop() == 0
+
+    address = up().ready()["namesrv"]
+
+    read = bodies(shell.output_of("consume", "-n", address, "kept", "--json"))
+    assert sorted(read) == ["one", "two"]
+
+
+def test_messages_are_there_after_the_process_was_killed(shell: Any, up: Up) -> None:
+    first = up()
+    shell.output_of("produce", "-n", first.ready()["namesrv"], "kept", "one", "two")
+    first.stop(signal.SIGKILL)
+
+    address = up().ready()["namesrv"]
+
+    read = bodies(shell.output_of("consume", "-n", address, "kept", "--json"))
+    assert sorted(read) == ["one", "two"]
+
+
+def test_a_second_process_on_the_same_data_is_refused_in_one_line(shell: Any, up: Up) -> None:
+    first = up()
+    data = first.ready()["data"]
+
+    second = up()
+
+    assert second.wait() == 1
+    assert len(second.err.splitlines()) == 1
+    assert data in second.err
+    assert first.process.poll() is None
+
+
+def test_a_port_that_is_taken_is_told_with_the_option_to_change_it(shell: Any, tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+
+        ended = shell.run(
+            "up", "--data", str(tmp_path / "data"), "--namesrv-port", port, "--broker-port", "0"
+        )
+
+    assert ended.returncode == 1
+    assert f"127.0.0.1:{port}" in ended.stderr
+    assert "--namesrv-port" in ended.stderr
+    assert len(ended.stderr.splitlines()) == 1
+
+
+def test_a_data_folder_that_cannot_be_made_is_told_in_one_line(shell: Any, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+
+    ended = shell.run("up", "--data", str(tmp_path / "file" / "data"), "--namesrv-port", "0")
+
+    assert ended.returncode == 1
+    assert len(ended.stderr.splitlines()) == 1
+    assert "file/data" in ended.stderr
+
+
+def test_a_broken_settings_file_ends_with_status_2_line_key_and_nearest_key(
+    shell: Any, tmp_path: Path
+) -> None:
+    conf = tmp_path / "broker.conf"
+    conf.write_text("brokerClusterName=DefaultCluster\nflushDiskTyp=SYNC_FLUSH\n")
+
+    ended = shell.run("up", "-c", str(conf))
+
+    assert ended.returncode == 2
+    assert (
+        ended.stderr
+        == f"pyromq: {conf}:2: flushDiskTyp is not a known setting; did you mean flushDiskType?\n"
+    )
+
+
+def test_without_a_folder_data_goes_to_the_users_data_folder(shell: Any, tmp_path: Path) -> None:
+    server = shell.serve("up", "--namesrv-port", "0", "--broker-port", "0")
+
+    assert server.ready()["data"] == str(tmp_path / "share" / "pyromq" / "broker-a")
+
+
+def test_settings_of_the_command_line_reach_the_broker(shell: Any, up: Up) -> None:
+    address = up("--set", "autoCreateTopicEnable=false", "--broker-name", "b1").ready()["namesrv"]
+
+    ended = shell.run("produce", "-n", address, "unknown", "x")
+
+    assert ended.returncode == 1
+    assert "unknown" in ended.stderr
+    assert "Traceback" not in ended.stderr
