@@ -1,0 +1,1 @@
+"""Messages on disk, in RocketMQ's formats: synchronous, one writer, and without any network."""

@@ -1,0 +1,262 @@
+"""The log of truth: every message of every topic, one behind the other.
+
+    ┌ file 0 ───────────────────────────┐┌ file 1 ──────────
+    │ record │ record │ … │ record │blank││ record │ record │ …
+    └───────────────────────────────────┘└──────────────────
+                                                          ▲ end
+
+A record never crosses a file's end. When the next one, with eight bytes to spare for a blank behind it, does
+not fit, a blank fills the file up and the record begins the next file. Bytes behind `end` are zeros or the
+rest of a write that failed; they are never read, and the next append overwrites them.
+
+Appending is one `pwrite`. `sync` may run in another thread while this one appends: it reads `end` once, syncs
+the files up to it, and then says how far the log is safe.
+"""
+
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from pyromq.codes import SysFlag
+from pyromq.errors import CorruptRecord, MessageTooLarge, StoreError
+from pyromq.store.consumequeues import is_folder_name
+from pyromq.store.files import Files
+from pyromq.store.segment import Segment
+from pyromq.store.segments import Segments
+from pyromq.wire.record import (
+    BLANK_BYTES,
+    BORN_HOST_AT,
+    HOST_BYTES_V4,
+    HOST_BYTES_V6,
+    RECORD_BYTES_MIN,
+    SYS_FLAG_AT,
+    Record,
+    decode_record,
+    encode_blank,
+    is_blank,
+)
+
+_INT32: Final = struct.Struct(">i")
+_INT64: Final = struct.Struct(">q")
+_BORN_HOST_V6: Final = int(SysFlag.BORN_HOST_V6)
+
+
+class CommitLog:
+    """The files of the log, where it ends, and how far it is synced."""
+
+    __slots__ = ("_segments", "_tail", "end", "synced")
+
+    def __init__(self, files: Files, folder: Path, segment_bytes: int) -> None:
+        self._segments = Segments(files, folder, segment_bytes)
+        #: The file that is appended to.
+        self._tail: Segment | None = None
+        self.end = 0
+        self.synced = 0
+
+    @property
+    def min_position(self) -> int:
+        """Where the oldest file begins; 0 when there is none."""
+        row = self._segments.row
+        return row[0].base if row else 0
+
+    @property
+    def segment_bytes(self) -> int:
+        """The size of each file."""
+        return self._segments.segment_bytes
+
+    @property
+    def segments(self) -> list[Segment]:
+        """The files, oldest first."""
+        return self._segments.row
+
+    @property
+    def folder(self) -> Path:
+        """Where the files are."""
+        return self._segments.folder
+
+    # Loading
+
+    def load(self) -> None:
+        """List the files; where the log ends in them is for `open_at` to say."""
+        self._segments.load()
+
+    def missing_bytes(self, safe_position: int | None) -> Segment | None:
+        """Return the file that is too short although bytes behind its end were safe; None when all is well.
+
+        A short last file, or one behind the safe position, is what a crash leaves.
+        """
+        whole_until = self._segments.whole_until
+        if safe_position is None:
+            safe_position = self._segments.row[-1].base if self._segments.row else 0
+        return self._segments.find(whole_until) if whole_until < safe_position else None
+
+    def open_at(self, end: int) -> None:
+        """Make `end` the end of the log; what stands behind it is known to be zeros."""
+        self.end = self.synced = end
+        self._tail = self._segments.find(end)
+
+    def cut_at(self, end: int) -> None:
+        """Make `end` the end of the log: what stands behind it is removed or reads as zeros, and is synced.
+
+        Old records must not be left there. The next ones overwrite them piece by piece, and a walk that came
+        to the end of the new ones could find the beginning of an old one.
+        """
+        self._segments.cut(end)
+        self._segments.sync_cut()
+        self.open_at(end)
+
+    # Appending
+
+    def room(self) -> int:
+        """Return how many bytes the record or batch may have that still goes into the current file."""
+        return self._tail.end - self.end - BLANK_BYTES if self._tail is not None else -1
+
+    def roll(self, size: int) -> None:
+        """Fill the current file with a blank and begin the next, which must have room for `size` bytes."""
+        if size + BLANK_BYTES > self.segment_bytes:
+            raise MessageTooLarge(
+                f"{size} bytes do not fit into a commit log file of {self.segment_bytes} bytes; "
+                f"send less at a time, or raise mappedFileSizeCommitLog for a new store"
+            )
+        tail = self._tail
+        if tail is not None and self.end < tail.end:
+            tail.file.write(encode_blank(tail.end - self.end), self.end - tail.base)
+            self.end = tail.end
+        self._tail = self._segments.add(self.end)
+        self.end = self._tail.base
+
+    def append(self, data: bytes) -> None:
+        """Write a record, or several, at the end; they must fit into the current file."""
+        tail = self._tail
+        assert tail is not None
+        tail.file.write(data, self.end - tail.base)
+        self.end += len(data)
+
+    def wipe_tail(self) -> None:
+        """Remove what a failed write left behind the end."""
+        if self._tail is not None:
+            self._tail.wipe_from(self.end - self._tail.base)
+
+    def sync(self) -> int:
+        """Put everything appended so far on the disk and return the position up to which it is.
+
+        May be called from another thread, by one thread at a time. Raises SyncFailed.
+        """
+        end, synced = self.end, self.synced
+        for segment in self._segments.row:
+            if segment.end > synced and segment.base < end:
+                segment.sync()
+        self.synced = end
+        return end
+
+    # Reading
+
+    def read(self, position: int, size: int) -> bytes | None:
+        """Return the bytes of records, or None when they are not there, or not in one file."""
+        segment = self._segments.find(position)
+        if segment is None or size <= 0 or position + size > min(segment.end, self.end):
+            return None
+        at = position - segment.base
+        return segment.map[at : at + size]
+
+    def run_end(self, position: int) -> int:
+        """Return up to where bytes from a position on can be read at once; the position if none can."""
+        segment = self._segments.find(position)
+        return position if segment is None else max(min(segment.end, self.end), position)
+
+    def record_bytes(self, position: int) -> bytes | None:
+        """Return the record that begins at a position; None when it is no record's beginning."""
+        head = self.read(position, RECORD_BYTES_MIN)
+        if head is None:
+            return None
+        data = self.read(position, _INT32.unpack_from(head)[0])
+        if data is None:
+            return None
+        try:
+            return data if decode_record(data, check_crc=False).position == position else None
+        except CorruptRecord:
+            return None
+
+    def stored_at(self, position: int) -> int | None:
+        """Return the stored time of the record at a position, which must be a record's beginning."""
+        head = self.read(position, RECORD_BYTES_MIN)
+        return None if head is None else stored_at_of(head)
+
+    def walk(self, start: int, *, check_crc: bool = True) -> Iterator[Record]:
+        """Yield the records from a position on, checked; return at the first that is none.
+
+        Does not look at `end`, which is what recovery uses it to find: the walk ends behind the last record
+        it yielded. A blank leads to the next file.
+        """
+        position = start
+        while (segment := self._segments.find(position)) is not None:
+            record = _record_in(segment, position, check_crc=check_crc)
+            if record is None:
+                return
+            if record.size:
+                yield record
+                position += record.size
+            else:
+                position = segment.end
+
+    def why_no_record(self, position: int) -> str | None:
+        """Return what is wrong at a position where a walk ended; None when nothing was ever written there."""
+        segment = self._segments.find(position)
+        if segment is None or not _has_bytes(segment, position - segment.base):
+            return None
+        try:
+            with memoryview(segment.map) as view:
+                record = decode_record(view, position - segment.base)
+        except CorruptRecord as error:
+            return f"{segment.path} at byte {position - segment.base}: {error}"
+        return (
+            f"{segment.path} at byte {position - segment.base}: the record there, of topic {record.topic!r}, "
+            f"says that its position is {record.position}"
+        )
+
+    # Retention
+
+    def detach_first(self, count: int) -> list[Segment]:
+        """Take the oldest files out of the log; the caller removes them."""
+        if count >= len(self._segments.row):
+            raise StoreError("the last file of the log is never removed")
+        return self._segments.detach_first(count)
+
+    def forget_pages(self) -> None:
+        """Give the maps' pages back to the system."""
+        for segment in self._segments.row:
+            segment.forget_pages()
+
+    def close(self) -> None:
+        """Give all files back."""
+        self._segments.close()
+
+
+def stored_at_of(head: bytes) -> int:
+    """Return the stored time from the first 91 bytes of a record."""
+    sys_flag: int = _INT32.unpack_from(head, SYS_FLAG_AT)[0]
+    born_host_bytes = HOST_BYTES_V6 if sys_flag & _BORN_HOST_V6 else HOST_BYTES_V4
+    stored_at_ms: int = _INT64.unpack_from(head, BORN_HOST_AT + born_host_bytes)[0]
+    return stored_at_ms
+
+
+_BLANK: Final = Record(topic="", body=b"")
+
+
+def _record_in(segment: Segment, position: int, *, check_crc: bool) -> Record | None:
+    """Return the record at a position, a record of size 0 for a blank, or None."""
+    at = position - segment.base
+    with memoryview(segment.map) as view:
+        if is_blank(view, at) or segment.size - at < BLANK_BYTES:
+            return _BLANK
+        try:
+            record = decode_record(view, at, check_crc=check_crc)
+        except CorruptRecord:
+            return None
+    return record if record.position == position and is_folder_name(record.topic) else None
+
+
+def _has_bytes(segment: Segment, at: int) -> bool:
+    """Return whether anything but zeros stands at `at`, as far as a record's head goes."""
+    return any(segment.file.read(RECORD_BYTES_MIN, at))

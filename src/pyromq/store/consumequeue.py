@@ -1,0 +1,261 @@
+"""One queue's entries: where in the log its messages are.
+
+    offset 8   position of the record in the commit log
+    size   4   bytes of the record
+    tags   8   hash of its tags; the time of delivery in the topic of delayed messages
+
+Entry n stands at byte 20·n of the row of files. An entry of size 0 was never written. A queue whose first
+message does not have offset 0 (the older ones were removed before the queue was built) begins with *blanks*
+up to it: position 0, size 2³¹−1, tags 0, as RocketMQ fills them (ConsumeQueue.java, fillPreBlank).
+
+The newest entries are held in memory (`_held`) and written together. Reading looks into both, so nobody can
+tell; a crash loses them, and recovery makes them again from the log.
+"""
+
+import struct
+from bisect import bisect_left
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from pyromq.store.files import Files
+from pyromq.store.segment import Segment
+from pyromq.store.segments import Segments
+
+ENTRY: Final = struct.Struct(">qiq")
+ENTRY_BYTES: Final = 20
+BLANK_SIZE: Final = 0x7FFFFFFF
+_BLANK: Final = ENTRY.pack(0, BLANK_SIZE, 0)
+_pack = ENTRY.pack
+#: Held entries are written when they are this many bytes.
+_HELD_BYTES_MAX: Final = 2000
+_NO_POSITION: Final = 1 << 63
+assert ENTRY.size == ENTRY_BYTES
+
+
+class ConsumeQueue:
+    """One queue of one topic.
+
+    `end` is the offset that the next message gets, `min_offset` that of the oldest message still in the log,
+    and `reach` the log position behind the newest message.
+    """
+
+    __slots__ = (
+        "_entries_per_file",
+        "_held",
+        "_segments",
+        "_unsynced",
+        "end",
+        "min_offset",
+        "queue_id",
+        "reach",
+        "topic",
+    )
+
+    def __init__(self, files: Files, folder: Path, *, topic: str, queue_id: int, file_bytes: int) -> None:
+        self.topic = topic
+        self.queue_id = queue_id
+        file_bytes -= file_bytes % ENTRY_BYTES
+        self._segments = Segments(files, folder / topic / str(queue_id), file_bytes)
+        self._entries_per_file = file_bytes // ENTRY_BYTES
+        self._held = bytearray()
+        self._unsynced: list[Segment] = []
+        self.end = 0
+        self.min_offset = 0
+        self.reach = 0
+
+    # Loading and cutting
+
+    def load(self, min_position: int) -> None:
+        """Read how far the files go, after a clean stop."""
+        self._segments.load()
+        self._set_end(self._count_before(_NO_POSITION))
+        self.expire(min_position)
+        self._segments.close()
+
+    def load_before(self, before: int, min_position: int) -> None:
+        """Read how far the files go, and drop every entry that points at log position `before` or later.
+
+        The entries that point before it must all have been synced; what stands behind them may be anything,
+        and reads as zeros afterwards.
+        """
+        self._segments.load()
+        self._cut_to(self._count_before(before))
+        self.expire(min_position)
+
+    def _count_before(self, position: int) -> int:
+        for segment in reversed(self._segments.row):
+            count = _first(self._entries_per_file, partial(_points_past, segment, position))
+            if count:
+                return segment.base // ENTRY_BYTES + count
+        return self._segments.row[0].base // ENTRY_BYTES if self._segments.row else 0
+
+    def _cut_to(self, end: int) -> None:
+        self._held.clear()
+        self._segments.cut(end * ENTRY_BYTES)
+        self._unsynced = self._segments.row[-1:]
+        self._set_end(end)
+
+    def _set_end(self, end: int) -> None:
+        self.end = end
+        self.min_offset = min(self.min_offset, end)
+        position, size = self.place(end - 1) or (0, 0)
+        self.reach = position + size if size != BLANK_SIZE else 0
+
+    # Writing
+
+    def append(self, position: int, size: int, tags_code: int) -> None:
+        """Add the next message's entry."""
+        held = self._held
+        held += _pack(position, size, tags_code)
+        self.end += 1
+        self.reach = position + size
+        if len(held) >= _HELD_BYTES_MAX:
+            self.settle()
+
+    def begin_at(self, offset: int) -> None:
+        """Make the next message's offset `offset`: forget what is there from it on, or fill up with blanks.
+
+        The first happens when a topic was removed and made again: the log then has the old messages of these
+        offsets first, and the new ones hold.
+        """
+        self.settle()
+        if offset < self.end:
+            self._cut_to(offset)
+            return
+        if not self._segments.row:
+            self.end = offset - offset % self._entries_per_file
+        self._held += _BLANK * (offset - self.end)
+        self.end = self.min_offset = offset
+        self.settle()
+
+    def settle(self) -> None:
+        """Write the held entries. After an error they are still held."""
+        held = self._held
+        while held:
+            at = self.end * ENTRY_BYTES - len(held)
+            segment = self._segments.find(at) or self._segments.add(at)
+            part = min(len(held), segment.end - at)
+            segment.file.write(held[:part], at - segment.base)
+            del held[:part]
+            if not self._unsynced or self._unsynced[-1] is not segment:
+                self._unsynced.append(segment)
+
+    def take_unsynced(self) -> list[Segment]:
+        """Return the files with bytes that were not asked to be synced yet."""
+        unsynced, self._unsynced = self._unsynced, []
+        return unsynced
+
+    # Reading
+
+    def read(self, offset: int, count: int) -> bytes:
+        """Return up to `count` entries from `offset` on, as bytes; at a file's end there may be fewer."""
+        count = min(count, self.end - offset)
+        if count <= 0 or offset < 0:
+            return b""
+        held = self._held
+        held_from = self.end - len(held) // ENTRY_BYTES
+        if offset >= held_from:
+            at = (offset - held_from) * ENTRY_BYTES
+            return bytes(held[at : at + count * ENTRY_BYTES])
+        segment = self._segments.find(offset * ENTRY_BYTES)
+        if segment is None:
+            return b""
+        at = offset * ENTRY_BYTES - segment.base
+        written = min(count, held_from - offset, (segment.size - at) // ENTRY_BYTES)
+        entries = segment.file.read(written * ENTRY_BYTES, at)
+        if written < count and offset + written == held_from:
+            entries += held[: (count - written) * ENTRY_BYTES]
+        return entries
+
+    def place(self, offset: int) -> tuple[int, int] | None:
+        """Return position and size of the message at `offset`, or None when there is no entry."""
+        entry = self.read(offset, 1)
+        return ENTRY.unpack(entry)[:2] if entry else None
+
+    def next_file(self, offset: int) -> int:
+        """Return the first offset of the file behind the one that `offset` falls into."""
+        return offset + self._entries_per_file - offset % self._entries_per_file
+
+    def offset_by_time(self, wanted_ms: int, min_position: int, time_at: Callable[[int], int | None]) -> int:
+        """Return the offset of the message stored nearest to a time; 0 when the log does not say.
+
+        `time_at` tells the stored time of a log position. The file is the first whose newest message is not
+        older; in it the search is RocketMQ's, step by step, so that ties fall on the same message
+        (ConsumeQueue.java, getOffsetInQueueByTime).
+        """
+        first = self._segments.row[0].base // ENTRY_BYTES if self._segments.row else 0
+        for start in range(first, self.end, self._entries_per_file):
+            last = min(start + self._entries_per_file, self.end) - 1
+            position, _ = self.place(last) or (0, 0)
+            newest_ms = time_at(position) if position >= min_position else None
+            if last == self.end - 1 or (newest_ms is not None and newest_ms >= wanted_ms):
+                return self._nearest(max(start, self.min_offset), last, wanted_ms, time_at)
+        return 0
+
+    def _nearest(self, low: int, high: int, wanted_ms: int, time_at: Callable[[int], int | None]) -> int:
+        before: tuple[int, int] | None = None
+        after: tuple[int, int] | None = None
+        # RocketMQ takes the middle of the bytes of the file, which is the middle of the entries.
+        while high >= low:
+            middle = (low + high) // 2
+            position, _ = self.place(middle) or (0, 0)
+            time_ms = time_at(position)
+            if time_ms is None:
+                return 0
+            if time_ms == wanted_ms:
+                return middle
+            if time_ms > wanted_ms:
+                high, after = middle - 1, (middle, time_ms)
+            else:
+                low, before = middle + 1, (middle, time_ms)
+        if before is None:
+            return after[0] if after else self.end
+        if after is None or wanted_ms - before[1] <= after[1] - wanted_ms:
+            return before[0]
+        return after[0]
+
+    # Forgetting
+
+    def expire(self, min_position: int) -> list[Segment]:
+        """Move `min_offset` past the messages that the log lost; return the files that hold no others.
+
+        The last file stays, so that the queue's end is known after a restart.
+        """
+        row = self._segments.row
+        last_entry = self._entries_per_file - 1
+        gone = _first(len(row) - 1, lambda index: _points_past(row[index], min_position, last_entry))
+        removed = self._segments.detach_first(gone)
+        self._unsynced = [segment for segment in self._unsynced if segment not in removed]
+        base = self._segments.row[0].base // ENTRY_BYTES if self._segments.row else 0
+        low = max(base, self.min_offset)
+        if not self._is_kept(low, min_position):
+            low += _first(self.end - low, lambda at: self._is_kept(low + at, min_position))
+        self.min_offset = low
+        return removed
+
+    def _is_kept(self, offset: int, min_position: int) -> bool:
+        position, size = self.place(offset) or (0, BLANK_SIZE)
+        return size != BLANK_SIZE and position >= min_position
+
+    def remove(self) -> None:
+        """Remove the queue with its files."""
+        self._held.clear()
+        self._unsynced = []
+        self._segments.remove_all()
+
+    def close(self) -> None:
+        """Give all files back."""
+        self._segments.close()
+
+
+def _points_past(segment: Segment, position: int, index: int) -> bool:
+    """Return whether the file's entry at `index` is missing, or points at a log position or behind it."""
+    at, size, _ = ENTRY.unpack(segment.file.read(ENTRY_BYTES, index * ENTRY_BYTES))
+    return size <= 0 or not 0 <= at < position
+
+
+def _first(count: int, holds: Callable[[int], bool]) -> int:
+    """Return the first of 0 … count−1 for which `holds` is true, else count; it stays true from there on."""
+    return bisect_left(range(max(count, 0)), x=True, key=holds)

@@ -1,0 +1,339 @@
+"""The only door to the file system.
+
+The store opens, reads, writes, syncs, lists and removes files through a `Files`, and nothing else in this
+package calls the operating system. Tests put a disk of their own behind it: one that forgets what was not
+synced, tears a write, fills up or fails a sync.
+
+Errors of the operating system become ours here: `DiskFull` when there is no room, `SyncFailed` when a sync
+fails (what is on disk is then unknown), `StoreError` for everything else.
+
+Files have their full length from the start but are sparse, so they take the room of what was written.
+Writing goes through `pwrite`, where a full disk is an error and not a signal; reading goes through `pread` or
+a map of the whole file, which always shows what was written before.
+"""
+
+import errno
+import fcntl
+import mmap
+import os
+import struct
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Protocol
+
+from pyromq.errors import DiskFull, StoreError, StoreLocked, SyncFailed
+
+_NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
+_HELD: Final = frozenset({errno.EACCES, errno.EAGAIN})
+#: type, whence, start, length, pid: one byte at the beginning, which is what RocketMQ locks.
+_LOCK_FIRST_BYTE: Final = struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, 0, 1, 0)
+_LOCK_TEXT: Final = b"lock"
+
+
+@dataclass(frozen=True, slots=True)
+class DiskUse:
+    """How full a disk is, in bytes. `usable_bytes` is what is free for us, without the system's reserve."""
+
+    used_bytes: int
+    usable_bytes: int
+
+    @property
+    def ratio(self) -> float:
+        """Used of what can be used, rounded up to a hundredth as RocketMQ does."""
+        entire = self.used_bytes + self.usable_bytes
+        return -(-self.used_bytes * 100 // entire) / 100 if entire else 1.0
+
+
+class File(Protocol):
+    """An open file."""
+
+    def read(self, size: int, at: int) -> bytes:
+        """Return up to `size` bytes from `at`; fewer at the end of the file."""
+        ...
+
+    def write(self, data: bytes | bytearray, at: int) -> None:
+        """Write all of `data` at `at`; after an error any part of it may be there."""
+        ...
+
+    def sync(self) -> None:
+        """Return when everything written is on the disk; may be called from another thread."""
+        ...
+
+    def resize(self, size: int) -> None:
+        """Cut the file or extend it; what is added reads as zeros and takes no room."""
+        ...
+
+    def map(self) -> mmap.mmap:
+        """Return a read-only map of the whole file; it is the caller's to close."""
+        ...
+
+    def close(self) -> None:
+        """Give the file back; it can be closed twice."""
+        ...
+
+
+class FileLock(Protocol):
+    """A lock that lives until it is released or the process ends."""
+
+    def release(self) -> None:
+        """Let others have it."""
+        ...
+
+
+class Files(Protocol):
+    """A file system."""
+
+    def open(self, path: Path, size: int) -> File:
+        """Open a file for reading and writing, made or extended so that it has at least `size` bytes."""
+        ...
+
+    def names(self, folder: Path) -> list[str]:
+        """List a folder, sorted; a folder that is not there is empty."""
+        ...
+
+    def exists(self, path: Path) -> bool:
+        """Return whether the path is there."""
+        ...
+
+    def size(self, path: Path) -> int:
+        """Return a file's length."""
+        ...
+
+    def make_folder(self, path: Path) -> None:
+        """Make the folder and its parents where they are missing, so that they survive a crash."""
+        ...
+
+    def sync_folder(self, path: Path) -> None:
+        """Return when the names in a folder are on the disk; may be called from another thread."""
+        ...
+
+    def remove(self, path: Path) -> None:
+        """Remove a file; one that is not there is fine."""
+        ...
+
+    def remove_folder(self, path: Path) -> None:
+        """Remove an empty folder; one that is not there, or not empty, is left as it is."""
+        ...
+
+    def read_all(self, path: Path) -> bytes | None:
+        """Return a whole small file, or None when it is not there."""
+        ...
+
+    def replace(self, path: Path, data: bytes) -> None:
+        """Put `data` in place of the file's content: after a crash either the old or the new is there."""
+        ...
+
+    def lock(self, path: Path) -> FileLock:
+        """Lock the file's first byte, which RocketMQ locks too; raise StoreLocked when another has it."""
+        ...
+
+    def disk_use(self, path: Path) -> DiskUse:
+        """Return how full the disk is that holds the path."""
+        ...
+
+
+def _failed(action: str, path: Path, error: OSError) -> StoreError:
+    kind = DiskFull if error.errno in _NO_ROOM else StoreError
+    return kind(f"{action} {path} failed: {error.strerror or error}")
+
+
+class SystemFile:
+    """A file of the machine."""
+
+    __slots__ = ("_fd", "path")
+
+    def __init__(self, path: Path, size: int) -> None:
+        self.path = path
+        self._fd = -1
+        try:
+            self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            if os.fstat(self._fd).st_size < size:
+                os.ftruncate(self._fd, size)
+        except OSError as error:
+            self.close()
+            raise _failed("opening", path, error) from error
+
+    def read(self, size: int, at: int) -> bytes:
+        """Return up to `size` bytes from `at`."""
+        try:
+            return os.pread(self._fd, size, at)
+        except OSError as error:
+            raise _failed("reading", self.path, error) from error
+
+    def write(self, data: bytes | bytearray, at: int) -> None:
+        """Write all of `data` at `at`."""
+        try:
+            written = os.pwrite(self._fd, data, at)
+            while written < len(data):
+                # A nearly full disk takes a part first; the next call then says why.
+                written += os.pwrite(self._fd, memoryview(data)[written:], at + written)
+        except OSError as error:
+            raise _failed("writing", self.path, error) from error
+
+    def sync(self) -> None:
+        """Return when everything written is on the disk."""
+        try:
+            os.fdatasync(self._fd)
+        except OSError as error:
+            raise SyncFailed(f"syncing {self.path} failed: {error.strerror or error}") from error
+
+    def resize(self, size: int) -> None:
+        """Cut the file or extend it with zeros."""
+        try:
+            os.ftruncate(self._fd, size)
+        except OSError as error:
+            raise _failed("resizing", self.path, error) from error
+
+    def map(self) -> mmap.mmap:
+        """Return a read-only map of the whole file."""
+        try:
+            return mmap.mmap(self._fd, 0, access=mmap.ACCESS_READ)
+        except OSError as error:
+            raise _failed("mapping", self.path, error) from error
+
+    def close(self) -> None:
+        """Give the descriptor back."""
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            os.close(fd)
+
+
+class SystemLock:
+    """A lock on the first byte of a file, held through an open descriptor."""
+
+    __slots__ = ("_fd",)
+
+    def __init__(self, path: Path) -> None:
+        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            self._take()
+            os.pwrite(self._fd, _LOCK_TEXT, 0)
+            os.fsync(self._fd)
+        except OSError as error:
+            self.release()
+            if error.errno in _HELD:
+                raise StoreLocked(
+                    f"another process has the store open: {path} is locked; stop it, or use another folder"
+                ) from error
+            raise _failed("locking", path, error) from error
+
+    def _take(self) -> None:
+        # A lock of the open file, not of the process: a second store in this process is refused too, and
+        # closing another descriptor of the file does not lose it. It conflicts with Java's FileLock.
+        if hasattr(fcntl, "F_OFD_SETLK"):
+            fcntl.fcntl(self._fd, fcntl.F_OFD_SETLK, _LOCK_FIRST_BYTE)
+        else:
+            fcntl.lockf(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB, 1)
+
+    def release(self) -> None:
+        """Let others have it."""
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            os.close(fd)
+
+
+class SystemFiles:
+    """The machine's own file system."""
+
+    def open(self, path: Path, size: int) -> File:
+        """Open a file, made or extended to at least `size` bytes."""
+        return SystemFile(path, size)
+
+    def names(self, folder: Path) -> list[str]:
+        """List a folder, sorted."""
+        try:
+            return sorted(os.listdir(folder))
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+        except OSError as error:
+            raise _failed("listing", folder, error) from error
+
+    def exists(self, path: Path) -> bool:
+        """Return whether the path is there."""
+        return path.exists()
+
+    def size(self, path: Path) -> int:
+        """Return a file's length."""
+        try:
+            return path.stat().st_size
+        except OSError as error:
+            raise _failed("looking at", path, error) from error
+
+    def make_folder(self, path: Path) -> None:
+        """Make the folder and its parents, and sync the folders that got a new name."""
+        missing = []
+        while not path.is_dir():
+            missing.append(path)
+            path = path.parent
+        for folder in reversed(missing):
+            try:
+                folder.mkdir(exist_ok=True)
+            except OSError as error:
+                raise _failed("making the folder", folder, error) from error
+            self.sync_folder(folder.parent)
+
+    def sync_folder(self, path: Path) -> None:
+        """Return when the names in a folder are on the disk."""
+        try:
+            fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            try:
+                os.fsync(fd)
+            finally:
+                os.close(fd)
+        except OSError as error:
+            raise SyncFailed(f"syncing the folder {path} failed: {error.strerror or error}") from error
+
+    def remove(self, path: Path) -> None:
+        """Remove a file."""
+        try:
+            path.unlink(missing_ok=True)
+        except OSError as error:
+            raise _failed("removing", path, error) from error
+
+    def remove_folder(self, path: Path) -> None:
+        """Remove an empty folder."""
+        try:
+            path.rmdir()
+        except OSError as error:
+            if error.errno not in (errno.ENOENT, errno.ENOTEMPTY, errno.EEXIST):
+                raise _failed("removing the folder", path, error) from error
+
+    def read_all(self, path: Path) -> bytes | None:
+        """Return a whole small file, or None when it is not there."""
+        try:
+            return path.read_bytes()
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise _failed("reading", path, error) from error
+
+    def replace(self, path: Path, data: bytes) -> None:
+        """Write beside it, sync, rename over it, sync the folder."""
+        beside = path.with_name(path.name + ".tmp")
+        try:
+            with beside.open("wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            beside.replace(path)
+        except OSError as error:
+            raise _failed("replacing", path, error) from error
+        self.sync_folder(path.parent)
+
+    def lock(self, path: Path) -> FileLock:
+        """Lock the file's first byte."""
+        try:
+            return SystemLock(path)
+        except OSError as error:
+            raise _failed("locking", path, error) from error
+
+    def disk_use(self, path: Path) -> DiskUse:
+        """Return how full the disk is that holds the path."""
+        try:
+            use = os.statvfs(path)
+        except OSError as error:
+            raise _failed("looking at the disk of", path, error) from error
+        return DiskUse(
+            used_bytes=(use.f_blocks - use.f_bfree) * use.f_frsize,
+            usable_bytes=use.f_bavail * use.f_frsize,
+        )

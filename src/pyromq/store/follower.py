@@ -1,0 +1,107 @@
+"""What follows the log: one entry for each record, applied in order.
+
+The commit log is the only truth. Consume queues and key index are made from it by `apply`, and it does not
+matter who calls: a put right after its append, recovery while it walks the log, or a slave that was sent the
+bytes. A follower may hold the newest of what it made in memory, because a crash loses nothing that the log
+does not give back: recovery cuts each follower back to the last checkpoint and applies the log from there.
+"""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final, Protocol
+
+import msgspec
+
+from pyromq.codes import TRANSACTION_MASK, SysFlag
+from pyromq.wire.java_hash import java_hash
+from pyromq.wire.properties import DELAY, TAGS, find_text
+from pyromq.wire.record import Record
+
+SCHEDULE_TOPIC: Final = "SCHEDULE_TOPIC_XXXX"
+_PREPARED: Final = int(SysFlag.TRANSACTION_PREPARED)
+_ROLLBACK: Final = int(SysFlag.TRANSACTION_ROLLBACK)
+#: What RocketMQ adds when the delay table does not have the level (ScheduleMessageService.java).
+_UNKNOWN_LEVEL_MS: Final = 1000
+
+
+class LogEntry(msgspec.Struct, gc=False):
+    """What the followers need to know of one record."""
+
+    topic: str
+    queue_id: int
+    queue_offset: int
+    position: int
+    size: int
+    tags_code: int
+    stored_at_ms: int
+    sys_flag: int
+    properties: str
+
+
+class StoreFile(Protocol):
+    """A file of a follower: it is synced while it lives, and removed when nothing needs it."""
+
+    path: Path
+
+    def sync(self) -> None:
+        """Put what was written on the disk; may be called from another thread."""
+        ...
+
+
+class Follower(Protocol):
+    """Something that is made from the log, and can be made again."""
+
+    def apply(self, entry: LogEntry) -> None:
+        """Take the next record in. One that was taken in before changes nothing."""
+        ...
+
+    def settle(self) -> Sequence[StoreFile]:
+        """Write what is held in memory, and return the files that have unsynced bytes."""
+        ...
+
+    def expire(self, min_position: int) -> Sequence[StoreFile]:
+        """Forget what points before `min_position`; return the files that nothing needs any more."""
+        ...
+
+
+def has_queue_entry(sys_flag: int) -> bool:
+    """Return whether consumers see the message: a prepared or rolled-back one has no place in a queue."""
+    kind = sys_flag & TRANSACTION_MASK
+    return kind not in (_PREPARED, _ROLLBACK)
+
+
+def has_index_entry(sys_flag: int) -> bool:
+    """Return whether the message can be found by its keys: a rolled-back one cannot."""
+    return sys_flag & TRANSACTION_MASK != _ROLLBACK
+
+
+def entry_of(record: Record, size: int, delays_ms: Mapping[int, int]) -> LogEntry:
+    """Return what the followers need of a record.
+
+    The tags code is the hash of the tags; in the topic of delayed messages it is the time of delivery, so
+    that a level's queue can be read without reading the log.
+    """
+    properties = record.properties
+    tags = find_text(properties, TAGS)
+    tags_code = java_hash(tags) if tags else 0
+    if record.topic == SCHEDULE_TOPIC:
+        tags_code = _delivery_ms(properties, record.stored_at_ms, delays_ms) or tags_code
+    return LogEntry(
+        record.topic,
+        record.queue_id,
+        record.queue_offset,
+        record.position,
+        size,
+        tags_code,
+        record.stored_at_ms,
+        record.sys_flag,
+        properties,
+    )
+
+
+def _delivery_ms(properties: str, stored_at_ms: int, delays_ms: Mapping[int, int]) -> int:
+    text = find_text(properties, DELAY)
+    if text is None or not text.isdecimal():
+        return 0
+    level = min(int(text), max(delays_ms, default=0))
+    return stored_at_ms + delays_ms.get(level, _UNKNOWN_LEVEL_MS) if level > 0 else 0

@@ -1,0 +1,170 @@
+"""The key index: from «topic#key» to the positions of messages, as one follower of the log.
+
+    index/{yyyyMMddHHmmssSSS}      named by the local time at which the file was made
+
+A message is entered under its unique id (UNIQ_KEY) and under each word of its KEYS. Only the hash of the key
+is kept, so a query also returns messages whose keys happen to have the same hash; the one who asks looks at
+the keys themselves. A new file begins when the last one is full.
+"""
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from pyromq.store.files import Files
+from pyromq.store.follower import LogEntry, has_index_entry
+from pyromq.store.indexfile import IndexFile
+from pyromq.wire.java_hash import java_hash
+from pyromq.wire.properties import KEY_SEPARATOR, KEYS, UNIQ_KEY, find_text
+
+_NAME_DIGITS: Final = 17
+_MASK: Final = 0xFFFFFFFF
+#: A unique id ends in 4 digits that count and, before them, 8 that tell the time.
+_COUNTER_DIGITS: Final = 4
+_COUNTER_FACTOR: Final = 31**_COUNTER_DIGITS
+_POWERS: Final = [pow(31, length, 1 << 32) for length in range(256)]
+
+
+class Matches(NamedTuple):
+    """Positions of messages, newest first, and how far the index goes."""
+
+    positions: list[int]
+    last_stored_at_ms: int
+    last_position: int
+
+
+class KeyIndex:
+    """All index files, oldest first; the last is the one that grows."""
+
+    __slots__ = ("_entries_max", "_files", "_folder", "_now_ms", "_row", "_slots")
+
+    def __init__(
+        self, files: Files, folder: Path, *, slots: int, entries_max: int, now_ms: Callable[[], int]
+    ) -> None:
+        self._files = files
+        self._folder = folder
+        self._slots = slots
+        self._entries_max = entries_max
+        self._now_ms = now_ms
+        self._row: list[IndexFile] = []
+
+    def load(self) -> None:
+        """Read the headers of the files that are there, after a clean stop."""
+        self._row = [
+            IndexFile(self._files, self._folder / name, slots=self._slots, entries_max=self._entries_max)
+            for name in self._files.names(self._folder)
+            if len(name) == _NAME_DIGITS and name.isascii() and name.isdigit()
+        ]
+        for file in self._row:
+            file.load()
+
+    def load_before(self, position: int) -> None:
+        """Load, and drop every entry of a message at a log position or behind it.
+
+        What the index says of messages before it must have been synced.
+        """
+        self.load()
+        while self._row and not self._row[-1].knows_before(position):
+            last = self._row.pop()
+            last.retire()
+            self._files.remove(last.path)
+        if self._row:
+            self._row[-1].cut(position)
+
+    def apply(self, entry: LogEntry) -> None:
+        """Enter the message under its unique id and its keys, unless it was rolled back or is in already."""
+        properties = entry.properties
+        unique_id = find_text(properties, UNIQ_KEY)
+        keys = find_text(properties, KEYS)
+        if not (unique_id or keys) or not has_index_entry(entry.sys_flag):
+            return
+        # RocketMQ compares with the last position too, and lets the same message in again.
+        if self._row and entry.position <= self._row[-1].end_position and self._row[-1].count > 1:
+            return
+        topic = entry.topic
+        if unique_id:
+            self._put(key_hash(topic, unique_id), entry)
+        if keys:
+            for key in keys.split(KEY_SEPARATOR):
+                if key:
+                    self._put(key_hash(topic, key), entry)
+        self._row[-1].settle_if_many()
+
+    def _put(self, hashed: int, entry: LogEntry) -> None:
+        row = self._row
+        file = row[-1] if row and not row[-1].is_full else self._add_file()
+        file.put(hashed, entry.position, entry.stored_at_ms)
+
+    def _add_file(self) -> IndexFile:
+        self._files.make_folder(self._folder)
+        # Two files that are filled within a millisecond must not get one name.
+        now_ms = self._now_ms()
+        while self._row and self._row[-1].path.name >= _file_name(now_ms):
+            now_ms += 1
+        path = self._folder / _file_name(now_ms)
+        file = IndexFile(self._files, path, slots=self._slots, entries_max=self._entries_max)
+        file.make(self._row[-1] if self._row else None)
+        self._row.append(file)
+        return file
+
+    def settle(self) -> list[IndexFile]:
+        """Write what is held in memory, and return the files that have unsynced bytes."""
+        for file in self._row:
+            file.settle()
+        return [file for file in self._row if file.take_unsynced()]
+
+    def query(self, topic: str, key: str, *, count_max: int, begin_ms: int, end_ms: int) -> Matches:
+        """Return the positions of at most `count_max` messages of that time that may have the key."""
+        hashed = key_hash(topic, key)
+        found: list[int] = []
+        for file in reversed(self._row):
+            if file.covers(begin_ms, end_ms):
+                found += file.find(hashed, count_max - len(found), begin_ms, end_ms)
+            if file.begin_at_ms < begin_ms or len(found) >= count_max:
+                break
+        last = self._row[-1] if self._row else None
+        return Matches(found, last.end_at_ms if last else 0, last.end_position if last else 0)
+
+    def expire(self, min_position: int) -> list[IndexFile]:
+        """Return the files, never the last, that only know messages which the log lost."""
+        gone: list[IndexFile] = []
+        while len(self._row) > 1 and self._row[0].end_position < min_position:
+            gone.append(self._row.pop(0))
+            gone[-1].retire()
+        return gone
+
+    def remove_all(self) -> None:
+        """Remove every file."""
+        for file in self._row:
+            file.retire()
+            self._files.remove(file.path)
+        self._row = []
+
+    def forget_pages(self) -> None:
+        """Give the maps' pages back to the system."""
+        for file in self._row:
+            file.forget_pages()
+
+    def close(self) -> None:
+        """Give all files back."""
+        for file in self._row:
+            file.close()
+
+
+def key_hash(topic: str, key: str) -> int:
+    """Return the hash under which «topic#key» is entered: Java's, made positive."""
+    if key.isascii() and _COUNTER_DIGITS < len(key) < len(_POWERS):
+        # Nearly all of a unique id is the same for many messages, so most of the work is cached.
+        head = java_hash(key[:-_COUNTER_DIGITS]) * _COUNTER_FACTOR + java_hash(key[-_COUNTER_DIGITS:])
+        value = (java_hash(topic + "#") * _POWERS[len(key)] + head) & _MASK
+        if value & 0x80000000:
+            value = (1 << 32) - value
+    else:
+        value = abs(java_hash(f"{topic}#{key}"))
+    # Java has no positive 2³¹, and RocketMQ takes 0 in its place.
+    return value if value <= 0x7FFFFFFF else 0
+
+
+def _file_name(now_ms: int) -> str:
+    return time.strftime("%Y%m%d%H%M%S", time.localtime(now_ms // 1000)) + f"{now_ms % 1000:03d}"

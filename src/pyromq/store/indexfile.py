@@ -1,0 +1,250 @@
+"""One file of the key index: a hash table whose chains run from the newest message to the oldest.
+
+    at
+    0          header: time of the first and the last message, their positions (8 each),
+               used slots and next entry number (4 each)
+    40         slots, 4 bytes each: the number of the newest entry whose key hashes here, or 0
+    40+4·S     entries, 20 bytes each: key hash 4, position 8, seconds since the first message 4,
+               number of the entry before it in the same slot 4
+
+    slot 17 ──► entry 9 ──► entry 4 ──► entry 1
+
+Entry 0 is never used, so the count in the header starts at 1 (IndexFile.java, IndexHeader.java). The newest
+entries and slots are held in memory and written together: an entry is 20 bytes at the end of the file, but
+its slot is 4 bytes anywhere in 20 megabytes.
+"""
+
+import struct
+from bisect import bisect_left
+from pathlib import Path
+from typing import Final
+
+from pyromq.store.files import Files
+from pyromq.store.segment import Segment
+
+HEADER: Final = struct.Struct(">qqqqii")
+HEADER_BYTES: Final = 40
+SLOT: Final = struct.Struct(">i")
+SLOT_BYTES: Final = 4
+ENTRY: Final = struct.Struct(">iqii")
+ENTRY_BYTES: Final = 20
+assert (HEADER.size, SLOT.size, ENTRY.size) == (HEADER_BYTES, SLOT_BYTES, ENTRY_BYTES)
+
+_SECONDS_MAX: Final = 0x7FFFFFFF
+_HELD_ENTRIES_MAX: Final = 128
+_NEVER_WRITTEN: Final = bytes(ENTRY_BYTES)
+_CHUNK_BYTES: Final = 4096
+_pack_entry = ENTRY.pack
+_unpack_slot = SLOT.unpack_from
+
+
+class IndexFile:
+    """One index file: `put` until it `is_full`, `find` any time."""
+
+    __slots__ = (
+        "_entries_at",
+        "_has_unsynced",
+        "_held",
+        "_held_slots",
+        "_segment",
+        "begin_at_ms",
+        "begin_position",
+        "count",
+        "end_at_ms",
+        "end_position",
+        "entries_max",
+        "path",
+        "slots",
+        "slots_used",
+    )
+
+    def __init__(self, files: Files, path: Path, *, slots: int, entries_max: int) -> None:
+        self.path = path
+        self.slots = slots
+        self.entries_max = entries_max
+        self._entries_at = HEADER_BYTES + slots * SLOT_BYTES
+        self._segment = Segment(files, path, size=self._entries_at + entries_max * ENTRY_BYTES)
+        self._held = bytearray()
+        self._held_slots: dict[int, int] = {}
+        self._has_unsynced = False
+        self.begin_at_ms = self.end_at_ms = self.begin_position = self.end_position = self.slots_used = 0
+        self.count = 1
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the next key needs another file."""
+        return self.count >= self.entries_max
+
+    def make(self, after: "IndexFile | None") -> None:
+        """Make the file; it begins where the one before it ended."""
+        self._segment.is_named = False
+        self._has_unsynced = True
+        if after is not None:
+            self.begin_position = self.end_position = after.end_position
+            self.begin_at_ms = self.end_at_ms = after.end_at_ms
+            self._write_header()
+
+    def load(self) -> None:
+        """Read the header of a file that is there."""
+        header = HEADER.unpack(self._segment.file.read(HEADER_BYTES, 0))
+        self.begin_at_ms, self.end_at_ms, self.begin_position, self.end_position = header[:4]
+        self.slots_used, count = header[4:]
+        self.count = min(max(count, 1), self.entries_max)
+
+    def put(self, key_hash: int, position: int, stored_at_ms: int) -> None:
+        """Add a key of the message at a position; the file must not be full."""
+        slot, number = key_hash % self.slots, self.count
+        before = self._slot(slot)
+        seconds = (stored_at_ms - self.begin_at_ms) // 1000 if self.begin_at_ms > 0 else 0
+        if not 0 <= seconds <= _SECONDS_MAX:
+            seconds = 0 if seconds < 0 else _SECONDS_MAX
+        self._held += _pack_entry(key_hash, position, seconds, before)
+        self._held_slots[slot] = number
+        if number == 1:
+            self.begin_position, self.begin_at_ms = position, stored_at_ms
+        if not before:
+            self.slots_used += 1
+        self.count = number + 1
+        self.end_position, self.end_at_ms = position, stored_at_ms
+
+    def _slot(self, slot: int) -> int:
+        number = self._held_slots.get(slot)
+        if number is None:
+            number = _unpack_slot(self._segment.map, HEADER_BYTES + slot * SLOT_BYTES)[0]
+        return number if 0 < number < self.count else 0
+
+    def _entry(self, number: int) -> tuple[int, int, int, int]:
+        held_from = self.count - len(self._held) // ENTRY_BYTES
+        if number >= held_from:
+            return ENTRY.unpack_from(self._held, (number - held_from) * ENTRY_BYTES)
+        return ENTRY.unpack_from(self._segment.map, self._entries_at + number * ENTRY_BYTES)
+
+    def settle_if_many(self) -> None:
+        """Write what is held once it is worth a few system calls."""
+        if len(self._held_slots) >= _HELD_ENTRIES_MAX:
+            self.settle()
+
+    def settle(self) -> None:
+        """Write what is held: the entries first, so that no slot ever points at one that is not there."""
+        if not self._held:
+            return
+        self._has_unsynced = True
+        file = self._segment.file
+        file.write(self._held, self._entries_at + self.count * ENTRY_BYTES - len(self._held))
+        for slot, number in self._held_slots.items():
+            file.write(SLOT.pack(number), HEADER_BYTES + slot * SLOT_BYTES)
+        self._write_header()
+        self._held.clear()
+        self._held_slots.clear()
+
+    def take_unsynced(self) -> bool:
+        """Return whether bytes were written since the last call."""
+        unsynced, self._has_unsynced = self._has_unsynced, False
+        return unsynced
+
+    def _write_header(self) -> None:
+        self._segment.file.write(
+            HEADER.pack(
+                self.begin_at_ms,
+                self.end_at_ms,
+                self.begin_position,
+                self.end_position,
+                self.slots_used,
+                # A file without entries has 0 here, as RocketMQ leaves it.
+                self.count if self.count > 1 else 0,
+            ),
+            0,
+        )
+
+    def sync(self) -> None:
+        """Put what was written on the disk."""
+        self._segment.sync()
+
+    def covers(self, begin_ms: int, end_ms: int) -> bool:
+        """Return whether messages of that time may be in here, by RocketMQ's rule (isTimeMatched)."""
+        first, last = self.begin_at_ms, self.end_at_ms
+        return (begin_ms < first and end_ms > last) or first <= begin_ms <= last or first <= end_ms <= last
+
+    def find(self, key_hash: int, count_max: int, begin_ms: int, end_ms: int) -> list[int]:
+        """Return positions of messages whose key has that hash, newest first."""
+        found: list[int] = []
+        number = self._slot(key_hash % self.slots)
+        while number and len(found) < count_max:
+            its_hash, position, seconds, before = self._entry(number)
+            if seconds < 0:
+                break
+            time_ms = self.begin_at_ms + seconds * 1000
+            if its_hash == key_hash and begin_ms <= time_ms <= end_ms:
+                found.append(position)
+            if not 0 < before < number or time_ms < begin_ms:
+                break
+            number = before
+        return found
+
+    def knows_before(self, position: int) -> bool:
+        """Return whether any entry is of a message before a log position, whatever the header says."""
+        return not self._is_past(1, position)
+
+    def cut(self, position: int) -> None:
+        """Drop the entries of messages at a log position or behind it, and mend the slots that knew them.
+
+        There must be one before it. Those, and their slots, must have been synced; what follows them may be
+        anything.
+        """
+        self._held.clear()
+        self._held_slots.clear()
+        self.count = 1 + bisect_left(
+            range(1, self.entries_max), x=True, key=lambda n: self._is_past(n, position)
+        )
+        self._segment.wipe_from(self._entries_at + self.count * ENTRY_BYTES)
+        self._mend_slots()
+        _, self.end_position, seconds, _ = self._entry(self.count - 1)
+        self.end_at_ms = self.begin_at_ms + seconds * 1000
+        self._has_unsynced = True
+        self._write_header()
+
+    def _is_past(self, number: int, position: int) -> bool:
+        entry = self._segment.file.read(ENTRY_BYTES, self._entries_at + number * ENTRY_BYTES)
+        # All zeros was never written: a key whose hash is 0, of the first message of a log, is one in 2³¹.
+        return entry == _NEVER_WRITTEN or ENTRY.unpack(entry)[1] >= position
+
+    def _mend_slots(self) -> None:
+        """Point each slot that knows a dropped entry at the newest one that is left."""
+        wrong, self.slots_used = self._count_slots()
+        if not wrong:
+            return
+        file = self._segment.file
+        entries = file.read((self.count - 1) * ENTRY_BYTES, self._entries_at + ENTRY_BYTES)
+        for number, (key_hash, _, _, _) in enumerate(ENTRY.iter_unpack(entries), start=1):
+            slot = key_hash % self.slots
+            if slot in wrong:
+                wrong[slot] = number
+        for slot, number in wrong.items():
+            file.write(SLOT.pack(number), HEADER_BYTES + slot * SLOT_BYTES)
+            self.slots_used += number > 0
+
+    def _count_slots(self) -> tuple[dict[int, int], int]:
+        """Return the slots that know a dropped entry, and how many others are used."""
+        wrong: dict[int, int] = {}
+        used = 0
+        for at in range(HEADER_BYTES, self._entries_at, _CHUNK_BYTES):
+            chunk = self._segment.file.read(min(_CHUNK_BYTES, self._entries_at - at), at)
+            if chunk.count(0) != len(chunk):
+                first = (at - HEADER_BYTES) // SLOT_BYTES
+                numbers = [number for (number,) in SLOT.iter_unpack(chunk)]
+                bad = {first + i: 0 for i, number in enumerate(numbers) if not 0 <= number < self.count}
+                used += len(numbers) - numbers.count(0) - len(bad)
+                wrong |= bad
+        return wrong, used
+
+    def forget_pages(self) -> None:
+        """Give the map's pages back to the system."""
+        self._segment.forget_pages()
+
+    def retire(self) -> None:
+        """Close the file for good; the caller removes it."""
+        self._segment.retire()
+
+    def close(self) -> None:
+        """Give the file back."""
+        self._segment.close()

@@ -1,0 +1,229 @@
+"""Reading a queue: from its entries to the bytes of its messages, as RocketMQ's broker answers a pull.
+
+The rules are those of DefaultMessageStore.getMessage in 4.9.8: which status, which next offset, how many
+messages at most. Records that stand one behind the other in the log are copied in one piece, and no record
+is decoded.
+"""
+
+from collections.abc import Callable
+from enum import StrEnum
+from typing import Final
+
+import msgspec
+
+from pyromq.config.settings import StoreSettings
+from pyromq.store.commitlog import CommitLog
+from pyromq.store.consumequeue import ENTRY, ENTRY_BYTES, ConsumeQueue
+
+#: At least this many bytes of entries are looked at for a filter.
+_SCAN_BYTES_MIN: Final = 16_000
+
+
+class GetStatus(StrEnum):
+    """What reading a queue found; the words are RocketMQ's, and travel as the remark of a pull's answer."""
+
+    FOUND = "FOUND"
+    NO_MATCHED_MESSAGE = "NO_MATCHED_MESSAGE"
+    MESSAGE_WAS_REMOVING = "MESSAGE_WAS_REMOVING"
+    OFFSET_FOUND_NULL = "OFFSET_FOUND_NULL"
+    OFFSET_OVERFLOW_BADLY = "OFFSET_OVERFLOW_BADLY"
+    OFFSET_OVERFLOW_ONE = "OFFSET_OVERFLOW_ONE"
+    OFFSET_TOO_SMALL = "OFFSET_TOO_SMALL"
+    NO_MATCHED_LOGIC_QUEUE = "NO_MATCHED_LOGIC_QUEUE"
+    NO_MESSAGE_IN_QUEUE = "NO_MESSAGE_IN_QUEUE"
+
+
+class Got(msgspec.Struct, frozen=True, gc=False):
+    """What reading a queue gave: records one behind the other, and from where to read on.
+
+    `suggest_slave` says that what was read is so far behind the log's end that it is not in memory any more.
+    """
+
+    status: GetStatus
+    next_offset: int
+    min_offset: int
+    max_offset: int
+    body: bytes = b""
+    count: int = 0
+    suggest_slave: bool = False
+
+
+WantsTags = Callable[[int], bool]
+MatchesRecord = Callable[[memoryview], bool]
+
+
+class Limits(msgspec.Struct, frozen=True):
+    """How much one read may return. Messages before `disk_position` of the log are not in memory."""
+
+    count_max: int
+    bytes_in_memory_max: int
+    count_in_memory_max: int
+    bytes_on_disk_max: int
+    count_on_disk_max: int
+    disk_position: int
+
+
+def limits_of(settings: StoreSettings, count_max: int, disk_position: int) -> Limits:
+    """Return the limits of one read by the settings."""
+    return Limits(
+        count_max,
+        settings.max_transfer_bytes_on_message_in_memory,
+        settings.max_transfer_count_on_message_in_memory,
+        settings.max_transfer_bytes_on_message_in_disk,
+        settings.max_transfer_count_on_message_in_disk,
+        disk_position,
+    )
+
+
+def read_queue(
+    log: CommitLog,
+    queue: ConsumeQueue,
+    offset: int,
+    limits: Limits,
+    wants: WantsTags | None,
+    matches: MatchesRecord | None,
+) -> Got:
+    """Return messages from `offset` on that `wants` takes by their tags code and `matches` by their bytes."""
+    status, next_offset = _place_of(queue, offset)
+    if status is not GetStatus.FOUND:
+        return Got(status, next_offset, queue.min_offset, queue.end)
+    scan_max = max(_SCAN_BYTES_MIN // ENTRY_BYTES, limits.count_max)
+    entries = queue.read(offset, scan_max if wants or matches else min(limits.count_max, scan_max))
+    if not entries:
+        return Got(GetStatus.OFFSET_FOUND_NULL, queue.next_file(offset), queue.min_offset, queue.end)
+    gathered = _Gathering(log, limits)
+    passed = gathered.take_run(entries) if wants is None and matches is None else 0
+    passed += gathered.take(entries[passed * ENTRY_BYTES :], wants, matches)
+    return Got(
+        gathered.status,
+        offset + passed,
+        queue.min_offset,
+        queue.end,
+        gathered.body(),
+        gathered.count,
+        gathered.last_position < limits.disk_position,
+    )
+
+
+def _place_of(queue: ConsumeQueue, offset: int) -> tuple[GetStatus, int]:
+    if queue.end == 0:
+        return GetStatus.NO_MESSAGE_IN_QUEUE, 0
+    if offset < queue.min_offset:
+        return GetStatus.OFFSET_TOO_SMALL, queue.min_offset
+    if offset == queue.end:
+        return GetStatus.OFFSET_OVERFLOW_ONE, offset
+    if offset > queue.end:
+        return GetStatus.OFFSET_OVERFLOW_BADLY, queue.end
+    return GetStatus.FOUND, offset
+
+
+class _Gathering:
+    """Records on their way into an answer; neighbours in the log become one piece."""
+
+    __slots__ = (
+        "_gone_before",
+        "_limits",
+        "_log",
+        "_pieces",
+        "_run_end",
+        "_run_start",
+        "bytes",
+        "count",
+        "last_position",
+        "status",
+    )
+
+    def __init__(self, log: CommitLog, limits: Limits) -> None:
+        self._log = log
+        self._limits = limits
+        self._pieces: list[bytes] = []
+        self._run_start = self._run_end = -1
+        #: The file in which a record was missing is gone; entries that point before its end are skipped.
+        self._gone_before = -1
+        self.bytes = 0
+        self.count = 0
+        self.last_position = 0
+        self.status = GetStatus.NO_MATCHED_MESSAGE
+
+    def take_run(self, entries: bytes) -> int:
+        """Take records as long as they stand one behind the other in one file; return how many.
+
+        This is the common case, one busy queue or a whole batch, and does nothing but add up sizes; whatever
+        is less simple is left to `take`.
+        """
+        limits = self._limits
+        start = position = ENTRY.unpack_from(entries)[0]
+        limit = self._log.run_end(position)
+        count_max = min(limits.count_max, limits.count_in_memory_max)
+        bytes_max = limits.bytes_in_memory_max
+        count = 0
+        if position >= limits.disk_position:
+            for at, size, _ in ENTRY.iter_unpack(entries):
+                end = position + size
+                if at != position or end > limit or count >= count_max or (count and end - start > bytes_max):
+                    break
+                position = end
+                count += 1
+        if count:
+            self._run_start, self._run_end = start, position
+            self.bytes, self.count, self.status = position - start, count, GetStatus.FOUND
+            self.last_position = start
+        return count
+
+    def take(self, entries: bytes, wants: WantsTags | None, matches: MatchesRecord | None) -> int:
+        """Take the records that match until the answer is full; return how many entries were passed."""
+        passed = 0
+        for position, size, tags_code in ENTRY.iter_unpack(entries):
+            self.last_position = position
+            if position >= self._gone_before:
+                if self._is_full(position, size):
+                    break
+                if wants is None or wants(tags_code):
+                    self._take_record(position, size, matches)
+            passed += 1
+        return passed
+
+    def _is_full(self, position: int, size: int) -> bool:
+        if not self.count:
+            return False
+        limits = self._limits
+        if position < limits.disk_position:
+            bytes_max, count_max = limits.bytes_on_disk_max, limits.count_on_disk_max
+        else:
+            bytes_max, count_max = limits.bytes_in_memory_max, limits.count_in_memory_max
+        return self.count >= limits.count_max or self.bytes + size > bytes_max or self.count >= count_max
+
+    def _take_record(self, position: int, size: int, matches: MatchesRecord | None) -> None:
+        if not 0 < size <= self._log.run_end(position) - position:
+            if not self.count:
+                self.status = GetStatus.MESSAGE_WAS_REMOVING
+            segment_bytes = self._log.segment_bytes
+            self._gone_before = position + segment_bytes - position % segment_bytes
+            return
+        if matches is not None and not self._matches(position, size, matches):
+            if not self.count:
+                self.status = GetStatus.NO_MATCHED_MESSAGE
+            return
+        if position != self._run_end or position % self._log.segment_bytes == 0:
+            self._finish_run()
+            self._run_start = position
+        self._run_end = position + size
+        self.bytes += size
+        self.count += 1
+        self.status = GetStatus.FOUND
+        self._gone_before = -1
+
+    def _matches(self, position: int, size: int, matches: MatchesRecord) -> bool:
+        data = self._log.read(position, size)
+        return data is not None and matches(memoryview(data))
+
+    def _finish_run(self) -> None:
+        if self._run_end > self._run_start:
+            piece = self._log.read(self._run_start, self._run_end - self._run_start)
+            assert piece is not None
+            self._pieces.append(piece)
+
+    def body(self) -> bytes:
+        """Return the records, one behind the other."""
+        self._finish_run()
+        return self._pieces[0] if len(self._pieces) == 1 else b"".join(self._pieces)

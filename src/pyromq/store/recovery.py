@@ -1,0 +1,200 @@
+"""From the files as found to a store that runs, top to bottom.
+
+Where to start (`_find_start`) is the one question with several answers:
+
+1. Our checkpoint names a safe position: everything before it, in the log and in the followers, was synced.
+2. Without it (RocketMQ wrote the files, or the checkpoint is gone) and after a clean stop: the newest message
+   that a consume queue knows, provided that the log really has it there, else the last three files.
+3. Without it and after a crash: the newest file whose first message is older than the checkpoint's times.
+
+From there all cases are one: cut the followers back to the start, walk the log, apply each record to the
+followers, and let the log end behind the last good one. A record that fails its checks is the torn end of the
+log, because everything before the start is known to be whole.
+"""
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from pyromq.errors import StoreError
+from pyromq.store.checkpoint import Checkpoint
+from pyromq.store.commitlog import CommitLog
+from pyromq.store.consumequeues import ConsumeQueues, QueueGap
+from pyromq.store.follower import Follower, entry_of
+from pyromq.store.index import KeyIndex
+
+_log: Final = logging.getLogger(__name__)
+#: RocketMQ looks at this many files after a clean stop.
+_FILES_LOOKED_AT: Final = 3
+
+
+@dataclass(slots=True)
+class Recovered:
+    """What recovery found and did."""
+
+    was_clean: bool
+    start: int = 0
+    end: int = 0
+    last_stored_at_ms: int = 0
+    replayed: int = 0
+    findings: list[str] = field(default_factory=list)
+
+    def find(self, what: str) -> None:
+        """Note something that should not be so."""
+        self.findings.append(what)
+        _log.warning("%s", what)
+
+
+@dataclass(slots=True)
+class Recovery:
+    """One run of recovery over the parts of a store whose files are not loaded yet."""
+
+    log: CommitLog
+    queues: ConsumeQueues
+    index: KeyIndex | None
+    checkpoint: Checkpoint
+    delays_ms: Mapping[int, int]
+    check_crc: bool = True
+
+    def run(self, *, was_clean: bool) -> Recovered:
+        """Bring log and followers to the same, whole state; afterwards the log may be appended to."""
+        report = Recovered(was_clean)
+        self.log.load()
+        self.queues.find_all()
+        self.checkpoint.load()
+        if not self.log.segments:
+            self._forget_followers(report)
+        elif was_clean and self._is_as_we_left_it():
+            report.start = report.end = self.log.end
+            self._check_newest(report)
+        else:
+            report.start = self._find_start(report)
+            self._replay(report)
+            self.log.cut_at(report.end)
+        self._note_last_time(report)
+        self.log.forget_pages()
+        return report
+
+    def _forget_followers(self, report: Recovered) -> None:
+        """Without a log there is nothing to follow (CommitLog.java, recoverNormally)."""
+        if len(self.queues):
+            report.find(f"{self.log.folder} has no files, so the consume queues and the index go too")
+        for queue in self.queues:
+            queue.load(0)
+        self.queues.remove_all()
+        if self.index is not None:
+            self.index.load()
+            self.index.remove_all()
+
+    # A clean stop, by us
+
+    def _is_as_we_left_it(self) -> bool:
+        """Load everything where the checkpoint says the log ends, and see whether it fits."""
+        end = self._safe_position()
+        if end is None:
+            return False
+        self.log.open_at(end)
+        for queue in self.queues:
+            queue.load(self.log.min_position)
+        if self.index is not None:
+            self.index.load()
+        return self.queues.reach == self.checkpoint.reach and next(self.log.walk(end), None) is None
+
+    def _check_newest(self, report: Recovered) -> None:
+        for queue in self.queues:
+            place = queue.place(queue.end - 1)
+            if place is not None and queue.reach == self.queues.reach and queue.reach > self.log.min_position:
+                if next(self.log.walk(place[0]), None) is None:
+                    report.find(f"damaged: {self.log.why_no_record(place[0])}")
+                return
+
+    def _safe_position(self) -> int | None:
+        """Return the checkpoint's position if the files have all bytes before it.
+
+        Raises StoreError when a file in the middle of the log lost bytes: to go on would give up all files
+        behind it, and that is for a person to decide.
+        """
+        position = self.checkpoint.safe_position
+        short = self.log.missing_bytes(position)
+        if short is None:
+            return position if position is None else max(position, self.log.min_position)
+        if short is self.log.segments[-1]:
+            return None
+        raise StoreError(
+            f"{short.path} is shorter than it was: put the whole file back, or move it and all older files "
+            f"away to open the store with the newer ones"
+        )
+
+    # Everything else
+
+    def _find_start(self, report: Recovered) -> int:
+        segments = self.log.segments
+        safe = self._safe_position()
+        if not len(self.queues):
+            # Somebody removed the queues so that they are made again, or there never were any.
+            return self.log.min_position
+        if safe is not None and (not report.was_clean or safe <= self._newest_in_queues()):
+            return safe
+        if report.was_clean:
+            newest = self._newest_in_queues()
+            first = segments[max(len(segments) - _FILES_LOOKED_AT, 0)].base
+            return newest if newest > first and next(self.log.walk(newest), None) is not None else first
+        return self._start_by_time()
+
+    def _newest_in_queues(self) -> int:
+        """Return the position of the newest message that a queue knows."""
+        newest = 0
+        for queue in self.queues:
+            queue.load(self.log.min_position)
+            place = queue.place(queue.end - 1)
+            if place is not None and queue.reach:
+                newest = max(newest, place[0])
+        return newest
+
+    def _start_by_time(self) -> int:
+        oldest_ms = self.checkpoint.oldest_ms()
+        for segment in reversed(self.log.segments):
+            record = next(self.log.walk(segment.base, check_crc=False), None)
+            if record is not None and 0 < record.stored_at_ms <= oldest_ms:
+                return segment.base
+        return self.log.min_position
+
+    def _replay(self, report: Recovered) -> None:
+        try:
+            self.queues.gaps_are_filled = report.start == self.log.min_position
+            self._replay_from(report.start, report)
+        except QueueGap as gap:
+            report.find(f"{gap}; making all consume queues again from the log")
+            self.queues.remove_all()
+            self.queues.gaps_are_filled = True
+            self._replay_from(self.log.min_position, report)
+        finally:
+            self.queues.gaps_are_filled = True
+
+    def _replay_from(self, start: int, report: Recovered) -> None:
+        report.start, report.end, report.replayed = start, start, 0
+        for queue in self.queues:
+            queue.load_before(start, self.log.min_position)
+        followers: list[Follower] = [self.queues]
+        if self.index is not None:
+            self.index.load_before(start)
+            followers.append(self.index)
+        self._walk(start, followers, report)
+        torn = self.log.why_no_record(report.end)
+        if torn is not None:
+            report.find(f"the log ends before {torn}")
+
+    def _walk(self, start: int, followers: Sequence[Follower], report: Recovered) -> None:
+        for record in self.log.walk(start, check_crc=self.check_crc):
+            entry = entry_of(record, record.size, self.delays_ms)
+            for follower in followers:
+                follower.apply(entry)
+            report.end = record.position + record.size
+            report.last_stored_at_ms = record.stored_at_ms
+            report.replayed += 1
+
+    def _note_last_time(self, report: Recovered) -> None:
+        """Without a replayed record, the newest time is that of the checkpoint."""
+        if not report.last_stored_at_ms:
+            report.last_stored_at_ms = self.checkpoint.log_at_ms

@@ -1,0 +1,70 @@
+"""What may go, and when.
+
+The unit is a file of the log; the newest one never goes. The oldest go
+
+- in the hours of `deleteWhen`, when they are older than `fileReservedTime`;
+- at any hour, when they are that old and the disk is fuller than `diskMaxUsedSpaceRatio` (75 %);
+- whatever their age, when it is fuller than `diskSpaceCleanForciblyRatio` (85 %);
+
+at most ten in a round. Over `diskSpaceWarningLevelRatio` (90 %) nothing is written until there is room again.
+(DefaultMessageStore.java, CleanCommitLogService.)
+
+A file's age counts from the first message of the file behind it, which is when it was finished. RocketMQ
+takes the time at which the file was last modified, which is the same until somebody copies the store.
+"""
+
+import time
+from dataclasses import dataclass
+from typing import Final
+
+from pyromq.config.settings import StoreSettings
+from pyromq.store.commitlog import CommitLog
+from pyromq.store.files import Files
+from pyromq.store.follower import StoreFile
+
+FILES_PER_ROUND: Final = 10
+_HOUR_MS: Final = 3_600_000
+
+
+@dataclass(frozen=True, slots=True)
+class Swept:
+    """Files that nothing knows any more; removing them can take long and may be done in another thread.
+
+    When the process ends before it is done, the next start finds them as the oldest files of the log.
+    """
+
+    files: list[StoreFile]
+    through: Files
+
+    def remove(self) -> int:
+        """Remove the files from the disk and return how many."""
+        for file in self.files:
+            self.through.remove(file.path)
+        return len(self.files)
+
+
+def count_expired(log: CommitLog, settings: StoreSettings, *, disk_ratio: float, now_ms: int) -> int:
+    """Return how many of the oldest files of the log may go now.
+
+    Files that are not synced yet stay: whoever waits for their sync must not be told that it failed.
+    """
+    is_forced = (
+        settings.clean_file_forcibly_enable and disk_ratio > settings.disk_space_clean_forcibly_ratio / 100
+    )
+    is_time = _hour_of(now_ms) in {int(hour) for hour in settings.delete_when.split(";")}
+    is_tight = disk_ratio > settings.disk_max_used_space_ratio / 100
+    if not (is_forced or is_time or is_tight):
+        return 0
+    expired_ms = now_ms - settings.file_reserved_time * _HOUR_MS
+    count = 0
+    for segment in log.segments[:-1][:FILES_PER_ROUND]:
+        finished_ms = log.stored_at(segment.end)
+        is_old = finished_ms is not None and finished_ms <= expired_ms
+        if segment.end > log.synced or not (is_forced or is_old):
+            break
+        count += 1
+    return count
+
+
+def _hour_of(now_ms: int) -> int:
+    return time.localtime(now_ms // 1000).tm_hour

@@ -1,0 +1,130 @@
+"""A row of fixed-size files that reads as one long run of bytes: find, roll, cut, drop the oldest.
+
+    00000000000000000000   00000000001073741824   00000000002147483648
+    └── first ──────────┘  └────────────────────┘ └── last ───────────┘
+
+A name is the position of the file's first byte, twenty digits, a multiple of the file size. The row has no
+holes. Files leave it at the front (retention) and at the back (recovery) only.
+"""
+
+import logging
+from pathlib import Path
+from typing import Final
+
+from pyromq.errors import StoreError
+from pyromq.store.files import Files
+from pyromq.store.segment import Segment
+
+_log: Final = logging.getLogger(__name__)
+_NAME_DIGITS: Final = 20
+
+
+class Segments:
+    """The files of one folder, oldest first.
+
+    `row` is replaced and never changed in place, so that a thread that syncs may walk an older copy of it.
+    """
+
+    __slots__ = ("_files", "folder", "row", "segment_bytes", "whole_until")
+
+    def __init__(self, files: Files, folder: Path, segment_bytes: int) -> None:
+        self._files = files
+        self.folder = folder
+        self.segment_bytes = segment_bytes
+        self.row: list[Segment] = []
+        #: The first byte that no file had when the row was loaded.
+        self.whole_until = 0
+
+    def load(self) -> None:
+        """List the files that are there.
+
+        Raises StoreError when they do not form a row: another file size in the settings, or a missing file.
+        """
+        self.close()
+        self.row = [self._segment(int(name)) for name in self._files.names(self.folder) if _is_name(name)]
+        ends = [segment.base + self._check_length(segment) for segment in self.row]
+        short = [end for end, segment in zip(ends, self.row, strict=True) if end < segment.end]
+        self.whole_until = min(short, default=max(ends, default=0))
+        for before, after in zip(self.row, self.row[1:], strict=False):
+            if before.end != after.base:
+                raise StoreError(
+                    f"between {before.path} and {after.path} a file is missing; "
+                    f"move the older files away to open the store with the newer ones"
+                )
+
+    def _check_length(self, segment: Segment) -> int:
+        length = self._files.size(segment.path)
+        if segment.base % self.segment_bytes or length > self.segment_bytes:
+            raise StoreError(
+                f"{segment.path} has {length} bytes, but the settings say {self.segment_bytes} for each file "
+                f"of {self.folder}; set the file size that the store was made with"
+            )
+        if length < self.segment_bytes:
+            _log.warning("%s has %d bytes; extending it to %d", segment.path, length, self.segment_bytes)
+        return length
+
+    def _segment(self, base: int) -> Segment:
+        path = self.folder / f"{base:0{_NAME_DIGITS}d}"
+        return Segment(self._files, path, size=self.segment_bytes, base=base)
+
+    def find(self, position: int) -> Segment | None:
+        """Return the file that holds a position, or None when it is outside the row."""
+        row = self.row
+        if not row or position < row[0].base:
+            return None
+        index = (position - row[0].base) // self.segment_bytes
+        return row[index] if index < len(row) else None
+
+    def add(self, position: int) -> Segment:
+        """Make the file that begins the row at `position`, or the one behind the last."""
+        base = self.row[-1].end if self.row else position - position % self.segment_bytes
+        self._files.make_folder(self.folder)
+        segment = self._segment(base)
+        segment.is_named = False
+        assert segment.file is not None  # made here, and not by the first reader
+        self.row = [*self.row, segment]
+        return segment
+
+    def cut(self, position: int) -> None:
+        """Drop every file behind the one that holds `position`, and zero that one's rest.
+
+        The first file stays, wiped, even when `position` lies before it.
+        """
+        while len(self.row) > 1 and self.row[-1].base >= position:
+            self._remove_last()
+        if self.row and position < self.row[-1].end:
+            self.row[-1].wipe_from(max(position - self.row[-1].base, 0))
+
+    def sync_cut(self) -> None:
+        """Put the last file as `cut` left it on the disk, and the names in the folder."""
+        if self.row:
+            self.row[-1].sync()
+            self._files.sync_folder(self.folder)
+
+    def _remove_last(self) -> None:
+        last = self.row[-1]
+        self.row = self.row[:-1]
+        last.retire()
+        self._files.remove(last.path)
+
+    def detach_first(self, count: int) -> list[Segment]:
+        """Take the oldest files out of the row; they are closed, and the caller removes them."""
+        gone, self.row = self.row[:count], self.row[count:]
+        for segment in gone:
+            segment.retire()
+        return gone
+
+    def remove_all(self) -> None:
+        """Remove every file and the folder."""
+        for segment in self.detach_first(len(self.row)):
+            self._files.remove(segment.path)
+        self._files.remove_folder(self.folder)
+
+    def close(self) -> None:
+        """Give all files back."""
+        for segment in self.row:
+            segment.close()
+
+
+def _is_name(name: str) -> bool:
+    return len(name) == _NAME_DIGITS and name.isascii() and name.isdigit()

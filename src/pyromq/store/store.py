@@ -1,0 +1,555 @@
+"""The store: put messages, get them back, find them, sync, forget.
+
+One thread appends and reads; there are no locks. `put` knows the message's position and queue offset, encodes
+it once, appends it to the log with one write, and applies it to the followers before it returns: nobody can
+see half of it. Only `sync`, the `run` of a `QueueSync` and the `remove` of a `Swept` may run in another
+thread meanwhile.
+
+    {root}/lock  abort  checkpoint  commitlog/  consumequeue/  index/
+"""
+
+import logging
+import os
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import msgspec
+
+from pyromq.clock import Clock
+from pyromq.config.settings import StoreSettings
+from pyromq.errors import DiskFull, MessageTooLarge, StoreError, SyncFailed
+from pyromq.store.checkpoint import Checkpoint
+from pyromq.store.commitlog import CommitLog
+from pyromq.store.consumequeue import ENTRY
+from pyromq.store.consumequeues import ConsumeQueues
+from pyromq.store.delay_levels import parse_delay_levels
+from pyromq.store.files import FileLock, Files, SystemFiles
+from pyromq.store.follower import Follower, StoreFile, entry_of, has_queue_entry
+from pyromq.store.index import KeyIndex
+from pyromq.store.reading import GetStatus, Got, MatchesRecord, WantsTags, limits_of, read_queue
+from pyromq.store.recovery import Recovered, Recovery
+from pyromq.store.retention import Swept, count_expired
+from pyromq.wire.record import TOPIC_BYTES_MAX_V1, Record, decode_record, encode_record
+
+__all__ = ["Draft", "GetStatus", "Got", "MessageStore", "Placed", "Queried", "QueueEntry", "QueueSync"]
+
+_log: Final = logging.getLogger(__name__)
+#: Topics whose queues stay when no topic table knows them (DefaultMessageStore.java, cleanUnusedTopic).
+_KEPT_TOPICS: Final = frozenset({"SCHEDULE_TOPIC_XXXX", "RMQ_SYS_TRANS_OP_HALF_TOPIC"})
+#: RocketMQ's maxMsgsNumBatch.
+_QUERY_COUNT_MAX: Final = 64
+#: A checkpoint is due when this much of the log is new; it is what a start after a crash has to walk.
+_QUEUE_SYNC_BYTES: Final = 128 << 20
+
+
+@dataclass(slots=True)
+class Draft:
+    """A message as it is to be stored. The hosts are in the record's format, `properties` is the string."""
+
+    topic: str
+    queue_id: int
+    body: bytes
+    properties: str
+    flag: int
+    sys_flag: int
+    born_at_ms: int
+    born_host: bytes
+    store_host: bytes
+    reconsume_times: int = 0
+    prepared_position: int = 0
+
+
+class Placed(msgspec.Struct, frozen=True, gc=False):
+    """Where a message went. It is safe once the log is synced up to `end`."""
+
+    position: int
+    size: int
+    queue_id: int
+    queue_offset: int
+    stored_at_ms: int
+
+    @property
+    def end(self) -> int:
+        """The log position behind the message."""
+        return self.position + self.size
+
+
+class QueueEntry(NamedTuple):
+    """Where a queue's message is, and the code of its tags."""
+
+    position: int
+    size: int
+    tags_code: int
+
+
+class Queried(msgspec.Struct, frozen=True):
+    """Records whose keys may match, oldest first, and how far the index goes."""
+
+    records: list[bytes]
+    index_updated_at_ms: int
+    index_position: int
+
+
+#: Told of each message when the followers have it: topic, queue id, the queue's new end, tags code.
+OnAppend = Callable[[str, int, int, int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class QueueSync:
+    """One sync of everything that follows the log, prepared by the store's thread and run in any."""
+
+    store: "MessageStore"
+    files: Sequence[StoreFile]
+    position: int
+    reach: int
+    stored_at_ms: int
+
+    def run(self) -> None:
+        """Sync the log, the queues and the index, and write the checkpoint. Raises SyncFailed."""
+        self.store.finish_queue_sync(self)
+
+
+class MessageStore:
+    """Messages on disk, in RocketMQ's files."""
+
+    def __init__(
+        self,
+        settings: StoreSettings,
+        *,
+        clock: Clock,
+        files: Files | None = None,
+        on_append: OnAppend | None = None,
+        memory_bytes: int | None = None,
+    ) -> None:
+        self.settings = settings
+        self.on_append = on_append
+        self.delays_ms = parse_delay_levels(settings.message_delay_level)
+        self._clock = clock
+        self._files: Files = files if files is not None else SystemFiles()
+        self._memory_bytes = memory_bytes or os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        self._root = Path(settings.store_path_root_dir)
+        log_folder = Path(settings.store_path_commit_log or self._root / "commitlog")
+        self._log = CommitLog(self._files, log_folder, settings.mapped_file_size_commit_log)
+        self._queues = ConsumeQueues(
+            self._files, self._root / "consumequeue", settings.mapped_file_size_consume_queue
+        )
+        self._index = KeyIndex(
+            self._files,
+            self._root / "index",
+            slots=settings.max_hash_slot_num,
+            entries_max=settings.max_index_num,
+            now_ms=clock.now_ms,
+        )
+        self._followers: tuple[Follower, ...] = (self._queues,)
+        if settings.message_index_enable:
+            self._followers += (self._index,)
+        self._checkpoint = Checkpoint(self._files, self._root / "checkpoint")
+        self._lock: FileLock | None = None
+        self._last_stored_at_ms = 0
+        self._queues_synced_at = clock.monotonic()
+        #: Why nothing is written: until a restart, or until there is room again.
+        self._poison: str | None = "it is not open"
+        self._full: str | None = None
+
+    # Opening and closing
+
+    def open(self) -> Recovered:
+        """Lock the folder, bring the files into order, and take messages.
+
+        Raises StoreLocked when another process has the store, StoreError when the files cannot be used.
+        """
+        self._files.make_folder(self._root)
+        self._lock = self._files.lock(self._root / "lock")
+        try:
+            return self._open_locked()
+        except BaseException:
+            self._close_files()
+            raise
+
+    def _open_locked(self) -> Recovered:
+        abort = self._root / "abort"
+        was_clean = not self._files.exists(abort)
+        self._files.make_folder(self._log.folder)
+        recovery = Recovery(
+            log=self._log,
+            queues=self._queues,
+            index=self._index if self._index in self._followers else None,
+            checkpoint=self._checkpoint,
+            delays_ms=self.delays_ms,
+            check_crc=self.settings.check_crc_on_recover,
+        )
+        recovered = recovery.run(was_clean=was_clean)
+        self._last_stored_at_ms = recovered.last_stored_at_ms
+        self._files.open(abort, 0).close()
+        self._files.sync_folder(self._root)
+        self._poison = None
+        if not was_clean or recovered.replayed:
+            self.sync_queues()
+        self.check_disk()
+        return recovered
+
+    def close(self) -> None:
+        """Sync everything and give the files back; the next start then finds nothing to do.
+
+        A store that cannot be synced is left as after a crash, and the next start recovers it.
+        """
+        if self._lock is None:
+            return
+        try:
+            if self._poison is None:
+                self.sync_queues()
+                self._files.remove(self._root / "abort")
+                self._files.sync_folder(self._root)
+        except StoreError as error:
+            _log.error("the store was not closed in order and is recovered at the next start: %s", error)
+        finally:
+            self._poison = "it is closed"
+            self._close_files()
+
+    def _close_files(self) -> None:
+        self._log.close()
+        self._queues.close()
+        self._index.close()
+        if self._lock is not None:
+            self._lock.release()
+            self._lock = None
+
+    # Putting
+
+    def put(self, draft: Draft) -> Placed:
+        """Store a message and let the followers have it; it is safe after a sync.
+
+        Raises DiskFull, SyncFailed when an earlier write or sync failed, and MessageTooLarge.
+        """
+        record = self._record(draft)
+        log = self._log
+        data = encode_record(record)
+        if len(data) > log.room():
+            self._roll(len(data))
+            record.position = log.end
+            data = encode_record(record)
+        self._append(data)
+        return self._follow(record, len(data))
+
+    def put_batch(self, drafts: Iterable[Draft]) -> list[Placed]:
+        """Store messages with one write, all or none of them; see `put`."""
+        records = [self._record(draft) for draft in drafts]
+        if not records:
+            return []
+        next_offsets: dict[tuple[str, int], int] = {}
+        for record in records:
+            if has_queue_entry(record.sys_flag):
+                queue = (record.topic, record.queue_id)
+                record.queue_offset = next_offsets.get(queue, record.queue_offset)
+                next_offsets[queue] = record.queue_offset + 1
+        parts = _encode_all(records, self._log.end)
+        size = sum(map(len, parts))
+        if size > self._log.room():
+            self._roll(size)
+            parts = _encode_all(records, self._log.end)
+        self._append(b"".join(parts))
+        return [self._follow(record, len(part)) for record, part in zip(records, parts, strict=True)]
+
+    def _record(self, draft: Draft) -> Record:
+        """Return the record of a draft that would be appended now."""
+        if self._poison is not None or self._full is not None:
+            self._refuse()
+        topic, queue_id, sys_flag = draft.topic, draft.queue_id, draft.sys_flag
+        topic_bytes = len(topic) if topic.isascii() else len(topic.encode())
+        if len(draft.body) > self.settings.max_message_size or topic_bytes > TOPIC_BYTES_MAX_V1:
+            raise MessageTooLarge(
+                f"a message of {len(draft.body)} bytes to a topic of {topic_bytes}; the limits are "
+                f"{self.settings.max_message_size} (maxMessageSize) and {TOPIC_BYTES_MAX_V1}"
+            )
+        queue = self._queues.get_or_make(topic, queue_id)
+        return Record(
+            topic=topic,
+            body=draft.body,
+            queue_id=queue_id,
+            properties=draft.properties,
+            flag=draft.flag,
+            sys_flag=sys_flag,
+            queue_offset=queue.end if has_queue_entry(sys_flag) else 0,
+            position=self._log.end,
+            born_at_ms=draft.born_at_ms,
+            born_host=draft.born_host,
+            stored_at_ms=self._clock.now_ms(),
+            store_host=draft.store_host,
+            reconsume_times=draft.reconsume_times,
+            prepared_position=draft.prepared_position,
+        )
+
+    def _roll(self, size: int) -> None:
+        try:
+            self._log.roll(size)
+        except MessageTooLarge:
+            raise
+        except StoreError as error:
+            self._note_failure(error)
+            raise
+
+    def _append(self, data: bytes) -> None:
+        try:
+            self._log.append(data)
+        except StoreError as error:
+            self._note_failure(error)
+            self._wipe_tail()
+            raise
+
+    def _wipe_tail(self) -> None:
+        """Remove what a failed write left: the next record must not be followed by the rest of another."""
+        try:
+            self._log.wipe_tail()
+        except StoreError as error:
+            self._note_failure(StoreError(str(error)))
+
+    def _follow(self, record: Record, size: int) -> Placed:
+        entry = entry_of(record, size, self.delays_ms)
+        self._last_stored_at_ms = record.stored_at_ms
+        for follower in self._followers:
+            try:
+                follower.apply(entry)
+            except StoreError as error:
+                # The log has the message, and the follower has it in memory; only the next put is refused.
+                self._note_failure(error)
+        if self.on_append is not None and has_queue_entry(record.sys_flag):
+            self.on_append(record.topic, record.queue_id, record.queue_offset + 1, entry.tags_code)
+        return Placed(record.position, size, record.queue_id, record.queue_offset, record.stored_at_ms)
+
+    def _refuse(self) -> None:
+        if self._poison is not None:
+            raise SyncFailed(f"the store takes no messages: {self._poison}")
+        raise DiskFull(f"the store takes no messages: {self._full}")
+
+    def _note_failure(self, error: StoreError) -> None:
+        """Stop writing: until there is room when the disk is full, until a restart after anything else."""
+        if isinstance(error, DiskFull):
+            self._full = str(error)
+        elif self._poison is None:
+            self._poison = f"{error}; restart the broker when the disk is well again"
+            _log.critical("nothing is written until a restart: %s", error)
+
+    @property
+    def is_writable(self) -> bool:
+        """Whether a put would be taken now."""
+        return self._poison is None and self._full is None
+
+    # Syncing
+
+    @property
+    def max_position(self) -> int:
+        """Where the next record goes."""
+        return self._log.end
+
+    @property
+    def min_position(self) -> int:
+        """Where the oldest file of the log begins."""
+        return self._log.min_position
+
+    @property
+    def flushed_position(self) -> int:
+        """Up to where the disk has the log."""
+        return self._log.synced
+
+    def sync(self) -> int:
+        """Put the log on the disk and return up to where; may be called from another thread.
+
+        Raises SyncFailed, and nothing is written from then on: what the disk has is unknown.
+        """
+        if self._poison is not None:
+            raise SyncFailed(f"the log is not synced: {self._poison}")
+        stored_at_ms = self._last_stored_at_ms
+        try:
+            synced = self._log.sync()
+        except SyncFailed as error:
+            self._note_failure(error)
+            raise
+        self._checkpoint.log_at_ms = stored_at_ms
+        return synced
+
+    def queue_sync(self) -> QueueSync:
+        """Write what the followers hold in memory, and return what is left to do, which may take long.
+
+        Raises DiskFull; the followers then still hold it.
+        """
+        self._queues_synced_at = self._clock.monotonic()
+        try:
+            files = [file for follower in self._followers for file in follower.settle()]
+        except StoreError as error:
+            self._note_failure(error)
+            raise
+        return QueueSync(self, files, self._log.end, self._queues.reach, self._last_stored_at_ms)
+
+    def queue_sync_if_due(self) -> QueueSync | None:
+        """Return a sync when there is something new, and it is much or waited long; None otherwise."""
+        new_bytes = self._log.end - (self._checkpoint.safe_position or 0)
+        waited_ms = (self._clock.monotonic() - self._queues_synced_at) * 1000
+        is_late = waited_ms >= self.settings.flush_consume_queue_thorough_interval
+        if self._poison is None and (new_bytes >= _QUEUE_SYNC_BYTES or (new_bytes and is_late)):
+            return self.queue_sync()
+        return None
+
+    def sync_queues(self) -> None:
+        """Put the log and all that follows it on the disk; only for the store's own thread."""
+        self.queue_sync().run()
+
+    def finish_queue_sync(self, queue_sync: QueueSync) -> None:
+        """Do the part of a `QueueSync` that may run in another thread."""
+        self.sync()
+        try:
+            for file in queue_sync.files:
+                file.sync()
+            self._checkpoint.queues_at_ms = self._checkpoint.index_at_ms = queue_sync.stored_at_ms
+            self._checkpoint.safe_position = queue_sync.position
+            self._checkpoint.reach = queue_sync.reach
+            self._checkpoint.save()
+        except StoreError as error:
+            self._note_failure(error)
+            raise
+
+    # Getting
+
+    def get(
+        self,
+        topic: str,
+        queue_id: int,
+        offset: int,
+        *,
+        count_max: int,
+        wants: WantsTags | None = None,
+        matches: MatchesRecord | None = None,
+    ) -> Got:
+        """Return messages of a queue from `offset` on, as they stand in the log.
+
+        `wants` is asked with a message's tags code, `matches` with its record.
+        """
+        queue = self._queues.get(topic, queue_id)
+        if queue is None:
+            return Got(GetStatus.NO_MESSAGE_IN_QUEUE, 0, 0, 0)
+        limits = limits_of(self.settings, count_max, self._disk_position())
+        return read_queue(self._log, queue, offset, limits, wants, matches)
+
+    def _disk_position(self) -> int:
+        """Return the log position before which messages are taken to have left the memory."""
+        return self._log.end - self._memory_bytes * self.settings.access_message_in_memory_max_ratio // 100
+
+    def is_in_memory(self, topic: str, queue_id: int, offset: int) -> bool:
+        """Return whether a message is taken to be in memory still; one that does not exist is."""
+        queue = self._queues.get(topic, queue_id)
+        place = queue.place(offset) if queue is not None else None
+        return place is None or place[0] >= self._disk_position()
+
+    def entries(self, topic: str, queue_id: int, offset: int, count: int) -> list[QueueEntry]:
+        """Return up to `count` entries of a queue from `offset` on; at a file's end there may be fewer."""
+        queue = self._queues.get(topic, queue_id)
+        if queue is None or offset < queue.min_offset:
+            return []
+        return [QueueEntry(*entry) for entry in ENTRY.iter_unpack(queue.read(offset, count))]
+
+    def min_offset(self, topic: str, queue_id: int) -> int:
+        """Return the offset of a queue's oldest message."""
+        queue = self._queues.get(topic, queue_id)
+        return 0 if queue is None else queue.min_offset
+
+    def max_offset(self, topic: str, queue_id: int) -> int:
+        """Return the offset that a queue's next message gets."""
+        queue = self._queues.get(topic, queue_id)
+        return 0 if queue is None else queue.end
+
+    def offset_by_time(self, topic: str, queue_id: int, stored_at_ms: int) -> int:
+        """Return the offset of the message that was stored at a time, or nearest to it; 0 if none was."""
+        queue = self._queues.get(topic, queue_id)
+        if queue is None:
+            return 0
+        return queue.offset_by_time(stored_at_ms, self._log.min_position, self._log.stored_at)
+
+    def earliest_time(self, topic: str, queue_id: int) -> int:
+        """Return when a queue's oldest message was stored, −1 in an empty queue."""
+        return self.stored_time(topic, queue_id, self.min_offset(topic, queue_id))
+
+    def stored_time(self, topic: str, queue_id: int, offset: int) -> int:
+        """Return when a queue's message was stored, −1 when it is not there."""
+        queue = self._queues.get(topic, queue_id)
+        place = queue.place(offset) if queue is not None else None
+        stored_at_ms = None if place is None else self._log.stored_at(place[0])
+        return -1 if stored_at_ms is None else stored_at_ms
+
+    def read_at(self, position: int) -> bytes | None:
+        """Return the record that begins at a position of the log, None when none does."""
+        return self._log.record_bytes(position)
+
+    def record_at(self, position: int) -> Record | None:
+        """Return the record that begins at a position of the log, decoded; None when none does."""
+        data = self._log.record_bytes(position)
+        return None if data is None else decode_record(data, check_crc=False)
+
+    def query(self, topic: str, key: str, *, count_max: int, begin_ms: int, end_ms: int) -> Queried:
+        """Return messages stored in a time that may have a key: the newest `count_max`, oldest first."""
+        count_max = min(count_max, _QUERY_COUNT_MAX)
+        matches = self._index.query(topic, key, count_max=count_max, begin_ms=begin_ms, end_ms=end_ms)
+        records = [self._log.record_bytes(position) for position in sorted(matches.positions)]
+        return Queried(
+            [record for record in records if record is not None],
+            matches.last_stored_at_ms,
+            matches.last_position,
+        )
+
+    # Forgetting
+
+    def delete_topic(self, topic: str) -> int:
+        """Remove a topic's queues; its messages leave with their files. Return how many queues there were."""
+        return self._queues.remove_topic(topic)
+
+    def clean_unused(self, used_topics: Collection[str]) -> list[str]:
+        """Remove the queues of topics that nobody knows any more, and return those topics."""
+        unused = sorted(self._queues.topics - set(used_topics) - _KEPT_TOPICS)
+        for topic in unused:
+            self._queues.remove_topic(topic)
+        return unused
+
+    @property
+    def disk_ratio(self) -> float:
+        """How full the fuller of the disks is that hold the log and the queues."""
+        return max(self._files.disk_use(folder).ratio for folder in {self._root, self._log.folder})
+
+    def check_disk(self) -> None:
+        """Refuse messages when the disk is too full, and take them again when it is not."""
+        ratio, limit = self.disk_ratio, self.settings.disk_space_warning_level_ratio
+        was_full = self._full is not None
+        self._full = None
+        if ratio > limit / 100:
+            self._full = (
+                f"the disk of {self._root} is {ratio:.0%} full, and over {limit} % "
+                f"(diskSpaceWarningLevelRatio) nothing is stored; make room or lower fileReservedTime"
+            )
+        if was_full != (self._full is not None):
+            _log.warning("%s", self._full or f"the disk of {self._root} has room again: {ratio:.0%} full")
+
+    def sweep(self) -> Swept:
+        """Let the oldest files go that may go now; call it every ten seconds.
+
+        Offsets move at once; the files themselves are removed by the result's `remove`, in any thread.
+        """
+        self.check_disk()
+        count = count_expired(
+            self._log, self.settings, disk_ratio=self.disk_ratio, now_ms=self._clock.now_ms()
+        )
+        gone: list[StoreFile] = []
+        if count:
+            gone += self._log.detach_first(count)
+            for follower in self._followers:
+                gone += follower.expire(self._log.min_position)
+        self._log.forget_pages()
+        self._index.forget_pages()
+        return Swept(gone, self._files)
+
+
+def _encode_all(records: Iterable[Record], position: int) -> list[bytes]:
+    parts = []
+    for record in records:
+        record.position = position
+        parts.append(encode_record(record))
+        position += len(parts[-1])
+    return parts
