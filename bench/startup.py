@@ -7,13 +7,13 @@ asserts nothing: the machine decides.
 import json
 import signal
 import socket
-import statistics
 import subprocess
 import sys
 import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 
 from pyromq.codes import RequestCode, ResponseCode
 from pyromq.wire.command import Command, CommandReader, encode
@@ -38,14 +38,10 @@ def main() -> None:
     """Run and print."""
     runs = [measure() for _ in range(RUNS)]
     print(f"pyromq up, median of {RUNS} runs")
-    print(f"  ready                    {statistics.median(run.ready_s for run in runs):6.2f} s")
-    print(
-        f"  first acknowledged send  {statistics.median(run.first_send_s for run in runs):6.2f} s   (aim: 2 s)"
-    )
-    print(
-        f"  resident memory          {statistics.median(run.rss_mib for run in runs):6.1f} MiB (aim: 120 MB)"
-    )
-    print(f"  stop after SIGTERM       {statistics.median(run.stop_s for run in runs):6.2f} s")
+    print(f"  ready                    {median(run.ready_s for run in runs):6.2f} s")
+    print(f"  first acknowledged send  {median(run.first_send_s for run in runs):6.2f} s   (aim: 2 s)")
+    print(f"  resident memory          {median(run.rss_mib for run in runs):6.1f} MiB (aim: 120 MB)")
+    print(f"  stop after SIGTERM       {median(run.stop_s for run in runs):6.2f} s")
 
 
 def measure() -> Run:
