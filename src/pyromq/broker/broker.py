@@ -136,8 +136,8 @@ class Broker:
 
     async def _start(self) -> None:
         closing = self._closing
-        await asyncio.to_thread(self._open)
         closing.push_async_callback(asyncio.to_thread, self._store.close)
+        await asyncio.to_thread(self._open)
         durability = Durability(self._store, self._store_settings, self._clock)
         closing.callback(durability.close)
         closing.push_async_callback(self._save_tables, durability)
@@ -352,10 +352,13 @@ class Broker:
         jobs.every(
             "sync the queues",
             self._store_settings.flush_interval_consume_queue / 1000,
-            durability.sync_queues,
+            durability.sync_queues_if_due,
         )
         sweep_s = (
             HELD_PULLS_SWEEP_S if settings.long_polling_enable else settings.short_polling_time_mills / 1000
+        )
+        jobs.every(
+            "let old files go", self._store_settings.clean_resource_interval / 1000, self._let_old_files_go
         )
         jobs.every("sweep held pulls", sweep_s, self._arrivals.sweep)
         jobs.every("save progress", settings.flush_consumer_offset_interval / 1000, self._offsets.save)
@@ -377,6 +380,9 @@ class Broker:
         self._background.every(
             "check transactions", self._settings.transaction_check_interval / 1000, checks.check
         )
+
+    async def _let_old_files_go(self) -> None:
+        await asyncio.to_thread(self._store.sweep().remove)
 
     def _link_closed(self, link: Link) -> None:
         self._presence.link_closed(link)

@@ -50,8 +50,16 @@ class SyncedLog(Protocol):
         """Bring the log to the disk and return up to where; may be called from a worker thread."""
         ...
 
-    def sync_queues(self) -> None:
-        """Bring what follows the log to the disk."""
+    def queue_sync_if_due(self) -> "RunsLong | None":
+        """Return what is left to do to bring what follows the log to the disk, if it is time."""
+        ...
+
+
+class RunsLong(Protocol):
+    """Work for a worker thread."""
+
+    def run(self) -> None:
+        """Do it."""
         ...
 
 
@@ -116,9 +124,11 @@ class Durability:
         if new_bytes >= max(least_bytes, 1) or (new_bytes and is_late):
             await self.sync_now()
 
-    async def sync_queues(self) -> None:
-        """Sync what follows the log."""
-        await asyncio.get_running_loop().run_in_executor(self._thread, self._log.sync_queues)
+    async def sync_queues_if_due(self) -> None:
+        """Sync what follows the log when enough of it is new, or the last time is long ago."""
+        queue_sync = self._log.queue_sync_if_due()
+        if queue_sync is not None:
+            await asyncio.get_running_loop().run_in_executor(self._thread, queue_sync.run)
 
     def close(self) -> None:
         """Wait for the sync that is under way and end the thread; what is new is the store's to sync."""

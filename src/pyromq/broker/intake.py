@@ -59,8 +59,10 @@ class Intake:
         except StoreError as error:
             raise self._refusal(error) from error
 
-    def put_batch(self, drafts: Sequence[Draft]) -> list[Placed]:
-        """Store the messages of one batch, all or none; they are never diverted."""
+    def put_batch(self, drafts: Sequence[Draft], *, request_bytes: int) -> list[Placed]:
+        """Store the messages of one request, all or none; they are never diverted."""
+        if not drafts or request_bytes > self._message_bytes_max:
+            raise self.too_large()
         try:
             return self._store.put_batch(drafts)
         except StoreError as error:

@@ -25,7 +25,8 @@ from pyromq.config.settings import BrokerRole, BrokerSettings
 from pyromq.errors import NoPermission, Refused, ServerFailed, TopicNotFound
 from pyromq.filter.tags import matcher, tag_codes
 from pyromq.net.routes import Answer, Request
-from pyromq.store.store import GetStatus, Got, MessageStore
+from pyromq.store.reading import GetStatus, Got
+from pyromq.store.store import MessageStore
 from pyromq.wire.bodies.groups import SubscriptionGroupConfig
 from pyromq.wire.bodies.heartbeat import MessageModel
 from pyromq.wire.headers.pull import PullMessage

@@ -36,7 +36,7 @@ class QueryHandlers:
         return Answer(ext={"timestamp": str(self._store.earliest_time(header.topic, header.queue_id))})
 
     def by_key(self, request: Request[QueryMessage]) -> Answer:
-        """Answer the messages that carry a key, newest first."""
+        """Answer the newest messages that carry a key."""
         header = request.header
         found = self._store.query(
             header.topic,

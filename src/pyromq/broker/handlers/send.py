@@ -131,9 +131,7 @@ class SendHandlers:
             )
             for unit in decode_batch(request.command.body)
         ]
-        if not drafts:
-            raise self._intake.too_large()
-        placed = self._intake.put_batch(drafts)
+        placed = self._intake.put_batch(drafts, request_bytes=len(request.command.body))
         ids = ",".join([offset_message_id(self._store_host, one.position) for one in placed])
         return self._confirm(placed[-1].end, self._answer(ids, queue_id, placed[0]), properties)
 
