@@ -1,0 +1,222 @@
+"""A broker in this process on a clock that is moved by hand, and clients that speak to it in frames."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from pyromq.broker.broker import Broker
+from pyromq.codes import RequestCode, ResponseCode
+from pyromq.config.settings import MIB, BrokerProcess, BrokerSettings, NetSettings, StoreSettings
+from pyromq.net.links import Links
+from pyromq.net.routes import Answer, Request, RouteTable
+from pyromq.testing.clock import ManualClock
+from pyromq.testing.waiting import aeventually
+from pyromq.wire import properties as names
+from pyromq.wire.bodies.heartbeat import (
+    ConsumerPart,
+    Heartbeat,
+    ProducerPart,
+    Subscription,
+    encode_heartbeat,
+)
+from pyromq.wire.command import Command
+from pyromq.wire.record import Record, iter_records
+
+YEAR_S = 365 * 24 * 3600
+HOUR_MS = 3_600_000
+TIMEOUT_S = 5.0
+
+
+class Peer:
+    """One client's link to the broker. What the broker asks on it is kept in `asked`, and answered."""
+
+    def __init__(self, stage: "Stage", client_id: str) -> None:
+        self.client_id = client_id
+        self.asked: list[Command] = []
+        self.answer: Callable[[Command], Answer | None] = lambda _command: Answer()
+        self._stage = stage
+        self._links = Links(NetSettings(), handle=RouteTable((), unknown=self._handle))
+
+    def _handle(self, request: Request[None]) -> Answer | None:
+        self.asked.append(request.command)
+        return self.answer(request.command)
+
+    def asked_for(self, code: int) -> list[Command]:
+        """Return what the broker asked with one code."""
+        return [command for command in self.asked if command.code == code]
+
+    async def request(self, code: int, body: bytes = b"", *, version: int = 409, **ext: object) -> Command:
+        """Send a request and return the answer."""
+        command = Command(code, ext=_strings(ext), body=body, version=version)
+        return await self._links.request(self._stage.address, command, TIMEOUT_S)
+
+    async def oneway(self, code: int, **ext: object) -> None:
+        """Send a request that is not answered."""
+        await self._links.oneway(self._stage.address, Command(code, ext=_strings(ext)), TIMEOUT_S)
+
+    async def send(
+        self,
+        topic: str,
+        body: bytes = b"hello",
+        *,
+        properties: dict[str, str] | None = None,
+        sys_flag: int = 0,
+        queue_id: int = 0,
+        flag: int = 0,
+        group: str = "producers",
+        **more: object,
+    ) -> Command:
+        """Send a message as Java does."""
+        return await self.request(
+            RequestCode.SEND_MESSAGE,
+            body,
+            producerGroup=group,
+            topic=topic,
+            defaultTopic="TBW102",
+            defaultTopicQueueNums=4,
+            queueId=queue_id,
+            sysFlag=sys_flag,
+            bornTimestamp=self._stage.clock.now_ms(),
+            flag=flag,
+            properties=names.encode({names.UNIQ_KEY: self._stage.next_id(), **(properties or {})}),
+            **more,
+        )
+
+    async def pull(
+        self, topic: str, queue_id: int = 0, offset: int = 0, *, hold_ms: int = 0, group: str = "readers"
+    ) -> Command:
+        """Ask for messages; with `hold_ms` the broker may wait for one."""
+        return await self.request(
+            RequestCode.PULL_MESSAGE,
+            consumerGroup=group,
+            topic=topic,
+            queueId=queue_id,
+            queueOffset=offset,
+            maxMsgNums=32,
+            sysFlag=4 | (2 if hold_ms else 0),
+            commitOffset=0,
+            suspendTimeoutMillis=hold_ms,
+            subscription="*",
+            subVersion=0,
+        )
+
+    async def stored(self, topic: str, queue_id: int = 0, offset: int = 0) -> list[Record]:
+        """Return the messages of a queue that consumers can see now."""
+        answer = await self.pull(topic, queue_id, offset)
+        return list(iter_records(answer.body)) if answer.code == ResponseCode.SUCCESS else []
+
+    async def await_stored(self, topic: str, count: int = 1, queue_id: int = 0) -> list[Record]:
+        """Return the messages of a queue once there are so many."""
+
+        async def enough() -> list[Record]:
+            records = await self.stored(topic, queue_id)
+            return records if len(records) >= count else []
+
+        return await aeventually(enough, what=f"{count} messages in {topic}")
+
+    async def heartbeat(self, *, producer: str | None = None, consumer: str | None = None) -> None:
+        """Join groups; the consumers subscribe to «orders»."""
+        heartbeat = Heartbeat(
+            client_id=self.client_id,
+            producers=[ProducerPart(group_name=producer)] if producer else [],
+            consumers=[ConsumerPart(group_name=consumer, subscriptions=[Subscription(topic="orders")])]
+            if consumer
+            else [],
+        )
+        answer = await self.request(RequestCode.HEART_BEAT, encode_heartbeat(heartbeat))
+        assert answer.code == ResponseCode.SUCCESS, answer.remark
+
+    async def close(self) -> None:
+        """End the link."""
+        await self._links.close()
+
+
+class Stage:
+    """A broker that can be restarted on its data, its clock, and the clients."""
+
+    def __init__(self, folder: Path, **settings: object) -> None:
+        self.clock = ManualClock()
+        self.folder = folder
+        broker: dict[str, object] = {"listen_port": 0, "channel_expired_timeout": YEAR_S * 1000}
+        store: dict[str, object] = {
+            "store_path_root_dir": str(folder),
+            "mapped_file_size_commit_log": 4 * MIB,
+            "mapped_file_size_consume_queue": 20 * 1000,
+            "max_hash_slot_num": 1000,
+            "max_index_num": 4000,
+        }
+        for name, value in settings.items():
+            (broker if name in BrokerSettings.__dataclass_fields__ else store)[name] = value
+        self._process = BrokerProcess(
+            broker=BrokerSettings(**broker),  # type: ignore[arg-type]
+            store=StoreSettings(**store),  # type: ignore[arg-type]
+            net=NetSettings(server_channel_max_idle_time_seconds=YEAR_S),
+        )
+        self._peers: list[Peer] = []
+        self._ids = 0
+        self.broker = Broker(self._process, clock=self.clock)
+
+    @property
+    def address(self) -> str:
+        """Where the broker listens now."""
+        return self.broker.address
+
+    def next_id(self) -> str:
+        """Return a unique id of a message."""
+        self._ids += 1
+        return f"{self._ids:032X}"
+
+    def connect(self, client_id: str = "client") -> Peer:
+        """Return a client with a link of its own."""
+        peer = Peer(self, client_id)
+        self._peers.append(peer)
+        return peer
+
+    async def restart(self) -> None:
+        """Stop the broker in order and start it on its data; links must be made anew."""
+        await self.close()
+        self.broker = Broker(self._process, clock=self.clock)
+        await self.broker.start()
+
+    async def start(self) -> None:
+        """Start the broker."""
+        await self.broker.start()
+
+    async def close(self) -> None:
+        """Stop the broker and end all links."""
+        for peer in self._peers:
+            await peer.close()
+        self._peers.clear()
+        await self.broker.close()
+
+
+@asynccontextmanager
+async def running_stage(folder: Path, **settings: object) -> AsyncIterator[Stage]:
+    """Run a stage; settings are the broker's or the store's, by our names."""
+    stage = Stage(folder, **settings)
+    await stage.start()
+    try:
+        yield stage
+    finally:
+        await stage.close()
+
+
+async def settle() -> None:
+    """Let the loop do what is ready, a few times over."""
+    for _ in range(20):
+        await asyncio.sleep(0)
+
+
+def properties_of(record: Record) -> dict[str, str]:
+    """Return a record's properties."""
+    return names.decode(record.properties)
+
+
+def _strings(ext: dict[str, object]) -> dict[str, str]:
+    words = {True: "true", False: "false"}
+    return {
+        name: words[value] if isinstance(value, bool) else str(value)
+        for name, value in ext.items()
+        if value is not None
+    }
