@@ -109,7 +109,9 @@ async def test_each_change_raises_the_version_and_is_told(tmp_path: Path, clock:
 @pytest.mark.row("SC-07")
 async def test_topics_survive_a_restart(tmp_path: Path, clock: ManualClock) -> None:
     before = topic_table(tmp_path, clock)
-    before.put(TopicConfig(topic_name="orders", read_queue_nums=2, write_queue_nums=3, perm=4, topic_sys_flag=1))
+    before.put(
+        TopicConfig(topic_name="orders", read_queue_nums=2, write_queue_nums=3, perm=4, topic_sys_flag=1)
+    )
     await before.save()
 
     after = topic_table(tmp_path, clock)
