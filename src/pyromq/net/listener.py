@@ -5,6 +5,7 @@ import logging
 import socket
 import ssl
 from collections.abc import Callable
+from functools import partial
 
 from pyromq.config.settings import NetSettings
 from pyromq.net.link import Link
@@ -60,7 +61,7 @@ class PeekingListener:
                 continue
             task = loop.create_task(self._decide(connection))
             self._undecided.add(task)
-            task.add_done_callback(self._undecided.discard)
+            task.add_done_callback(partial(self._decided, connection))
 
     async def _decide(self, connection: socket.socket) -> None:
         loop = asyncio.get_running_loop()
@@ -81,6 +82,9 @@ class PeekingListener:
             # ssl.SSLError is an OSError: a handshake that fails ends here too.
             _log.warning("a connection ended before its first command: %s", error or "it was silent")
             connection.close()
-        except asyncio.CancelledError:
+
+    def _decided(self, connection: socket.socket, task: asyncio.Task[None]) -> None:
+        self._undecided.discard(task)
+        if task.cancelled():
+            # Not in `_decide`: a task that is cancelled before its first step never runs.
             connection.close()
-            raise
