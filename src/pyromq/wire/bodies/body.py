@@ -11,7 +11,7 @@ import msgspec
 from pyromq.errors import BodyError
 from pyromq.model import MessageQueue
 from pyromq.wire.header import Int32
-from pyromq.wire.java_json import ObjectKey, dumps, loads
+from pyromq.wire.java_json import DEPTH_MAX, ObjectKey, dumps, loads
 
 
 class Body(msgspec.Struct, rename="camel", frozen=True):
@@ -32,7 +32,7 @@ def read_object(data: bytes) -> dict[Any, Any]:
     value = loads(data)
     if not isinstance(value, dict):
         raise BodyError(f"a JSON object is expected, not {type(value).__name__}")
-    return {key: _without_nulls(item) for key, item in value.items() if item is not None}
+    return {key: _without_nulls(item, 1) for key, item in value.items() if item is not None}
 
 
 def convert(body_type: type[B], value: Any) -> B:
@@ -85,9 +85,11 @@ def read_int(value: Any, name: str) -> int:
     raise BodyError(f"{name}: a number is expected, not {value!r}")
 
 
-def _without_nulls(value: Any) -> Any:
+def _without_nulls(value: Any, depth: int) -> Any:
+    if depth > DEPTH_MAX:
+        raise BodyError("the JSON is nested too deep")
     if isinstance(value, dict):
-        return {key: _without_nulls(item) for key, item in value.items() if item is not None}
+        return {key: _without_nulls(item, depth + 1) for key, item in value.items() if item is not None}
     if isinstance(value, list):
-        return [_without_nulls(item) for item in value]
+        return [_without_nulls(item, depth + 1) for item in value]
     return value
