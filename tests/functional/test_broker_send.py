@@ -382,17 +382,14 @@ async def test_the_longest_properties_of_a_batched_message_fit(client: WireClien
 
 @pytest.mark.row("BA-03")
 @pytest.mark.parametrize(
-    "changes",
-    [
-        {"properties": names.encode({"DELAY": "3"})},
-        {"sysFlag": int(SysFlag.TRANSACTION_PREPARED)},
-    ],
+    ("properties", "sys_flag"),
+    [({"DELAY": "3"}, 0), ({}, int(SysFlag.TRANSACTION_PREPARED))],
     ids=["delayed", "transaction"],
 )
 async def test_a_batch_can_be_neither_delayed_nor_a_transaction(
-    client: WireClient, changes: dict[str, object]
+    client: WireClient, properties: dict[str, str], sys_flag: int
 ) -> None:
-    fields = send_v2_fields("orders", batch=True, **changes)
+    fields = send_v2_fields("orders", properties, batch=True, sysFlag=sys_flag)
     answer = await client.ask(SEND_BATCH, fields, batch_body([b"x"]))
     refused(answer, ResponseCode.MESSAGE_ILLEGAL)
 
