@@ -29,5 +29,5 @@ def register(spark: Any) -> None:
     from pyspark_rocketmq.source import RocketMQSource
 
     for package in (pyromq, pyspark_rocketmq):
-        cloudpickle.register_pickle_by_value(package)
+        cloudpickle.register_pickle_by_value(package)  # type: ignore[no-untyped-call]  # pyspark's own copy
     spark.dataSource.register(RocketMQSource)
