@@ -28,18 +28,23 @@ class Background:
         *,
         first_s: float | None = None,
     ) -> None:
-        """Run a job again and again with a pause before each time, `first_s` before the first."""
+        """Run a job every `interval_s` from its last start on; for the first time after `first_s`.
+
+        A job that took longer than that starts again at once: the clock may have been moved meanwhile.
+        """
+        first_at = self._clock.monotonic() + (interval_s if first_s is None else first_s)
 
         async def repeat() -> None:
-            await self._pause(interval_s if first_s is None else first_s)
+            due_at = first_at
             while True:
+                await self._wait_until(due_at)
+                due_at = self._clock.monotonic() + interval_s
                 try:
                     result = job()
                     if result is not None:
                         await result
                 except Exception:
                     log.exception("%s failed; it is tried again in %g s", name, interval_s)
-                await self._pause(interval_s)
 
         self._tasks.add(asyncio.get_running_loop().create_task(repeat(), name=name))
 
@@ -51,7 +56,9 @@ class Background:
             await asyncio.wait(self._tasks)
         self._tasks.clear()
 
-    async def _pause(self, seconds: float) -> None:
+    async def _wait_until(self, due_at: float) -> None:
+        # Others get their turn even if there is nothing to wait for.
+        await asyncio.sleep(0)
         moved = asyncio.Event()
         loop = asyncio.get_running_loop()
 
@@ -59,9 +66,8 @@ class Background:
             loop.call_soon_threadsafe(moved.set)
 
         forget = self._clock.on_move(look_again)
-        until = self._clock.monotonic() + seconds
         try:
-            while (left_s := until - self._clock.monotonic()) > 0:
+            while (left_s := due_at - self._clock.monotonic()) > 0:
                 moved.clear()
                 try:
                     async with asyncio.timeout(left_s):

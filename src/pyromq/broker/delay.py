@@ -94,9 +94,9 @@ class DelayedMessages:
     def load(self) -> None:
         """Read the progress, and bring it within what the store has."""
         self._progress = read_with_backup(self._path, decode_delay_offsets) or {}
-        for level in self._levels_ms.keys() & self._progress.keys():
-            self._progress[level] = self._within_queue(level, self._progress[level])
         self._safe_progress = dict(self._progress)
+        for level in self._levels_ms.keys() & self._progress.keys():
+            self._next_offset(level)
 
     def start(self) -> None:
         """Begin to deliver; what came due while nobody did is delivered now."""
@@ -155,7 +155,7 @@ class DelayedMessages:
         """
         now_ms = self._clock.now_ms()
         due_ms_max = now_ms + self._levels_ms[level]
-        offset = self._within_queue(level, self._progress.get(level, 0))
+        offset = self._next_offset(level)
         entries = self._store.entries(topic_names.SCHEDULE, level - 1, offset, TURN_MESSAGES_MAX)
         for position, _size, due_ms in entries:
             if now_ms < due_ms <= due_ms_max:
@@ -182,13 +182,18 @@ class DelayedMessages:
             return
         self._store.put(draft)
 
-    def _within_queue(self, level: int, offset: int) -> int:
-        """Return the offset, or the nearest one that the level's queue has; messages expire, logs are cut."""
+    def _next_offset(self, level: int) -> int:
+        """Return the offset of the level's oldest message that was not delivered.
+
+        Progress outside the queue is brought to its nearer end: messages expire, and logs are cut.
+        """
+        offset = self._progress.get(level, 0)
         low = self._store.min_offset(topic_names.SCHEDULE, level - 1)
         high = self._store.max_offset(topic_names.SCHEDULE, level - 1)
         within = max(min(offset, high), low)
         if within != offset:
             log.error("delay level %d goes on at %d instead of %d: the queue was cut", level, within, offset)
+            self._progress[level] = within
         return within
 
 
