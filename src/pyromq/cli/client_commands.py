@@ -34,7 +34,9 @@ def produce(
     body: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[BODY]...", help="Texts to send; none: each line of standard input.", show_default=False
+            metavar="[BODY]...",
+            help="Texts to send; none: each line of standard input that is not empty.",
+            show_default=False,
         ),
     ] = None,
     *,

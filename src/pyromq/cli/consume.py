@@ -51,7 +51,19 @@ class Stretch:
     queue: MessageQueue
     next_offset: int
     end: int
+    since_ms: int = 0
     waiting: deque[ReceivedMessage] = field(default_factory=deque)
+
+    def take(self, messages: list[ReceivedMessage]) -> None:
+        """Keep what is wanted of the messages that a pull brought.
+
+        RocketMQ's offset of a time may be that of the last message before it.
+        """
+        self.waiting.extend(
+            message
+            for message in messages
+            if message.queue_offset < self.end and message.stored_at_ms >= self.since_ms
+        )
 
 
 def run_consume(reading: Reading, *, name_server: str, style: Style) -> None:
@@ -154,18 +166,16 @@ class TopicReader:
 
     async def _stretch(self, queue: MessageQueue) -> Stretch:
         end = await self._consumer.max_offset(queue)
-        return Stretch(queue, await self._start_offset(queue, end), end)
-
-    async def _start_offset(self, queue: MessageQueue, end: int) -> int:
         if self._reading.group is not None:
             known = await self._consumer.committed(queue)
             if known is not None:
-                return known
+                return Stretch(queue, known, end)
         if self._reading.start is From.FIRST:
-            return await self._consumer.min_offset(queue)
+            return Stretch(queue, await self._consumer.min_offset(queue), end)
         if self._reading.start is From.TIME:
-            return await self._consumer.offset_by_time(queue, self._reading.start_ms)
-        return end
+            since_ms = self._reading.start_ms
+            return Stretch(queue, await self._consumer.offset_by_time(queue, since_ms), end, since_ms)
+        return Stretch(queue, end, end)
 
     async def _stored(self, stretches: list[Stretch]) -> AsyncIterator[ReceivedMessage]:
         """Merge the queues by the time of storing; each queue is in that order already."""
@@ -184,7 +194,7 @@ class TopicReader:
             if result.status is PullStatus.NO_NEW_MESSAGE:
                 stretch.next_offset = stretch.end
                 return
-            stretch.waiting.extend(m for m in result.messages if m.queue_offset < stretch.end)
+            stretch.take(result.messages)
             # Messages that came after the start are left for following.
             stretch.next_offset = min(result.next_offset, stretch.end)
 

@@ -82,7 +82,9 @@ def _bodies(texts: list[str], count: int) -> Iterator[bytes]:
     if sys.stdin.isatty():
         sys.stderr.write("One message a line; Ctrl-D ends.\n")
     for line in sys.stdin.buffer:
-        yield line.rstrip(b"\r\n")
+        # RocketMQ takes no message without a body.
+        if body := line.rstrip(b"\r\n"):
+            yield body
 
 
 def _paced(bodies: Iterable[bytes], rate: float | None) -> Iterator[bytes]:
