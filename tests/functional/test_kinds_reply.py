@@ -58,7 +58,7 @@ async def reply(
     }
     if code == RequestCode.SEND_REPLY_MESSAGE_V2:
         fields = {V2[name]: value for name, value in fields.items()}
-    return await replier.request(code, b"42", **fields)
+    return await replier.request(code, fields, body=b"42")
 
 
 @pytest.mark.parametrize("code", CODES)

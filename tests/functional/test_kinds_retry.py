@@ -27,20 +27,16 @@ async def stage(tmp_path: Path) -> AsyncIterator[Stage]:
 async def send_back(
     client: Peer, position: int, *, level: int = 0, version: int = 409, **more: object
 ) -> Command:
-    return await client.request(
-        RequestCode.CONSUMER_SEND_MSG_BACK,
-        version=version,
-        **{
-            "offset": position,
-            "group": GROUP,
-            "delayLevel": level,
-            "originMsgId": "ID",
-            "originTopic": "orders",
-            "unitMode": False,
-            "maxReconsumeTimes": 16,
-            **more,
-        },
-    )
+    fields: dict[str, object] = {
+        "offset": position,
+        "group": GROUP,
+        "delayLevel": level,
+        "originMsgId": "ID",
+        "originTopic": "orders",
+        "unitMode": False,
+        "maxReconsumeTimes": 16,
+    }
+    return await client.request(RequestCode.CONSUMER_SEND_MSG_BACK, fields | more, version=version)
 
 
 def position_of(sent: Command) -> int:

@@ -43,9 +43,9 @@ async def send_half(client: Peer, body: bytes = b"pay", **properties: str) -> Co
     )
 
 
-async def end(client: Peer, half: Command, fate: int, **more: object) -> Command:
+def end_fields(half: Command, fate: int) -> dict[str, object]:
     ext = half.ext or {}
-    fields: dict[str, object] = {
+    return {
         "producerGroup": GROUP,
         "tranStateTableOffset": ext["queueOffset"],
         "commitLogOffset": parse_offset_message_id(ext["msgId"]).position,
@@ -53,21 +53,24 @@ async def end(client: Peer, half: Command, fate: int, **more: object) -> Command
         "fromTransactionCheck": False,
         "msgId": "ID",
     }
-    return await client.request(RequestCode.END_TRANSACTION, **(fields | more))
+
+
+async def end(client: Peer, half: Command, fate: int, **more: object) -> Command:
+    return await client.request(RequestCode.END_TRANSACTION, end_fields(half, fate) | more)
 
 
 async def answer_check(client: Peer, check: Command, fate: int) -> Command:
     ext = check.ext or {}
-    return await client.request(
-        RequestCode.END_TRANSACTION,
-        producerGroup=GROUP,
-        tranStateTableOffset=ext["tranStateTableOffset"],
-        commitLogOffset=ext["commitLogOffset"],
-        commitOrRollback=fate,
-        fromTransactionCheck=True,
-        msgId=ext["msgId"],
-        transactionId=ext["transactionId"],
-    )
+    fields = {
+        "producerGroup": GROUP,
+        "tranStateTableOffset": ext["tranStateTableOffset"],
+        "commitLogOffset": ext["commitLogOffset"],
+        "commitOrRollback": fate,
+        "fromTransactionCheck": True,
+        "msgId": ext["msgId"],
+        "transactionId": ext["transactionId"],
+    }
+    return await client.request(RequestCode.END_TRANSACTION, fields)
 
 
 async def await_checks(client: Peer, count: int) -> list[Command]:
@@ -131,16 +134,8 @@ async def test_a_rollback_leaves_nothing_to_consume(stage: Stage) -> None:
 async def test_an_end_that_does_not_know_is_not_answered_and_decides_nothing(stage: Stage) -> None:
     client = stage.connect()
     half = await send_half(client)
-    ext = half.ext or {}
 
-    await client.oneway(
-        RequestCode.END_TRANSACTION,
-        producerGroup=GROUP,
-        tranStateTableOffset=ext["queueOffset"],
-        commitLogOffset=parse_offset_message_id(ext["msgId"]).position,
-        commitOrRollback=UNKNOWN,
-        msgId="ID",
-    )
+    await client.oneway(RequestCode.END_TRANSACTION, end_fields(half, UNKNOWN))
 
     assert (await end(client, half, COMMIT)).code == ResponseCode.SUCCESS
 
@@ -148,16 +143,9 @@ async def test_an_end_that_does_not_know_is_not_answered_and_decides_nothing(sta
 @pytest.mark.row("TX-03")
 async def test_a_oneway_commit_commits(stage: Stage) -> None:
     client = stage.connect()
-    ext = (await send_half(client)).ext or {}
+    half = await send_half(client)
 
-    await client.oneway(
-        RequestCode.END_TRANSACTION,
-        producerGroup=GROUP,
-        tranStateTableOffset=ext["queueOffset"],
-        commitLogOffset=parse_offset_message_id(ext["msgId"]).position,
-        commitOrRollback=COMMIT,
-        msgId="ID",
-    )
+    await client.oneway(RequestCode.END_TRANSACTION, end_fields(half, COMMIT))
 
     await aeventually(lambda: visible(client))
 
@@ -250,9 +238,8 @@ async def test_a_committed_message_that_is_sent_back_is_retried_as_a_message(sta
     await end(client, await send_half(client), COMMIT)
     (message,) = await visible(client)
 
-    await client.request(
-        RequestCode.CONSUMER_SEND_MSG_BACK, offset=message.position, group="shop", delayLevel=1
-    )
+    fields = {"offset": message.position, "group": "shop", "delayLevel": 1}
+    await client.request(RequestCode.CONSUMER_SEND_MSG_BACK, fields)
     stage.clock.advance(1_000)
 
     (retried,) = await client.await_stored("%RETRY%shop")
@@ -265,9 +252,9 @@ async def test_a_recorded_half_and_its_copy_are_stored_as_rocketmq_stored_them(s
     frames = read_frames(GOLDEN / "frames_java_4.9.8.jsonl")
     recorded = next(frame.command for frame in frames if b"TRAN_MSG" in frame.header)
     client = stage.connect()
-    fields = {**(recorded.ext or {}), "g": stage.clock.now_ms()}
+    fields: dict[str, object] = {**(recorded.ext or {}), "g": stage.clock.now_ms()}
 
-    sent = await client.request(recorded.code, recorded.body, **fields)
+    sent = await client.request(recorded.code, fields, body=recorded.body)
     stage.clock.advance(INTERVAL_MS)
 
     assert sent.code == ResponseCode.SUCCESS

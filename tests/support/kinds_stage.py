@@ -1,7 +1,7 @@
 """A broker in this process on a clock that is moved by hand, and clients that speak to it in frames."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -46,14 +46,21 @@ class Peer:
         """Return what the broker asked with one code."""
         return [command for command in self.asked if command.code == code]
 
-    async def request(self, code: int, body: bytes = b"", *, version: int = 409, **ext: object) -> Command:
+    async def request(
+        self,
+        code: int,
+        fields: Mapping[str, object] | None = None,
+        *,
+        body: bytes = b"",
+        version: int = 409,
+    ) -> Command:
         """Send a request and return the answer."""
-        command = Command(code, ext=_strings(ext), body=body, version=version)
+        command = Command(code, ext=_strings(fields or {}), body=body, version=version)
         return await self._links.request(self._stage.address, command, TIMEOUT_S)
 
-    async def oneway(self, code: int, **ext: object) -> None:
+    async def oneway(self, code: int, fields: Mapping[str, object]) -> None:
         """Send a request that is not answered."""
-        await self._links.oneway(self._stage.address, Command(code, ext=_strings(ext)), TIMEOUT_S)
+        await self._links.oneway(self._stage.address, Command(code, ext=_strings(fields)), TIMEOUT_S)
 
     async def send(
         self,
@@ -68,38 +75,36 @@ class Peer:
         **more: object,
     ) -> Command:
         """Send a message as Java does."""
-        return await self.request(
-            RequestCode.SEND_MESSAGE,
-            body,
-            producerGroup=group,
-            topic=topic,
-            defaultTopic="TBW102",
-            defaultTopicQueueNums=4,
-            queueId=queue_id,
-            sysFlag=sys_flag,
-            bornTimestamp=self._stage.clock.now_ms(),
-            flag=flag,
-            properties=names.encode({names.UNIQ_KEY: self._stage.next_id(), **(properties or {})}),
-            **more,
-        )
+        fields: dict[str, object] = {
+            "producerGroup": group,
+            "topic": topic,
+            "defaultTopic": "TBW102",
+            "defaultTopicQueueNums": 4,
+            "queueId": queue_id,
+            "sysFlag": sys_flag,
+            "bornTimestamp": self._stage.clock.now_ms(),
+            "flag": flag,
+            "properties": names.encode({names.UNIQ_KEY: self._stage.next_id(), **(properties or {})}),
+        }
+        return await self.request(RequestCode.SEND_MESSAGE, fields | more, body=body)
 
     async def pull(
         self, topic: str, queue_id: int = 0, offset: int = 0, *, hold_ms: int = 0, group: str = "readers"
     ) -> Command:
         """Ask for messages; with `hold_ms` the broker may wait for one."""
-        return await self.request(
-            RequestCode.PULL_MESSAGE,
-            consumerGroup=group,
-            topic=topic,
-            queueId=queue_id,
-            queueOffset=offset,
-            maxMsgNums=32,
-            sysFlag=4 | (2 if hold_ms else 0),
-            commitOffset=0,
-            suspendTimeoutMillis=hold_ms,
-            subscription="*",
-            subVersion=0,
-        )
+        fields = {
+            "consumerGroup": group,
+            "topic": topic,
+            "queueId": queue_id,
+            "queueOffset": offset,
+            "maxMsgNums": 32,
+            "sysFlag": 4 | (2 if hold_ms else 0),
+            "commitOffset": 0,
+            "suspendTimeoutMillis": hold_ms,
+            "subscription": "*",
+            "subVersion": 0,
+        }
+        return await self.request(RequestCode.PULL_MESSAGE, fields)
 
     async def stored(self, topic: str, queue_id: int = 0, offset: int = 0) -> list[Record]:
         """Return the messages of a queue that consumers can see now."""
@@ -124,7 +129,7 @@ class Peer:
             if consumer
             else [],
         )
-        answer = await self.request(RequestCode.HEART_BEAT, encode_heartbeat(heartbeat))
+        answer = await self.request(RequestCode.HEART_BEAT, body=encode_heartbeat(heartbeat))
         assert answer.code == ResponseCode.SUCCESS, answer.remark
 
     async def close(self) -> None:
@@ -213,10 +218,9 @@ def properties_of(record: Record) -> dict[str, str]:
     return names.decode(record.properties)
 
 
-def _strings(ext: dict[str, object]) -> dict[str, str]:
-    words = {True: "true", False: "false"}
+def _strings(fields: Mapping[str, object]) -> dict[str, str]:
     return {
-        name: words[value] if isinstance(value, bool) else str(value)
-        for name, value in ext.items()
+        name: str(value).lower() if isinstance(value, bool) else str(value)
+        for name, value in fields.items()
         if value is not None
     }
