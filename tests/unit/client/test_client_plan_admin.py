@@ -150,3 +150,28 @@ def test_what_is_no_place_id_is_refused_before_anybody_is_asked(stage: Stage, se
     with pytest.raises(HeaderError):
         stage.run(admin.view_message(session, "nonsense", deadline(stage)))
     assert stage.calls == []
+
+
+def test_a_route_is_shown_as_the_name_server_has_it_now(stage: Stage, session: Session) -> None:
+    del stage.brokers[NAME_SERVERS[0]]
+
+    assert stage.run(admin.route(session, "orders", deadline(stage))) == stage.routes["orders"]
+
+
+def test_a_broker_without_any_address_is_not_asked_for_keys(stage: Stage, session: Session) -> None:
+    del stage.brokers[NAME_SERVERS[0]]
+    stage.routes["orders"] = route_of("a", "b")
+    stage.routes["orders"].broker_datas[1].broker_addrs.clear()
+    stage.brokers["a:1"] = lambda _: answer(body=record(at_ms=1, keys="42"))
+
+    assert len(stage.run(admin.query_message(session, KeyQuery("orders", "42"), deadline(stage)))) == 1
+
+
+def test_a_message_of_a_broker_that_left_the_cluster_has_no_broker_s_name(
+    stage: Stage, session: Session
+) -> None:
+    stage.brokers["10.0.0.9:10911"] = lambda _: answer(body=record(at_ms=5))
+
+    message = stage.run(admin.view_message(session, "0A000009" + "00002A9F" + f"{0:016X}", deadline(stage)))
+
+    assert message.queue.broker_name == ""

@@ -247,3 +247,10 @@ def test_the_queues_to_read_are_those_of_all_brokers(stage: Stage, session: Sess
     queues = stage.run(progress.subscribe_queues(session, "orders", api_deadline(session)))
 
     assert queues == [MessageQueue("orders", broker, number) for broker in "ab" for number in range(4)]
+
+
+def test_the_offsets_of_a_queue_whose_master_is_away_cannot_be_asked_for(
+    stage: Stage, session: Session
+) -> None:
+    with pytest.raises(NoRoute, match="no master"):
+        stage.run(progress.max_offset(session, MessageQueue("orders", "x", 0), api_deadline(session)))

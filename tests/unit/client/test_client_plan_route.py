@@ -3,7 +3,7 @@ from client_stage import NAME_SERVERS, Stage, refuses, route_of, two_brokers
 
 from pyromq.client.name_servers import NameServers, name_server_addresses
 from pyromq.client.plans.route import ask_name_servers, publish_route, refresh_routes, subscribe_route
-from pyromq.client.steps import Deadline, request
+from pyromq.client.steps import Alone, Deadline, request
 from pyromq.codes import RequestCode, ResponseCode
 from pyromq.config.settings import ClientSettings
 from pyromq.errors import ConfigError, ConnectFailed, NoRoute, RequestTimeout, ServerFailed
@@ -219,3 +219,46 @@ def test_no_address_at_all_is_an_error_that_says_where_to_give_one(monkeypatch: 
 def test_an_address_without_host_and_port_is_refused_by_name(address: str) -> None:
     with pytest.raises(ConfigError, match="host:port"):
         name_server_addresses(address)
+
+
+def test_whoever_waited_for_its_turn_finds_the_route_that_another_brought(stage: Stage) -> None:
+    session = stage.session()
+    plan = publish_route(session, "orders", three_seconds(stage))
+    waiting = next(plan)
+    assert isinstance(waiting, Alone)
+
+    stage.run(publish_route(session, "orders", three_seconds(stage)))
+    stage.run(waiting.begin())
+
+    assert stage.topics_asked() == ["orders"]
+
+
+def test_a_refusal_of_the_template_s_route_is_not_taken_for_its_absence(stage: Stage) -> None:
+    answers = iter([refuses(ResponseCode.TOPIC_NOT_EXIST), refuses(ResponseCode.SYSTEM_ERROR, "broken")])
+    stage.brokers[NAME_SERVERS[0]] = lambda command: next(answers)(command)
+
+    with pytest.raises(ServerFailed, match="broken"):
+        stage.run(publish_route(stage.session(), "new", three_seconds(stage)))
+
+
+def test_a_budget_that_is_used_up_is_a_timeout(stage: Stage) -> None:
+    deadline = three_seconds(stage)
+    stage.clock.advance(3_000)
+
+    with pytest.raises(RequestTimeout, match="3000 ms"):
+        stage.run(publish_route(stage.session(), "orders", deadline))
+
+    assert stage.calls == []
+
+
+def test_a_topic_that_name_servers_forgot_is_not_asked_for_at_every_send(stage: Stage) -> None:
+    session = stage.session()
+    stage.run(publish_route(session, "orders", three_seconds(stage)))
+    del stage.routes["orders"]
+    session.routes.mark_stale("orders")
+    stage.clock.advance(2_000)
+
+    for _ in range(3):
+        assert stage.run(publish_route(session, "orders", three_seconds(stage))).write_queues
+
+    assert stage.topics_asked() == ["orders", "orders"]

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from pyromq.client.route_cache import CachedRoute
 from pyromq.client.session import Session
 from pyromq.client.steps import Alone, Deadline, Plan, ask, must_succeed, request
-from pyromq.codes import RequestCode, ResponseCode
+from pyromq.codes import RequestCode
 from pyromq.errors import NetworkError, NoRoute, Refused, TopicNotFound
 from pyromq.wire.bodies.route import TopicRoute, decode_route
 from pyromq.wire.command import Command
@@ -107,16 +107,16 @@ def _learn(session: Session, topic: str, deadline: Deadline, *, with_template: b
             return
         try:
             route = yield from fetch_route(session, topic, deadline)
-        except TopicNotFound:
-            if with_template and known is None:
-                yield from _guess(session, topic, deadline)
-            return
-        except NetworkError:
-            # An old route is better than none: brokers work on while all name servers are away.
-            if not queues:
+        except (TopicNotFound, NetworkError) as error:
+            # An old route is better than none: brokers work on while name servers are away or forget them.
+            if known is not None and queues:
+                session.routes.put(topic, known.route)
+            elif isinstance(error, NetworkError):
                 raise
-            return
-        session.routes.put(topic, route)
+            elif with_template and known is None:
+                yield from _guess(session, topic, deadline)
+        else:
+            session.routes.put(topic, route)
 
     yield Alone(topic, begin, deadline.part_s(session.settings.mq_client_api_timeout))
 
@@ -126,10 +126,8 @@ def _guess(session: Session, topic: str, deadline: Deadline) -> Plan[None]:
     settings = session.settings
     try:
         template = yield from fetch_route(session, settings.create_topic_key, deadline)
-    except Refused as error:
-        if error.code == ResponseCode.TOPIC_NOT_EXIST:
-            return
-        raise
+    except TopicNotFound:
+        return
     queues = []
     for part in template.queue_datas:
         count = min(settings.default_topic_queue_nums, part.read_queue_nums)
