@@ -17,6 +17,7 @@ import fcntl
 import mmap
 import os
 import struct
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
@@ -53,6 +54,10 @@ class File(Protocol):
 
     def write(self, data: bytes | bytearray, at: int) -> None:
         """Write all of `data` at `at`; after an error any part of it may be there."""
+        ...
+
+    def write_each(self, parts: Iterable[tuple[bytes, int]]) -> None:
+        """Write several small parts, each at its place and each whole, in their order."""
         ...
 
     def sync(self) -> None:
@@ -170,12 +175,23 @@ class SystemFile:
         except OSError as error:
             raise _failed("writing", self.path, error) from error
 
+    def write_each(self, parts: Iterable[tuple[bytes, int]]) -> None:
+        """Write several small parts, each at its place."""
+        fd = self._fd
+        try:
+            for data, at in parts:
+                if os.pwrite(fd, data, at) < len(data):
+                    self.write(data, at)
+        except OSError as error:
+            raise _failed("writing", self.path, error) from error
+
     def sync(self) -> None:
         """Return when everything written is on the disk."""
         try:
             os.fdatasync(self._fd)
-        except OSError as error:
-            raise SyncFailed(f"syncing {self.path} failed: {error.strerror or error}") from error
+        except (OSError, ValueError) as error:
+            # ValueError: the file was closed, and has the descriptor −1.
+            raise SyncFailed(f"syncing {self.path} failed: {error}") from error
 
     def resize(self, size: int) -> None:
         """Cut the file or extend it with zeros."""

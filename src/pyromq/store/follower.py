@@ -14,10 +14,21 @@ import msgspec
 
 from pyromq.codes import TRANSACTION_MASK, SysFlag
 from pyromq.wire.java_hash import java_hash
-from pyromq.wire.properties import DELAY, TAGS, find_text
+from pyromq.wire.properties import (
+    DELAY,
+    KEYS,
+    NAME_VALUE_SEPARATOR,
+    PROPERTY_SEPARATOR,
+    TAGS,
+    UNIQ_KEY,
+    find_text,
+)
 from pyromq.wire.record import Record
 
 SCHEDULE_TOPIC: Final = "SCHEDULE_TOPIC_XXXX"
+_TAGS: Final = f"{PROPERTY_SEPARATOR}{TAGS}{NAME_VALUE_SEPARATOR}"
+_KEYS: Final = f"{PROPERTY_SEPARATOR}{KEYS}{NAME_VALUE_SEPARATOR}"
+_UNIQ_KEY: Final = f"{PROPERTY_SEPARATOR}{UNIQ_KEY}{NAME_VALUE_SEPARATOR}"
 _PREPARED: Final = int(SysFlag.TRANSACTION_PREPARED)
 _ROLLBACK: Final = int(SysFlag.TRANSACTION_ROLLBACK)
 #: What RocketMQ adds when the delay table does not have the level (ScheduleMessageService.java).
@@ -35,7 +46,8 @@ class LogEntry(msgspec.Struct, gc=False):
     tags_code: int
     stored_at_ms: int
     sys_flag: int
-    properties: str
+    unique_id: str | None
+    keys: str | None
 
 
 class StoreFile(Protocol):
@@ -81,11 +93,12 @@ def entry_of(record: Record, size: int, delays_ms: Mapping[int, int]) -> LogEntr
     The tags code is the hash of the tags; in the topic of delayed messages it is the time of delivery, so
     that a level's queue can be read without reading the log.
     """
-    properties = record.properties
-    tags = find_text(properties, TAGS)
+    # All pairs of the string begin with a separator here, so that a name is found by one search.
+    properties = PROPERTY_SEPARATOR + record.properties
+    tags = _value(properties, _TAGS)
     tags_code = java_hash(tags) if tags else 0
     if record.topic == SCHEDULE_TOPIC:
-        tags_code = _delivery_ms(properties, record.stored_at_ms, delays_ms) or tags_code
+        tags_code = _delivery_ms(record.properties, record.stored_at_ms, delays_ms) or tags_code
     return LogEntry(
         record.topic,
         record.queue_id,
@@ -95,8 +108,20 @@ def entry_of(record: Record, size: int, delays_ms: Mapping[int, int]) -> LogEntr
         tags_code,
         record.stored_at_ms,
         record.sys_flag,
-        properties,
+        _value(properties, _UNIQ_KEY),
+        _value(properties, _KEYS),
     )
+
+
+def _value(properties: str, head: str) -> str | None:
+    at = properties.rfind(head)
+    if at < 0:
+        return None
+    at += len(head)
+    end = properties.find(PROPERTY_SEPARATOR, at)
+    value = properties[at:end] if end >= 0 else properties[at:]
+    # An empty pair counts for nothing, so one of the same name before it may hold.
+    return value or find_text(properties, head[1:-1])
 
 
 def _delivery_ms(properties: str, stored_at_ms: int, delays_ms: Mapping[int, int]) -> int:

@@ -16,13 +16,10 @@ from pyromq.store.files import Files
 from pyromq.store.follower import LogEntry, has_index_entry
 from pyromq.store.indexfile import IndexFile
 from pyromq.wire.java_hash import java_hash
-from pyromq.wire.properties import KEY_SEPARATOR, KEYS, UNIQ_KEY, find_text
+from pyromq.wire.properties import KEY_SEPARATOR
 
 _NAME_DIGITS: Final = 17
 _MASK: Final = 0xFFFFFFFF
-#: A unique id ends in 4 digits that count and, before them, 8 that tell the time.
-_COUNTER_DIGITS: Final = 4
-_COUNTER_FACTOR: Final = 31**_COUNTER_DIGITS
 _POWERS: Final = [pow(31, length, 1 << 32) for length in range(256)]
 
 
@@ -74,9 +71,7 @@ class KeyIndex:
 
     def apply(self, entry: LogEntry) -> None:
         """Enter the message under its unique id and its keys, unless it was rolled back or is in already."""
-        properties = entry.properties
-        unique_id = find_text(properties, UNIQ_KEY)
-        keys = find_text(properties, KEYS)
+        unique_id, keys = entry.unique_id, entry.keys
         if not (unique_id or keys) or not has_index_entry(entry.sys_flag):
             return
         # RocketMQ compares with the last position too, and lets the same message in again.
@@ -154,10 +149,12 @@ class KeyIndex:
 
 def key_hash(topic: str, key: str) -> int:
     """Return the hash under which «topic#key» is entered: Java's, made positive."""
-    if key.isascii() and _COUNTER_DIGITS < len(key) < len(_POWERS):
-        # Nearly all of a unique id is the same for many messages, so most of the work is cached.
-        head = java_hash(key[:-_COUNTER_DIGITS]) * _COUNTER_FACTOR + java_hash(key[-_COUNTER_DIGITS:])
-        value = (java_hash(topic + "#") * _POWERS[len(key)] + head) & _MASK
+    if key.isascii() and 4 < len(key) < len(_POWERS):
+        # A unique id ends in four digits that count. What stands before them is the same for many messages,
+        # and its hash is remembered.
+        a, b, c, d = key[-4:].encode()
+        tail = ((a * 31 + b) * 31 + c) * 31 + d
+        value = (java_hash(topic + "#") * _POWERS[len(key)] + java_hash(key[:-4]) * _POWERS[4] + tail) & _MASK
         if value & 0x80000000:
             value = (1 << 32) - value
     else:

@@ -35,6 +35,7 @@ _HELD_ENTRIES_MAX: Final = 128
 _NEVER_WRITTEN: Final = bytes(ENTRY_BYTES)
 _CHUNK_BYTES: Final = 4096
 _pack_entry = ENTRY.pack
+_pack_slot = SLOT.pack
 _unpack_slot = SLOT.unpack_from
 
 
@@ -93,11 +94,11 @@ class IndexFile:
 
     def put(self, key_hash: int, position: int, stored_at_ms: int) -> None:
         """Add a key of the message at a position; the file must not be full."""
-        slot, number = key_hash % self.slots, self.count
+        slot, number, begin_at_ms = key_hash % self.slots, self.count, self.begin_at_ms
         before = self._slot(slot)
-        seconds = (stored_at_ms - self.begin_at_ms) // 1000 if self.begin_at_ms > 0 else 0
-        if not 0 <= seconds <= _SECONDS_MAX:
-            seconds = 0 if seconds < 0 else _SECONDS_MAX
+        seconds = 0
+        if 0 < begin_at_ms < stored_at_ms:
+            seconds = min((stored_at_ms - begin_at_ms) // 1000, _SECONDS_MAX)
         self._held += _pack_entry(key_hash, position, seconds, before)
         self._held_slots[slot] = number
         if number == 1:
@@ -131,8 +132,12 @@ class IndexFile:
         self._has_unsynced = True
         file = self._segment.file
         file.write(self._held, self._entries_at + self.count * ENTRY_BYTES - len(self._held))
-        for slot, number in self._held_slots.items():
-            file.write(SLOT.pack(number), HEADER_BYTES + slot * SLOT_BYTES)
+        file.write_each(
+            [
+                (_pack_slot(number), HEADER_BYTES + slot * SLOT_BYTES)
+                for slot, number in self._held_slots.items()
+            ]
+        )
         self._write_header()
         self._held.clear()
         self._held_slots.clear()

@@ -1,0 +1,261 @@
+"""The key index on disk: RocketMQ's header, slots and entries."""
+
+import struct
+import time
+from pathlib import Path
+
+import pytest
+
+from pyromq.codes import SysFlag
+from pyromq.store.files import SystemFiles
+from pyromq.store.follower import LogEntry
+from pyromq.store.index import KeyIndex, key_hash
+from pyromq.wire.java_hash import java_hash
+
+HEADER = struct.Struct(">qqqqii")
+ENTRY = struct.Struct(">iqii")
+SLOTS, ENTRIES = 10, 20
+NOW_MS = 1_700_049_600_123
+HUGE = 1 << 60
+
+
+@pytest.fixture
+def index(tmp_path):
+    index = open_index(tmp_path)
+    yield index
+    index.close()
+
+
+def open_index(folder: Path) -> KeyIndex:
+    index = KeyIndex(SystemFiles(), folder / "index", slots=SLOTS, entries_max=ENTRIES, now_ms=lambda: NOW_MS)
+    index.load()
+    return index
+
+
+def entry(position, unique_id=None, keys=None, stored_at_ms=NOW_MS, sys_flag=0):
+    return LogEntry("orders", 0, 0, position, 100, 0, stored_at_ms, sys_flag, unique_id, keys)
+
+
+def find(index, key, begin_ms=0, end_ms=HUGE):
+    return index.query("orders", key, count_max=32, begin_ms=begin_ms, end_ms=end_ms).positions
+
+
+def the_file(tmp_path):
+    [path] = (tmp_path / "index").iterdir()
+    return path
+
+
+def test_the_hash_of_a_key_is_javas_made_positive():
+    for topic, key in [
+        ("t", "k"),
+        ("orders", "7F0000011B3C18B4AAC21C2F9F8D0001"),
+        ("ü", "ö" * 9),
+        ("t", "x" * 999),
+    ]:
+        assert key_hash(topic, key) == abs(java_hash(f"{topic}#{key}"))
+
+
+def key_with_hash(topic: str, wanted: int) -> str:
+    """Return seven characters whose hash, behind «topic#», is `wanted`: its digits to the base of 31."""
+    powers = [31**place for place in reversed(range(7))]
+    rest = (wanted - java_hash(f"{topic}#") * 31**7 - sum(ord("!") * power for power in powers)) % 2**32
+    return "".join(chr(ord("!") + rest // power % 31) for power in powers)
+
+
+def test_the_smallest_number_of_java_becomes_zero():
+    key = key_with_hash("orders", -(2**31))
+
+    assert java_hash(f"orders#{key}") == -(2**31)
+    assert key_hash("orders", key) == 0
+
+
+@pytest.mark.row("ST-17")
+def test_a_file_is_named_by_the_local_time_and_has_its_full_length(tmp_path, index):
+    index.apply(entry(0, unique_id="a"))
+    index.settle()
+
+    path = the_file(tmp_path)
+    assert path.name == time.strftime("%Y%m%d%H%M%S", time.localtime(NOW_MS // 1000)) + "123"
+    assert path.stat().st_size == 40 + SLOTS * 4 + ENTRIES * 20
+
+
+@pytest.mark.row("ST-18", "ST-19", "ST-20", "ST-21")
+def test_header_slots_and_entries_are_as_rocketmq_writes_them(tmp_path, index):
+    index.apply(entry(1000, unique_id="id-1", keys="a b", stored_at_ms=NOW_MS))
+    index.apply(entry(2000, unique_id="id-2", keys="a", stored_at_ms=NOW_MS + 2999))
+    index.settle()
+
+    data = the_file(tmp_path).read_bytes()
+    hashes = [key_hash("orders", key) for key in ("id-1", "a", "b", "id-2", "a")]
+    newest: dict[int, int] = {}
+    entries = []
+    for number, hashed in enumerate(hashes, start=1):
+        position, seconds = (1000, 0) if number <= 3 else (2000, 2)
+        entries.append((hashed, position, seconds, newest.get(hashed % SLOTS, 0)))
+        newest[hashed % SLOTS] = number
+    assert HEADER.unpack_from(data) == (NOW_MS, NOW_MS + 2999, 1000, 2000, len(newest), 6)
+    assert struct.unpack_from(f">{SLOTS}i", data, 40) == tuple(newest.get(slot, 0) for slot in range(SLOTS))
+    first = 40 + SLOTS * 4
+    assert data[first : first + 20] == bytes(20)
+    assert [ENTRY.unpack_from(data, first + number * 20) for number in range(1, 6)] == entries
+
+
+def test_what_is_held_in_memory_is_found_like_what_is_written(index):
+    index.apply(entry(1000, keys="a"))
+    index.settle()
+    index.apply(entry(2000, keys="a"))
+
+    assert find(index, "a") == [2000, 1000]
+
+
+def test_a_message_that_was_rolled_back_is_not_found(index):
+    index.apply(entry(1000, keys="a", sys_flag=int(SysFlag.TRANSACTION_ROLLBACK)))
+    index.apply(entry(2000, keys="a", sys_flag=int(SysFlag.TRANSACTION_PREPARED)))
+
+    assert find(index, "a") == [2000]
+
+
+@pytest.mark.row("ST-23")
+def test_a_message_without_keys_and_id_makes_no_file(tmp_path, index):
+    index.apply(entry(1000))
+
+    assert not (tmp_path / "index").exists()
+
+
+def test_spaces_between_keys_do_not_count(index):
+    index.apply(entry(1000, keys="a  b "))
+
+    assert find(index, "a") == find(index, "b") == [1000]
+    assert find(index, "") == []
+
+
+def test_the_same_message_twice_is_entered_once(index):
+    for _ in range(2):
+        index.apply(entry(1000, unique_id="id", keys="a"))
+
+    assert find(index, "a") == [1000]
+
+
+@pytest.mark.row("ST-22")
+def test_a_full_file_is_followed_by_another(tmp_path, index):
+    for number in range(45):
+        index.apply(entry(1000 + number, keys=f"k{number}", stored_at_ms=NOW_MS + number))
+    index.settle()
+
+    files = sorted((tmp_path / "index").iterdir())
+    # Entry 0 is never used, so a file of twenty takes nineteen.
+    assert [HEADER.unpack_from(path.read_bytes())[5] for path in files] == [20, 20, 8]
+    assert [HEADER.unpack_from(path.read_bytes())[2] for path in files] == [1000, 1019, 1038]
+    assert [find(index, f"k{number}") for number in (0, 18, 19, 44)] == [[1000], [1018], [1019], [1044]]
+
+
+def test_files_whose_messages_are_gone_are_given_up_but_the_last_stays(index):
+    for number in range(45):
+        index.apply(entry(1000 + number, keys=f"k{number}"))
+    index.settle()
+
+    gone = index.expire(1030)
+    assert len(gone) == 1
+    assert len(index.expire(1 << 40)) == 1
+    assert find(index, "k44") == [1044]
+
+
+def test_a_loaded_index_finds_and_goes_on(tmp_path, index):
+    index.apply(entry(1000, keys="a"))
+    index.settle()
+    index.close()
+
+    loaded = open_index(tmp_path)
+    loaded.apply(entry(2000, keys="a"))
+
+    assert find(loaded, "a") == [2000, 1000]
+    loaded.close()
+
+
+def test_an_index_cut_back_forgets_later_messages_and_keeps_the_others(tmp_path, index):
+    for number in range(9):
+        index.apply(entry(1000 + number * 10, keys=f"k{number} all", stored_at_ms=NOW_MS + number * 1000))
+    index.settle()
+    index.close()
+
+    cut = open_index(tmp_path)
+    cut.load_before(1050)
+
+    assert find(cut, "all") == [1040, 1030, 1020, 1010, 1000]
+    assert [find(cut, f"k{number}") for number in range(9)] == [
+        [1000 + number * 10] if number < 5 else [] for number in range(9)
+    ]
+    cut.apply(entry(1050, keys="new all", stored_at_ms=NOW_MS + 5000))
+    assert find(cut, "all")[:2] == [1050, 1040]
+    header = HEADER.unpack(cut.settle()[0].path.read_bytes()[:40])
+    assert header[:4] == (NOW_MS, NOW_MS + 5000, 1000, 1050)
+    cut.close()
+
+
+def test_slots_that_point_at_lost_entries_are_mended(tmp_path, index):
+    for number in range(8):
+        index.apply(entry(1000 + number, keys=f"k{number}"))
+    index.settle()
+    index.close()
+    path = the_file(tmp_path)
+    data = bytearray(path.read_bytes())
+    # A crash kept the slots, but not the page with entries 5 to 8.
+    first = 40 + SLOTS * 4
+    data[first + 5 * 20 : first + 9 * 20] = bytes(80)
+    path.write_bytes(data)
+
+    cut = open_index(tmp_path)
+    cut.load_before(1004)
+
+    assert [find(cut, f"k{number}") for number in range(8)] == [
+        [1000],
+        [1001],
+        [1002],
+        [1003],
+        [],
+        [],
+        [],
+        [],
+    ]
+    data = path.read_bytes()
+    slots = struct.unpack_from(f">{SLOTS}i", data, 40)
+    assert all(0 <= number < 5 for number in slots)
+    assert HEADER.unpack_from(data)[4] == sum(1 for number in slots if number)
+    cut.close()
+
+
+def test_index_files_that_begin_behind_the_cut_are_removed(tmp_path, index):
+    for number in range(45):
+        index.apply(entry(1000 + number, keys=f"k{number}"))
+    index.settle()
+    index.close()
+
+    cut = open_index(tmp_path)
+    cut.load_before(1015)
+
+    assert len(list((tmp_path / "index").iterdir())) == 1
+    assert find(cut, "k14") == [1014]
+    assert find(cut, "k15") == []
+    cut.close()
+
+
+def test_a_damaged_chain_ends_instead_of_looping(tmp_path, index):
+    index.apply(entry(1000, keys="a"))
+    index.settle()
+    path = the_file(tmp_path)
+    data = bytearray(path.read_bytes())
+    ENTRY.pack_into(data, 40 + SLOTS * 4 + 20, key_hash("orders", "a"), 1000, 0, 1)
+    path.write_bytes(data)
+
+    assert find(index, "a") == [1000]
+
+
+def test_foreign_names_in_the_folder_are_left_alone(tmp_path, index):
+    (tmp_path / "index").mkdir()
+    (tmp_path / "index" / "notes.txt").write_text("mine")
+    index.load()
+
+    index.apply(entry(1000, keys="a"))
+
+    assert find(index, "a") == [1000]
+    assert (tmp_path / "index" / "notes.txt").read_text() == "mine"
