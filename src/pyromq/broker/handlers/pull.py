@@ -11,6 +11,7 @@ The records of the log are the records on the wire; nothing is parsed in between
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 
 from pyromq.broker.admission import FAQ
 from pyromq.broker.arrivals import Arrivals, HeldPull
@@ -23,13 +24,14 @@ from pyromq.clock import Clock
 from pyromq.codes import Perm, PullFlag, ResponseCode
 from pyromq.config.settings import BrokerRole, BrokerSettings
 from pyromq.errors import NoPermission, Refused, ServerFailed, TopicNotFound
-from pyromq.filter.tags import matcher, tag_codes
+from pyromq.filter.tags import parse_tags, wants_all
 from pyromq.net.routes import Answer, Request
 from pyromq.store.reading import GetStatus, Got
 from pyromq.store.store import MessageStore
 from pyromq.wire.bodies.groups import SubscriptionGroupConfig
 from pyromq.wire.bodies.heartbeat import MessageModel
 from pyromq.wire.headers.pull import PullMessage
+from pyromq.wire.java_hash import java_hash
 
 PullRequest = Request[PullMessage]
 Pulled = Answer | asyncio.Future[Answer]
@@ -177,7 +179,7 @@ class PullHandlers:
         """Return the test for tag codes, from the request itself or from the group's heartbeats."""
         if header.sys_flag & PullFlag.SUBSCRIPTION:
             self._check_expression_type(header.expression_type)
-            return matcher(tag_codes(header.subscription))
+            return _tag_test(header.subscription)
         consumers = self._consumers.get(header.consumer_group)
         if consumers is None:
             raise Refused(ResponseCode.SUBSCRIPTION_NOT_EXIST, f"the consumer's group info not exist{FAQ}")
@@ -194,7 +196,7 @@ class PullHandlers:
         self._check_expression_type(subscription.expression_type)
         if subscription.class_filter_mode:
             return None
-        return matcher(tag_codes(subscription.sub_string))
+        return _tag_test(subscription.sub_string)
 
     def _check_expression_type(self, expression_type: str | None) -> None:
         if expression_type not in (None, "", TAG):
@@ -226,3 +228,15 @@ class PullHandlers:
             },
             body=got.body,
         )
+
+
+@lru_cache(maxsize=4096)
+def _tag_test(expression: str | None) -> Callable[[int], bool] | None:
+    """Return the test for the tag code of a queue entry, or None when every entry passes.
+
+    A queue entry holds only the hash of a message's tag: a rare stranger with the same hash passes too, and
+    the consumer sorts it out.
+    """
+    if wants_all(expression):
+        return None
+    return frozenset(java_hash(tag) for tag in parse_tags(expression)).__contains__
