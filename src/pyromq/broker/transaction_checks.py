@@ -29,7 +29,7 @@ from pyromq.broker.topics import TopicTable
 from pyromq.clock import Clock
 from pyromq.codes import RequestCode
 from pyromq.config.settings import BrokerSettings
-from pyromq.errors import Refused
+from pyromq.errors import MessageIllegal, Refused
 from pyromq.store.store import MessageStore, Placed
 from pyromq.wire import properties as names
 from pyromq.wire.command import Command
@@ -89,13 +89,18 @@ class TransactionChecks:
         await self._note_progress()
 
     async def _note_progress(self) -> None:
-        progress = {
+        reached = {
             topic_names.TRANSACTION_HALF: self._halves.progress,
             topic_names.TRANSACTION_OP_HALF: self._halves.op_progress,
         }
-        await self._durability.sync_now()
-        for topic, offset in progress.items():
+        moved = {topic: offset for topic, offset in reached.items() if offset != self._noted(topic)}
+        if moved:
+            await self._durability.sync_now()
+        for topic, offset in moved.items():
             self._offsets.commit(TRANSACTION_GROUP, topic, QUEUE_ID, offset)
+
+    def _noted(self, topic: str) -> int:
+        return self._offsets.progress(TRANSACTION_GROUP, topic, QUEUE_ID) or 0
 
     def _look_at_next(self, started_ms: int) -> bool:
         """Deal with the oldest half; return whether the pass goes on behind it."""
@@ -125,32 +130,34 @@ class TransactionChecks:
 
     def _deal_with(self, half: Record, started_ms: int) -> bool:
         """Give the half up, store it again, or ask about it; return False when it is too young for that."""
-        settings = self._settings
         properties = names.decode(half.properties)
-        now_ms = self._clock.now_ms()
-        age_ms = now_ms - half.born_at_ms
+        age_ms = self._clock.now_ms() - half.born_at_ms
         check_times = _number(properties.get(names.TRANSACTION_CHECK_TIMES), default=0)
-        if check_times >= settings.transaction_check_max or age_ms > self._kept_ms:
+        if check_times >= self._settings.transaction_check_max or age_ms > self._kept_ms:
             self._give_up(half)
             return True
         if half.stored_at_ms >= started_ms:
             return False
         immunity = properties.get(names.CHECK_IMMUNITY_TIME_IN_SECONDS)
-        if immunity is None:
-            # A producer whose clock is ahead of ours is asked at once, as with RocketMQ.
-            if 0 <= age_ms < settings.transaction_time_out:
-                return False
-        else:
-            seconds = _number(immunity, default=-1)
-            immunity_ms = settings.transaction_time_out if seconds == -1 else seconds * 1000
-            if age_ms < immunity_ms:
+        # A producer whose clock is ahead of ours is asked at once, as with RocketMQ.
+        is_young = age_ms < self._immunity_ms(immunity) and (immunity is not None or age_ms >= 0)
+        if is_young and immunity is None:
+            return False
+        try:
+            if is_young:
                 properties.setdefault(names.TRANSACTION_PREPARED_QUEUE_OFFSET, str(half.queue_offset))
                 self._store_again(half, properties)
-                return True
-        properties[names.TRANSACTION_CHECK_TIMES] = str(check_times + 1)
-        placed = self._store_again(half, properties)
-        self._ask(half, properties, placed)
+            else:
+                properties[names.TRANSACTION_CHECK_TIMES] = str(check_times + 1)
+                self._ask(half, properties, self._store_again(half, properties))
+        except MessageIllegal:
+            # Its properties have no room for one more: it must not keep the others from being asked about.
+            self._give_up(half)
         return True
+
+    def _immunity_ms(self, seconds_text: str | None) -> int:
+        seconds = _number(seconds_text, default=-1)
+        return self._settings.transaction_time_out if seconds == -1 else seconds * 1000
 
     def _store_again(self, half: Record, properties: dict[str, str]) -> Placed:
         draft = draft_of(half)
@@ -170,7 +177,10 @@ class TransactionChecks:
         self._topics.ensure(topic, queue_count=QUEUE_COUNT)
         draft = draft_of(half)
         draft.topic, draft.queue_id = topic, QUEUE_ID
-        self._intake.put_as_is(draft)
+        try:
+            self._intake.put_as_is(draft)
+        except MessageIllegal:
+            log.exception("half message %d is larger than messages may be now; dropped", half.queue_offset)
 
     def _ask(self, half: Record, properties: dict[str, str], placed: Placed) -> None:
         group = properties.get(names.PRODUCER_GROUP, "")
