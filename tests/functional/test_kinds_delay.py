@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from kinds_stage import HOUR_MS, Stage, properties_of, running_stage, settle
+from kinds_stage import HOUR_MS, ManualStage, properties_of, running_stage, settle
 
 from pyromq.codes import RequestCode, ResponseCode
 from pyromq.store.delay_levels import parse_delay_levels
@@ -16,13 +16,13 @@ LEVELS_MS = parse_delay_levels("1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m
 
 
 @pytest.fixture
-async def stage(tmp_path: Path) -> AsyncIterator[Stage]:
+async def stage(tmp_path: Path) -> AsyncIterator[ManualStage]:
     async with running_stage(tmp_path) as stage:
         yield stage
 
 
 @pytest.mark.row("DE-03", "DE-04", "DE-07", "MM-09")
-async def test_a_delayed_message_waits_in_the_schedule_topic(stage: Stage) -> None:
+async def test_a_delayed_message_waits_in_the_schedule_topic(stage: ManualStage) -> None:
     client = stage.connect()
 
     answer = await client.send("orders", queue_id=2, properties={"DELAY": "3", "TAGS": "paid"})
@@ -36,7 +36,7 @@ async def test_a_delayed_message_waits_in_the_schedule_topic(stage: Stage) -> No
 
 
 @pytest.mark.row("DE-08", "DE-09")
-async def test_a_delayed_message_is_delivered_when_it_is_due_and_not_before(stage: Stage) -> None:
+async def test_a_delayed_message_is_delivered_when_it_is_due_and_not_before(stage: ManualStage) -> None:
     client = stage.connect()
     await client.send("orders", b"later", queue_id=1, properties={"DELAY": "3", "TAGS": "paid"}, flag=7)
 
@@ -54,7 +54,7 @@ async def test_a_delayed_message_is_delivered_when_it_is_due_and_not_before(stag
 
 
 @pytest.mark.row("DE-08")
-async def test_a_held_pull_wakes_when_a_delayed_message_is_delivered(stage: Stage) -> None:
+async def test_a_held_pull_wakes_when_a_delayed_message_is_delivered(stage: ManualStage) -> None:
     sender, reader = stage.connect("sender"), stage.connect("reader")
     await sender.send("orders", b"first")
     await sender.send("orders", b"later", properties={"DELAY": "1"})
@@ -68,7 +68,7 @@ async def test_a_held_pull_wakes_when_a_delayed_message_is_delivered(stage: Stag
 
 @pytest.mark.row("DE-01", "DE-06")
 @pytest.mark.parametrize("level", sorted(LEVELS_MS))
-async def test_each_level_has_its_delay(stage: Stage, level: int) -> None:
+async def test_each_level_has_its_delay(stage: ManualStage, level: int) -> None:
     client = stage.connect()
     await client.send("orders", properties={"DELAY": str(level)})
 
@@ -81,7 +81,7 @@ async def test_each_level_has_its_delay(stage: Stage, level: int) -> None:
 
 
 @pytest.mark.row("DE-03")
-async def test_a_level_above_the_highest_is_the_highest(stage: Stage) -> None:
+async def test_a_level_above_the_highest_is_the_highest(stage: ManualStage) -> None:
     client = stage.connect()
 
     await client.send("orders", properties={"DELAY": "99"})
@@ -94,7 +94,7 @@ async def test_a_level_above_the_highest_is_the_highest(stage: Stage) -> None:
 
 @pytest.mark.row("MM-09")
 @pytest.mark.parametrize("level", ["0", "-1", "soon", "9" * 5000])
-async def test_a_level_that_is_none_does_not_delay(stage: Stage, level: str) -> None:
+async def test_a_level_that_is_none_does_not_delay(stage: ManualStage, level: str) -> None:
     client = stage.connect()
 
     await client.send("orders", properties={"DELAY": level})
@@ -117,7 +117,7 @@ async def test_levels_can_be_configured(tmp_path: Path) -> None:
 
 
 @pytest.mark.row("DE-05")
-async def test_a_levels_folder_is_made_when_it_is_needed(stage: Stage) -> None:
+async def test_a_levels_folder_is_made_when_it_is_needed(stage: ManualStage) -> None:
     client = stage.connect()
     assert not (stage.folder / "consumequeue" / SCHEDULE).exists()
 
@@ -127,7 +127,7 @@ async def test_a_levels_folder_is_made_when_it_is_needed(stage: Stage) -> None:
     assert [queue.name for queue in (stage.folder / "consumequeue" / SCHEDULE).iterdir()] == ["4"]
 
 
-async def test_a_nearer_message_is_not_kept_waiting_by_a_farther_one(stage: Stage) -> None:
+async def test_a_nearer_message_is_not_kept_waiting_by_a_farther_one(stage: ManualStage) -> None:
     client = stage.connect()
     await client.send("orders", b"far", properties={"DELAY": "18"})
     await client.send("orders", b"near", properties={"DELAY": "1"})
@@ -138,7 +138,7 @@ async def test_a_nearer_message_is_not_kept_waiting_by_a_farther_one(stage: Stag
     assert delivered.body == b"near"
 
 
-async def test_messages_of_a_level_are_delivered_in_order_and_all(stage: Stage) -> None:
+async def test_messages_of_a_level_are_delivered_in_order_and_all(stage: ManualStage) -> None:
     client = stage.connect()
     count = 300
     for at in range(count):
@@ -156,7 +156,7 @@ async def test_messages_of_a_level_are_delivered_in_order_and_all(stage: Stage) 
 
 
 @pytest.mark.row("DE-12")
-async def test_what_waits_survives_a_restart_and_is_delivered_once(stage: Stage) -> None:
+async def test_what_waits_survives_a_restart_and_is_delivered_once(stage: ManualStage) -> None:
     client = stage.connect()
     await client.send("orders", b"before", properties={"DELAY": "3"})
     stage.clock.advance(10_000)
@@ -172,7 +172,7 @@ async def test_what_waits_survives_a_restart_and_is_delivered_once(stage: Stage)
 
 
 @pytest.mark.row("DE-12")
-async def test_what_came_due_while_the_broker_was_down_is_delivered_at_its_start(stage: Stage) -> None:
+async def test_what_came_due_while_the_broker_was_down_is_delivered_at_its_start(stage: ManualStage) -> None:
     client = stage.connect()
     await client.send("orders", properties={"DELAY": "3"})
 
@@ -185,7 +185,7 @@ async def test_what_came_due_while_the_broker_was_down_is_delivered_at_its_start
 
 
 @pytest.mark.row("DE-12")
-async def test_progress_is_written_as_rocketmq_writes_it(stage: Stage) -> None:
+async def test_progress_is_written_as_rocketmq_writes_it(stage: ManualStage) -> None:
     client = stage.connect()
     await client.send("orders", properties={"DELAY": "1"})
     stage.clock.advance(1_000)
@@ -201,13 +201,13 @@ async def test_progress_is_written_as_rocketmq_writes_it(stage: Stage) -> None:
 
 
 @pytest.mark.row("DE-12")
-async def test_a_broker_that_delivered_nothing_answers_an_empty_table(stage: Stage) -> None:
+async def test_a_broker_that_delivered_nothing_answers_an_empty_table(stage: ManualStage) -> None:
     answer = await stage.connect().request(RequestCode.GET_ALL_DELAY_OFFSET)
 
     assert (answer.code, answer.ext, answer.body) == (0, None, b'{"offsetTable":{}}')
 
 
-async def test_progress_beyond_the_queue_is_corrected(stage: Stage) -> None:
+async def test_progress_beyond_the_queue_is_corrected(stage: ManualStage) -> None:
     await stage.close()
     path = stage.folder / "config" / "delayOffset.json"
     path.parent.mkdir(parents=True, exist_ok=True)

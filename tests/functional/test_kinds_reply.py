@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from kinds_stage import Peer, Stage, running_stage
+from kinds_stage import ManualStage, Peer, running_stage
 
 from pyromq.codes import RequestCode, ResponseCode
 from pyromq.net.routes import Answer
@@ -32,7 +32,7 @@ CODES = (RequestCode.SEND_REPLY_MESSAGE, RequestCode.SEND_REPLY_MESSAGE_V2)
 
 
 @pytest.fixture
-async def stage(tmp_path: Path) -> AsyncIterator[Stage]:
+async def stage(tmp_path: Path) -> AsyncIterator[ManualStage]:
     async with running_stage(tmp_path) as stage:
         yield stage
 
@@ -62,7 +62,7 @@ async def reply(
 
 
 @pytest.mark.parametrize("code", CODES)
-async def test_a_reply_is_pushed_to_its_requester(stage: Stage, code: int) -> None:
+async def test_a_reply_is_pushed_to_its_requester(stage: ManualStage, code: int) -> None:
     asker, replier = stage.connect("asker@1"), stage.connect("replier@2")
     await asker.heartbeat(producer="askers")
 
@@ -82,7 +82,7 @@ async def test_a_reply_is_pushed_to_its_requester(stage: Stage, code: int) -> No
     assert properties[names.PUSH_REPLY_TIME] == str(stage.clock.now_ms())
 
 
-async def test_a_pushed_reply_is_stored_too_and_the_answer_says_where(stage: Stage) -> None:
+async def test_a_pushed_reply_is_stored_too_and_the_answer_says_where(stage: ManualStage) -> None:
     asker, replier = stage.connect("asker@1"), stage.connect("replier@2")
     await asker.heartbeat(producer="askers")
 
@@ -107,7 +107,7 @@ async def test_a_reply_that_is_not_stored_has_the_id_zero(tmp_path: Path) -> Non
         assert await replier.stored(TOPIC) == []
 
 
-async def test_a_requester_that_is_not_here_is_named_and_the_reply_is_stored(stage: Stage) -> None:
+async def test_a_requester_that_is_not_here_is_named_and_the_reply_is_stored(stage: ManualStage) -> None:
     replier = stage.connect("replier@2")
 
     answer = await reply(replier, to="gone@3")
@@ -117,14 +117,14 @@ async def test_a_requester_that_is_not_here_is_named_and_the_reply_is_stored(sta
     assert len(await replier.stored(TOPIC)) == 1
 
 
-async def test_a_reply_without_a_requester_is_refused(stage: Stage) -> None:
+async def test_a_reply_without_a_requester_is_refused(stage: ManualStage) -> None:
     answer = await reply(stage.connect(), to=None)
 
     assert answer.code == ResponseCode.SYSTEM_ERROR
     assert answer.remark == "reply message properties[REPLY_TO_CLIENT] is null"
 
 
-async def test_a_requester_that_does_not_take_the_reply_makes_it_fail(stage: Stage) -> None:
+async def test_a_requester_that_does_not_take_the_reply_makes_it_fail(stage: ManualStage) -> None:
     asker, replier = stage.connect("asker@1"), stage.connect("replier@2")
     await asker.heartbeat(producer="askers")
     asker.answer = lambda _command: Answer(ResponseCode.SYSTEM_ERROR, "nobody waits for it")
@@ -135,7 +135,7 @@ async def test_a_requester_that_does_not_take_the_reply_makes_it_fail(stage: Sta
     assert answer.remark == "push reply message to asker@1fail."
 
 
-async def test_a_requester_that_leaves_while_it_is_pushed_makes_it_fail(stage: Stage) -> None:
+async def test_a_requester_that_leaves_while_it_is_pushed_makes_it_fail(stage: ManualStage) -> None:
     asker, replier = stage.connect("asker@1"), stage.connect("replier@2")
     await asker.heartbeat(producer="askers")
     leaving: list[asyncio.Task[None]] = []
@@ -151,7 +151,7 @@ async def test_a_requester_that_leaves_while_it_is_pushed_makes_it_fail(stage: S
     await asyncio.gather(*leaving)
 
 
-async def test_a_reply_to_a_queue_that_does_not_exist_is_refused(stage: Stage) -> None:
+async def test_a_reply_to_a_queue_that_does_not_exist_is_refused(stage: ManualStage) -> None:
     answer = await reply(stage.connect(), queue_id=5)
 
     assert answer.code == ResponseCode.SYSTEM_ERROR
@@ -159,7 +159,7 @@ async def test_a_reply_to_a_queue_that_does_not_exist_is_refused(stage: Stage) -
     assert (answer.ext or {})["MSG_REGION"] == "DefaultRegion"
 
 
-async def test_a_reply_to_an_unknown_topic_creates_it_like_a_send(stage: Stage) -> None:
+async def test_a_reply_to_an_unknown_topic_creates_it_like_a_send(stage: ManualStage) -> None:
     asker, replier = stage.connect("asker@1"), stage.connect("replier@2")
     await asker.heartbeat(producer="askers")
 

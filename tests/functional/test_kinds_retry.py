@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from kinds_stage import Peer, Stage, properties_of, running_stage, settle
+from kinds_stage import ManualStage, Peer, properties_of, running_stage, settle
 
 from pyromq.codes import RequestCode, ResponseCode
 from pyromq.store.delay_levels import parse_delay_levels
@@ -19,7 +19,7 @@ LEVELS_MS = parse_delay_levels("1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m
 
 
 @pytest.fixture
-async def stage(tmp_path: Path) -> AsyncIterator[Stage]:
+async def stage(tmp_path: Path) -> AsyncIterator[ManualStage]:
     async with running_stage(tmp_path) as stage:
         yield stage
 
@@ -44,7 +44,9 @@ def position_of(sent: Command) -> int:
 
 
 @pytest.mark.row("RT-01", "RT-06", "RT-09", "RT-10")
-async def test_a_message_sent_back_is_stored_again_in_the_retry_topic_after_ten_seconds(stage: Stage) -> None:
+async def test_a_message_sent_back_is_stored_again_in_the_retry_topic_after_ten_seconds(
+    stage: ManualStage,
+) -> None:
     client = stage.connect()
     sent = await client.send("orders", b"x", properties={"TAGS": "paid", "KEYS": "k1"}, flag=5)
 
@@ -65,7 +67,7 @@ async def test_a_message_sent_back_is_stored_again_in_the_retry_topic_after_ten_
 
 
 @pytest.mark.row("RT-03", "RT-05", "RT-06", "RT-12")
-async def test_a_message_is_tried_sixteen_times_then_it_is_a_dead_letter(stage: Stage) -> None:
+async def test_a_message_is_tried_sixteen_times_then_it_is_a_dead_letter(stage: ManualStage) -> None:
     client = stage.connect()
     sent = await client.send("orders", b"never")
     first_id = (sent.ext or {})["msgId"]
@@ -91,7 +93,7 @@ async def test_a_message_is_tried_sixteen_times_then_it_is_a_dead_letter(stage: 
 
 
 @pytest.mark.row("RT-11", "RT-12")
-async def test_the_dead_letter_topic_is_made_on_demand_with_one_readable_queue(stage: Stage) -> None:
+async def test_the_dead_letter_topic_is_made_on_demand_with_one_readable_queue(stage: ManualStage) -> None:
     client = stage.connect()
     sent = await client.send("orders")
     assert b"%DLQ%" not in (await client.request(RequestCode.GET_ALL_TOPIC_CONFIG)).body
@@ -106,7 +108,7 @@ async def test_the_dead_letter_topic_is_made_on_demand_with_one_readable_queue(s
 
 
 @pytest.mark.row("RT-04")
-async def test_a_consumer_may_ask_for_fewer_tries(stage: Stage) -> None:
+async def test_a_consumer_may_ask_for_fewer_tries(stage: ManualStage) -> None:
     client = stage.connect()
     sent = await client.send("orders")
 
@@ -116,7 +118,7 @@ async def test_a_consumer_may_ask_for_fewer_tries(stage: Stage) -> None:
 
 
 @pytest.mark.row("RT-05")
-async def test_the_limit_of_a_client_before_version_3_4_9_is_not_meant(stage: Stage) -> None:
+async def test_the_limit_of_a_client_before_version_3_4_9_is_not_meant(stage: ManualStage) -> None:
     client = stage.connect()
     sent = await client.send("orders")
 
@@ -125,7 +127,7 @@ async def test_the_limit_of_a_client_before_version_3_4_9_is_not_meant(stage: St
     assert await client.stored(DEAD) == []
 
 
-async def test_a_consumer_may_choose_the_level(stage: Stage) -> None:
+async def test_a_consumer_may_choose_the_level(stage: ManualStage) -> None:
     client = stage.connect()
     sent = await client.send("orders")
 
@@ -136,7 +138,7 @@ async def test_a_consumer_may_choose_the_level(stage: Stage) -> None:
 
 
 @pytest.mark.row("RT-07", "RT-08")
-async def test_the_retry_topic_exists_from_the_first_heartbeat_on(stage: Stage) -> None:
+async def test_the_retry_topic_exists_from_the_first_heartbeat_on(stage: ManualStage) -> None:
     client = stage.connect()
 
     await client.heartbeat(consumer=GROUP)
@@ -156,7 +158,7 @@ async def test_a_group_that_does_not_exist_is_named(tmp_path: Path) -> None:
         assert (answer.remark or "").startswith("subscription group not exist, shop ")
 
 
-async def test_a_position_without_a_message_is_named(stage: Stage) -> None:
+async def test_a_position_without_a_message_is_named(stage: ManualStage) -> None:
     client = stage.connect()
     sent = await client.send("orders")
 
@@ -190,7 +192,7 @@ async def test_a_group_without_retry_queues_wants_no_retries(tmp_path: Path) -> 
         assert await client.stored("SCHEDULE_TOPIC_XXXX", queue_id=2) == []
 
 
-async def test_what_was_sent_back_before_a_restart_comes_after_it(stage: Stage) -> None:
+async def test_what_was_sent_back_before_a_restart_comes_after_it(stage: ManualStage) -> None:
     client = stage.connect()
     sent = await client.send("orders", b"x")
     await send_back(client, position_of(sent))
@@ -216,7 +218,7 @@ async def fall_back(client: Peer, *, times: int, limit: int | None = 16, **prope
 
 
 @pytest.mark.row("SC-06")
-async def test_a_fallback_within_the_limit_is_retried(stage: Stage) -> None:
+async def test_a_fallback_within_the_limit_is_retried(stage: ManualStage) -> None:
     client = stage.connect()
     await client.heartbeat(consumer=GROUP)
 
@@ -230,7 +232,7 @@ async def test_a_fallback_within_the_limit_is_retried(stage: Stage) -> None:
 @pytest.mark.row("SC-06", "RT-11")
 @pytest.mark.parametrize(("times", "limit"), [(16, 16), (17, 16), (3, 3), (16, None)])
 async def test_a_fallback_over_the_limit_is_a_dead_letter_at_once(
-    stage: Stage, times: int, limit: int | None
+    stage: ManualStage, times: int, limit: int | None
 ) -> None:
     client = stage.connect()
     await client.heartbeat(consumer=GROUP)
@@ -263,7 +265,7 @@ async def test_a_fallback_creates_its_retry_topic_even_where_topics_are_not_crea
         assert b'"%RETRY%shop":{' in topics
 
 
-async def test_an_old_clients_fallback_of_a_transaction_message_is_no_half(stage: Stage) -> None:
+async def test_an_old_clients_fallback_of_a_transaction_message_is_no_half(stage: ManualStage) -> None:
     client = stage.connect()
     await client.heartbeat(consumer=GROUP)
 
@@ -278,7 +280,7 @@ def properties_in_order(record: Record) -> list[str]:
 
 
 @pytest.mark.row("RT-09")
-async def test_the_retried_messages_properties_stand_in_javas_order(stage: Stage) -> None:
+async def test_the_retried_messages_properties_stand_in_javas_order(stage: ManualStage) -> None:
     client = stage.connect()
     sent = await client.send("orders", properties={"TAGS": "paid", "WAIT": "true"})
     await send_back(client, position_of(sent))

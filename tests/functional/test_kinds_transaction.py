@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
 import pytest
-from kinds_stage import HOUR_MS, Peer, Stage, properties_of, running_stage, settle
+from kinds_stage import HOUR_MS, ManualStage, Peer, properties_of, running_stage, settle
 
 from pyromq.codes import RequestCode, ResponseCode
 from pyromq.testing.golden import read_frames
@@ -23,7 +23,7 @@ GOLDEN = Path(__file__).parents[1] / "conformance" / "golden"
 
 
 @pytest.fixture
-async def stage(tmp_path: Path) -> AsyncIterator[Stage]:
+async def stage(tmp_path: Path) -> AsyncIterator[ManualStage]:
     # Clients cannot read the broker's own topics unless its table has them.
     topics = {topic: {"topicName": topic, "readQueueNums": 1, "writeQueueNums": 1} for topic in (HALF, OP)}
     (tmp_path / "config").mkdir()
@@ -86,7 +86,7 @@ async def visible(client: Peer) -> list[Record]:
 
 
 @pytest.mark.row("TX-01", "MM-08")
-async def test_a_half_message_is_invisible(stage: Stage) -> None:
+async def test_a_half_message_is_invisible(stage: ManualStage) -> None:
     client = stage.connect()
 
     answer = await send_half(client)
@@ -102,7 +102,7 @@ async def test_a_half_message_is_invisible(stage: Stage) -> None:
 
 
 @pytest.mark.row("TX-02", "TX-03", "TX-11")
-async def test_a_commit_makes_the_message_visible(stage: Stage) -> None:
+async def test_a_commit_makes_the_message_visible(stage: ManualStage) -> None:
     client = stage.connect()
     half = await send_half(client, b"pay 7")
 
@@ -117,7 +117,7 @@ async def test_a_commit_makes_the_message_visible(stage: Stage) -> None:
 
 
 @pytest.mark.row("TX-03", "TX-11")
-async def test_a_rollback_leaves_nothing_to_consume(stage: Stage) -> None:
+async def test_a_rollback_leaves_nothing_to_consume(stage: ManualStage) -> None:
     client = stage.connect()
     await send_half(client)
     half = await send_half(client)
@@ -131,7 +131,7 @@ async def test_a_rollback_leaves_nothing_to_consume(stage: Stage) -> None:
 
 
 @pytest.mark.row("TX-03")
-async def test_an_end_that_does_not_know_is_not_answered_and_decides_nothing(stage: Stage) -> None:
+async def test_an_end_that_does_not_know_is_not_answered_and_decides_nothing(stage: ManualStage) -> None:
     client = stage.connect()
     half = await send_half(client)
 
@@ -141,7 +141,7 @@ async def test_an_end_that_does_not_know_is_not_answered_and_decides_nothing(sta
 
 
 @pytest.mark.row("TX-03")
-async def test_a_oneway_commit_commits(stage: Stage) -> None:
+async def test_a_oneway_commit_commits(stage: ManualStage) -> None:
     client = stage.connect()
     half = await send_half(client)
 
@@ -159,7 +159,7 @@ async def test_a_oneway_commit_commits(stage: Stage) -> None:
     ],
 )
 async def test_an_end_of_another_transaction_is_refused(
-    stage: Stage, changed: dict[str, object], remark: str
+    stage: ManualStage, changed: dict[str, object], remark: str
 ) -> None:
     client = stage.connect()
     half = await send_half(client)
@@ -170,7 +170,7 @@ async def test_an_end_of_another_transaction_is_refused(
     assert await visible(client) == []
 
 
-async def test_an_end_of_what_is_no_half_is_refused(stage: Stage) -> None:
+async def test_an_end_of_what_is_no_half_is_refused(stage: ManualStage) -> None:
     client = stage.connect()
     sent = await client.send("orders", properties={"PGROUP": GROUP})
 
@@ -181,7 +181,7 @@ async def test_an_end_of_what_is_no_half_is_refused(stage: Stage) -> None:
 
 @pytest.mark.parametrize("first", [COMMIT, ROLLBACK])
 @pytest.mark.parametrize("second", [COMMIT, ROLLBACK])
-async def test_a_transaction_is_decided_once(stage: Stage, first: int, second: int) -> None:
+async def test_a_transaction_is_decided_once(stage: ManualStage, first: int, second: int) -> None:
     client = stage.connect()
     half = await send_half(client)
     await end(client, half, first)
@@ -194,7 +194,7 @@ async def test_a_transaction_is_decided_once(stage: Stage, first: int, second: i
     assert len(await client.stored(OP)) == 1
 
 
-async def test_a_transaction_is_decided_once_even_over_a_restart(stage: Stage) -> None:
+async def test_a_transaction_is_decided_once_even_over_a_restart(stage: ManualStage) -> None:
     client = stage.connect()
     half = await send_half(client)
     await end(client, half, ROLLBACK)
@@ -216,7 +216,7 @@ async def test_a_broker_may_refuse_transactions(tmp_path: Path) -> None:
 
 
 @pytest.mark.row("DE-11")
-async def test_a_half_is_not_delayed_and_neither_is_its_message(stage: Stage) -> None:
+async def test_a_half_is_not_delayed_and_neither_is_its_message(stage: ManualStage) -> None:
     client = stage.connect()
 
     half = await send_half(client, DELAY="3")
@@ -225,7 +225,7 @@ async def test_a_half_is_not_delayed_and_neither_is_its_message(stage: Stage) ->
     assert len(await visible(client)) == 1
 
 
-async def test_a_property_that_says_no_makes_no_half(stage: Stage) -> None:
+async def test_a_property_that_says_no_makes_no_half(stage: ManualStage) -> None:
     client = stage.connect()
 
     await client.send("orders", queue_id=2, properties={"TRAN_MSG": "false"})
@@ -233,7 +233,7 @@ async def test_a_property_that_says_no_makes_no_half(stage: Stage) -> None:
     assert len(await visible(client)) == 1
 
 
-async def test_a_committed_message_that_is_sent_back_is_retried_as_a_message(stage: Stage) -> None:
+async def test_a_committed_message_that_is_sent_back_is_retried_as_a_message(stage: ManualStage) -> None:
     client = stage.connect()
     await end(client, await send_half(client), COMMIT)
     (message,) = await visible(client)
@@ -247,7 +247,7 @@ async def test_a_committed_message_that_is_sent_back_is_retried_as_a_message(sta
 
 
 @pytest.mark.row("TX-01", "TX-04")
-async def test_a_recorded_half_and_its_copy_are_stored_as_rocketmq_stored_them(stage: Stage) -> None:
+async def test_a_recorded_half_and_its_copy_are_stored_as_rocketmq_stored_them(stage: ManualStage) -> None:
     """In the recording the halves of one broker are 338 bytes apart, and their copies 364."""
     frames = read_frames(GOLDEN / "frames_java_4.9.8.jsonl")
     recorded = next(frame.command for frame in frames if b"TRAN_MSG" in frame.header)
@@ -266,7 +266,7 @@ async def test_a_recorded_half_and_its_copy_are_stored_as_rocketmq_stored_them(s
 
 
 @pytest.mark.row("TX-04", "TX-06")
-async def test_an_undecided_transaction_is_asked_about(stage: Stage) -> None:
+async def test_an_undecided_transaction_is_asked_about(stage: ManualStage) -> None:
     client = stage.connect()
     await client.heartbeat(producer=GROUP)
     half = await send_half(client, b"pay 9")
@@ -291,7 +291,7 @@ async def test_an_undecided_transaction_is_asked_about(stage: Stage) -> None:
 
 @pytest.mark.row("TX-04")
 @pytest.mark.parametrize(("fate", "visible_count"), [(COMMIT, 1), (ROLLBACK, 0)])
-async def test_the_answer_to_a_question_decides(stage: Stage, fate: int, visible_count: int) -> None:
+async def test_the_answer_to_a_question_decides(stage: ManualStage, fate: int, visible_count: int) -> None:
     client = stage.connect()
     await client.heartbeat(producer=GROUP)
     await send_half(client)
@@ -309,7 +309,7 @@ async def test_the_answer_to_a_question_decides(stage: Stage, fate: int, visible
 
 
 @pytest.mark.row("TX-04")
-async def test_a_late_end_of_the_first_half_decides_the_copy_too(stage: Stage) -> None:
+async def test_a_late_end_of_the_first_half_decides_the_copy_too(stage: ManualStage) -> None:
     client = stage.connect()
     await client.heartbeat(producer=GROUP)
     half = await send_half(client)
@@ -327,7 +327,7 @@ async def test_a_late_end_of_the_first_half_decides_the_copy_too(stage: Stage) -
 
 
 @pytest.mark.row("TX-05")
-async def test_members_of_the_group_are_asked_in_turn(stage: Stage) -> None:
+async def test_members_of_the_group_are_asked_in_turn(stage: ManualStage) -> None:
     members = [stage.connect("one"), stage.connect("two"), stage.connect("three")]
     for member in members:
         await member.heartbeat(producer=GROUP)
@@ -357,14 +357,16 @@ async def test_a_young_transaction_is_left_alone(tmp_path: Path) -> None:
         await await_checks(client, 1)
 
 
-async def pass_by(stage: Stage, client: Peer, times: int, asked: Callable[[int], Awaitable[object]]) -> None:
+async def pass_by(
+    stage: ManualStage, client: Peer, times: int, asked: Callable[[int], Awaitable[object]]
+) -> None:
     for at in range(1, times + 1):
         stage.clock.advance(INTERVAL_MS)
         await asked(at)
 
 
 @pytest.mark.row("TX-07")
-async def test_after_fifteen_questions_a_transaction_is_given_up(stage: Stage) -> None:
+async def test_after_fifteen_questions_a_transaction_is_given_up(stage: ManualStage) -> None:
     client = stage.connect()
     await client.heartbeat(producer=GROUP)
     half = await send_half(client, b"pay 15")
@@ -381,7 +383,7 @@ async def test_after_fifteen_questions_a_transaction_is_given_up(stage: Stage) -
 
 
 @pytest.mark.row("TX-08")
-async def test_a_transaction_may_ask_for_more_time(stage: Stage) -> None:
+async def test_a_transaction_may_ask_for_more_time(stage: ManualStage) -> None:
     client = stage.connect()
     await client.heartbeat(producer=GROUP)
     patient = await send_half(client, b"patient", CHECK_IMMUNITY_TIME_IN_SECONDS="3600")
@@ -413,7 +415,7 @@ async def _count_is(client: Peer, topic: str, body: bytes, count: int) -> bool:
 
 
 @pytest.mark.row("TX-08")
-async def test_an_end_within_the_immunity_decides_the_copies_too(stage: Stage) -> None:
+async def test_an_end_within_the_immunity_decides_the_copies_too(stage: ManualStage) -> None:
     client = stage.connect()
     await client.heartbeat(producer=GROUP)
     half = await send_half(client, CHECK_IMMUNITY_TIME_IN_SECONDS="600")
@@ -429,7 +431,26 @@ async def test_an_end_within_the_immunity_decides_the_copies_too(stage: Stage) -
     assert client.asked_for(RequestCode.CHECK_TRANSACTION_STATE) == []
 
 
-async def test_a_transaction_older_than_the_log_is_kept_is_given_up_unasked(stage: Stage) -> None:
+async def test_a_half_without_room_for_a_question_is_given_up_and_holds_up_no_others(
+    stage: ManualStage,
+) -> None:
+    client = stage.connect()
+    await client.heartbeat(producer=GROUP)
+    measure = await send_half(client, filler="x")
+    await end(client, measure, ROLLBACK)
+    (measured,) = await client.stored(HALF)
+    await send_half(client, b"full", filler="x" * (32_767 - len(measured.properties)))
+    await send_half(client, b"other")
+
+    stage.clock.advance(INTERVAL_MS)
+
+    (check,) = await await_checks(client, 1)
+    assert decode_record(check.body).body == b"other"
+    (given_up,) = await client.await_stored(GIVEN_UP)
+    assert given_up.body == b"full"
+
+
+async def test_a_transaction_older_than_the_log_is_kept_is_given_up_unasked(stage: ManualStage) -> None:
     client = stage.connect()
     await client.heartbeat(producer=GROUP)
     await send_half(client)
@@ -440,7 +461,7 @@ async def test_a_transaction_older_than_the_log_is_kept_is_given_up_unasked(stag
     assert client.asked_for(RequestCode.CHECK_TRANSACTION_STATE) == []
 
 
-async def test_a_group_that_is_not_there_is_asked_when_it_comes(stage: Stage) -> None:
+async def test_a_group_that_is_not_there_is_asked_when_it_comes(stage: ManualStage) -> None:
     client = stage.connect()
     await send_half(client)
     stage.clock.advance(INTERVAL_MS)
@@ -453,7 +474,7 @@ async def test_a_group_that_is_not_there_is_asked_when_it_comes(stage: Stage) ->
     assert properties_of(decode_record(check.body))["TRANSACTION_CHECK_TIMES"] == "2"
 
 
-async def test_many_decided_halves_before_an_undecided_one_do_not_hide_it(stage: Stage) -> None:
+async def test_many_decided_halves_before_an_undecided_one_do_not_hide_it(stage: ManualStage) -> None:
     client = stage.connect()
     await client.heartbeat(producer=GROUP)
     for at in range(200):
@@ -468,7 +489,7 @@ async def test_many_decided_halves_before_an_undecided_one_do_not_hide_it(stage:
 
 
 @pytest.mark.row("TX-04", "TX-11")
-async def test_questions_go_on_after_a_restart_where_they_stopped(stage: Stage) -> None:
+async def test_questions_go_on_after_a_restart_where_they_stopped(stage: ManualStage) -> None:
     client = stage.connect()
     await client.heartbeat(producer=GROUP)
     decided = await send_half(client, b"decided")
@@ -490,7 +511,7 @@ async def test_questions_go_on_after_a_restart_where_they_stopped(stage: Stage) 
 
 
 @pytest.mark.row("TX-04")
-async def test_a_half_from_before_a_restart_can_be_ended_after_it(stage: Stage) -> None:
+async def test_a_half_from_before_a_restart_can_be_ended_after_it(stage: ManualStage) -> None:
     client = stage.connect()
     half = await send_half(client)
     stage.clock.advance(INTERVAL_MS)

@@ -1,11 +1,13 @@
 """A broker in this process on a clock that is moved by hand, and clients that speak to it in frames."""
 
 import asyncio
+import shutil
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 from pyromq.broker.broker import Broker
+from pyromq.clock import Clock, SystemClock
 from pyromq.codes import RequestCode, ResponseCode
 from pyromq.config.settings import MIB, BrokerProcess, BrokerSettings, NetSettings, StoreSettings
 from pyromq.net.links import Links
@@ -138,10 +140,10 @@ class Peer:
 
 
 class Stage:
-    """A broker that can be restarted on its data, its clock, and the clients."""
+    """A broker that can be restarted on its data, its clock, and its clients."""
 
-    def __init__(self, folder: Path, **settings: object) -> None:
-        self.clock = ManualClock()
+    def __init__(self, folder: Path, clock: Clock, **settings: object) -> None:
+        self.clock = clock
         self.folder = folder
         broker: dict[str, object] = {"listen_port": 0, "channel_expired_timeout": YEAR_S * 1000}
         store: dict[str, object] = {
@@ -196,10 +198,38 @@ class Stage:
         await self.broker.close()
 
 
+class ManualStage(Stage):
+    """A stage whose clock is moved by hand."""
+
+    clock: ManualClock
+
+
 @asynccontextmanager
-async def running_stage(folder: Path, **settings: object) -> AsyncIterator[Stage]:
+async def after_a_crash(stage: ManualStage, folder: Path) -> AsyncIterator[ManualStage]:
+    """Run a second stage on what a `kill -9` of the first would leave behind now."""
+    # A table that is being written in a thread now is still there under its name, as it was.
+    shutil.copytree(stage.folder, folder, ignore=shutil.ignore_patterns("*.tmp"))
+    async with running_stage(folder, clock=stage.clock) as survivor:
+        yield survivor
+
+
+@asynccontextmanager
+async def running_stage(
+    folder: Path, *, clock: ManualClock | None = None, **settings: object
+) -> AsyncIterator[ManualStage]:
     """Run a stage; settings are the broker's or the store's, by our names."""
-    stage = Stage(folder, **settings)
+    stage = ManualStage(folder, clock or ManualClock(), **settings)
+    await stage.start()
+    try:
+        yield stage
+    finally:
+        await stage.close()
+
+
+@asynccontextmanager
+async def running_real_stage(folder: Path, **settings: object) -> AsyncIterator[Stage]:
+    """Run a stage on the machine's own clock."""
+    stage = Stage(folder, SystemClock(), **settings)
     await stage.start()
     try:
         yield stage
