@@ -1,0 +1,44 @@
+"""Every example runs against a cluster and says what it should."""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from pyromq.testing.cluster import ThreadCluster, running_cluster
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+SAYS = {
+    "send.py": "SEND_OK",
+    "send_async.py": "100 messages in 4 queues",
+    "callback.py": "stored at",
+    "batch.py": "SEND_OK 50 messages from offset 0 on",
+    "ordered.py": "order-2 shipped broker-a",
+    "pull.py": "hello 4",
+    "pull_async.py": "FOUND ['hello 0', 'hello 1']",
+    "filter_by_tag.py": "a bill that is refunded",
+    "find_message.py": "by its place a parcel to Turku",
+}
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[ThreadCluster]:
+    with running_cluster() as cluster:
+        yield cluster
+
+
+@pytest.mark.parametrize("name", SAYS)
+def test_an_example_runs(cluster: ThreadCluster, name: str) -> None:
+    ended = subprocess.run(
+        [sys.executable, "-W", "error", str(EXAMPLES / name), cluster.namesrv_address],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+    assert ended.returncode == 0, ended.stderr
+    assert SAYS[name] in ended.stdout
+    assert ended.stderr == ""
