@@ -1,6 +1,6 @@
 """What a server says when it is ready: short, and with the next command to type."""
 
-from pyromq.cli.output import columns, paint, say
+from pyromq.cli.output import paint, say
 from pyromq.config.settings import BrokerProcess, FlushDiskType
 
 #: Listening there means listening on every address of the machine.
@@ -25,12 +25,13 @@ def greet_up(process: BrokerProcess, *, version: str, name_server: str, broker: 
         ("read it", f"pyromq consume -n {name_server} hello"),
         ("your program", f"name server address {name_server}, nothing else to change"),
     ]
+    width = max(len(label) for label, _ in rows + steps)
     say("")
     say(f"  {paint(f'PyroMQ {version}', 'bold')} is ready")
     say("")
-    _print_table(rows, "dim")
+    _print_table(rows, width, "dim")
     say("")
-    _print_table(steps, "cyan")
+    _print_table(steps, width, "cyan")
     say("")
     say(paint("  Ctrl-C stops it; messages stay.", "dim"))
     say("")
@@ -42,7 +43,6 @@ def _safety(process: BrokerProcess) -> str:
     return "(synced to disk in the background)"
 
 
-def _print_table(rows: list[tuple[str, str]], style: str) -> None:
-    labels = columns([(label, "|") for label, _ in rows])
-    for label, (_, text) in zip(labels, rows, strict=True):
-        say(f"  {paint(label.removesuffix('|'), style)}  {text}")
+def _print_table(rows: list[tuple[str, str]], width: int, style: str) -> None:
+    for label, text in rows:
+        say(f"  {paint(label.ljust(width), style)}  {text}")

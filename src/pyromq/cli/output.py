@@ -14,9 +14,11 @@ _CODES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "
 
 
 def paint(text: str, style: str, stream: IO[str] | None = None) -> str:
-    """Return the text in a style if the stream is a terminal, else as it is."""
+    """Return the text in a style if the stream is a terminal that may have colours, else as it is."""
     stream = sys.stdout if stream is None else stream
-    return f"\x1b[{_CODES[style]}m{text}\x1b[0m" if stream.isatty() else text
+    if not stream.isatty() or os.environ.get("NO_COLOR"):
+        return text
+    return f"\x1b[{_CODES[style]}m{text}\x1b[0m"
 
 
 def say(text: str) -> None:

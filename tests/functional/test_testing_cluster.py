@@ -1,0 +1,69 @@
+from pathlib import Path
+
+import pytest
+
+from pyromq.client.aio.producer import Producer as AsyncProducer
+from pyromq.client.sync.producer import Producer
+from pyromq.client.sync.pull_consumer import PullConsumer
+from pyromq.errors import ConfigError
+from pyromq.model import ConsumeFrom, Message, SendStatus
+from pyromq.testing.cluster import Cluster, running_cluster
+
+
+def read_all(address: str, topic: str, group: str) -> list[bytes]:
+    with PullConsumer(group, name_server=address, start_from=ConsumeFrom.FIRST_OFFSET) as consumer:
+        return [message.body for message in consumer.messages(topic, idle_ms=200)]
+
+
+async def test_a_cluster_on_this_loop_takes_a_send() -> None:
+    async with Cluster() as cluster, AsyncProducer("g", name_server=cluster.namesrv_address) as producer:
+        result = await producer.send(Message("t", b"x"))
+
+    assert result.status is SendStatus.SEND_OK
+    assert result.queue.broker_name == "broker-a"
+
+
+def test_a_cluster_on_a_thread_serves_blocking_clients() -> None:
+    with running_cluster() as cluster:
+        with Producer("g", name_server=cluster.namesrv_address) as producer:
+            producer.send(Message("t", b"x"))
+
+        assert read_all(cluster.namesrv_address, "t", "readers") == [b"x"]
+
+
+def test_brokers_have_names_addresses_and_settings_of_their_own() -> None:
+    with running_cluster(brokers=2, default_topic_queue_nums=2) as cluster:
+        with Producer("g", name_server=cluster.namesrv_address) as producer:
+            producer.send(Message("t", b"x"))
+        addresses = cluster.broker_addresses
+
+    assert len(set(addresses)) == 2
+
+
+def test_a_broker_that_is_stopped_and_started_has_its_messages_and_its_address() -> None:
+    with running_cluster() as cluster:
+        with Producer("g", name_server=cluster.namesrv_address) as producer:
+            producer.send(Message("t", b"kept"))
+        before = cluster.broker_addresses
+
+        cluster.stop_broker("broker-a")
+        cluster.start_broker("broker-a")
+
+        assert cluster.broker_addresses == before
+        assert read_all(cluster.namesrv_address, "t", "readers") == [b"kept"]
+
+
+def test_data_in_a_given_folder_outlives_the_cluster(tmp_path: Path) -> None:
+    with (
+        running_cluster(data_dir=tmp_path) as cluster,
+        Producer("g", name_server=cluster.namesrv_address) as producer,
+    ):
+        producer.send(Message("t", b"kept"))
+
+    with running_cluster(data_dir=tmp_path) as cluster:
+        assert read_all(cluster.namesrv_address, "t", "readers") == [b"kept"]
+
+
+def test_a_setting_that_does_not_exist_is_named() -> None:
+    with pytest.raises(ConfigError, match="no_such_setting"), running_cluster(no_such_setting=1):
+        pass
