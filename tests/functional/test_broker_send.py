@@ -431,3 +431,17 @@ async def test_under_synchronous_flush_sends_are_answered_when_the_disk_has_them
     assert [answer.ext["queueOffset"] for answer in answers if answer.ext] == [
         str(offset) for offset in range(1, 101)
     ]
+
+
+async def test_messages_sent_while_their_topic_comes_into_being_keep_their_order(client: WireClient) -> None:
+    sent = [client.begin(SEND_V2, send_v2_fields("orders"), b"%d" % number) for number in range(50)]
+    answers = [await answer for answer in sent]
+    assert [answer.ext["queueOffset"] for answer in answers if answer.ext] == [
+        str(number) for number in range(50)
+    ]
+
+
+async def test_the_topic_of_an_answered_send_is_on_disk(tmp_path: Path, client: WireClient) -> None:
+    await client.ask(SEND_V2, send_v2_fields("orders"), b"x")
+    written = (tmp_path / "broker-a" / "config" / "topics.json").read_bytes()
+    assert "orders" in decode_topic_table(written).topic_config_table

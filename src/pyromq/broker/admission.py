@@ -47,7 +47,7 @@ class Admission:
     def create_topic(self, header: SendMessage | SendMessageV2) -> TopicConfig:
         """Create the topic of its first send; raise TopicNotFound if topics do not come into being so.
 
-        The caller awaits `TopicTable.save` before it goes on.
+        The caller awaits `TopicTable.save` before it answers.
         """
         topic = header.topic
         sys_flag = unit_flag(topic, is_unit=header.unit_mode)

@@ -26,6 +26,11 @@ class JsonTable:
         self._saved = 0
         self._writing: asyncio.Task[None] | None = None
 
+    @property
+    def is_saved(self) -> bool:
+        """Whether all changes so far are on disk."""
+        return self._saved == self._changes
+
     def changed(self) -> None:
         """Note a change and start to save it; a failure is logged and mended by the next save."""
         self._changes += 1

@@ -123,6 +123,11 @@ class TopicTable:
         if wrong:
             self._next_version()
 
+    @property
+    def is_saved(self) -> bool:
+        """Whether all changes so far are on disk."""
+        return self._file.is_saved
+
     async def save(self) -> None:
         """Return when all changes are on disk; raise StoreError when they cannot be written."""
         await self._file.save()

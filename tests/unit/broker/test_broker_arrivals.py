@@ -1,4 +1,5 @@
 import asyncio
+from collections.abc import Callable
 
 import pytest
 
@@ -31,7 +32,14 @@ def arrivals(queues: Queues, clock: ManualClock) -> Arrivals:
     return Arrivals(queues.end, clock)
 
 
-def held(clock: ManualClock, woken: list[str], name: str, *, offset: int = 0, wants=None) -> HeldPull:
+def held(
+    clock: ManualClock,
+    woken: list[str],
+    name: str,
+    *,
+    offset: int = 0,
+    wants: Callable[[int], bool] | None = None,
+) -> HeldPull:
     return HeldPull(offset, clock.now_ms() + 15_000, wants, lambda: woken.append(name))
 
 

@@ -1,9 +1,9 @@
 import pytest
 
-from pyromq.broker.watermark import Watermark
+from pyromq.broker.watermark import Settle, Watermark
 
 
-def collector(into: list[str], name: str):
+def collector(into: list[str], name: str) -> Settle:
     return lambda error: into.append(name if error is None else f"{name}: {error}")
 
 

@@ -1,8 +1,8 @@
 """Send a message, or a batch of them.
 
-A send to a topic that exists is answered in the same turn of the loop; nothing is awaited between the check
-and the append. Under synchronous flush the answer waits for the disk. A send to an unknown topic may create
-it, and then goes on once the topic is on disk.
+Nothing is awaited between the checks and the append, so messages are stored in the order in which they came.
+The answer leaves in the same turn of the loop; under synchronous flush it waits for the disk, and after a
+send that created its topic until the topic is on disk.
 """
 
 from collections.abc import Awaitable
@@ -65,15 +65,13 @@ class SendHandlers:
     def send(self, request: SendRequest) -> Sent:
         """Store a message, or each message of a batch."""
         header = request.header
-        config = self._admission.check_topic(header.topic)
-        if config is None:
-            return self._send_to_new_topic(request)
-        return self._store(request, config)
-
-    async def _send_to_new_topic(self, request: SendRequest) -> Answer:
-        config = self._admission.create_topic(request.header)
-        await self._topics.save()
+        config = self._admission.check_topic(header.topic) or self._admission.create_topic(header)
         sent = self._store(request, config)
+        return sent if self._topics.is_saved else self._answer_when_topic_is_saved(sent)
+
+    async def _answer_when_topic_is_saved(self, sent: Sent) -> Answer:
+        # Only the answer waits, so that what is sent next keeps its place behind this message.
+        await self._topics.save()
         return sent if isinstance(sent, Answer) else await sent
 
     def _store(self, request: SendRequest, config: TopicConfig) -> Sent:
