@@ -72,10 +72,7 @@ class BrokerHandlers:
         """Forget a broker; it usually says goodbye without waiting for the answer."""
         header = request.header
         self._table.unregister(
-            cluster=header.cluster_name,
-            broker_name=header.broker_name,
-            broker_id=header.broker_id,
-            address=header.broker_addr,
+            broker_name=header.broker_name, broker_id=header.broker_id, address=header.broker_addr
         )
         _log.info("broker %s at %s unregisters", header.broker_name, header.broker_addr)
         return Answer()

@@ -102,7 +102,7 @@ class RouteTable:
             self._filters.pop(said.address, None)
         return None if said.broker_id == MASTER_ID else self._master_of(broker)
 
-    def unregister(self, *, cluster: str, broker_name: str, broker_id: int, address: str) -> None:
+    def unregister(self, *, broker_name: str, broker_id: int, address: str) -> None:
         """Forget a broker that says goodbye."""
         self._live.pop(address, None)
         self._filters.pop(address, None)
@@ -113,7 +113,7 @@ class RouteTable:
             return
         del broker.addresses[broker_id]
         if not broker.addresses:
-            self._forget_broker(broker_name, cluster)
+            self._forget_broker(broker_name)
 
     def drop_link(self, link: object) -> list[str]:
         """Forget the brokers that spoke over a link that ended, and return their addresses."""
@@ -258,12 +258,11 @@ class RouteTable:
                 if known == address:
                     del broker.addresses[broker_id]
             if not broker.addresses:
-                self._forget_broker(broker_name, broker.cluster)
+                self._forget_broker(broker_name)
 
-    def _forget_broker(self, broker_name: str, cluster: str) -> None:
+    def _forget_broker(self, broker_name: str) -> None:
         del self._brokers[broker_name]
-        names = self._clusters.get(cluster)
-        if names is not None:
+        for cluster, names in tuple(self._clusters.items()):
             names.discard(broker_name)
             if not names:
                 del self._clusters[cluster]
