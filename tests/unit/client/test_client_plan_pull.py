@@ -7,7 +7,7 @@ from pyromq.client.plans import progress
 from pyromq.client.plans.pull import Wanted, pull, pull_deadline
 from pyromq.client.session import Session
 from pyromq.codes import PullFlag, RequestCode, ResponseCode, SysFlag
-from pyromq.errors import ConnectFailed, CorruptRecord, LocalProtocolError, NoRoute, Refused
+from pyromq.errors import ConfigError, ConnectFailed, CorruptRecord, LocalProtocolError, NoRoute, Refused
 from pyromq.model import MessageQueue, PullResult, PullStatus
 from pyromq.wire import properties
 from pyromq.wire.command import Command
@@ -129,6 +129,21 @@ def test_a_pull_says_its_filter_and_whether_to_hold_it(stage: Stage, session: Se
     assert (held.subscription, held.max_msg_nums, held.queue_offset) == ("paid || open", 3, 5)
     assert (plain.sys_flag, plain.subscription) == (PullFlag.SUBSCRIPTION, "*")
     assert stage.calls[1].timeout_s == pytest.approx(30.0)
+
+
+@pytest.mark.row("BA-09")
+def test_a_pull_asks_for_32_messages_unless_told_otherwise_and_for_1024_at_most(
+    stage: Stage, session: Session
+) -> None:
+    stage.brokers["a:1"] = has(code=ResponseCode.PULL_NOT_FOUND)
+
+    pulled(stage, session)
+
+    assert read_header(PullMessage, stage.calls[-1].command.ext).max_msg_nums == 32
+    assert Wanted(QUEUE, 0, count=1_024).count == 1_024
+    for count in (0, -1, 1_025):
+        with pytest.raises(ConfigError, match="1024"):
+            Wanted(QUEUE, 0, count=count)
 
 
 def test_a_stranger_with_the_same_tag_hash_is_left_out(stage: Stage, session: Session) -> None:

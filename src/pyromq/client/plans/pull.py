@@ -10,7 +10,7 @@ from pyromq.client.route_cache import MASTER_ID
 from pyromq.client.session import Session
 from pyromq.client.steps import Call, Deadline, Plan, request
 from pyromq.codes import PullFlag, RequestCode, ResponseCode
-from pyromq.errors import NetworkError, refusal
+from pyromq.errors import ConfigError, NetworkError, refusal
 from pyromq.filter.tags import ALL, parse_tags
 from pyromq.model import MessageQueue, PullResult, PullStatus, ReceivedMessage
 from pyromq.wire import properties as names
@@ -36,6 +36,10 @@ class Wanted:
     count: int = 32
     tags: str = ALL
     wait_ms: int = 0
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.count <= COUNT_MAX:
+            raise ConfigError(f"a pull may ask for 1 to {COUNT_MAX} messages, not {self.count}")
 
 
 def pull_deadline(session: Session, wait_ms: int, timeout_ms: int | None) -> Deadline:
