@@ -123,6 +123,15 @@ def shell(tmp_path: Path) -> Iterator[Shell]:
     shell.close()
 
 
+@pytest.fixture(scope="module")
+def shared_address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The name server's address of a `pyromq up` that the tests of a module share, with topics of their own."""
+    folder = tmp_path_factory.mktemp("shared")
+    shell = Shell(folder)
+    yield shell.up(folder / "data").ready()["namesrv"]
+    shell.close()
+
+
 @pytest.fixture
 def up(shell: Shell, tmp_path: Path) -> Callable[..., Program]:
     """`pyromq up` on this test's data folder; may be called again after a stop."""

@@ -1,12 +1,10 @@
 import json
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from pyromq.testing.waiting import eventually
 
-Up = Callable[..., Any]
 DEADLINE_S = 60.0
 
 
@@ -15,9 +13,8 @@ def records(output: str) -> list[dict[str, Any]]:
 
 
 @pytest.fixture
-def address(up: Up) -> str:
-    namesrv: str = up().ready()["namesrv"]
-    return namesrv
+def address(shared_address: str) -> str:
+    return shared_address
 
 
 def test_every_line_of_standard_input_with_something_on_it_is_a_message(shell: Any, address: str) -> None:
