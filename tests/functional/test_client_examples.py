@@ -18,6 +18,7 @@ SAYS = {
     "ordered.py": "order-2 shipped broker-a",
     "pull.py": "hello 4",
     "pull_async.py": "FOUND ['hello 0', 'hello 1']",
+    "delayed.py": "one second later",
     "filter_by_tag.py": "a bill that is refunded",
     "find_message.py": "by its place a parcel to Turku",
 }
