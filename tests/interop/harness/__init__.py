@@ -1,0 +1,1 @@
+"""What the interop tests share: toolchains, servers, client programs, and an independent observer."""

@@ -1,0 +1,58 @@
+"""Processes of the tests' own: started in a folder for their output, ended by their id."""
+
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from pyromq.testing.waiting import eventually
+
+STOP_TIMEOUT_S = 20
+
+
+class Server:
+    """A server process whose output goes to a file beside its data."""
+
+    def __init__(
+        self, command: Sequence[str], *, folder: Path, name: str, env: Mapping[str, str] | None = None
+    ) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self._output = folder / f"{name}.out"
+        with self._output.open("w") as output:
+            self._process = subprocess.Popen(
+                command, cwd=folder, env=env, stdin=subprocess.DEVNULL, stdout=output, stderr=output
+            )
+
+    @property
+    def output(self) -> str:
+        """What the process printed so far."""
+        return self._output.read_text(errors="replace")
+
+    def wait_for_text(self, text: str, timeout_s: float) -> None:
+        """Wait until the process has printed this."""
+        eventually(
+            lambda: self._alive() and text in self.output, timeout_s, what=f"{self._output} says {text!r}"
+        )
+
+    def wait_for_file(self, path: Path, timeout_s: float) -> None:
+        """Wait until the process has written this file."""
+        eventually(lambda: self._alive() and path.exists(), timeout_s, what=f"{path} exists")
+
+    def stop(self) -> int:
+        """Ask the process to end, wait for it, and return its exit status."""
+        self._process.terminate()
+        try:
+            return self._process.wait(STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+            raise
+
+    def kill(self) -> None:
+        """End the process at once: nobody asks how it stops."""
+        self._process.kill()
+        self._process.wait()
+
+    def _alive(self) -> bool:
+        status = self._process.poll()
+        assert status is None, f"ended with status {status}:\n{self.output[-4000:]}"
+        return True

@@ -1,0 +1,179 @@
+"""The three kinds of servers that the client programs are run against."""
+
+import json
+import os
+import shutil
+import socket
+import sys
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+from harness.processes import Server
+from harness.toolchains import JVM, java_classpath
+
+PYROMQ = [sys.executable, "-m", "pyromq"]
+START_TIMEOUT_S = 60
+
+#: A commit log of the default size would be a 1 GiB file for each server.
+COMMIT_LOG_BYTES = 64 * 1024 * 1024
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """Running servers, and how to reach them."""
+
+    kind: str
+    name_server: str
+    brokers: dict[str, str]  # a broker's name → its address
+
+    @property
+    def is_apache(self) -> bool:
+        """Whether these are the real servers, which calibrate the programs."""
+        return self.kind.startswith("apache")
+
+
+Start = Callable[[Path, ExitStack], Cluster]
+
+
+def start_up(folder: Path, closing: ExitStack) -> Cluster:
+    """Start `pyromq up`: both servers in one process."""
+    port = _free_broker_port()
+    ready = _start_pyromq(
+        folder,
+        closing,
+        "up",
+        *("up", "--data", str(folder / "data"), "--namesrv-port", "0", "--broker-port", str(port)),
+        *("--set", f"mappedFileSizeCommitLog={COMMIT_LOG_BYTES}"),
+    )
+    return Cluster("up", ready["namesrv"], {"broker-a": ready["broker"]})
+
+
+def start_separate(folder: Path, closing: ExitStack) -> Cluster:
+    """Start `pyromq namesrv` and two `pyromq broker` processes."""
+    name_server = _start_pyromq(
+        folder, closing, "namesrv", "namesrv", "-p", "0", "--data", str(folder / "namesrv-data")
+    )
+    address = name_server["namesrv"]
+    brokers = {}
+    for name in ("broker-a", "broker-b"):
+        settings = _broker_file(folder, name, _free_broker_port())
+        ready = _start_pyromq(folder, closing, name, "broker", "-c", str(settings), "-n", address)
+        brokers[name] = ready["broker"]
+    return Cluster("separate", address, brokers)
+
+
+def start_apache_4(folder: Path, closing: ExitStack) -> Cluster:
+    """Start Apache's 4.9.7 servers on the libraries of 4.9.8, whose server modules are not published."""
+    return _start_apache("apache-4.9", java_classpath("server-4.9"), folder, closing)
+
+
+def start_apache_5(folder: Path, closing: ExitStack) -> Cluster:
+    """Start Apache's newest 5.x servers."""
+    return _start_apache("apache-5", java_classpath("server-5.5.0"), folder, closing)
+
+
+STARTS: dict[str, Start] = {
+    "up": start_up,
+    "separate": start_separate,
+    "apache-4.9": start_apache_4,
+    "apache-5": start_apache_5,
+}
+
+
+def _start_pyromq(folder: Path, closing: ExitStack, name: str, *arguments: str) -> dict[str, str]:
+    ready_file = folder / f"{name}.ready"
+    server = Server([*PYROMQ, *arguments, "--ready-file", str(ready_file)], folder=folder, name=name)
+    closing.callback(_stop_clean, server, name)
+    server.wait_for_file(ready_file, START_TIMEOUT_S)
+    ready: dict[str, str] = json.loads(ready_file.read_text())
+    return ready
+
+
+def _stop_clean(server: Server, name: str) -> None:
+    status = server.stop()
+    assert status == 0, f"{name} ended with status {status}:\n{server.output[-4000:]}"
+
+
+def _broker_file(folder: Path, name: str, port: int, **more: str | int) -> Path:
+    """Write a broker's settings in Apache's own format, which our broker must take as it is."""
+    settings = {
+        "brokerClusterName": "DefaultCluster",
+        "brokerName": name,
+        "brokerId": 0,
+        "brokerIP1": "127.0.0.1",
+        "listenPort": port,
+        "storePathRootDir": folder / name / "store",
+        "storePathCommitLog": folder / name / "store" / "commitlog",
+        "mappedFileSizeCommitLog": COMMIT_LOG_BYTES,
+        "autoCreateTopicEnable": "true",
+        **more,
+    }
+    path = folder / f"{name}.conf"
+    path.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
+    return path
+
+
+def _start_apache(kind: str, classpath: str, folder: Path, closing: ExitStack) -> Cluster:
+    environment = _apache_home(folder)
+    port = _free_broker_port()
+    settings = folder / "namesrv.conf"
+    settings.write_text(f"listenPort={port}\nbindAddress=127.0.0.1\n")
+    address = f"127.0.0.1:{port}"
+    name_server = _java(classpath, "namesrv.NamesrvStartup", settings, "namesrv", folder, environment)
+    closing.callback(name_server.kill)
+    name_server.wait_for_text("boot success", START_TIMEOUT_S)
+    broker_port = _free_broker_port()
+    settings = _broker_file(
+        folder,
+        "broker-a",
+        broker_port,
+        namesrvAddr=address,
+        bindAddress="127.0.0.1",
+        brokerIP2="127.0.0.1",
+        haListenPort=broker_port + 1,
+        timerWheelEnable="false",
+    )
+    broker = _java(classpath, "broker.BrokerStartup", settings, "broker-a", folder, environment)
+    closing.callback(broker.kill)
+    broker.wait_for_text("boot success", START_TIMEOUT_S)
+    return Cluster(kind, address, {"broker-a": f"127.0.0.1:{broker_port}"})
+
+
+def _java(
+    classpath: str, main: str, settings: Path, name: str, folder: Path, environment: dict[str, str]
+) -> Server:
+    java = shutil.which("java") or "java"
+    logging = f"-Drmq.logback.configurationFile={folder / 'home/conf/logback_broker.xml'}"
+    command = [java, *JVM, "-Xms256m", "-Xmx512m", f"-Duser.home={folder}", logging, "-cp", classpath]
+    return Server(
+        [*command, f"org.apache.rocketmq.{main}", "-c", str(settings)],
+        folder=folder,
+        name=name,
+        env=environment,
+    )
+
+
+def _apache_home(folder: Path) -> dict[str, str]:
+    """Lay out the little that the servers want of an installation: where their logs go."""
+    conf = folder / "home" / "conf"
+    conf.mkdir(parents=True)
+    for name in ("logback_namesrv.xml", "logback_broker.xml"):
+        (conf / name).write_text('<configuration><root level="OFF"/></configuration>')
+    return {**os.environ, "ROCKETMQ_HOME": str(folder / "home")}
+
+
+def _free_broker_port() -> int:
+    """Find a port with free neighbours: a broker listens on port - 2 too and, for replicas, on port + 1."""
+    while True:
+        with ExitStack() as stack:
+            first = stack.enter_context(socket.socket())
+            first.bind(("127.0.0.1", 0))
+            port: int = first.getsockname()[1]
+            try:
+                for neighbour in (port - 2, port + 1):
+                    stack.enter_context(socket.socket()).bind(("127.0.0.1", neighbour))
+            except OSError:
+                continue
+            return port

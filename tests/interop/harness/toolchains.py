@@ -1,0 +1,147 @@
+"""Fetch and build what the interop tests run, once, under `.cache/interop` of the project.
+
+Nothing here is tied to a registry: Maven, Go, npm and pip find theirs by their own settings. A tool or a
+registry that is missing raises `Unavailable`; so does a build that fails, with the tool's own words.
+"""
+
+import fcntl
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+INTEROP = Path(__file__).resolve().parents[1]
+PROGRAMS = INTEROP / "programs"
+CACHE = INTEROP.parents[1] / ".cache" / "interop"
+
+#: Seconds for one tool to fetch and build; only a machine with empty caches comes near.
+BUILD_TIMEOUT_S = 600
+
+
+class Unavailable(Exception):
+    """A toolchain or a package registry is missing."""
+
+
+def java_classpath(project: str) -> str:
+    """Return the class path of `programs/java/{project}.xml`, resolved by Maven."""
+    pom = PROGRAMS / "java" / f"{project}.xml"
+
+    def build(target: Path) -> None:
+        _run(
+            [
+                "mvn",
+                "-q",
+                "-B",
+                "-f",
+                pom,
+                "dependency:build-classpath",
+                f"-Dmdep.outputFile={target / 'classpath'}",
+            ]
+        )
+
+    return (_built(f"java-{project}", [pom], build) / "classpath").read_text()
+
+
+def java_client(version: str) -> list[str]:
+    """Return the command that runs the Java driver on the given client version, without its arguments."""
+    classpath = java_classpath(f"client-{version}")
+    sources = [PROGRAMS / "java" / "Interop.java", PROGRAMS / "java" / f"v{version[0]}" / "Topics.java"]
+
+    def build(target: Path) -> None:
+        _run(["javac", "-nowarn", "-cp", classpath, "-d", target, *sources])
+
+    classes = _built(f"java-driver-{version}", sources, build)
+    return [_tool("java"), *JVM, "-Xmx256m", "-cp", f"{classes}:{classpath}"]
+
+
+#: Quick to start and small: none of these processes lives long enough to be worth optimising.
+JVM = ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto"]
+
+
+def go_client() -> list[str]:
+    """Return the command that runs the Go driver."""
+    source = PROGRAMS / "go"
+
+    def build(target: Path) -> None:
+        _run(["go", "build", "-o", target / "interop", "."], cwd=source)
+
+    return [str(_built("go", [source / "main.go", source / "go.mod", source / "go.sum"], build) / "interop")]
+
+
+def cpp_client() -> list[str]:
+    """Return the command that runs the C++ client's driver, in a virtual environment of its own."""
+    source = PROGRAMS / "cpp"
+
+    def build(target: Path) -> None:
+        _run([sys.executable, "-m", "venv", target / "venv"])
+        _run([target / "venv/bin/pip", "install", "-q", "-r", source / "requirements.txt"])
+        _run([target / "venv/bin/python", "-c", "import rocketmq.client"])
+
+    environment = _built("cpp", [source / "requirements.txt"], build)
+    return [str(environment / "venv/bin/python"), str(source / "interop.py")]
+
+
+def js_client() -> list[str]:
+    """Return the command that runs the JavaScript driver beside its installed packages."""
+    source = PROGRAMS / "js"
+    parts = [source / name for name in ("interop.js", "package.json", "package-lock.json")]
+
+    def build(target: Path) -> None:
+        for part in parts:
+            shutil.copy(part, target)
+        _run(["npm", "ci", "--no-audit", "--no-fund", "--ignore-scripts"], cwd=target)
+
+    return [_tool("node"), str(_built("js", parts, build) / "interop.js")]
+
+
+def _built(name: str, sources: Sequence[Path], build: Callable[[Path], None]) -> Path:
+    """Return the folder of a finished build of these very sources, building it if it is not there."""
+    digest = hashlib.sha256(b"".join(source.read_bytes() for source in sources)).hexdigest()[:12]
+    target = CACHE / f"{name}-{digest}"
+    CACHE.mkdir(parents=True, exist_ok=True)
+    with _locked(CACHE / f"{name}.lock"):
+        if not (target / ".finished").exists():
+            shutil.rmtree(target, ignore_errors=True)
+            target.mkdir()
+            build(target)
+            (target / ".finished").touch()
+    return target
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    # Test processes that run side by side build each thing once.
+    with path.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _tool(name: str) -> str:
+    found = shutil.which(name)
+    if found is None:
+        raise Unavailable(f"{name} is not installed")
+    return found
+
+
+def _run(command: Sequence[str | Path], cwd: Path | None = None) -> None:
+    words = [_tool(str(command[0])), *map(str, command[1:])]
+    try:
+        done = subprocess.run(
+            words,
+            cwd=cwd,
+            env={**os.environ, "NO_UPDATE_NOTIFIER": "1"},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=BUILD_TIMEOUT_S,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise Unavailable(f"{' '.join(words)}: no end after {BUILD_TIMEOUT_S} s") from error
+    if done.returncode != 0:
+        raise Unavailable(f"{' '.join(words)}: status {done.returncode}: {done.stdout.strip()[-800:]}")
