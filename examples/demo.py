@@ -6,6 +6,7 @@ import random
 import sys
 import tempfile
 import time
+from pathlib import Path
 
 from rich.console import Console
 from rich.progress import track
@@ -48,12 +49,14 @@ def consume(name_server: str) -> int:
 def pipeline(name_server: str) -> Table:
     """Sum the orders of each kind with Spark, straight from the topic."""
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     from pyspark.sql import SparkSession, functions
 
     spark = (
         SparkSession.builder.master("local[2]")
         .appName("pyromq demo")
         .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
         .config("spark.sql.shuffle.partitions", "2")
         .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.driver.host", "127.0.0.1")
@@ -79,7 +82,7 @@ def main() -> int:
     started = time.perf_counter()
     with (
         tempfile.TemporaryDirectory(prefix="pyromq-demo-") as data,
-        running_cluster(data_dir=data) as cluster,
+        running_cluster(data_dir=Path(data)) as cluster,
     ):
         console.print(f"cluster   name server and broker up in {time.perf_counter() - started:.2f} s")
         sending = time.perf_counter()

@@ -19,6 +19,8 @@ from pyspark_rocketmq.options import Edge, SourceOptions
 
 #: Making the arrays of a batch costs about as much as filling 300 rows of them, so pulls are gathered.
 ROWS_PER_BATCH = 4096
+#: The most that a pull may ask for; brokers give fewer (`maxTransferCountOnMessageInMemory`).
+PULL_COUNT = 1024
 #: The group that pulls are made for; a batch read commits nothing in its name.
 GROUP = "pyspark_rocketmq"
 
@@ -72,7 +74,7 @@ class TopicReader(DataSourceReader):
             found = consumer.pull(
                 asked.queue,
                 at,
-                count=ROWS_PER_BATCH,
+                count=PULL_COUNT,
                 tags=self._options.tags,
                 timeout_ms=self._options.pull_timeout_ms,
             )

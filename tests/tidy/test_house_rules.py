@@ -25,6 +25,7 @@ PROTOCOL_NAMES = {
     "BrokerData",
     "QueueData",
     "DefaultSource",
+    "ServiceNotAvailable",
     "GetRouteInfo",
     "GetConsumerRunningInfo",
     "QueryDataVersion",
@@ -86,6 +87,11 @@ def test_class_names_say_what_the_thing_is() -> None:
     assert not vague
 
 
+def _only_cleans_up(handler: ast.ExceptHandler) -> bool:
+    last = handler.body[-1]
+    return isinstance(last, ast.Raise) and last.exc is None
+
+
 def test_only_the_borders_catch_everything() -> None:
     borders = {
         "net/dispatch.py",  # errors become answers
@@ -101,6 +107,7 @@ def test_only_the_borders_catch_everything() -> None:
         for node in ast.walk(ast.parse(path.read_text()))
         if isinstance(node, ast.ExceptHandler)
         and (node.type is None or ast.unparse(node.type) in ("Exception", "BaseException"))
+        and not _only_cleans_up(node)
         and path.relative_to(ROOT / "src" / "pyromq").as_posix() not in borders
     ]
     assert not broad
