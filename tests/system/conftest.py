@@ -125,7 +125,7 @@ def shell(tmp_path: Path) -> Iterator[Shell]:
 
 @pytest.fixture(scope="module")
 def shared_address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The name server's address of a `pyromq up` that the tests of a module share, with topics of their own."""
+    """The name server of a `pyromq up` that the tests of a module share, with topics of their own."""
     folder = tmp_path_factory.mktemp("shared")
     shell = Shell(folder)
     yield shell.up(folder / "data").ready()["namesrv"]

@@ -60,9 +60,6 @@ class NamesrvSettings:
     order_message_enable: bool = setting(
         False, "Add the ordered-topic configuration of the KV table to routes.", live=True
     )
-    cluster_test: bool = setting(
-        False, "Answer routes of unknown topics from the cluster `productEnvName`.", live=True
-    )
     product_env_name: str = setting("center", "Environment's name; only handed out.", live=True)
     scan_not_active_broker_interval: int = setting(
         5_000, "Milliseconds between looks for brokers that fell silent.", at_least=1
@@ -126,7 +123,6 @@ class BrokerSettings:
         6_000, "Milliseconds that a name server has to answer.", at_least=1
     )
     compressed_register: bool = setting(False, "Send registrations compressed.")
-    force_register: bool = setting(True, "Register in full each time, even if no topic changed.", live=True)
 
     long_polling_enable: bool = setting(
         True, "Hold a pull that finds nothing for as long as its client allows.", live=True
@@ -147,13 +143,7 @@ class BrokerSettings:
         5_000, "Milliseconds between writes of the groups' progress.", at_least=1
     )
 
-    enable_property_filter: bool = setting(False, "Allow consumers to filter by SQL expressions.", live=True)
-    filter_support_retry: bool = setting(False, "Apply SQL filters to retried messages too.", live=True)
     slave_read_enable: bool = setting(False, "Send consumers of old messages to a slave.", live=True)
-    disable_consume_if_consumer_read_slowly: bool = setting(
-        False, "Disable groups that fall behind by `consumerFallbehindThreshold`.", live=True
-    )
-    consumer_fallbehind_threshold: int = setting(16 * GIB, "Bytes that a group may fall behind.", live=True)
 
     start_accept_send_request_time_stamp: int = setting(
         0, "Refuse sends before this time, in milliseconds since 1970.", live=True
@@ -215,13 +205,10 @@ class StoreSettings:
         10_000, "Milliseconds after which fewer pages do.", live=True
     )
     flush_interval_consume_queue: int = setting(
-        1_000, "Milliseconds between syncs of the consume queues.", at_least=1
-    )
-    flush_consume_queue_least_pages: int = setting(
-        2, "Pages of 4 KiB that must wait before such a sync happens.", live=True
+        1_000, "Milliseconds between looks whether the consume queues are to be synced.", at_least=1
     )
     flush_consume_queue_thorough_interval: int = setting(
-        60_000, "Milliseconds after which fewer pages do.", live=True
+        60_000, "Milliseconds after which they are synced even if little is new.", live=True
     )
 
     file_reserved_time: int = setting(72, "Hours that files are kept after their last write.", live=True)
@@ -247,12 +234,6 @@ class StoreSettings:
     clean_resource_interval: int = setting(
         10_000, "Milliseconds between looks for files that may go.", at_least=1
     )
-    delete_commit_log_files_interval: int = setting(
-        100, "Milliseconds between removals of two commit log files.", live=True
-    )
-    delete_consume_queue_files_interval: int = setting(
-        100, "Milliseconds between removals of two consume queue files.", live=True
-    )
 
     max_transfer_bytes_on_message_in_memory: int = setting(
         256 * KIB, "Bytes that one pull of young messages may return.", live=True
@@ -271,7 +252,6 @@ class StoreSettings:
         "Percent of the machine's memory; messages within that much of the log's end are young.",
         at_most=100,
     )
-    disk_fall_recorded: bool = setting(True, "Record how far each group falls behind.", live=True)
 
     message_index_enable: bool = setting(True, "Index messages by their keys.")
     max_hash_slot_num: int = setting(5_000_000, "Hash slots of one index file.", at_least=1)
@@ -286,12 +266,7 @@ class StoreSettings:
     check_crc_on_recover: bool = setting(
         True, "Check the bodies' checksums when the store is opened.", key="checkCRCOnRecover"
     )
-    offset_check_in_slave: bool = setting(
-        False, "Correct the queue offsets that a slave is asked for.", live=True
-    )
     ha_listen_port: int = setting(0, "TCP port for slaves; 0: the broker's port plus one.", at_most=PORT_MAX)
-    ha_master_address: str = setting("", "Address of the master that a slave follows; empty: asked for.")
-    slave_timeout: int = setting(3_000, "Milliseconds that a send waits for a slave.", at_least=1, live=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -315,7 +290,7 @@ class NetSettings:
         10_000, "Connections at a time; more are closed at once. Ours.", at_least=1
     )
     requests_under_way_max: int = setting(
-        4_096, "Unanswered requests of one connection before it is read no further. Ours.", at_least=1
+        4_096, "Unanswered requests of one connection; one more is answered SYSTEM_BUSY. Ours.", at_least=1
     )
     write_buffer_high_water_mark: int = setting(
         4 * MIB, "Bytes waiting for a slow reader before it is read no further.", at_least=1
@@ -365,7 +340,6 @@ class ClientSettings:
     max_message_size: int = setting(4 * MIB, "Bytes that a body may have.", at_least=1)
     default_topic_queue_nums: int = setting(4, "Queues asked for when a send creates its topic.", at_least=1)
     create_topic_key: str = setting("TBW102", "Topic whose permissions a topic created by a send inherits.")
-    send_latency_fault_enable: bool = setting(False, "Keep away from brokers that were slow of late.")
 
     poll_name_server_interval: int = setting(
         30_000, "Milliseconds between looks for changed routes.", at_least=1
