@@ -67,8 +67,8 @@ def reference() -> str:
         "RocketMQ's `broker.conf`, or TOML), the environment (`PYROMQ_` and our name in capitals, as",
         "`PYROMQ_BROKER_NAME`; RocketMQ's `NAMESRV_ADDR`), flags (`--set brokerName=broker-b`). Files and",
         "`--set` take RocketMQ's name and ours. `pyromq broker --print-settings` shows each value and where",
-        "it came from. *Live* settings may change while the process runs, by `updateBrokerConfig` and",
-        "`updateNamesrvConfig`.",
+        "it came from. *Live* settings may change while the process runs: a name server's by",
+        "`updateNamesrvConfig`, a broker's by `updateBrokerConfig`, which the broker does not answer yet.",
     ]
     for title, owner, whose in REFERENCE:
         lines += ["", f"## {title}", "", f"Settings {whose}.", ""]

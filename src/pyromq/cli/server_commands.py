@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from pyromq.cli import options
+from pyromq.cli import options, output
 from pyromq.cli.settings import flags, load_settings, print_settings
 from pyromq.cli.version import installed_version
 from pyromq.config.settings import PORT_MAX, BrokerProcess, NamesrvProcess, UpProcess
@@ -60,6 +60,8 @@ def up(
     from pyromq.cli import serve, servers
 
     serve.log_to_standard_error(log_level)
+    if source := loaded.sources.get("namesrv_addr"):
+        output.warn(f"namesrvAddr ({source}) is not used: `pyromq up` has a name server of its own")
     process = servers.with_name_server_at(loaded.process, namesrv_port)
     servers.run_up(
         process,

@@ -1,7 +1,7 @@
 """Settings while a process runs: shown whole to RocketMQ's tools, and some of them changed.
 
-GET_BROKER_CONFIG and GET_NAMESRV_CONFIG show `as_properties`; UPDATE_BROKER_CONFIG and UPDATE_NAMESRV_CONFIG
-go through `changed`, which returns new settings: code that asks for them anew sees the change whole.
+A request for the settings shows `as_properties`; a request to change some goes through `changed`, which
+returns new settings: code that asks for them anew sees the change whole.
 """
 
 import dataclasses
