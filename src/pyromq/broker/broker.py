@@ -21,6 +21,7 @@ from pyromq.broker.background import Background
 from pyromq.broker.clients import Consumers, Producers
 from pyromq.broker.delay import DelayedMessages, delay_diversion
 from pyromq.broker.durability import Durability
+from pyromq.broker.filters import FilterTable
 from pyromq.broker.groups import GroupTable
 from pyromq.broker.half_messages import HalfMessages, half_diversion
 from pyromq.broker.handlers.admin import AdminHandlers
@@ -83,6 +84,7 @@ class Broker:
         self._topics = TopicTable(config / "topics.json", self._settings, self._clock)
         self._groups = GroupTable(config / "subscriptionGroup.json", self._settings, self._clock)
         self._offsets = OffsetTable(config / "consumerOffset.json")
+        self._filters = FilterTable(config / "consumerFilter.json")
         self._store = MessageStore(self._store_settings, clock=self._clock)
         self._delayed = DelayedMessages(self._store, self._clock, path=config / "delayOffset.json")
         self._halves = HalfMessages(self._store, self._offsets)
@@ -124,11 +126,10 @@ class Broker:
 
         Raises StoreLocked, CorruptRecord or ListenFailed; nothing stays behind then.
         """
-        try:
+        async with AsyncExitStack() as closing:
+            self._closing = closing
             await self._start()
-        except BaseException:
-            await self._closing.aclose()
-            raise
+            self._closing = closing.pop_all()
 
     async def close(self) -> None:
         """Stop in order: answer what is held, leave the name servers, save the tables, close the store."""
@@ -390,5 +391,6 @@ class Broker:
     async def _save_tables(self, durability: Durability) -> None:
         await self._delayed.save(durability)
         await self._offsets.save()
+        await self._filters.save()
         await self._topics.save()
         await self._groups.save()

@@ -77,6 +77,7 @@ class Durability:
         self._flushed = Watermark(log_.flushed_position)
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="sync")
         self._is_syncing = False
+        self._has_failed = False
         self._watchdog: asyncio.TimerHandle | None = None
         self._synced_at = clock.monotonic()
         #: Whether a send is answered before the disk has it.
@@ -87,6 +88,9 @@ class Durability:
 
         It gets None, FlushTimeout, or ServiceNotAvailable after a failed sync.
         """
+        if self._has_failed:
+            settle(_failed_disk())
+            return
         self._flushed.when(end, settle)
         self._sync_soon()
 
@@ -108,7 +112,9 @@ class Durability:
         return confirmed
 
     async def sync_now(self) -> None:
-        """Sync what is in the log now; raise ServiceNotAvailable when that fails."""
+        """Sync what is in the log now; raise ServiceNotAvailable when that fails or has failed before."""
+        if self._has_failed:
+            raise _failed_disk()
         end = self._log.max_position
         if end > self._flushed.value:
             reached = self._flushed.reach(end)
@@ -116,7 +122,9 @@ class Durability:
             await reached
 
     async def sync_if_due(self) -> None:
-        """Sync the log when enough of it is new, or the last sync is long ago."""
+        """Sync the log when enough of it is new, or the last sync is long ago; never after a failed one."""
+        if self._has_failed:
+            return
         thorough_s = self._settings.flush_commit_log_thorough_interval / 1000
         least_bytes = self._settings.flush_commit_log_least_pages * PAGE_BYTES
         new_bytes = self._log.max_position - self._flushed.value
@@ -164,13 +172,17 @@ class Durability:
             return
         error = sync.exception()
         if error is not None:
+            self._has_failed = True
             log.critical("a sync of the commit log failed; no message is taken until a restart: %s", error)
-            refusal = ServiceNotAvailable(
-                ResponseCode.SERVICE_NOT_AVAILABLE,
-                "the broker could not bring its log to the disk and takes no messages until it is restarted",
-            )
-            self._flushed.give_up(self._log.max_position, refusal)
+            self._flushed.give_up(self._log.max_position, _failed_disk())
             return
         self._flushed.raise_to(sync.result())
         if self._flushed.waiting_count:
             self._sync_soon()
+
+
+def _failed_disk() -> ServiceNotAvailable:
+    return ServiceNotAvailable(
+        ResponseCode.SERVICE_NOT_AVAILABLE,
+        "the broker could not bring its log to the disk and takes no messages until it is restarted",
+    )

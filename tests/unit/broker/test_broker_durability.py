@@ -157,3 +157,16 @@ async def test_nothing_new_is_not_synced(
     clock.advance(60_000)
     await durability.sync_if_due()
     assert slow_log.sync_count == 0
+
+
+async def test_after_a_failed_sync_nothing_is_synced_again(durability: Durability, slow_log: SlowLog) -> None:
+    slow_log.is_broken = True
+    slow_log.let_go(2)
+    with pytest.raises(ServiceNotAvailable):
+        await durability.confirm(slow_log.append(4 * 4096), Answer())
+
+    with pytest.raises(ServiceNotAvailable):
+        await durability.confirm(slow_log.append(4 * 4096), Answer())
+    await durability.sync_if_due()
+
+    assert slow_log.sync_count == 1
