@@ -200,6 +200,14 @@ async def test_a_heartbeat_that_is_no_json_is_refused_and_the_connection_stays(f
     assert await members(first) == []
 
 
+async def test_a_group_cannot_name_a_path(tmp_path: Path, first: WireClient) -> None:
+    body = heartbeat_body("c1", "../../../escaped", {"orders": "*"})
+    answer = await first.ask(HEART_BEAT, None, body)
+    assert answer.code == ResponseCode.SYSTEM_ERROR
+    topics = decode_topic_table((await first.ask(RequestCode.GET_ALL_TOPIC_CONFIG)).body)
+    assert not [name for name in topics.topic_config_table if ".." in name]
+
+
 # Filters ---------------------------------------------------------------------------------------------------
 
 

@@ -93,6 +93,11 @@ async def test_a_new_group_chooses_itself_where_to_start_an_old_queue(tmp_path: 
     )
 
 
+async def test_a_negative_offset_counts_as_none(client: WireClient) -> None:
+    await commit(client, -5)
+    assert (await progress(client)).ext == {"offset": "0"}
+
+
 async def test_a_newer_client_may_ask_not_to_be_given_zero(client: WireClient) -> None:
     answer = await progress(client, setZeroIfNotFound=False)
     assert answer.code == ResponseCode.QUERY_NOT_FOUND

@@ -73,6 +73,13 @@ async def test_an_answer_has_at_most_what_was_asked_for(client: WireClient) -> N
     assert bodies(answer) == [b"one", b"two"]
 
 
+@pytest.mark.parametrize("count", [0, -1])
+async def test_whoever_asks_for_no_message_gets_one(client: WireClient, count: int) -> None:
+    await send(client, b"one", b"two")
+    answer = await pull(client, maxMsgNums=count)
+    assert outcome(answer) == (ResponseCode.SUCCESS, "FOUND", "1")
+
+
 async def test_an_answer_has_at_most_32_messages(client: WireClient) -> None:
     await send(client, *[b"x"] * 40)
     assert len(bodies(await pull(client, maxMsgNums=1024))) == 32

@@ -293,6 +293,12 @@ async def test_a_topic_with_strange_characters_is_refused(client: WireClient) ->
 
 
 @pytest.mark.row("SC-09")
+async def test_a_blank_topic_is_refused(client: WireClient) -> None:
+    answer = await client.ask(SEND_V2, send_v2_fields(" "), b"x")
+    assert refused(answer, ResponseCode.SYSTEM_ERROR) == "The specified topic is blank."
+
+
+@pytest.mark.row("SC-09")
 async def test_a_topics_name_may_have_127_characters_and_no_more(client: WireClient) -> None:
     assert (await client.ask(SEND_V2, send_v2_fields("t" * 127), b"x")).code == ResponseCode.SUCCESS
     answer = await client.ask(SEND_V2, send_v2_fields("t" * 128), b"x")

@@ -66,6 +66,16 @@ def check_name(topic: str) -> None:
     """Raise ServerFailed unless a topic may have this name."""
     if _GOOD.fullmatch(topic):
         return
+    check_characters(topic)
+    raise ServerFailed(ResponseCode.SYSTEM_ERROR, "The specified topic is longer than topic max length.")
+
+
+def check_characters(topic: str) -> None:
+    """Raise ServerFailed when a name has characters that no topic may have.
+
+    Topics become folders, and those of groups are made from names that clients send: this is what keeps
+    «%RETRY%../..» from becoming a path.
+    """
     if not topic.strip():
         raise ServerFailed(ResponseCode.SYSTEM_ERROR, "The specified topic is blank.")
     if not _LEGAL.fullmatch(topic):
@@ -73,7 +83,6 @@ def check_name(topic: str) -> None:
             ResponseCode.SYSTEM_ERROR,
             "The specified topic contains illegal characters, allowing only ^[%|a-zA-Z0-9_-]+$",
         )
-    raise ServerFailed(ResponseCode.SYSTEM_ERROR, "The specified topic is longer than topic max length.")
 
 
 def check_sendable(topic: str) -> None:

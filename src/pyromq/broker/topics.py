@@ -109,7 +109,11 @@ class TopicTable:
         )
 
     def put(self, config: TopicConfig) -> TopicConfig:
-        """Create or replace a topic; `save` says when it is on disk."""
+        """Create or replace a topic; `save` says when it is on disk.
+
+        Raises ServerFailed when no topic may have that name.
+        """
+        topic_names.check_characters(config.topic_name)
         self._configs[config.topic_name] = config
         self._changed()
         return config

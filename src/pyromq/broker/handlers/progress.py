@@ -28,6 +28,8 @@ class ProgressHandlers:
         header = request.header
         topic, queue_id = header.topic, header.queue_id
         offset = self._offsets.progress(header.consumer_group, topic, queue_id)
+        if offset is not None and offset < 0:
+            offset = None
         if offset is None and header.set_zero_if_not_found is False:
             raise QueryNotFound(
                 ResponseCode.QUERY_NOT_FOUND, "Not found, do not set to zero, maybe this group boot first"

@@ -135,7 +135,12 @@ class PullHandlers:
         self._check_queue(request)
         wants = self._filter(header, group)
         got = self._store.get(
-            header.topic, header.queue_id, header.queue_offset, count_max=header.max_msg_nums, wants=wants
+            header.topic,
+            header.queue_id,
+            header.queue_offset,
+            # RocketMQ answers one message to whoever asks for none.
+            count_max=max(header.max_msg_nums, 1),
+            wants=wants,
         )
         return _Reading(self._answer(header, group, got), wants)
 
