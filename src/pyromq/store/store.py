@@ -96,7 +96,7 @@ class Queried(msgspec.Struct, frozen=True):
 OnAppend = Callable[[str, int, int, int], None]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class QueueSync:
     """One sync of everything that follows the log, prepared by the store's thread and run in any."""
 
@@ -105,10 +105,12 @@ class QueueSync:
     position: int
     reach: int
     stored_at_ms: int
+    is_done: bool = False
 
     def run(self) -> None:
         """Sync the log, the queues and the index, and write the checkpoint. Raises SyncFailed."""
         self.store.finish_queue_sync(self)
+        self.is_done = True
 
 
 class MessageStore:
@@ -149,6 +151,7 @@ class MessageStore:
         self._lock: FileLock | None = None
         self._last_stored_at_ms = 0
         self._queues_synced_at = clock.monotonic()
+        self._queue_sync: QueueSync | None = None
         #: Why nothing is written: until a restart, or until there is room again.
         self._poison: str | None = "it is not open"
         self._full: str | None = None
@@ -380,7 +383,12 @@ class MessageStore:
         except StoreError as error:
             self._note_failure(error)
             raise
-        return QueueSync(self, files, self._log.end, self._queues.reach, self._last_stored_at_ms)
+        last = self._queue_sync
+        if last is not None and not last.is_done:
+            # It failed, or was never run; the checkpoint of this one speaks for its files too.
+            files = list({id(file): file for file in (*last.files, *files)}.values())
+        self._queue_sync = QueueSync(self, files, self._log.end, self._queues.reach, self._last_stored_at_ms)
+        return self._queue_sync
 
     def queue_sync_if_due(self) -> QueueSync | None:
         """Return a sync when there is something new, and it is much or waited long; None otherwise."""

@@ -493,3 +493,15 @@ def test_topics_that_nobody_knows_are_cleaned_but_system_topics_stay(box, draft)
     assert isinstance(store, MessageStore)
     assert store.max_offset("orders", 0) == store.max_offset("SCHEDULE_TOPIC_XXXX", 0) == 1
     assert store.max_offset("old", 0) == 0
+
+
+def test_files_of_a_queue_sync_that_was_never_run_are_in_the_next(box, draft):
+    store = box.open()
+    store.put(draft(queue_id=0))
+    store.queue_sync()
+    store.put(draft(queue_id=1))
+    box.disk.synced.clear()
+
+    store.queue_sync().run()
+
+    assert {path.parent.name for path in box.disk.synced} >= {"0", "1"}
