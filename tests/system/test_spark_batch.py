@@ -1,0 +1,84 @@
+"""A topic read as a Spark table, by a real Spark in local mode."""
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from pyromq import Message, Producer
+from pyromq.testing.cluster import running_cluster
+
+pytestmark = [pytest.mark.timeout(300), pytest.mark.filterwarnings("ignore")]
+
+
+@pytest.fixture(scope="module")
+def name_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with running_cluster(data_dir=Path(tmp_path_factory.mktemp("spark"))) as cluster:
+        with Producer("spark-test", cluster.namesrv_address) as producer:
+            for number in range(100):
+                tags = "even" if number % 2 == 0 else "odd"
+                message = Message("numbers", str(number).encode(), tags=tags, keys=[f"n{number}"])
+                message.properties["square"] = str(number * number)
+                producer.send(message)
+        yield cluster.namesrv_address
+
+
+@pytest.fixture(scope="module")
+def spark() -> Iterator[SparkSession]:
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+    session = (
+        SparkSession.builder.master("local[2]")
+        .config("spark.ui.enabled", "false")
+        .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.driver.host", "127.0.0.1")
+        .getOrCreate()
+    )
+    session.sparkContext.setLogLevel("ERROR")
+    yield session
+    session.stop()
+
+
+def test_a_topic_is_a_table_with_every_message_once(spark: SparkSession, name_server: str) -> None:
+    numbers = (
+        spark.read.format("rocketmq").option("nameServer", name_server).option("subscribe", "numbers").load()
+    )
+
+    rows = numbers.collect()
+
+    assert sorted(int(row.body) for row in rows) == list(range(100))
+    assert all(row.keys == f"n{int(row.body)}" for row in rows)
+    assert all(row.properties["square"] == str(int(row.body) ** 2) for row in rows)
+    assert all(row.tags == ("even" if int(row.body) % 2 == 0 else "odd") for row in rows)
+    assert {row.broker for row in rows} == {"broker-a"}
+    assert all(row.store_timestamp >= row.born_timestamp for row in rows)
+
+
+def test_tags_are_filtered_before_spark_sees_them(spark: SparkSession, name_server: str) -> None:
+    read = spark.read.format("rocketmq").option("nameServer", name_server).option("tags", "odd")
+
+    odd = read.option("subscribe", "numbers").load()
+
+    assert odd.count() == 50
+
+
+def test_a_schema_is_a_projection(spark: SparkSession, name_server: str) -> None:
+    read = spark.read.format("rocketmq").option("nameServer", name_server).option("subscribe", "numbers")
+
+    narrow = read.schema("keys string, queue_offset bigint").load()
+
+    assert narrow.columns == ["keys", "queue_offset"]
+    assert {row.keys for row in narrow.collect()} == {f"n{number}" for number in range(100)}
+
+
+def test_an_option_that_does_not_exist_is_named_with_the_nearest(
+    spark: SparkSession, name_server: str
+) -> None:
+    read = spark.read.format("rocketmq").option("nameServr", name_server).option("subscribe", "numbers")
+
+    with pytest.raises(PySparkException, match=r"no option 'nameservr'.*did you mean 'nameServer'"):
+        read.load().count()
