@@ -81,23 +81,33 @@ def encode(properties: Mapping[str, str]) -> str:
 def find(raw: bytes | bytearray, name: bytes) -> bytes | None:
     """Return one property's value, or None, without decoding the others."""
     head = name + b"\x01"
-    at = raw.rfind(b"\x02" + head) + 1
-    if at == 0 and not raw.startswith(head):
+    marked = b"\x02" + head
+    # From behind, since of two pairs with one name the later holds; an empty one is no pair.
+    limit = len(raw)
+    while (at := raw.rfind(marked, 0, limit)) >= 0:
+        start = at + len(marked)
+        end = raw.find(b"\x02", start)
+        if end != start and start != len(raw):
+            return bytes(raw[start:end] if end >= 0 else raw[start:])
+        limit = at
+    if not raw.startswith(head):
         return None
-    start = at + len(head)
-    end = raw.find(b"\x02", start)
-    value = bytes(raw[start:end] if end >= 0 else raw[start:])
-    # An empty pair counts for nothing, so one before it may hold.
-    return value or (find(raw[: max(at - 1, 0)], name) if at else None)
+    end = raw.find(b"\x02")
+    return bytes(raw[len(head) : end] if end >= 0 else raw[len(head) :]) or None
 
 
 def find_text(text: str, name: str) -> str | None:
     """Return one property's value, or None, without decoding the others."""
     head = name + NAME_VALUE_SEPARATOR
-    at = text.rfind(PROPERTY_SEPARATOR + head) + 1
-    if at == 0 and not text.startswith(head):
+    marked = PROPERTY_SEPARATOR + head
+    limit = len(text)
+    while (at := text.rfind(marked, 0, limit)) >= 0:
+        start = at + len(marked)
+        end = text.find(PROPERTY_SEPARATOR, start)
+        if end != start and start != len(text):
+            return text[start:end] if end >= 0 else text[start:]
+        limit = at
+    if not text.startswith(head):
         return None
-    start = at + len(head)
-    end = text.find(PROPERTY_SEPARATOR, start)
-    value = text[start:end] if end >= 0 else text[start:]
-    return value or (find_text(text[: max(at - 1, 0)], name) if at else None)
+    end = text.find(PROPERTY_SEPARATOR)
+    return (text[len(head) : end] if end >= 0 else text[len(head) :]) or None

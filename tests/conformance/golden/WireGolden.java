@@ -363,7 +363,9 @@ public class WireGolden {
             "104 namesrv.UnRegisterBrokerRequestHeader", "322 namesrv.QueryDataVersionRequestHeader", "100 namesrv.PutKVConfigRequestHeader",
             "101 namesrv.GetKVConfigRequestHeader", "102 namesrv.DeleteKVConfigRequestHeader", "219 namesrv.GetKVListByNamespaceRequestHeader",
             "205 namesrv.WipeWritePermOfBrokerRequestHeader", "327 namesrv.AddWritePermOfBrokerRequestHeader",
-            "216 namesrv.DeleteTopicFromNamesrvRequestHeader", "224 GetTopicsByClusterRequestHeader"};
+            "216 namesrv.DeleteTopicFromNamesrvRequestHeader", "224 GetTopicsByClusterRequestHeader", "202 GetTopicStatsInfoRequestHeader",
+            "203 GetConsumerConnectionListRequestHeader", "204 GetProducerConnectionListRequestHeader", "208 GetConsumeStatsRequestHeader",
+            "222 ResetOffsetRequestHeader", "223 GetConsumerStatusRequestHeader"};
         String[] answers = {
             "10 SendMessageResponseHeader", "11 PullMessageResponseHeader", "12 QueryMessageResponseHeader", "14 QueryConsumerOffsetResponseHeader",
             "15 UpdateConsumerOffsetResponseHeader", "29 SearchOffsetResponseHeader", "30 GetMaxOffsetResponseHeader", "31 GetMinOffsetResponseHeader",

@@ -97,6 +97,7 @@ def test_nesting_to_the_limit_reads() -> None:
         ({0: "a", 1: None}, '{0:"a"}'),
         ({MessageQueue("T", "b", 3): 1}, '{{"brokerName":"b","queueId":3,"topic":"T"}:1}'),
         ([None, True, 1, 1.5, "x"], '[null,true,1,1.5,"x"]'),
+        ({ObjectKey((("queueId", 3),)): 1}, '{{"queueId":3}:1}'),
         ((1, 2), "[1,2]"),
         ({"a": {}, "b": []}, '{"a":{},"b":[]}'),
         ("\ud800\x7f\u2028/", '"?\\u007F\\u2028/"'),
@@ -107,7 +108,7 @@ def test_values_are_written_compactly(value: Any, text: str) -> None:
 
 
 def test_ascii_only_quotes_every_key() -> None:
-    assert dumps({0: "中/"}, ascii_only=True) == b'{"0":"\\u4E2D\\/"}'
+    assert dumps({0: "中/😀"}, ascii_only=True) == b'{"0":"\\u4E2D\\/\\uD83D\\uDE00"}'
 
 
 def test_pretty_keeps_integer_keys_on_their_line() -> None:

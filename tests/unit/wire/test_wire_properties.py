@@ -42,3 +42,10 @@ def test_a_name_within_another_is_not_found() -> None:
 
     assert properties.find_text(text, "KEYS") is None
     assert properties.find(text.encode(), b"KEYS") is None
+
+
+def test_thousands_of_empty_pairs_do_not_exhaust_the_stack() -> None:
+    text = "a\x011" + "\x02a\x01" * 10_000
+
+    assert properties.find_text(text, "a") == "1"
+    assert properties.find(text.encode(), b"a") == b"1"

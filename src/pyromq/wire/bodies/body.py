@@ -1,7 +1,7 @@
-"""What all bodies share: a struct whose fields travel in camel case, and the two ways between it and JSON.
+"""What all bodies share: a struct whose fields travel in camel case, and how it is read from JSON.
 
 Reading forgives what fastjson forgives: unknown fields, null where something is expected (it is absent),
-numbers and booleans as text. Writing leaves out None.
+numbers and booleans as text. `java_json.dumps` writes a body; it sorts the fields and leaves out None.
 """
 
 from typing import Any, TypeVar
@@ -11,7 +11,7 @@ import msgspec
 from pyromq.errors import BodyError
 from pyromq.model import MessageQueue
 from pyromq.wire.header import Int32
-from pyromq.wire.java_json import DEPTH_MAX, ObjectKey, dumps, loads
+from pyromq.wire.java_json import DEPTH_MAX, ObjectKey, loads
 
 
 class Body(msgspec.Struct, rename="camel", frozen=True):
@@ -46,11 +46,6 @@ def convert(body_type: type[B], value: Any) -> B:
 def read_body(body_type: type[B], data: bytes) -> B:
     """Return the body that the JSON says."""
     return convert(body_type, read_object(data))
-
-
-def write_body(body: Body, *, pretty: bool = False) -> bytes:
-    """Return the body's JSON."""
-    return dumps(body, pretty=pretty)
 
 
 def read_queue(value: Any) -> MessageQueue:

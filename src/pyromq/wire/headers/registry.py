@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 from pyromq.codes import RequestCode
 from pyromq.wire.header import Header
-from pyromq.wire.headers import group, namesrv, offset, pull, query, send, topic, transaction
+from pyromq.wire.headers import admin, group, namesrv, offset, pull, query, send, topic, transaction
 
 
 class Headers(NamedTuple):
@@ -78,6 +78,12 @@ HEADERS: Final = MappingProxyType[RequestCode, Headers](
         ),
         RequestCode.DELETE_TOPIC_IN_NAMESRV: Headers(namesrv.DeleteTopicInNamesrv),
         RequestCode.GET_TOPICS_BY_CLUSTER: Headers(namesrv.GetTopicsByCluster),
+        RequestCode.GET_TOPIC_STATS_INFO: Headers(admin.GetTopicStats),
+        RequestCode.GET_CONSUMER_CONNECTION_LIST: Headers(admin.GetConsumerConnectionList),
+        RequestCode.GET_PRODUCER_CONNECTION_LIST: Headers(admin.GetProducerConnectionList),
+        RequestCode.GET_CONSUME_STATS: Headers(admin.GetConsumeStats),
+        RequestCode.INVOKE_BROKER_TO_RESET_OFFSET: Headers(admin.ResetOffset),
+        RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS: Headers(admin.GetConsumerStatus),
         RequestCode.GET_BROKER_CLUSTER_INFO: _LIST,
         RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER: _LIST,
         RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS: _LIST,
