@@ -4,6 +4,7 @@ from pathlib import Path
 import pytest
 
 from pyromq.codes import RequestCode, ResponseCode, Serializer, SysFlag
+from pyromq.errors import ConfigError
 from pyromq.testing.cluster import Cluster
 from pyromq.testing.requests import BORN_AT_MS, batch_body, pull_fields, send_fields, send_v2_fields
 from pyromq.testing.wire_client import WireClient
@@ -451,3 +452,20 @@ async def test_the_topic_of_an_answered_send_is_on_disk(tmp_path: Path, client: 
     await client.ask(SEND_V2, send_v2_fields("orders"), b"x")
     written = (tmp_path / "broker-a" / "config" / "topics.json").read_bytes()
     assert "orders" in decode_topic_table(written).topic_config_table
+
+
+async def test_a_synchronous_master_without_a_slave_says_so_with_each_message(tmp_path: Path) -> None:
+    async with (
+        Cluster(data_dir=tmp_path, broker_role="SYNC_MASTER") as cluster,
+        WireClient(cluster.broker_addresses[0]) as client,
+    ):
+        answer = await client.ask(SEND_V2, send_v2_fields("orders", {}), b"one copy")
+
+        assert answer.code == ResponseCode.SLAVE_NOT_AVAILABLE
+        assert [record.body for record in await records(client, "orders")] == [b"one copy"]
+
+
+async def test_a_broker_refuses_to_start_as_a_slave_that_would_copy_nothing(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="cannot follow a master"):
+        async with Cluster(data_dir=tmp_path, broker_role="SLAVE", broker_id=1):
+            pass

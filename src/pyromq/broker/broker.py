@@ -79,6 +79,11 @@ class Broker:
         self._clock = clock or SystemClock()
         if not self._store_settings.store_path_root_dir:
             raise ConfigError("storePathRootDir: a broker needs a folder to keep its messages in")
+        if self._settings.broker_role == BrokerRole.SLAVE:
+            raise ConfigError(
+                "brokerRole=SLAVE: this version cannot follow a master, and a slave that copies nothing "
+                "would serve nothing; run Apache's slave, or a second master under another brokerName"
+            )
         root = Path(self._store_settings.store_path_root_dir)
         config = root / "config"
         self._topics = TopicTable(config / "topics.json", self._settings, self._clock)

@@ -17,7 +17,9 @@ from pyromq.wire.bodies.heartbeat import (
 BORN_AT_MS = 1_700_000_000_000
 
 
-def send_fields(topic: str, properties: Mapping[str, str] | None = None, **changes: object) -> dict[str, object]:
+def send_fields(
+    topic: str, properties: Mapping[str, str] | None = None, **changes: object
+) -> dict[str, object]:
     """Return the fields of SEND_MESSAGE, by their long names."""
     fields: dict[str, object] = {
         "producerGroup": "senders",

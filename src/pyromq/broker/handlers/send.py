@@ -17,7 +17,7 @@ from pyromq.broker.groups import GroupTable
 from pyromq.broker.intake import Intake
 from pyromq.broker.topics import TopicTable
 from pyromq.codes import TRANSACTION_MASK, ResponseCode, SysFlag
-from pyromq.config.settings import BrokerSettings
+from pyromq.config.settings import BrokerRole, BrokerSettings
 from pyromq.errors import MessageIllegal
 from pyromq.net.routes import Answer, Request
 from pyromq.store.store import Draft, Placed
@@ -55,6 +55,8 @@ class SendHandlers:
         self._intake = intake
         self._durability = durability
         self._cluster = settings.broker_cluster_name
+        #: A synchronous master whose slave is not there says so with each message, as RocketMQ does.
+        self._lacks_slave = settings.broker_role == BrokerRole.SYNC_MASTER
         self._store_host = store_host
         #: What every answer to a send carries, a refusal too.
         self.common_ext = {
@@ -154,7 +156,11 @@ class SendHandlers:
         )
 
     def _confirm(self, end: int, answer: Answer, properties: dict[str, str]) -> Sent:
-        if self._durability.is_immediate or not _waits(properties):
+        if not _waits(properties):
+            return answer
+        if self._lacks_slave:
+            answer.code = ResponseCode.SLAVE_NOT_AVAILABLE
+        if self._durability.is_immediate:
             return answer
         return self._durability.confirm(end, answer)
 

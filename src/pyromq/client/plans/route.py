@@ -139,8 +139,8 @@ def _no_route(session: Session, topic: str) -> NoRoute:
     return NoRoute(
         f"no route to topic {topic!r}: the name servers ({session.name_servers}) do not know it. The first "
         "send creates it where a broker has autoCreateTopicEnable=true; else create it with "
-        f"pyromq.Admin(...).create_topic({topic!r}) or mqadmin updateTopic. If it should be there, check that "
-        "brokers and client use the same name servers"
+        f"pyromq.Admin(...).create_topic({topic!r}) or mqadmin updateTopic. If it should be there, check "
+        "that brokers and client use the same name servers"
     )
 
 
