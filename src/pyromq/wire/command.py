@@ -21,6 +21,7 @@ import msgspec
 
 from pyromq.codes import VERSION, CommandFlag, Language, Serializer
 from pyromq.errors import LocalProtocolError, RemoteProtocolError
+from pyromq.wire.header import Int32
 from pyromq.wire.java_hash import java_map_order
 
 #: RocketMQ's own limit on a whole frame, its length field included.
@@ -190,10 +191,10 @@ def encode(command: Command) -> bytes:
 class _JsonHeader(msgspec.Struct):
     """The header as Java and Go write it: every field a string."""
 
-    code: int = 0
-    opaque: int = 0
-    flag: int = 0
-    version: int = 0
+    code: Int32 = 0
+    opaque: Int32 = 0
+    flag: Int32 = 0
+    version: Int32 = 0
     language: str | int | None = None
     remark: str | None = None
     extFields: dict[str, str] | None = None  # noqa: N815  the wire's own name
@@ -202,10 +203,10 @@ class _JsonHeader(msgspec.Struct):
 class _LooseJsonHeader(msgspec.Struct):
     """The header as C++ and JavaScript write it: numbers and booleans among the fields."""
 
-    code: int = 0
-    opaque: int = 0
-    flag: int = 0
-    version: int = 0
+    code: Int32 = 0
+    opaque: Int32 = 0
+    flag: Int32 = 0
+    version: Int32 = 0
     language: str | int | None = None
     remark: str | None = None
     extFields: dict[str, Any] | None = None  # noqa: N815  the wire's own name
@@ -225,13 +226,13 @@ def _decode_json(header: bytes) -> Command:
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         fields, ext = _decode_loosely(header)
     return Command(
-        _as_int32(fields.code),
-        opaque=_as_int32(fields.opaque),
-        flag=_as_int32(fields.flag),
+        fields.code,
+        opaque=fields.opaque,
+        flag=fields.flag,
         remark=fields.remark,
         ext=ext,
         language=_language_number(fields.language),
-        version=_as_int32(fields.version),
+        version=fields.version,
     )
 
 
@@ -252,12 +253,6 @@ def _as_text(value: Any) -> str:
     if isinstance(value, int | float):
         return str(value)
     return _encode_text(value).decode()
-
-
-def _as_int32(value: int) -> int:
-    if not -0x80000000 <= value <= 0x7FFFFFFF:
-        raise RemoteProtocolError(f"a frame's header has the number {value} where 32 bits are the limit")
-    return value
 
 
 def _language_number(value: str | int | None) -> int:

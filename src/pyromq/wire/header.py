@@ -42,16 +42,15 @@ def read_header(header_type: type[H], ext: dict[str, str] | None) -> H:
 def write_header(header: Header) -> dict[str, str]:
     """Return the map of strings, in the order in which RocketMQ writes them; None is left out."""
     ext: dict[str, str] = {}
-    for name, wire_name in zip(header.__struct_fields__, header.__struct_encode_fields__, strict=True):
-        value = getattr(header, name)
-        if value is None:
-            continue
-        if value is True:
-            ext[wire_name] = "true"
+    for name, value in msgspec.to_builtins(header).items():
+        if value.__class__ is str:
+            ext[name] = value
+        elif value is True:
+            ext[name] = "true"
         elif value is False:
-            ext[wire_name] = "false"
-        else:
-            ext[wire_name] = str(value)
+            ext[name] = "false"
+        elif value is not None:
+            ext[name] = str(value)
     if header.is_fast or len(ext) < 2:
         return ext
-    return {wire_name: ext[wire_name] for wire_name in java_map_order(tuple(ext))}
+    return {name: ext[name] for name in java_map_order(tuple(ext))}

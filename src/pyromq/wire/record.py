@@ -204,7 +204,10 @@ def decode_record(
             f"the record at {at} says {size} bytes, {body_length} of body; "
             f"{end_of_buffer - at} bytes are there"
         )
-    topic_length, topic_start = _topic_length(buffer, topic_at, magic)
+    if magic == MAGIC_V1:
+        topic_length, topic_start = buffer[topic_at], topic_at + 1
+    else:
+        topic_length, topic_start = _long_topic_length(buffer, topic_at, magic), topic_at + 2
     properties_at = topic_start + topic_length + 2
     if (
         topic_length < 0
@@ -236,13 +239,10 @@ def decode_record(
     )
 
 
-def _topic_length(buffer: bytes | bytearray | memoryview, at: int, magic: int) -> tuple[int, int]:
-    """Return how long the topic is and where it begins."""
-    if magic == MAGIC_V1:
-        return buffer[at], at + 1
-    if magic == MAGIC_V2:
-        return _unpack_int16(buffer, at)[0], at + 2
-    raise CorruptRecord(f"a record has the magic {magic & 0xFFFFFFFF:#x}")
+def _long_topic_length(buffer: bytes | bytearray | memoryview, at: int, magic: int) -> int:
+    if magic != MAGIC_V2:
+        raise CorruptRecord(f"a record has the magic {magic & 0xFFFFFFFF:#x}")
+    return int(_unpack_int16(buffer, at)[0])
 
 
 def _unpack_v6_head(
