@@ -10,8 +10,10 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
+from harness.observer import Observer
 from harness.processes import Server
 from harness.toolchains import JVM, java_classpath
+from pyromq.testing.waiting import eventually
 
 PYROMQ = [sys.executable, "-m", "pyromq"]
 START_TIMEOUT_S = 60
@@ -138,6 +140,8 @@ def _start_apache(kind: str, classpath: str, folder: Path, closing: ExitStack) -
     broker = _java(classpath, "broker.BrokerStartup", settings, "broker-a", folder, environment)
     closing.callback(broker.kill)
     broker.wait_for_text("boot success", START_TIMEOUT_S)
+    # Apache's broker says so before the name server knows it; a busy machine takes more than one attempt.
+    eventually(lambda: Observer(address).queues("TBW102"), START_TIMEOUT_S, what=f"{kind} has a broker")
     return Cluster(kind, address, {"broker-a": f"127.0.0.1:{broker_port}"})
 
 

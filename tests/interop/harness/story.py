@@ -134,7 +134,7 @@ def _wait_until_consumed(story: Story, *members: str) -> None:
     except AssertionError:
         gone = missing()
         raise AssertionError(
-            f"{len(gone)} of {story.total} not consumed by {members}: {gone[:20]}\n{story.program.complaint()}"
+            f"{len(gone)} of {story.total} not seen by {members}: {gone[:20]}\n{story.program.complaint()}"
         ) from None
 
 
