@@ -1,7 +1,6 @@
 """The door to the file system, and rows of files."""
 
 import fcntl
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -320,7 +319,7 @@ def test_a_checkpoint_that_rocketmq_wrote_since_does_not(tmp_path, files):
     assert (loaded.log_at_ms, loaded.queues_at_ms, loaded.index_at_ms) == (9000, 9000, 9000)
 
 
-@pytest.mark.parametrize("data", [b"", b"short", bytes(24), os.urandom(24)])
+@pytest.mark.parametrize("data", [b"", b"short", bytes(24), bytes(range(200, 224))])
 def test_a_damaged_checkpoint_names_no_position(tmp_path, files, data):
     (tmp_path / "checkpoint").write_bytes(data)
 
