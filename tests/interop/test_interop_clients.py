@@ -7,7 +7,7 @@ from harness.clients import CLIENTS
 from harness.missing import unavailable
 from harness.observer import Observer
 from harness.servers import Cluster
-from harness.story import PROBE, Story, tell
+from harness.story import PROBE, WANTED_TAGS, Story, tell
 from harness.toolchains import Unavailable
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(900)]
@@ -146,6 +146,35 @@ def test_each_queue_is_consumed_in_its_order(story: Story) -> None:
             seen[message.broker, message.queue].append(message.offset)
     ends = story.orderly_ends if "orderly" in story.can else story.ends
     assert seen == {queue: list(range(end)) for queue, end in ends.items()}
+
+
+@pytest.mark.row("FI-01")
+def test_a_group_that_wants_two_tags_gets_all_of_them_and_nothing_else(story: Story) -> None:
+    assert {event["tags"] for event in story.consumed("five")} == set(WANTED_TAGS)
+    assert {int(event["properties"]["index"]) for event in story.consumed("five")} == {
+        index for index in story.stored if f"tag-{index % 3}" in WANTED_TAGS
+    }
+
+
+@pytest.mark.row("CO-01")
+def test_a_lite_pull_consumer_reads_and_commits_everything(story: Story) -> None:
+    if "litepull" in story.can:
+        assert {int(event["properties"]["index"]) for event in story.consumed("six")} == set(
+            range(story.total)
+        )
+        assert story.lite_committed == story.last_ends
+
+
+@pytest.mark.row("PR-18", "PR-19")
+def test_the_questions_that_a_client_can_ask_are_answered(story: Story) -> None:
+    if "ask" in story.can:
+        queue = (story.answer["broker"], story.answer["queue"])
+        in_queue = [one for one in story.stored.values() if (one.broker, one.queue) == queue]
+        assert (story.answer["min"], story.answer["max"]) == (0, story.last_ends[queue])
+        assert story.answer["earliest"] == min(one.stored_at_ms for one in in_queue)
+        assert story.answer["by_time"] == 0
+        assert story.answer["by_key"] == [story.asked]
+        assert (story.answer["by_id"], story.answer["by_offset_id"]) == (story.asked, story.asked)
 
 
 def test_messages_sent_one_after_the_other_lie_in_that_order(story: Story) -> None:

@@ -27,6 +27,7 @@ class Stored:
     offset: int
     position: int
     offset_id: str
+    stored_at_ms: int
     times: int
     body: bytes
     properties: dict[str, str]
@@ -142,7 +143,9 @@ def _records(broker: str, data: bytes) -> list[Stored]:
     while data:
         size, magic, crc, queue, _, offset, position, flags, _ = _FIXED.unpack_from(data)
         assert magic in (0xDAA320A7, 0xDAA320AB)
-        at = _FIXED.size + (20 if flags & 0x10 else 8) + 8
+        at = _FIXED.size + (20 if flags & 0x10 else 8)
+        (stored_at_ms,) = struct.unpack_from(">q", data, at)
+        at += 8
         store_host = data[at : at + (20 if flags & 0x20 else 8)]
         at += len(store_host)
         times, _, body_length = struct.unpack_from(">IqI", data, at)
@@ -165,6 +168,7 @@ def _records(broker: str, data: bytes) -> list[Stored]:
                 offset,
                 position,
                 (store_host + struct.pack(">q", position)).hex().upper(),
+                stored_at_ms,
                 times,
                 zlib.decompress(body) if flags & COMPRESSED else body,
                 dict(pairs),

@@ -2,8 +2,8 @@
 
 A member joins and takes 600 messages; a second joins, and the queues are shared; 400 more come; the second
 leaves, and the first has them all again; it leaves too. Then a member of another group reads everything
-again, queue by queue in order, and leaves its place to another, which is given what came since. Between the
-acts small probes of messages tell who has which queue.
+again, queue by queue in order, and leaves its place to another, which is given what came since; a
+third group wants two of three tags only. Between the acts small probes of messages tell who has which queue.
 """
 
 import time
@@ -19,6 +19,7 @@ QUEUES = 4
 PROBE = 16  # messages: two rounds over the queues of two brokers
 BATCH = 50
 REBALANCE_TIMEOUT_S = 40
+WANTED_TAGS = ("tag-1", "tag-2")
 PROBE_PAUSE_S = 0.25
 CONSUME_TIMEOUT_S = 40
 
@@ -43,6 +44,10 @@ class Story:
     committed: dict[tuple[str, int], int | None] = field(default_factory=dict)
     orderly_ends: dict[tuple[str, int], int] = field(default_factory=dict)
     orderly_committed: dict[tuple[str, int], int | None] = field(default_factory=dict)
+    last_ends: dict[tuple[str, int], int] = field(default_factory=dict)
+    lite_committed: dict[tuple[str, int], int | None] = field(default_factory=dict)
+    asked: int = 0
+    answer: Event = field(default_factory=dict)
     left_behind: dict[str, list[str]] = field(default_factory=dict)
     status: int | None = None
 
@@ -65,10 +70,10 @@ def tell(program: Program, cluster: Cluster, observer: Observer, name: str) -> S
     """Run the story to its end; what it found is checked by the tests, one by one."""
     story = Story(program, topic=f"{name}_topic", group=f"{name}_group", orderly_group=f"{name}_orderly")
     _create_topic(story, cluster, observer)
-    program.do("join", "one", story.group, story.topic, "concurrently")
+    program.do("join", "one", story.group, story.topic, "concurrently", "*")
     _send_all(story, FIRST_ACT)
     _wait_until_consumed(story, "one", "two")
-    program.do("join", "two", story.group, story.topic, "concurrently")
+    program.do("join", "two", story.group, story.topic, "concurrently", "*")
     story.shared = _probe_until(story, _is_shared_evenly)
     _send_all(story, SECOND_ACT)
     _wait_until_consumed(story, "one", "two")
@@ -78,15 +83,49 @@ def tell(program: Program, cluster: Cluster, observer: Observer, name: str) -> S
     story.ends, story.committed = observer.ends(story.topic), observer.committed(story.group, story.topic)
     if "orderly" in story.can:
         _read_in_order(story, observer)
+    _read_by_tag(story)
+    if "litepull" in story.can:
+        program.do("litepull", "six", f"{name}_lite", story.topic, story.total)
+        story.lite_committed = observer.committed(f"{name}_lite", story.topic)
+    _look_at_the_store(story, observer)
+    if "ask" in story.can:
+        _ask(story)
     story.status = program.quit()
-    _look_back(story, cluster, observer)
+    for group in (story.group, story.orderly_group):
+        story.left_behind[group] = [
+            member for broker in cluster.brokers.values() for member in observer.members(group, broker)
+        ]
     return story
+
+
+def _read_by_tag(story: Story) -> None:
+    story.program.do(
+        "join", "five", f"{story.group}_by_tag", story.topic, "concurrently", "||".join(WANTED_TAGS)
+    )
+    wanted = len([index for index in range(story.total) if f"tag-{index % 3}" in WANTED_TAGS])
+    eventually(
+        lambda: len(story.consumed("five")) >= wanted, CONSUME_TIMEOUT_S, what=f"{wanted} of {WANTED_TAGS}"
+    )
+    story.program.do("leave", "five")
+
+
+def _ask(story: Story) -> None:
+    index = story.total // 2
+    message = story.stored[index]
+    story.asked = index
+    (story.answer,) = [
+        event
+        for event in story.program.do(
+            "ask", story.topic, f"key-{index}", message.offset_id, message.unique_keys[0], 0
+        )
+        if event["event"] == "answer"
+    ]
 
 
 def _read_in_order(story: Story, observer: Observer) -> None:
     # One member at a time: a Java client that loses a queue it is busy with keeps its lock for 20 s more.
     for member in ("three", "four") if "takeover" in story.can else ("three",):
-        story.program.do("join", member, story.orderly_group, story.topic, "orderly")
+        story.program.do("join", member, story.orderly_group, story.topic, "orderly", "*")
         if member == "four":
             _send(story, "sync", PROBE)
         _wait_until_consumed(story, "three", "four")
@@ -164,11 +203,8 @@ def _is_shared_evenly(probe: list[Event]) -> bool:
     return one == two
 
 
-def _look_back(story: Story, cluster: Cluster, observer: Observer) -> None:
+def _look_at_the_store(story: Story, observer: Observer) -> None:
     stored = observer.stored(story.topic)
     story.stored_count = len(stored)
     story.stored = {int(message.properties["index"]): message for message in stored}
-    for group in (story.group, story.orderly_group):
-        story.left_behind[group] = [
-            member for broker in cluster.brokers.values() for member in observer.members(group, broker)
-        ]
+    story.last_ends = observer.ends(story.topic)

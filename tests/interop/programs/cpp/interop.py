@@ -83,7 +83,7 @@ def send(producer, mode, topic, first, count):
             sent(mode, index, producer.send_sync(message(topic, index)))
 
 
-def join(name, group, topic, orderly):
+def join(name, group, topic, orderly, tags):
     member = PushConsumer(group, orderly=orderly)
     member.set_namesrv_addr(NAME_SERVER)
     member.set_instance_name(name)
@@ -108,7 +108,7 @@ def join(name, group, topic, orderly):
             properties={key: text(got.get_property(key)) for key in PROPERTIES},
         )
 
-    member.subscribe(topic, consumed)
+    member.subscribe(topic, consumed, tags)
     member.start()
     members[name] = member
 
@@ -117,7 +117,7 @@ def run(producer, words):
     if words[0] == "send":
         send(producer, words[1], words[2], int(words[3]), int(words[4]))
     elif words[0] == "join":
-        join(words[1], words[2], words[3], words[4] == "orderly")
+        join(words[1], words[2], words[3], words[4] == "orderly", words[5])
     elif words[0] == "leave":
         members.pop(words[1]).shutdown()
     else:

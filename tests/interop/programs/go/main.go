@@ -131,7 +131,7 @@ func create(topic string, queues int, brokers []string) error {
 	return nil
 }
 
-func join(name, group, topic string, orderly bool) error {
+func join(name, group, topic string, orderly bool, tags string) error {
 	member, err := rocketmq.NewPushConsumer(consumer.WithNameServer(nameServers), consumer.WithGroupName(group),
 		consumer.WithInstance(name), consumer.WithConsumerOrder(orderly), consumer.WithConsumeGoroutineNums(2))
 	if err != nil {
@@ -148,7 +148,7 @@ func join(name, group, topic string, orderly bool) error {
 		}
 		return consumer.ConsumeSuccess, nil
 	}
-	if err := member.Subscribe(topic, consumer.MessageSelector{}, take); err != nil {
+	if err := member.Subscribe(topic, consumer.MessageSelector{Type: consumer.TAG, Expression: tags}, take); err != nil {
 		return err
 	}
 	members[name] = member
@@ -172,7 +172,7 @@ func run(p rocketmq.Producer, words []string) error {
 	case "send":
 		return send(p, words[1], words[2], number(3), number(4))
 	case "join":
-		return join(words[1], words[2], words[3], words[4] == "orderly")
+		return join(words[1], words[2], words[3], words[4] == "orderly", words[5])
 	case "leave":
 		return leave(words[1])
 	}

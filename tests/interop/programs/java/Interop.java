@@ -9,6 +9,7 @@ import java.util.Map;
 import java.util.TreeMap;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
+import org.apache.rocketmq.client.consumer.DefaultLitePullConsumer;
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
 import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
 import org.apache.rocketmq.client.consumer.listener.ConsumeOrderlyStatus;
@@ -35,7 +36,7 @@ public class Interop {
         producer.setNamesrvAddr(nameServer);
         producer.setInstanceName("producer");
         producer.start();
-        print("{\"event\":\"ready\",\"can\":[\"create\",\"sync\",\"async\",\"oneway\",\"batch\",\"orderly\",\"takeover\"]}");
+        print("{\"event\":\"ready\",\"can\":[\"create\",\"sync\",\"async\",\"oneway\",\"batch\",\"orderly\",\"takeover\",\"ask\",\"litepull\"]}");
         BufferedReader in = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
         for (String line = in.readLine(); line != null; line = in.readLine()) {
             if (line.equals("quit")) {
@@ -66,7 +67,13 @@ public class Interop {
                 send(words[1], words[2], Integer.parseInt(words[3]), Integer.parseInt(words[4]));
                 break;
             case "join":
-                join(words[1], words[2], words[3], words[4].equals("orderly"));
+                join(words[1], words[2], words[3], words[4].equals("orderly"), words[5]);
+                break;
+            case "litepull":
+                litePull(words[1], words[2], words[3], Integer.parseInt(words[4]));
+                break;
+            case "ask":
+                ask(words[1], words[2], words[3], words[4], Long.parseLong(words[5]));
                 break;
             case "leave":
                 MEMBERS.remove(words[1]).shutdown();
@@ -135,13 +142,13 @@ public class Interop {
         }
     }
 
-    private static void join(String name, String group, String topic, boolean orderly) throws Exception {
+    private static void join(String name, String group, String topic, boolean orderly, String tags) throws Exception {
         DefaultMQPushConsumer member = new DefaultMQPushConsumer(group);
         member.setNamesrvAddr(nameServer);
         member.setInstanceName(name);
         member.setConsumeThreadMin(2);
         member.setConsumeThreadMax(2);
-        member.subscribe(topic, "*");
+        member.subscribe(topic, tags);
         if (orderly) {
             member.registerMessageListener((MessageListenerOrderly) (messages, context) -> {
                 messages.forEach(message -> consumed(name, context.getMessageQueue(), message));
@@ -155,6 +162,37 @@ public class Interop {
         }
         member.start();
         MEMBERS.put(name, member);
+    }
+
+    private static void litePull(String name, String group, String topic, int count) throws Exception {
+        DefaultLitePullConsumer member = new DefaultLitePullConsumer(group);
+        member.setNamesrvAddr(nameServer);
+        member.setInstanceName(name);
+        member.setAutoCommit(false);
+        member.subscribe(topic, "*");
+        member.start();
+        long deadline = System.currentTimeMillis() + 30_000;
+        for (int seen = 0; seen < count && System.currentTimeMillis() < deadline; ) {
+            for (MessageExt message : member.poll(500)) {
+                consumed(name, new MessageQueue(topic, message.getBrokerName(), message.getQueueId()), message);
+                seen++;
+            }
+        }
+        member.commitSync();
+        member.shutdown();
+    }
+
+    /** Ask what a client can ask about a topic's first queue, by a key, and by the two ids of a message. */
+    private static void ask(String topic, String key, String offsetId, String id, long time) throws Exception {
+        MessageQueue queue = producer.fetchPublishMessageQueues(topic).get(0);
+        String found = producer.queryMessage(topic, key, 10, 0, Long.MAX_VALUE).getMessageList().stream()
+            .map(message -> message.getProperty("index")).collect(java.util.stream.Collectors.joining(","));
+        print("{\"event\":\"answer\",\"broker\":" + quote(queue.getBrokerName()) + ",\"queue\":" + queue.getQueueId()
+            + ",\"min\":" + producer.minOffset(queue) + ",\"max\":" + producer.maxOffset(queue)
+            + ",\"earliest\":" + producer.earliestMsgStoreTime(queue)
+            + ",\"by_time\":" + producer.searchOffset(queue, time)
+            + ",\"by_key\":[" + found + "],\"by_offset_id\":" + producer.viewMessage(topic, offsetId).getProperty("index")
+            + ",\"by_id\":" + producer.viewMessage(topic, id).getProperty("index") + "}");
     }
 
     private static void sent(String mode, int index, SendResult result) {

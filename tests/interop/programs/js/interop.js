@@ -52,11 +52,11 @@ async function send(producer, mode, topic, first, count) {
   }
 }
 
-async function join(name, consumerGroup, topic) {
+async function join(name, consumerGroup, topic, tags) {
   const member = new Consumer(Object.assign({ consumerGroup, instanceName: name }, common));
   member.on('error', error => console.error(name, error));
   members.set(name, member);
-  member.subscribe(topic, '*', async (got, queue) => {
+  member.subscribe(topic, tags, async (got, queue) => {
     print({
       event: 'consumed', member: name, topic: got.topic, broker: queue.brokerName, queue: got.queueId,
       offset: Number(got.queueOffset), position: Number(got.commitLogOffset),
@@ -80,7 +80,7 @@ async function run(producer, words) {
     case 'send':
       return send(producer, words[1], words[2], Number(words[3]), Number(words[4]));
     case 'join':
-      return join(words[1], words[2], words[3]);
+      return join(words[1], words[2], words[3], words[5]);
     case 'leave':
       return leave(words[1]);
     default:
