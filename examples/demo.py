@@ -25,7 +25,10 @@ def send(name_server: str) -> None:
     """Send the orders of a day, each with its key and tag."""
     dice = random.Random(7)
     with Producer("demo-producer", name_server) as producer:
-        for number in track(range(ORDERS), description="sending", console=console, transient=True):
+        numbers = range(ORDERS)
+        if console.is_terminal:
+            numbers = track(numbers, description="sending", console=console, transient=True)
+        for number in numbers:
             order = {"order": number, "amount": round(dice.uniform(5, 500), 2)}
             producer.send(
                 Message(TOPIC, json.dumps(order).encode(), tags=dice.choice(KINDS), keys=[f"o{number}"])
