@@ -16,6 +16,7 @@ import errno
 import fcntl
 import mmap
 import os
+import resource
 import struct
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -24,7 +25,8 @@ from typing import Final, Protocol
 
 from pyromq.errors import DiskFull, StoreError, StoreLocked, SyncFailed
 
-_NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
+#: No room on the disk, or for another open file: both may pass, and neither says that the disk is ill.
+_NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE})
 _HELD: Final = frozenset({errno.EACCES, errno.EAGAIN})
 #: type, whence, start, length, pid: one byte at the beginning, which is what RocketMQ locks.
 _LOCK_FIRST_BYTE: Final = struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, 0, 1, 0)
@@ -124,10 +126,6 @@ class Files(Protocol):
         """Return a whole small file, or None when it is not there."""
         ...
 
-    def replace(self, path: Path, data: bytes) -> None:
-        """Put `data` in place of the file's content: after a crash either the old or the new is there."""
-        ...
-
     def lock(self, path: Path) -> FileLock:
         """Lock the file's first byte, which RocketMQ locks too; raise StoreLocked when another has it."""
         ...
@@ -142,6 +140,19 @@ def _failed(action: str, path: Path, error: OSError) -> StoreError:
     return kind(f"{action} {path} failed: {error.strerror or error}")
 
 
+def _open(path: Path) -> int:
+    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
+    try:
+        return os.open(path, flags, 0o644)
+    except OSError as error:
+        # A thousand busy queues need more files than a shell allows at first; Java raises that limit too.
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        if error.errno != errno.EMFILE or soft == hard:
+            raise
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+        return os.open(path, flags, 0o644)
+
+
 class SystemFile:
     """A file of the machine."""
 
@@ -151,7 +162,7 @@ class SystemFile:
         self.path = path
         self._fd = -1
         try:
-            self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            self._fd = _open(path)
             if os.fstat(self._fd).st_size < size:
                 os.ftruncate(self._fd, size)
         except OSError as error:
@@ -220,7 +231,7 @@ class SystemLock:
     __slots__ = ("_fd",)
 
     def __init__(self, path: Path) -> None:
-        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        self._fd = _open(path)
         try:
             self._take()
             os.pwrite(self._fd, _LOCK_TEXT, 0)
@@ -322,19 +333,6 @@ class SystemFiles:
             return None
         except OSError as error:
             raise _failed("reading", path, error) from error
-
-    def replace(self, path: Path, data: bytes) -> None:
-        """Write beside it, sync, rename over it, sync the folder."""
-        beside = path.with_name(path.name + ".tmp")
-        try:
-            with beside.open("wb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-            beside.replace(path)
-        except OSError as error:
-            raise _failed("replacing", path, error) from error
-        self.sync_folder(path.parent)
 
     def lock(self, path: Path) -> FileLock:
         """Lock the file's first byte."""

@@ -78,7 +78,7 @@ class IndexFile:
 
     def make(self, after: "IndexFile | None") -> None:
         """Make the file; it begins where the one before it ended."""
-        self._segment.is_named = False
+        self._segment.make()
         self._has_unsynced = True
         if after is not None:
             self.begin_position = self.end_position = after.end_position

@@ -35,6 +35,11 @@ class Segment:
             file = self._file = self._files.open(self.path, self.size)
         return file
 
+    def make(self) -> None:
+        """Make the file now; its name is synced with its first bytes."""
+        self.is_named = False
+        self._file = self._files.open(self.path, self.size)
+
     @property
     def map(self) -> mmap.mmap:
         """A read-only map of the whole file. A slice of it is a copy."""

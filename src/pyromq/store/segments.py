@@ -80,8 +80,7 @@ class Segments:
         base = self.row[-1].end if self.row else position - position % self.segment_bytes
         self._files.make_folder(self.folder)
         segment = self._segment(base)
-        segment.is_named = False
-        assert segment.file is not None  # made here, and not by the first reader
+        segment.make()
         self.row = [*self.row, segment]
         return segment
 

@@ -27,6 +27,7 @@ def test_a_new_file_has_its_length_and_takes_no_room(tmp_path, files):
     file.close()
 
 
+@pytest.mark.row("ST-16")
 def test_a_map_shows_what_is_written_later(tmp_path, files):
     file = files.open(tmp_path / "f", 100)
     view = file.map()
@@ -105,12 +106,25 @@ def test_removing_what_is_not_there_is_fine(tmp_path, files):
     assert files.read_all(tmp_path / "missing") is None
 
 
-def test_a_replaced_file_is_whole_and_leaves_nothing_beside_it(tmp_path, files):
-    files.replace(tmp_path / "f", b"old")
-    files.replace(tmp_path / "f", b"new")
+def test_more_files_are_opened_than_a_shell_allows_at_first(tmp_path):
+    code = (
+        "import resource, sys\n"
+        "from pathlib import Path\n"
+        "from pyromq.store.files import SystemFiles\n"
+        "resource.setrlimit(resource.RLIMIT_NOFILE, (40, 120))\n"
+        "files = [SystemFiles().open(Path(sys.argv[1]) / str(n), 1) for n in range(100)]\n"
+        "try:\n"
+        "    files += [SystemFiles().open(Path(sys.argv[1]) / str(n), 1) for n in range(100)]\n"
+        "except Exception as error:\n"
+        "    print(type(error).__name__, error)\n"
+    )
 
-    assert files.read_all(tmp_path / "f") == b"new"
-    assert files.names(tmp_path) == ["f"]
+    run = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path)], check=True, capture_output=True, text=True
+    )
+
+    assert run.stdout.startswith("DiskFull opening")
+    assert "Too many open files" in run.stdout
 
 
 @pytest.mark.parametrize(

@@ -407,7 +407,7 @@ def test_after_a_failed_sync_nothing_is_taken_or_promised_until_a_restart(box, d
     assert reopened.put(draft()).queue_offset == 1
 
 
-@pytest.mark.row("FL-01", "FL-03")
+@pytest.mark.row("FL-01", "FL-03", "ST-15")
 def test_a_message_is_readable_before_it_is_synced(box, draft):
     store = box.open()
 
