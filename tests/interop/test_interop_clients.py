@@ -158,7 +158,7 @@ def test_a_group_that_wants_two_tags_gets_all_of_them_and_nothing_else(story: St
 
 @pytest.mark.row("CO-01")
 def test_a_lite_pull_consumer_reads_and_commits_everything(story: Story) -> None:
-    if "litepull" in story.can:
+    if story.lite_committed:
         assert {int(event["properties"]["index"]) for event in story.consumed("six")} == set(
             range(story.total)
         )

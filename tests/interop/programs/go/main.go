@@ -133,7 +133,8 @@ func create(topic string, queues int, brokers []string) error {
 
 func join(name, group, topic string, orderly bool, tags string) error {
 	member, err := rocketmq.NewPushConsumer(consumer.WithNameServer(nameServers), consumer.WithGroupName(group),
-		consumer.WithInstance(name), consumer.WithConsumerOrder(orderly), consumer.WithConsumeGoroutineNums(2))
+		consumer.WithInstance(name), consumer.WithConsumerOrder(orderly), consumer.WithConsumeGoroutineNums(2),
+		consumer.WithConsumeFromWhere(consumer.ConsumeFromFirstOffset))
 	if err != nil {
 		return err
 	}

@@ -18,6 +18,7 @@ import org.apache.rocketmq.client.consumer.listener.MessageListenerOrderly;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
 import org.apache.rocketmq.client.producer.SendCallback;
 import org.apache.rocketmq.client.producer.SendResult;
+import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
 import org.apache.rocketmq.common.message.Message;
 import org.apache.rocketmq.common.message.MessageClientExt;
 import org.apache.rocketmq.common.message.MessageExt;
@@ -146,6 +147,7 @@ public class Interop {
         DefaultMQPushConsumer member = new DefaultMQPushConsumer(group);
         member.setNamesrvAddr(nameServer);
         member.setInstanceName(name);
+        member.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
         member.setConsumeThreadMin(2);
         member.setConsumeThreadMax(2);
         member.subscribe(topic, tags);
@@ -168,6 +170,7 @@ public class Interop {
         DefaultLitePullConsumer member = new DefaultLitePullConsumer(group);
         member.setNamesrvAddr(nameServer);
         member.setInstanceName(name);
+        member.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
         member.setAutoCommit(false);
         member.subscribe(topic, "*");
         member.start();

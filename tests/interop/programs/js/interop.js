@@ -53,7 +53,8 @@ async function send(producer, mode, topic, first, count) {
 }
 
 async function join(name, consumerGroup, topic, tags) {
-  const member = new Consumer(Object.assign({ consumerGroup, instanceName: name }, common));
+  const member = new Consumer(Object.assign(
+    { consumerGroup, instanceName: name, consumeFromWhere: 'CONSUME_FROM_FIRST_OFFSET' }, common));
   member.on('error', error => console.error(name, error));
   members.set(name, member);
   member.subscribe(topic, tags, async (got, queue) => {
