@@ -100,6 +100,9 @@ class SendHandlers:
         )
         if header.topic.startswith(topic_names.RETRY_PREFIX):
             self._bury_if_given_up(draft, properties, request)
+        if names.WAIT in properties:
+            # RocketMQ takes it out and puts it back, so a diverted message has it last in its hash bucket.
+            properties[names.WAIT] = properties.pop(names.WAIT)
         placed = self._intake.put(draft, properties)
         answer = self._answer(offset_message_id(self._store_host, placed.position), queue_id, placed)
         return self._confirm(placed.end, answer, properties)
