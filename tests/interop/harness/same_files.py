@@ -31,6 +31,7 @@ DELAY_LEVELS = "1s 4s 1h"
 #: Small files, so that all kinds of them roll, and tables that are saved often. The same for both brokers.
 SETTINGS: dict[str, str | int] = {
     "mappedFileSizeCommitLog": LOG_FILE_BYTES,
+    "maxMessageSize": LOG_FILE_BYTES // 4,
     "mappedFileSizeConsumeQueue": 20 * QUEUE_FILE_ENTRIES,
     "maxHashSlotNum": INDEX_SLOTS,
     "maxIndexNum": INDEX_ENTRIES,
@@ -42,7 +43,10 @@ SETTINGS: dict[str, str | int] = {
 }
 
 #: Java 17 lets nobody look into its buffers, and a 4.9 broker that cannot do so does not end in order.
-_OPEN_BUFFERS = {"JDK_JAVA_OPTIONS": "--add-opens=java.base/java.nio=ALL-UNNAMED"}
+_OPEN_BUFFERS = {
+    "JDK_JAVA_OPTIONS": "--add-opens=java.base/java.nio=ALL-UNNAMED "
+    "--add-exports=java.base/jdk.internal.ref=ALL-UNNAMED"
+}
 
 
 class SharedStore:
@@ -205,8 +209,8 @@ def look(store: SharedStore) -> View:
 
 
 def _read_tables(line: Line, view: View) -> None:
-    view.topics = dict(decode_topic_table(line.ask(RequestCode.GET_ALL_TOPIC_CONFIG).body).topics)
-    view.groups = dict(decode_group_table(line.ask(RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG).body).groups)
+    view.topics = dict(decode_topic_table(line.ask(RequestCode.GET_ALL_TOPIC_CONFIG).body).topic_config_table)
+    view.groups = dict(decode_group_table(line.ask(RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG).body).subscription_group_table)
     view.progress = decode_group_offsets(line.ask(RequestCode.GET_ALL_CONSUMER_OFFSET).body)
     view.delays = decode_delay_offsets(line.ask(RequestCode.GET_ALL_DELAY_OFFSET).body)
 
