@@ -30,6 +30,8 @@ class Stored:
     stored_at_ms: int
     times: int
     body: bytes
+    flags: tuple[int, int]  # the sender's flag, and the system's
+    properties_text: str
     properties: dict[str, str]
     unique_keys: list[str]  # all of them: brokers add a batch's properties to those of each message in it
 
@@ -141,7 +143,7 @@ _FIXED = struct.Struct(
 def _records(broker: str, data: bytes) -> list[Stored]:
     messages = []
     while data:
-        size, magic, crc, queue, _, offset, position, flags, _ = _FIXED.unpack_from(data)
+        size, magic, crc, queue, flag, offset, position, flags, _ = _FIXED.unpack_from(data)
         assert magic in (0xDAA320A7, 0xDAA320AB)
         at = _FIXED.size + (20 if flags & 0x10 else 8)
         (stored_at_ms,) = struct.unpack_from(">q", data, at)
@@ -171,6 +173,8 @@ def _records(broker: str, data: bytes) -> list[Stored]:
                 stored_at_ms,
                 times,
                 zlib.decompress(body) if flags & COMPRESSED else body,
+                (flag, flags),
+                text,
                 dict(pairs),
                 [value for name, value in pairs if name == "UNIQ_KEY"],
             )
