@@ -58,6 +58,7 @@ from pyromq.net.link import Link
 from pyromq.net.links import Links
 from pyromq.net.routes import RouteTable
 from pyromq.net.server import Server
+from pyromq.store.files import Files
 from pyromq.store.store import MessageStore
 from pyromq.wire import properties as names
 
@@ -70,9 +71,14 @@ VIP_PORT_BELOW = 2
 
 
 class Broker:
-    """One broker of one process. `start` it, `close` it; it is not started twice."""
+    """One broker of one process. `start` it, `close` it; it is not started twice.
 
-    def __init__(self, process: BrokerProcess, *, clock: Clock | None = None) -> None:
+    `files` is where it keeps everything, by default the machine's file system.
+    """
+
+    def __init__(
+        self, process: BrokerProcess, *, clock: Clock | None = None, files: Files | None = None
+    ) -> None:
         self._settings = process.broker
         self._store_settings = process.store
         self._net_settings = process.net
@@ -86,12 +92,14 @@ class Broker:
             )
         root = Path(self._store_settings.store_path_root_dir)
         config = root / "config"
-        self._topics = TopicTable(config / "topics.json", self._settings, self._clock)
-        self._groups = GroupTable(config / "subscriptionGroup.json", self._settings, self._clock)
-        self._offsets = OffsetTable(config / "consumerOffset.json")
-        self._filters = FilterTable(config / "consumerFilter.json")
-        self._store = MessageStore(self._store_settings, clock=self._clock)
-        self._delayed = DelayedMessages(self._store, self._clock, path=config / "delayOffset.json")
+        self._topics = TopicTable(config / "topics.json", self._settings, self._clock, files=files)
+        self._groups = GroupTable(config / "subscriptionGroup.json", self._settings, self._clock, files=files)
+        self._offsets = OffsetTable(config / "consumerOffset.json", files=files)
+        self._filters = FilterTable(config / "consumerFilter.json", files=files)
+        self._store = MessageStore(self._store_settings, clock=self._clock, files=files)
+        self._delayed = DelayedMessages(
+            self._store, self._clock, path=config / "delayOffset.json", files=files
+        )
         self._halves = HalfMessages(self._store, self._offsets)
         self._arrivals = Arrivals(self._store.max_offset, self._clock)
         self._producers = Producers(self._clock)

@@ -28,7 +28,7 @@ from pyromq.broker.stored_again import draft_of
 from pyromq.clock import Clock
 from pyromq.codes import TRANSACTION_MASK, SysFlag
 from pyromq.errors import MessageTooLarge, StoreError
-from pyromq.store.atomic_file import read_with_backup
+from pyromq.store.files import Files
 from pyromq.store.store import Draft, MessageStore
 from pyromq.wire import properties as names
 from pyromq.wire.bodies.offsets import decode_delay_offsets, encode_delay_offsets
@@ -79,21 +79,21 @@ class DelayedMessages:
         clock: Clock,
         *,
         path: Path,
+        files: Files | None = None,
     ) -> None:
         self._store = store
         self._clock = clock
         self._levels_ms = store.delays_ms
         self._progress: dict[int, int] = {}
         self._safe_progress: dict[int, int] = {}
-        self._path = path
-        self._file = JsonTable(path, lambda: _encode(self._safe_progress, pretty=True))
+        self._file = JsonTable(path, lambda: _encode(self._safe_progress, pretty=True), files=files)
         #: When the head of each level is due, for the levels in which messages wait.
         self._due_ms: dict[int, int] = {}
         self._alarm: Alarm | None = None
 
     def load(self) -> None:
         """Read the progress, and bring it within what the store has."""
-        self._progress = read_with_backup(self._path, decode_delay_offsets) or {}
+        self._progress = self._file.load(decode_delay_offsets, field="offsetTable") or {}
         self._safe_progress = dict(self._progress)
         for level in self._levels_ms.keys() & self._progress.keys():
             self._next_offset(level)

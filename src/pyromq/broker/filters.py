@@ -7,18 +7,20 @@ written because RocketMQ's broker and its tools expect it, and one that is there
 from pathlib import Path
 
 from pyromq.broker.json_table import JsonTable
+from pyromq.store.files import Files, SystemFiles
 from pyromq.wire.java_json import dumps
 
 
 class FilterTable:
     """The file of filters, for whoever opens this store next."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, files: Files | None = None) -> None:
         self._path = path
-        self._file = JsonTable(path, lambda: dumps({"filterDataByTopic": {}}, pretty=True))
+        self._files = files or SystemFiles()
+        self._file = JsonTable(path, lambda: dumps({"filterDataByTopic": {}}, pretty=True), files=self._files)
 
     async def save(self) -> None:
         """Write the file if there is none."""
-        if not self._path.exists():
+        if not self._files.exists(self._path):
             self._file.changed_unsaved()
             await self._file.save()

@@ -6,7 +6,7 @@ from pathlib import Path
 from pyromq.broker.json_table import JsonTable
 from pyromq.clock import Clock
 from pyromq.config.settings import BrokerSettings
-from pyromq.store.atomic_file import read_with_backup
+from pyromq.store.files import Files
 from pyromq.wire.bodies.groups import (
     SubscriptionGroupConfig,
     SubscriptionGroupTable,
@@ -31,17 +31,18 @@ _SYSTEM_GROUPS = (
 class GroupTable:
     """Group configurations by name."""
 
-    def __init__(self, path: Path, settings: BrokerSettings, clock: Clock) -> None:
-        self._path = path
+    def __init__(
+        self, path: Path, settings: BrokerSettings, clock: Clock, *, files: Files | None = None
+    ) -> None:
         self._settings = settings
         self._clock = clock
         self._configs = {name: SubscriptionGroupConfig(group_name=name) for name in _SYSTEM_GROUPS}
         self._version = DataVersion(timestamp=clock.now_ms())
-        self._file = JsonTable(path, lambda: self.encode(pretty=True))
+        self._file = JsonTable(path, lambda: self.encode(pretty=True), files=files)
 
     def load(self) -> None:
         """Read the file over the system groups."""
-        loaded = read_with_backup(self._path, decode_group_table)
+        loaded = self._file.load(decode_group_table, field="subscriptionGroupTable")
         if loaded is not None:
             self._configs.update(loaded.subscription_group_table)
             self._version = loaded.data_version

@@ -8,23 +8,43 @@ share the next write. Whoever must not go on before a change is on disk awaits `
 import asyncio
 import logging
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
-from pyromq.errors import StoreError
-from pyromq.store.atomic_file import replace_file
+from pyromq.errors import BodyError, StoreError
+from pyromq.store.atomic_file import read_with_backup, replace_file
+from pyromq.store.files import Files
+
+T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 
 
 class JsonTable:
-    """One file, and how to write it from the table in memory."""
+    """One file, and how to write it from the table in memory. `files` are the machine's unless given."""
 
-    def __init__(self, path: Path, encode: Callable[[], bytes]) -> None:
+    def __init__(self, path: Path, encode: Callable[[], bytes], *, files: Files | None = None) -> None:
         self._path = path
         self._encode = encode
+        self._replace = partial(replace_file, path, files=files)
+        self._read = partial(read_with_backup, path, files=files)
         self._changes = 0
         self._saved = 0
         self._writing: asyncio.Task[None] | None = None
+
+    def load(self, decode: Callable[[bytes], T], *, field: str) -> T | None:
+        """Return what the file says, None when there is none; raise CorruptRecord when it does not read.
+
+        A JSON object without `field`, which is the table, is damaged and not an empty table.
+        """
+
+        def decode_table(data: bytes) -> T:
+            if f'"{field}"'.encode() not in data:
+                raise BodyError(f"it has no {field}")
+            return decode(data)
+
+        return self._read(decode_table)
 
     @property
     def is_saved(self) -> bool:
@@ -57,8 +77,8 @@ class JsonTable:
             while self._saved < self._changes:
                 saving = self._changes
                 try:
-                    await asyncio.to_thread(replace_file, self._path, self._encode())
-                except OSError as error:
+                    await asyncio.to_thread(self._replace, self._encode())
+                except StoreError as error:
                     raise StoreError(f"{self._path} cannot be written: {error}") from error
                 self._saved = saving
         finally:

@@ -10,7 +10,7 @@ import logging
 from pathlib import Path
 
 from pyromq.broker.json_table import JsonTable
-from pyromq.store.atomic_file import read_with_backup
+from pyromq.store.files import Files
 from pyromq.wire.bodies.offsets import decode_group_offsets, encode_group_offsets
 
 log = logging.getLogger(__name__)
@@ -21,14 +21,13 @@ SEPARATOR = "@"
 class OffsetTable:
     """Progress by topic, group and queue."""
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
+    def __init__(self, path: Path, *, files: Files | None = None) -> None:
         self._progress: dict[str, dict[int, int]] = {}
-        self._file = JsonTable(path, lambda: self.encode(pretty=True))
+        self._file = JsonTable(path, lambda: self.encode(pretty=True), files=files)
 
     def load(self) -> None:
         """Read the file."""
-        self._progress = read_with_backup(self._path, decode_group_offsets) or {}
+        self._progress = self._file.load(decode_group_offsets, field="offsetTable") or {}
 
     def commit(self, group: str, topic: str, queue_id: int, offset: int) -> None:
         """Set the offset that the group reads next; going back is allowed, and logged."""

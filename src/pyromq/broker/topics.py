@@ -16,7 +16,7 @@ from pyromq.clock import Clock
 from pyromq.codes import Perm, ResponseCode, TopicSysFlag
 from pyromq.config.settings import BrokerSettings
 from pyromq.errors import ServerFailed
-from pyromq.store.atomic_file import read_with_backup
+from pyromq.store.files import Files
 from pyromq.wire.bodies.topics import (
     DataVersion,
     TopicConfig,
@@ -33,19 +33,20 @@ CLUSTER_QUEUE_COUNT = 16
 class TopicTable:
     """Topic configurations by name. `on_change` is called after each change, once it is in the table."""
 
-    def __init__(self, path: Path, settings: BrokerSettings, clock: Clock) -> None:
-        self._path = path
+    def __init__(
+        self, path: Path, settings: BrokerSettings, clock: Clock, *, files: Files | None = None
+    ) -> None:
         self._settings = settings
         self._clock = clock
         self._configs = {config.topic_name: config for config in _system_topics(settings)}
         self._system_names = tuple(dict.fromkeys((*topic_names.SYSTEM_TOPICS, *self._configs)))
         self._version = DataVersion(timestamp=clock.now_ms())
-        self._file = JsonTable(path, lambda: self.encode(pretty=True))
+        self._file = JsonTable(path, lambda: self.encode(pretty=True), files=files)
         self.on_change: Callable[[], None] = lambda: None
 
     def load(self) -> None:
         """Read the file over the system topics."""
-        loaded = read_with_backup(self._path, decode_topic_table)
+        loaded = self._file.load(decode_topic_table, field="topicConfigTable")
         if loaded is not None:
             self._configs.update(loaded.topic_config_table)
             self._version = loaded.data_version

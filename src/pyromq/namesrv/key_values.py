@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 
 from pyromq.codes import ResponseCode
-from pyromq.errors import Refused
+from pyromq.errors import BodyError, Refused, StoreError
 from pyromq.store.atomic_file import read_with_backup, replace_file
 from pyromq.wire.bodies.body import Body, read_body
 from pyromq.wire.java_json import dumps
@@ -38,7 +38,7 @@ class KeyValues:
     def load(self) -> None:
         """Read the file; raise CorruptRecord when neither it nor its `.bak` reads."""
         if self._path is not None:
-            saved = read_with_backup(self._path, lambda data: read_body(KvConfigFile, data))
+            saved = read_with_backup(self._path, _decode)
             self._table = {} if saved is None else saved.config_table
 
     def get(self, namespace: str, key: str) -> str | None:
@@ -71,9 +71,15 @@ class KeyValues:
             data = dumps({"configTable": self._table})
             try:
                 await asyncio.to_thread(replace_file, self._path, data)
-            except OSError as error:
+            except StoreError as error:
                 raise Refused(
                     ResponseCode.SYSTEM_ERROR,
-                    f"the change holds until this name server stops, because {self._path} cannot be written: "
-                    f"{error.strerror}",
+                    f"the change holds until this name server stops, because it cannot be written: {error}",
                 ) from error
+
+
+def _decode(data: bytes) -> KvConfigFile:
+    # Without its one field the file is not an empty table, but one whose field has another name now.
+    if b'"configTable"' not in data:
+        raise BodyError("it has no configTable")
+    return read_body(KvConfigFile, data)

@@ -13,7 +13,7 @@ from pyromq.config.load import settings_by_name
 from pyromq.config.properties import read_properties, write_properties
 from pyromq.config.rocketmq import our_name
 from pyromq.config.settings import NamesrvProcess
-from pyromq.errors import ConfigError, Refused
+from pyromq.errors import ConfigError, Refused, StoreError
 from pyromq.store.atomic_file import read_with_backup, replace_file
 
 
@@ -82,9 +82,8 @@ class LiveSettings:
     def _write(self, updates: dict[str, str]) -> None:
         try:
             replace_file(self._path, write_properties(self._saved() | updates).encode())
-        except OSError as error:
+        except StoreError as error:
             raise Refused(
                 ResponseCode.SYSTEM_ERROR,
-                f"the change holds until this name server stops, because {self._path} cannot be written: "
-                f"{error.strerror}",
+                f"the change holds until this name server stops, because it cannot be written: {error}",
             ) from error

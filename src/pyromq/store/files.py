@@ -114,6 +114,10 @@ class Files(Protocol):
         """Return when the names in a folder are on the disk; may be called from another thread."""
         ...
 
+    def rename(self, path: Path, to: Path) -> None:
+        """Give a file another name in its folder, in one step; a file that had that name is gone."""
+        ...
+
     def remove(self, path: Path) -> None:
         """Remove a file; one that is not there is fine."""
         ...
@@ -309,6 +313,13 @@ class SystemFiles:
                 os.close(fd)
         except OSError as error:
             raise SyncFailed(f"syncing the folder {path} failed: {error.strerror or error}") from error
+
+    def rename(self, path: Path, to: Path) -> None:
+        """Give a file another name."""
+        try:
+            path.replace(to)
+        except OSError as error:
+            raise _failed("renaming", path, error) from error
 
     def remove(self, path: Path) -> None:
         """Remove a file."""

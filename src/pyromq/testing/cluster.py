@@ -26,6 +26,7 @@ from pyromq.config.settings import MIB, BrokerProcess, NamesrvSettings, NetSetti
 from pyromq.config.values import Value
 from pyromq.namesrv.namesrv import NameServer
 from pyromq.net.loop import new_event_loop
+from pyromq.store.files import Files
 
 #: Seconds that a cluster on a thread has to start or to stop.
 _THREAD_S_MAX = 30.0
@@ -42,7 +43,8 @@ _SMALL: dict[str, Value] = {
 class Cluster:
     """Servers on the running loop; `async with` starts and stops them.
 
-    Brokers are named broker-a, broker-b, …. Further arguments are settings of every broker, by our names.
+    Brokers are named broker-a, broker-b, …, and keep their data in `files`, by default the machine's. Further
+    arguments are settings of every broker, by our names.
     """
 
     def __init__(
@@ -51,6 +53,7 @@ class Cluster:
         *,
         data_dir: Path | None = None,
         clock: Clock | None = None,
+        files: Files | None = None,
         namesrv: NamesrvSettings | None = None,
         **overrides: Value,
     ) -> None:
@@ -58,6 +61,7 @@ class Cluster:
         self._names = [f"broker-{chr(ord('a') + at)}" for at in range(brokers)]
         self._data_dir = data_dir
         self._clock = clock or SystemClock()
+        self._files = files
         self._namesrv_settings = namesrv or NamesrvSettings()
         self._overrides = overrides
         self._processes: dict[str, BrokerProcess] = {}
@@ -97,7 +101,7 @@ class Cluster:
 
     async def start_broker(self, name: str) -> None:
         """Start a broker that was stopped, on its old data and its old port."""
-        broker = Broker(self._processes[name], clock=self._clock)
+        broker = Broker(self._processes[name], clock=self._clock, files=self._files)
         await broker.start()
         self.brokers[name] = broker
         self._keep_port(name, broker.port)
@@ -184,8 +188,11 @@ def running_cluster(
     *,
     data_dir: Path | None = None,
     clock: Clock | None = None,
+    files: Files | None = None,
     namesrv: NamesrvSettings | None = None,
     **overrides: Value,
 ) -> ThreadCluster:
     """Return a cluster that runs on a thread while its `with` block does."""
-    return ThreadCluster(Cluster(brokers, data_dir=data_dir, clock=clock, namesrv=namesrv, **overrides))
+    return ThreadCluster(
+        Cluster(brokers, data_dir=data_dir, clock=clock, files=files, namesrv=namesrv, **overrides)
+    )

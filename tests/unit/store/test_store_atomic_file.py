@@ -42,10 +42,38 @@ def test_a_stop_between_the_two_renames_leaves_the_twin_to_read(tmp_path):
     assert read_with_backup(path, json.loads) == {"a": 1}
 
 
-def test_when_both_are_damaged_nothing_is_made_up(tmp_path):
+@pytest.mark.parametrize("twin", [b"\xff", None])
+def test_when_no_copy_reads_every_start_is_refused_and_nothing_is_moved(tmp_path, twin):
+    """The second start used to find both files set aside, and went on with an empty table."""
     path = tmp_path / "kv.json"
     path.write_bytes(b"{")
-    (tmp_path / "kv.json.bak").write_bytes(b"\xff")
+    if twin is not None:
+        (tmp_path / "kv.json.bak").write_bytes(twin)
+    before = {file.name: file.read_bytes() for file in tmp_path.iterdir()}
 
-    with pytest.raises(CorruptRecord, match=r"kv\.json"):
+    for _ in range(2):
+        with pytest.raises(CorruptRecord, match=r"kv\.json is damaged .* nothing was changed"):
+            read_with_backup(path, json.loads)
+
+    assert {file.name: file.read_bytes() for file in tmp_path.iterdir()} == before
+
+
+def test_an_empty_table_is_not_a_missing_one(tmp_path):
+    path = tmp_path / "kv.json"
+    replace_file(path, b'{"a":1}')
+    replace_file(path, b"{}")
+
+    assert read_with_backup(path, json.loads) == {}
+
+
+def test_a_second_damage_does_not_overwrite_the_first(tmp_path):
+    path = tmp_path / "kv.json"
+    replace_file(path, b'{"a":1}')
+    for damage in (b"{1", b"{2", b"{3"):
+        replace_file(path, b'{"a":2}')
+        path.write_bytes(damage)
         read_with_backup(path, json.loads)
+        replace_file(path, b'{"a":3}')
+
+    asides = sorted(file for file in tmp_path.iterdir() if "damaged" in file.name)
+    assert [file.read_bytes() for file in asides] == [b"{1", b"{2", b"{3"]
