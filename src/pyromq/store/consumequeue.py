@@ -56,7 +56,7 @@ class ConsumeQueue:
     def __init__(self, files: Files, folder: Path, *, topic: str, queue_id: int, file_bytes: int) -> None:
         self.topic = topic
         self.queue_id = queue_id
-        file_bytes -= file_bytes % ENTRY_BYTES
+        file_bytes += -file_bytes % ENTRY_BYTES  # up, as RocketMQ rounds it
         self._segments = Segments(files, folder / topic / str(queue_id), file_bytes)
         self._entries_per_file = file_bytes // ENTRY_BYTES
         self._held = bytearray()

@@ -32,7 +32,7 @@ DELAY_LEVELS = "1s 4s 1h"
 SETTINGS: dict[str, str | int] = {
     "mappedFileSizeCommitLog": LOG_FILE_BYTES,
     "maxMessageSize": LOG_FILE_BYTES // 4,
-    "mappedFileSizeConsumeQueue": 20 * QUEUE_FILE_ENTRIES,
+    "mappedFileSizeConsumeQueue": 20 * QUEUE_FILE_ENTRIES - 7,  # both round it up
     "maxHashSlotNum": INDEX_SLOTS,
     "maxIndexNum": INDEX_ENTRIES,
     "messageDelayLevel": DELAY_LEVELS,
