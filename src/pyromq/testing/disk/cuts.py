@@ -1,0 +1,139 @@
+"""The states that a power cut can leave, as many of them as one has time for.
+
+Of *n* changes that were not synced, two to the power of *n* combinations may have reached the platter, and a
+write may have reached it in part. Tried are those in which mistakes hide: nothing kept, everything kept, each
+change alone, each change missing, a write torn; and then as many random ones as are asked for.
+"""
+
+import random
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from pyromq.testing.disk.journal import Change, Image, Mark, Naming, Operation, Platter, Resize, Write
+
+#: Where a write tears: at any byte, at a sector of the disk, at a page of the cache.
+TEAR_BYTES: Final = (1, 512, 4096)
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """One state: after how many operations the power failed, what was kept, and what had been marked."""
+
+    at: int
+    story: str
+    image: Image
+    marks: Sequence[object]
+
+
+def cuts_of(
+    operations: Iterable[Operation],
+    chance: random.Random,
+    *,
+    base: Platter | None = None,
+    each_max: int | None = None,
+    random_cuts: int = 3,
+) -> Iterator[Cut]:
+    """Yield states for a power cut at every moment of a journal, none twice between two marks.
+
+    At each moment at most `each_max` states are drawn from the systematic ones (all when it is None), and
+    `random_cuts` random ones come on top. Without `base` the disk was empty at the beginning.
+    """
+    platter = base.copy() if base is not None else Platter()
+    marks: list[object] = []
+    seen: set[frozenset[tuple[str, bytes | None]]] = set()
+    for at, operation in enumerate(operations):
+        platter.apply(operation)
+        if isinstance(operation, Mark):
+            marks.append(operation.value)
+            seen.clear()
+        choices = list(_systematic(platter.pending))
+        if each_max is not None and len(choices) > each_max:
+            choices = chance.sample(choices, each_max)
+        for kept in (*choices, *(kept_operations(platter.pending, chance) for _ in range(random_cuts))):
+            image = platter.image(kept.changes)
+            what = frozenset((str(path), data) for path, data in image.items())
+            if what not in seen:
+                seen.add(what)
+                yield Cut(at + 1, kept.story, image, tuple(marks))
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A choice among changes, and how to tell it."""
+
+    story: str
+    changes: list[Change]
+
+
+def kept_operations(pending: Sequence[Change], chance: random.Random) -> Kept:
+    """Return a random choice; now and then a write is kept in part."""
+    share = chance.choice((0.1, 0.5, 0.9))
+    kept: list[Change] = []
+    lost = torn = 0
+    for change in pending:
+        if chance.random() >= share:
+            lost += 1
+        elif isinstance(change, Write) and chance.random() < 0.25:
+            torn += 1
+            kept += _sectors(change, chance)
+        else:
+            kept.append(change)
+    return Kept(f"of {len(pending)} changes {lost} lost and {torn} torn at random", kept)
+
+
+def _systematic(pending: Sequence[Change]) -> Iterator[Kept]:
+    yield Kept("nothing unsynced kept", [])
+    if not pending:
+        return
+    yield Kept("everything kept", list(pending))
+    for number, change in enumerate(pending):
+        what = _tell(change)
+        others = [*pending[:number], *pending[number + 1 :]]
+        yield Kept(f"only kept: {what}", [change])
+        yield Kept(f"all kept but {what}", others)
+        if isinstance(change, Write):
+            for tear_bytes in TEAR_BYTES:
+                for story, part in _halves(change, tear_bytes):
+                    yield Kept(
+                        f"all kept, {story} of {what}", [*pending[:number], part, *pending[number + 1 :]]
+                    )
+
+
+def _halves(write: Write, tear_bytes: int) -> Iterator[tuple[str, Write]]:
+    """Yield the first and the second part of a write, torn in its middle at a multiple of `tear_bytes`."""
+    middle = write.at + len(write.data) // 2
+    tear = middle - middle % tear_bytes
+    if not write.at < tear < write.at + len(write.data):
+        return
+    at = tear - write.at
+    yield f"the first {at} bytes", Write(write.node, write.at, write.data[:at])
+    yield f"all but the first {at} bytes", Write(write.node, tear, write.data[at:])
+
+
+def _sectors(write: Write, chance: random.Random) -> list[Change]:
+    """Return some of the pieces of a write, torn at bytes, sectors or pages."""
+    tear_bytes = chance.choice(TEAR_BYTES)
+    if tear_bytes == 1:
+        cut = chance.randrange(len(write.data) + 1)
+        if chance.random() < 0.5:
+            return [Write(write.node, write.at, write.data[:cut])]
+        return [Write(write.node, write.at + cut, write.data[cut:])]
+    pieces: list[Change] = []
+    at = write.at
+    while at < write.at + len(write.data):
+        end = min(at - at % tear_bytes + tear_bytes, write.at + len(write.data))
+        if chance.random() < 0.5:
+            pieces.append(Write(write.node, at, write.data[at - write.at : end - write.at]))
+        at = end
+    return pieces
+
+
+def _tell(change: Change) -> str:
+    if isinstance(change, Naming):
+        return "the naming of " + ", ".join(
+            f"{name} ({'gone' if node is None else node.number})" for _, name, node in change.changes
+        )
+    if isinstance(change, Resize):
+        return f"the resize of file {change.node.number} to {change.size}"
+    return f"the write of {len(change.data)} bytes at {change.at} of file {change.node.number}"

@@ -1,0 +1,159 @@
+"""What was done to a disk, in order, and what of it a power cut leaves.
+
+A disk is nodes and names. A node is a file's bytes or a folder's names; a name leads from a folder to a node.
+Both change at once for whoever looks, and reach the platter when they are synced: a file's bytes by a sync of
+the file, a folder's names by a sync of the folder. Before that, the system may have written them or not, each
+for itself and in any order. That is more than most file systems do, and all that POSIX promises.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, NamedTuple
+
+
+class Node(NamedTuple):
+    """The number of a file or of a folder; numbers are not used again."""
+
+    number: int
+    is_folder: bool = False
+
+
+class Write(NamedTuple):
+    """Bytes, written at a place of a file."""
+
+    node: Node
+    at: int
+    data: bytes
+
+
+class Resize(NamedTuple):
+    """A file's new length; what is added reads as zeros."""
+
+    node: Node
+    size: int
+
+
+class Naming(NamedTuple):
+    """Names that changed together: folder, name, and the node it leads to now, or None."""
+
+    changes: tuple[tuple[Node, str, Node | None], ...]
+
+
+class Sync(NamedTuple):
+    """A sync of a file or a folder that succeeded."""
+
+    node: Node
+
+
+class LostSync(NamedTuple):
+    """A sync that failed: no later one writes what this one should have."""
+
+    node: Node
+
+
+class Mark(NamedTuple):
+    """A note of the test's own: «from here on this is promised»."""
+
+    value: object
+
+
+Change = Write | Resize | Naming
+Operation = Change | Sync | LostSync | Mark
+#: The files of a disk by path; None is a folder.
+Image = dict[Path, bytes | None]
+
+ROOT: Final = Node(0, is_folder=True)
+
+
+@dataclass(slots=True)
+class Platter:
+    """What is on the disk for good, and what is on its way there.
+
+    `unsynced` holds the changes that a sync would bring to the platter, `lost` those that a failed sync left
+    behind: a power cut may keep any of both.
+    """
+
+    contents: dict[Node, bytes] = field(default_factory=dict)
+    folders: dict[Node, dict[str, Node]] = field(default_factory=lambda: {ROOT: {}})
+    unsynced: list[Change] = field(default_factory=list)
+    lost: list[Change] = field(default_factory=list)
+
+    def apply(self, operation: Operation) -> None:
+        """Take the next operation in."""
+        if isinstance(operation, Write | Resize | Naming):
+            self.unsynced.append(operation)
+        elif isinstance(operation, Sync | LostSync):
+            due = [change for change in self.unsynced if operation.node in nodes_of(change)]
+            self.unsynced = [change for change in self.unsynced if operation.node not in nodes_of(change)]
+            if isinstance(operation, LostSync):
+                self.lost += due
+            else:
+                _carry_out(due, self.contents, self.folders)
+                self.lost = [change for change in self.lost if not any(_covers(new, change) for new in due)]
+
+    @property
+    def pending(self) -> list[Change]:
+        """Everything that a power cut may keep or lose, in the order it was done."""
+        return [*self.lost, *self.unsynced]
+
+    def copy(self) -> "Platter":
+        """Return a platter that goes its own way."""
+        folders = {node: dict(names) for node, names in self.folders.items()}
+        return Platter(dict(self.contents), folders, list(self.unsynced), list(self.lost))
+
+    def image(self, kept: Iterable[Change] = ()) -> Image:
+        """Return the files that are there after a power cut that kept these changes of the pending ones."""
+        contents = dict(self.contents)
+        folders = {node: dict(names) for node, names in self.folders.items()}
+        _carry_out(kept, contents, folders)
+        return dict(_walk(ROOT, Path("/"), contents, folders))
+
+
+def nodes_of(change: Change) -> tuple[Node, ...]:
+    """Return the nodes whose sync brings a change to the platter."""
+    if isinstance(change, Naming):
+        return tuple(folder for folder, _, _ in change.changes)
+    return (change.node,)
+
+
+def _covers(new: Change, old: Change) -> bool:
+    """Return whether a change on the platter makes an older one, of the same node, count for nothing."""
+    if isinstance(new, Write) and isinstance(old, Write):
+        return new.node == old.node and new.at < old.at + len(old.data) and old.at < new.at + len(new.data)
+    return bool(set(nodes_of(new)) & set(nodes_of(old)))
+
+
+def _carry_out(
+    changes: Iterable[Change], contents: dict[Node, bytes], folders: dict[Node, dict[str, Node]]
+) -> None:
+    open_files: dict[Node, bytearray] = {}
+    for change in changes:
+        if isinstance(change, Naming):
+            for folder, name, node in change.changes:
+                names = folders.setdefault(folder, {})
+                if node is None:
+                    names.pop(name, None)
+                else:
+                    names[name] = node
+            continue
+        content = open_files.setdefault(change.node, bytearray(contents.get(change.node, b"")))
+        if isinstance(change, Resize):
+            del content[change.size :]
+            content += bytes(change.size - len(content))
+        else:
+            content += bytes(max(change.at + len(change.data) - len(content), 0))
+            content[change.at : change.at + len(change.data)] = change.data
+    for node, content in open_files.items():
+        contents[node] = bytes(content)
+
+
+def _walk(
+    folder: Node, path: Path, contents: dict[Node, bytes], folders: dict[Node, dict[str, Node]]
+) -> Iterator[tuple[Path, bytes | None]]:
+    for name, node in folders.get(folder, {}).items():
+        if node.is_folder:
+            yield path / name, None
+            yield from _walk(node, path / name, contents, folders)
+        else:
+            yield path / name, contents.get(node, b"")
