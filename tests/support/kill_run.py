@@ -1,0 +1,219 @@
+"""Kill a real broker again and again, and see after each restart that it kept its promises.
+
+    run = KillRun(folder, seed=7, flush=FlushDiskType.SYNC_FLUSH)
+    run.kill_often(50)
+
+A run with the same seed sends the same requests and draws the same moments; what the machine does in between
+is its own affair.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+
+from kill_audit import Audit
+from kill_ledger import Ledger
+from kill_load import Load
+
+from pyromq.config.settings import FlushDiskType
+from pyromq.errors import StoreError
+from pyromq.testing.waiting import eventually
+from pyromq.wire.bodies.groups import decode_group_table
+from pyromq.wire.bodies.offsets import decode_delay_offsets, decode_group_offsets
+from pyromq.wire.bodies.topics import decode_topic_table
+from pyromq.wire.java_json import loads
+
+PYROMQ = Path(sys.executable).with_name("pyromq")
+START_S_MAX = 60.0
+LOAD_S_MAX = 0.5
+#: Files that roll several times in each round, checkpoints and tables that are written all the time, and
+#: answers large enough to read everything back quickly.
+SETTINGS = {
+    "maxMessageSize": 65536,
+    "mappedFileSizeCommitLog": 512 * 1024,
+    "mappedFileSizeConsumeQueue": 20 * 300,
+    "maxHashSlotNum": 1000,
+    "maxIndexNum": 3000,
+    "flushIntervalConsumeQueue": 20,
+    "flushConsumeQueueThoroughInterval": 100,
+    "flushConsumerOffsetInterval": 40,
+    "flushDelayOffsetInterval": 50,
+    "maxTransferCountOnMessageInMemory": 4000,
+    "maxTransferBytesOnMessageInMemory": 8 << 20,
+}
+#: Every file but the last may go at once, at any hour.
+ALL_DAY: dict[str, object] = {
+    "fileReservedTime": 0,
+    "deleteWhen": ";".join(f"{hour:02d}" for hour in range(24)),
+    "cleanResourceInterval": 50,
+}
+#: All that has no place in the log of a broker that is only ever killed.
+ALARMS = ("Traceback", "ERROR", "CRITICAL", "damaged")
+TABLES = {
+    "topics.json": decode_topic_table,
+    "subscriptionGroup.json": decode_group_table,
+    "consumerOffset.json": decode_group_offsets,
+    "delayOffset.json": decode_delay_offsets,
+    "kvConfig.json": loads,
+}
+
+
+@dataclass
+class KillRun:
+    """A broker's data, and what it promised so far. `command` is `broker`, or `up` for a name server too."""
+
+    folder: Path
+    seed: int
+    flush: FlushDiskType
+    command: str = "broker"
+    settings: dict[str, object] = field(default_factory=dict)
+    kills: int = 0
+    kills_while_starting: int = 0
+
+    def __post_init__(self) -> None:
+        self.chance = Random(self.seed)
+        self.ledger = Ledger(Random(self.seed), has_retention="fileReservedTime" in self.settings)
+        self._load = Load(self.ledger, self.chance)
+        self._process: subprocess.Popen[bytes] | None = None
+        self._looked_at = 0.0
+        self.folder.mkdir()
+
+    def kill_often(self, kills: int, *, full_every: int = 10) -> None:
+        """Kill the broker so many times under load, and some times more while it starts."""
+        try:
+            self._start_and_check(is_full=False)
+            while self.kills < kills:
+                self._load_and_kill()
+                if self.kills % 5 == 0:
+                    self._kill_while_starting()
+                self._start_and_check(is_full=self.kills % full_every == 0 or self.kills == kills)
+        finally:
+            self.close()
+
+    def close(self) -> None:
+        """End the broker that runs."""
+        if self._process is not None and self._process.poll() is None:
+            self._kill()
+
+    def _start_and_check(self, *, is_full: bool) -> None:
+        self._start()
+        hello = self._ready()
+        self._hello = hello
+        audit = Audit(self.ledger, self.chance, broker=hello["broker"], name_server=hello["namesrv"])
+        audit.run(is_full=is_full)
+        self._check()
+
+    def _load_and_kill(self) -> None:
+        self._load.run(
+            self._hello["broker"],
+            self.chance.uniform(0.01, LOAD_S_MAX),
+            name_server=self._hello["namesrv"],
+            look=self._look_at_tables,
+            kill=self._kill,
+        )
+        self.kills += 1
+        self._look_at_tables(is_forced=True)
+        self._check()
+
+    def _kill_while_starting(self) -> None:
+        """Kill the broker while it recovers: it locks its store first."""
+        lock = self._store / "lock"
+        locked_at = lock.stat().st_mtime_ns
+        self._start()
+        eventually(lambda: lock.stat().st_mtime_ns != locked_at, START_S_MAX, what="the store is locked")
+        with suppress(subprocess.TimeoutExpired):
+            assert self._process is not None
+            self._process.wait(self.chance.uniform(0, 0.1))
+        self._kill()
+        self.kills_while_starting += 1
+
+    def _start(self) -> None:
+        ready = self.folder / "ready.json"
+        ready.unlink(missing_ok=True)
+        settings = SETTINGS | {"flushDiskType": self.flush.value} | self.settings
+        ports = ["--port", "0"] if self.command == "broker" else ["--namesrv-port", "0", "--broker-port", "0"]
+        self._log = self.folder / "log"
+        with self._log.open("wb") as log:
+            self._process = subprocess.Popen(
+                [
+                    PYROMQ,
+                    self.command,
+                    *ports,
+                    "--data",
+                    str(self.folder / "data"),
+                    "--ready-file",
+                    str(ready),
+                ]
+                + [part for key, value in settings.items() for part in ("--set", f"{key}={value}")],
+                stdout=log,
+                stderr=log,
+            )
+
+    @property
+    def _store(self) -> Path:
+        return self.folder / "data" / "broker-a"
+
+    def _ready(self) -> dict[str, str]:
+        ready = self.folder / "ready.json"
+
+        def hello() -> dict[str, str] | None:
+            assert self._process is not None
+            assert self._process.poll() is None, f"seed {self.seed}: {self._log.read_text()}"
+            return json.loads(ready.read_text()) if ready.exists() and ready.stat().st_size else None
+
+        return eventually(hello, START_S_MAX, what="the broker is ready")
+
+    def _kill(self) -> None:
+        process = self._process
+        assert process is not None
+        os.kill(process.pid, signal.SIGKILL)
+        assert process.wait() == -signal.SIGKILL, self._log.read_text()
+
+    def _look_at_tables(self, *, is_forced: bool = False) -> None:
+        """Read the tables as they are on disk: whole at every moment, and progress only grows in them."""
+        if not is_forced and time.monotonic() - self._looked_at < 0.03:
+            return
+        self._looked_at = time.monotonic()
+        for name, decode in TABLES.items():
+            folder = self.folder / "data" / "namesrv" if name == "kvConfig.json" else self._store / "config"
+            data = _read_either(folder / name)
+            if data is None:
+                continue
+            try:
+                table = decode(data)
+            except (ValueError, StoreError) as error:
+                self.ledger.complain(f"{name} does not read: {error}: {data[:200]!r}")
+                continue
+            if name == "consumerOffset.json":
+                self.ledger.check_progress(table, where=name)
+
+    def _check(self) -> None:
+        text = self._log.read_text()
+        alarms = [line for line in text.splitlines() if any(alarm in line for alarm in ALARMS)]
+        assert not alarms, f"seed {self.seed}, kill {self.kills}: {text}"
+        complaints = self.ledger.complaints
+        assert not complaints, f"seed {self.seed}, kill {self.kills}: {len(complaints)}: {complaints[:5]}"
+
+    @property
+    def summary(self) -> str:
+        """The run in a line."""
+        return (
+            f"seed {self.seed}, {self.flush}: {self.kills} kills under load, {self.kills_while_starting} "
+            f"while starting; {self.ledger.acknowledged_count} messages acknowledged, "
+            f"{len(self.ledger.seen_numbers)} there, {len(self.ledger.complaints)} promises broken"
+        )
+
+
+def _read_either(path: Path) -> bytes | None:
+    # A reader that comes between the two renames of a replacement finds the twin.
+    for candidate in (path, path.with_name(path.name + ".bak"), path):
+        with suppress(FileNotFoundError):
+            return candidate.read_bytes()
+    return None
