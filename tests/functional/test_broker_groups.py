@@ -21,17 +21,6 @@ QUEUES = [MessageQueue("orders", "broker-a", queue_id) for queue_id in range(2)]
 
 
 @pytest.fixture
-def clock() -> ManualClock:
-    return ManualClock()
-
-
-@pytest.fixture
-async def cluster(tmp_path: Path, clock: ManualClock) -> AsyncIterator[Cluster]:
-    async with Cluster(data_dir=tmp_path, clock=clock) as cluster:
-        yield cluster
-
-
-@pytest.fixture
 async def first(cluster: Cluster) -> AsyncIterator[WireClient]:
     async with WireClient(cluster.broker_addresses[0]) as client:
         yield client

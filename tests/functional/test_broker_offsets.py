@@ -1,5 +1,4 @@
 import asyncio
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -16,23 +15,6 @@ from pyromq.wire.record import iter_records
 QUEUE = {"topic": "orders", "queueId": 0}
 PROGRESS = {"consumerGroup": "readers", **QUEUE}
 ALL_TIMES = {"beginTimestamp": 0, "endTimestamp": 9_000_000_000_000}
-
-
-@pytest.fixture
-def clock() -> ManualClock:
-    return ManualClock()
-
-
-@pytest.fixture
-async def cluster(tmp_path: Path, clock: ManualClock) -> AsyncIterator[Cluster]:
-    async with Cluster(data_dir=tmp_path, clock=clock) as cluster:
-        yield cluster
-
-
-@pytest.fixture
-async def client(cluster: Cluster) -> AsyncIterator[WireClient]:
-    async with WireClient(cluster.broker_addresses[0]) as client:
-        yield client
 
 
 async def send(client: WireClient, body: bytes = b"x", **properties: str) -> str:

@@ -1,5 +1,4 @@
 import asyncio
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -17,23 +16,6 @@ from pyromq.wire.record import iter_records
 SEND_V2 = RequestCode.SEND_MESSAGE_V2
 PULL = RequestCode.PULL_MESSAGE
 SUBSCRIBED_BY_HEARTBEAT = {"sysFlag": 0, "subscription": "", "subVersion": 1}
-
-
-@pytest.fixture
-def clock() -> ManualClock:
-    return ManualClock()
-
-
-@pytest.fixture
-async def cluster(tmp_path: Path, clock: ManualClock) -> AsyncIterator[Cluster]:
-    async with Cluster(data_dir=tmp_path, clock=clock) as cluster:
-        yield cluster
-
-
-@pytest.fixture
-async def client(cluster: Cluster) -> AsyncIterator[WireClient]:
-    async with WireClient(cluster.broker_addresses[0]) as client:
-        yield client
 
 
 async def send(client: WireClient, *bodies: bytes, tag: str = "a", topic: str = "orders") -> None:

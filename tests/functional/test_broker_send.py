@@ -28,12 +28,6 @@ async def cluster(tmp_path: Path) -> AsyncIterator[Cluster]:
         yield cluster
 
 
-@pytest.fixture
-async def client(cluster: Cluster) -> AsyncIterator[WireClient]:
-    async with WireClient(cluster.broker_addresses[0]) as client:
-        yield client
-
-
 async def records(client: WireClient, topic: str, queue_id: int = 0) -> list[Record]:
     pulled = await client.ask(RequestCode.PULL_MESSAGE, pull_fields(topic, queueId=queue_id))
     return list(iter_records(pulled.body))
