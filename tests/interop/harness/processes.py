@@ -37,6 +37,10 @@ class Server:
         """Wait until the process has written this file."""
         eventually(lambda: self._alive() and path.exists(), timeout_s, what=f"{path} exists")
 
+    def wait(self, timeout_s: float = STOP_TIMEOUT_S) -> int:
+        """Wait until the process ends by itself, and return its exit status."""
+        return self._process.wait(timeout_s)
+
     def stop(self) -> int:
         """Ask the process to end, wait for it, and return its exit status."""
         self._process.terminate()

@@ -4,13 +4,25 @@ A message's stored time is in its record, in the index (header and seconds), and
 the queue entries of delayed messages. It is the only thing that differs when the same requests come again.
 """
 
+import struct
 from pathlib import Path
 
+import msgspec
+
+from harness.same_files import LOG_FILE_BYTES
 from pyromq.store.consumequeue import ENTRY as QUEUE_ENTRY
 from pyromq.store.follower import SCHEDULE_TOPIC
 from pyromq.store.indexfile import ENTRY as INDEX_ENTRY
 from pyromq.store.indexfile import HEADER as INDEX_HEADER
-from pyromq.wire.record import BORN_AT_AT, BORN_HOST_AT, HOST_BYTES_V4, Record, decode_record, is_blank
+from pyromq.wire.record import (
+    BORN_AT_AT,
+    BORN_HOST_AT,
+    HOST_BYTES_V4,
+    Record,
+    decode_record,
+    encode_record,
+    is_blank,
+)
 
 #: The broker makes these messages itself, and they are born when it does.
 _BORN_AT_THE_BROKER = frozenset({"RMQ_SYS_TRANS_OP_HALF_TOPIC"})
@@ -51,7 +63,7 @@ def _places(data: bytes) -> list[int]:
 
 
 def queue_files(root: Path) -> dict[str, bytes]:
-    """Return the consume queues' files; a time of delivery is told as the time after the message's storing."""
+    """Return the consume queues' files; a time of delivery is told as the time after the storing."""
     stored = records(root)
     folder = root / "consumequeue"
     return {
@@ -69,6 +81,43 @@ def _timeless_queue(path: Path, stored: dict[int, Record], folder: Path) -> byte
         QUEUE_ENTRY.pack(position, size, due_ms - stored[position].stored_at_ms if size else due_ms)
         for position, size, due_ms in QUEUE_ENTRY.iter_unpack(data)
     )
+
+
+def checkpoint(root: Path) -> tuple[int, int, int]:
+    """Return the stored times up to which log, queues and index are safe."""
+    times: tuple[int, int, int] = struct.unpack_from(">qqq", (root / "checkpoint").read_bytes())
+    return times
+
+
+def tear(root: Path) -> None:
+    """Leave two thirds of another message at the end of the log, as a crash in a write may."""
+    last = list(records(root).values())[-1]
+    position = last.position + last.size
+    torn = encode_record(
+        msgspec.structs.replace(
+            last, position=position, queue_offset=last.queue_offset + 1, body=b"never acknowledged " * 20
+        )
+    )
+    base = position - position % LOG_FILE_BYTES
+    with (root / "commitlog" / f"{base:020d}").open("r+b") as file:
+        file.seek(position - base)
+        file.write(torn[: len(torn) * 2 // 3])
+
+
+def forgotten_by_apache(root: Path) -> range:
+    """Return the log positions whose keys Apache's broker forgets when it opens these files after a crash.
+
+    It drops the index files that are newer than the checkpoint, and makes entries again only from the log
+    file on where it begins to recover; so it is with its own files too (IndexService.java, load;
+    CommitLog.java, isMappedFileMatchedRecover).
+    """
+    log_ms, queues_ms, index_ms = checkpoint(root)
+    headers = [INDEX_HEADER.unpack_from(path.read_bytes()) for path in sorted((root / "index").iterdir())]
+    kept_until = max((end for _, end_ms, _, end, *_ in headers if end_ms <= index_ms), default=-1)
+    firsts = [record for record in records(root).values() if record.position % LOG_FILE_BYTES == 0]
+    old_ms = min(log_ms, queues_ms) - 3000
+    start = max((first.position for first in firsts if first.stored_at_ms <= old_ms), default=0)
+    return range(kept_until + 1, start)
 
 
 def index_files(root: Path, slots: int) -> list[bytes]:

@@ -1,6 +1,5 @@
 """One folder of store files, opened by our broker and by Apache's in turn, and what each says of it."""
 
-import os
 import socket
 import struct
 from collections.abc import Iterator, Mapping
@@ -13,7 +12,7 @@ from harness import servers
 from harness.observer import Observer
 from harness.processes import Server
 from harness.toolchains import java_classpath
-from pyromq import Admin, PullConsumer, PullStatus, QueryNotFound, ReceivedMessage
+from pyromq import Admin, MessageQueue, PullConsumer, PullStatus, QueryNotFound, ReceivedMessage
 from pyromq.codes import RequestCode, ResponseCode
 from pyromq.testing.waiting import eventually
 from pyromq.wire.bodies.groups import SubscriptionGroupConfig, decode_group_table
@@ -26,7 +25,7 @@ LOG_FILE_BYTES = 1 << 20
 QUEUE_FILE_ENTRIES = 60
 INDEX_SLOTS, INDEX_ENTRIES = 200, 700
 #: Level 1 is over within a test, level 2 outlives a change of brokers, level 3 outlives the test.
-DELAY_LEVELS = "1s 4s 1h"
+DELAY_LEVELS = "1s 3s 1h"
 
 #: Small files, so that all kinds of them roll, and tables that are saved often. The same for both brokers.
 SETTINGS: dict[str, str | int] = {
@@ -139,6 +138,18 @@ class Line:
         assert ext is not None
         return int(ext["offset"])
 
+    def has_key(self, topic: str, unique_id: str) -> bool:
+        """Return whether the topic has a message with this unique id, as far as the index is."""
+        fields = {
+            "topic": topic,
+            "key": unique_id,
+            "maxNum": 32,
+            "beginTimestamp": 0,
+            "endTimestamp": 2**62,
+            "_UNIQUE_KEY_QUERY": True,
+        }
+        return bool(self.try_to_ask(RequestCode.QUERY_MESSAGE, fields).body)
+
     def close(self) -> None:
         """Hang up."""
         self._socket.close()
@@ -210,12 +221,16 @@ def look(store: SharedStore) -> View:
 
 def _read_tables(line: Line, view: View) -> None:
     view.topics = dict(decode_topic_table(line.ask(RequestCode.GET_ALL_TOPIC_CONFIG).body).topic_config_table)
-    view.groups = dict(decode_group_table(line.ask(RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG).body).subscription_group_table)
+    view.groups = dict(
+        decode_group_table(
+            line.ask(RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG).body
+        ).subscription_group_table
+    )
     view.progress = decode_group_offsets(line.ask(RequestCode.GET_ALL_CONSUMER_OFFSET).body)
     view.delays = decode_delay_offsets(line.ask(RequestCode.GET_ALL_DELAY_OFFSET).body)
 
 
-def _pull_all(consumer: PullConsumer, queue: object, offset: int) -> Iterator[ReceivedMessage]:
+def _pull_all(consumer: PullConsumer, queue: MessageQueue, offset: int) -> Iterator[ReceivedMessage]:
     while (result := consumer.pull(queue, offset)).status is PullStatus.FOUND:
         for message in result.messages:
             yield _without_bounds(message)
@@ -234,11 +249,15 @@ def _find(admin: Admin, message: ReceivedMessage, view: View) -> None:
     view.by_time[place, message.stored_at_ms] = admin.offset_by_time(message.queue, message.stored_at_ms)
     for key in keys_of(message):
         if (message.topic, key) not in view.by_key:
-            view.by_key[message.topic, key] = _positions(admin, message.topic, key)
+            view.by_key[message.topic, key] = _positions(
+                admin, message.topic, key, message.properties.get("UNIQ_KEY")
+            )
 
 
-def _positions(admin: Admin, topic: str, key: str) -> set[int]:
+def _positions(admin: Admin, topic: str, key: str, unique_id: str | None) -> set[int]:
     try:
+        if key == unique_id:
+            return {admin.find_message(topic, key).position}
         return {found.position for found in admin.query_message(topic, key, count=64)}
     except QueryNotFound:
         return set()
