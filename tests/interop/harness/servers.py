@@ -96,6 +96,7 @@ def _start_pyromq(folder: Path, closing: ExitStack, name: str, *arguments: str) 
 def _stop_clean(server: Server, name: str) -> None:
     status = server.stop()
     assert status == 0, f"{name} ended with status {status}:\n{server.output[-4000:]}"
+    assert "Traceback" not in server.output, server.output[-4000:]
 
 
 def _broker_file(folder: Path, name: str, port: int, **more: str | int) -> Path:

@@ -3,8 +3,10 @@
 import json
 import sys
 import threading
+import time
 
 from rocketmq.client import Message, Producer, PushConsumer
+from rocketmq.exceptions import ProducerSendSyncFailed
 from rocketmq.ffi import _CLogLevel, dll
 
 NAME_SERVER = sys.argv[1]
@@ -72,6 +74,17 @@ def send_async(producer, topic, first, count):
         raise failures[0]
 
 
+def send_sync(producer, one, is_first):
+    # While its heartbeat connects to the brokers a first send may find them «locked», and gives up at once.
+    deadline = time.monotonic() + 3
+    while True:
+        try:
+            return producer.send_sync(one)
+        except ProducerSendSyncFailed:
+            if not is_first or time.monotonic() > deadline:
+                raise
+
+
 def send(producer, mode, topic, first, count):
     if mode == "async":
         send_async(producer, topic, first, count)
@@ -80,7 +93,7 @@ def send(producer, mode, topic, first, count):
             producer.send_oneway(message(topic, index))
     else:
         for index in range(first, first + count):
-            sent(mode, index, producer.send_sync(message(topic, index)))
+            sent(mode, index, send_sync(producer, message(topic, index), is_first=index == 0))
 
 
 def join(name, group, topic, orderly, tags):
