@@ -12,6 +12,7 @@ from pyromq.codes import RequestCode, ResponseCode
 from pyromq.config.settings import MIB, BrokerProcess, BrokerSettings, NetSettings, StoreSettings
 from pyromq.net.links import Links
 from pyromq.net.routes import Answer, Request, RouteTable
+from pyromq.store.files import Files
 from pyromq.testing.clock import ManualClock
 from pyromq.testing.waiting import aeventually
 from pyromq.wire import properties as names
@@ -142,9 +143,10 @@ class Peer:
 class Stage:
     """A broker that can be restarted on its data, its clock, and its clients."""
 
-    def __init__(self, folder: Path, clock: Clock, **settings: object) -> None:
+    def __init__(self, folder: Path, clock: Clock, *, files: Files | None = None, **settings: object) -> None:
         self.clock = clock
         self.folder = folder
+        self._files = files
         broker: dict[str, object] = {"listen_port": 0, "channel_expired_timeout": YEAR_S * 1000}
         store: dict[str, object] = {
             "store_path_root_dir": str(folder),
@@ -162,7 +164,7 @@ class Stage:
         )
         self._peers: list[Peer] = []
         self._ids = 0
-        self.broker = Broker(self._process, clock=self.clock)
+        self.broker = Broker(self._process, clock=self.clock, files=files)
 
     @property
     def address(self) -> str:
@@ -183,7 +185,7 @@ class Stage:
     async def restart(self) -> None:
         """Stop the broker in order and start it on its data; links must be made anew."""
         await self.close()
-        self.broker = Broker(self._process, clock=self.clock)
+        self.broker = Broker(self._process, clock=self.clock, files=self._files)
         await self.broker.start()
 
     async def start(self) -> None:
@@ -215,10 +217,10 @@ async def after_a_crash(stage: ManualStage, folder: Path) -> AsyncIterator[Manua
 
 @asynccontextmanager
 async def running_stage(
-    folder: Path, *, clock: ManualClock | None = None, **settings: object
+    folder: Path, *, clock: ManualClock | None = None, files: Files | None = None, **settings: object
 ) -> AsyncIterator[ManualStage]:
     """Run a stage; settings are the broker's or the store's, by our names."""
-    stage = ManualStage(folder, clock or ManualClock(), **settings)
+    stage = ManualStage(folder, clock or ManualClock(), files=files, **settings)
     await stage.start()
     try:
         yield stage

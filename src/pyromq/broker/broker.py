@@ -11,6 +11,7 @@ succeeded or not.
 
 import asyncio
 import logging
+from collections.abc import Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
 
@@ -114,6 +115,8 @@ class Broker:
         )
         self._background = Background(self._clock)
         self._table = RouteTable(())
+        #: Called for each message that was stored, when the disk is to have it at once.
+        self._sync_soon: Callable[[], None] | None = None
         self._addresses: BrokerAddresses | None = None
         self._closing = AsyncExitStack()
 
@@ -154,6 +157,8 @@ class Broker:
         await asyncio.to_thread(self._open)
         durability = Durability(self._store, self._store_settings, self._clock)
         closing.callback(durability.close)
+        if not durability.is_immediate:
+            self._sync_soon = durability.appended
         closing.push_async_callback(self._save_tables, durability)
 
         server = Server(
@@ -195,6 +200,8 @@ class Broker:
         self._arrivals.announce(topic, queue_id, end, tags_code)
         if topic == SCHEDULE:
             self._delayed.arrived(queue_id, tags_code)
+        if self._sync_soon is not None:
+            self._sync_soon()
 
     async def _wire(self, durability: Durability, port: int) -> tuple[Registration, TransactionChecks]:
         """Build what needs the broker's addresses, and fill the table of routes."""

@@ -9,7 +9,8 @@ watermark says how far the disk has the log.
                                             │
                                             answers of the first three leave
 
-Under asynchronous flush nothing waits, and the log is synced every half second if enough is new.
+Under synchronous flush all that is appended is synced so, whether anybody waits for it or not. Under
+asynchronous flush nothing waits, and the log is synced every half second if enough is new.
 
 A failed sync leaves unknown what the disk has. Everyone who waits is refused, and the store takes no more
 writes until a restart.
@@ -25,7 +26,7 @@ from pyromq.broker.watermark import Watermark
 from pyromq.clock import Clock
 from pyromq.codes import ResponseCode
 from pyromq.config.settings import FlushDiskType, StoreSettings
-from pyromq.errors import ServiceNotAvailable
+from pyromq.errors import ServiceNotAvailable, StoreError
 from pyromq.net.routes import Answer
 
 log = logging.getLogger(__name__)
@@ -93,6 +94,14 @@ class Durability:
             return
         self._flushed.when(end, settle)
         self._sync_soon()
+
+    def appended(self) -> None:
+        """Note that the log grew; under synchronous flush it is synced at once, even if nobody waits.
+
+        That concerns messages with WAIT=false, and those that the broker itself stores.
+        """
+        if not self.is_immediate and not self._has_failed:
+            self._sync_soon()
 
     def confirm(self, end: int, answer: Answer) -> "asyncio.Future[Answer]":
         """Return the answer once the disk has the log up to `end`; its code says so if that took too long."""
@@ -173,11 +182,14 @@ class Durability:
         error = sync.exception()
         if error is not None:
             self._has_failed = True
-            log.critical("a sync of the commit log failed; no message is taken until a restart: %s", error)
+            if not isinstance(error, StoreError):
+                # Of its own errors the store itself has said that it takes nothing until a restart.
+                log.critical("no message is taken until a restart: a sync failed", exc_info=error)
             self._flushed.give_up(self._log.max_position, _failed_disk())
             return
         self._flushed.raise_to(sync.result())
-        if self._flushed.waiting_count:
+        is_behind = not self.is_immediate and self._log.max_position > self._flushed.value
+        if is_behind or self._flushed.waiting_count:
             self._sync_soon()
 
 

@@ -12,6 +12,7 @@ import msgspec
 from pyromq.codes import ResponseCode
 from pyromq.errors import BodyError, Refused, StoreError
 from pyromq.store.atomic_file import read_with_backup, replace_file
+from pyromq.store.files import Files
 from pyromq.wire.bodies.body import Body, read_body
 from pyromq.wire.java_json import dumps
 
@@ -30,15 +31,16 @@ class KvConfigFile(Body, kw_only=True, frozen=True):
 class KeyValues:
     """Values by namespace and key. Without a path they are forgotten at the end."""
 
-    def __init__(self, path: Path | None) -> None:
+    def __init__(self, path: Path | None, *, files: Files | None = None) -> None:
         self._path = path
+        self._files = files
         self._table: dict[str, dict[str, str]] = {}
         self._writing = asyncio.Lock()
 
     def load(self) -> None:
         """Read the file; raise CorruptRecord when neither it nor its `.bak` reads."""
         if self._path is not None:
-            saved = read_with_backup(self._path, _decode)
+            saved = read_with_backup(self._path, _decode, files=self._files)
             self._table = {} if saved is None else saved.config_table
 
     def get(self, namespace: str, key: str) -> str | None:
@@ -70,7 +72,7 @@ class KeyValues:
         async with self._writing:
             data = dumps({"configTable": self._table})
             try:
-                await asyncio.to_thread(replace_file, self._path, data)
+                await asyncio.to_thread(replace_file, self._path, data, files=self._files)
             except StoreError as error:
                 raise Refused(
                     ResponseCode.SYSTEM_ERROR,
