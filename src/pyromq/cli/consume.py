@@ -5,7 +5,6 @@ queue is then asked again and again, every question held by its broker until the
 """
 
 import asyncio
-import base64
 import signal
 import sys
 import time
@@ -16,6 +15,7 @@ from datetime import datetime
 from typing import Any
 
 from pyromq.cli import output
+from pyromq.cli.bodies import json_body, printable
 from pyromq.cli.client_commands import SHELL_GROUP, From, Style
 from pyromq.client.aio.pull_consumer import PullConsumer
 from pyromq.errors import ConfigError, NetworkError, NoRoute, PyroError
@@ -252,13 +252,7 @@ def _line(message: ReceivedMessage) -> str:
         about.append(output.paint(message.tags, "cyan"))
     if message.keys:
         about.append(output.paint(",".join(message.keys), "yellow"))
-    return "  ".join([*about, _text(message.body)])
-
-
-def _text(body: bytes) -> str:
-    """Return a body for a terminal: what is not printable text, as escapes."""
-    text = body.decode("utf-8", "backslashreplace")
-    return "".join(c if c.isprintable() or c == "\t" else c.encode("unicode_escape").decode() for c in text)
+    return "  ".join([*about, printable(message.body)])
 
 
 def _record(message: ReceivedMessage) -> dict[str, Any]:
@@ -275,12 +269,5 @@ def _record(message: ReceivedMessage) -> dict[str, Any]:
         "stored_at_ms": message.stored_at_ms,
         "reconsume_times": message.reconsume_times,
         "properties": message.properties,
-        **_json_body(message.body),
+        **json_body(message.body),
     }
-
-
-def _json_body(body: bytes) -> dict[str, str]:
-    try:
-        return {"body": body.decode()}
-    except UnicodeDecodeError:
-        return {"body_base64": base64.b64encode(body).decode()}

@@ -9,7 +9,7 @@ import sys
 
 import typer
 
-from pyromq.cli import client_commands, output, server_commands
+from pyromq.cli import client_commands, output, server_commands, store_commands
 from pyromq.cli.version import installed_version
 from pyromq.errors import ConfigError, PyroError
 
@@ -95,4 +95,24 @@ app.command(
         "pyromq broker -n 127.0.0.1:9876 --port 10921 --set brokerName=broker-b",
     )
 )(server_commands.broker)
+store = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    help="Look at a broker's files, running or not; nothing is changed.",
+)
+store.command(
+    epilog=_examples(
+        "pyromq store verify ~/.local/share/pyromq",
+        "pyromq store verify ./data/broker-a --json",
+        "pyromq store verify /home/rocketmq/store -c broker.conf",
+    )
+)(store_commands.verify)
+store.command(
+    epilog=_examples(
+        "pyromq store dump ./data --topic orders --queue 0 --from 100 --to 199",
+        "pyromq store dump ./data --topic orders --key 42 --json",
+        "pyromq store dump ./data --position 1073741824 --limit 10",
+    )
+)(store_commands.dump)
+app.add_typer(store, name="store")
 app.command()(version)

@@ -1,0 +1,17 @@
+"""A message's body for those who read it: people at a terminal, and programs that read JSON."""
+
+import base64
+
+
+def printable(body: bytes) -> str:
+    """Return a body for a terminal: what is not printable text, as escapes."""
+    text = body.decode("utf-8", "backslashreplace")
+    return "".join(c if c.isprintable() or c == "\t" else c.encode("unicode_escape").decode() for c in text)
+
+
+def json_body(body: bytes) -> dict[str, str]:
+    """Return a body's field of a JSON object: text if it is UTF-8, else base64."""
+    try:
+        return {"body": body.decode()}
+    except UnicodeDecodeError:
+        return {"body_base64": base64.b64encode(body).decode()}

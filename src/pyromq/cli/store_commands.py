@@ -1,0 +1,74 @@
+"""The commands that look at a broker's files: `store verify` and `store dump`. Neither changes anything."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pyromq.cli import options
+
+Folder = Annotated[
+    Path,
+    typer.Argument(metavar="DIR", help="The store, or the data folder that holds it.", show_default=False),
+]
+
+
+def verify(
+    folder: Folder,
+    *,
+    jobs: Annotated[
+        int | None, typer.Option(metavar="N", min=1, help="Processes to use (default: one for each core).")
+    ] = None,
+    config: options.ConfigFile = None,
+    assignments: options.Assignments = None,
+    as_json: options.Json = False,
+) -> None:
+    """Check every message, checksum, queue entry, key and table of a store.
+
+    Status 0: everything is whole. 1: faults were found, each with its file, its place and what to do.
+    """
+    from pyromq.cli.store import layout_of, run_verify
+
+    if not run_verify(layout_of(folder, config, assignments), jobs, is_json=as_json):
+        raise typer.Exit(1)
+
+
+def dump(
+    folder: Folder,
+    *,
+    topic: Annotated[str | None, typer.Option(metavar="TOPIC", help="Only this topic.")] = None,
+    queue: Annotated[int | None, typer.Option(metavar="ID", min=0, help="Only queues of this id.")] = None,
+    first: Annotated[
+        int | None, typer.Option("--from", metavar="OFFSET", min=0, help="From this queue offset on.")
+    ] = None,
+    last: Annotated[
+        int | None, typer.Option("--to", metavar="OFFSET", min=0, help="Up to this queue offset, with it.")
+    ] = None,
+    key: Annotated[str | None, typer.Option(metavar="KEY", help="Only with this key or unique id.")] = None,
+    position: Annotated[
+        int | None,
+        typer.Option(metavar="N", min=0, help="The message at this position of the log; with --limit, more."),
+    ] = None,
+    limit: Annotated[int | None, typer.Option(metavar="N", min=1, help="At most so many.")] = None,
+    config: options.ConfigFile = None,
+    assignments: options.Assignments = None,
+    as_json: options.Json = False,
+) -> None:
+    """Print the messages of a store, in the order in which they were stored.
+
+    Status 1: something on the way did not read, or no message is like that.
+    """
+    from pyromq.cli.store import layout_of, run_dump
+    from pyromq.store.inspect.dump import Selection
+
+    selection = Selection(
+        topic=topic,
+        queue_id=queue,
+        position=position,
+        key=key,
+        first=first,
+        end=None if last is None else last + 1,
+        limit=1 if limit is None and position is not None else limit,
+    )
+    if not run_dump(layout_of(folder, config, assignments), selection, is_json=as_json):
+        raise typer.Exit(1)

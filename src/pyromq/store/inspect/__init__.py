@@ -1,0 +1,1 @@
+"""Looking at a store's files without touching them: `verify` and `dump`."""

@@ -1,0 +1,173 @@
+"""What the log says that its followers should hold, against what their files hold, as bytes.
+
+Everything that is equal is equal in one comparison. Only where something differs are single entries looked
+at, and even then this only says *which*: what is wrong with them is for `judge` to say, which knows the rest
+of the store.
+"""
+
+import struct
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from pyromq.store.consumequeue import ENTRY, ENTRY_BYTES
+from pyromq.store.indexfile import ENTRY as KEY_ENTRY
+from pyromq.store.indexfile import ENTRY_BYTES as KEY_BYTES
+from pyromq.store.indexfile import HEADER_BYTES, SLOT_BYTES
+from pyromq.store.inspect.files import FileGone, ReadOnlyFile
+from pyromq.store.inspect.scan import KEY, Facts, Run
+from pyromq.store.inspect.survey import QueueName, Survey
+
+#: Differences that one piece keeps of one queue or of the index; the others are counted.
+KEPT_MAX: Final = 200
+_SECONDS_AT: Final = 12
+_SECONDS_MAX: Final = 0x7FFFFFFF
+#: Codes below this are addresses in RocketMQ's extension of the queues (ConsumeQueueExt.java, MAX_ADDR).
+EXTENSION_ADDRESS_MAX: Final = -(1 << 31) - 1
+
+
+class Wrong(NamedTuple):
+    """A queue entry that is not what the log says, and the position of the record that it should be of."""
+
+    offset: int
+    position: int
+
+
+@dataclass(slots=True)
+class RunCompared:
+    """A stretch of a queue, as the log has it, and where the queue's file differs."""
+
+    name: QueueName
+    first: int
+    #: The offset behind the last.
+    end: int
+    first_position: int
+    last_position: int
+    wrong: list[Wrong] = field(default_factory=list)
+    wrong_count: int = 0
+    #: Positions of records whose entries would be behind the end of the queue.
+    beyond: list[int] = field(default_factory=list)
+    beyond_count: int = 0
+
+
+class KeyRange(NamedTuple):
+    """Entries `low` to `high` of one index file."""
+
+    file_number: int
+    low: int
+    high: int
+
+
+@dataclass(slots=True)
+class KeysCompared:
+    """Index entries that no record explains, and records that have keys which are not in the index."""
+
+    wrong: list[tuple[int, int]] = field(default_factory=list)
+    wrong_count: int = 0
+    missing: list[int] = field(default_factory=list)
+    missing_count: int = 0
+
+
+def compare_run(survey: Survey, run: Run) -> RunCompared:
+    """Compare a stretch of a queue with the queue's files."""
+    entries = bytes(run.entries)
+    name = (run.topic, run.queue_id)
+    compared = RunCompared(
+        name,
+        run.first,
+        run.next_offset,
+        ENTRY.unpack_from(entries)[0],
+        ENTRY.unpack_from(entries, len(entries) - ENTRY_BYTES)[0],
+    )
+    queue = survey.queues.get(name)
+    end = min(max(queue.end if queue is not None else 0, run.first), run.next_offset)
+    inside = (end - run.first) * ENTRY_BYTES
+    if queue is not None and inside:
+        try:
+            actual = queue.read(run.first, end)
+        except FileGone:
+            actual = entries[:inside]
+        if actual != entries[:inside]:
+            _compare_entries(entries[:inside], actual, compared, has_extension=survey.has_queue_extension)
+    beyond = entries[inside : inside + KEPT_MAX * ENTRY_BYTES]
+    compared.beyond = [position for position, _, _ in ENTRY.iter_unpack(beyond)]
+    compared.beyond_count = run.next_offset - end
+    return compared
+
+
+def _compare_entries(wanted: bytes, actual: bytes, compared: RunCompared, *, has_extension: bool) -> None:
+    for at in range(0, len(wanted), ENTRY_BYTES):
+        if wanted[at : at + ENTRY_BYTES] != actual[at : at + ENTRY_BYTES]:
+            position, size, _ = ENTRY.unpack_from(wanted, at)
+            its_position, its_size, code = ENTRY.unpack_from(actual, at)
+            is_address = has_extension and code <= EXTENSION_ADDRESS_MAX
+            if is_address and (position, size) == (its_position, its_size):
+                continue
+            compared.wrong_count += 1
+            if len(compared.wrong) < KEPT_MAX:
+                compared.wrong.append(Wrong(compared.first + at // ENTRY_BYTES, position))
+
+
+def compare_keys(survey: Survey, ranges: Sequence[KeyRange], facts: Facts) -> KeysCompared:
+    """Compare the keys of a piece with the index entries that point into it."""
+    try:
+        parts = [_read_range(survey, part) for part in ranges]
+    except FileGone:
+        return KeysCompared()
+    if not survey.index or _are_equal(survey, ranges, parts, facts):
+        return KeysCompared()
+    return _compare_keys(survey, ranges, parts, facts)
+
+
+def _read_range(survey: Survey, part: KeyRange) -> bytes:
+    entries_at = HEADER_BYTES + SLOT_BYTES * survey.slots
+    with ReadOnlyFile(survey.index[part.file_number].path) as file:
+        return file.read((part.high - part.low) * KEY_BYTES, entries_at + part.low * KEY_BYTES)
+
+
+def _are_equal(survey: Survey, ranges: Sequence[KeyRange], parts: Sequence[bytes], facts: Facts) -> bool:
+    actual = b"".join(parts)
+    if len(actual) // KEY_BYTES != len(facts.times):
+        return False
+    # Byte by byte of all entries at once: the n-th bytes of the entries against the n-th bytes of the keys.
+    if any(actual[lane::KEY_BYTES] != facts.keys[lane :: KEY.size] for lane in range(KEY.size)):
+        return False
+    seconds: list[int] = []
+    for part in ranges:
+        begin_ms = survey.index[part.file_number].begin_at_ms
+        times = facts.times[len(seconds) : len(seconds) + part.high - part.low]
+        seconds += [seconds_since(begin_ms, time_ms) for time_ms in times]
+    wanted = struct.pack(f">{len(seconds)}i", *seconds)
+    return all(actual[_SECONDS_AT + lane :: KEY_BYTES] == wanted[lane::4] for lane in range(4))
+
+
+def seconds_since(begin_ms: int, time_ms: int) -> int:
+    """Return the time of an index entry, in seconds since the first message of its file."""
+    return min((time_ms - begin_ms) // 1000, _SECONDS_MAX) if 0 < begin_ms < time_ms else 0
+
+
+def _compare_keys(
+    survey: Survey, ranges: Sequence[KeyRange], parts: Sequence[bytes], facts: Facts
+) -> KeysCompared:
+    compared = KeysCompared()
+    if not any(parts):
+        positions = sorted({position for _, position in KEY.iter_unpack(facts.keys)})
+        return KeysCompared(missing=positions[:KEPT_MAX], missing_count=len(positions))
+    wanted: defaultdict[int, dict[int, int]] = defaultdict(dict)
+    for (hashed, position), time_ms in zip(KEY.iter_unpack(facts.keys), facts.times, strict=True):
+        wanted[position][hashed] = time_ms
+    found: defaultdict[int, set[int]] = defaultdict(set)
+    for part, entries in zip(ranges, parts, strict=True):
+        begin_ms = survey.index[part.file_number].begin_at_ms
+        for number, (hashed, position, seconds, _) in enumerate(KEY_ENTRY.iter_unpack(entries), part.low):
+            found[position].add(hashed)
+            stored_at_ms = wanted[position].get(hashed) if position in wanted else None
+            # The first entry's time counts from the end of the file before it.
+            if stored_at_ms is None or (number > 1 and seconds != seconds_since(begin_ms, stored_at_ms)):
+                compared.wrong_count += 1
+                if len(compared.wrong) < KEPT_MAX:
+                    compared.wrong.append((part.file_number, number))
+    missing = sorted(position for position, keys in wanted.items() if keys.keys() - found[position])
+    compared.missing, compared.missing_count = missing[:KEPT_MAX], len(missing)
+    return compared

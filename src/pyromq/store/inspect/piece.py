@@ -1,0 +1,270 @@
+"""One piece of a log file, read and checked on its own, so that several processes can share a log.
+
+A piece is some tens of megabytes of one file. The first of a file begins with a record; the others look for
+the first record behind their beginning, and whoever joins the pieces sees whether that is where the piece
+before it ended. A record that does not read is skipped up to the next one that does, which says at which
+position it stands, so that nothing else is taken for one.
+
+    file ├── piece ──────┼── piece ──────┼── piece ───┤ zeros
+         │rec│rec│r e c │rec│ ? ? ? │rec│ rec │ blank │
+                                ▲ unreadable
+"""
+
+import re
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Final
+from zlib import crc32
+
+from pyromq.errors import CorruptRecord
+from pyromq.store.consumequeues import is_folder_name
+from pyromq.store.inspect.compare import KeyRange, KeysCompared, RunCompared, compare_keys, compare_run
+from pyromq.store.inspect.files import FileGone, ReadOnlyFile
+from pyromq.store.inspect.findings import REMEDY_LOG, Finding
+from pyromq.store.inspect.scan import Facts, scan
+from pyromq.store.inspect.survey import RowFile, Survey
+from pyromq.wire.record import (
+    BLANK_BYTES,
+    BLANK_MAGIC,
+    CRC_MASK,
+    MAGIC_V1,
+    MAGIC_V2,
+    RECORD_BYTES_MIN,
+    Record,
+    decode_record,
+)
+
+PIECE_BYTES: Final = 64 << 20
+_BLOCK_BYTES: Final = 1 << 20
+_SIZE_MAGIC: Final = struct.Struct(">ii")
+_MARKS: Final = re.compile(
+    b"|".join(re.escape(_SIZE_MAGIC.pack(0, magic)[4:]) for magic in (MAGIC_V1, MAGIC_V2, BLANK_MAGIC)),
+    re.DOTALL,
+)
+
+
+class Ending(Enum):
+    """How a piece ended."""
+
+    AT_STOP = "at the next piece"
+    BLANK = "with the blank that ends a file"
+    TORN = "with bytes behind which no record is"
+    GONE = "the file was removed meanwhile"
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Bytes `start` to `stop` of a file: the records that begin there are the piece's."""
+
+    file: RowFile
+    start: int
+    stop: int
+    #: Whether a record is known to begin at `start`.
+    is_exact: bool
+    #: The index entries that point into the piece.
+    keys: tuple[KeyRange, ...] = ()
+
+
+@dataclass(slots=True)
+class PieceChecked:
+    """What a piece holds, and what is wrong with it."""
+
+    piece: Piece
+    #: Where the first record begins and the last ends, as bytes of the file; None when there is none.
+    start: int | None = None
+    end: int = 0
+    ending: Ending = Ending.AT_STOP
+    records: int = 0
+    newest: int = -1
+    findings: list[Finding] = field(default_factory=list)
+    #: From position to position: bytes that are no records.
+    unreadable: list[tuple[int, int]] = field(default_factory=list)
+    runs: list[RunCompared] = field(default_factory=list)
+    keys: KeysCompared = field(default_factory=KeysCompared)
+
+
+def check_piece(survey: Survey, piece: Piece) -> PieceChecked:
+    """Read a piece and compare it with what follows the log."""
+    checked = PieceChecked(piece, end=piece.start)
+    facts = Facts(survey.delays_ms)
+    try:
+        with ReadOnlyFile(piece.file.path) as file:
+            _Walk(file, checked, facts).run()
+    except FileGone:
+        checked.ending = Ending.GONE
+        return checked
+    checked.records, checked.newest = facts.records, facts.newest
+    checked.runs = [compare_run(survey, run) for run in facts.end()]
+    checked.keys = compare_keys(survey, piece.keys, facts)
+    return checked
+
+
+class _Walk:
+    """One walk over a piece."""
+
+    def __init__(self, file: ReadOnlyFile, checked: PieceChecked, facts: Facts) -> None:
+        self._file = file
+        self._checked = checked
+        self._facts = facts
+        self._row_file = checked.piece.file
+
+    def run(self) -> None:
+        checked, piece = self._checked, self._checked.piece
+        if not piece.is_exact:
+            found = next_record(self._file, self._row_file, piece.start)
+            if found is None or found >= piece.stop:
+                checked.end = piece.stop if found is None else found
+                return
+            checked.end = found
+        checked.start = checked.end
+        while checked.ending is Ending.AT_STOP and checked.end < piece.stop:
+            self._block()
+
+    def _block(self) -> None:
+        """Check the records of one block; the last may be only partly in it and begins the next block."""
+        checked, begin = self._checked, self._checked.end
+        block = self._file.read(_BLOCK_BYTES, begin)
+        at, limit = 0, min(checked.piece.stop - begin, len(block))
+        while at < limit and checked.ending is Ending.AT_STOP:
+            at = scan(block, at, limit, self._row_file.base + begin, self._facts)
+            checked.end = begin + at
+            if at >= limit:
+                return
+            if at and not _is_whole(block, at) and begin + len(block) < self._row_file.length:
+                return
+            self._step(block, at)
+            at = checked.end - begin
+
+    def _step(self, block: bytes, at: int) -> None:
+        """Look closely at what stands at one place, and go on behind it."""
+        checked, row_file = self._checked, self._row_file
+        place = checked.end
+        look = look_at(self._file, row_file, place, block, at)
+        checked.findings += [Finding(str(row_file.path), place, what, REMEDY_LOG) for what in look.faults]
+        if look.is_blank:
+            checked.ending = Ending.BLANK
+        elif look.record is not None:
+            if look.is_usable:
+                self._facts.take_in(look.record, row_file.base + place)
+            checked.end += look.record.size
+        else:
+            self._skip(place, look.why)
+
+    def _skip(self, place: int, why: str) -> None:
+        checked, row_file = self._checked, self._row_file
+        found = next_record(self._file, row_file, place + 1)
+        until = found if found is not None else checked.piece.file.length
+        checked.unreadable.append((row_file.base + place, row_file.base + until))
+        if found is None:
+            # Whether that is a fault depends on what stands behind this file.
+            checked.ending = Ending.TORN
+            checked.findings.append(Finding(str(row_file.path), place, why, REMEDY_LOG))
+            return
+        checked.end = found
+        checked.findings.append(
+            Finding(
+                str(row_file.path), place, f"{why}; the next record that reads is at byte {found}", REMEDY_LOG
+            )
+        )
+
+
+@dataclass(slots=True)
+class Look:
+    """What stands at one place of the log."""
+
+    #: The record there, if its lengths add up.
+    record: Record | None = None
+    is_blank: bool = False
+    #: Whether the record's topic and queue can be believed.
+    is_usable: bool = True
+    #: Why there is no record.
+    why: str = ""
+    #: What is wrong with the record or the blank.
+    faults: list[str] = field(default_factory=list)
+
+
+def look_at(file: ReadOnlyFile, row_file: RowFile, place: int, block: bytes = b"", at: int = 0) -> Look:
+    """Say what stands at a byte of a log file; `block` may hold the bytes from `at` on."""
+    left = row_file.length - place
+    if left < BLANK_BYTES:
+        return Look(is_blank=True)
+    if len(block) - at < RECORD_BYTES_MIN:
+        block, at = file.read(RECORD_BYTES_MIN, place), 0
+    if len(block) - at < BLANK_BYTES:
+        return Look(why="the file was cut while it was looked at")
+    size, magic = _SIZE_MAGIC.unpack_from(block, at)
+    if magic == BLANK_MAGIC:
+        wrong = [f"the blank says that {size} bytes are left in the file, but it is {left}"]
+        return Look(is_blank=True, faults=wrong if size != left else [])
+    if magic not in (MAGIC_V1, MAGIC_V2) or not RECORD_BYTES_MIN <= size <= left:
+        return Look(why=_why_no_record(size, magic, left))
+    if len(block) - at < size:
+        block, at = file.read(size, place), 0
+    try:
+        record = decode_record(block, at, check_crc=False)
+    except CorruptRecord:
+        return Look(why=f"a record of {size} bytes whose body, topic and properties do not add up to it")
+    return _look_into(record, row_file.base + place)
+
+
+def _why_no_record(size: int, magic: int, left: int) -> str:
+    if not size and not magic:
+        return "zeros where a record should begin"
+    if magic in (MAGIC_V1, MAGIC_V2):
+        return f"a record says that it has {size} bytes; at most {left} are possible here"
+    return f"no record begins here: the magic is {magic & 0xFFFFFFFF:#010x}"
+
+
+def _look_into(record: Record, position: int) -> Look:
+    look = Look(record=record)
+    whose = f"the message {record.queue_offset} of queue {record.queue_id} of {record.topic!r}"
+    crc = crc32(record.body) & CRC_MASK
+    if crc != record.body_crc:
+        look.faults.append(
+            f"the body of {whose} has the checksum {crc:#010x}; the record says {record.body_crc:#010x}"
+        )
+    if record.position != position:
+        look.faults.append(f"{whose} says that its position is {record.position}, but it is {position}")
+    if not is_folder_name(record.topic) or record.queue_id < 0 or record.queue_offset < 0:
+        look.is_usable = False
+        look.faults.append(f"{whose}: no queue can have that name or number")
+    return look
+
+
+def next_record(file: ReadOnlyFile, row_file: RowFile, start: int) -> int | None:
+    """Return the first byte from `start` on where a record or the file's last blank begins, else None.
+
+    A record must say the position that it stands at, so that a body which holds records is not taken for
+    them.
+    """
+    for place in _marked(file, row_file.length, start):
+        look = look_at(file, row_file, place)
+        if look.record is not None and look.record.position == row_file.base + place:
+            return place
+        if look.is_blank and not look.faults:
+            return place
+    return None
+
+
+def _marked(file: ReadOnlyFile, length: int, start: int) -> Iterator[int]:
+    """Yield the places from `start` on whose second four bytes are a magic."""
+    at = start
+    end = file.last_byte_but_zeros(length)
+    while at < end:
+        block = file.read(_BLOCK_BYTES, at)
+        for mark in _MARKS.finditer(block, 4):
+            yield at + mark.start() - 4
+        if len(block) < _BLOCK_BYTES:
+            return
+        # The next block begins early enough to see a magic that lies across the two.
+        at += len(block) - 7
+
+
+def _is_whole(block: bytes, at: int) -> bool:
+    """Return whether a block has all bytes of the record or blank at `at`, as far as its size tells."""
+    if len(block) - at < RECORD_BYTES_MIN:
+        return False
+    size, magic = _SIZE_MAGIC.unpack_from(block, at)
+    return bool(magic not in (MAGIC_V1, MAGIC_V2) or size <= len(block) - at)
