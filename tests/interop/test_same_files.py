@@ -6,6 +6,7 @@ stopped or killed. And the same requests to both brokers must leave the same byt
 
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -139,6 +140,14 @@ def test_a_delayed_message_on_its_way_is_delivered_once(handover: tuple[Turn, Tu
     assert all(after.found.delays[level] >= offset for level, offset in before.left.delays.items())
 
 
+def test_a_transaction_begun_on_one_broker_is_committed_on_the_other(relays: dict[str, Relay]) -> None:
+    for relay in relays.values():
+        for before, after in pairwise(relay.turns[:-1]):
+            assert before.half is not None
+            assert [one.body for one in after.found.messages[ORDERS, 0]].count(before.half.body) == 0
+            assert [one.body for one in after.left.messages[ORDERS, 0]].count(before.half.body) == 1
+
+
 def test_the_next_messages_continue_the_queues(handover: tuple[Turn, Turn]) -> None:
     _, after = handover
     for queue in {(sent.topic, sent.queue_id) for sent in after.sent} & after.found.bounds.keys():
@@ -176,6 +185,19 @@ def test_our_broker_stays_out_of_a_store_that_apache_has_open(relays: dict[str, 
         assert relay.turns[-1].kind == "apache"
         assert relay.intruder_status == 1
         assert "another process has the store open" in relay.intruder_output
+
+
+@pytest.mark.row("CL-01")
+def test_when_the_oldest_file_is_gone_both_serve_the_rest(relays: dict[str, Relay]) -> None:
+    relay = relays["apache first"]
+    whole, shortened = relay.turns[-2].left, relay.shortened
+    for view in shortened.values():
+        for queue, messages in whole.messages.items():
+            rest = [one for one in messages if one.position >= LOG_FILE_BYTES]
+            assert view.messages.get(queue, [])[: len(rest)] == rest
+    assert shortened["ours"].bounds == shortened["apache"].bounds
+    assert shortened["ours"].by_id == shortened["apache"].by_id
+    assert shortened["ours"].by_key == shortened["apache"].by_key
 
 
 # The same requests, and the bytes that they leave

@@ -108,8 +108,9 @@ class Line:
         self._reader = CommandReader()
         self._socket = socket.socket()
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        # Hanging up by a reset leaves no trace of the connection, and the port can be used again at once.
-        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        if own_port:
+            # Hanging up by a reset leaves no trace of the connection: the port can be used again at once.
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self._socket.settimeout(servers.START_TIMEOUT_S)
         self._socket.bind(("127.0.0.1", own_port))
         self._socket.connect((host, int(port)))

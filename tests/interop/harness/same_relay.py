@@ -13,7 +13,7 @@ from harness.processes import Server
 from harness.same_files import SharedStore, View, line_to, look
 from harness.same_script import BILLS, ORDERS, Sent
 from pyromq import Admin, Message, MessageQueue, Producer, PullConsumer, SendResult
-from pyromq.codes import Perm, RequestCode
+from pyromq.codes import Perm, RequestCode, SysFlag
 from pyromq.testing.waiting import eventually
 from pyromq.wire.bodies.groups import SubscriptionGroupConfig, encode_group
 from pyromq.wire.bodies.offsets import decode_delay_offsets, decode_group_offsets
@@ -44,6 +44,8 @@ class Turn:
     last: list[Sent] = field(default_factory=list)
     #: The id of a delayed message that was on its way at the end.
     waiting: str = ""
+    #: A transaction that was begun, and is committed in the next turn.
+    half: Sent | None = None
     #: The files of the script alone, and some of those that the broker left.
     script_files: Path | None = None
     has_abort: bool = False
@@ -60,6 +62,8 @@ class Relay:
     turns: list[Turn] = field(default_factory=list)
     intruder_status: int | None = None
     intruder_output: str = ""
+    #: What each broker said when the oldest file of the log was gone.
+    shortened: dict[str, View] = field(default_factory=dict)
 
     def run_turn(self, store: SharedStore, kind: str, end: End, own_port: int) -> Turn:
         """Let a broker have the store; the first makes it and plays the script."""
@@ -72,6 +76,8 @@ class Relay:
         else:
             turn.found = self._look_first(store)
         _write_more(store, turn)
+        if self.turns:
+            self._commit_half(store)
         turn.left = look(store)
         if end is End.KILL:
             eventually(lambda: _are_tables_saved(store.root, turn.left), SAVE_TIMEOUT_S, what="tables saved")
@@ -93,6 +99,20 @@ class Relay:
         self.intruder_output = intruder.output
         server.kill()
         self.turns.append(turn)
+
+    def run_shortened(self, store: SharedStore) -> None:
+        """Remove the oldest file of the log, as if it had expired, and let both look at what is left."""
+        min((store.root / "commitlog").iterdir()).unlink()
+        for kind in ("ours", "apache"):
+            server = store.start(kind)
+            self.shortened[kind] = self._look_first(store)
+            server.stop() if kind == "ours" else server.kill()
+
+    def _commit_half(self, store: SharedStore) -> None:
+        half = self.turns[-1].half
+        assert half is not None
+        with line_to(store.address) as line:
+            same_script.end_transaction(line, half, SysFlag.TRANSACTION_COMMIT)
 
     def _look_first(self, store: SharedStore) -> View:
         message_id = self.turns[-1].waiting
@@ -202,6 +222,7 @@ def _make_odd_ones(store: SharedStore, kind: str, number: int) -> None:
         "perm": int(Perm.READ),
         "topicFilterType": "MULTI_TAG",
         "topicSysFlag": 1,
+        "order": False,
     }
     group = SubscriptionGroupConfig(
         group_name=f"same-odd-{number}",
@@ -236,6 +257,9 @@ def _send_last(store: SharedStore, turn: Turn) -> None:
     with Producer("same-senders", store.name_server) as producer:
         queues = producer.queues(ORDERS)
         turn.waiting = _delay(store, producer, 2)
+        with line_to(store.address) as line:
+            script = same_script.Script(line, first_number=10_000 + len(turn.left.everything))
+            turn.half = script.send_half(f"begun by {turn.kind} {turn.waiting}".encode())
         for index in range(9):
             message = _message(ORDERS, f"one of the last {index}".encode(), 10_000 + index)
             turn.last.append(_sent(message, producer.send(message, queue=queues[index % 3])))
@@ -266,5 +290,9 @@ def run_relay(name: str, folder: Path, name_server: str, ports: tuple[int, int])
         store = SharedStore(folder, name_server, closing, ports[0])
         for kind, end in turns:
             relay.run_turn(store, kind, end, ports[1])
+        if end is End.STOP:
+            copy = SharedStore(folder.with_name(f"{name} shortened"), name_server, closing, ports[0])
+            shutil.copytree(store.root, copy.root)
+            relay.run_shortened(copy)
         relay.run_last(store, last)
     return relay

@@ -39,10 +39,10 @@ class Sent:
 class Script:
     """Plays all requests to a broker, and remembers what was acknowledged."""
 
-    def __init__(self, line: Line) -> None:
+    def __init__(self, line: Line, first_number: int = 0) -> None:
         self.sent: list[Sent] = []
         self._line = line
-        self._numbers = count()
+        self._numbers = count(first_number)
         self._random = random.Random(498)
 
     def play(self) -> None:
@@ -60,6 +60,17 @@ class Script:
         self._transact()
         last = self._send(ORDERS, 0, b"the last", old_code=True)
         eventually(lambda: self._line.has_key(ORDERS, last.properties["UNIQ_KEY"]), what="all is indexed")
+
+    def send_half(self, body: bytes) -> Sent:
+        """Begin a transaction."""
+        return self._send(
+            ORDERS,
+            0,
+            body,
+            sys_flag=int(SysFlag.TRANSACTION_PREPARED),
+            TRAN_MSG="true",
+            PGROUP=PRODUCERS,
+        )
 
     def _create_topic(self, topic: str, queues: int) -> None:
         self._line.ask(
@@ -165,26 +176,24 @@ class Script:
 
     def _transact(self) -> None:
         for fate in (SysFlag.TRANSACTION_COMMIT, SysFlag.TRANSACTION_ROLLBACK):
-            half = self._send(
-                ORDERS,
-                0,
-                f"half {fate}".encode(),
-                sys_flag=int(SysFlag.TRANSACTION_PREPARED),
-                TRAN_MSG="true",
-                PGROUP=PRODUCERS,
-            )
-            self._line.ask(
-                RequestCode.END_TRANSACTION,
-                {
-                    "producerGroup": PRODUCERS,
-                    "tranStateTableOffset": half.offset,
-                    "commitLogOffset": int(half.offset_id[-16:], 16),
-                    "commitOrRollback": int(fate),
-                    "fromTransactionCheck": False,
-                    "msgId": half.properties["UNIQ_KEY"],
-                    "transactionId": half.properties["UNIQ_KEY"],
-                },
-            )
+            half = self.send_half(f"half {fate}".encode())
+            end_transaction(self._line, half, fate)
+
+
+def end_transaction(line: Line, half: Sent, fate: SysFlag) -> None:
+    """Commit a half message, or roll it back."""
+    line.ask(
+        RequestCode.END_TRANSACTION,
+        {
+            "producerGroup": PRODUCERS,
+            "tranStateTableOffset": half.offset,
+            "commitLogOffset": int(half.offset_id[-16:], 16),
+            "commitOrRollback": int(fate),
+            "fromTransactionCheck": False,
+            "msgId": half.properties["UNIQ_KEY"],
+            "transactionId": half.properties["UNIQ_KEY"],
+        },
+    )
 
 
 def play(line: Line) -> list[Sent]:
