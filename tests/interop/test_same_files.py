@@ -179,6 +179,15 @@ def test_settings_that_are_not_the_defaults_are_kept(relays: dict[str, Relay]) -
         assert {(one.retry_max_times, one.retry_queue_nums) for one in groups} == {(5, 3)}
 
 
+def test_verifying_finds_no_fault_in_what_either_broker_leaves(relays: dict[str, Relay]) -> None:
+    for relay in relays.values():
+        for turn in relay.turns:
+            for report in filter(None, (turn.script_report, turn.report)):
+                assert report.records > 250
+                assert report.is_whole, (turn.kind, turn.end, report.listed)
+                assert turn.end is End.KILL or not report.listed, (turn.kind, report.listed)
+
+
 @pytest.mark.row("ST-04")
 def test_our_broker_stays_out_of_a_store_that_apache_has_open(relays: dict[str, Relay]) -> None:
     for relay in relays.values():

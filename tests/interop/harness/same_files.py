@@ -13,7 +13,10 @@ from harness.observer import Observer
 from harness.processes import Server
 from harness.toolchains import java_classpath
 from pyromq import Admin, MessageQueue, PullConsumer, PullStatus, QueryNotFound, ReceivedMessage
+from pyromq.cli.store import layout_of
 from pyromq.codes import RequestCode, ResponseCode
+from pyromq.store.inspect.findings import Report
+from pyromq.store.inspect.verify import Verification
 from pyromq.testing.waiting import eventually
 from pyromq.wire.bodies.groups import SubscriptionGroupConfig, decode_group_table
 from pyromq.wire.bodies.offsets import decode_delay_offsets, decode_group_offsets
@@ -93,6 +96,12 @@ class SharedStore:
             )
         self._closing.callback(server.kill)
         return server
+
+    def verify(self, root: Path | None = None) -> Report:
+        """Look at the files, or at a copy of them, as `pyromq store verify` does."""
+        root = root or self.root
+        layout = layout_of(root, self._settings, [f"storePathCommitLog={root / 'commitlog'}"])
+        return Verification(layout).run()
 
     @property
     def _ready_file(self) -> Path:

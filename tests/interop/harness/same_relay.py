@@ -14,6 +14,7 @@ from harness.same_files import SharedStore, View, line_to, look
 from harness.same_script import BILLS, ORDERS, Sent
 from pyromq import Admin, Message, MessageQueue, Producer, PullConsumer, SendResult
 from pyromq.codes import Perm, RequestCode, SysFlag
+from pyromq.store.inspect.findings import Report
 from pyromq.testing.waiting import eventually
 from pyromq.wire.bodies.groups import SubscriptionGroupConfig, encode_group
 from pyromq.wire.bodies.offsets import decode_delay_offsets, decode_group_offsets
@@ -48,6 +49,9 @@ class Turn:
     half: Sent | None = None
     #: The files of the script alone, and some of those that the broker left.
     script_files: Path | None = None
+    #: What verifying the files found: those of the script, and those that the broker left.
+    script_report: Report | None = None
+    report: Report | None = None
     has_abort: bool = False
     checkpoint_ms: tuple[int, int] = (0, 0)
     newest_ms: int = 0
@@ -98,6 +102,7 @@ class Relay:
         self.intruder_status = intruder.wait()
         self.intruder_output = intruder.output
         server.kill()
+        turn.report = store.verify()
         self.turns.append(turn)
 
     def run_shortened(self, store: SharedStore) -> None:
@@ -126,6 +131,7 @@ def _keep_files(store: SharedStore, turn: Turn, server: Server) -> Server:
         server.stop()
     turn.script_files = store.root.with_name("script")
     shutil.copytree(store.root, turn.script_files)
+    turn.script_report = store.verify(turn.script_files)
     return store.start(turn.kind) if turn.kind == "ours" else server
 
 
@@ -141,6 +147,7 @@ def _end(server: Server, turn: Turn) -> None:
 
 def _look_at_files(store: SharedStore, turn: Turn) -> None:
     turn.has_abort = store.abort.exists()
+    turn.report = store.verify()
     log_ms, queues_ms, _ = same_bytes.checkpoint(store.root)
     turn.checkpoint_ms = log_ms, queues_ms
     turn.newest_ms = list(same_bytes.records(store.root).values())[-1].stored_at_ms
