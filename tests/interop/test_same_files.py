@@ -29,9 +29,9 @@ pytestmark = [pytest.mark.interop, pytest.mark.timeout(600)]
 def relays(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Relay]]:
     """Both relays, one after the other on the same port: a message's id holds its broker's address."""
     folder = tmp_path_factory.mktemp("same_files")
-    ports = servers._free_broker_port(), servers._free_broker_port()
+    ports = servers.free_broker_port(), servers.free_broker_port()
     with ExitStack() as closing:
-        ready = servers._start_pyromq(folder, closing, "namesrv", "namesrv", "-p", "0", "--data", str(folder))
+        ready = servers.start_pyromq(folder, closing, "namesrv", "namesrv", "-p", "0", "--data", str(folder))
         try:
             yield {name: run_relay(name, folder / name, ready["namesrv"], ports) for name in RELAYS}
         except Unavailable as reason:

@@ -61,8 +61,8 @@ class SharedStore:
         self._folder = folder
         self._closing = closing
         folder.mkdir()
-        self._environment = servers._apache_home(folder) | _OPEN_BUFFERS
-        self._settings = servers._broker_file(
+        self._environment = servers.apache_home(folder) | _OPEN_BUFFERS
+        self._settings = servers.broker_file(
             folder, BROKER, port, namesrvAddr=name_server, haListenPort=port + 1, **SETTINGS
         )
 
@@ -91,7 +91,7 @@ class SharedStore:
             server = Server(command, folder=self._folder, name="ours")
         else:
             classpath = java_classpath("server-4.9")
-            server = servers._java(
+            server = servers.start_java(
                 classpath, "broker.BrokerStartup", self._settings, "apache", self._folder, self._environment
             )
         self._closing.callback(server.kill)

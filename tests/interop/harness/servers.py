@@ -41,8 +41,8 @@ Start = Callable[[Path, ExitStack], Cluster]
 
 def start_up(folder: Path, closing: ExitStack) -> Cluster:
     """Start `pyromq up`: both servers in one process."""
-    port = _free_broker_port()
-    ready = _start_pyromq(
+    port = free_broker_port()
+    ready = start_pyromq(
         folder,
         closing,
         "up",
@@ -54,14 +54,14 @@ def start_up(folder: Path, closing: ExitStack) -> Cluster:
 
 def start_separate(folder: Path, closing: ExitStack) -> Cluster:
     """Start `pyromq namesrv` and two `pyromq broker` processes."""
-    name_server = _start_pyromq(
+    name_server = start_pyromq(
         folder, closing, "namesrv", "namesrv", "-p", "0", "--data", str(folder / "namesrv-data")
     )
     address = name_server["namesrv"]
     brokers = {}
     for name in ("broker-a", "broker-b"):
-        settings = _broker_file(folder, name, _free_broker_port())
-        ready = _start_pyromq(folder, closing, name, "broker", "-c", str(settings), "-n", address)
+        settings = broker_file(folder, name, free_broker_port())
+        ready = start_pyromq(folder, closing, name, "broker", "-c", str(settings), "-n", address)
         brokers[name] = ready["broker"]
     return Cluster("separate", address, brokers)
 
@@ -84,7 +84,8 @@ STARTS: dict[str, Start] = {
 }
 
 
-def _start_pyromq(folder: Path, closing: ExitStack, name: str, *arguments: str) -> dict[str, str]:
+def start_pyromq(folder: Path, closing: ExitStack, name: str, *arguments: str) -> dict[str, str]:
+    """Start a server of ours, stopped when `closing` ends; return what its ready file says."""
     ready_file = folder / f"{name}.ready"
     server = Server([*PYROMQ, *arguments, "--ready-file", str(ready_file)], folder=folder, name=name)
     closing.callback(_stop_clean, server, name)
@@ -99,7 +100,7 @@ def _stop_clean(server: Server, name: str) -> None:
     assert "Traceback" not in server.output, server.output[-4000:]
 
 
-def _broker_file(folder: Path, name: str, port: int, **more: str | int) -> Path:
+def broker_file(folder: Path, name: str, port: int, **more: str | int) -> Path:
     """Write a broker's settings in Apache's own format, which our broker must take as it is."""
     settings = {
         "brokerClusterName": "DefaultCluster",
@@ -119,16 +120,16 @@ def _broker_file(folder: Path, name: str, port: int, **more: str | int) -> Path:
 
 
 def _start_apache(kind: str, classpath: str, folder: Path, closing: ExitStack) -> Cluster:
-    environment = _apache_home(folder)
-    port = _free_broker_port()
+    environment = apache_home(folder)
+    port = free_broker_port()
     settings = folder / "namesrv.conf"
     settings.write_text(f"listenPort={port}\nbindAddress=127.0.0.1\n")
     address = f"127.0.0.1:{port}"
-    name_server = _java(classpath, "namesrv.NamesrvStartup", settings, "namesrv", folder, environment)
+    name_server = start_java(classpath, "namesrv.NamesrvStartup", settings, "namesrv", folder, environment)
     closing.callback(name_server.kill)
     name_server.wait_for_text("boot success", START_TIMEOUT_S)
-    broker_port = _free_broker_port()
-    settings = _broker_file(
+    broker_port = free_broker_port()
+    settings = broker_file(
         folder,
         "broker-a",
         broker_port,
@@ -138,7 +139,7 @@ def _start_apache(kind: str, classpath: str, folder: Path, closing: ExitStack) -
         haListenPort=broker_port + 1,
         timerWheelEnable="false",
     )
-    broker = _java(classpath, "broker.BrokerStartup", settings, "broker-a", folder, environment)
+    broker = start_java(classpath, "broker.BrokerStartup", settings, "broker-a", folder, environment)
     closing.callback(broker.kill)
     broker.wait_for_text("boot success", START_TIMEOUT_S)
     # Apache's broker says so before the name server knows it; a busy machine takes more than one attempt.
@@ -146,9 +147,10 @@ def _start_apache(kind: str, classpath: str, folder: Path, closing: ExitStack) -
     return Cluster(kind, address, {"broker-a": f"127.0.0.1:{broker_port}"})
 
 
-def _java(
+def start_java(
     classpath: str, main: str, settings: Path, name: str, folder: Path, environment: dict[str, str]
 ) -> Server:
+    """Start one of Apache's servers, and do not wait."""
     java = shutil.which("java") or "java"
     logging = f"-Drmq.logback.configurationFile={folder / 'home/conf/logback_broker.xml'}"
     command = [java, *JVM, "-Xms256m", "-Xmx512m", f"-Duser.home={folder}", logging, "-cp", classpath]
@@ -160,7 +162,7 @@ def _java(
     )
 
 
-def _apache_home(folder: Path) -> dict[str, str]:
+def apache_home(folder: Path) -> dict[str, str]:
     """Lay out the little that the servers want of an installation: where their logs go."""
     conf = folder / "home" / "conf"
     conf.mkdir(parents=True)
@@ -169,7 +171,7 @@ def _apache_home(folder: Path) -> dict[str, str]:
     return {**os.environ, "ROCKETMQ_HOME": str(folder / "home")}
 
 
-def _free_broker_port() -> int:
+def free_broker_port() -> int:
     """Find a port with free neighbours: a broker listens on port - 2 too and, for replicas, on port + 1."""
     while True:
         with ExitStack() as stack:
