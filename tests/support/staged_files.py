@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from pyromq.errors import SyncFailed
+from pyromq.errors import StoreError, SyncFailed
 from pyromq.store.files import DiskUse, File, SystemFile, SystemFiles
 
 
@@ -41,6 +41,8 @@ class StagedFiles(SystemFiles):
     def __init__(self) -> None:
         self.operations: list[Operation] = []
         self.percent_used = 10
+        self.disk_looks = 0
+        self.remove_error: str | None = None
         self.sync_error: str | None = None
         self._may_sync = threading.Event()
         self._may_sync.set()
@@ -109,8 +111,11 @@ class StagedFiles(SystemFiles):
         """Remove a file."""
         self.note("remove", path)
         self._may_remove.wait()
+        if self.remove_error is not None:
+            raise StoreError(f"removing {path} failed: {self.remove_error}")
         super().remove(path)
 
     def disk_use(self, path: Path) -> DiskUse:
         """Return how full the disk is said to be."""
+        self.disk_looks += 1
         return DiskUse(used_bytes=self.percent_used, usable_bytes=100 - self.percent_used)

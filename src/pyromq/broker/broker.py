@@ -60,6 +60,7 @@ from pyromq.net.links import Links
 from pyromq.net.routes import RouteTable
 from pyromq.net.server import Server
 from pyromq.store.files import Files
+from pyromq.store.retention import Swept
 from pyromq.store.store import MessageStore
 from pyromq.wire import properties as names
 
@@ -117,6 +118,8 @@ class Broker:
         self._table = RouteTable(())
         #: Called for each message that was stored, when the disk is to have it at once.
         self._sync_soon: Callable[[], None] | None = None
+        #: Files that the store let go and that are still to be removed.
+        self._swept: list[Swept] = []
         self._addresses: BrokerAddresses | None = None
         self._closing = AsyncExitStack()
 
@@ -403,7 +406,11 @@ class Broker:
         )
 
     async def _let_old_files_go(self) -> None:
-        await asyncio.to_thread(self._store.sweep().remove)
+        self._swept.append(self._store.sweep())
+        while self._swept:
+            # What cannot be removed now is tried again at the next look, and before what came after it.
+            await asyncio.to_thread(self._swept[0].remove)
+            del self._swept[0]
 
     def _link_closed(self, link: Link) -> None:
         self._presence.link_closed(link)

@@ -1,6 +1,7 @@
 """One file of a fixed size: opened, mapped, synced and closed."""
 
 import mmap
+from contextlib import suppress
 from pathlib import Path
 
 from pyromq.errors import SyncFailed
@@ -85,7 +86,9 @@ class Segment:
         """Give the file and the map back; the next use opens them again."""
         view, self._map = self._map, None
         if view is not None:
-            view.close()
+            # Whoever still looks into the map keeps it; it ends with the last look.
+            with suppress(BufferError):
+                view.close()
         file, self._file = self._file, None
         if file is not None:
             file.close()
