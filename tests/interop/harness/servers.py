@@ -2,6 +2,7 @@
 
 import json
 import os
+import random
 import shutil
 import socket
 import sys
@@ -172,14 +173,16 @@ def apache_home(folder: Path) -> dict[str, str]:
 
 
 def free_broker_port() -> int:
-    """Find a port with free neighbours: a broker listens on port - 2 too and, for replicas, on port + 1."""
+    """Find a port with free neighbours: a broker listens on port - 2 too and, for replicas, on port + 1.
+
+    Not from the range that the system takes ports for connections from: one of the test's own connections
+    would get a neighbour sooner or later, while the broker is down.
+    """
     while True:
+        port = random.SystemRandom().randrange(20_000, 32_000)  # not seeded as the tests are
         with ExitStack() as stack:
-            first = stack.enter_context(socket.socket())
-            first.bind(("127.0.0.1", 0))
-            port: int = first.getsockname()[1]
             try:
-                for neighbour in (port - 2, port + 1):
+                for neighbour in (port - 2, port, port + 1):
                     stack.enter_context(socket.socket()).bind(("127.0.0.1", neighbour))
             except OSError:
                 continue
