@@ -8,7 +8,7 @@ in bytes that are known to be unreadable is not told twice.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from itertools import pairwise
 from pathlib import Path
 
@@ -32,6 +32,8 @@ class LogSeen:
     def __init__(self, survey: Survey) -> None:
         self._survey = survey
         self._unreadable: list[tuple[int, int]] = []
+        #: Positions of records whose topic or queue cannot be believed.
+        self.distrusted: set[int] = set()
         self.min_position = survey.min_position
         self.end = 0
 
@@ -71,8 +73,9 @@ class Judge:
         self._log = log
         self._report = report
         self._topics = topics
-        #: Positions of records about which something was said.
-        self._told: set[int] = set()
+        #: Positions of records, and entries of queues, about which something was said.
+        self._told: set[int] = set(log.distrusted)
+        self._judged: set[tuple[QueueName, int]] = set()
         self._is_crashed = not survey.is_clean and not survey.is_running
 
     # What may be missing, and what is made again
@@ -98,20 +101,23 @@ class Judge:
 
     # Queues
 
-    def judge_queue(self, name: QueueName, runs: list[RunCompared]) -> None:
-        """Look at one queue, whose runs are given in the order of the log."""
-        queue = self._survey.queues.get(name)
-        runs = self._without_removed(name, runs)
-        if queue is None:
-            self._judge_missing_queue(name, runs)
-            return
-        try:
-            self._judge_entries(queue, runs)
-        except FileGone:
-            # Retention, or the topic was removed: there is nothing left to judge.
-            return
-        self._judge_sequence(name, runs)
-        self._judge_beyond(queue, runs)
+    def judge_queues(self, runs_by_queue: Mapping[QueueName, list[RunCompared]]) -> None:
+        """Look at all queues, whose runs are given in the order of the log."""
+        kept = {name: self._without_removed(name, runs) for name, runs in runs_by_queue.items()}
+        for name, queue in sorted(self._survey.queues.items()):
+            try:
+                self._judge_entries(queue, kept.get(name, []))
+            except FileGone:
+                # Retention, or the topic was removed: there is nothing left to judge.
+                kept.pop(name, None)
+        # A record whose header is damaged was found by the queue that points at it, and is not told again
+        # by the queue that it says it belongs to.
+        for name, runs in sorted(kept.items()):
+            self._judge_sequence(name, runs)
+            if name in self._survey.queues:
+                self._judge_beyond(self._survey.queues[name], runs)
+            else:
+                self._judge_missing_queue(name, runs)
 
     def _without_removed(self, name: QueueName, runs: list[RunCompared]) -> list[RunCompared]:
         """Drop what was stored before a topic was removed and made again: offsets begin at 0 once more."""
@@ -134,6 +140,7 @@ class Judge:
 
     def _judge_missing_queue(self, name: QueueName, runs: list[RunCompared]) -> None:
         topic, queue_id = name
+        runs = [run for run in runs if run.first_position not in self._told]
         first = min((run.first_position for run in runs), default=None)
         if first is None or self._is_unsettled(first):
             return
@@ -174,6 +181,7 @@ class Judge:
         """Say what is wrong with an entry; `wanted` is the position of the record that has its offset."""
         offset, position, size, code = entry
         log = self._log
+        self._judged.add((queue.name, offset))
         if log.is_unreadable(position) and size > 0:
             return
         whose = f"entry {offset} of queue {queue.queue_id} of {queue.topic!r}"
@@ -236,6 +244,7 @@ class Judge:
             f"the record says that it is {says}, but entry {offset} of queue {queue.queue_id} "
             f"of {queue.topic!r} points at it, and no other does"
         )
+        self._log.distrusted.add(position)
         if position not in self._told:
             self._told.add(position)
             self._report.add(Finding(*self._log.place_of(position), what, REMEDY_LOG))
@@ -256,7 +265,12 @@ class Judge:
     def _judge_sequence(self, name: QueueName, runs: list[RunCompared]) -> None:
         """The offsets in the log itself: no gap and no repeat, unless records there are known to be lost."""
         for before, after in pairwise(runs):
-            if self._joins(before, after) or {before.last_position, after.first_position} & self._told:
+            gap = range(before.end, after.first)
+            if (
+                self._joins(before, after)
+                or {before.last_position, after.first_position} & self._told
+                or (gap and all((name, offset) in self._judged for offset in gap))
+            ):
                 continue
             self._told.add(after.first_position)
             what = (
@@ -307,6 +321,8 @@ class Judge:
         if self._log.is_unreadable(position) or position < self._log.min_position:
             return slots
         record = self._log.record_at(position)
+        if record is not None and position in self._log.distrusted:
+            return slots
         is_made_again = self._is_made_again(position) or self._is_dropped(file_number)
         if record is None:
             what = f"entry {number} points at {position}, where no record begins"

@@ -79,6 +79,8 @@ class PieceChecked:
     records: int = 0
     newest: int = -1
     findings: list[Finding] = field(default_factory=list)
+    #: Positions of records whose topic or queue cannot be believed.
+    distrusted: list[int] = field(default_factory=list)
     #: From position to position: bytes that are no records.
     unreadable: list[tuple[int, int]] = field(default_factory=list)
     runs: list[RunCompared] = field(default_factory=list)
@@ -148,6 +150,8 @@ class _Walk:
         elif look.record is not None:
             if look.is_usable:
                 self._facts.take_in(look.record, row_file.base + place)
+            else:
+                checked.distrusted.append(row_file.base + place)
             checked.end += look.record.size
         else:
             self._skip(place, look.why)

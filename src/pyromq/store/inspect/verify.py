@@ -74,8 +74,7 @@ class Verification:
             # A broker was started meanwhile.
             survey = replace(survey, is_clean=False)
         judge = Judge(survey, self._log, report, tables.topics)
-        for name in sorted({*survey.queues, *self._runs}):
-            judge.judge_queue(name, self._runs.get(name, []))
+        judge.judge_queues(self._runs)
         judge.judge_index(index, self._keys)
         for finding in tables.findings:
             report.add(finding)
@@ -106,42 +105,41 @@ class Verification:
                         # The piece did not begin where the one before it ended, and is looked at again.
                         checked = self._again(checked.piece, at)
                     at, ending = checked.end, checked.ending
-                    self._take(checked, is_tail=ending is Ending.TORN and not has_more)
+                    self._take(checked)
             self._end_file(file, at, ending, has_more=has_more)
 
     def _again(self, piece: Piece, start: int) -> PieceChecked:
         return check_piece(self._survey, Piece(piece.file, start, piece.stop, is_exact=True, keys=piece.keys))
 
-    def _take(self, checked: PieceChecked, *, is_tail: bool) -> None:
-        findings = checked.findings
-        if is_tail and not self._is_known(checked.piece.file.base + checked.end):
-            torn = findings.pop()
-            self._report.add(
-                Finding(
-                    torn.file,
-                    torn.position,
-                    f"the log ends here; behind its end: {torn.what}",
-                    "nothing: it was never acknowledged, and the next start writes over it",
-                    is_fault=False,
-                )
-            )
-            checked.unreadable.pop()
-        for finding in findings:
-            self._report.add(finding)
+    def _take(self, checked: PieceChecked) -> None:
+        for finding in checked.findings:
+            self._say(checked.piece.file, finding)
         self._report.records += checked.records
         self._newest = max(self._newest, checked.newest)
         self._log.add_unreadable(checked.unreadable)
+        self._log.distrusted.update(checked.distrusted)
         for one in checked.runs:
             _append(self._runs[one.name], one)
         if checked.keys.wrong_count or checked.keys.missing_count:
             self._keys.append(checked.keys)
 
+    def _say(self, file: RowFile, finding: Finding) -> None:
+        if self._is_known(file.base + finding.position):
+            self._report.add(finding)
+        elif not self._survey.is_running:
+            what = f"the log ends before this: {finding.what}"
+            remedy = "nothing: nobody was promised what stands here, and the next start goes on from here"
+            self._report.add(Finding(finding.file, finding.position, what, remedy, is_fault=False))
+
     def _is_known(self, position: int) -> bool:
-        """Return whether something says that a message was stored at a position or behind it."""
+        """Return whether something says that a message was stored at a position or behind it.
+
+        After a crash only the checkpoint says so: of what came later, anything may have reached the disk.
+        """
         survey = self._survey
-        if survey.is_clean or survey.is_running:
-            return position < max(survey.safe_position or 0, survey.reach)
-        return position < (survey.safe_position or 0)
+        if survey.safe_position is not None and not survey.is_clean and not survey.is_running:
+            return position < survey.safe_position
+        return position < max(survey.safe_position or 0, survey.reach)
 
     def _end_file(self, file: RowFile, at: int, ending: Ending, *, has_more: bool) -> None:
         """Say where the log ends, or what is wrong with a file that is followed by others."""
@@ -154,7 +152,7 @@ class Verification:
         self._log.add_unreadable([(file.base + at, file.base + self._survey.segment_bytes)])
         if ending is Ending.AT_STOP:
             what = "the records end here without a blank, although files behind this one have records"
-            self._report.add(Finding(str(file.path), at, what, REMEDY_LOG))
+            self._say(file, Finding(str(file.path), at, what, REMEDY_LOG))
 
     # Rows of files, and the checkpoint
 

@@ -1,0 +1,130 @@
+"""The fast loop makes of any log what the store's own functions make of it, record by record."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pyromq.store.inspect.scan import Facts, Run, scan
+from pyromq.wire.record import Record, decode_record, encode_host, encode_record
+
+DELAYS = {1: 1000, 2: 5000}
+HOSTS = [encode_host("127.0.0.1", 10911), encode_host("::1", 1)]
+TEXT = st.text("aZ09-#é漢\U0001f600", max_size=12)
+LONG = st.integers(0, 1 << 40).map(lambda number: f"7F00000100010CA5D2F8{number:012X}")
+NAMES = st.sampled_from(["TAGS", "KEYS", "UNIQ_KEY", "DELAY", "OTHER", "XTAGS", ""])
+VALUES = st.one_of(TEXT, LONG, st.sampled_from(["1", "2", "9", " ", "a b", "a  b ", "größe " + "x" * 40]))
+PROPERTIES = st.lists(st.tuples(NAMES, VALUES), max_size=5).map(
+    lambda pairs: "\x02".join(f"{name}\x01{value}" for name, value in pairs)
+)
+RECORDS = st.lists(
+    st.builds(
+        Record,
+        topic=st.sampled_from(["a", "orders", "SCHEDULE_TOPIC_XXXX", "ünï", "x" * 130]),
+        body=st.binary(max_size=40),
+        queue_id=st.integers(0, 2),
+        properties=st.one_of(PROPERTIES, PROPERTIES.map(lambda text: text + "\x02")),
+        sys_flag=st.sampled_from([0, 0, 0, 1, 4, 8, 12]),
+        born_host=st.sampled_from(HOSTS),
+        store_host=st.sampled_from(HOSTS),
+        stored_at_ms=st.integers(0, 1 << 41),
+    ),
+    max_size=12,
+)
+
+
+def log_of(records: list[Record], base: int, breaks: list[bool]) -> bytes:
+    """Return the records' bytes, their offsets counted queue by queue, with a jump where one is wanted."""
+    log = b""
+    offsets: dict[tuple[str, int], int] = {}
+    for number, record in enumerate(records):
+        queue = (record.topic, record.queue_id)
+        offset = offsets.get(queue, 7) + (5 if breaks[number % len(breaks)] else 0)
+        record.queue_offset, record.position = offset, base + len(log)
+        if record.sys_flag & 4 == 0:
+            offsets[queue] = offset + 1
+        log += encode_record(record)
+    return log
+
+
+def plain_facts(log: bytes, base: int) -> Facts:
+    facts = Facts(DELAYS)
+    at = 0
+    while at < len(log):
+        record = decode_record(log, at)
+        facts.take_in(record, base + at)
+        at += record.size
+    return facts
+
+
+def fast_facts(log: bytes, base: int) -> Facts:
+    facts = Facts(DELAYS)
+    at = 0
+    while at < len(log):
+        at = scan(log, at, len(log), base, facts)
+        if at < len(log):
+            record = decode_record(log, at)
+            facts.take_in(record, base + at)
+            at += record.size
+    return facts
+
+
+def everything(facts: Facts) -> tuple[object, ...]:
+    def told(run: Run) -> tuple[object, ...]:
+        return run.topic, run.queue_id, run.first, run.next_offset, bytes(run.entries)
+
+    runs = sorted(map(told, facts.end()), key=repr)
+    return facts.records, facts.newest, runs, bytes(facts.keys), facts.times.tolist()
+
+
+@given(RECORDS, st.integers(0, 1 << 50), st.lists(st.booleans(), min_size=1, max_size=5))
+@settings(deadline=None, max_examples=300)
+def test_the_fast_loop_and_the_plain_one_see_the_same(
+    records: list[Record], base: int, breaks: list[bool]
+) -> None:
+    log = log_of(records, base, breaks)
+
+    assert everything(fast_facts(log, base)) == everything(plain_facts(log, base))
+
+
+@given(RECORDS, st.data())
+@settings(deadline=None, max_examples=200)
+def test_a_record_that_is_not_wholly_in_the_block_is_left_for_the_next(
+    records: list[Record], data: st.DataObject
+) -> None:
+    log = log_of(records, 0, [False])
+    cut = data.draw(st.integers(0, len(log)))
+
+    facts = Facts(DELAYS)
+    at = 0
+    while (at := scan(log[:cut], at, cut, 0, facts)) < cut and at + record_bytes(log, at) <= cut:
+        facts.take_in(decode_record(log, at), at)
+        at += record_bytes(log, at)
+
+    ends = [0, *(record.position + record_bytes(log, record.position) for record in records)]
+    assert at == max(end for end in ends if end <= cut)
+    assert everything(facts) == everything(plain_facts(log[:at], 0))
+
+
+def record_bytes(log: bytes, at: int) -> int:
+    return int.from_bytes(log[at : at + 4], "big")
+
+
+def plain_record(body: bytes = b"hello") -> bytes:
+    record = Record(topic="orders", body=body, queue_offset=1, position=0, properties="TAGS\x01a")
+    return encode_record(record)
+
+
+@pytest.mark.parametrize("at", [*range(16), *range(20, 36), *range(84, 95), 101])
+def test_a_flip_of_a_field_that_the_loop_reads_stops_it(at: int) -> None:
+    good = plain_record()
+    facts = Facts(DELAYS)
+    facts.take_in(decode_record(encode_record(Record(topic="orders", body=b""))), 0)
+    block = bytearray(good + bytes(100))
+    assert scan(bytes(block), 0, len(good), 0, facts) == len(good)
+    block[at] ^= 0x40
+
+    facts = Facts(DELAYS)
+    facts.take_in(decode_record(encode_record(Record(topic="orders", body=b""))), 0)
+
+    assert scan(bytes(block), 0, len(good), 0, facts) == 0
+    assert facts.records == 1
