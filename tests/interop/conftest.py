@@ -32,16 +32,21 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 @pytest.fixture(scope="session")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], Cluster]]:
     """Start clusters when they are first asked for; they live until the session ends."""
-    clusters: dict[str, Cluster] = {}
+    clusters: dict[str, Cluster | Exception] = {}
     with ExitStack() as closing:
 
         def get(kind: str) -> Cluster:
             if kind not in clusters:
                 try:
                     clusters[kind] = servers.STARTS[kind](tmp_path_factory.mktemp(kind), closing)
-                except Unavailable as reason:
-                    unavailable(reason)
-            return clusters[kind]
+                except Exception as error:  # noqa: BLE001 the other tests need not wait for it to fail again
+                    clusters[kind] = error
+            found = clusters[kind]
+            if isinstance(found, Unavailable):
+                unavailable(found)
+            if isinstance(found, Exception):
+                raise found
+            return found
 
         yield get
 

@@ -3,7 +3,6 @@
 import json
 import os
 import random
-import shutil
 import socket
 import sys
 from collections.abc import Callable
@@ -13,7 +12,7 @@ from pathlib import Path
 
 from harness.observer import Observer
 from harness.processes import Server
-from harness.toolchains import JVM, java_classpath
+from harness.toolchains import JVM, java_classpath, tool
 from pyromq.testing.waiting import eventually
 
 PYROMQ = [sys.executable, "-m", "pyromq"]
@@ -152,9 +151,8 @@ def start_java(
     classpath: str, main: str, settings: Path, name: str, folder: Path, environment: dict[str, str]
 ) -> Server:
     """Start one of Apache's servers, and do not wait."""
-    java = shutil.which("java") or "java"
     logging = f"-Drmq.logback.configurationFile={folder / 'home/conf/logback_broker.xml'}"
-    command = [java, *JVM, "-Xms256m", "-Xmx512m", f"-Duser.home={folder}", logging, "-cp", classpath]
+    command = [tool("java"), *JVM, "-Xms256m", "-Xmx512m", f"-Duser.home={folder}", logging, "-cp", classpath]
     return Server(
         [*command, f"org.apache.rocketmq.{main}", "-c", str(settings)],
         folder=folder,

@@ -55,7 +55,7 @@ def java_client(version: str) -> list[str]:
         _run(["javac", "-nowarn", "-cp", classpath, "-d", target, *sources])
 
     classes = _built(f"java-driver-{version}", sources, build)
-    return [_tool("java"), *JVM, "-Xmx256m", "-cp", f"{classes}:{classpath}"]
+    return [tool("java"), *JVM, "-Xmx256m", "-cp", f"{classes}:{classpath}"]
 
 
 #: Quick to start and small: none of these processes lives long enough to be worth optimising.
@@ -95,7 +95,7 @@ def js_client() -> list[str]:
             shutil.copy(part, target)
         _run(["npm", "ci", "--no-audit", "--no-fund", "--ignore-scripts"], cwd=target)
 
-    return [_tool("node"), str(_built("js", parts, build) / "interop.js")]
+    return [tool("node"), str(_built("js", parts, build) / "interop.js")]
 
 
 def _built(name: str, sources: Sequence[Path], build: Callable[[Path], None]) -> Path:
@@ -120,7 +120,8 @@ def _locked(path: Path) -> Iterator[None]:
         yield
 
 
-def _tool(name: str) -> str:
+def tool(name: str) -> str:
+    """Return the path of an installed program."""
     found = shutil.which(name)
     if found is None:
         raise Unavailable(f"{name} is not installed")
@@ -128,7 +129,7 @@ def _tool(name: str) -> str:
 
 
 def _run(command: Sequence[str | Path], cwd: Path | None = None) -> None:
-    words = [_tool(str(command[0])), *map(str, command[1:])]
+    words = [tool(str(command[0])), *map(str, command[1:])]
     try:
         done = subprocess.run(
             words,
