@@ -196,7 +196,7 @@ def test_our_broker_stays_out_of_a_store_that_apache_has_open(relays: dict[str, 
         assert "another process has the store open" in relay.intruder_output
 
 
-@pytest.mark.row("CL-01")
+@pytest.mark.row("ST-08")
 def test_when_the_oldest_file_is_gone_both_serve_the_rest(relays: dict[str, Relay]) -> None:
     relay = relays["apache first"]
     whole, shortened = relay.turns[-2].left, relay.shortened
