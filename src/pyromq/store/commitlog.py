@@ -40,6 +40,8 @@ from pyromq.wire.record import (
 _INT32: Final = struct.Struct(">i")
 _INT64: Final = struct.Struct(">q")
 _BORN_HOST_V6: Final = int(SysFlag.BORN_HOST_V6)
+#: A disk writes sectors whole; no smaller piece of a write is missing in its middle.
+_EMPTY_SECTOR: Final = "\0" * 512
 
 
 class CommitLog:
@@ -96,8 +98,11 @@ class CommitLog:
         self.end = self.synced = end
         self._tail = self._segments.find(end)
 
-    def cut_at(self, end: int) -> None:
+    def cut_at(self, end: int, *, synced: int) -> None:
         """Make `end` the end of the log: what stands behind it is removed or reads as zeros, and is synced.
+
+        What stands before it is whole, but after a kill it may be in the memory of the machine only; up to
+        `synced` it is known to be on the disk.
 
         Old records must not be left there. The next ones overwrite them piece by piece, and a walk that came
         to the end of the new ones could find the beginning of an old one.
@@ -105,6 +110,7 @@ class CommitLog:
         self._segments.cut(end)
         self._segments.sync_cut()
         self.open_at(end)
+        self.synced = min(synced, end)
 
     # Appending
 
@@ -254,7 +260,17 @@ def _record_in(segment: Segment, position: int, *, check_crc: bool) -> Record | 
             record = decode_record(view, at, check_crc=check_crc)
         except CorruptRecord:
             return None
-    return record if record.position == position and is_folder_name(record.topic) else None
+    is_here = record.position == position and is_folder_name(record.topic)
+    return record if is_here and not is_torn(record.properties) else None
+
+
+def is_torn(properties: str) -> bool:
+    """Return whether the end of a record, or a sector in it, was never written and reads as zeros.
+
+    The checksum of a record covers its body, and the lengths stand before the properties: of a torn write
+    whose last sectors are missing, nothing else tells. The store takes no properties that look like that.
+    """
+    return "\0" in properties and (properties.endswith("\0") or _EMPTY_SECTOR in properties)
 
 
 def _has_bytes(segment: Segment, at: int) -> bool:

@@ -31,6 +31,8 @@ _pack = ENTRY.pack
 #: Held entries are written when they are this many bytes.
 _HELD_BYTES_MAX: Final = 2000
 _NO_POSITION: Final = 1 << 63
+#: Whether the log has the queue's message of an offset at a position, with that size.
+IsInLog = Callable[[int, int, int], bool]
 assert ENTRY.size == ENTRY_BYTES
 
 
@@ -71,18 +73,38 @@ class ConsumeQueue:
         """Read how far the files go, after a clean stop."""
         self._segments.load()
         self._set_end(self._count_before(_NO_POSITION))
-        self.expire(min_position)
+        self.find_beginning(min_position)
         self._segments.close()
 
-    def load_before(self, before: int, min_position: int) -> None:
+    def load_before(self, before: int, min_position: int, is_in_log: IsInLog | None = None) -> None:
         """Read how far the files go, and drop every entry that points at log position `before` or later.
 
-        The entries that point before it must all have been synced; what stands behind them may be anything,
-        and reads as zeros afterwards.
+        The entries that point before it must all have been synced. What stands behind them may be anything,
+        also half an entry that seems to point before it, so the last ones are looked up in the log. It reads
+        as zeros afterwards. The beginning is to be found again when the queue has caught up with the log.
         """
-        self._segments.load()
-        self._cut_to(self._count_before(before))
-        self.expire(min_position)
+        self._segments.load(is_named=False)
+        self.end = self._count_before(before)
+        if is_in_log is not None:
+            while self.end and not self._is_trusted(self.end - 1, before, min_position, is_in_log):
+                self.end -= 1
+        self._cut_to(self.end)
+
+    def _is_trusted(self, offset: int, before: int, min_position: int, is_in_log: IsInLog) -> bool:
+        place = self.place(offset)
+        if place is None or place == (0, BLANK_SIZE):
+            return True
+        position, size = place
+        if position < min_position:
+            # The log does not have it any more; but positions grow from entry to entry.
+            last, last_size = self.place(offset - 1) or (-1, 0)
+            return last < position or last_size == BLANK_SIZE
+        return position < before and is_in_log(offset, position, size)
+
+    def find_beginning(self, min_position: int) -> None:
+        """Find the oldest message that the log still has, and remove the files that only know older ones."""
+        self.min_offset = 0
+        self._segments.remove(self.expire(min_position))
 
     def _count_before(self, position: int) -> int:
         for segment in reversed(self._segments.row):

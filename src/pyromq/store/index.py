@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 from pyromq.store.files import Files
 from pyromq.store.follower import LogEntry, has_index_entry
-from pyromq.store.indexfile import IndexFile
+from pyromq.store.indexfile import HasKey, IndexFile
 from pyromq.wire.java_hash import java_hash
 from pyromq.wire.properties import KEY_SEPARATOR
 
@@ -46,44 +46,42 @@ class KeyIndex:
         self._now_ms = now_ms
         self._row: list[IndexFile] = []
 
-    def load(self) -> None:
-        """Read the headers of the files that are there, after a clean stop."""
+    def load(self, *, is_named: bool = True) -> None:
+        """Read the headers of the files that are there; `is_named`: their names survive a power cut."""
         self._row = [
             IndexFile(self._files, self._folder / name, slots=self._slots, entries_max=self._entries_max)
             for name in self._files.names(self._folder)
             if len(name) == _NAME_DIGITS and name.isascii() and name.isdigit()
         ]
         for file in self._row:
-            file.load()
+            file.load(is_named=is_named)
 
-    def load_before(self, position: int) -> None:
+    def load_before(self, position: int, has_key: HasKey | None = None) -> None:
         """Load, and drop every entry of a message at a log position or behind it.
 
         What the index says of messages before it must have been synced.
         """
-        self.load()
-        while self._row and not self._row[-1].knows_before(position):
-            last = self._row.pop()
+        self.load(is_named=False)
+        while self._row:
+            last = self._row[-1]
+            count = last.count_before(position, has_key)
+            if count > 1:
+                last.cut(count)
+                return
+            self._row.pop()
             last.retire()
             self._files.remove(last.path)
-        if self._row:
-            self._row[-1].cut(position)
 
     def apply(self, entry: LogEntry) -> None:
         """Enter the message under its unique id and its keys, unless it was rolled back or is in already."""
-        unique_id, keys = entry.unique_id, entry.keys
-        if not (unique_id or keys) or not has_index_entry(entry.sys_flag):
+        hashes = key_hashes(entry)
+        if not hashes:
             return
         # RocketMQ compares with the last position too, and lets the same message in again.
         if self._row and entry.position <= self._row[-1].end_position and self._row[-1].count > 1:
             return
-        topic = entry.topic
-        if unique_id:
-            self._put(key_hash(topic, unique_id), entry)
-        if keys:
-            for key in keys.split(KEY_SEPARATOR):
-                if key:
-                    self._put(key_hash(topic, key), entry)
+        for hashed in hashes:
+            self._put(hashed, entry)
         self._row[-1].settle_if_many()
 
     def _put(self, hashed: int, entry: LogEntry) -> None:
@@ -145,6 +143,17 @@ class KeyIndex:
         """Give all files back."""
         for file in self._row:
             file.close()
+
+
+def key_hashes(entry: LogEntry) -> list[int]:
+    """Return the hashes under which a message is entered; none when it was rolled back."""
+    unique_id, keys, topic = entry.unique_id, entry.keys, entry.topic
+    if not (unique_id or keys) or not has_index_entry(entry.sys_flag):
+        return []
+    hashes = [key_hash(topic, unique_id)] if unique_id else []
+    if keys:
+        hashes += [key_hash(topic, key) for key in keys.split(KEY_SEPARATOR) if key]
+    return hashes
 
 
 def key_hash(topic: str, key: str) -> int:

@@ -16,6 +16,7 @@ its slot is 4 bytes anywhere in 20 megabytes.
 
 import struct
 from bisect import bisect_left
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -34,6 +35,8 @@ _SECONDS_MAX: Final = 0x7FFFFFFF
 _HELD_ENTRIES_MAX: Final = 128
 _NEVER_WRITTEN: Final = bytes(ENTRY_BYTES)
 _CHUNK_BYTES: Final = 4096
+#: Whether the log has a message at a position that has a key of that hash; None for one that it removed.
+HasKey = Callable[[int, int], bool | None]
 _pack_entry = ENTRY.pack
 _pack_slot = SLOT.pack
 _unpack_slot = SLOT.unpack_from
@@ -85,8 +88,9 @@ class IndexFile:
             self.begin_at_ms = self.end_at_ms = after.end_at_ms
             self._write_header()
 
-    def load(self) -> None:
-        """Read the header of a file that is there."""
+    def load(self, *, is_named: bool = True) -> None:
+        """Read the header of a file that is there; `is_named`: its name survives a power cut."""
+        self._segment.is_named = is_named
         header = HEADER.unpack(self._segment.file.read(HEADER_BYTES, 0))
         self.begin_at_ms, self.end_at_ms, self.begin_position, self.end_position = header[:4]
         self.slots_used, count = header[4:]
@@ -186,21 +190,38 @@ class IndexFile:
             number = before
         return found
 
-    def knows_before(self, position: int) -> bool:
-        """Return whether any entry is of a message before a log position, whatever the header says."""
-        return not self._is_past(1, position)
+    def count_before(self, position: int, has_key: HasKey | None) -> int:
+        """Return the number behind the last entry of a message before a log position, 1 when there is none.
 
-    def cut(self, position: int) -> None:
-        """Drop the entries of messages at a log position or behind it, and mend the slots that knew them.
+        Those entries must have been synced. What follows them may be anything, also half an entry, so the
+        last ones are looked up in the log.
+        """
+        count = 1 + bisect_left(range(1, self.entries_max), x=True, key=lambda n: self._is_past(n, position))
+        while count > 1 and (self._is_past(count - 1, position) or not self._is_trusted(count - 1, has_key)):
+            count -= 1
+        return count
+
+    def _is_trusted(self, number: int, has_key: HasKey | None) -> bool:
+        before, entry = (
+            ENTRY.unpack(self._segment.file.read(ENTRY_BYTES, self._entries_at + n * ENTRY_BYTES))
+            for n in (number - 1, number)
+        )
+        is_there = has_key(entry[1], entry[0]) if has_key is not None else True
+        if is_there is None:
+            # The log does not have it any more; but positions grow from entry to entry, and of a file whose
+            # only entry is such a one nothing is lost.
+            return number > 1 and before[1] <= entry[1]
+        return is_there
+
+    def cut(self, count: int) -> None:
+        """Drop the entries from number `count` on, and mend the slots that knew them.
 
         There must be one before it. Those, and their slots, must have been synced; what follows them may be
         anything.
         """
         self._held.clear()
         self._held_slots.clear()
-        self.count = 1 + bisect_left(
-            range(1, self.entries_max), x=True, key=lambda n: self._is_past(n, position)
-        )
+        self.count = count
         self._segment.wipe_from(self._entries_at + self.count * ENTRY_BYTES)
         self._mend_slots()
         _, self.end_position, seconds, _ = self._entry(self.count - 1)

@@ -15,14 +15,17 @@ log, because everything before the start is known to be whole.
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final
 
 from pyromq.errors import StoreError
 from pyromq.store.checkpoint import Checkpoint
 from pyromq.store.commitlog import CommitLog
+from pyromq.store.consumequeue import ConsumeQueue
 from pyromq.store.consumequeues import ConsumeQueues, QueueGap
 from pyromq.store.follower import Follower, entry_of
-from pyromq.store.index import KeyIndex
+from pyromq.store.index import KeyIndex, key_hashes
+from pyromq.store.segments import BrokenRow
 
 _log: Final = logging.getLogger(__name__)
 #: RocketMQ looks at this many files after a clean stop.
@@ -62,26 +65,34 @@ class Recovery:
         report = Recovered(was_clean)
         self.log.load()
         self.queues.find_all()
-        self.checkpoint.load()
+        damage = self.checkpoint.load()
+        if damage is not None:
+            report.find(damage)
+        try:
+            self._bring_together(report)
+        except BrokenRow as broken:
+            report.find(f"{broken}; making all consume queues again from the log")
+            self.queues.remove_all()
+            self._bring_together(report)
+        self._note_last_time(report)
+        self.log.forget_pages()
+        return report
+
+    def _bring_together(self, report: Recovered) -> None:
         if not self.log.segments:
             self._forget_followers(report)
-        elif was_clean and self._is_as_we_left_it():
+        elif report.was_clean and self._is_as_we_left_it():
             report.start = report.end = self.log.end
             self._check_newest(report)
         else:
             report.start = self._find_start(report)
             self._replay(report)
-            self.log.cut_at(report.end)
-        self._note_last_time(report)
-        self.log.forget_pages()
-        return report
+            self.log.cut_at(report.end, synced=report.start)
 
     def _forget_followers(self, report: Recovered) -> None:
         """Without a log there is nothing to follow (CommitLog.java, recoverNormally)."""
         if len(self.queues):
             report.find(f"{self.log.folder} has no files, so the consume queues and the index go too")
-        for queue in self.queues:
-            queue.load(0)
         self.queues.remove_all()
         if self.index is not None:
             self.index.load()
@@ -154,9 +165,12 @@ class Recovery:
 
     def _start_by_time(self) -> int:
         oldest_ms = self.checkpoint.oldest_ms()
+        # Where we stopped before RocketMQ began: its times are not newer than that unless they are damaged.
+        stale = self.checkpoint.stale_position
         for segment in reversed(self.log.segments):
             record = next(self.log.walk(segment.base, check_crc=False), None)
-            if record is not None and 0 < record.stored_at_ms <= oldest_ms:
+            is_old = record is not None and 0 < record.stored_at_ms <= oldest_ms
+            if is_old and (stale is None or segment.base <= stale):
                 return segment.base
         return self.log.min_position
 
@@ -175,15 +189,32 @@ class Recovery:
     def _replay_from(self, start: int, report: Recovered) -> None:
         report.start, report.end, report.replayed = start, start, 0
         for queue in self.queues:
-            queue.load_before(start, self.log.min_position)
+            queue.load_before(start, self.log.min_position, partial(self._is_in_log, queue))
         followers: list[Follower] = [self.queues]
         if self.index is not None:
-            self.index.load_before(start)
+            self.index.load_before(start, self._has_key)
             followers.append(self.index)
         self._walk(start, followers, report)
+        for queue in self.queues:
+            queue.find_beginning(self.log.min_position)
         torn = self.log.why_no_record(report.end)
         if torn is not None:
             report.find(f"the log ends before {torn}")
+
+    def _is_in_log(self, queue: ConsumeQueue, offset: int, position: int, size: int) -> bool:
+        record = next(self.log.walk(position, check_crc=False), None)
+        return record is not None and (
+            (record.topic, record.queue_id, record.queue_offset, record.position, record.size)
+            == (queue.topic, queue.queue_id, offset, position, size)
+        )
+
+    def _has_key(self, position: int, hashed: int) -> bool | None:
+        if position < self.log.min_position:
+            return None
+        record = next(self.log.walk(position, check_crc=False), None)
+        if record is None or record.position != position:
+            return False
+        return hashed in key_hashes(entry_of(record, record.size, self.delays_ms))
 
     def _walk(self, start: int, followers: Sequence[Follower], report: Recovered) -> None:
         for record in self.log.walk(start, check_crc=self.check_crc):

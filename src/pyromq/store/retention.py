@@ -40,13 +40,18 @@ class Swept:
         """Remove the files from the disk and return how many."""
         for file in self.files:
             self.through.remove(file.path)
+            # One after the other: a power cut must not leave an older file with a hole behind it.
+            self.through.sync_folder(file.path.parent)
         return len(self.files)
 
 
-def count_expired(log: CommitLog, settings: StoreSettings, *, disk_ratio: float, now_ms: int) -> int:
+def count_expired(
+    log: CommitLog, settings: StoreSettings, *, safe_position: int, disk_ratio: float, now_ms: int
+) -> int:
     """Return how many of the oldest files of the log may go now.
 
-    Files that are not synced yet stay: whoever waits for their sync must not be told that it failed.
+    Files behind the safe position stay. Whoever waits for their sync must not be told that it failed; and
+    until the disk has their queue entries, nothing else knows which offsets were given out.
     """
     is_forced = (
         settings.clean_file_forcibly_enable and disk_ratio > settings.disk_space_clean_forcibly_ratio / 100
@@ -60,7 +65,7 @@ def count_expired(log: CommitLog, settings: StoreSettings, *, disk_ratio: float,
     for segment in log.segments[:-1][:FILES_PER_ROUND]:
         finished_ms = log.stored_at(segment.end)
         is_old = finished_ms is not None and finished_ms <= expired_ms
-        if segment.end > log.synced or not (is_forced or is_old):
+        if segment.end > safe_position or not (is_forced or is_old):
             break
         count += 1
     return count

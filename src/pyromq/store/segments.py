@@ -8,6 +8,7 @@ holes. Files leave it at the front (retention) and at the back (recovery) only.
 """
 
 import logging
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
@@ -17,6 +18,10 @@ from pyromq.store.segment import Segment
 
 _log: Final = logging.getLogger(__name__)
 _NAME_DIGITS: Final = 20
+
+
+class BrokenRow(StoreError):
+    """The files of a folder do not form a row: one in the middle is missing."""
 
 
 class Segments:
@@ -35,19 +40,21 @@ class Segments:
         #: The first byte that no file had when the row was loaded.
         self.whole_until = 0
 
-    def load(self) -> None:
-        """List the files that are there.
+    def load(self, *, is_named: bool = True) -> None:
+        """List the files that are there; `is_named` says whether their names survive a power cut.
 
-        Raises StoreError when they do not form a row: another file size in the settings, or a missing file.
+        Raises BrokenRow when a file is missing, StoreError when the settings have another file size.
         """
         self.close()
         self.row = [self._segment(int(name)) for name in self._files.names(self.folder) if _is_name(name)]
+        for segment in self.row:
+            segment.is_named = is_named
         ends = [segment.base + self._check_length(segment) for segment in self.row]
         short = [end for end, segment in zip(ends, self.row, strict=True) if end < segment.end]
         self.whole_until = min(short, default=max(ends, default=0))
         for before, after in zip(self.row, self.row[1:], strict=False):
             if before.end != after.base:
-                raise StoreError(
+                raise BrokenRow(
                     f"between {before.path} and {after.path} a file is missing; "
                     f"move the older files away to open the store with the newer ones"
                 )
@@ -79,6 +86,9 @@ class Segments:
         """Make the file that begins the row at `position`, or the one behind the last."""
         base = self.row[-1].end if self.row else position - position % self.segment_bytes
         self._files.make_folder(self.folder)
+        if self.row and not self.row[-1].is_named:
+            # A power cut must not leave this name without the one before it.
+            self._files.sync_folder(self.folder)
         segment = self._segment(base)
         segment.make()
         self.row = [*self.row, segment]
@@ -105,6 +115,7 @@ class Segments:
         self.row = self.row[:-1]
         last.retire()
         self._files.remove(last.path)
+        self._files.sync_folder(self.folder)
 
     def detach_first(self, count: int) -> list[Segment]:
         """Take the oldest files out of the row; they are closed, and the caller removes them."""
@@ -113,10 +124,18 @@ class Segments:
             segment.retire()
         return gone
 
-    def remove_all(self) -> None:
-        """Remove every file and the folder."""
-        for segment in self.detach_first(len(self.row)):
+    def remove(self, segments: Iterable[Segment]) -> None:
+        """Remove files that were taken out of the row, the oldest first."""
+        for segment in segments:
             self._files.remove(segment.path)
+            # One after the other: a power cut must not leave an older file with a hole behind it.
+            self._files.sync_folder(self.folder)
+
+    def remove_all(self) -> None:
+        """Remove every file and the folder, loaded or not."""
+        self.detach_first(len(self.row))
+        for name in self._files.names(self.folder):
+            self._files.remove(self.folder / name)
         self._files.remove_folder(self.folder)
 
     def close(self) -> None:

@@ -19,9 +19,9 @@ import msgspec
 
 from pyromq.clock import Clock
 from pyromq.config.settings import StoreSettings
-from pyromq.errors import DiskFull, MessageTooLarge, StoreError, SyncFailed
+from pyromq.errors import CorruptRecord, DiskFull, MessageTooLarge, StoreError, SyncFailed
 from pyromq.store.checkpoint import Checkpoint
-from pyromq.store.commitlog import CommitLog
+from pyromq.store.commitlog import CommitLog, is_torn
 from pyromq.store.consumequeue import ENTRY
 from pyromq.store.consumequeues import ConsumeQueues
 from pyromq.store.delay_levels import parse_delay_levels
@@ -31,6 +31,7 @@ from pyromq.store.index import KeyIndex
 from pyromq.store.reading import GetStatus, Got, MatchesRecord, WantsTags, limits_of, read_queue
 from pyromq.store.recovery import Recovered, Recovery
 from pyromq.store.retention import Swept, count_expired
+from pyromq.wire.properties import PROPERTY_SEPARATOR
 from pyromq.wire.record import TOPIC_BYTES_MAX_V1, Record, decode_record, encode_record
 
 __all__ = ["Draft", "GetStatus", "Got", "MessageStore", "Placed", "Queried", "QueueEntry", "QueueSync"]
@@ -152,6 +153,8 @@ class MessageStore:
         self._last_stored_at_ms = 0
         self._queues_synced_at = clock.monotonic()
         self._queue_sync: QueueSync | None = None
+        #: Up to where the disk has what the followers made of the log.
+        self._followers_synced = 0
         #: Why nothing is written: until a restart, or until there is room again.
         self._poison: str | None = "it is not open"
         self._full: str | None = None
@@ -185,10 +188,11 @@ class MessageStore:
         )
         recovered = recovery.run(was_clean=was_clean)
         self._last_stored_at_ms = recovered.last_stored_at_ms
+        self._followers_synced = recovered.start
         self._files.open(abort, 0).close()
         self._files.sync_folder(self._root)
         self._poison = None
-        if not was_clean or recovered.replayed:
+        if not was_clean or recovered.replayed or self._checkpoint.safe_position is None:
             self.sync_queues()
         self.check_disk()
         return recovered
@@ -266,12 +270,15 @@ class MessageStore:
                 f"a message of {len(draft.body)} bytes to a topic of {topic_bytes}; the limits are "
                 f"{self.settings.max_message_size} (maxMessageSize) and {TOPIC_BYTES_MAX_V1}"
             )
+        properties = draft.properties
+        if "\0" in properties:
+            properties = _untorn(properties)
         queue = self._queues.get_or_make(topic, queue_id)
         return Record(
             topic=topic,
             body=draft.body,
             queue_id=queue_id,
-            properties=draft.properties,
+            properties=properties,
             flag=draft.flag,
             sys_flag=sys_flag,
             queue_offset=queue.end if has_queue_entry(sys_flag) else 0,
@@ -413,6 +420,7 @@ class MessageStore:
             self._checkpoint.safe_position = queue_sync.position
             self._checkpoint.reach = queue_sync.reach
             self._checkpoint.save()
+            self._followers_synced = queue_sync.position
         except StoreError as error:
             self._note_failure(error)
             raise
@@ -542,7 +550,11 @@ class MessageStore:
         """
         self.check_disk()
         count = count_expired(
-            self._log, self.settings, disk_ratio=self.disk_ratio, now_ms=self._clock.now_ms()
+            self._log,
+            self.settings,
+            safe_position=min(self._log.synced, self._followers_synced),
+            disk_ratio=self.disk_ratio,
+            now_ms=self._clock.now_ms(),
         )
         gone: list[StoreFile] = []
         if count:
@@ -552,6 +564,15 @@ class MessageStore:
         self._log.forget_pages()
         self._index.forget_pages()
         return Swept(gone, self._files)
+
+
+def _untorn(properties: str) -> str:
+    """Return properties that do not look like a torn record to recovery; see `commitlog.is_torn`."""
+    if properties.endswith("\0"):
+        properties += PROPERTY_SEPARATOR
+    if is_torn(properties):
+        raise CorruptRecord("properties with a sector of zeros look like a torn write; leave the zeros out")
+    return properties
 
 
 def _encode_all(records: Iterable[Record], position: int) -> list[bytes]:
