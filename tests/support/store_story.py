@@ -16,7 +16,7 @@ from pyromq.config.settings import StoreSettings
 from pyromq.store.atomic_file import read_with_backup, replace_file
 from pyromq.store.store import Draft, MessageStore, Placed
 from pyromq.testing.clock import ManualClock
-from pyromq.testing.disk import SimulatedDisk
+from pyromq.testing.disk import Mark, SimulatedDisk, cuts_of
 from pyromq.wire.record import Record, encode_host, iter_records
 
 ROOT = Path("/store")
@@ -45,6 +45,7 @@ class Sent:
     position: int
     end: int
     body: bytes
+    properties: str
     unique_id: str
     is_in_queue: bool = True
 
@@ -93,6 +94,14 @@ class Promise:
             elif isinstance(mark, Saving):
                 (more.saved if mark.is_done else more.begun)[mark.path] = mark.version
         return more
+
+    def of_survivor(self, survivor: "Survivor") -> "Promise":
+        """Return what the next life begins with: what is in the log now, and the tables that were read."""
+        end = survivor.end
+        sent = {position: sent for position, sent in self.sent.items() if sent.end <= end}
+        # A sweep that the power cut undid is still one: the queues may know of it.
+        saved = Counter(survivor.tables)
+        return Promise(sent, safe=end, swept=self.swept, saved=saved, begun=Counter(saved))
 
 
 class Story:
@@ -157,7 +166,7 @@ class Story:
         self.number += 1
         topic = self.chance.choice(list(TOPICS))
         size = min(self.chance.choice((0, 7, 60, 60, 300, 700, 1500)), body_bytes_max)
-        unique_id = f"ID{self.disk.base.contents.__len__():04d}{self.number:08d}"
+        unique_id = f"ID{self.chance.getrandbits(32):08X}{self.number:04d}"
         properties = f"UNIQ_KEY\x01{unique_id}\x02KEYS\x01{self.chance.choice(('', 'a', 'a b'))}\x02TAGS\x01t"
         queue_id = self.chance.randrange(TOPICS[topic])
         return Draft(topic, queue_id, self.chance.randbytes(size), properties, 0, 0, 0, HOST, HOST)
@@ -171,6 +180,7 @@ class Story:
             placed.position,
             placed.end,
             draft.body,
+            draft.properties,
             draft.properties.split("\x02")[0].partition("\x01")[2],
             not draft.sys_flag,
         )
@@ -232,6 +242,8 @@ class Survivor:
     store: MessageStore
     disk: SimulatedDisk
     served: dict[tuple[str, int], list[Record]]
+    end: int
+    tables: dict[Path, int] = field(default_factory=dict)
 
 
 def examine(disk: SimulatedDisk, promise: Promise, chance: random.Random) -> Survivor:
@@ -240,10 +252,10 @@ def examine(disk: SimulatedDisk, promise: Promise, chance: random.Random) -> Sur
     store = MessageStore(SETTINGS, clock=clock, files=disk)
     store.open()
     served = {queue: read_all(store, *queue) for queue in queues()}
-    survivor = Survivor(store, disk, served)
+    survivor = Survivor(store, disk, served, store.max_position)
     check_messages(survivor, promise)
     check_keys(survivor, promise)
-    check_tables(disk, promise)
+    survivor.tables = check_tables(disk, promise)
     new = check_writes(survivor)
     if chance.random() < 0.5:
         store.close()
@@ -285,25 +297,27 @@ def check_messages(survivor: Survivor, promise: Promise) -> None:
         for record in records:
             sent = promise.sent.get(record.position)
             assert sent is not None, f"nobody sent what is served at {record.position}"
-            assert (record.topic, record.queue_id, record.queue_offset, record.body) == (
+            assert (sent.topic, sent.queue_id) == (topic, queue_id)
+            assert (record.topic, record.queue_id, record.queue_offset, record.body, record.properties) == (
                 topic,
                 queue_id,
                 sent.offset,
                 sent.body,
+                sent.properties,
             ), f"another message is served at {record.position}"
-            assert (sent.topic, sent.queue_id) == (topic, queue_id)
     found = {record.position for records in survivor.served.values() for record in records}
     swept = max(promise.swept, survivor.store.min_position)
-    assert survivor.store.min_position <= promise.swept
+    assert survivor.store.min_position <= promise.swept, (survivor.store.min_position, promise.swept)
     for sent in promise.sent.values():
         is_there = swept <= sent.position and sent.end <= survivor.store.max_position
         assert sent.end > promise.safe or sent.position < swept or is_there, f"lost: {sent}"
         if is_there and sent.is_in_queue:
             assert sent.position in found, f"not served: {sent}"
         if is_there:
-            assert survivor.store.read_at(sent.position) is not None
+            assert survivor.store.read_at(sent.position) is not None, f"not in the log: {sent}"
         if sent.end <= promise.safe and sent.is_in_queue:
-            assert survivor.store.max_offset(sent.topic, sent.queue_id) > sent.offset
+            end = survivor.store.max_offset(sent.topic, sent.queue_id)
+            assert end > sent.offset, f"its offset {end} is given out again: {sent}"
 
 
 def check_keys(survivor: Survivor, promise: Promise) -> None:
@@ -316,13 +330,16 @@ def check_keys(survivor: Survivor, promise: Promise) -> None:
             assert sent.position in positions, f"not found by its id: {sent}"
 
 
-def check_tables(disk: SimulatedDisk, promise: Promise) -> None:
-    """See that each table is whole, and the one that was saved last or one that was begun since."""
+def check_tables(disk: SimulatedDisk, promise: Promise) -> dict[Path, int]:
+    """See that each table is whole, and the one saved last or one begun since; return their versions."""
+    versions = {}
     for path in TABLES:
         table = read_with_backup(path, json.loads, files=disk)
         version = 0 if table is None else table["version"]
         assert promise.saved[path] <= version <= promise.begun[path], path
         assert table is None or encode_table(version) == json.dumps(table).encode()
+        versions[path] = version
+    return versions
 
 
 def check_writes(survivor: Survivor) -> dict[tuple[str, int], Record]:
@@ -337,3 +354,52 @@ def check_writes(survivor: Survivor) -> dict[tuple[str, int], Record]:
         new[topic, queue_id] = next(iter_records(got.body))
     store.sync()
     return new
+
+
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """How much was looked at."""
+
+    states: int
+    operations: int
+    messages: int
+
+
+def try_all_cuts(seed: int, *, steps: int, each_max: int | None, random_cuts: int) -> Tried:
+    """Let a store live, and examine it after a power cut at each moment of that life."""
+    story = Story(seed)
+    story.run(steps)
+    story.store.close()
+    chance = random.Random(seed)
+    states = 0
+    for cut in cuts_of(story.disk.journal, chance, each_max=each_max, random_cuts=random_cuts):
+        states += 1
+        try:
+            examine(SimulatedDisk(cut.image), story.promise.after(cut.marks), chance)
+        except Exception as error:
+            error.add_note(f"seed {seed}, power cut behind operation {cut.at}: {cut.story}")
+            raise
+    return Tried(states, len(story.disk.journal), len(story.promise.sent))
+
+
+def live_through_cuts(seed: int, *, lives: int, steps: int) -> Tried:
+    """Let a store live on after each power cut, on what that left."""
+    chance = random.Random(seed)
+    disk, promise = SimulatedDisk(), Promise()
+    operations = 0
+    for life in range(lives):
+        story = Story(chance.randrange(1 << 32), disk, promise)
+        story.run(steps)
+        operations += len(story.disk.journal)
+        disk = story.disk.after_power_cut(chance)
+        promise = story.promise.after([mark.value for mark in story.disk.journal if isinstance(mark, Mark)])
+        story.store.close()
+        image = disk.image()
+        try:
+            survivor = examine(disk, promise, chance)
+        except Exception as error:
+            error.add_note(f"seed {seed}, life {life}")
+            raise
+        promise = promise.of_survivor(survivor)
+        disk = SimulatedDisk(image)
+    return Tried(lives, operations, len(promise.sent))

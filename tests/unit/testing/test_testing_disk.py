@@ -55,10 +55,17 @@ def test_after_a_power_cut_only_what_was_synced_is_sure(disk):
 
 
 def test_a_write_may_be_kept_in_part(disk):
+    file = synced_file(disk, bytes(6))
+    file.write(b"abcdef", 0)
+
+    assert {b"abc\0\0\0", b"\0\0\0def"} <= states(disk)
+
+
+def test_a_number_in_its_place_is_never_torn(disk):
     file = synced_file(disk, bytes(4))
     file.write(b"abcd", 0)
 
-    assert {b"ab\0\0", b"\0\0cd"} <= states(disk)
+    assert states(disk) == {None, b"", bytes(4), b"abcd"}
 
 
 def test_a_file_whose_folder_was_not_synced_may_have_no_name(disk):

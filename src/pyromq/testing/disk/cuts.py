@@ -74,7 +74,7 @@ def kept_operations(pending: Sequence[Change], chance: random.Random) -> Kept:
     for change in pending:
         if chance.random() >= share:
             lost += 1
-        elif isinstance(change, Write) and chance.random() < 0.25:
+        elif isinstance(change, Write) and not _is_whole(change) and chance.random() < 0.25:
             torn += 1
             kept += _sectors(change, chance)
         else:
@@ -102,6 +102,8 @@ def _systematic(pending: Sequence[Change]) -> Iterator[Kept]:
 
 def _halves(write: Write, tear_bytes: int) -> Iterator[tuple[str, Write]]:
     """Yield the first and the second part of a write, torn in its middle at a multiple of `tear_bytes`."""
+    if _is_whole(write):
+        return
     middle = write.at + len(write.data) // 2
     tear = middle - middle % tear_bytes
     if not write.at < tear < write.at + len(write.data):
@@ -109,6 +111,11 @@ def _halves(write: Write, tear_bytes: int) -> Iterator[tuple[str, Write]]:
     at = tear - write.at
     yield f"the first {at} bytes", Write(write.node, write.at, write.data[:at])
     yield f"all but the first {at} bytes", Write(write.node, tear, write.data[at:])
+
+
+def _is_whole(write: Write) -> bool:
+    """Return whether a write is a number at its natural place, which no disk and no memory tears."""
+    return len(write.data) in (1, 2, 4, 8) and write.at % len(write.data) == 0
 
 
 def _sectors(write: Write, chance: random.Random) -> list[Change]:

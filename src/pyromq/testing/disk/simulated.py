@@ -159,6 +159,7 @@ class SimulatedDisk:
         self._mutex = threading.RLock()
         self._folders: dict[Path, Node] = {Path("/"): ROOT}
         self._files: dict[Path, _Content] = {}
+        self._names: dict[Path, set[str]] = {}
         self._locked: set[Path] = set()
         self._nodes = 0
         self._failing_syncs: list[str] = []
@@ -178,6 +179,7 @@ class SimulatedDisk:
             self.used_bytes += len(content.pages) * PAGE_BYTES
             self.platter.contents[node] = data
         self.platter.folders[self._folders[path.parent]][path.name] = node
+        self._names.setdefault(path.parent, set()).add(path.name)
 
     def _new_node(self, *, is_folder: bool = False) -> Node:
         self._nodes += 1
@@ -302,6 +304,9 @@ class SimulatedDisk:
 
     def _name(self, *changes: tuple[Path, Node | None]) -> None:
         self._do(Naming(tuple((self._folders[path.parent], path.name, node) for path, node in changes)))
+        for path, node in changes:
+            names = self._names.setdefault(path.parent, set())
+            names.discard(path.name) if node is None else names.add(path.name)
 
     # The door (pyromq.store.files.Files)
 
@@ -321,8 +326,7 @@ class SimulatedDisk:
     def names(self, folder: Path) -> list[str]:
         """List a folder, sorted."""
         with self._mutex:
-            paths = (*self._files, *self._folders)
-            return sorted(path.name for path in paths if path.name and path.parent == folder)
+            return sorted(self._names.get(folder, ()))
 
     def exists(self, path: Path) -> bool:
         """Return whether the path is there."""
