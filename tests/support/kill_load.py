@@ -23,6 +23,7 @@ from pyromq.wire.command import Command, CommandReader, encode
 
 CONNECTIONS = 4
 UNDER_WAY_MAX = 48
+COMMITS_UNDER_WAY_MAX = 4
 TOPICS = ("orders", "other")
 QUEUES = 4
 SIZES = (0, 1, 100, 100, 500, 1000, 1000, 3000, 20_000)
@@ -98,6 +99,8 @@ class Load:
     ) -> None:
         """Send for some time, looking around now and then; kill the broker, and take what it answered."""
         senders = [Sender(broker, self._next_request, UNDER_WAY_MAX) for _ in range(CONNECTIONS)]
+        # Progress may go back when it is committed over several connections: whoever comes last, holds.
+        senders.append(Sender(broker, self._commit, COMMITS_UNDER_WAY_MAX))
         if name_server:
             senders.append(Sender(name_server, self._put_key_value, 1))
         until = time.monotonic() + seconds
@@ -121,10 +124,8 @@ class Load:
         if dice < 0.94:
             return self._send_batch(self._queue())
         if dice < 0.96:
-            return self._commit()
-        if dice < 0.98:
-            return self._make_group() if dice < 0.97 else self._make_topic()
-        if dice < 0.985:
+            return self._make_group() if dice < 0.95 else self._make_topic()
+        if dice < 0.965:
             return self._send((f"auto-{len(self._ledger.sent)}", 0))
         return self._send(self._queue(), WAIT="false")
 
