@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pyromq.store.inspect.scan import Facts, Run, scan
+from pyromq.store.inspect.facts import Facts, Run
+from pyromq.store.inspect.scan import scan
 from pyromq.wire.record import Record, decode_record, encode_host, encode_record
 
 DELAYS = {1: 1000, 2: 5000}

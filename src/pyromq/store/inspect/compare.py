@@ -6,6 +6,7 @@ of the store.
 """
 
 import struct
+from array import array
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -15,8 +16,8 @@ from pyromq.store.consumequeue import ENTRY, ENTRY_BYTES
 from pyromq.store.indexfile import ENTRY as KEY_ENTRY
 from pyromq.store.indexfile import ENTRY_BYTES as KEY_BYTES
 from pyromq.store.indexfile import HEADER_BYTES, SLOT_BYTES
+from pyromq.store.inspect.facts import KEY, Facts, Run
 from pyromq.store.inspect.files import FileGone, ReadOnlyFile
-from pyromq.store.inspect.scan import KEY, Facts, Run
 from pyromq.store.inspect.survey import QueueName, Survey
 
 #: Differences that one piece keeps of one queue or of the index; the others are counted.
@@ -137,9 +138,15 @@ def _are_equal(survey: Survey, ranges: Sequence[KeyRange], parts: Sequence[bytes
     for part in ranges:
         begin_ms = survey.index[part.file_number].begin_at_ms
         times = facts.times[len(seconds) : len(seconds) + part.high - part.low]
-        seconds += [seconds_since(begin_ms, time_ms) for time_ms in times]
+        seconds += _seconds_of(begin_ms, times)
     wanted = struct.pack(f">{len(seconds)}i", *seconds)
     return all(actual[_SECONDS_AT + lane :: KEY_BYTES] == wanted[lane::4] for lane in range(4))
+
+
+def _seconds_of(begin_ms: int, times: "array[int]") -> list[int]:
+    if times and 0 < begin_ms <= min(times) and max(times) - begin_ms < _SECONDS_MAX:
+        return [(time_ms - begin_ms) // 1000 for time_ms in times]
+    return [seconds_since(begin_ms, time_ms) for time_ms in times]
 
 
 def seconds_since(begin_ms: int, time_ms: int) -> int:

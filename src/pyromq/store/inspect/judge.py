@@ -18,10 +18,10 @@ from pyromq.store.indexfile import ENTRY_BYTES as KEY_BYTES
 from pyromq.store.indexfile import HEADER_BYTES, SLOT_BYTES
 from pyromq.store.inspect.chains import Broken, IndexChecked
 from pyromq.store.inspect.compare import EXTENSION_ADDRESS_MAX, KeysCompared, RunCompared, seconds_since
+from pyromq.store.inspect.facts import key_hashes
 from pyromq.store.inspect.files import FileGone, ReadOnlyFile
 from pyromq.store.inspect.findings import REMEDY_INDEX, REMEDY_LOG, REMEDY_QUEUES, Finding, Report
 from pyromq.store.inspect.piece import look_at
-from pyromq.store.inspect.scan import key_hashes
 from pyromq.store.inspect.survey import QueueName, QueueSurvey, Survey, is_blank_entry
 from pyromq.wire.record import Record
 

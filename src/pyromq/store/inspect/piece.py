@@ -21,9 +21,10 @@ from zlib import crc32
 from pyromq.errors import CorruptRecord
 from pyromq.store.consumequeues import is_folder_name
 from pyromq.store.inspect.compare import KeyRange, KeysCompared, RunCompared, compare_keys, compare_run
+from pyromq.store.inspect.facts import Facts
 from pyromq.store.inspect.files import FileGone, ReadOnlyFile
 from pyromq.store.inspect.findings import REMEDY_LOG, Finding
-from pyromq.store.inspect.scan import Facts, scan
+from pyromq.store.inspect.scan import scan
 from pyromq.store.inspect.survey import RowFile, Survey
 from pyromq.wire.record import (
     BLANK_BYTES,
