@@ -1,0 +1,61 @@
+"""RocketMQ's ways to flush that are none here: what the settings do, and what holds instead."""
+
+from pathlib import Path
+
+import pytest
+from kinds_stage import running_stage
+from staged_files import StagedFiles
+
+from pyromq.codes import ResponseCode
+from pyromq.config.load import load, read_assignments
+from pyromq.config.settings import BrokerProcess
+
+POOL = ("transientStorePoolEnable", "transientStorePoolSize", "fastFailIfNoBufferInStorePool")
+COMMITS = ("commitIntervalCommitLog", "commitCommitLogLeastPages", "commitCommitLogThoroughInterval")
+
+
+@pytest.mark.row("FL-04", "ST-15")
+def test_a_pool_of_write_buffers_can_be_asked_for_and_is_said_to_have_no_effect() -> None:
+    values = {"transientStorePoolEnable": "true", "fastFailIfNoBufferInStorePool": "false"}
+    asked = [f"{name}={values.get(name, '7')}" for name in (*POOL, *COMMITS)]
+
+    loaded = load(BrokerProcess, read_assignments(asked))
+
+    (warning,) = loaded.warnings
+    assert all(name in warning for name in (*POOL, *COMMITS))
+    assert loaded.process.store == BrokerProcess().store
+
+
+@pytest.mark.row("FL-04", "ST-15")
+def test_the_reference_says_so_too() -> None:
+    reference = Path(__file__).parents[2] / "docs" / "reference" / "settings.md"
+    idle = reference.read_text().partition("Accepted without effect")[2]
+
+    assert all(f"`{name}`" in idle for name in (*POOL, *COMMITS))
+
+
+@pytest.mark.row("FL-04")
+async def test_a_message_that_was_acknowledged_is_in_its_file_and_not_in_a_buffer(tmp_path: Path) -> None:
+    """With the pool, RocketMQ commits to the file every 200 ms, and a kill before that loses the message."""
+    files = StagedFiles()
+    async with running_stage(tmp_path, files=files) as stage:
+        await stage.connect().send("orders", b"in the page cache")
+
+        (log,) = (tmp_path / "commitlog").iterdir()
+        assert b"in the page cache" in log.read_bytes()
+        assert files.log_syncs == 0
+
+
+@pytest.mark.row("FL-05")
+async def test_a_master_with_asynchronous_flush_that_wants_a_slave_waits_for_no_disk_and_says_none_is_there(
+    tmp_path: Path,
+) -> None:
+    """The recommended pair of settings; without a slave each answer says what it lacks."""
+    files = StagedFiles()
+    settings = {"broker_role": "SYNC_MASTER", "flush_disk_type": "ASYNC_FLUSH"}
+    async with running_stage(tmp_path, files=files, **settings) as stage:
+        with files.held_syncs():
+            answer = await stage.connect().send("orders")
+
+        assert answer.code == ResponseCode.SLAVE_NOT_AVAILABLE
+        assert (answer.ext or {})["queueOffset"] == "0"
