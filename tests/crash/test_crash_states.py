@@ -11,7 +11,7 @@ import pytest
 import store_story
 from store_story import HOST, ROOT, SETTINGS, read_all
 
-from pyromq.errors import CorruptRecord
+from pyromq.errors import CorruptRecord, SyncFailed
 from pyromq.store.store import Draft, MessageStore
 from pyromq.testing.clock import ManualClock
 from pyromq.testing.disk import SimulatedDisk, cuts_of
@@ -226,3 +226,40 @@ def test_the_first_checkpoint_is_there_before_the_first_message():
 
     # The old one or the new one, and never a mixture.
     assert len(checkpoints) == 2
+
+
+def test_the_broker_starts_after_a_crash_behind_a_topic_that_was_deleted_and_made_again():
+    disk = SimulatedDisk()
+    store = open_on(disk)
+    store.put(draft(topic="other"))
+    for number in range(30):
+        if number == 20:
+            store.sync_queues()
+        store.put(draft(b"old"))
+    store.delete_topic("orders")
+    store.put(draft(b"new"))
+
+    again = open_on(disk.after_kill())
+
+    assert bodies(again) == [b"new"]
+    assert again.put(draft(b"newer")).queue_offset == 1
+
+
+@pytest.mark.row("FL-02")
+def test_a_restart_after_a_failed_sync_promises_only_what_the_disk_has():
+    disk = SimulatedDisk()
+    store = open_on(disk)
+    store.put(draft(b"unlucky"))
+    disk.fail_syncs(under="commitlog")
+    with pytest.raises(SyncFailed):
+        store.sync()
+    # The system takes the bytes for written now, and shows them to the next process.
+    disk.release_locks()
+    restarted = open_on(disk)
+    assert bodies(restarted) == [b"unlucky"]
+    restarted.put(draft(b"lucky"))
+    restarted.sync()
+
+    again = open_on(SimulatedDisk(disk.platter.image()))
+
+    assert bodies(again) == [b"unlucky", b"lucky"]

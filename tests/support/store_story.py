@@ -11,8 +11,11 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+import pytest
+
 from pyromq.codes import SysFlag
 from pyromq.config.settings import StoreSettings
+from pyromq.errors import SyncFailed
 from pyromq.store.atomic_file import read_with_backup, replace_file
 from pyromq.store.store import Draft, MessageStore, Placed
 from pyromq.testing.clock import ManualClock
@@ -65,6 +68,14 @@ class Swept:
 
 
 @dataclass(frozen=True, slots=True)
+class Deleted:
+    """A topic's messages before a position were given up."""
+
+    topic: str
+    before: int
+
+
+@dataclass(frozen=True, slots=True)
 class Saving:
     """A table is being saved, or was."""
 
@@ -80,17 +91,20 @@ class Promise:
     sent: dict[int, Sent] = field(default_factory=dict)
     safe: int = 0
     swept: int = 0
+    deleted: dict[str, int] = field(default_factory=dict)
     saved: Counter[Path] = field(default_factory=Counter)
     begun: Counter[Path] = field(default_factory=Counter)
 
     def after(self, marks: "tuple[object, ...] | list[object]") -> "Promise":
         """Return the promise with what the marks add."""
-        more = replace(self, saved=Counter(self.saved), begun=Counter(self.begun))
+        more = replace(self, deleted=dict(self.deleted), saved=Counter(self.saved), begun=Counter(self.begun))
         for mark in marks:
             if isinstance(mark, Safe):
                 more.safe = max(more.safe, mark.position)
             elif isinstance(mark, Swept):
                 more.swept = max(more.swept, mark.before)
+            elif isinstance(mark, Deleted):
+                more.deleted[mark.topic] = mark.before
             elif isinstance(mark, Saving):
                 (more.saved if mark.is_done else more.begun)[mark.path] = mark.version
         return more
@@ -101,7 +115,11 @@ class Promise:
         sent = {position: sent for position, sent in self.sent.items() if sent.end <= end}
         # A sweep that the power cut undid is still one: the queues may know of it.
         saved = Counter(survivor.tables)
-        return Promise(sent, safe=end, swept=self.swept, saved=saved, begun=Counter(saved))
+        return Promise(sent, end, self.swept, dict(self.deleted), saved, Counter(saved))
+
+    def is_wanted(self, sent: Sent) -> bool:
+        """Return whether consumers must see a message if it is there."""
+        return sent.is_in_queue and sent.position >= self.deleted.get(sent.topic, 0)
 
 
 class Story:
@@ -131,6 +149,9 @@ class Story:
             self.put_half: 4,
             self.sync: 14,
             self.sync_queues: 5,
+            self.sync_queues_while_messages_come: 3,
+            self.fail_a_sync: 2,
+            self.delete_topic: 1,
             self.settle: 3,
             self.save_table: 6,
             self.sweep: 4,
@@ -194,6 +215,33 @@ class Story:
         self.store.sync_queues()
         self.disk.mark(Safe(self.store.flushed_position))
 
+    def sync_queues_while_messages_come(self) -> None:
+        """Write a checkpoint as a broker does: prepared here, carried out in a thread meanwhile."""
+        queue_sync = self.store.queue_sync()
+        for _ in range(self.chance.randint(1, 4)):
+            self.put()
+        queue_sync.run()
+        self.disk.mark(Safe(self.store.flushed_position))
+
+    def fail_a_sync(self) -> None:
+        """Let the disk fail a sync; nothing is taken any more, and the broker is started again."""
+        self.disk.fail_syncs(under=self.chance.choice(("commitlog", "consumequeue", "index", "checkpoint")))
+        try:
+            self.sync_queues()
+        except SyncFailed:
+            with pytest.raises(SyncFailed):
+                self.store.put(self.draft())
+            with pytest.raises(SyncFailed):
+                self.store.sync()
+            self.kill_and_start()
+        self.disk.mend()
+
+    def delete_topic(self) -> None:
+        """Give a topic up; the next message to it makes it again."""
+        topic = self.chance.choice(list(TOPICS))
+        self.disk.mark(Deleted(topic, self.store.max_position))
+        self.store.delete_topic(topic)
+
     def settle(self) -> None:
         """Let the followers write, without a sync."""
         self.store.queue_sync()
@@ -208,7 +256,7 @@ class Story:
 
     def sweep(self) -> None:
         """Let the oldest files go, as on a disk that is 87 % full."""
-        self.sync()
+        self.chance.choice((self.sync, self.sync_queues))()
         self.disk.capacity_bytes = self.disk.used_bytes * 100 // 87
         swept = self.store.sweep()
         self.disk.capacity_bytes = 1 << 50
@@ -311,11 +359,11 @@ def check_messages(survivor: Survivor, promise: Promise) -> None:
     for sent in promise.sent.values():
         is_there = swept <= sent.position and sent.end <= survivor.store.max_position
         assert sent.end > promise.safe or sent.position < swept or is_there, f"lost: {sent}"
-        if is_there and sent.is_in_queue:
+        if is_there and promise.is_wanted(sent):
             assert sent.position in found, f"not served: {sent}"
         if is_there:
             assert survivor.store.read_at(sent.position) is not None, f"not in the log: {sent}"
-        if sent.end <= promise.safe and sent.is_in_queue:
+        if sent.end <= promise.safe and promise.is_wanted(sent):
             end = survivor.store.max_offset(sent.topic, sent.queue_id)
             assert end > sent.offset, f"its offset {end} is given out again: {sent}"
 

@@ -40,6 +40,7 @@ from pyromq.wire.record import (
 _INT32: Final = struct.Struct(">i")
 _INT64: Final = struct.Struct(">q")
 _BORN_HOST_V6: Final = int(SysFlag.BORN_HOST_V6)
+_COPY_BYTES: Final = 1 << 20
 #: A disk writes sectors whole; no smaller piece of a write is missing in its middle.
 _EMPTY_SECTOR: Final = "\0" * 512
 
@@ -111,6 +112,19 @@ class CommitLog:
         self._segments.sync_cut()
         self.open_at(end)
         self.synced = min(synced, end)
+
+    def write_again(self, start: int) -> None:
+        """Write everything from `start` to the end once more, as it is.
+
+        A process that was killed may have seen a sync fail. The system then takes the bytes for written,
+        shows them, and does not write them with the next sync either, which would promise what is not there.
+        """
+        for segment in self._segments.row:
+            at, end = max(start - segment.base, 0), min(self.end, segment.end) - segment.base
+            while at < end:
+                data = segment.file.read(min(end - at, _COPY_BYTES), at)
+                segment.file.write(data, at)
+                at += len(data)
 
     # Appending
 

@@ -97,8 +97,8 @@ class ConsumeQueue:
         position, size = place
         if position < min_position:
             # The log does not have it any more; but positions grow from entry to entry.
-            last, last_size = self.place(offset - 1) or (-1, 0)
-            return last < position or last_size == BLANK_SIZE
+            last, last_size = self.place(offset - 1) or (-1, BLANK_SIZE)
+            return last < position and last_size > 0
         return position < before and is_in_log(offset, position, size)
 
     def find_beginning(self, min_position: int) -> None:
@@ -144,8 +144,11 @@ class ConsumeQueue:
         """
         self.settle()
         if offset < self.end:
-            self._cut_to(offset)
-            return
+            row = self._segments.row
+            if row and row[0].base <= offset * ENTRY_BYTES:
+                self._cut_to(offset)
+                return
+            self.remove()
         if not self._segments.row:
             self.end = offset - offset % self._entries_per_file
         self._held += _BLANK * (offset - self.end)

@@ -202,15 +202,13 @@ class IndexFile:
         return count
 
     def _is_trusted(self, number: int, has_key: HasKey | None) -> bool:
-        before, entry = (
-            ENTRY.unpack(self._segment.file.read(ENTRY_BYTES, self._entries_at + n * ENTRY_BYTES))
-            for n in (number - 1, number)
-        )
-        is_there = has_key(entry[1], entry[0]) if has_key is not None else True
+        at = self._entries_at + number * ENTRY_BYTES
+        key_hash, position, _, _ = ENTRY.unpack(self._segment.file.read(ENTRY_BYTES, at))
+        is_there = has_key(position, key_hash) if has_key is not None else True
         if is_there is None:
             # The log does not have it any more; but positions grow from entry to entry, and of a file whose
             # only entry is such a one nothing is lost.
-            return number > 1 and before[1] <= entry[1]
+            return number > 1 and not self._is_past(number - 1, position + 1)
         return is_there
 
     def cut(self, count: int) -> None:

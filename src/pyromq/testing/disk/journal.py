@@ -47,7 +47,10 @@ class Sync(NamedTuple):
 
 
 class LostSync(NamedTuple):
-    """A sync that failed: no later one writes what this one should have."""
+    """A sync that failed: no later one writes the bytes that this one should have.
+
+    Names and lengths are kept by the file system itself, and a later sync may still bring them.
+    """
 
     node: Node
 
@@ -83,14 +86,19 @@ class Platter:
         """Take the next operation in."""
         if isinstance(operation, Write | Resize | Naming):
             self.unsynced.append(operation)
-        elif isinstance(operation, Sync | LostSync):
+        elif isinstance(operation, Sync):
             due = [change for change in self.unsynced if operation.node in nodes_of(change)]
             self.unsynced = [change for change in self.unsynced if operation.node not in nodes_of(change)]
-            if isinstance(operation, LostSync):
-                self.lost += due
-            else:
-                _carry_out(due, self.contents, self.folders)
-                self.lost = [change for change in self.lost if not any(_covers(new, change) for new in due)]
+            _carry_out(due, self.contents, self.folders)
+            self.lost = [change for change in self.lost if not any(_covers(new, change) for new in due)]
+        elif isinstance(operation, LostSync):
+            lost = [
+                change
+                for change in self.unsynced
+                if isinstance(change, Write) and change.node == operation.node
+            ]
+            self.lost += lost
+            self.unsynced = [change for change in self.unsynced if change not in lost]
 
     @property
     def pending(self) -> list[Change]:

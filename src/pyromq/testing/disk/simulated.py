@@ -220,6 +220,11 @@ class SimulatedDisk:
         """Let the next writes to paths that contain `under` fail, with nothing written."""
         self._failing_writes += [under] * count
 
+    def mend(self) -> None:
+        """Let nothing fail from now on."""
+        self._failing_syncs.clear()
+        self._failing_writes.clear()
+
     def flip_bit(self, path: Path, bit: int) -> None:
         """Change one bit of a file, as a bad disk does: nobody is told."""
         data = bytearray(self._files[path].data)
