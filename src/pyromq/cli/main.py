@@ -9,6 +9,7 @@ import sys
 
 import typer
 
+from pyromq.cli import bench as bench_commands
 from pyromq.cli import client_commands, output, server_commands, store_commands
 from pyromq.cli.version import installed_version
 from pyromq.errors import ConfigError, PyroError
@@ -115,4 +116,37 @@ store.command(
     )
 )(store_commands.dump)
 app.add_typer(store, name="store")
+bench = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    help="Load for any RocketMQ-compatible broker: how many messages a second, and how long each takes.",
+    epilog=_examples(
+        "pyromq bench produce",
+        "pyromq bench produce -c 64 -w 16 -s 128 -p 2 --server-pid $(pgrep -f 'pyromq up')",
+        "pyromq bench produce --rate 5000 --json",
+        "pyromq bench consume --again",
+        "pyromq bench roundtrip --rate 1000",
+    ),
+)
+bench.command(
+    epilog=_examples(
+        "pyromq bench produce -c 1 -w 1",
+        "pyromq bench produce -c 64 -w 16 -s 128 -p 2",
+        "pyromq bench produce -b 32 --count 320000",
+        "pyromq bench produce --rate 5000 -d 30 --json",
+    )
+)(bench_commands.produce)
+bench.command(
+    epilog=_examples(
+        "pyromq bench consume",
+        "pyromq bench consume -t orders --again -d 30 --pull 64",
+    )
+)(bench_commands.consume)
+bench.command(
+    epilog=_examples(
+        "pyromq bench roundtrip",
+        "pyromq bench roundtrip --rate 5000 -p 2 -d 30",
+    )
+)(bench_commands.roundtrip)
+app.add_typer(bench, name="bench")
 app.command()(version)

@@ -1,0 +1,188 @@
+"""What a run is to do, what one process of it did, and what the whole run shows."""
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from pyromq.bench.frames import STAMP_BYTES, Queue
+from pyromq.bench.histogram import Histogram
+from pyromq.errors import ConfigError
+
+#: Above this share of its cores the generator, not the broker, may be what is measured.
+BUSY_SHARE = 0.9
+PERCENTILES = (50.0, 90.0, 99.0, 99.9)
+
+
+class Kind(StrEnum):
+    """What is measured."""
+
+    PRODUCE = "produce"
+    CONSUME = "consume"
+    ROUNDTRIP = "roundtrip"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workload:
+    """One run: who sends what, how much of it at a time, for how long."""
+
+    kind: Kind
+    topic: str
+    connections: int = 8
+    under_way: int = 16
+    size: int = 1024
+    batch: int = 1
+    pull: int = 32
+    rate: float | None = None
+    warm_up_s: float = 1.0
+    duration_s: float = 5.0
+    count: int | None = None
+    is_repeated: bool = False
+    processes: int = 1
+
+    def check(self) -> None:
+        """Raise ConfigError when parts of it contradict one another."""
+        if self.processes > self.connections:
+            raise ConfigError(
+                f"--processes {self.processes}: each needs a connection, and there are {self.connections}"
+            )
+        if self.count is not None and self.count % self.batch:
+            raise ConfigError(f"--count {self.count}: not a multiple of --batch {self.batch}")
+        if self.kind is Kind.ROUNDTRIP and self.rate is None:
+            raise ConfigError("a round trip needs --rate: without one it would measure the queue it builds")
+        if self.kind is Kind.ROUNDTRIP and self.size < STAMP_BYTES:
+            raise ConfigError(
+                f"--size {self.size}: a round trip's message carries {STAMP_BYTES} bytes of time"
+            )
+
+
+@dataclass(slots=True)
+class Tally:
+    """What one process did; `requests` and `deliveries` hold only what ended inside the measured time."""
+
+    from_ns: int = 0
+    until_ns: int = 0
+    messages: int = 0
+    messages_in_all: int = 0
+    delivered_in_all: int = 0
+    requests: Histogram = field(default_factory=Histogram)
+    deliveries: Histogram = field(default_factory=Histogram)
+    refused: dict[int, int] = field(default_factory=dict)
+    late_ns: int = 0
+    cpu_s: float = 0.0
+    wall_s: float = 0.0
+
+    def answered(self, messages: int, now_ns: int, since_ns: int) -> None:
+        """Count a request that did what it should."""
+        self.messages_in_all += messages
+        if self.from_ns <= now_ns < self.until_ns:
+            self.messages += messages
+            self.requests.record((now_ns - since_ns) // 1_000)
+
+    def delivered(self, now_ns: int, since_ns: int) -> None:
+        """Count a message that came back."""
+        self.delivered_in_all += 1
+        if self.from_ns <= now_ns < self.until_ns:
+            self.deliveries.record((now_ns - since_ns) // 1_000)
+
+    def refuse(self, code: int) -> None:
+        """Count a request that was answered with an error."""
+        self.refused[code] = self.refused.get(code, 0) + 1
+
+    def add(self, other: "Tally") -> None:
+        """Count what another process did in the same time."""
+        self.messages += other.messages
+        self.messages_in_all += other.messages_in_all
+        self.delivered_in_all += other.delivered_in_all
+        self.requests.add(other.requests)
+        self.deliveries.add(other.deliveries)
+        for code, number in other.refused.items():
+            self.refused[code] = self.refused.get(code, 0) + number
+        self.late_ns = max(self.late_ns, other.late_ns)
+        self.cpu_s += other.cpu_s
+        self.wall_s = max(self.wall_s, other.wall_s)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Usage:
+    """What the server's process used while it was measured."""
+
+    cpu_s: float
+    rss_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """What a run shows."""
+
+    workload: Workload
+    tally: Tally
+    server: Usage | None = None
+
+    @property
+    def rate(self) -> float:
+        """Messages a second."""
+        return self.tally.messages / self.tally.wall_s if self.tally.wall_s else 0.0
+
+    @property
+    def generator_share(self) -> float:
+        """How much of the cores that it may use the generator used; 1 is all."""
+        return self.tally.cpu_s / (self.tally.wall_s * self.workload.processes) if self.tally.wall_s else 0.0
+
+    @property
+    def is_generator_busy(self) -> bool:
+        """Whether the generator may have been the limit."""
+        return self.generator_share > BUSY_SHARE
+
+    @property
+    def per_cpu_second(self) -> float | None:
+        """Messages for each second of the server's processor time; None when nobody looked."""
+        return self.tally.messages / self.server.cpu_s if self.server and self.server.cpu_s else None
+
+    def as_record(self) -> dict[str, Any]:
+        """Return it for programs."""
+        work, tally = self.workload, self.tally
+        return {
+            "kind": str(work.kind),
+            "topic": work.topic,
+            "connections": work.connections,
+            "under_way": work.under_way,
+            "size": work.size,
+            "batch": work.batch,
+            "rate_wanted": work.rate,
+            "processes": work.processes,
+            "seconds": round(tally.wall_s, 3),
+            "messages": tally.messages,
+            "messages_in_all": tally.messages_in_all,
+            "delivered_in_all": tally.delivered_in_all,
+            "rate": round(self.rate, 1),
+            "refused": {str(code): number for code, number in sorted(tally.refused.items())},
+            "latency_us": _latencies(tally.requests),
+            "delivery_us": _latencies(tally.deliveries),
+            "late_us": tally.late_ns // 1_000,
+            "generator_share": round(self.generator_share, 3),
+            "generator_is_limit": self.is_generator_busy,
+            "server_cpu_s": self.server and round(self.server.cpu_s, 3),
+            "server_rss_bytes": self.server and self.server.rss_bytes,
+            "messages_per_server_cpu_s": self.per_cpu_second and round(self.per_cpu_second, 1),
+        }
+
+
+def _latencies(histogram: Histogram) -> dict[str, float] | None:
+    if not histogram.count:
+        return None
+    figures = {f"p{percent:g}": round(histogram.percentile(percent), 1) for percent in PERCENTILES}
+    return {"mean": round(histogram.mean_us, 1), **figures, "max": float(histogram.highest_us)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Share:
+    """The part of a workload that one process carries: its connections' queues, and its part of the total."""
+
+    workload: Workload
+    sending: list[list[Queue]]
+    """For each connection the queues of its slots."""
+    reading: list[list[Queue]]
+    """For each connection the queues that its slots read."""
+    starts: dict[Queue, int]
+    rate: float | None
+    requests_max: int | None

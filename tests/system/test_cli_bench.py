@@ -1,0 +1,80 @@
+import json
+from typing import Any
+
+import pytest
+
+from pyromq import Admin
+from pyromq.model import MessageQueue
+
+
+@pytest.fixture
+def address(shared_address: str) -> str:
+    return shared_address
+
+
+def stored(address: str, topic: str) -> int:
+    with Admin(address) as admin:
+        return sum(
+            admin.max_offset(MessageQueue(topic, part.broker_name, queue_id))
+            for part in admin.route(topic).queue_datas
+            for queue_id in range(part.write_queue_nums)
+        )
+
+
+def bench(shell: Any, address: str, *arguments: str) -> dict[str, Any]:
+    record: dict[str, Any] = json.loads(shell.output_of("bench", *arguments, "-n", address, "--json"))
+    return record
+
+
+def test_what_produce_counts_is_what_the_broker_stored(shell: Any, address: str) -> None:
+    options = ("-c", "4", "-w", "8", "-p", "2", "-d", "1", "--warm-up", "0.2")
+
+    record = bench(shell, address, "produce", "-t", "timed", *options)
+
+    assert record["messages_in_all"] == stored(address, "timed")
+    assert 0 < record["messages"] <= record["messages_in_all"]
+    assert not record["refused"]
+
+
+def test_a_count_in_batches_is_sent_exactly(shell: Any, address: str) -> None:
+    record = bench(shell, address, "produce", "-t", "counted", "-b", "10", "--count", "2000", "-s", "50")
+
+    assert record["messages"] == record["messages_in_all"] == 2_000
+    assert stored(address, "counted") == 2_000
+
+
+def test_consume_reads_each_message_once(shell: Any, address: str) -> None:
+    bench(shell, address, "produce", "-t", "read", "--count", "3000", "-s", "50")
+
+    record = bench(shell, address, "consume", "-t", "read", "-c", "3", "-w", "2", "-d", "30")
+
+    assert record["messages"] == 3_000
+
+
+def test_every_message_of_a_round_trip_arrives(shell: Any, address: str) -> None:
+    record = bench(shell, address, "roundtrip", "-t", "trip", "--rate", "300", "--count", "200", "-p", "2")
+
+    assert record["messages_in_all"] == record["delivered_in_all"] == 200
+    assert record["delivery_us"]["max"] >= record["delivery_us"]["p50"] > 0
+
+
+def test_the_server_s_processor_time_is_told_when_its_process_is_named(shell: Any, up: Any) -> None:
+    ready = up().ready()
+
+    table = shell.output_of(
+        "bench", "produce", "-n", ready["namesrv"], "-d", "0.5", "--server-pid", str(ready["pid"])
+    )
+
+    assert "messages per CPU second" in table
+
+
+def test_a_topic_that_nobody_knows_cannot_be_read(shell: Any, address: str) -> None:
+    ended = shell.run("bench", "consume", "-n", address, "-t", "nowhere")
+
+    assert ended.returncode == 1
+    assert "nowhere" in ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
+def test_the_help_teaches_with_examples(shell: Any) -> None:
+    assert "pyromq bench produce --rate 5000 --json" in shell.output_of("bench", "--help")

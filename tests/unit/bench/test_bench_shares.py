@@ -1,0 +1,82 @@
+import pytest
+
+from pyromq.bench.frames import Queue
+from pyromq.bench.histogram import Histogram
+from pyromq.bench.run import Target, share_of
+from pyromq.bench.workload import Kind, Report, Tally, Usage, Workload
+from pyromq.errors import ConfigError
+
+QUEUES = [Queue("a:1", "broker-a", number) for number in range(8)]
+TARGET = Target([QUEUES], dict.fromkeys(QUEUES, 0))
+
+
+def workload(kind: Kind, **more: object) -> Workload:
+    return Workload(kind=kind, topic="topic", **more)  # type: ignore[arg-type]
+
+
+def test_connections_count_and_rate_are_shared_without_rest() -> None:
+    work = workload(Kind.PRODUCE, connections=5, under_way=3, count=101, rate=100.0, processes=2)
+
+    shares = [share_of(work, TARGET, number) for number in range(2)]
+
+    assert [len(share.sending) for share in shares] == [3, 2]
+    assert [share.requests_max for share in shares] == [51, 50]
+    assert [share.rate for share in shares] == [50.0, 50.0]
+
+
+def test_sends_go_to_all_queues() -> None:
+    share = share_of(workload(Kind.PRODUCE, connections=4, under_way=4), TARGET, 0)
+
+    used = [queue for queues in share.sending for queue in queues]
+    assert {used.count(queue) for queue in QUEUES} == {2}
+
+
+@pytest.mark.parametrize("connections", [1, 3, 8, 20])
+def test_a_reading_that_does_not_repeat_has_each_queue_once(connections: int) -> None:
+    work = workload(Kind.CONSUME, connections=connections, processes=1)
+
+    share = share_of(work, TARGET, 0)
+
+    assert sorted(queue for queues in share.reading for queue in queues) == QUEUES
+
+
+def test_followers_of_all_processes_have_each_queue_once() -> None:
+    work = workload(Kind.ROUNDTRIP, processes=3, rate=10.0)
+
+    shares = [share_of(work, TARGET, number) for number in range(3)]
+
+    assert sorted(queue for share in shares for queues in share.reading for queue in queues) == QUEUES
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        workload(Kind.PRODUCE, processes=3, connections=2),
+        workload(Kind.PRODUCE, count=100, batch=32),
+        workload(Kind.ROUNDTRIP, rate=None),
+        workload(Kind.ROUNDTRIP, rate=1.0, size=4),
+    ],
+)
+def test_a_workload_that_contradicts_itself_is_refused(wrong: Workload) -> None:
+    with pytest.raises(ConfigError):
+        wrong.check()
+
+
+def test_only_what_ended_in_the_measured_time_is_measured() -> None:
+    tally = Tally(from_ns=1_000_000, until_ns=2_000_000)
+
+    for now_ns in (999_999, 1_000_000, 1_999_999, 2_000_000):
+        tally.answered(4, now_ns, 0)
+
+    assert (tally.messages, tally.messages_in_all, tally.requests.count) == (8, 16, 2)
+
+
+def test_a_report_says_when_the_generator_may_have_been_the_limit() -> None:
+    tally = Tally(messages=1_000, wall_s=2.0, cpu_s=1.9, requests=Histogram())
+    one = Report(workload=workload(Kind.PRODUCE), tally=tally, server=Usage(cpu_s=0.5, rss_bytes=1))
+    two = Report(workload=workload(Kind.PRODUCE, processes=2), tally=tally)
+
+    assert one.is_generator_busy
+    assert not two.is_generator_busy
+    assert one.per_cpu_second == 2_000
+    assert one.rate == 500
