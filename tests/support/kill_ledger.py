@@ -26,6 +26,8 @@ class Ledger:
     chance: Random
     sent: dict[int, int] = field(default_factory=dict)
     acknowledged: dict[Queue, dict[int, int]] = field(default_factory=lambda: defaultdict(dict))
+    #: Behind the last acknowledged message of each queue.
+    ends: dict[Queue, int] = field(default_factory=lambda: defaultdict(int))
     #: What the broker was seen to have, by offset; None where retention took it before it was seen.
     seen: dict[Queue, list[int | None]] = field(default_factory=lambda: defaultdict(list))
     seen_numbers: set[int] = field(default_factory=set)
@@ -52,9 +54,14 @@ class Ledger:
     def acknowledge(self, queue: Queue, first_offset: int, numbers: list[int]) -> None:
         """Note that the broker said where messages are."""
         for offset, number in enumerate(numbers, first_offset):
+            self.ends[queue] = max(self.ends[queue], offset + 1)
             other = self.acknowledged[queue].setdefault(offset, number)
             if other != number:
                 self.complain(f"{queue} offset {offset} was given to message {other} and to {number}")
+
+    def end_of(self, queue: Queue) -> int:
+        """Return the offset behind the last message of a queue that was acknowledged."""
+        return self.ends[queue]
 
     @property
     def acknowledged_count(self) -> int:
@@ -89,7 +96,7 @@ class Ledger:
 
     def check_end(self, queue: Queue, end: int) -> None:
         """Compare a queue's end with what was acknowledged and seen."""
-        wanted = max(self.acknowledged[queue], default=-1) + 1
+        wanted = self.end_of(queue)
         if end < max(wanted, len(self.seen[queue])):
             self.complain(f"{queue} ends at {end}; {wanted} was acknowledged, {len(self.seen[queue])} seen")
 

@@ -86,7 +86,6 @@ class Load:
     def __init__(self, ledger: Ledger, chance: Random) -> None:
         self._ledger = ledger
         self._chance = chance
-        self._commits = count(1)
 
     def run(
         self,
@@ -194,10 +193,10 @@ class Load:
         return note
 
     def _commit(self) -> tuple[Command, OnAnswer]:
-        reader = (self._chance.choice(GROUPS), *self._queue())
-        offset = next(self._commits)
-        self._ledger.committed[reader] = offset
-        group, topic, queue_id = reader
+        group, queue = self._chance.choice(GROUPS), self._queue()
+        topic, queue_id = queue
+        offset = self._ledger.end_of(queue)
+        self._ledger.committed[group, topic, queue_id] = offset
         fields = {"consumerGroup": group, "topic": topic, "queueId": queue_id, "commitOffset": offset}
         return Command(RequestCode.UPDATE_CONSUMER_OFFSET, ext=_texts(fields)), self._is_success
 

@@ -158,6 +158,8 @@ class Broker:
         closing = self._closing
         closing.push_async_callback(asyncio.to_thread, self._store.close)
         await asyncio.to_thread(self._open)
+        # What a crash took back is so on disk before the next message takes its place.
+        await self._offsets.save()
         durability = Durability(self._store, self._store_settings, self._clock)
         closing.callback(durability.close)
         if not durability.is_immediate:
@@ -192,10 +194,12 @@ class Broker:
 
     def _open(self) -> None:
         self._store.on_append = self._appended
-        self._store.open()
+        recovered = self._store.open()
         self._topics.load()
         self._groups.load()
         self._offsets.load()
+        if not recovered.was_clean:
+            self._offsets.keep_within(self._store.max_offset)
         self._delayed.load()
         self._halves.load()
 

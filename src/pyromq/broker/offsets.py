@@ -3,10 +3,12 @@
     {"offsetTable":{"topic@group":{0:12,1:3}}}
 
 Members commit every few seconds and with their pulls; the file follows every five seconds and at a stop.
-What a crash loses of it, members read again: at least once is the promise.
+What a crash loses of it, members read again: at least once is the promise. So after a crash no group is past
+the end of a queue.
 """
 
 import logging
+from collections.abc import Callable
 from pathlib import Path
 
 from pyromq.broker.json_table import JsonTable
@@ -28,6 +30,28 @@ class OffsetTable:
     def load(self) -> None:
         """Read the file."""
         self._progress = self._file.load(decode_group_offsets, field="offsetTable") or {}
+
+    def keep_within(self, end_of: Callable[[str, int], int]) -> None:
+        """Bring progress back that is past a queue's end, which `end_of` tells by topic and queue id.
+
+        A power cut under asynchronous flush takes messages that were read already. The next ones get their
+        offsets, and a group that stayed past the end would never see them.
+        """
+        for key, offsets in self._progress.items():
+            topic, _, group = key.partition(SEPARATOR)
+            for queue_id, offset in offsets.items():
+                end = end_of(topic, queue_id)
+                if offset > end:
+                    log.warning(
+                        "group %s was at %d in %s queue %d, which ends at %d: it goes on there",
+                        group,
+                        offset,
+                        topic,
+                        queue_id,
+                        end,
+                    )
+                    offsets[queue_id] = end
+                    self._file.changed_unsaved()
 
     def commit(self, group: str, topic: str, queue_id: int, offset: int) -> None:
         """Set the offset that the group reads next; going back is allowed, and logged."""
