@@ -448,6 +448,15 @@ def test_a_wrong_delivery_time_of_a_delayed_message_is_named(stored: Stored) -> 
     assert "delivery time" in report.faults[0].what
 
 
+def test_a_delivery_time_that_apache_lost_in_a_recovery_is_a_note(stored: Stored) -> None:
+    stored.change("consumequeue/SCHEDULE_TOPIC_XXXX/2/00000000000000000000", 60, put(12, bytes(8)))
+
+    report = verify(stored.root)
+
+    assert report.is_whole
+    assert ["no delivery time" in note.what for note in report.notes] == [True]
+
+
 def test_entries_missing_at_the_end_of_a_queue_after_a_clean_stop_are_a_fault(stored: Stored) -> None:
     place = stored.queue(57, put(0, bytes(60)))
 

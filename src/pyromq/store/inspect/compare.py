@@ -1,8 +1,8 @@
 """What the log says that its followers should hold, against what their files hold, as bytes.
 
 Everything that is equal is equal in one comparison. Only where something differs are single entries looked
-at, and even then this only says *which*: what is wrong with them is for `judge` to say, which knows the rest
-of the store.
+at, and even then this only says *which*: what is wrong with them is for `queues` and `keys` to say, which
+know the rest of the store.
 """
 
 import struct

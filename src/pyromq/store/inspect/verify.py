@@ -4,7 +4,7 @@
     2. tables     do the configuration tables read
     3. index      does each index file hold together (`chains`)
     4. log        every record, and what its followers should hold of it (`piece`, `scan`, `compare`)
-    5. judge      what differs: is it a fault, and whose
+    5. verdicts   what differs: is it a fault, and whose (`queues`, `keys`)
 
 Nothing is written and no lock is taken. The pieces of the log and the index files are independent of each
 other, so that `run` may be the `map` of a pool of processes.
@@ -20,10 +20,12 @@ from pyromq.store.inspect.chains import IndexChecked, check_index_file
 from pyromq.store.inspect.compare import KEPT_MAX, KeyRange, KeysCompared, RunCompared
 from pyromq.store.inspect.files import ReadOnlyFile
 from pyromq.store.inspect.findings import REMEDY_LOG, REMEDY_QUEUES, Finding, Report
-from pyromq.store.inspect.judge import Judge, LogSeen
+from pyromq.store.inspect.keys import IndexJudge
 from pyromq.store.inspect.piece import PIECE_BYTES, Ending, Piece, PieceChecked, check_piece
+from pyromq.store.inspect.queues import QueueJudge
 from pyromq.store.inspect.survey import Layout, QueueName, RowFile, Survey, row_of, take_survey
 from pyromq.store.inspect.tables import check_tables
+from pyromq.store.inspect.verdict import LogSeen, Verdicts
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -73,9 +75,9 @@ class Verification:
         if (survey.root / "abort").exists():
             # A broker was started meanwhile.
             survey = replace(survey, is_clean=False)
-        judge = Judge(survey, self._log, report, tables.topics)
-        judge.judge_queues(self._runs)
-        judge.judge_index(index, self._keys)
+        verdicts = Verdicts(survey, self._log, report)
+        QueueJudge(verdicts, tables.topics).judge(self._runs)
+        IndexJudge(verdicts).judge(index, self._keys)
         for finding in tables.findings:
             report.add(finding)
         return report
