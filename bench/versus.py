@@ -56,7 +56,6 @@ START_TIMEOUT_S = 60.0
 BACKLOG = 100_000
 BACKLOG_TOPIC = "backlog"
 QUIET_CORES = 0.33
-QUIET_WAIT_S = 6.0
 SHARED = {"mappedFileSizeCommitLog": 2**30, "mappedFileSizeConsumeQueue": 6_000_000}
 TOUCHED_BYTES = 6 * 2**30
 RESULTS = ROOT / "bench" / "results"
@@ -73,11 +72,16 @@ class Pace:
     warm_up_s: float
     jvm_warm_up_s: float
     starts: int
+    quiet_wait_s: float
     budget_s: float
 
 
-FULL = Pace(rounds=3, measured_s=2.0, warm_up_s=0.5, jvm_warm_up_s=12.0, starts=3, budget_s=330.0)
-QUICK = Pace(rounds=1, measured_s=1.0, warm_up_s=0.3, jvm_warm_up_s=10.0, starts=1, budget_s=100.0)
+FULL = Pace(
+    rounds=3, measured_s=2.0, warm_up_s=0.5, jvm_warm_up_s=12.0, starts=3, quiet_wait_s=4.0, budget_s=320.0
+)
+QUICK = Pace(
+    rounds=1, measured_s=1.0, warm_up_s=0.3, jvm_warm_up_s=10.0, starts=1, quiet_wait_s=0.6, budget_s=100.0
+)
 
 
 @dataclass(frozen=True)
@@ -339,9 +343,9 @@ def prepare(brokers: dict[tuple[str, str], Broker], pace: Pace) -> None:
         print(f"  warm: {kind} {flush}", flush=True)
 
 
-def wait_for_quiet() -> None:
+def wait_for_quiet(seconds: float) -> None:
     """Wait, for a while, until others leave the machine alone."""
-    deadline = time.monotonic() + QUIET_WAIT_S
+    deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         busy = _busy_s()
         time.sleep(0.3)
@@ -349,11 +353,10 @@ def wait_for_quiet() -> None:
             return
 
 
-def one_run(broker: Broker, workload: Workload, *, patient: bool = False) -> dict[str, Any]:
+def one_run(broker: Broker, workload: Workload, *, quiet_wait_s: float = 0.0) -> dict[str, Any]:
     """Run a workload on a broker; tell what the rest of the machine did meanwhile."""
     workload = replace(workload, topic=f"{workload.topic}-{broker.pid}")
-    if patient:
-        wait_for_quiet()
+    wait_for_quiet(quiet_wait_s)
     busy, theirs, ours = _busy_s(), usage_of(broker.pid).cpu_s, _own_s()
     began_at = time.monotonic()
     record = run(workload, name_server=broker.name_server, server_pid=broker.pid).as_record()
@@ -391,7 +394,7 @@ def measure_cases(
             workload = replace(case.workload, warm_up_s=pace.warm_up_s, duration_s=pace.measured_s)
             # Whoever comes second finds the machine as the first left it: take turns in that too.
             for kind in KINDS if number % 2 == 0 else KINDS[::-1]:
-                record = one_run(brokers[kind, case.flush], workload, patient=True)
+                record = one_run(brokers[kind, case.flush], workload, quiet_wait_s=pace.quiet_wait_s)
                 runs[case.name][kind].append(record)
                 print(
                     f"  {case.name:36} {kind:7} {record['rate']:10,.0f}/s"
