@@ -9,7 +9,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from harness.observer import Observer
+from harness.observer import Observer, Stored
 from harness.servers import Cluster
 
 import pyromq
@@ -102,7 +102,26 @@ def message(topic: str, index: int) -> Message:
     )
 
 
-async def everything(consumer: Any, topic: str, tags: str = "*") -> list[Any]:
+async def everything(consumer: Any, topic: str, count: int, tags: str = "*") -> list[Any]:
+    """Pull each queue from its start to its end, once Apache's queues have followed its log."""
+
+    async def pulled() -> list[Any] | None:
+        found = await pull_all(consumer, topic, tags)
+        return found if len(found) >= count else None
+
+    found: list[Any] = await aeventually(pulled)
+    return found
+
+
+async def in_store(observer: Observer, topic: str, count: int) -> list[Stored]:
+    """Read what a topic holds, once Apache's queues have followed its log."""
+    stored: list[Stored] = await aeventually(
+        lambda: found if len(found := observer.stored(topic)) >= count else None
+    )
+    return stored
+
+
+async def pull_all(consumer: Any, topic: str, tags: str) -> list[Any]:
     """Pull each queue from its start to its end."""
     found = []
     for queue in await done(consumer.queues(topic)):
@@ -122,7 +141,7 @@ async def test_a_topic_is_created_with_its_queues(topic: str, observer: Observer
 
 async def test_a_message_comes_back_as_it_was_sent(topic: str, producer: Any, consumer: Any) -> None:
     result = await done(producer.send(message(topic, 7)))
-    (got,) = await everything(consumer, topic)
+    (got,) = await everything(consumer, topic, 1)
     assert result.status is SendStatus.SEND_OK
     assert (got.topic, got.body, got.tags) == (topic, "body 7 é中".encode(), "tag-1")
     assert got.properties["KEYS"] == f"key-{topic}-7 all"
@@ -135,7 +154,7 @@ async def test_a_large_body_is_compressed_and_comes_back_whole(
     topic: str, producer: Any, consumer: Any
 ) -> None:
     await done(producer.send(Message(topic, b"large " * 10_000)))
-    (got,) = await everything(consumer, topic)
+    (got,) = await everything(consumer, topic, 1)
     assert got.body == b"large " * 10_000
     assert got.size < 10_000
 
@@ -150,7 +169,8 @@ async def test_many_sends_under_way_at_once_are_all_answered(
     else:
         results = await asyncio.gather(*(producer.send(one) for one in messages))
     stored = {
-        (one.broker, one.queue, one.offset): int(one.properties["index"]) for one in observer.stored(topic)
+        (one.broker, one.queue, one.offset): int(one.properties["index"])
+        for one in await in_store(observer, topic, 200)
     }
     told = {(r.queue.broker_name, r.queue.queue_id, r.queue_offset): index for index, r in enumerate(results)}
     assert told == stored
@@ -166,7 +186,7 @@ async def test_a_batch_is_stored_in_one_queue_and_order(
     topic: str, producer: Any, observer: Observer
 ) -> None:
     result = await done(producer.send_batch([message(topic, index) for index in range(50)]))
-    stored = observer.stored(topic)
+    stored = await in_store(observer, topic, 50)
     assert [int(one.properties["index"]) for one in stored] == list(range(50))
     assert {(one.broker, one.queue) for one in stored} == {(result.queue.broker_name, result.queue.queue_id)}
     assert result.offset_message_id == ",".join(one.offset_id for one in stored)
@@ -178,7 +198,7 @@ async def test_a_message_goes_to_the_queue_that_was_named(
     queue = (await done(producer.queues(topic)))[2]
     for index in range(3):
         await done(producer.send(message(topic, index), queue=queue))
-    assert {(one.broker, one.queue) for one in observer.stored(topic)} == {
+    assert {(one.broker, one.queue) for one in await in_store(observer, topic, 3)} == {
         (queue.broker_name, queue.queue_id)
     }
 
@@ -186,13 +206,13 @@ async def test_a_message_goes_to_the_queue_that_was_named(
 async def test_a_selector_chooses_the_queue(topic: str, producer: Any, observer: Observer) -> None:
     for index in range(8):
         await done(producer.send(message(topic, index), selector=lambda queues, one: queues[-1]))
-    assert {one.queue for one in observer.stored(topic)} == {QUEUES - 1}
+    assert {one.queue for one in await in_store(observer, topic, 8)} == {QUEUES - 1}
 
 
 async def test_a_subscription_by_tag_gets_only_its_tag(topic: str, producer: Any, consumer: Any) -> None:
     for index in range(12):
         await done(producer.send(message(topic, index)))
-    got = await everything(consumer, topic, tags="tag-1")
+    got = await everything(consumer, topic, 6, tags="tag-1")
     assert sorted(int(one.properties["index"]) for one in got) == [1, 3, 5, 7, 9, 11]
 
 
@@ -214,6 +234,7 @@ async def test_a_held_pull_is_answered_when_a_message_comes(topic: str, producer
 
 async def test_an_offset_beyond_the_end_is_corrected(topic: str, producer: Any, consumer: Any) -> None:
     sent = await done(producer.send(message(topic, 1)))
+    await everything(consumer, topic, 1)
     result = await done(consumer.pull(sent.queue, 1000))
     assert (result.status, result.next_offset) == (PullStatus.OFFSET_ILLEGAL, 1)
 
@@ -233,7 +254,7 @@ async def test_the_offsets_of_a_queue_are_told(topic: str, producer: Any, consum
     queue = (await done(producer.queues(topic)))[0]
     for index in range(5):
         await done(producer.send(message(topic, index), queue=queue))
-    got = (await done(consumer.pull(queue, 0))).messages
+    got = await everything(consumer, topic, 5)
     assert await done(consumer.min_offset(queue)) == 0
     assert await done(consumer.max_offset(queue)) == 5
     assert await done(consumer.offset_by_time(queue, got[0].stored_at_ms)) == 0
