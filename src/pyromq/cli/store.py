@@ -47,7 +47,7 @@ def run_verify(layout: Layout, jobs: int | None, *, is_json: bool) -> bool:
     """Verify a store, print what was found, and return whether everything is whole."""
     verification = Verification(layout)
     total = verification.total_bytes
-    jobs = 1 if total < _SHARED_BYTES_MIN else jobs or len(os.sched_getaffinity(0))
+    jobs = jobs or (1 if total < _SHARED_BYTES_MIN else len(os.sched_getaffinity(0)))
     with shared_by(jobs) as run, _progress(total, is_json=is_json) as advance:
         report = verification.run(run=run, advance=advance)
     if is_json:

@@ -553,7 +553,7 @@ def test_an_index_file_of_another_size_is_named_with_the_settings_to_say(stored:
 
     report = verify(stored.root)
 
-    assert ("index/" + name.name, 0) in places(report, stored.root)
+    assert places(report, stored.root) == [("index/" + name.name, 0)]
     assert "maxHashSlotNum" in report.faults[0].what
 
 

@@ -42,6 +42,8 @@ class IndexChecked:
     broken: list[Broken] = field(default_factory=list)
     broken_count: int = 0
     entries: int = 0
+    #: Whether the entries could be looked at.
+    is_read: bool = False
 
     def add(self, at: int, what: str, slot: int | None = None) -> None:
         """Note something that is broken."""
@@ -67,6 +69,7 @@ def check_index_file(survey: Survey, boundaries: Sequence[int], number: int) -> 
     try:
         with ReadOnlyFile(head.path) as file:
             _IndexWalk(survey, head, file, checked).run(boundaries)
+        checked.is_read = True
     except FileGone:
         checked.broken.clear()
         checked.broken_count = 0

@@ -33,8 +33,9 @@ class IndexJudge:
                     continue
         for file_number, one in enumerate(checked):
             self._judge_chains(file_number, one)
+        is_read = all(one.is_read for one in checked)
         for keys in compared:
-            if keys.missing_count > keys.wrong_count:
+            if is_read and keys.missing_count > keys.wrong_count:
                 self._judge_missing(keys)
 
     def _judge_entry(self, file_number: int, number: int) -> None:
