@@ -122,7 +122,7 @@ bench = typer.Typer(
     help="Load for any RocketMQ-compatible broker: how many messages a second, and how long each takes.",
     epilog=_examples(
         "pyromq bench produce",
-        "pyromq bench produce -c 64 -w 16 -s 128 -p 2 --server-pid $(pgrep -f 'pyromq up')",
+        "pyromq bench produce -c 64 -w 16 -s 128 --server-pid 4711",
         "pyromq bench produce --rate 5000 --json",
         "pyromq bench consume --again",
         "pyromq bench roundtrip --rate 1000",
