@@ -13,6 +13,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -41,6 +42,7 @@ SETTINGS = {
     "mappedFileSizeConsumeQueue": 20 * 300,
     "maxHashSlotNum": 1000,
     "maxIndexNum": 3000,
+    "syncFlushTimeout": 60_000,
     "flushIntervalConsumeQueue": 20,
     "flushConsumeQueueThoroughInterval": 100,
     "flushConsumerOffsetInterval": 40,
@@ -76,6 +78,8 @@ class KillRun:
     settings: dict[str, object] = field(default_factory=dict)
     kills: int = 0
     kills_while_starting: int = 0
+    kills_while_stopping: int = 0
+    stops: int = 0
 
     def __post_init__(self) -> None:
         self.chance = Random(self.seed)
@@ -86,14 +90,22 @@ class KillRun:
         self.folder.mkdir()
 
     def kill_often(self, kills: int, *, full_every: int = 10) -> None:
-        """Kill the broker so many times under load, and some times more while it starts."""
+        """Kill the broker so many times under load, and some times more while it starts or stops."""
         try:
             self._start_and_check(is_full=False)
             while self.kills < kills:
-                self._load_and_kill()
+                self._load_until(self._kill)
+                self.kills += 1
                 if self.kills % 5 == 0:
                     self._kill_while_starting()
+                if self.kills % 10 == 0:
+                    self._verify()
+                    self._start_and_check(is_full=False)
+                    self._load_until(self._kill_while_stopping)
                 self._start_and_check(is_full=self.kills % full_every == 0 or self.kills == kills)
+            self._load_until(self._stop)
+            self._verify()
+            self._start_and_check(is_full=True)
         finally:
             self.close()
 
@@ -110,15 +122,14 @@ class KillRun:
         audit.run(is_full=is_full)
         self._check()
 
-    def _load_and_kill(self) -> None:
+    def _load_until(self, end: Callable[[], None]) -> None:
         self._load.run(
             self._hello["broker"],
             self.chance.uniform(0.01, LOAD_S_MAX),
             name_server=self._hello["namesrv"],
             look=self._look_at_tables,
-            kill=self._kill,
+            kill=end,
         )
-        self.kills += 1
         self._look_at_tables(is_forced=True)
         self._check()
 
@@ -176,6 +187,37 @@ class KillRun:
         os.kill(process.pid, signal.SIGKILL)
         assert process.wait() == -signal.SIGKILL, self._log.read_text()
 
+    def _stop(self) -> None:
+        """Stop the broker in order, with requests under way."""
+        process = self._process
+        assert process is not None
+        process.terminate()
+        assert process.wait(START_S_MAX) == 0, self._log.read_text()
+        assert not (self._store / "abort").exists()
+        self.stops += 1
+
+    def _kill_while_stopping(self) -> None:
+        """Ask the broker to stop, and kill it before it has, or just after."""
+        process = self._process
+        assert process is not None
+        process.terminate()
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(self.chance.uniform(0, 0.1))
+        process.kill()
+        process.wait()
+        self.kills_while_stopping += 1
+
+    def _verify(self) -> None:
+        """Let `pyromq store verify` have its say on the files as they are; being killed is no fault."""
+        settings = [part for key, value in SETTINGS.items() for part in ("--set", f"{key}={value}")]
+        ended = subprocess.run(
+            [PYROMQ, "store", "verify", str(self._store), "--jobs", "1", *settings],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert ended.returncode == 0, f"seed {self.seed}: {ended.stdout}{ended.stderr}"
+
     def _look_at_tables(self, *, is_forced: bool = False) -> None:
         """Read the tables as they are on disk: whole at every moment, and progress only grows in them."""
         if not is_forced and time.monotonic() - self._looked_at < 0.03:
@@ -206,7 +248,8 @@ class KillRun:
         """The run in a line."""
         return (
             f"seed {self.seed}, {self.flush}: {self.kills} kills under load, {self.kills_while_starting} "
-            f"while starting; {self.ledger.acknowledged_count} messages acknowledged, "
+            f"while starting, {self.kills_while_stopping} while stopping; "
+            f"{self.ledger.acknowledged_count} messages acknowledged, "
             f"{len(self.ledger.seen_numbers)} there, {len(self.ledger.complaints)} promises broken"
         )
 
