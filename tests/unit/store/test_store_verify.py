@@ -318,6 +318,16 @@ def test_a_damaged_record_is_named_once(
     assert report.faults[0].remedy
 
 
+def test_a_record_whose_end_was_never_written_is_named_once(stored: Stored) -> None:
+    position, size, _ = stored.orders[21]
+    place = stored.log(position, put(size - 4, bytes(4)))
+
+    report = verify(stored.root)
+
+    assert places(report, stored.root) == [place]
+    assert "never written" in report.faults[0].what
+
+
 def test_a_topic_that_is_another_s_is_found_by_the_queue_that_points_there(stored: Stored) -> None:
     position, size, _ = stored.orders[21]
     record = (stored.root / f"commitlog/{position - position % LOG_FILE_BYTES:020d}").read_bytes()[

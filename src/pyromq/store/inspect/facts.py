@@ -43,7 +43,7 @@ class Hashes(dict[bytes, int]):
         self._before = before
 
     def __missing__(self, text: bytes) -> int:
-        if not text.isascii() or b"\x02" in text:
+        if not text.isascii() or b"\x02" in text or b"\0" in text:
             raise NotPlain
         if len(self) >= _REMEMBERED_MAX:
             self.clear()

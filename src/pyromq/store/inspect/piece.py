@@ -19,6 +19,7 @@ from typing import Final
 from zlib import crc32
 
 from pyromq.errors import CorruptRecord
+from pyromq.store.commitlog import is_torn
 from pyromq.store.consumequeues import is_folder_name
 from pyromq.store.inspect.compare import KeyRange, KeysCompared, RunCompared, compare_keys, compare_run
 from pyromq.store.inspect.facts import Facts
@@ -235,6 +236,9 @@ def _look_into(record: Record, position: int) -> Look:
     if not is_folder_name(record.topic) or record.queue_id < 0 or record.queue_offset < 0:
         look.is_usable = False
         look.faults.append(f"{whose}: no queue can have that name or number")
+    if is_torn(record.properties):
+        look.is_usable = False
+        look.faults.append(f"{whose}: the end of its properties was never written")
     return look
 
 

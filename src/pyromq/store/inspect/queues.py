@@ -98,7 +98,7 @@ class QueueJudge:
         """Say what is wrong with an entry; `wanted` is the position of the record that has its offset."""
         position, size, log = entry.position, entry.size, self._log
         self._judged.add((entry.queue.name, entry.offset))
-        if log.is_unreadable(position) and size > 0:
+        if size > 0 and (log.is_unreadable(position) or position in log.distrusted):
             return
         right = f"; the message is at {wanted}" if wanted is not None else ""
         if size <= 0 or is_blank_entry(position, size):

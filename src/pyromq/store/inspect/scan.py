@@ -97,7 +97,7 @@ def _read_tail(facts: Facts, tail: bytes) -> tuple[Topic, int, list[int]]:
     if properties_at > len(tail) or _unpack_int16(tail, properties_at - 2)[0] != len(tail) - properties_at:
         raise NotPlain
     topic = facts.topics.get(tail[1 : properties_at - 2])
-    if topic is None:
+    if topic is None or b"\0" in tail[properties_at:]:
         raise NotPlain
     # All pairs stand between separators here, so that a name is found by one search, and its value's end too.
     properties = b"\x02" + tail[properties_at:] + b"\x02"
