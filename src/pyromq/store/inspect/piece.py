@@ -33,14 +33,21 @@ from pyromq.wire.record import (
     CRC_MASK,
     MAGIC_V1,
     MAGIC_V2,
+    PROPERTIES_BYTES_MAX,
     RECORD_BYTES_MIN,
+    SYS_FLAG_AT,
     Record,
     decode_record,
+    record_size,
 )
 
 PIECE_BYTES: Final = 64 << 20
 _BLOCK_BYTES: Final = 1 << 20
 _SIZE_MAGIC: Final = struct.Struct(">ii")
+_INT32: Final = struct.Struct(">i")
+#: Enough for the head of a record with IPv6 hosts, and the most that can follow its body.
+_HEAD_BYTES_MAX: Final = 128
+_TAIL_BYTES_MAX: Final = 2 * PROPERTIES_BYTES_MAX + 4
 _MARKS: Final = re.compile(
     b"|".join(re.escape(_SIZE_MAGIC.pack(0, magic)[4:]) for magic in (MAGIC_V1, MAGIC_V2, BLANK_MAGIC)),
     re.DOTALL,
@@ -196,8 +203,8 @@ def look_at(file: ReadOnlyFile, row_file: RowFile, place: int, block: bytes = b"
     left = row_file.length - place
     if left < BLANK_BYTES:
         return Look(is_blank=True)
-    if len(block) - at < RECORD_BYTES_MIN:
-        block, at = file.read(RECORD_BYTES_MIN, place), 0
+    if len(block) - at < _HEAD_BYTES_MAX:
+        block, at = file.read(_HEAD_BYTES_MAX, place), 0
     if len(block) - at < BLANK_BYTES:
         return Look(why="the file was cut while it was looked at")
     size, magic = _SIZE_MAGIC.unpack_from(block, at)
@@ -206,6 +213,8 @@ def look_at(file: ReadOnlyFile, row_file: RowFile, place: int, block: bytes = b"
         return Look(is_blank=True, faults=wrong if size != left else [])
     if magic not in (MAGIC_V1, MAGIC_V2) or not RECORD_BYTES_MIN <= size <= left:
         return Look(why=_why_no_record(size, magic, left))
+    if not _adds_up(block, at, size):
+        return Look(why=f"a record of {size} bytes says that its body has more, or much less")
     if len(block) - at < size:
         block, at = file.read(size, place), 0
     try:
@@ -213,6 +222,18 @@ def look_at(file: ReadOnlyFile, row_file: RowFile, place: int, block: bytes = b"
     except CorruptRecord:
         return Look(why=f"a record of {size} bytes whose body, topic and properties do not add up to it")
     return _look_into(record, row_file.base + place)
+
+
+def _adds_up(block: bytes, at: int, size: int) -> bool:
+    """Return whether a record's size can be right, by what it says of its body, before so much is read."""
+    (sys_flag,) = _INT32.unpack_from(block, at + SYS_FLAG_AT)
+    least = record_size(0, 0, 0, sys_flag)
+    # The length of the body stands before the lengths of topic and properties, three bytes or four.
+    at += least - 3 - _INT32.size
+    if at + _INT32.size > len(block):
+        return False
+    (body_bytes,) = _INT32.unpack_from(block, at)
+    return bool(0 <= size - least - body_bytes <= _TAIL_BYTES_MAX and body_bytes >= 0)
 
 
 def _why_no_record(size: int, magic: int, left: int) -> str:

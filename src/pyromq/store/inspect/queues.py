@@ -90,8 +90,8 @@ class QueueJudge:
         first = min((run.first for run in runs), default=queue.end)
         for low, high in _uncovered(queue, runs):
             for entry in _entries(queue, low, high):
-                is_old = entry.position < self._log.min_position or is_blank_entry(entry.position, entry.size)
-                if not (entry.offset < first and is_old):
+                has_expired = 0 <= entry.position < self._log.min_position
+                if entry.offset >= first or not (has_expired or is_blank_entry(entry.position, entry.size)):
                     self._judge_entry(entry, None)
 
     def _judge_entry(self, entry: Entry, wanted: int | None) -> None:

@@ -58,7 +58,7 @@ class QueueSurvey:
     @property
     def first(self) -> int:
         """The first offset that the files have."""
-        return self.files[0].base // ENTRY_BYTES if self.files else 0
+        return self.files[0].base // ENTRY_BYTES
 
     def place_of(self, offset: int) -> tuple[Path, int]:
         """Return the file and the byte in it where an entry stands, or should stand."""
@@ -238,7 +238,8 @@ def _queues(folder: Path) -> Iterator[QueueSurvey]:
         for name in names_in(folder / topic):
             if name.isascii() and name.isdigit() and name == str(int(name)):
                 files = tuple(row_of(folder / topic / name))
-                yield QueueSurvey(topic, int(name), files, *_end_of(files))
+                if files:
+                    yield QueueSurvey(topic, int(name), files, *_end_of(files))
 
 
 def _end_of(files: tuple[RowFile, ...]) -> tuple[int, int]:
@@ -253,7 +254,7 @@ def _end_of(files: tuple[RowFile, ...]) -> tuple[int, int]:
         if count:
             position, size, _ = ENTRY.unpack(last.ljust(ENTRY_BYTES, b"\0"))
             return file.base // ENTRY_BYTES + count, 0 if is_blank_entry(position, size) else position + size
-    return files[0].base // ENTRY_BYTES if files else 0, 0
+    return files[0].base // ENTRY_BYTES, 0
 
 
 def _index(folder: Path) -> Iterator[IndexSurvey]:
