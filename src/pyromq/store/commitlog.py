@@ -13,6 +13,7 @@ Appending is one `pwrite`. `sync` may run in another thread while this one appen
 the files up to it, and then says how far the log is safe.
 """
 
+import logging
 import struct
 from collections.abc import Iterator
 from pathlib import Path
@@ -29,6 +30,9 @@ from pyromq.wire.record import (
     BORN_HOST_AT,
     HOST_BYTES_V4,
     HOST_BYTES_V6,
+    MAGIC_AT,
+    MAGIC_V1,
+    MAGIC_V2,
     RECORD_BYTES_MIN,
     SYS_FLAG_AT,
     Record,
@@ -40,6 +44,14 @@ from pyromq.wire.record import (
 _INT32: Final = struct.Struct(">i")
 _INT64: Final = struct.Struct(">q")
 _BORN_HOST_V6: Final = int(SysFlag.BORN_HOST_V6)
+_log: Final = logging.getLogger(__name__)
+#: The bytes that both kinds of records have in their magic.
+_MAGIC: Final = _INT32.pack(MAGIC_V1)[:3]
+assert _INT32.pack(MAGIC_V2)[:3] == _MAGIC
+#: So many damaged records are reported one by one.
+_NOTED_MAX: Final = 1000
+#: How far a message is looked for whose queue entry is damaged.
+_SEARCHED_BYTES: Final = 1 << 20
 _COPY_BYTES: Final = 1 << 20
 #: A disk writes sectors whole; no smaller piece of a write is missing in its middle.
 _EMPTY_SECTOR: Final = "\0" * 512
@@ -48,7 +60,7 @@ _EMPTY_SECTOR: Final = "\0" * 512
 class CommitLog:
     """The files of the log, where it ends, and how far it is synced."""
 
-    __slots__ = ("_segments", "_tail", "end", "synced")
+    __slots__ = ("_damaged", "_segments", "_tail", "end", "synced", "written_from")
 
     def __init__(self, files: Files, folder: Path, segment_bytes: int) -> None:
         self._segments = Segments(files, folder, segment_bytes)
@@ -56,6 +68,9 @@ class CommitLog:
         self._tail: Segment | None = None
         self.end = 0
         self.synced = 0
+        #: Where this process began to append; what stands before it may have been damaged meanwhile.
+        self.written_from = 0
+        self._damaged: set[int] = set()
 
     @property
     def min_position(self) -> int:
@@ -84,19 +99,19 @@ class CommitLog:
         """List the files; where the log ends in them is for `open_at` to say."""
         self._segments.load()
 
-    def missing_bytes(self, safe_position: int | None) -> Segment | None:
-        """Return the file that is too short although bytes behind its end were safe; None when all is well.
+    def missing_bytes(self, safe_position: int) -> dict[Segment, int]:
+        """Return the files that are too short although bytes behind their ends were safe, and their lengths.
 
-        A short last file, or one behind the safe position, is what a crash leaves.
+        A file that is short behind the safe position is what a crash leaves.
         """
-        whole_until = self._segments.whole_until
-        if safe_position is None:
-            safe_position = self._segments.row[-1].base if self._segments.row else 0
-        return self._segments.find(whole_until) if whole_until < safe_position else None
+        lengths = {segment: self._segments.length_of(segment) for segment in self._segments.short()}
+        return {
+            segment: length for segment, length in lengths.items() if segment.base + length < safe_position
+        }
 
     def open_at(self, end: int) -> None:
         """Make `end` the end of the log; what stands behind it is known to be zeros."""
-        self.end = self.synced = end
+        self.end = self.synced = self.written_from = end
         self._tail = self._segments.find(end)
 
     def cut_at(self, end: int, *, synced: int) -> None:
@@ -194,9 +209,41 @@ class CommitLog:
         if data is None:
             return None
         try:
-            return data if decode_record(data, check_crc=False).position == position else None
+            record = decode_record(data, check_crc=position < self.written_from)
         except CorruptRecord:
             return None
+        return data if record.position == position else None
+
+    def has_message(self, position: int, size: int, topic: str, queue_id: int, offset: int) -> bool:
+        """Return whether a whole record stands at a position, and is the one that a queue means."""
+        data = self.read(position, size)
+        if data is None:
+            return False
+        try:
+            record = decode_record(data)
+        except CorruptRecord:
+            return False
+        is_here = record.position == position and record.size == size
+        return is_here and (record.topic, record.queue_id, record.queue_offset) == (topic, queue_id, offset)
+
+    def find_message(
+        self, topic: str, queue_id: int, offset: int, start: int, before: int
+    ) -> tuple[int, int] | None:
+        """Return position and size of a queue's message that stands not far behind `start`, or None."""
+        before = min(before, start + _SEARCHED_BYTES, self.end)
+        for record in self.walk(start):
+            if record.position >= before:
+                return None
+            if (record.topic, record.queue_id, record.queue_offset) == (topic, queue_id, offset):
+                return record.position, record.size
+        return None
+
+    def note_damage(self, position: int, who: str) -> None:
+        """Report once that a record cannot be served."""
+        if position not in self._damaged and len(self._damaged) < _NOTED_MAX:
+            self._damaged.add(position)
+            what = self.why_no_record(position) or f"it does not stand at {position} of the log"
+            _log.error("damaged: %s: %s; «pyromq store verify» tells more", who, what)
 
     def stored_at(self, position: int) -> int | None:
         """Return the stored time of the record at a position, which must be a record's beginning."""
@@ -222,6 +269,7 @@ class CommitLog:
 
     def why_no_record(self, position: int) -> str | None:
         """Return what is wrong at a position where a walk ended; None when nothing was ever written there."""
+        position = self.behind_blank(position)
         segment = self._segments.find(position)
         if segment is None or not _has_bytes(segment, position - segment.base):
             return None
@@ -234,6 +282,28 @@ class CommitLog:
             f"{segment.path} at byte {position - segment.base}: the record there, of topic {record.topic!r}, "
             f"says that its position is {record.position}"
         )
+
+    def behind_blank(self, position: int) -> int:
+        """Return where the next file begins when only a blank stands at a position, else the position."""
+        segment = self._segments.find(position)
+        if segment is None:
+            return position
+        with memoryview(segment.map) as view:
+            return segment.end if is_blank(view, position - segment.base) else position
+
+    def next_record(self, position: int, before: int) -> int | None:
+        """Return where the first whole record behind a position begins, if it does before another."""
+        for segment in self._segments.row:
+            at = max(position + 1 - segment.base, 0)
+            while segment.end > position and (at := segment.map.find(_MAGIC, at + MAGIC_AT)) >= 0:
+                at -= MAGIC_AT
+                if segment.base + at >= before:
+                    return None
+                record = _record_in(segment, segment.base + at, check_crc=True)
+                if record is not None and record.size:
+                    return segment.base + at
+                at += 1
+        return None
 
     # Retention
 
@@ -275,6 +345,7 @@ def _record_in(segment: Segment, position: int, *, check_crc: bool) -> Record | 
         except CorruptRecord:
             return None
     is_here = record.position == position and is_folder_name(record.topic)
+    is_here = is_here and record.queue_id >= 0 and record.queue_offset >= 0
     return record if is_here and not is_torn(record.properties) else None
 
 

@@ -6,7 +6,9 @@
 
 Entry n stands at byte 20·n of the row of files. An entry of size 0 was never written. A queue whose first
 message does not have offset 0 (the older ones were removed before the queue was built) begins with *blanks*
-up to it: position 0, size 2³¹−1, tags 0, as RocketMQ fills them (ConsumeQueue.java, fillPreBlank).
+up to it: position 0, size 2³¹−1, tags 0, as RocketMQ fills them (ConsumeQueue.java, fillPreBlank). Where
+messages in the middle were lost with a damaged part of the log, blanks stand in their places too; those have
+the position of the message behind them, so that positions never go back.
 
 The newest entries are held in memory (`_held`) and written together. Reading looks into both, so nobody can
 tell; a crash loses them, and recovery makes them again from the log.
@@ -15,18 +17,19 @@ tell; a crash loses them, and recovery makes them again from the log.
 import struct
 from bisect import bisect_left
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Final
 
 from pyromq.store.files import Files
 from pyromq.store.segment import Segment
-from pyromq.store.segments import Segments
+from pyromq.store.segments import BrokenRow, Segments
 
 ENTRY: Final = struct.Struct(">qiq")
 ENTRY_BYTES: Final = 20
 BLANK_SIZE: Final = 0x7FFFFFFF
-_BLANK: Final = ENTRY.pack(0, BLANK_SIZE, 0)
+_FRONT_BLANK: Final = (0, BLANK_SIZE)
 _pack = ENTRY.pack
 #: Held entries are written when they are this many bytes.
 _HELD_BYTES_MAX: Final = 2000
@@ -70,11 +73,34 @@ class ConsumeQueue:
     # Loading and cutting
 
     def load(self, min_position: int) -> None:
-        """Read how far the files go, after a clean stop."""
+        """Read how far the files go, after a clean stop. Raises BrokenRow when they are damaged."""
         self._segments.load()
+        short = self._segments.short()
+        if short:
+            raise BrokenRow(f"damaged: {short[0].path} lost its end")
         self._set_end(self._count_before(_NO_POSITION))
+        self._check_end()
         self.find_beginning(min_position)
         self._segments.close()
+
+    def guess_end(self) -> int:
+        """Return how far damaged files seem to go."""
+        with suppress(BrokenRow):
+            self._segments.load()
+        return self._count_before(_NO_POSITION)
+
+    def _check_end(self) -> None:
+        """See that the search for the end was not led astray by a damaged entry."""
+        last, before = self.place(self.end - 1), self.place(self.end - 2)
+        behind = [self._entry(offset) for offset in (self.end, self.end + 1)]
+        if any(map(any, behind)) or (last and before and last[0] < before[0]):
+            raise BrokenRow(f"damaged: queue {self.queue_id} of {self.topic!r} at entry {self.end}")
+
+    def _entry(self, offset: int) -> bytes:
+        """Return the bytes of an entry as they stand in the file, written or not."""
+        at = offset * ENTRY_BYTES
+        segment = self._segments.find(at) if offset >= 0 else None
+        return b"" if segment is None else segment.file.read(ENTRY_BYTES, at - segment.base)
 
     def load_before(self, before: int, min_position: int, is_in_log: IsInLog | None = None) -> None:
         """Read how far the files go, and drop every entry that points at log position `before` or later.
@@ -82,17 +108,31 @@ class ConsumeQueue:
         The entries that point before it must all have been synced. What stands behind them may be anything,
         also half an entry that seems to point before it, so the last ones are looked up in the log. It reads
         as zeros afterwards. The beginning is to be found again when the queue has caught up with the log.
+
+        Raises BrokenRow when entries that were synced are damaged.
         """
         self._segments.load(is_named=False)
         self.end = self._count_before(before)
         if is_in_log is not None:
             while self.end and not self._is_trusted(self.end - 1, before, min_position, is_in_log):
                 self.end -= 1
+            self.end += 2
+            if self._is_there(self.end - 1, before, is_in_log):
+                raise BrokenRow(f"damaged: queue {self.queue_id} of {self.topic!r} at entry {self.end - 2}")
+            self.end -= 2
+        short = [segment for segment in self._segments.short() if segment.base < self.end * ENTRY_BYTES]
+        if short:
+            # A file has its length before an entry in it is synced.
+            raise BrokenRow(f"damaged: {short[0].path} lost its end")
         self._cut_to(self.end)
+
+    def _is_there(self, offset: int, before: int, is_in_log: IsInLog) -> bool:
+        position, size = self.place(offset) or (-1, 0)
+        return 0 <= position < before and 0 < size < BLANK_SIZE and is_in_log(offset, position, size)
 
     def _is_trusted(self, offset: int, before: int, min_position: int, is_in_log: IsInLog) -> bool:
         place = self.place(offset)
-        if place is None or place == (0, BLANK_SIZE):
+        if place is None or place[1] == BLANK_SIZE:
             return True
         position, size = place
         if position < min_position:
@@ -115,7 +155,7 @@ class ConsumeQueue:
 
     def _cut_to(self, end: int) -> None:
         self._held.clear()
-        self._segments.cut(end * ENTRY_BYTES)
+        self._segments.cut(end * ENTRY_BYTES, keep_length=True)
         self._unsynced = self._segments.row[-1:]
         self._set_end(end)
 
@@ -136,11 +176,11 @@ class ConsumeQueue:
         if len(held) >= _HELD_BYTES_MAX:
             self.settle()
 
-    def begin_at(self, offset: int) -> None:
+    def begin_at(self, offset: int, position: int = 0) -> None:
         """Make the next message's offset `offset`: forget what is there from it on, or fill up with blanks.
 
         The first happens when a topic was removed and made again: the log then has the old messages of these
-        offsets first, and the new ones hold.
+        offsets first, and the new ones hold. `position` is where the log has the message.
         """
         self.settle()
         if offset < self.end:
@@ -149,10 +189,16 @@ class ConsumeQueue:
                 self._cut_to(offset)
                 return
             self.remove()
-        if not self._segments.row:
+        row = self._segments.row
+        if not row:
             self.end = offset - offset % self._entries_per_file
-        self._held += _BLANK * (offset - self.end)
-        self.end = self.min_offset = offset
+        if not row or row[0].base == self.end * ENTRY_BYTES:
+            # Nothing stands before the blanks.
+            position = 0
+        self._held += _pack(position, BLANK_SIZE, 0) * (offset - self.end)
+        self.end = offset
+        if not position:
+            self.min_offset = offset
         self.settle()
 
     def settle(self) -> None:
@@ -250,19 +296,34 @@ class ConsumeQueue:
         """
         row = self._segments.row
         last_entry = self._entries_per_file - 1
-        gone = _first(len(row) - 1, lambda index: _points_past(row[index], min_position, last_entry))
+        gone = _first(
+            len(row) - 1,
+            # Two entries must say so: one may be damaged, and a file that goes does not come back.
+            lambda index: any(_points_past(row[index], min_position, last_entry - n) for n in (0, 1)),
+        )
         removed = self._segments.detach_first(gone)
         self._unsynced = [segment for segment in self._unsynced if segment not in removed]
         base = self._segments.row[0].base // ENTRY_BYTES if self._segments.row else 0
         low = max(base, self.min_offset)
         if not self._is_kept(low, min_position):
-            low += _first(self.end - low, lambda at: self._is_kept(low + at, min_position))
+            first = low + _first(self.end - low, lambda at: self._is_kept(low + at, min_position))
+            if first - 2 > low and self._is_kept(first - 2, min_position):
+                # The entry before it is damaged, and led the search astray.
+                first = next(at for at in range(low, first) if self._is_kept(at, min_position))
+            elif first > low and not self._is_expired(first - 1, min_position):
+                first -= 1
+            low = first
         self.min_offset = low
         return removed
 
+    def _is_expired(self, offset: int, min_position: int) -> bool:
+        place, before = self.place(offset) or _FRONT_BLANK, self.place(offset - 1) or _FRONT_BLANK
+        is_behind = before[1] == BLANK_SIZE or before[0] < place[0]
+        return place == _FRONT_BLANK or (is_behind and 0 <= place[0] < min_position)
+
     def _is_kept(self, offset: int, min_position: int) -> bool:
-        position, size = self.place(offset) or (0, BLANK_SIZE)
-        return size != BLANK_SIZE and position >= min_position
+        place = self.place(offset) or _FRONT_BLANK
+        return place != _FRONT_BLANK and place[0] >= min_position
 
     def remove(self) -> None:
         """Remove the queue with its files."""

@@ -6,19 +6,28 @@ A queue's folder and files are made with its first entry: a topic of a thousand 
 they are used.
 """
 
-from collections.abc import Iterator
+import logging
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Final
 
 from pyromq.errors import StoreError
 from pyromq.store.consumequeue import ConsumeQueue
 from pyromq.store.files import Files
 from pyromq.store.follower import LogEntry, has_queue_entry
 from pyromq.store.segment import Segment
+from pyromq.wire.record import RECORD_BYTES_MIN
 
 
 def is_folder_name(topic: str) -> bool:
     """Return whether a topic can be the name of a folder, and of no other one than its own."""
-    return topic not in ("", ".", "..") and "/" not in topic and "\0" not in topic
+    is_name = topic not in ("", ".", "..") and "/" not in topic and "\0" not in topic
+    return is_name and len(topic.encode("utf-8", "replace")) <= _NAME_BYTES_MAX
+
+
+_log: Final = logging.getLogger(__name__)
+_NAME_BYTES_MAX: Final = 255
+_OFFSET_MAX: Final = 1 << 55
 
 
 class QueueGap(StoreError):
@@ -86,18 +95,35 @@ class ConsumeQueues:
             entry.topic, entry.queue_id
         )
         if entry.queue_offset != queue.end:
-            if entry.position < queue.reach:
+            if entry.position < queue.reach or not self._is_plausible(queue, entry):
                 return
-            self._fit(queue, entry.queue_offset)
+            self._fit(queue, entry)
         queue.append(entry.position, entry.size, entry.tags_code)
 
-    def _fit(self, queue: ConsumeQueue, offset: int) -> None:
+    def _is_plausible(self, queue: ConsumeQueue, entry: LogEntry) -> bool:
+        """Return whether a record may have its offset: what is missing before it must have had room."""
+        gap = entry.queue_offset - queue.end
+        room = (entry.position - queue.reach) // RECORD_BYTES_MIN
+        if entry.queue_offset <= _OFFSET_MAX and (gap <= room or not queue.end):
+            return True
+        _log.error(
+            "damaged: the record at %d of the log says it is message %d of queue %d of %r, which ends at %d",
+            entry.position,
+            entry.queue_offset,
+            queue.queue_id,
+            queue.topic,
+            queue.end,
+        )
+        return False
+
+    def _fit(self, queue: ConsumeQueue, entry: LogEntry) -> None:
+        offset = entry.queue_offset
         if offset > queue.end > 0 and not self.gaps_are_filled:
             raise QueueGap(
                 f"queue {queue.queue_id} of {queue.topic!r} ends at {queue.end}, "
                 f"but the log goes on with {offset}"
             )
-        queue.begin_at(offset)
+        queue.begin_at(offset, entry.position)
 
     def settle(self) -> list[Segment]:
         """Write what is held in memory, and return the files that have unsynced bytes."""
@@ -120,6 +146,19 @@ class ConsumeQueues:
             queue.remove()
         self._files.remove_folder(self._folder / topic)
         return len(doomed)
+
+    def remove_damaged(self) -> dict[tuple[str, int], int]:
+        """Remove every queue, to be made again from the log; return how far they seemed to go."""
+        ends = {key: queue.guess_end() for key, queue in self._table.items()}
+        self.remove_all()
+        return ends
+
+    def go_on_behind(self, ends: Mapping[tuple[str, int], int]) -> None:
+        """Let queues of which the log has no message go on with the offsets they had."""
+        for (topic, queue_id), end in ends.items():
+            queue = self.get_or_make(topic, queue_id)
+            if not queue.end and end:
+                queue.begin_at(end)
 
     def remove_all(self) -> None:
         """Remove every queue and its files."""

@@ -31,6 +31,7 @@ _HELD: Final = frozenset({errno.EACCES, errno.EAGAIN})
 #: type, whence, start, length, pid: one byte at the beginning, which is what RocketMQ locks.
 _LOCK_FIRST_BYTE: Final = struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, 0, 1, 0)
 _LOCK_TEXT: Final = b"lock"
+_WIPE_BYTES: Final = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +69,10 @@ class File(Protocol):
 
     def resize(self, size: int) -> None:
         """Cut the file or extend it; what is added reads as zeros and takes no room."""
+        ...
+
+    def wipe(self, at: int) -> None:
+        """Make everything from `at` on read as zeros; the file never has another length meanwhile."""
         ...
 
     def map(self) -> mmap.mmap:
@@ -214,6 +219,20 @@ class SystemFile:
             os.ftruncate(self._fd, size)
         except OSError as error:
             raise _failed("resizing", self.path, error) from error
+
+    def wipe(self, at: int) -> None:
+        """Overwrite everything from `at` on with zeros; holes stay holes."""
+        try:
+            while True:
+                at = os.lseek(self._fd, at, os.SEEK_DATA)
+                data = os.pread(self._fd, min(os.lseek(self._fd, at, os.SEEK_HOLE) - at, _WIPE_BYTES), at)
+                if data.count(0) < len(data):
+                    self.write(bytes(len(data)), at)
+                at += len(data)
+        except OSError as error:
+            # There are no more data.
+            if error.errno != errno.ENXIO:
+                raise _failed("wiping", self.path, error) from error
 
     def map(self) -> mmap.mmap:
         """Return a read-only map of the whole file."""

@@ -3,6 +3,10 @@
 The rules are those of DefaultMessageStore.getMessage in 4.9.8: which status, which next offset, how many
 messages at most. Records that stand one behind the other in the log are copied in one piece, and no record
 is decoded.
+
+That holds for what this process wrote. What it found when it started is looked at before it is served: a
+client that gets half a record, or another queue's, cannot read what follows it either. One that fails is
+passed over.
 """
 
 from collections.abc import Callable
@@ -13,10 +17,12 @@ import msgspec
 
 from pyromq.config.settings import StoreSettings
 from pyromq.store.commitlog import CommitLog
-from pyromq.store.consumequeue import ENTRY, ENTRY_BYTES, ConsumeQueue
+from pyromq.store.consumequeue import BLANK_SIZE, ENTRY, ENTRY_BYTES, ConsumeQueue
 
 #: At least this many bytes of entries are looked at for a filter.
 _SCAN_BYTES_MIN: Final = 16_000
+#: Before every position, even one that a damaged entry names.
+_NOTHING_GONE: Final = -(1 << 63)
 
 
 class GetStatus(StrEnum):
@@ -91,7 +97,7 @@ def read_queue(
     entries = queue.read(offset, scan_max if wants or matches else min(limits.count_max, scan_max))
     if not entries:
         return Got(GetStatus.OFFSET_FOUND_NULL, queue.next_file(offset), queue.min_offset, queue.end)
-    gathered = _Gathering(log, limits)
+    gathered = _Gathering(log, limits, queue, offset)
     passed = gathered.take_run(entries) if wants is None and matches is None else 0
     passed += gathered.take(entries[passed * ENTRY_BYTES :], wants, matches)
     return Got(
@@ -121,10 +127,12 @@ class _Gathering:
     """Records on their way into an answer; neighbours in the log become one piece."""
 
     __slots__ = (
+        "_first_offset",
         "_gone_before",
         "_limits",
         "_log",
         "_pieces",
+        "_queue",
         "_run_end",
         "_run_start",
         "bytes",
@@ -133,13 +141,15 @@ class _Gathering:
         "status",
     )
 
-    def __init__(self, log: CommitLog, limits: Limits) -> None:
+    def __init__(self, log: CommitLog, limits: Limits, queue: ConsumeQueue, first_offset: int) -> None:
         self._log = log
         self._limits = limits
+        self._queue = queue
+        self._first_offset = first_offset
         self._pieces: list[bytes] = []
         self._run_start = self._run_end = -1
         #: The file in which a record was missing is gone; entries that point before its end are skipped.
-        self._gone_before = -1
+        self._gone_before = _NOTHING_GONE
         self.bytes = 0
         self.count = 0
         self.last_position = 0
@@ -157,7 +167,7 @@ class _Gathering:
         count_max = min(limits.count_max, limits.count_in_memory_max)
         bytes_max = limits.bytes_in_memory_max
         count = 0
-        if position >= limits.disk_position:
+        if position >= max(limits.disk_position, self._log.written_from):
             for at, size, _ in ENTRY.iter_unpack(entries):
                 end = position + size
                 if at != position or end > limit or count >= count_max or (count and end - start > bytes_max):
@@ -166,6 +176,7 @@ class _Gathering:
                 count += 1
         if count:
             self._run_start, self._run_end = start, position
+            self._first_offset += count
             self.bytes, self.count, self.status = position - start, count, GetStatus.FOUND
             self.last_position = start
         return count
@@ -179,7 +190,7 @@ class _Gathering:
                 if self._is_full(position, size):
                     break
                 if wants is None or wants(tags_code):
-                    self._take_record(position, size, matches)
+                    self._take_record(self._first_offset + passed, position, size, matches)
             passed += 1
         return passed
 
@@ -193,13 +204,15 @@ class _Gathering:
             bytes_max, count_max = limits.bytes_in_memory_max, limits.count_in_memory_max
         return self.count >= limits.count_max or self.bytes + size > bytes_max or self.count >= count_max
 
-    def _take_record(self, position: int, size: int, matches: MatchesRecord | None) -> None:
-        if not 0 < size <= self._log.run_end(position) - position:
-            if not self.count:
-                self.status = GetStatus.MESSAGE_WAS_REMOVING
-            segment_bytes = self._log.segment_bytes
-            self._gone_before = position + segment_bytes - position % segment_bytes
-            return
+    def _take_record(self, offset: int, position: int, size: int, matches: MatchesRecord | None) -> None:
+        limit = self._log.run_end(position) - position
+        if not 0 < size <= limit or not self._is_whole(offset, position, size):
+            mended = self._mended(offset, position, size)
+            if mended is None:
+                if not self.count:
+                    self.status = GetStatus.MESSAGE_WAS_REMOVING
+                return
+            position, size = mended
         if matches is not None and not self._matches(position, size, matches):
             if not self.count:
                 self.status = GetStatus.NO_MATCHED_MESSAGE
@@ -211,7 +224,28 @@ class _Gathering:
         self.bytes += size
         self.count += 1
         self.status = GetStatus.FOUND
-        self._gone_before = -1
+        self._gone_before = _NOTHING_GONE
+
+    def _is_whole(self, offset: int, position: int, size: int) -> bool:
+        queue = self._queue
+        return position >= self._log.written_from or self._log.has_message(
+            position, size, queue.topic, queue.queue_id, offset
+        )
+
+    def _mended(self, offset: int, position: int, size: int) -> tuple[int, int] | None:
+        """Return where the message is that an entry fails to name, if that is easily found."""
+        queue, log = self._queue, self._log
+        if size == BLANK_SIZE:
+            return None
+        before, before_size = queue.place(offset - 1) or (-1, 0)
+        after, _ = queue.place(offset + 1) or (log.end, 0)
+        if position < log.min_position and not log.min_position <= after:
+            segment_bytes = log.segment_bytes
+            self._gone_before = position + segment_bytes - position % segment_bytes
+            return None
+        log.note_damage(position, f"offset {offset} of queue {queue.queue_id} of {queue.topic!r}")
+        start = max(before + before_size, log.min_position) if before_size != BLANK_SIZE else log.min_position
+        return log.find_message(queue.topic, queue.queue_id, offset, start, after)
 
     def _matches(self, position: int, size: int, matches: MatchesRecord) -> bool:
         data = self._log.read(position, size)

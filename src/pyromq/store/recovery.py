@@ -18,7 +18,6 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
-from pyromq.errors import StoreError
 from pyromq.store.checkpoint import Checkpoint
 from pyromq.store.commitlog import CommitLog
 from pyromq.store.consumequeue import ConsumeQueue
@@ -42,6 +41,11 @@ class Recovered:
     last_stored_at_ms: int = 0
     replayed: int = 0
     findings: list[str] = field(default_factory=list)
+
+    def find_once(self, what: str) -> None:
+        """Note something, unless it was."""
+        if what not in self.findings:
+            self.find(what)
 
     def find(self, what: str) -> None:
         """Note something that should not be so."""
@@ -72,8 +76,9 @@ class Recovery:
             self._bring_together(report)
         except BrokenRow as broken:
             report.find(f"{broken}; making all consume queues again from the log")
-            self.queues.remove_all()
+            ends = self.queues.remove_damaged()
             self._bring_together(report)
+            self.queues.go_on_behind(ends)
         self._note_last_time(report)
         self.log.forget_pages()
         return report
@@ -81,7 +86,7 @@ class Recovery:
     def _bring_together(self, report: Recovered) -> None:
         if not self.log.segments:
             self._forget_followers(report)
-        elif report.was_clean and self._is_as_we_left_it():
+        elif report.was_clean and self._is_as_we_left_it(report):
             report.start = report.end = self.log.end
             self._check_newest(report)
         else:
@@ -102,9 +107,9 @@ class Recovery:
 
     # A clean stop, by us
 
-    def _is_as_we_left_it(self) -> bool:
+    def _is_as_we_left_it(self, report: Recovered) -> bool:
         """Load everything where the checkpoint says the log ends, and see whether it fits."""
-        end = self._safe_position()
+        end = self._safe_position(report)
         if end is None:
             return False
         self.log.open_at(end)
@@ -112,7 +117,11 @@ class Recovery:
             queue.load(self.log.min_position)
         if self.index is not None:
             self.index.load()
-        return self.queues.reach == self.checkpoint.reach and next(self.log.walk(end), None) is None
+        if next(self.log.walk(end), None) is not None:
+            return False
+        if self.queues.reach != self.checkpoint.reach and len(self.queues):
+            raise BrokenRow(f"damaged: the queues end at {self.queues.reach} of the log, but ended at {end}")
+        return self.queues.reach == self.checkpoint.reach
 
     def _check_newest(self, report: Recovered) -> None:
         for queue in self.queues:
@@ -122,28 +131,33 @@ class Recovery:
                     report.find(f"damaged: {self.log.why_no_record(place[0])}")
                 return
 
-    def _safe_position(self) -> int | None:
-        """Return the checkpoint's position if the files have all bytes before it.
+    def _safe_position(self, report: Recovered) -> int | None:
+        """Return the checkpoint's position, unless the newest file does not have all bytes before it.
 
-        Raises StoreError when a file in the middle of the log lost bytes: to go on would give up all files
-        behind it, and that is for a person to decide.
+        A file in the middle of the log that lost bytes is reported: those messages are gone, and the others
+        are served.
         """
-        position = self.checkpoint.safe_position
-        short = self.log.missing_bytes(position)
-        if short is None:
-            return position if position is None else max(position, self.log.min_position)
-        if short is self.log.segments[-1]:
-            return None
-        raise StoreError(
-            f"{short.path} is shorter than it was: put the whole file back, or move it and all older files "
-            f"away to open the store with the newer ones"
-        )
+        safe = self.checkpoint.safe_position
+        lost = self.log.missing_bytes(self.log.segments[-1].base if safe is None else safe)
+        for segment, length in lost.items():
+            report.find_once(
+                f"damaged: {segment.path} lost everything from byte {length} on; put the whole file back, "
+                f"or go without the messages that were there"
+            )
+            if segment is self.log.segments[-1]:
+                return None
+        return safe if safe is None else max(safe, self.log.min_position)
+
+    def _whole_before(self) -> int:
+        """Return the log position before which a crash leaves no damage: what fails there is passed over."""
+        safe, last = self.checkpoint.safe_position, self.log.segments[-1]
+        return last.base if safe is None or last in self.log.missing_bytes(safe) else min(safe, last.end)
 
     # Everything else
 
     def _find_start(self, report: Recovered) -> int:
         segments = self.log.segments
-        safe = self._safe_position()
+        safe = self._safe_position(report)
         if not len(self.queues):
             # Somebody removed the queues so that they are made again, or there never were any.
             return self.log.min_position
@@ -182,9 +196,10 @@ class Recovery:
             self._replay_from(report.start, report)
         except QueueGap as gap:
             report.find(f"{gap}; making all consume queues again from the log")
-            self.queues.remove_all()
+            ends = self.queues.remove_damaged()
             self.queues.gaps_are_filled = True
             self._replay_from(self.log.min_position, report)
+            self.queues.go_on_behind(ends)
         finally:
             self.queues.gaps_are_filled = True
 
@@ -219,13 +234,27 @@ class Recovery:
         return hashed in key_hashes(entry_of(record, record.size, self.delays_ms))
 
     def _walk(self, start: int, followers: Sequence[Follower], report: Recovered) -> None:
-        for record in self.log.walk(start, check_crc=self.check_crc):
-            entry = entry_of(record, record.size, self.delays_ms)
-            for follower in followers:
-                follower.apply(entry)
-            report.end = record.position + record.size
-            report.last_stored_at_ms = record.stored_at_ms
-            report.replayed += 1
+        position: int | None = start
+        while position is not None:
+            for record in self.log.walk(position, check_crc=self.check_crc):
+                entry = entry_of(record, record.size, self.delays_ms)
+                for follower in followers:
+                    follower.apply(entry)
+                report.end = record.position + record.size
+                report.last_stored_at_ms = record.stored_at_ms
+                report.replayed += 1
+            position = self._behind_damage(report)
+
+    def _behind_damage(self, report: Recovered) -> int | None:
+        """Return where to go on behind a damaged part that no crash can have left; None at the end."""
+        damaged_at, whole_before = self.log.behind_blank(report.end), self._whole_before()
+        if damaged_at >= whole_before:
+            return None
+        position = self.log.next_record(damaged_at, whole_before) or whole_before
+        what = self.log.why_no_record(damaged_at) or f"there is nothing at {damaged_at} of the log"
+        report.find(f"damaged: {what}; {position - damaged_at} bytes are passed over")
+        report.end = position
+        return position
 
     def _note_last_time(self, report: Recovered) -> None:
         """Without a replayed record, the newest time is that of the checkpoint."""

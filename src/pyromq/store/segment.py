@@ -68,7 +68,7 @@ class Segment:
                 raise
 
     def wipe_from(self, at: int) -> None:
-        """Make everything from byte `at` of the file read as zeros."""
+        """Make everything from byte `at` of the file read as zeros, and give its room back."""
         self.file.resize(at)
         self.file.resize(self.size)
 

@@ -30,15 +30,14 @@ class Segments:
     `row` is replaced and never changed in place, so that a thread that syncs may walk an older copy of it.
     """
 
-    __slots__ = ("_files", "folder", "row", "segment_bytes", "whole_until")
+    __slots__ = ("_files", "_short", "folder", "row", "segment_bytes")
 
     def __init__(self, files: Files, folder: Path, segment_bytes: int) -> None:
         self._files = files
         self.folder = folder
         self.segment_bytes = segment_bytes
         self.row: list[Segment] = []
-        #: The first byte that no file had when the row was loaded.
-        self.whole_until = 0
+        self._short: dict[Segment, int] = {}
 
     def load(self, *, is_named: bool = True) -> None:
         """List the files that are there; `is_named` says whether their names survive a power cut.
@@ -49,15 +48,22 @@ class Segments:
         self.row = [self._segment(int(name)) for name in self._files.names(self.folder) if _is_name(name)]
         for segment in self.row:
             segment.is_named = is_named
-        ends = [segment.base + self._check_length(segment) for segment in self.row]
-        short = [end for end, segment in zip(ends, self.row, strict=True) if end < segment.end]
-        self.whole_until = min(short, default=max(ends, default=0))
+        lengths = {segment: self._check_length(segment) for segment in self.row}
+        self._short = {segment: length for segment, length in lengths.items() if length < segment.size}
         for before, after in zip(self.row, self.row[1:], strict=False):
             if before.end != after.base:
                 raise BrokenRow(
                     f"between {before.path} and {after.path} a file is missing; "
                     f"move the older files away to open the store with the newer ones"
                 )
+
+    def short(self) -> list[Segment]:
+        """Return the files that did not have their full length when the row was loaded."""
+        return list(self._short)
+
+    def length_of(self, short: Segment) -> int:
+        """Return the length of a short file when the row was loaded."""
+        return self._short[short]
 
     def _check_length(self, segment: Segment) -> int:
         length = self._files.size(segment.path)
@@ -94,15 +100,17 @@ class Segments:
         self.row = [*self.row, segment]
         return segment
 
-    def cut(self, position: int) -> None:
+    def cut(self, position: int, *, keep_length: bool = False) -> None:
         """Drop every file behind the one that holds `position`, and zero that one's rest.
 
-        The first file stays, wiped, even when `position` lies before it.
+        The first file stays, wiped, even when `position` lies before it. With `keep_length` the zeros are
+        written: a power cut then never leaves a file that is too short.
         """
         while len(self.row) > 1 and self.row[-1].base >= position:
             self._remove_last()
         if self.row and position < self.row[-1].end:
-            self.row[-1].wipe_from(max(position - self.row[-1].base, 0))
+            at = max(position - self.row[-1].base, 0)
+            self.row[-1].file.wipe(at) if keep_length else self.row[-1].wipe_from(at)
 
     def sync_cut(self) -> None:
         """Put the last file as `cut` left it on the disk, and the names in the folder."""

@@ -111,6 +111,12 @@ class SimulatedFile:
         self._open_fd("resizing")
         self._disk.resize(self._content, size)
 
+    def wipe(self, at: int) -> None:
+        """Overwrite everything from `at` on with zeros."""
+        data = self.read(self._content.size - at, at)
+        if any(data):
+            self.write(bytes(len(data)), at)
+
     def map(self) -> mmap.mmap:
         """Return a read-only map of the whole file."""
         return mmap.mmap(self._open_fd("mapping"), 0, access=mmap.ACCESS_READ)
