@@ -139,6 +139,26 @@ async def test_who_makes_a_topic_by_sending_is_answered_after_it_too(
     assert "by-sending" in (stage.folder / "config" / "topics.json").read_text()
 
 
+@pytest.mark.row("ST-25", "RT-12")
+async def test_who_sends_a_message_back_is_answered_after_its_topics_are_on_disk(
+    stage: ManualStage, files: StagedFiles
+) -> None:
+    """A kill after the answer used to leave a dead letter in a topic that the broker did not know."""
+    client = stage.connect()
+    await client.heartbeat(consumer="readers")
+    await client.send("orders")
+    (record,) = await client.stored("orders")
+    # The heartbeat began to write the retry topic; that write is none of ours.
+    await aeventually(lambda: "%RETRY%readers" in (stage.folder / "config" / "topics.json").read_text())
+    fields = {"offset": record.position, "group": "readers", "delayLevel": -1, "originTopic": "orders"}
+
+    answer = await client.request(RequestCode.CONSUMER_SEND_MSG_BACK, fields)
+
+    assert answer.code == ResponseCode.SUCCESS, answer.remark
+    assert "%DLQ%readers" in (stage.folder / "config" / "topics.json").read_text()
+    assert is_synced_at_the_end(files, "topics.json")
+
+
 @pytest.mark.row("ST-25")
 async def test_progress_is_on_disk_five_seconds_later(stage: ManualStage, files: StagedFiles) -> None:
     """It is what a crash may lose, and no more; RocketMQ's flushConsumerOffsetInterval."""

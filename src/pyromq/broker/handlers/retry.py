@@ -56,7 +56,9 @@ class RetryHandlers:
     def send_back(self, request: SendBack) -> Answer | Awaitable[Answer]:
         """Store a message again for a later try. A group without retry queues wants none: nothing is done.
 
-        The consumer forgets the message when it is answered, so under synchronous flush the disk has it then.
+        The consumer forgets the message when it is answered, so under synchronous flush the disk has it then,
+        and the topics that were made for it are on disk whichever flush: nobody would make the topic of dead
+        letters again.
         """
         header = request.header
         config = existing_group(self._groups, header.group)
@@ -77,7 +79,13 @@ class RetryHandlers:
         self._choose_fate(draft, properties, request, config)
         draft.properties = names.encode(properties)
         placed = self._intake.put(draft, properties)
-        return Answer() if self._durability.is_immediate else self._durability.confirm(placed.end, Answer())
+        if self._durability.is_immediate and self._topics.is_saved:
+            return Answer()
+        return self._answer_when_safe(placed.end)
+
+    async def _answer_when_safe(self, end: int) -> Answer:
+        await self._topics.save()
+        return Answer() if self._durability.is_immediate else await self._durability.confirm(end, Answer())
 
     def _retry_topic(self, header: ConsumerSendMessageBack, config: SubscriptionGroupConfig) -> str:
         topic = topic_names.retry_topic(header.group)
