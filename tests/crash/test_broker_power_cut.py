@@ -20,14 +20,14 @@ from kinds_stage import ManualStage, Peer, running_stage
 from pyromq.codes import RequestCode, ResponseCode
 from pyromq.testing.clock import ManualClock
 from pyromq.testing.disk import SimulatedDisk
+from pyromq.testing.waiting import aeventually
 from pyromq.wire.bodies.offsets import decode_group_offsets
 from pyromq.wire.bodies.topics import decode_topic_table
 from pyromq.wire.record import Record
 
 ROOT = Path("/store")
 QUEUES = [("orders", 0), ("orders", 1), ("other", 0)]
-#: Made anew in each turn.
-NEW_TOPICS = ("made", "auto")
+DEAD = ("%DLQ%readers", 0)
 Queue = tuple[str, int]
 
 
@@ -37,6 +37,9 @@ class Promised:
 
     bodies: dict[Queue, dict[int, bytes]] = field(default_factory=lambda: defaultdict(dict))
     topics: set[str] = field(default_factory=set)
+    #: Messages that are due in «later» when their time has come, and those that were given up.
+    delayed: set[bytes] = field(default_factory=set)
+    dead: set[bytes] = field(default_factory=set)
     progress: dict[Queue, int] = field(default_factory=lambda: defaultdict(int))
 
 
@@ -51,7 +54,8 @@ class Work:
 
     async def turn(self) -> None:
         """Do several things at once."""
-        steps = [self._send, self._send, self._send, self._commit, self._make_topic, self._auto_create]
+        steps = [self._send, self._send, self._send, self._send_later, self._bury]
+        steps += [self._commit, self._make_topic, self._auto_create]
         await asyncio.gather(*[self.chance.choice(steps)() for _ in range(self.chance.randrange(1, 8))])
         if self.chance.random() < 0.3:
             # The progress is saved every five seconds, and the queues are synced after sixty.
@@ -65,6 +69,24 @@ class Work:
         assert answer.code == ResponseCode.SUCCESS, answer.remark
         self.promised.bodies[topic, queue_id][int((answer.ext or {})["queueOffset"])] = body
         self.promised.topics.add(topic)
+
+    async def _send_later(self) -> None:
+        self._count += 1
+        body = b"%08d" % self._count
+        answer = await self.client.send("later", body, properties={"DELAY": "1"})
+        assert answer.code == ResponseCode.SUCCESS, answer.remark
+        self.promised.delayed.add(body)
+
+    async def _bury(self) -> None:
+        """Give a message up that was read."""
+        records = await self.client.stored(*self.chance.choice(QUEUES))
+        if records:
+            record = self.chance.choice(records)
+            fields = {"offset": record.position, "group": "readers", "delayLevel": -1}
+            answer = await self.client.request(RequestCode.CONSUMER_SEND_MSG_BACK, fields)
+            assert answer.code == ResponseCode.SUCCESS, answer.remark
+            self.promised.dead.add(record.body)
+            self.promised.topics.add(DEAD[0])
 
     async def _auto_create(self) -> None:
         await self._send((f"auto-{self._count}", 0))
@@ -133,6 +155,10 @@ async def all_of(client: Peer, queue: Queue) -> list[Record]:
     return records
 
 
+async def has_all(client: Peer, queue: Queue, bodies: set[bytes]) -> bool:
+    return not bodies or bodies <= {record.body for record in await all_of(client, queue)}
+
+
 async def check(survivor: ManualStage, promised: Promised, *, is_synchronous: bool) -> None:
     client = survivor.connect()
     topics = decode_topic_table((await client.request(RequestCode.GET_ALL_TOPIC_CONFIG)).body)
@@ -151,6 +177,10 @@ async def check(survivor: ManualStage, promised: Promised, *, is_synchronous: bo
         assert offset <= promised.progress[queue]
         # Otherwise the group would pass over the next messages, which get these offsets.
         assert offset <= len(records)
+    if is_synchronous:
+        assert promised.dead <= {record.body for record in await all_of(client, DEAD)}
+        survivor.clock.advance(1_000)
+        await aeventually(lambda: has_all(client, ("later", 0), promised.delayed))
     answer = await client.send("orders", b"again")
     assert answer.code == ResponseCode.SUCCESS, answer.remark
 
@@ -165,5 +195,5 @@ async def test_after_a_power_cut_a_broker_keeps_what_it_promised(flush: str) -> 
     async with broker_on(disk, flush) as stage:
         work = Work(stage, Random(seed))
         async for survivor, promised in work.run_and_cut(disk, turns=60):
-            async with broker_on(survivor, flush, stage.clock) as second:
+            async with broker_on(survivor, flush, ManualClock(stage.clock.now_ms())) as second:
                 await check(second, promised, is_synchronous=flush == "SYNC_FLUSH")
