@@ -224,6 +224,30 @@ def test_slots_that_point_at_lost_entries_are_mended(tmp_path, index):
     cut.close()
 
 
+@pytest.mark.parametrize("kept", [1, 2, 7, 12, 17])
+@pytest.mark.parametrize("lost", [False, True], ids=["after a kill", "after a power cut"])
+def test_a_cut_index_is_the_one_that_never_knew_the_rest(tmp_path, kept, lost):
+    def filled(folder: str, count: int) -> Path:
+        made = open_index(tmp_path / folder)
+        for number in range(count):
+            made.apply(entry(1000 + number, keys=f"key-{number * number}"))
+        made.settle()
+        made.close()
+        return the_file(tmp_path / folder)
+
+    whole, never_knew = filled("whole", 18), filled("short", kept)
+    if lost:
+        data = bytearray(whole.read_bytes())
+        data[40 + SLOTS * 4 + (kept + 1) * 20 :] = bytes((ENTRIES - kept - 1) * 20)
+        whole.write_bytes(data)
+
+    cut = open_index(tmp_path / "whole")
+    cut.load_before(1000 + kept)
+    cut.close()
+
+    assert whole.read_bytes() == never_knew.read_bytes()
+
+
 def test_index_files_that_begin_behind_the_cut_are_removed(tmp_path, index):
     for number in range(45):
         index.apply(entry(1000 + number, keys=f"k{number}"))
