@@ -167,13 +167,18 @@ class _Gathering:
         count_max = min(limits.count_max, limits.count_in_memory_max)
         bytes_max = limits.bytes_in_memory_max
         count = 0
-        if position >= max(limits.disk_position, self._log.written_from):
+        if position >= limits.disk_position:
             for at, size, _ in ENTRY.iter_unpack(entries):
                 end = position + size
                 if at != position or end > limit or count >= count_max or (count and end - start > bytes_max):
                     break
                 position = end
                 count += 1
+        if count and start < self._log.written_from:
+            sizes = [size for _, size, _ in ENTRY.iter_unpack(entries[: count * ENTRY_BYTES])]
+            queue = self._queue
+            count = self._log.count_whole(start, sizes, queue.topic, queue.queue_id, self._first_offset)
+            position = start + sum(sizes[:count])
         if count:
             self._run_start, self._run_end = start, position
             self._first_offset += count

@@ -41,6 +41,23 @@ def test_a_map_shows_what_is_written_later(tmp_path, files):
     file.close()
 
 
+def test_a_wiped_file_keeps_its_length_and_its_holes(tmp_path, files):
+    file = files.open(tmp_path / "f", 1 << 30)
+    for at in (0, 5000, 1 << 20, 1 << 29):
+        file.write(b"x" * 3000, at)
+    blocks = (tmp_path / "f").stat().st_blocks
+
+    file.wipe(6000)
+
+    assert file.read(8000, 0) == b"x" * 3000 + bytes(2000) + b"x" * 1000 + bytes(2000)
+    assert not any(file.read(3000, 1 << 20) + file.read(3000, 1 << 29))
+    assert (tmp_path / "f").stat().st_size == 1 << 30
+    assert (tmp_path / "f").stat().st_blocks == blocks
+    file.close()
+    with pytest.raises(StoreError, match="wiping"):
+        file.wipe(0)
+
+
 def test_a_longer_file_keeps_its_length(tmp_path, files):
     (tmp_path / "f").write_bytes(b"x" * 50)
 
