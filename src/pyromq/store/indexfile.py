@@ -261,7 +261,7 @@ class IndexFile:
             if not is_whole or is_torn:
                 return None
             number = before
-        return number if number >= 0 else None
+        return number
 
     def _search_newest(self, slots: Set[int]) -> dict[int, int]:
         newest = dict.fromkeys(slots, 0)
@@ -280,12 +280,11 @@ class IndexFile:
             chunk = self._segment.file.read(min(_CHUNK_BYTES, self._entries_at - at), at)
             if chunk.count(0) != len(chunk):
                 first = (at - HEADER_BYTES) // SLOT_BYTES
-                numbers = [number for (number,) in SLOT.iter_unpack(chunk)]
+                # Without a sign, so that one look at the largest finds every number that cannot be right.
+                numbers = struct.unpack(f">{len(chunk) // SLOT_BYTES}I", chunk)
                 used += len(numbers) - numbers.count(0)
-                if max(numbers) >= self.count or min(numbers) < 0:
-                    wrong |= {
-                        first + i: number for i, number in enumerate(numbers) if not 0 <= number < self.count
-                    }
+                if max(numbers) >= self.count:
+                    wrong |= {first + i: number for i, number in enumerate(numbers) if number >= self.count}
         return wrong, used - len(wrong)
 
     def forget_pages(self) -> None:
