@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from pyromq.errors import StoreError, SyncFailed
+from pyromq.errors import DiskFull, StoreError, SyncFailed
 from pyromq.store.files import DiskUse, File, SystemFile, SystemFiles
 
 
@@ -24,6 +24,8 @@ class _StagedFile(SystemFile):
 
     def write(self, data: bytes | bytearray, at: int) -> None:
         self._stage.note("write", self.path)
+        if self._stage.full_name is not None and self.path.name.startswith(self._stage.full_name):
+            raise DiskFull(f"writing {self.path} failed: No space left on device")
         super().write(data, at)
 
     def write_each(self, parts: Iterable[tuple[bytes, int]]) -> None:
@@ -44,6 +46,8 @@ class StagedFiles(SystemFiles):
         self.disk_looks = 0
         self.remove_error: str | None = None
         self.sync_error: str | None = None
+        #: Files whose names begin so have no room.
+        self.full_name: str | None = None
         self._may_sync = threading.Event()
         self._may_sync.set()
         self._may_remove = threading.Event()

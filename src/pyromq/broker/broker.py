@@ -11,7 +11,7 @@ succeeded or not.
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
 
@@ -54,7 +54,7 @@ from pyromq.broker.topics import TopicTable
 from pyromq.broker.transaction_checks import TransactionChecks
 from pyromq.clock import Clock, SystemClock
 from pyromq.config.settings import BrokerProcess, BrokerRole
-from pyromq.errors import ConfigError, ListenFailed
+from pyromq.errors import ConfigError, ListenFailed, ServiceNotAvailable, StoreError
 from pyromq.net.link import Link
 from pyromq.net.links import Links
 from pyromq.net.routes import RouteTable
@@ -420,8 +420,16 @@ class Broker:
         self._presence.link_closed(link)
 
     async def _save_tables(self, durability: Durability) -> None:
-        await self._delayed.save(durability)
-        await self._offsets.save()
-        await self._filters.save()
-        await self._topics.save()
-        await self._groups.save()
+        """Save what can be saved: one table that cannot be written is no reason to lose the others."""
+        saves: tuple[Callable[[], Awaitable[None]], ...] = (
+            lambda: self._delayed.save(durability),
+            self._offsets.save,
+            self._filters.save,
+            self._topics.save,
+            self._groups.save,
+        )
+        for save in saves:
+            try:
+                await save()
+            except (StoreError, ServiceNotAvailable) as error:
+                log.warning("what changed since the last write is lost with this stop: %s", error)

@@ -51,11 +51,16 @@ class JsonTable:
         """Whether all changes so far are on disk."""
         return self._saved == self._changes
 
-    def changed(self) -> None:
-        """Note a change and start to save it; a failure is logged and mended by the next save."""
+    def has_saved(self, change: int) -> bool:
+        """Return whether a change is on disk, by the number that `changed` gave it."""
+        return self._saved >= change
+
+    def changed(self) -> int:
+        """Note a change and start to save it, and return its number; a failed write is mended by the next."""
         self._changes += 1
         if self._writing is None:
             self._begin_write().add_done_callback(_log_failure)
+        return self._changes
 
     def changed_unsaved(self) -> None:
         """Note a change that a later `save` writes."""

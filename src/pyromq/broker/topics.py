@@ -42,6 +42,8 @@ class TopicTable:
         self._system_names = tuple(dict.fromkeys((*topic_names.SYSTEM_TOPICS, *self._configs)))
         self._version = DataVersion(timestamp=clock.now_ms())
         self._file = JsonTable(path, lambda: self.encode(pretty=True), files=files)
+        #: Topics that changed since all was on disk, with the number of the change.
+        self._unsaved: dict[str, int] = {}
         self.on_change: Callable[[], None] = lambda: None
 
     def load(self) -> None:
@@ -115,8 +117,11 @@ class TopicTable:
         Raises ServerFailed when no topic may have that name.
         """
         topic_names.check_characters(config.topic_name)
+        if self._file.is_saved:
+            self._unsaved.clear()
         self._configs[config.topic_name] = config
-        self._changed()
+        self._unsaved[config.topic_name] = self._next_version()
+        self.on_change()
         return config
 
     def set_ordered(self, ordered: Iterable[str]) -> None:
@@ -128,10 +133,11 @@ class TopicTable:
         if wrong:
             self._next_version()
 
-    @property
-    def is_saved(self) -> bool:
-        """Whether all changes so far are on disk."""
-        return self._file.is_saved
+    def has_saved(self, *topics: str) -> bool:
+        """Return whether these topics are on disk as they are here; others may not be."""
+        return self._file.is_saved or all(
+            self._file.has_saved(self._unsaved.get(topic, 0)) for topic in topics
+        )
 
     async def save(self) -> None:
         """Return when all changes are on disk; raise StoreError when they cannot be written."""
@@ -145,13 +151,9 @@ class TopicTable:
         """Return the table as RocketMQ writes it."""
         return encode_topic_table(self.table(), pretty=pretty)
 
-    def _changed(self) -> None:
-        self._next_version()
-        self.on_change()
-
-    def _next_version(self) -> None:
+    def _next_version(self) -> int:
         self._version = self._version.bumped(self._clock.now_ms())
-        self._file.changed()
+        return self._file.changed()
 
 
 def unit_flag(topic: str, *, is_unit: bool) -> int:

@@ -78,8 +78,9 @@ class RetryHandlers:
         properties = self._retried_properties(record)
         self._choose_fate(draft, properties, request, config)
         draft.properties = names.encode(properties)
+        is_saved = self._topics.has_saved(topic, draft.topic)
         placed = self._intake.put(draft, properties)
-        if self._durability.is_immediate and self._topics.is_saved:
+        if self._durability.is_immediate and is_saved:
             return Answer()
         return self._answer_when_safe(placed.end)
 

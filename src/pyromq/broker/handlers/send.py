@@ -69,9 +69,9 @@ class SendHandlers:
         header = request.header
         config = self._admission.check_topic(header.topic) or self._admission.create_topic(header)
         sent = self._store(request, config)
-        return sent if self._topics.is_saved else self._answer_when_topic_is_saved(sent)
+        return sent if self._topics.has_saved(*_topics_of(header.topic)) else self._answer_when_saved(sent)
 
-    async def _answer_when_topic_is_saved(self, sent: Sent) -> Answer:
+    async def _answer_when_saved(self, sent: Sent) -> Answer:
         # Only the answer waits, so that what is sent next keeps its place behind this message.
         await self._topics.save()
         return sent if isinstance(sent, Answer) else await sent
@@ -166,6 +166,13 @@ class SendHandlers:
         if self._durability.is_immediate:
             return answer
         return self._durability.confirm(end, answer)
+
+
+def _topics_of(topic: str) -> tuple[str, ...]:
+    """Return where a message to a topic may go: one that was retried too often becomes a dead letter."""
+    if not topic.startswith(topic_names.RETRY_PREFIX):
+        return (topic,)
+    return topic, topic_names.dead_letter_topic(topic.removeprefix(topic_names.RETRY_PREFIX))
 
 
 def _sys_flag(sys_flag: int, config: TopicConfig) -> int:
