@@ -256,12 +256,18 @@ class IndexFile:
                 return None
             key_hash, _, _, before = ENTRY.unpack(self._segment.file.read(ENTRY_BYTES, at))
             is_whole = key_hash > 0 and key_hash % self.slots == slot and 0 <= before < number
-            # The last field of an entry that stands in two sectors may be missing, and then it reads as 0.
-            is_torn = before == 0 and at // _SECTOR_BYTES != (at + ENTRY_BYTES - 1) // _SECTOR_BYTES
-            if not is_whole or is_torn:
+            if not is_whole or (before == 0 and self._may_be_torn(at)):
                 return None
             number = before
         return number
+
+    def _may_be_torn(self, at: int) -> bool:
+        """Return whether an entry's end may be missing: it is in a sector in which nothing came later."""
+        end = at + ENTRY_BYTES
+        file_end = self._entries_at + self.entries_max * ENTRY_BYTES
+        sector_end = min(-(-end // _SECTOR_BYTES) * _SECTOR_BYTES, file_end)
+        is_in_two = at // _SECTOR_BYTES != (end - 1) // _SECTOR_BYTES
+        return is_in_two and not any(self._segment.file.read(sector_end - end, end))
 
     def _search_newest(self, slots: Set[int]) -> dict[int, int]:
         newest = dict.fromkeys(slots, 0)
