@@ -318,10 +318,14 @@ class CommitLog:
                 record = decode_record(view, position - segment.base)
         except CorruptRecord as error:
             return f"{segment.path} at byte {position - segment.base}: {error}"
-        return (
-            f"{segment.path} at byte {position - segment.base}: the record there, of topic {record.topic!r}, "
-            f"says that its position is {record.position}"
-        )
+        if record.position != position:
+            what = f"says that its position is {record.position}"
+        elif is_torn(record.properties):
+            what = "has properties that were not written to their end"
+        else:
+            what = f"has no place in a queue: {record.queue_id}, offset {record.queue_offset}"
+        place = f"{segment.path} at byte {position - segment.base}"
+        return f"{place}: the record there, of topic {record.topic!r}, {what}"
 
     def behind_blank(self, position: int) -> int:
         """Return where the next file begins when only a blank stands at a position, else the position."""
