@@ -2,7 +2,7 @@
 PYTHON ?= python3
 PY := .venv/bin/python
 
-.PHONY: setup demo test check bench clean coverage-rows interop
+.PHONY: setup demo test check bench clean coverage-rows interop torture-store
 setup: .venv/.ready
 
 .venv/.ready: pyproject.toml requirements.lock
@@ -18,6 +18,9 @@ check: setup     ## Format, lint, types, import contracts, rules, unit tests
 test: check coverage-rows   ## Everything that CI runs
 	$(PY) -m pytest -q -n 2 tests/conformance tests/fuzz tests/functional tests/crash
 	$(PY) -m pytest -q tests/system tests/interop
+
+torture-store: setup   ## Kills, power cuts and damage for longer; seeds are printed, and a script replays one
+	$(PY) tools/torture_broker.py
 
 interop: setup   ## The real Java, Go, C++ and JavaScript clients, and real Apache brokers
 	$(PY) -m pytest tests/interop

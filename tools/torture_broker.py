@@ -1,12 +1,14 @@
-"""Kill a real broker for as long as one likes, and see each time that it kept its promises.
+"""Kill a broker and cut its power for as long as one likes, and see each time that it kept its promises.
 
-    python tools/torture_broker.py                     200 kills under each flush, and while files go
-    python tools/torture_broker.py --seed 7 --kills 50 --only sync     one run again
+    python tools/torture_broker.py                                    200 of each kind
+    python tools/torture_broker.py --seed 7 --kills 50 --only sync    one run again
 
-Each run prints its seed. The data of a run that failed stays, and its folder is printed.
+Each run prints its seed. The data of a killed broker that failed stays, and its folder is printed.
 """
 
 import argparse
+import asyncio
+import logging
 import shutil
 import sys
 import tempfile
@@ -18,6 +20,7 @@ ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT / "tests" / "support"))
 
 from kill_run import ALL_DAY, KillRun  # noqa: E402
+from power_cuts import cut_often  # noqa: E402
 
 from pyromq.config.settings import FlushDiskType  # noqa: E402
 
@@ -27,17 +30,43 @@ RUNS: dict[str, tuple[FlushDiskType, str, dict[str, object]]] = {
     "async": (FlushDiskType.ASYNC_FLUSH, "up", {}),
     "retention": (FlushDiskType.ASYNC_FLUSH, "broker", ALL_DAY),
 }
+POWER = "power"
+KINDS = [*RUNS, POWER]
+#: A broker's disk gets slow in the simulation when it has lived long.
+CUTS_IN_A_LIFE = 60
 
 
 def main() -> int:
     """Run the kinds that were asked for; return 1 at the first promise that was broken."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--kills", type=int, default=200, help="kills in each run (default 200)")
+    parser.add_argument(
+        "--kills", type=int, default=200, help="kills, or power cuts, in each run (default 200)"
+    )
     parser.add_argument("--seed", type=int, default=None, help="the seed of all runs (default: a new one)")
-    parser.add_argument("--only", choices=RUNS, nargs="*", default=list(RUNS), help="which runs")
+    parser.add_argument("--only", choices=KINDS, nargs="*", default=KINDS, help="which runs")
     asked = parser.parse_args()
     seed = SystemRandom().randrange(1 << 32) if asked.seed is None else asked.seed
-    return max((_torture(kind, seed, asked.kills) for kind in asked.only), default=0)
+    return max(
+        (
+            _cut(seed, asked.kills) if kind == POWER else _torture(kind, seed, asked.kills)
+            for kind in asked.only
+        ),
+        default=0,
+    )
+
+
+def _cut(seed: int, cuts: int) -> int:
+    # Each start tells what it found; only what was promised counts here.
+    logging.disable(logging.ERROR)
+    for flush in FlushDiskType:
+        for one in range(seed, seed + -(-cuts // CUTS_IN_A_LIFE)):
+            try:
+                asyncio.run(cut_often(one, flush, CUTS_IN_A_LIFE))
+            except AssertionError as error:
+                print(f"{POWER}: seed {one}, {flush}: {error!r}", flush=True)
+                return 1
+        print(f"{POWER}: seeds from {seed}, {flush}: {cuts} power cuts, 0 promises broken", flush=True)
+    return 0
 
 
 def _torture(kind: str, seed: int, kills: int) -> int:
