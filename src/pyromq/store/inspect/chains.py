@@ -56,6 +56,9 @@ def check_index_file(survey: Survey, boundaries: Sequence[int], number: int) -> 
     """Check one file of the index, and find the entries that point between the boundaries."""
     head = survey.index[number]
     checked = IndexChecked(marks=[1] * len(boundaries))
+    if not head.length and survey.is_running:
+        # It is being made at this moment.
+        return checked
     if head.length != survey.index_bytes:
         checked.add(
             0,

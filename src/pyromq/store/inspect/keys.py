@@ -45,8 +45,7 @@ class IndexJudge:
             hashed, position, seconds, _ = ENTRY.unpack(file.read(ENTRY_BYTES, at).ljust(ENTRY_BYTES, b"\0"))
         excused = self._excused[file_number]
         excused.add(hashed % survey.slots)
-        has_expired = survey.min_position <= position < log.min_position
-        if has_expired or log.is_unreadable(position) or position in log.distrusted:
+        if log.has_expired(position) or log.is_unreadable(position) or position in log.distrusted:
             return
         is_made_again = self._verdicts.is_made_again(position) or self._verdicts.is_dropped(file_number)
         record = log.record_at(position)

@@ -98,7 +98,8 @@ class QueueJudge:
         """Say what is wrong with an entry; `wanted` is the position of the record that has its offset."""
         position, size, log = entry.position, entry.size, self._log
         self._judged.add((entry.queue.name, entry.offset))
-        if size > 0 and (log.is_unreadable(position) or position in log.distrusted):
+        is_known = log.has_expired(position) or log.is_unreadable(position) or position in log.distrusted
+        if size > 0 and is_known:
             return
         right = f"; the message is at {wanted}" if wanted is not None else ""
         if size <= 0 or is_blank_entry(position, size):

@@ -207,15 +207,18 @@ def take_survey(layout: Layout) -> Survey:
     )
 
 
-def row_of(folder: Path) -> Iterator[RowFile]:
-    """Yield the files of a row, oldest first."""
+def row_of(folder: Path) -> list[RowFile]:
+    """Return the files of a row, oldest first."""
+    row: list[RowFile] = []
     for name in names_in(folder):
         if len(name) == _ROW_NAME_DIGITS and name.isascii() and name.isdigit():
             try:
                 with ReadOnlyFile(folder / name) as file:
-                    yield RowFile(file.path, int(name), file.size)
+                    row.append(RowFile(file.path, int(name), file.size))
             except FileGone:
-                continue
+                # Files go from the front, so by now those before it are gone too.
+                row.clear()
+    return row
 
 
 def usual_length(row: Iterable[RowFile]) -> int:

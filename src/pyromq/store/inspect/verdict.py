@@ -32,6 +32,15 @@ class LogSeen:
         """Note bytes that are no records, from position to position."""
         self._unreadable += parts
 
+    def expire(self, min_position: int) -> None:
+        """Note where the log begins by now."""
+        self.min_position = max(self.min_position, min_position)
+        self.end = max(self.end, min_position)
+
+    def has_expired(self, position: int) -> bool:
+        """Return whether retention took a position since the files were listed."""
+        return self._survey.min_position <= position < self.min_position
+
     def is_unreadable(self, position: int) -> bool:
         """Return whether a position lies in bytes that are known not to read."""
         return any(start <= position < end for start, end in self._unreadable)

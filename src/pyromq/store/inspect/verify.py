@@ -18,7 +18,7 @@ from typing import Any, Final, TypeVar
 
 from pyromq.store.inspect.chains import IndexChecked, check_index_file
 from pyromq.store.inspect.compare import KEPT_MAX, KeyRange, KeysCompared, RunCompared
-from pyromq.store.inspect.files import ReadOnlyFile
+from pyromq.store.inspect.files import FileGone, ReadOnlyFile
 from pyromq.store.inspect.findings import REMEDY_LOG, REMEDY_QUEUES, Finding, Report
 from pyromq.store.inspect.keys import IndexJudge
 from pyromq.store.inspect.piece import PIECE_BYTES, Ending, Piece, PieceChecked, check_piece
@@ -47,6 +47,7 @@ class Verification:
     def __init__(self, layout: Layout, *, piece_bytes: int = PIECE_BYTES) -> None:
         self._layout = layout
         self._survey = take_survey(layout)
+        #: The pieces of each file; None when the file went since it was listed.
         self._pieces = [_pieces_of(file, piece_bytes) for file in self._survey.log]
         self._log = LogSeen(self._survey)
         self._runs: defaultdict[QueueName, list[RunCompared]] = defaultdict(list)
@@ -57,7 +58,10 @@ class Verification:
     @property
     def total_bytes(self) -> int:
         """How many bytes of the log there are to look at."""
-        return sum(piece.stop - piece.start for pieces in self._pieces for piece in pieces)
+        return sum(piece.stop - piece.start for piece in self._all_pieces())
+
+    def _all_pieces(self) -> list[Piece]:
+        return [piece for pieces in self._pieces for piece in pieces or ()]
 
     def run(self, *, run: Run = map, advance: Advance = _ignore) -> Report:
         """Look at everything, and return what was found."""
@@ -65,13 +69,14 @@ class Verification:
         self._count()
         tables = check_tables(survey.root / "config")
         report.tables = tables.count
-        boundaries = [piece.file.base + piece.start for pieces in self._pieces for piece in pieces]
+        boundaries = [piece.file.base + piece.start for piece in self._all_pieces()]
         index = list(run(partial(check_index_file, survey, boundaries), range(len(survey.index))))
         report.index_entries = sum(one.entries for one in index)
         self._walk_log(index, run, advance)
         self._check_rows()
+        # Retention may have taken files since they were listed.
+        self._log.expire(min((file.base for file in row_of(self._layout.log_folder)), default=0))
         self._check_checkpoint()
-        self._log.min_position = min((file.base for file in row_of(self._layout.log_folder)), default=0)
         if (survey.root / "abort").exists():
             # A broker was started meanwhile.
             survey = replace(survey, is_clean=False)
@@ -94,12 +99,13 @@ class Verification:
     # The log
 
     def _walk_log(self, index: Sequence[IndexChecked], run: Run, advance: Advance) -> None:
-        pieces = _with_keys([piece for pieces in self._pieces for piece in pieces], index, self._survey)
+        pieces = _with_keys(self._all_pieces(), index)
         results: Iterator[PieceChecked] = iter(run(partial(check_piece, self._survey), pieces))
         for number, file in enumerate(self._survey.log):
             has_more = any(self._pieces[number + 1 :])
-            at, ending = 0, Ending.AT_STOP
-            for _ in self._pieces[number]:
+            pieces_here = self._pieces[number]
+            at, ending = 0, Ending.GONE if pieces_here is None else Ending.AT_STOP
+            for _ in pieces_here or ():
                 checked = next(results)
                 advance(checked.piece.stop - checked.piece.start)
                 if ending is Ending.AT_STOP and at < checked.piece.stop:
@@ -146,6 +152,7 @@ class Verification:
     def _end_file(self, file: RowFile, at: int, ending: Ending, *, has_more: bool) -> None:
         """Say where the log ends, or what is wrong with a file that is followed by others."""
         if ending is Ending.GONE:
+            self._log.add_unreadable([(file.base, file.end)])
             return
         if ending is Ending.BLANK or not has_more or file.length - at < 8:
             self._log.end = max(self._log.end, file.end if ending is Ending.BLANK else file.base + at)
@@ -170,7 +177,8 @@ class Verification:
         """Report files of a wrong length, and yield from where to where files are missing."""
         for number, file in enumerate(row):
             is_last = number == len(row) - 1
-            if file.length != usual_bytes:
+            is_being_made = is_last and not file.length and self._survey.is_running
+            if file.length != usual_bytes and not is_being_made:
                 what = f"the file has {file.length} bytes; the others have {usual_bytes}"
                 is_fault = not is_last or self._survey.is_clean or file.length > usual_bytes
                 self._report.add(Finding(str(file.path), file.length, what, remedy, is_fault=is_fault))
@@ -203,16 +211,19 @@ def _state(survey: Survey) -> str:
     return "stopped in order" if survey.is_clean else "not stopped in order"
 
 
-def _pieces_of(file: RowFile, piece_bytes: int) -> list[Piece]:
-    with ReadOnlyFile(file.path) as opened:
-        end = opened.last_byte_but_zeros(file.length)
+def _pieces_of(file: RowFile, piece_bytes: int) -> list[Piece] | None:
+    try:
+        with ReadOnlyFile(file.path) as opened:
+            end = opened.last_byte_but_zeros(file.length)
+    except FileGone:
+        return None
     return [
         Piece(file, start, min(start + piece_bytes, end), is_exact=start == 0)
         for start in range(0, end, piece_bytes)
     ]
 
 
-def _with_keys(pieces: Sequence[Piece], index: Sequence[IndexChecked], survey: Survey) -> Iterator[Piece]:
+def _with_keys(pieces: Sequence[Piece], index: Sequence[IndexChecked]) -> Iterator[Piece]:
     """Give each piece the index entries that point into it; the last has all that point behind it too."""
     for number, piece in enumerate(pieces):
         is_last = number == len(pieces) - 1
