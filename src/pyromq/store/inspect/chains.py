@@ -11,7 +11,6 @@ from array import array
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
 from typing import Final
 
 from pyromq.store.indexfile import ENTRY, ENTRY_BYTES, HEADER_BYTES, SLOT_BYTES
@@ -163,7 +162,7 @@ class _IndexWalk:
 
 def in_order(positions: list[int]) -> list[int]:
     """Return positions that rise, for a search: one that stands out counts as its neighbour."""
-    if all(before <= after for before, after in pairwise(positions)):
+    if positions == sorted(positions):
         return positions
     around = zip([positions[0], *positions], positions, [*positions[1:], positions[-1]], strict=False)
     return [sorted(three)[1] for three in around]

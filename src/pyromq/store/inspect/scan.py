@@ -35,6 +35,10 @@ _NOT_PLAIN: Final = int(SysFlag.BORN_HOST_V6 | SysFlag.STORE_HOST_V6 | SysFlag.T
 _ID_NAME: Final = b"UNIQ_KEY\x01"
 _SHAPES_MAX: Final = 4096
 _MASK: Final = 0xFFFFFFFF
+_TWO_32: Final = 1 << 32
+_SIGN: Final = 0x80000000
+_POSITIVE: Final = 0x7FFFFFFF
+_KEY_BYTES: Final = KEY.size
 
 _tags_codes: Final = TagsCodes()
 _next_to_last: Final = Hashes(4)
@@ -47,7 +51,8 @@ def scan(block: bytes, at: int, limit: int, base: int, facts: Facts) -> int:
     That is at `limit` or behind it when all were plain. `base` is the position of the block's first byte.
     """
     view, block_bytes, find_shape = memoryview(block), len(block), facts.shapes.get
-    keys, add_time, count, newest = facts.keys, facts.times.append, 0, facts.newest
+    keys, times, add_time = facts.keys, facts.times, facts.times.append
+    count, newest = 0, facts.newest
     limit = min(limit, block_bytes - _HEAD_BYTES)
     try:
         while at < limit:
@@ -65,20 +70,24 @@ def scan(block: bytes, at: int, limit: int, base: int, facts: Facts) -> int:
                 break
             tail = block[topic_at:end]
             id_at = tail.find(_ID_NAME) + 9
-            id_end = id_at + 32
-            shape = find_shape(tail[:id_at] + tail[id_end:])
-            if shape is not None and id_at > 8:
+            shape = find_shape(tail[:id_at] + tail[id_at + 32 :]) if id_at > 8 else None
+            if shape is not None:
                 topic, code = shape
-                hashes = [_key_hash(topic, tail[id_at:id_end])]
+                # As `_key_hash`, which it is too dear to call.
+                hashed = topic.heads[tail[id_at : id_at + 24]] + _next_to_last[tail[id_at + 24 : id_at + 28]]
+                hashed = hashed + _last[tail[id_at + 28 : id_at + 32]] & _MASK
+                made = _pack_key((_TWO_32 - hashed if hashed & _SIGN else hashed) & _POSITIVE, position)
             else:
-                topic, code, hashes = _read_tail(facts, tail)
+                topic, code, made = _read_tail(facts, tail, position)
             run = topic.queues.get(queue_id)
             if run is None or run.next_offset != offset:
                 break
             # Nothing was kept so far, and from here on nothing fails.
-            for hashed in hashes:
-                keys += _pack_key(hashed, position)
+            keys += made
+            if len(made) == _KEY_BYTES:
                 add_time(time_ms)
+            else:
+                times.extend([time_ms] * (len(made) // _KEY_BYTES))
             run.entries += _pack_entry(position, size, code)
             run.next_offset = offset + 1
             newest = position
@@ -91,8 +100,8 @@ def scan(block: bytes, at: int, limit: int, base: int, facts: Facts) -> int:
     return at
 
 
-def _read_tail(facts: Facts, tail: bytes) -> tuple[Topic, int, list[int]]:
-    """Return what the end of a record says: its topic, its tags code, and the hashes of its keys."""
+def _read_tail(facts: Facts, tail: bytes, position: int) -> tuple[Topic, int, bytes]:
+    """Return what the end of a record says: its topic, its tags code, and its keys, packed."""
     properties_at = tail[0] + 3
     if properties_at > len(tail) or _unpack_int16(tail, properties_at - 2)[0] != len(tail) - properties_at:
         raise NotPlain
@@ -108,7 +117,7 @@ def _read_tail(facts: Facts, tail: bytes) -> tuple[Topic, int, list[int]]:
         words += keys.split(b" ")
     elif identity is not None and len(identity) == ID_CHARACTERS_V4:
         _remember(facts, tail, (topic, code))
-    return topic, code, [_key_hash(topic, word) for word in words]
+    return topic, code, b"".join([_pack_key(_key_hash(topic, word), position) for word in words])
 
 
 def _value(properties: bytes, name: bytes) -> bytes | None:
@@ -134,14 +143,15 @@ def _remember(facts: Facts, tail: bytes, shape: tuple[Topic, int]) -> None:
 
 
 def _key_hash(topic: Topic, key: bytes) -> int:
+    """Return the hash of «topic#key», put together from pieces that many keys have in common.
+
+    The last eight digits of a unique id are a time and a counter; its head stays for a minute.
+    """
     if len(key) < 8:
         # Two spaces make an empty key, which is none.
         if not key or not key.isascii():
             raise NotPlain
         return key_hash(topic.name, key.decode())
-    # The last eight digits of a unique id are a time and a counter; its head stays for a minute.
     value = topic.heads[key[:-8]] + _next_to_last[key[-8:-4]] + _last[key[-4:]] & _MASK
-    if value & 0x80000000:
-        value = (1 << 32) - value
-    # Java has no positive 2³¹, and RocketMQ takes 0 in its place.
-    return value if value <= 0x7FFFFFFF else 0
+    # Java's, made positive; of −2³¹ RocketMQ makes 0.
+    return (_TWO_32 - value if value & _SIGN else value) & _POSITIVE
