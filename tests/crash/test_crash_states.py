@@ -123,7 +123,7 @@ def test_messages_that_survived_a_kill_survive_a_power_cut_after_the_restart():
     for body in sent:
         store.put(draft(body))
     # The process is killed; the machine, and with it what was written but not synced, lives on.
-    disk.release_locks()
+    disk.kill_processes()
     restarted = open_on(disk)
     assert bodies(restarted) == sent
 
@@ -254,7 +254,7 @@ def test_a_restart_after_a_failed_sync_promises_only_what_the_disk_has():
     with pytest.raises(SyncFailed):
         store.sync()
     # The system takes the bytes for written now, and shows them to the next process.
-    disk.release_locks()
+    disk.kill_processes()
     restarted = open_on(disk)
     assert bodies(restarted) == [b"unlucky"]
     restarted.put(draft(b"lucky"))

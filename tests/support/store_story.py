@@ -8,6 +8,7 @@ opens the store on a disk as a power cut left it and looks whether all that hold
 import json
 import random
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -19,7 +20,8 @@ from pyromq.errors import SyncFailed
 from pyromq.store.atomic_file import read_with_backup, replace_file
 from pyromq.store.store import Draft, MessageStore, Placed
 from pyromq.testing.clock import ManualClock
-from pyromq.testing.disk import Mark, SimulatedDisk, cuts_of
+from pyromq.testing.disk import Mark, SimulatedDisk, cuts_of, tears_anywhere, tears_at_sectors
+from pyromq.testing.disk.journal import Write
 from pyromq.wire.record import Record, encode_host, iter_records
 
 ROOT = Path("/store")
@@ -50,14 +52,21 @@ class Sent:
     body: bytes
     properties: str
     unique_id: str
+    #: Messages of a story are counted, so that a promise does not speak of later ones.
+    number: int
     is_in_queue: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class Safe:
-    """The log was said to be safe up to a position."""
+    """The log was said to be safe up to a position.
+
+    A restart may begin a little before it, where only the end of a file was, that no message had.
+    """
 
     position: int
+    messages: int
+    is_restart: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +99,7 @@ class Promise:
 
     sent: dict[int, Sent] = field(default_factory=dict)
     safe: int = 0
+    safe_messages: int = 0
     swept: int = 0
     deleted: dict[str, int] = field(default_factory=dict)
     saved: Counter[Path] = field(default_factory=Counter)
@@ -100,7 +110,8 @@ class Promise:
         more = replace(self, deleted=dict(self.deleted), saved=Counter(self.saved), begun=Counter(self.begun))
         for mark in marks:
             if isinstance(mark, Safe):
-                more.safe = max(more.safe, mark.position)
+                more.safe = mark.position if mark.is_restart else max(more.safe, mark.position)
+                more.safe_messages = mark.messages
             elif isinstance(mark, Swept):
                 more.swept = max(more.swept, mark.before)
             elif isinstance(mark, Deleted):
@@ -115,7 +126,21 @@ class Promise:
         sent = {position: sent for position, sent in self.sent.items() if sent.end <= end}
         # A sweep that the power cut undid is still one: the queues may know of it.
         saved = Counter(survivor.tables)
-        return Promise(sent, end, self.swept, dict(self.deleted), saved, Counter(saved))
+        return Promise(sent, end, self.next_number, self.swept, dict(self.deleted), saved, Counter(saved))
+
+    @property
+    def next_number(self) -> int:
+        """The number of the next message."""
+        return 1 + max((sent.number for sent in self.sent.values()), default=-1)
+
+    def is_safe(self, sent: Sent) -> bool:
+        """Return whether a message was acknowledged."""
+        return sent.number < self.safe_messages and sent.end <= self.safe
+
+    @property
+    def end(self) -> int:
+        """The end of the newest message."""
+        return max((sent.end for sent in self.sent.values()), default=0)
 
     def is_wanted(self, sent: Sent) -> bool:
         """Return whether consumers must see a message if it is there."""
@@ -132,6 +157,7 @@ class Story:
         self.promise = promise or Promise()
         self.clock = ManualClock()
         self.number = 0
+        self.sent_count = self.promise.next_number
         self.versions = Counter(self.promise.begun)
         self.steps: Counter[str] = Counter()
         self.open()
@@ -203,17 +229,23 @@ class Story:
             draft.body,
             draft.properties,
             draft.properties.split("\x02")[0].partition("\x01")[2],
+            self.sent_count,
             not draft.sys_flag,
         )
+        self.sent_count += 1
+
+    def mark_safe(self, position: int, *, is_restart: bool = False) -> None:
+        """Note that everything up to a position is promised."""
+        self.disk.mark(Safe(position, self.sent_count, is_restart))
 
     def sync(self) -> None:
         """Make the log safe; senders that waited for it are answered."""
-        self.disk.mark(Safe(self.store.sync()))
+        self.mark_safe(self.store.sync())
 
     def sync_queues(self) -> None:
         """Make everything safe and write a checkpoint."""
         self.store.sync_queues()
-        self.disk.mark(Safe(self.store.flushed_position))
+        self.mark_safe(self.store.flushed_position)
 
     def sync_queues_while_messages_come(self) -> None:
         """Write a checkpoint as a broker does: prepared here, carried out in a thread meanwhile."""
@@ -221,7 +253,7 @@ class Story:
         for _ in range(self.chance.randint(1, 4)):
             self.put()
         queue_sync.run()
-        self.disk.mark(Safe(self.store.flushed_position))
+        self.mark_safe(self.store.flushed_position)
 
     def fail_a_sync(self) -> None:
         """Let the disk fail a sync; nothing is taken any more, and the broker is started again."""
@@ -266,16 +298,15 @@ class Story:
     def stop_and_start(self) -> None:
         """Stop cleanly, and start again."""
         self.store.close()
-        self.disk.mark(Safe(self.store.max_position))
+        self.mark_safe(self.store.max_position)
         self.open()
 
     def kill_and_start(self) -> None:
         """Kill the process; the machine goes on, and so does the next process on what it finds."""
-        before = self.store.max_position
-        self.disk.release_locks()
+        self.disk.kill_processes()
         self.open()
-        assert self.store.max_position == before
-        self.disk.mark(Safe(before))
+        assert self.store.max_position >= self.promise.end
+        self.mark_safe(self.store.flushed_position, is_restart=True)
 
 
 def encode_table(version: int) -> bytes:
@@ -358,12 +389,12 @@ def check_messages(survivor: Survivor, promise: Promise) -> None:
     assert survivor.store.min_position <= promise.swept, (survivor.store.min_position, promise.swept)
     for sent in promise.sent.values():
         is_there = swept <= sent.position and sent.end <= survivor.store.max_position
-        assert sent.end > promise.safe or sent.position < swept or is_there, f"lost: {sent}"
+        assert not promise.is_safe(sent) or sent.position < swept or is_there, f"lost: {sent}"
         if is_there and promise.is_wanted(sent):
             assert sent.position in found, f"not served: {sent}"
         if is_there:
             assert survivor.store.read_at(sent.position) is not None, f"not in the log: {sent}"
-        if sent.end <= promise.safe and promise.is_wanted(sent):
+        if promise.is_safe(sent) and promise.is_wanted(sent):
             end = survivor.store.max_offset(sent.topic, sent.queue_id)
             assert end > sent.offset, f"its offset {end} is given out again: {sent}"
 
@@ -413,6 +444,11 @@ class Tried:
     messages: int
 
 
+def tears_at(write: Write) -> Sequence[int]:
+    """Return where a write tears: anywhere, but in the index only where disks tear."""
+    return tears_at_sectors(write) if "/index/" in write.node.path else tears_anywhere(write)
+
+
 def try_all_cuts(seed: int, *, steps: int, each_max: int | None, random_cuts: int) -> Tried:
     """Let a store live, and examine it after a power cut at each moment of that life."""
     story = Story(seed)
@@ -420,7 +456,9 @@ def try_all_cuts(seed: int, *, steps: int, each_max: int | None, random_cuts: in
     story.store.close()
     chance = random.Random(seed)
     states = 0
-    for cut in cuts_of(story.disk.journal, chance, each_max=each_max, random_cuts=random_cuts):
+    for cut in cuts_of(
+        story.disk.journal, chance, each_max=each_max, random_cuts=random_cuts, tears_at=tears_at
+    ):
         states += 1
         try:
             examine(SimulatedDisk(cut.image), story.promise.after(cut.marks), chance)
@@ -439,7 +477,7 @@ def live_through_cuts(seed: int, *, lives: int, steps: int) -> Tried:
         story = Story(chance.randrange(1 << 32), disk, promise)
         story.run(steps)
         operations += len(story.disk.journal)
-        disk = story.disk.after_power_cut(chance)
+        disk = story.disk.after_power_cut(chance, tears_at)
         promise = story.promise.after([mark.value for mark in story.disk.journal if isinstance(mark, Mark)])
         story.store.close()
         image = disk.image()

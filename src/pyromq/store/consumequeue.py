@@ -168,7 +168,7 @@ class ConsumeQueue:
     # Writing
 
     def append(self, position: int, size: int, tags_code: int) -> None:
-        """Add the next message's entry."""
+        """Add the next message's entry. Raises DiskFull; the entry is added then, and held in memory."""
         held = self._held
         held += _pack(position, size, tags_code)
         self.end += 1
@@ -182,13 +182,17 @@ class ConsumeQueue:
         The first happens when a topic was removed and made again: the log then has the old messages of these
         offsets first, and the new ones hold. `position` is where the log has the message.
         """
-        self.settle()
+        if self.end - len(self._held) // ENTRY_BYTES <= offset < self.end:
+            del self._held[(offset - self.end) * ENTRY_BYTES :]
+            self._set_end(offset)
+            return
         if offset < self.end:
             row = self._segments.row
             if row and row[0].base <= offset * ENTRY_BYTES:
                 self._cut_to(offset)
                 return
             self.remove()
+            self.end = 0
         row = self._segments.row
         if not row:
             self.end = offset - offset % self._entries_per_file
@@ -199,7 +203,6 @@ class ConsumeQueue:
         self.end = offset
         if not position:
             self.min_offset = offset
-        self.settle()
 
     def settle(self) -> None:
         """Write the held entries. After an error they are still held."""

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from pyromq.errors import DiskFull
 from pyromq.store.files import Files
 from pyromq.store.follower import LogEntry, has_index_entry
 from pyromq.store.indexfile import HasKey, IndexFile
@@ -34,7 +35,7 @@ class Matches(NamedTuple):
 class KeyIndex:
     """All index files, oldest first; the last is the one that grows."""
 
-    __slots__ = ("_entries_max", "_files", "_folder", "_now_ms", "_row", "_slots")
+    __slots__ = ("_entries_max", "_files", "_folder", "_full", "_now_ms", "_row", "_slots")
 
     def __init__(
         self, files: Files, folder: Path, *, slots: int, entries_max: int, now_ms: Callable[[], int]
@@ -45,6 +46,8 @@ class KeyIndex:
         self._entries_max = entries_max
         self._now_ms = now_ms
         self._row: list[IndexFile] = []
+        #: Why the newest file could not be made yet.
+        self._full: DiskFull | None = None
 
     def load(self, *, is_named: bool = True) -> None:
         """Read the headers of the files that are there; `is_named`: their names survive a power cut."""
@@ -73,7 +76,10 @@ class KeyIndex:
             self._files.remove(last.path)
 
     def apply(self, entry: LogEntry) -> None:
-        """Enter the message under its unique id and its keys, unless it was rolled back or is in already."""
+        """Enter the message under its unique id and its keys, unless it was rolled back or is in already.
+
+        Raises DiskFull; the message is entered then, and held in memory.
+        """
         hashes = key_hashes(entry)
         if not hashes:
             return
@@ -82,6 +88,9 @@ class KeyIndex:
             return
         for hashed in hashes:
             self._put(hashed, entry)
+        full, self._full = self._full, None
+        if full is not None:
+            raise full
         self._row[-1].settle_if_many()
 
     def _put(self, hashed: int, entry: LogEntry) -> None:
@@ -90,15 +99,20 @@ class KeyIndex:
         file.put(hashed, entry.position, entry.stored_at_ms)
 
     def _add_file(self) -> IndexFile:
-        self._files.make_folder(self._folder)
         # Two files that are filled within a millisecond must not get one name.
         now_ms = self._now_ms()
         while self._row and self._row[-1].path.name >= _file_name(now_ms):
             now_ms += 1
         path = self._folder / _file_name(now_ms)
         file = IndexFile(self._files, path, slots=self._slots, entries_max=self._entries_max)
-        file.make(self._row[-1] if self._row else None)
+        if self._row:
+            file.begin_behind(self._row[-1])
         self._row.append(file)
+        try:
+            self._files.make_folder(self._folder)
+            file.make()
+        except DiskFull as full:
+            self._full = full
         return file
 
     def settle(self) -> list[IndexFile]:

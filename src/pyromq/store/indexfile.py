@@ -16,7 +16,7 @@ its slot is 4 bytes anywhere in 20 megabytes.
 
 import struct
 from bisect import bisect_left
-from collections.abc import Callable, Set
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -35,7 +35,6 @@ _SECONDS_MAX: Final = 0x7FFFFFFF
 _HELD_ENTRIES_MAX: Final = 128
 _NEVER_WRITTEN: Final = bytes(ENTRY_BYTES)
 _CHUNK_BYTES: Final = 4096
-_SECTOR_BYTES: Final = 512
 #: Whether the log has a message at a position that has a key of that hash; None for one that it removed.
 HasKey = Callable[[int, int], bool | None]
 _pack_entry = ENTRY.pack
@@ -51,6 +50,7 @@ class IndexFile:
         "_has_unsynced",
         "_held",
         "_held_slots",
+        "_is_made",
         "_segment",
         "begin_at_ms",
         "begin_position",
@@ -72,6 +72,7 @@ class IndexFile:
         self._held = bytearray()
         self._held_slots: dict[int, int] = {}
         self._has_unsynced = False
+        self._is_made = True
         self.begin_at_ms = self.end_at_ms = self.begin_position = self.end_position = self.slots_used = 0
         self.count = 1
 
@@ -80,14 +81,19 @@ class IndexFile:
         """Whether the next key needs another file."""
         return self.count >= self.entries_max
 
-    def make(self, after: "IndexFile | None") -> None:
-        """Make the file; it begins where the one before it ended."""
+    def begin_behind(self, after: "IndexFile") -> None:
+        """Begin where the file before this one ended."""
+        self.begin_position = self.end_position = after.end_position
+        self.begin_at_ms = self.end_at_ms = after.end_at_ms
+
+    def make(self) -> None:
+        """Make the file; until that succeeds everything is held in memory."""
+        self._is_made = False
         self._segment.make()
         self._has_unsynced = True
-        if after is not None:
-            self.begin_position = self.end_position = after.end_position
-            self.begin_at_ms = self.end_at_ms = after.end_at_ms
+        if self.end_position:
             self._write_header()
+        self._is_made = True
 
     def load(self, *, is_named: bool = True) -> None:
         """Read the header of a file that is there; `is_named`: its name survives a power cut."""
@@ -116,6 +122,8 @@ class IndexFile:
     def _slot(self, slot: int) -> int:
         number = self._held_slots.get(slot)
         if number is None:
+            if not self._is_made:
+                return 0
             number = _unpack_slot(self._segment.map, HEADER_BYTES + slot * SLOT_BYTES)[0]
         return number if 0 < number < self.count else 0
 
@@ -132,6 +140,8 @@ class IndexFile:
 
     def settle(self) -> None:
         """Write what is held: the entries first, so that no slot ever points at one that is not there."""
+        if not self._is_made:
+            self.make()
         if not self._held:
             return
         self._has_unsynced = True
@@ -221,8 +231,8 @@ class IndexFile:
         self._held.clear()
         self._held_slots.clear()
         self.count = count
-        self._mend_slots()
         self._segment.wipe_from(self._entries_at + self.count * ENTRY_BYTES)
+        self._mend_slots()
         _, self.end_position, seconds, _ = self._entry(self.count - 1)
         self.end_at_ms = self.begin_at_ms + seconds * 1000
         self._has_unsynced = True
@@ -236,50 +246,24 @@ class IndexFile:
     def _mend_slots(self) -> None:
         """Point each slot that knows a dropped entry at the newest one that is left.
 
-        The dropped entries say which one that is, so a start after a kill takes no longer in a full file than
-        in an empty one. Where a power cut lost one of them, all that are left are looked through.
+        The dropped entries cannot be asked: a power cut may have torn them, and one whose last field is
+        missing looks like the first of its slot. So all that are left are looked through.
         """
         wrong, self.slots_used = self._count_slots()
-        heads = {slot: self._newest_left(slot, number) for slot, number in wrong.items()}
-        mended = {slot: head for slot, head in heads.items() if head is not None}
-        if len(mended) < len(heads):
-            mended |= self._search_newest(heads.keys() - mended.keys())
-        for slot, number in mended.items():
-            self._segment.file.write(SLOT.pack(number), HEADER_BYTES + slot * SLOT_BYTES)
-            self.slots_used += number > 0
-
-    def _newest_left(self, slot: int, number: int) -> int | None:
-        """Return the newest entry of a slot that is not dropped, 0 for none; None when it cannot be told."""
-        while number >= self.count:
-            at = self._entries_at + number * ENTRY_BYTES
-            if number >= self.entries_max:
-                return None
-            key_hash, _, _, before = ENTRY.unpack(self._segment.file.read(ENTRY_BYTES, at))
-            is_whole = key_hash > 0 and key_hash % self.slots == slot and 0 <= before < number
-            if not is_whole or (before == 0 and self._may_be_torn(at)):
-                return None
-            number = before
-        return number
-
-    def _may_be_torn(self, at: int) -> bool:
-        """Return whether an entry's end may be missing: it is in a sector in which nothing came later."""
-        end = at + ENTRY_BYTES
-        file_end = self._entries_at + self.entries_max * ENTRY_BYTES
-        sector_end = min(-(-end // _SECTOR_BYTES) * _SECTOR_BYTES, file_end)
-        is_in_two = at // _SECTOR_BYTES != (end - 1) // _SECTOR_BYTES
-        return is_in_two and not any(self._segment.file.read(sector_end - end, end))
-
-    def _search_newest(self, slots: Set[int]) -> dict[int, int]:
-        newest = dict.fromkeys(slots, 0)
-        entries = self._segment.file.read((self.count - 1) * ENTRY_BYTES, self._entries_at + ENTRY_BYTES)
+        if not wrong:
+            return
+        file = self._segment.file
+        entries = file.read((self.count - 1) * ENTRY_BYTES, self._entries_at + ENTRY_BYTES)
         for number, (key_hash, _, _, _) in enumerate(ENTRY.iter_unpack(entries), start=1):
             slot = key_hash % self.slots
-            if slot in newest:
-                newest[slot] = number
-        return newest
+            if slot in wrong:
+                wrong[slot] = number
+        for slot, number in wrong.items():
+            file.write(SLOT.pack(number), HEADER_BYTES + slot * SLOT_BYTES)
+            self.slots_used += number > 0
 
     def _count_slots(self) -> tuple[dict[int, int], int]:
-        """Return the slots that know a dropped entry, with its number, and how many others are used."""
+        """Return the slots that know a dropped entry, each with 0, and how many others are used."""
         wrong: dict[int, int] = {}
         used = 0
         for at in range(HEADER_BYTES, self._entries_at, _CHUNK_BYTES):
@@ -290,7 +274,7 @@ class IndexFile:
                 numbers = struct.unpack(f">{len(chunk) // SLOT_BYTES}I", chunk)
                 used += len(numbers) - numbers.count(0)
                 if max(numbers) >= self.count:
-                    wrong |= {first + i: number for i, number in enumerate(numbers) if number >= self.count}
+                    wrong |= {first + i: 0 for i, number in enumerate(numbers) if number >= self.count}
         return wrong, used - len(wrong)
 
     def forget_pages(self) -> None:

@@ -14,10 +14,12 @@ log, because everything before the start is known to be whole.
 
 import logging
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
+from pyromq.errors import DiskFull
 from pyromq.store.checkpoint import Checkpoint
 from pyromq.store.commitlog import CommitLog
 from pyromq.store.consumequeue import ConsumeQueue
@@ -239,7 +241,9 @@ class Recovery:
             for record in self.log.walk(position, check_crc=self.check_crc):
                 entry = entry_of(record, record.size, self.delays_ms)
                 for follower in followers:
-                    follower.apply(entry)
+                    with suppress(DiskFull):
+                        # It is held in memory, and the store says that it is full when it is open.
+                        follower.apply(entry)
                 report.end = record.position + record.size
                 report.last_stored_at_ms = record.stored_at_ms
                 report.replayed += 1

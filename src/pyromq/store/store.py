@@ -193,9 +193,19 @@ class MessageStore:
         self._files.sync_folder(self._root)
         self._poison = None
         if not was_clean or recovered.replayed or self._checkpoint.safe_position is None:
-            self.sync_queues()
+            self._begin_safely()
         self.check_disk()
         return recovered
+
+    def _begin_safely(self) -> None:
+        """Sync everything that was found; on a full disk only the log, and the rest when there is room."""
+        try:
+            self.sync_queues()
+        except DiskFull as full:
+            _log.warning(
+                "the store is open and can be read, but what follows the log waits for room: %s", full
+            )
+            self.sync()
 
     def close(self) -> None:
         """Sync everything and give the files back; the next start then finds nothing to do.
@@ -385,16 +395,19 @@ class MessageStore:
         Raises DiskFull; the followers then still hold it.
         """
         self._queues_synced_at = self._clock.monotonic()
+        last = self._queue_sync
+        # One that failed, or was never run, has files that the next checkpoint speaks for too.
+        files: list[StoreFile] = [] if last is None or last.is_done else list(last.files)
         try:
-            files = [file for follower in self._followers for file in follower.settle()]
+            for follower in self._followers:
+                files += [file for file in follower.settle() if file not in files]
         except StoreError as error:
             self._note_failure(error)
             raise
-        last = self._queue_sync
-        if last is not None and not last.is_done:
-            # It failed, or was never run; the checkpoint of this one speaks for its files too.
-            files = list({id(file): file for file in (*last.files, *files)}.values())
-        self._queue_sync = QueueSync(self, files, self._log.end, self._queues.reach, self._last_stored_at_ms)
+        finally:
+            self._queue_sync = QueueSync(
+                self, files, self._log.end, self._queues.reach, self._last_stored_at_ms
+            )
         return self._queue_sync
 
     def queue_sync_if_due(self) -> QueueSync | None:

@@ -123,6 +123,7 @@ def test_blanks_are_no_messages_after_a_restart_either(tmp_path, queue):
 
 def test_a_queue_of_blanks_only_reaches_nowhere(tmp_path, queue):
     queue.begin_at(3)
+    queue.settle()
 
     loaded = make_queue(tmp_path)
     loaded.load(0)

@@ -224,6 +224,7 @@ class StoreMachine(RuleBasedStateMachine):
             assert set(expected) <= set(positions)
 
     def teardown(self) -> None:
+        logging.getLogger("pyromq.store").setLevel(logging.NOTSET)
         self.store.close()
         shutil.rmtree(self.folder)
 

@@ -167,7 +167,7 @@ def test_a_lock_is_held_until_it_is_released_or_its_process_is_gone(disk):
         disk.lock(FOLDER / "lock")
     lock.release()
     disk.lock(FOLDER / "lock")
-    disk.release_locks()
+    disk.kill_processes()
     disk.lock(FOLDER / "lock").release()
     assert disk.read_all(FOLDER / "lock") == b"lock"
 

@@ -26,8 +26,18 @@ is: it writes, maps and syncs, and only the disk is not real.
 - `flip_bit`, `cut_file`: damage, as an old disk or a person does it.
 """
 
-from pyromq.testing.disk.cuts import Cut, cuts_of, kept_operations
+from pyromq.testing.disk.cuts import Cut, cuts_of, tears_anywhere, tears_at_sectors
 from pyromq.testing.disk.journal import Image, Mark, Operation, Platter
 from pyromq.testing.disk.simulated import SimulatedDisk
 
-__all__ = ["Cut", "Image", "Mark", "Operation", "Platter", "SimulatedDisk", "cuts_of", "kept_operations"]
+__all__ = [
+    "Cut",
+    "Image",
+    "Mark",
+    "Operation",
+    "Platter",
+    "SimulatedDisk",
+    "cuts_of",
+    "tears_anywhere",
+    "tears_at_sectors",
+]

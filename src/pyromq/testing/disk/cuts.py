@@ -6,7 +6,7 @@ change alone, each change missing, a write torn; and then as many random ones as
 """
 
 import random
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -14,6 +14,18 @@ from pyromq.testing.disk.journal import Change, Image, Mark, Naming, Operation, 
 
 #: Where a write tears: at any byte, at a sector of the disk, at a page of the cache.
 TEAR_BYTES: Final = (1, 512, 4096)
+#: Says of a write where it tears.
+TearsAt = Callable[[Write], Sequence[int]]
+
+
+def tears_anywhere(write: Write) -> Sequence[int]:
+    """Return that a write tears at any byte, which is worse than disks do: they write sectors whole."""
+    return TEAR_BYTES
+
+
+def tears_at_sectors(write: Write) -> Sequence[int]:
+    """Return that a write tears between the sectors of a disk."""
+    return TEAR_BYTES[1:]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +45,7 @@ def cuts_of(
     base: Platter | None = None,
     each_max: int | None = None,
     random_cuts: int = 3,
+    tears_at: TearsAt = tears_anywhere,
 ) -> Iterator[Cut]:
     """Yield states for a power cut at every moment of a journal, none twice between two marks.
 
@@ -47,10 +60,11 @@ def cuts_of(
         if isinstance(operation, Mark):
             marks.append(operation.value)
             seen.clear()
-        choices = list(_systematic(platter.pending))
+        choices = list(_systematic(platter.pending, tears_at))
         if each_max is not None and len(choices) > each_max:
             choices = chance.sample(choices, each_max)
-        for kept in (*choices, *(kept_operations(platter.pending, chance) for _ in range(random_cuts))):
+        choices += [kept_operations(platter.pending, chance, tears_at) for _ in range(random_cuts)]
+        for kept in choices:
             image = platter.image(kept.changes)
             what = frozenset((str(path), data) for path, data in image.items())
             if what not in seen:
@@ -66,7 +80,9 @@ class Kept:
     changes: list[Change]
 
 
-def kept_operations(pending: Sequence[Change], chance: random.Random) -> Kept:
+def kept_operations(
+    pending: Sequence[Change], chance: random.Random, tears_at: TearsAt = tears_anywhere
+) -> Kept:
     """Return a random choice; now and then a write is kept in part."""
     share = chance.choice((0.1, 0.5, 0.9))
     kept: list[Change] = []
@@ -76,13 +92,13 @@ def kept_operations(pending: Sequence[Change], chance: random.Random) -> Kept:
             lost += 1
         elif isinstance(change, Write) and not _is_whole(change) and chance.random() < 0.25:
             torn += 1
-            kept += _sectors(change, chance)
+            kept += _pieces(change, chance, chance.choice(tears_at(change)))
         else:
             kept.append(change)
     return Kept(f"of {len(pending)} changes {lost} lost and {torn} torn at random", kept)
 
 
-def _systematic(pending: Sequence[Change]) -> Iterator[Kept]:
+def _systematic(pending: Sequence[Change], tears_at: TearsAt) -> Iterator[Kept]:
     yield Kept("nothing unsynced kept", [])
     if not pending:
         return
@@ -93,7 +109,7 @@ def _systematic(pending: Sequence[Change]) -> Iterator[Kept]:
         yield Kept(f"only kept: {what}", [change])
         yield Kept(f"all kept but {what}", others)
         if isinstance(change, Write):
-            for tear_bytes in TEAR_BYTES:
+            for tear_bytes in tears_at(change):
                 for story, part in _halves(change, tear_bytes):
                     yield Kept(
                         f"all kept, {story} of {what}", [*pending[:number], part, *pending[number + 1 :]]
@@ -118,9 +134,8 @@ def _is_whole(write: Write) -> bool:
     return len(write.data) in (1, 2, 4, 8) and write.at % len(write.data) == 0
 
 
-def _sectors(write: Write, chance: random.Random) -> list[Change]:
-    """Return some of the pieces of a write, torn at bytes, sectors or pages."""
-    tear_bytes = chance.choice(TEAR_BYTES)
+def _pieces(write: Write, chance: random.Random, tear_bytes: int) -> list[Change]:
+    """Return some of the pieces of a write: at one byte two, at sectors or pages many."""
     if tear_bytes == 1:
         cut = chance.randrange(len(write.data) + 1)
         if chance.random() < 0.5:
@@ -138,9 +153,10 @@ def _sectors(write: Write, chance: random.Random) -> list[Change]:
 
 def _tell(change: Change) -> str:
     if isinstance(change, Naming):
-        return "the naming of " + ", ".join(
-            f"{name} ({'gone' if node is None else node.number})" for _, name, node in change.changes
-        )
+        names = [
+            f"{name} in {folder.path} is {node and node.number}" for folder, name, node in change.changes
+        ]
+        return "that " + " and ".join(names)
     if isinstance(change, Resize):
-        return f"the resize of file {change.node.number} to {change.size}"
-    return f"the write of {len(change.data)} bytes at {change.at} of file {change.node.number}"
+        return f"the new length {change.size} of {change.node.path}"
+    return f"the write of {len(change.data)} bytes at {change.at} of {change.node.path}"

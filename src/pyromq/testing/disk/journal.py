@@ -13,10 +13,11 @@ from typing import Final, NamedTuple
 
 
 class Node(NamedTuple):
-    """The number of a file or of a folder; numbers are not used again."""
+    """A file or a folder: a number that is not used again, and the path it was made with."""
 
     number: int
-    is_folder: bool = False
+    is_folder: bool
+    path: str
 
 
 class Write(NamedTuple):
@@ -66,7 +67,7 @@ Operation = Change | Sync | LostSync | Mark
 #: The files of a disk by path; None is a folder.
 Image = dict[Path, bytes | None]
 
-ROOT: Final = Node(0, is_folder=True)
+ROOT: Final = Node(0, is_folder=True, path="/")
 
 
 @dataclass(slots=True)

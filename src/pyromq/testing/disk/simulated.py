@@ -16,7 +16,7 @@ from typing import Final
 
 from pyromq.errors import DiskFull, StoreError, StoreLocked, SyncFailed
 from pyromq.store.files import DiskUse, File, FileLock
-from pyromq.testing.disk.cuts import kept_operations
+from pyromq.testing.disk.cuts import TearsAt, kept_operations, tears_anywhere
 from pyromq.testing.disk.journal import (
     ROOT,
     Image,
@@ -85,6 +85,7 @@ class SimulatedFile:
         self._content = content
         self._is_closed = False
         content.users += 1
+        disk.note_open(self)
 
     def read(self, size: int, at: int) -> bytes:
         """Return up to `size` bytes from `at`."""
@@ -125,8 +126,7 @@ class SimulatedFile:
         """Give the file back."""
         if not self._is_closed:
             self._is_closed = True
-            self._content.users -= 1
-            self._disk.drop_if_unused(self._content)
+            self._disk.note_closed(self, self._content)
 
     def _open_fd(self, action: str) -> int:
         if self._is_closed:
@@ -167,6 +167,7 @@ class SimulatedDisk:
         self._files: dict[Path, _Content] = {}
         self._names: dict[Path, set[str]] = {}
         self._locked: set[Path] = set()
+        self._open: set[SimulatedFile] = set()
         self._nodes = 0
         self._failing_syncs: list[str] = []
         self._failing_writes: list[str] = []
@@ -177,19 +178,19 @@ class SimulatedDisk:
 
     def _plant(self, path: Path, data: bytes | None) -> None:
         if data is None:
-            node = self._folders[path] = self._new_node(is_folder=True)
+            node = self._folders[path] = self._new_node(path, is_folder=True)
             self.platter.folders[node] = {}
         else:
-            node = self._new_node()
+            node = self._new_node(path)
             content = self._files[path] = _Content(node, data)
             self.used_bytes += len(content.pages) * PAGE_BYTES
             self.platter.contents[node] = data
         self.platter.folders[self._folders[path.parent]][path.name] = node
         self._names.setdefault(path.parent, set()).add(path.name)
 
-    def _new_node(self, *, is_folder: bool = False) -> Node:
+    def _new_node(self, path: Path, *, is_folder: bool = False) -> Node:
         self._nodes += 1
-        return Node(self._nodes, is_folder)
+        return Node(self._nodes, is_folder, str(path))
 
     # What the test asks for
 
@@ -208,15 +209,21 @@ class SimulatedDisk:
         """Return the disk that the next process finds when this one is killed: nothing is lost."""
         return SimulatedDisk(self.image(), capacity_bytes=self.capacity_bytes)
 
-    def after_power_cut(self, chance: random.Random) -> "SimulatedDisk":
+    def after_power_cut(self, chance: random.Random, tears_at: TearsAt = tears_anywhere) -> "SimulatedDisk":
         """Return a disk that a power cut now might leave."""
         with self._mutex:
-            kept = kept_operations(self.platter.pending, chance).changes
+            kept = kept_operations(self.platter.pending, chance, tears_at).changes
             return SimulatedDisk(self.platter.image(kept), capacity_bytes=self.capacity_bytes)
 
-    def release_locks(self) -> None:
-        """Forget who holds which lock, as when their process was killed; the disk goes on."""
-        self._locked.clear()
+    def kill_processes(self) -> None:
+        """Take all locks and open files away, as when the processes that had them are killed.
+
+        The machine and the disk go on, with everything that was written.
+        """
+        with self._mutex:
+            self._locked.clear()
+            for file in tuple(self._open):
+                file.close()
 
     def fail_syncs(self, count: int = 1, *, under: str = "") -> None:
         """Let the next syncs of paths that contain `under` fail; what they should have written is lost."""
@@ -302,8 +309,18 @@ class SimulatedDisk:
                 raise SyncFailed(f"syncing {path} failed: {os.strerror(errno.EIO)}")
             self._do(Sync(node))
 
-    def drop_if_unused(self, content: _Content) -> None:
-        """Give a file's room back when it has neither a name nor a user."""
+    def note_open(self, file: SimulatedFile) -> None:
+        """Remember who has a file open."""
+        self._open.add(file)
+
+    def note_closed(self, file: SimulatedFile, content: _Content) -> None:
+        """Forget an open file, and give its room back when it has neither a name nor a user."""
+        with self._mutex:
+            self._open.discard(file)
+            content.users -= 1
+            self._drop_if_unused(content)
+
+    def _drop_if_unused(self, content: _Content) -> None:
         with self._mutex:
             if not content.names and not content.users:
                 self.used_bytes -= len(content.pages) * PAGE_BYTES
@@ -328,7 +345,7 @@ class SimulatedDisk:
             if content is None:
                 if path.parent not in self._folders or path in self._folders:
                     raise StoreError(f"opening {path} failed: {os.strerror(errno.ENOENT)}")
-                content = self._files[path] = _Content(self._new_node())
+                content = self._files[path] = _Content(self._new_node(path))
                 self._name((path, content.node))
             if content.size < size:
                 self.resize(content, size)
@@ -356,7 +373,7 @@ class SimulatedDisk:
             if path in self._folders:
                 return
             self.make_folder(path.parent)
-            node = self._folders[path] = self._new_node(is_folder=True)
+            node = self._folders[path] = self._new_node(path, is_folder=True)
             self._name((path, node))
             self.sync_folder(path.parent)
 
@@ -388,7 +405,7 @@ class SimulatedDisk:
     def _forget(self, content: _Content | None) -> None:
         if content is not None:
             content.names = 0
-            self.drop_if_unused(content)
+            self._drop_if_unused(content)
 
     def remove_folder(self, path: Path) -> None:
         """Remove an empty folder."""
