@@ -141,6 +141,23 @@ def test_a_damaged_checkpoint_is_told_and_nothing_is_lost(stop):
     assert offsets(store) == list(range(40))
 
 
+def test_a_torn_end_before_a_file_that_rocketmq_made_in_advance_is_an_end():
+    disk = SimulatedDisk()
+    store = open_on(disk)
+    placed = [store.put(Draft("orders", 0, b"x" * 300, "", 0, 0, 0, HOST, HOST)) for _ in range(4)]
+    store.queue_sync()
+    image = disk.image()
+    log, checkpoint = log_of(placed[0])[0], ROOT / "checkpoint"
+    image[log] = (image[log] or b"")[: placed[3].position + 50].ljust(4096, b"\0")
+    image[ROOT / "commitlog" / f"{4096:020d}"] = bytes(4096)
+    image[checkpoint] = (image[checkpoint] or b"")[:24].ljust(4096, b"\0")
+
+    again = open_on(SimulatedDisk(image))
+
+    assert again.max_position == placed[3].position
+    assert offsets(again) == [0, 1, 2]
+
+
 @pytest.mark.row("ST-25")
 @pytest.mark.parametrize("size", [0, 1, 20])
 def test_a_table_that_lost_its_end_is_set_aside_and_its_twin_is_read(size):

@@ -153,7 +153,14 @@ class Recovery:
     def _whole_before(self) -> int:
         """Return the log position before which a crash leaves no damage: what fails there is passed over."""
         safe, last = self.checkpoint.safe_position, self.log.segments[-1]
-        return last.base if safe is None or last in self.log.missing_bytes(safe) else min(safe, last.end)
+        if safe is not None and last not in self.log.missing_bytes(safe):
+            return min(safe, last.end)
+        for segment in reversed(self.log.segments):
+            # RocketMQ makes files in advance: one without a record says nothing of those before it.
+            record = next(self.log.walk(segment.base, check_crc=False), None)
+            if record is not None and record.position == segment.base:
+                return segment.base
+        return self.log.min_position
 
     # Everything else
 
