@@ -7,6 +7,7 @@ is kept, so a query also returns messages whose keys happen to have the same has
 the keys themselves. A new file begins when the last one is full.
 """
 
+import logging
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -22,6 +23,9 @@ from pyromq.wire.properties import KEY_SEPARATOR
 _NAME_DIGITS: Final = 17
 _MASK: Final = 0xFFFFFFFF
 _POWERS: Final = [pow(31, length, 1 << 32) for length in range(256)]
+
+
+_log: Final = logging.getLogger(__name__)
 
 
 class Matches(NamedTuple):
@@ -57,6 +61,9 @@ class KeyIndex:
             if len(name) == _NAME_DIGITS and name.isascii() and name.isdigit()
         ]
         for file in self._row:
+            length = self._files.size(file.path)
+            if length < file.full_bytes:
+                _log.warning("%s has %d bytes; extending it to %d", file.path, length, file.full_bytes)
             file.load(is_named=is_named)
 
     def load_before(self, position: int, has_key: HasKey | None = None) -> None:

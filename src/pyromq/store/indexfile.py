@@ -77,6 +77,11 @@ class IndexFile:
         self.count = 1
 
     @property
+    def full_bytes(self) -> int:
+        """The length of the whole file."""
+        return self._segment.size
+
+    @property
     def is_full(self) -> bool:
         """Whether the next key needs another file."""
         return self.count >= self.entries_max

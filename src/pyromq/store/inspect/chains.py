@@ -55,8 +55,10 @@ def check_index_file(survey: Survey, boundaries: Sequence[int], number: int) -> 
     """Check one file of the index, and find the entries that point between the boundaries."""
     head = survey.index[number]
     checked = IndexChecked(marks=[1] * len(boundaries))
-    if head.length < survey.index_bytes and number == len(survey.index) - 1 and not survey.is_clean:
-        # A broker was killed while it made or cut the file, or does so at this moment; a start mends it.
+    is_short = not head.length or HEADER_BYTES + survey.slots * SLOT_BYTES <= head.length < survey.index_bytes
+    if is_short and number == len(survey.index) - 1 and not survey.is_clean:
+        # A broker was killed while it made the file or cut it behind an entry, or does so at this moment; the
+        # next start mends it.
         return checked
     if head.length != survey.index_bytes:
         checked.add(
