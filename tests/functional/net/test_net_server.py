@@ -329,8 +329,10 @@ async def test_what_a_closed_connection_waited_for_is_cancelled_and_its_end_is_t
 
 async def test_a_client_that_gives_up_does_not_disturb_the_connection():
     async with serving() as fixture:
+        await fixture.ask(ECHO)  # connected: the time is for the answer alone
         with pytest.raises(RequestTimeout):
             await fixture.ask(HELD, timeout_s=0.01)
+        await aeventually(lambda: fixture.held)
         fixture.held[0].set_result(Answer(body=b"late"))
         answer = await fixture.ask(ECHO, body=b"next")
 
