@@ -5,7 +5,7 @@ PY := .venv/bin/python
 .PHONY: setup demo test check bench clean coverage-rows interop torture-store
 setup: .venv/.ready
 
-.venv/.ready: pyproject.toml requirements.lock
+.venv/.ready: pyproject.toml requirements.lock setup.py $(wildcard src/pyromq/_kernel/*.p* src/pyromq/_kernel/*.h)
 	$(PYTHON) -m venv .venv && $(PY) -m pip install -q -U pip && $(PY) -m pip install -q -c requirements.lock -e '.[dev,spark]' && touch $@
 
 demo: setup      ## A cluster, messages, and a Spark pipeline over them

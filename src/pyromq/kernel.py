@@ -1,0 +1,31 @@
+"""Which speed runs: the compiled kernel, or the pure Python version that means the same.
+
+The kernel is compiled when the package is installed. Where that failed, or PYROMQ_PURE=1 is set, everything
+works without it, several times slower.
+"""
+
+import os
+from importlib.util import find_spec
+
+#: Names of the kernel's modules; it is used whole or not at all.
+MODULES = ("tails",)
+
+
+def _missing() -> list[str]:
+    return [name for name in MODULES if find_spec(f"pyromq._kernel.{name}") is None]
+
+
+#: Why the pure version runs, None when the kernel does.
+WHY_PURE: str | None = (
+    "PYROMQ_PURE is set"
+    if os.environ.get("PYROMQ_PURE", "0") not in ("", "0")
+    else "the compiled kernel is not installed: install again where a C compiler and Python.h are"
+    if _missing()
+    else None
+)
+IS_COMPILED = WHY_PURE is None
+
+
+def describe() -> str:
+    """Return one line for people that says which speed runs."""
+    return "compiled kernel" if WHY_PURE is None else f"pure Python ({WHY_PURE})"
