@@ -13,6 +13,8 @@ from setuptools import Extension, setup
 FOLDER = Path("src/pyromq/_kernel")
 #: Read by tools/fuzz_kernel.py: the same modules, watched by the compiler's sanitizers.
 FLAGS = os.environ.get("PYROMQ_KERNEL_FLAGS", "-O3 -fno-strict-aliasing -Wno-unused-function").split()
+#: For whoever works on one module: the names of those to build, all when it is empty.
+ONLY = set(filter(None, os.environ.get("PYROMQ_KERNEL_ONLY", "").split(",")))
 DIRECTIVES = {
     "language_level": 3,
     "boundscheck": False,
@@ -35,6 +37,7 @@ setup(
                 optional=True,
             )
             for source in sorted(FOLDER.glob("*.pyx"))
+            if not ONLY or source.stem in ONLY
         ],
         compiler_directives=DIRECTIVES,
         build_dir="build/cython",
