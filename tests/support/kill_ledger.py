@@ -81,6 +81,9 @@ class Ledger:
                 self.complain(f"{queue} offset {offset}: message {number} is there twice")
             seen.append(number)
             self.seen_numbers.add(number)
+        elif seen[offset] is None:
+            seen[offset] = number
+            self.seen_numbers.add(number)
         elif seen[offset] != number:
             self.complain(f"{queue} offset {offset} was message {seen[offset]} and is {number} now")
         acknowledged = self.acknowledged[queue].get(offset, number)
@@ -88,8 +91,12 @@ class Ledger:
             self.complain(f"{queue} offset {offset} is {number}, but {acknowledged} was acknowledged there")
 
     def check_start(self, queue: Queue, low: int) -> None:
-        """Note where a queue begins now; what nobody saw before it is unknown for good."""
-        if low < self.low[queue] or (low and not self.has_retention):
+        """Note where a queue begins now; what nobody saw before it is unknown until it is seen.
+
+        With retention it may begin earlier than before the kill: a file that was let go, and not yet removed
+        when the kill came, is there again.
+        """
+        if low and not self.has_retention:
             self.complain(f"{queue} begins at {low}; it began at {self.low[queue]}")
         self.low[queue] = low
         self.seen[queue] += [None] * (low - len(self.seen[queue]))
