@@ -32,6 +32,7 @@ _HELD: Final = frozenset({errno.EACCES, errno.EAGAIN})
 _LOCK_FIRST_BYTE: Final = struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, 0, 1, 0)
 _LOCK_TEXT: Final = b"lock"
 _WIPE_BYTES: Final = 1 << 20
+_BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +142,10 @@ class Files(Protocol):
 
     def disk_use(self, path: Path) -> DiskUse:
         """Return how full the disk is that holds the path."""
+        ...
+
+    def boot_id(self) -> str:
+        """Return what is another after each start of the machine, or "" when that is not known."""
         ...
 
 
@@ -381,3 +386,10 @@ class SystemFiles:
             used_bytes=(use.f_blocks - use.f_bfree) * use.f_frsize,
             usable_bytes=use.f_bavail * use.f_frsize,
         )
+
+    def boot_id(self) -> str:
+        """Return what the kernel drew when it started; a container has that of its host."""
+        try:
+            return _BOOT_ID.read_text(encoding="ascii").strip()
+        except (OSError, ValueError):
+            return ""

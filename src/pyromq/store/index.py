@@ -66,17 +66,18 @@ class KeyIndex:
                 _log.warning("%s has %d bytes; extending it to %d", file.path, length, file.full_bytes)
             file.load(is_named=is_named)
 
-    def load_before(self, position: int, has_key: HasKey | None = None) -> None:
+    def load_before(self, position: int, has_key: HasKey | None = None, *, is_whole: bool = False) -> None:
         """Load, and drop every entry of a message at a log position or behind it.
 
-        What the index says of messages before it must have been synced.
+        What the index says of messages before it must have been synced; `is_whole`: so it is with all that
+        was written, as after a kill.
         """
         self.load(is_named=False)
         while self._row:
             last = self._row[-1]
             count = last.count_before(position, has_key)
             if count > 1:
-                last.cut(count)
+                last.cut(count, is_whole=is_whole)
                 return
             self._row.pop()
             last.retire()

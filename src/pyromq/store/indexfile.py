@@ -16,7 +16,7 @@ its slot is 4 bytes anywhere in 20 megabytes.
 
 import struct
 from bisect import bisect_left
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -27,6 +27,7 @@ HEADER: Final = struct.Struct(">qqqqii")
 HEADER_BYTES: Final = 40
 SLOT: Final = struct.Struct(">i")
 SLOT_BYTES: Final = 4
+_UNSIGNED: Final = struct.Struct(">I")
 ENTRY: Final = struct.Struct(">iqii")
 ENTRY_BYTES: Final = 20
 assert (HEADER.size, SLOT.size, ENTRY.size) == (HEADER_BYTES, SLOT_BYTES, ENTRY_BYTES)
@@ -34,7 +35,8 @@ assert (HEADER.size, SLOT.size, ENTRY.size) == (HEADER_BYTES, SLOT_BYTES, ENTRY_
 _SECONDS_MAX: Final = 0x7FFFFFFF
 _HELD_ENTRIES_MAX: Final = 128
 _NEVER_WRITTEN: Final = bytes(ENTRY_BYTES)
-_CHUNK_BYTES: Final = 4096
+_CHUNK_BYTES: Final = 16384
+_CARRIED: Final = b"\x80"
 #: Whether the log has a message at a position that has a key of that hash; None for one that it removed.
 HasKey = Callable[[int, int], bool | None]
 _pack_entry = ENTRY.pack
@@ -227,60 +229,100 @@ class IndexFile:
             return number > 1 and not self._is_past(number - 1, position + 1)
         return is_there
 
-    def cut(self, count: int) -> None:
+    def cut(self, count: int, *, is_whole: bool = False) -> None:
         """Drop the entries from number `count` on, and mend the slots that knew them.
 
         There must be one before it. Those, and their slots, must have been synced; what follows them may be
-        anything.
+        anything, unless `is_whole` says that all is there that was written. The slots are mended while the
+        dropped entries are still there: whoever is killed in here finds the same again.
         """
         self._held.clear()
         self._held_slots.clear()
         self.count = count
-        self._segment.wipe_from(self._entries_at + self.count * ENTRY_BYTES)
-        self._mend_slots()
+        self._mend_slots(is_whole=is_whole)
         _, self.end_position, seconds, _ = self._entry(self.count - 1)
         self.end_at_ms = self.begin_at_ms + seconds * 1000
         self._has_unsynced = True
         self._write_header()
+        self._segment.wipe_from(self._entries_at + self.count * ENTRY_BYTES)
 
     def _is_past(self, number: int, position: int) -> bool:
         entry = self._segment.file.read(ENTRY_BYTES, self._entries_at + number * ENTRY_BYTES)
         # All zeros was never written: a key whose hash is 0, of the first message of a log, is one in 2³¹.
         return entry == _NEVER_WRITTEN or ENTRY.unpack(entry)[1] >= position
 
-    def _mend_slots(self) -> None:
-        """Point each slot that knows a dropped entry at the newest one that is left.
+    def _mend_slots(self, *, is_whole: bool) -> None:
+        """Point each slot that knows a dropped entry at the newest one that is left."""
+        wrong, self.slots_used = self._count_slots()
+        mended = {slot: self._newest_left(slot, number) if is_whole else None for slot, number in wrong}
+        unknown = {slot for slot, number in mended.items() if number is None}
+        if unknown:
+            mended |= self._look_through(unknown)
+        for slot, number in mended.items():
+            self._segment.file.write(_pack_slot(number or 0), HEADER_BYTES + slot * SLOT_BYTES)
+            self.slots_used += bool(number)
+
+    def _count_slots(self) -> tuple[list[tuple[int, int]], int]:
+        """Return the slots that know a dropped entry, each with its number, and how many others are used.
+
+        There are millions of slots. A chunk of them is taken as one long number, so that one addition asks
+        all of them: what is added to a slot carries into its highest bit when the slot has at least that
+        much. No good number has that bit itself.
+        """
+        wrong: list[tuple[int, int]] = []
+        used = 0
+        one_each = int.from_bytes(b"\0\0\0\1" * (_CHUNK_BYTES // SLOT_BYTES), "big")
+        highest = one_each << 31
+        to_carry_dropped, to_carry_used = highest - one_each * self.count, highest - one_each
+        for at in range(HEADER_BYTES, self._entries_at, _CHUNK_BYTES):
+            chunk = self._segment.file.read(min(_CHUNK_BYTES, self._entries_at - at), at)
+            value = int.from_bytes(chunk, "big")
+            if not value:
+                continue
+            negative = value & highest
+            value ^= negative
+            used += ((value + to_carry_used) & highest | negative).bit_count()
+            dropped = (value + to_carry_dropped) & highest | negative
+            if dropped:
+                flags = dropped.to_bytes(len(chunk), "big")[::SLOT_BYTES]
+                first = (at - HEADER_BYTES) // SLOT_BYTES
+                wrong += [
+                    (first + i, _UNSIGNED.unpack_from(chunk, i * SLOT_BYTES)[0]) for i in _places(flags)
+                ]
+        return wrong, used - len(wrong)
+
+    def _newest_left(self, slot: int, number: int) -> int | None:
+        """Return where the chain of a slot leaves the dropped entries, or None when it is no chain.
+
+        Entries are written before the slots that know them, and their last field names the one before, so
+        after a kill every chain is whole. Nothing is lost by looking twice: a chain that is not one says that
+        the files are not what the killed process wrote.
+        """
+        entries = self._segment.map
+        while number >= self.count:
+            if number >= self.entries_max:
+                return None
+            key_hash, position, _, before = ENTRY.unpack_from(
+                entries, self._entries_at + number * ENTRY_BYTES
+            )
+            if key_hash % self.slots != slot or position <= 0 or not 0 <= before < number:
+                return None
+            number = before
+        return number
+
+    def _look_through(self, slots: Collection[int]) -> dict[int, int]:
+        """Return the newest entry that is left of each slot, or 0.
 
         The dropped entries cannot be asked: a power cut may have torn them, and one whose last field is
         missing looks like the first of its slot. So all that are left are looked through.
         """
-        wrong, self.slots_used = self._count_slots()
-        if not wrong:
-            return
-        file = self._segment.file
-        entries = file.read((self.count - 1) * ENTRY_BYTES, self._entries_at + ENTRY_BYTES)
+        newest = dict.fromkeys(slots, 0)
+        entries = self._segment.file.read((self.count - 1) * ENTRY_BYTES, self._entries_at + ENTRY_BYTES)
         for number, (key_hash, _, _, _) in enumerate(ENTRY.iter_unpack(entries), start=1):
             slot = key_hash % self.slots
-            if slot in wrong:
-                wrong[slot] = number
-        for slot, number in wrong.items():
-            file.write(SLOT.pack(number), HEADER_BYTES + slot * SLOT_BYTES)
-            self.slots_used += number > 0
-
-    def _count_slots(self) -> tuple[dict[int, int], int]:
-        """Return the slots that know a dropped entry, each with 0, and how many others are used."""
-        wrong: dict[int, int] = {}
-        used = 0
-        for at in range(HEADER_BYTES, self._entries_at, _CHUNK_BYTES):
-            chunk = self._segment.file.read(min(_CHUNK_BYTES, self._entries_at - at), at)
-            if chunk.count(0) != len(chunk):
-                first = (at - HEADER_BYTES) // SLOT_BYTES
-                # Without a sign, so that one look at the largest finds every number that cannot be right.
-                numbers = struct.unpack(f">{len(chunk) // SLOT_BYTES}I", chunk)
-                used += len(numbers) - numbers.count(0)
-                if max(numbers) >= self.count:
-                    wrong |= {first + i: 0 for i, number in enumerate(numbers) if number >= self.count}
-        return wrong, used - len(wrong)
+            if slot in newest:
+                newest[slot] = number
+        return newest
 
     def forget_pages(self) -> None:
         """Give the map's pages back to the system."""
@@ -293,3 +335,11 @@ class IndexFile:
     def close(self) -> None:
         """Give the file back."""
         self._segment.close()
+
+
+def _places(flags: bytes) -> Iterator[int]:
+    """Yield where a byte is not zero; there are few."""
+    at = flags.find(_CARRIED)
+    while at >= 0:
+        yield at
+        at = flags.find(_CARRIED, at + 1)

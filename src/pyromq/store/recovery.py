@@ -20,6 +20,7 @@ from functools import partial
 from typing import Final
 
 from pyromq.errors import DiskFull
+from pyromq.store.abort import Stop
 from pyromq.store.checkpoint import Checkpoint
 from pyromq.store.commitlog import CommitLog
 from pyromq.store.consumequeue import ConsumeQueue
@@ -37,12 +38,17 @@ _FILES_LOOKED_AT: Final = 3
 class Recovered:
     """What recovery found and did."""
 
-    was_clean: bool
+    stop: Stop
     start: int = 0
     end: int = 0
     last_stored_at_ms: int = 0
     replayed: int = 0
     findings: list[str] = field(default_factory=list)
+
+    @property
+    def was_clean(self) -> bool:
+        """Whether the store was stopped in order."""
+        return self.stop is Stop.IN_ORDER
 
     def find_once(self, what: str) -> None:
         """Note something, unless it was."""
@@ -66,9 +72,9 @@ class Recovery:
     delays_ms: Mapping[int, int]
     check_crc: bool = True
 
-    def run(self, *, was_clean: bool) -> Recovered:
+    def run(self, stop: Stop) -> Recovered:
         """Bring log and followers to the same, whole state; afterwards the log may be appended to."""
-        report = Recovered(was_clean)
+        report = Recovered(stop)
         self.log.load()
         self.queues.find_all()
         damage = self.checkpoint.load()
@@ -218,7 +224,7 @@ class Recovery:
             queue.load_before(start, self.log.min_position, partial(self._is_in_log, queue))
         followers: list[Follower] = [self.queues]
         if self.index is not None:
-            self.index.load_before(start, self._has_key)
+            self.index.load_before(start, self._has_key, is_whole=report.stop is Stop.KILLED)
             followers.append(self.index)
         self._walk(start, followers, report)
         for queue in self.queues:

@@ -20,6 +20,7 @@ import msgspec
 from pyromq.clock import Clock
 from pyromq.config.settings import StoreSettings
 from pyromq.errors import CorruptRecord, DiskFull, MessageTooLarge, StoreError, SyncFailed
+from pyromq.store.abort import AbortFile, Stop
 from pyromq.store.checkpoint import Checkpoint
 from pyromq.store.commitlog import CommitLog, is_torn
 from pyromq.store.consumequeue import ENTRY
@@ -149,6 +150,7 @@ class MessageStore:
         if settings.message_index_enable:
             self._followers += (self._index,)
         self._checkpoint = Checkpoint(self._files, self._root / "checkpoint")
+        self._abort = AbortFile(self._files, self._root / "abort")
         self._lock: FileLock | None = None
         self._last_stored_at_ms = 0
         self._queues_synced_at = clock.monotonic()
@@ -175,8 +177,7 @@ class MessageStore:
             raise
 
     def _open_locked(self) -> Recovered:
-        abort = self._root / "abort"
-        was_clean = not self._files.exists(abort)
+        stop = self._abort.last_stop()
         self._files.make_folder(self._log.folder)
         recovery = Recovery(
             log=self._log,
@@ -186,13 +187,12 @@ class MessageStore:
             delays_ms=self.delays_ms,
             check_crc=self.settings.check_crc_on_recover,
         )
-        recovered = recovery.run(was_clean=was_clean)
+        recovered = recovery.run(stop)
         self._last_stored_at_ms = recovered.last_stored_at_ms
         self._followers_synced = recovered.start
-        self._files.open(abort, 0).close()
-        self._files.sync_folder(self._root)
+        self._abort.make()
         self._poison = None
-        if not was_clean or recovered.replayed or self._checkpoint.safe_position is None:
+        if stop is not Stop.IN_ORDER or recovered.replayed or self._checkpoint.safe_position is None:
             self._begin_safely()
         self.check_disk()
         return recovered
@@ -217,8 +217,7 @@ class MessageStore:
         try:
             if self._poison is None:
                 self.sync_queues()
-                self._files.remove(self._root / "abort")
-                self._files.sync_folder(self._root)
+                self._abort.remove()
         except StoreError as error:
             _log.error("the store was not closed in order and is recovered at the next start: %s", error)
         finally:
@@ -350,6 +349,7 @@ class MessageStore:
         elif self._poison is None:
             self._poison = f"{error}; restart the broker when the disk is well again"
             _log.critical("nothing is written until a restart: %s", error)
+            self._abort.doubt()
 
     @property
     def is_writable(self) -> bool:

@@ -49,6 +49,7 @@ class FailingFiles(SystemFiles):
         self.sync_error: StoreError | None = None
         self.use = DiskUse(used_bytes=10, usable_bytes=90)
         self.synced: list[Path] = []
+        self.boot = "boot"
 
     def open(self, path: Path, size: int) -> File:
         return FailingFile(self, path, size)
@@ -58,6 +59,9 @@ class FailingFiles(SystemFiles):
 
     def disk_use(self, path: Path) -> DiskUse:
         return self.use
+
+    def boot_id(self) -> str:
+        return self.boot
 
     def check_write(self, path: Path) -> None:
         if self.write_error is not None and self.failing_folder in str(path):

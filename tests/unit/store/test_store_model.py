@@ -45,8 +45,9 @@ class UnsyncedFile(SystemFile):
 class UnsyncedFiles(SystemFiles):
     """A disk that knows what each file was like when it was synced."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, boot_id: str) -> None:
         self.root = root
+        self.boot = boot_id
         self.synced: dict[Path, bytes] = {}
         self.use = DiskUse(10, 90)
 
@@ -58,6 +59,9 @@ class UnsyncedFiles(SystemFiles):
 
     def disk_use(self, path: Path) -> DiskUse:
         return self.use
+
+    def boot_id(self) -> str:
+        return self.boot
 
 
 @dataclass(slots=True)
@@ -82,12 +86,13 @@ class StoreMachine(RuleBasedStateMachine):
         self.folder = Path(tempfile.mkdtemp(prefix="pyromq-model-"))
         self.clock = ManualClock()
         self.generation = 0
+        self.boots = 0
         self.sent: list[Sent] = []
         self.open_in(self.folder / "0")
 
     def open_in(self, root: Path) -> None:
         self.root = root
-        self.disk = UnsyncedFiles(root)
+        self.disk = UnsyncedFiles(root, f"boot {self.boots}")
         if root.exists():
             for path in root.rglob("*"):
                 if path.is_file():
@@ -164,6 +169,7 @@ class StoreMachine(RuleBasedStateMachine):
         shutil.copytree(self.root, root)
         synced = dict(self.disk.synced)
         self.store.close()
+        self.boots += 1
         coin = random.Random(seed)
         for path in root.rglob("*"):
             if path.is_file() and path.name not in ("lock", "abort"):

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from pyromq.errors import StoreError
+from pyromq.errors import StoreError, SyncFailed
+from pyromq.store.abort import Stop
 from pyromq.store.checkpoint import Checkpoint
 from pyromq.store.files import SystemFiles
 from pyromq.wire.record import decode_record, encode_record, iter_records
@@ -63,6 +64,19 @@ def files_of(root: Path) -> dict[str, bytes]:
     }
 
 
+def opened_after(box, boot_id):
+    """Open a copy of a store's files, in some boot of the machine."""
+    copy = box.root.with_name(f"copy {boot_id}")
+    shutil.copytree(box.root, copy)
+    killed = type(box)(copy)
+    killed.disk.boot = boot_id
+    store = killed.store()
+    try:
+        return store.open()
+    finally:
+        store.close()
+
+
 def newest(folder: Path) -> Path:
     return sorted(folder.iterdir())[-1]
 
@@ -78,10 +92,55 @@ def forget_checkpoint_position(root: Path) -> None:
 @pytest.mark.row("ST-02")
 def test_abort_is_there_while_the_store_is_open_and_gone_after_a_clean_stop(box, draft):
     store = box.open()
-    assert (box.root / "abort").read_bytes() == b""
+    assert (box.root / "abort").exists()
 
     store.close()
     assert not (box.root / "abort").exists()
+
+
+def test_the_same_boot_of_the_machine_tells_a_kill_from_a_crash(box):
+    box.disk.boot = "first boot"
+    box.open()
+    assert (box.root / "abort").read_bytes() == b"first boot"
+
+    assert opened_after(box, "first boot").stop is Stop.KILLED
+    assert opened_after(box, "second boot").stop is Stop.CRASHED
+
+
+@pytest.mark.parametrize(
+    ("found", "boot_id"),
+    [(b"", "boot"), (b"", ""), (b"boo", "boot"), (b"boot of Apache", "boot"), (b"\0\0\0\0", "boot")],
+)
+def test_whatever_else_the_abort_file_holds_counts_as_a_crash(box, found, boot_id):
+    box.open()
+    (box.root / "abort").write_bytes(found)
+
+    assert opened_after(box, boot_id).stop is Stop.CRASHED
+
+
+def test_the_abort_file_is_written_anew_whatever_it_held(box):
+    box.root.mkdir()
+    (box.root / "abort").write_bytes(b"a long text that somebody else wrote")
+    box.disk.boot = "boot"
+
+    box.open()
+
+    assert (box.root / "abort").read_bytes() == b"boot"
+
+
+def test_after_a_failed_sync_a_kill_counts_as_a_crash(box, draft):
+    store = box.open()
+    store.put(draft())
+    box.disk.sync_error = SyncFailed("syncing failed")
+    with pytest.raises(SyncFailed):
+        store.sync()
+
+    assert (box.root / "abort").read_bytes() == b""
+
+
+def test_a_machine_has_one_boot_id_or_none():
+    assert SystemFiles().boot_id() == SystemFiles().boot_id()
+    assert "\n" not in SystemFiles().boot_id()
 
 
 @pytest.mark.row("ST-01")

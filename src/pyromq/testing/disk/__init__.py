@@ -18,7 +18,8 @@ is: it writes, maps and syncs, and only the disk is not real.
 - `after_power_cut`, `cuts_of`: what the disk may hold after the power failed. What was synced is there. Of
   what was not, each write and each change of a name may be there or not, in any combination, and a write may
   be there in part. A new name needs a sync of its folder, a write a sync of its file.
-- `after_kill`: what the next process finds when this one is killed; the machine lives, so nothing is lost.
+- `after_kill`, `kills_of`: what the next process finds when this one is killed; the machine lives, so nothing
+  is lost. Its `boot_id` stays the same, which that of `after_power_cut` does not.
 - `journal` and `mark`: everything that was done, in order, with notes of the test's own in between.
 - `capacity_bytes`: writes that do not fit fail as on a full disk, with a part of them written.
 - `fail_syncs`, `fail_writes`: the disk says EIO. After a failed sync the bytes count as clean, as on Linux:
@@ -26,7 +27,7 @@ is: it writes, maps and syncs, and only the disk is not real.
 - `flip_bit`, `cut_file`: damage, as an old disk or a person does it.
 """
 
-from pyromq.testing.disk.cuts import Cut, cuts_of, tears_anywhere, tears_at_sectors
+from pyromq.testing.disk.cuts import Cut, cuts_of, kills_of, tears_anywhere, tears_at_sectors
 from pyromq.testing.disk.journal import Image, Mark, Operation, Platter
 from pyromq.testing.disk.simulated import SimulatedDisk
 
@@ -38,6 +39,7 @@ __all__ = [
     "Platter",
     "SimulatedDisk",
     "cuts_of",
+    "kills_of",
     "tears_anywhere",
     "tears_at_sectors",
 ]

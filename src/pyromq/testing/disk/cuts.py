@@ -1,4 +1,4 @@
-"""The states that a power cut can leave, as many of them as one has time for.
+"""The states that a power cut or a kill can leave, as many of them as one has time for.
 
 Of *n* changes that were not synced, two to the power of *n* combinations may have reached the platter, and a
 write may have reached it in part. Tried are those in which mistakes hide: nothing kept, everything kept, each
@@ -70,6 +70,26 @@ def cuts_of(
             if what not in seen:
                 seen.add(what)
                 yield Cut(at + 1, kept.story, image, tuple(marks))
+
+
+def kills_of(operations: Iterable[Operation], *, base: Platter | None = None) -> Iterator[Cut]:
+    """Yield what the next process finds when this one is killed, at every moment of a journal.
+
+    All that was done before is there. Of the write that it was in the middle of a beginning is: here up to
+    any byte, while a system writes pages whole.
+    """
+    platter = base.copy() if base is not None else Platter()
+    marks: list[object] = []
+    for at, operation in enumerate(operations):
+        if isinstance(operation, Write) and not _is_whole(operation):
+            for size in range(1, len(operation.data)):
+                begun = operation._replace(data=operation.data[:size])
+                image = platter.image([*platter.pending, begun])
+                yield Cut(at, f"the first {size} bytes of {_tell(operation)}", image, tuple(marks))
+        platter.apply(operation)
+        if isinstance(operation, Mark):
+            marks.append(operation.value)
+        yield Cut(at + 1, "everything kept", platter.image(platter.pending), tuple(marks))
 
 
 @dataclass(frozen=True, slots=True)

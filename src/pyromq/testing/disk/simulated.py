@@ -6,6 +6,7 @@ what a power cut leaves.
 """
 
 import errno
+import itertools
 import mmap
 import os
 import random
@@ -33,6 +34,7 @@ from pyromq.testing.disk.journal import (
 
 PAGE_BYTES: Final = 4096
 _NO_LIMIT: Final = 1 << 50
+_boots: Final = itertools.count(1)
 
 
 class _Content:
@@ -152,10 +154,14 @@ class SimulatedLock:
 class SimulatedDisk:
     """A file system in memory that can be made to fail, and remembers what was done to it.
 
-    `image` is what it holds at first, all of it synced. Files may be used from several threads.
+    `image` is what it holds at first, all of it synced. Files may be used from several threads. Each disk is
+    another boot of its machine, unless it is given a `boot_id`.
     """
 
-    def __init__(self, image: Image | None = None, *, capacity_bytes: int = _NO_LIMIT) -> None:
+    def __init__(
+        self, image: Image | None = None, *, capacity_bytes: int = _NO_LIMIT, boot_id: str | None = None
+    ) -> None:
+        self._boot_id = f"boot {next(_boots):031d}" if boot_id is None else boot_id
         #: How much the disk holds; may be changed at any time.
         self.capacity_bytes = capacity_bytes
         self.used_bytes = 0
@@ -207,7 +213,7 @@ class SimulatedDisk:
 
     def after_kill(self) -> "SimulatedDisk":
         """Return the disk that the next process finds when this one is killed: nothing is lost."""
-        return SimulatedDisk(self.image(), capacity_bytes=self.capacity_bytes)
+        return SimulatedDisk(self.image(), capacity_bytes=self.capacity_bytes, boot_id=self._boot_id)
 
     def after_power_cut(self, chance: random.Random, tears_at: TearsAt = tears_anywhere) -> "SimulatedDisk":
         """Return a disk that a power cut now might leave."""
@@ -433,6 +439,10 @@ class SimulatedDisk:
     def disk_use(self, path: Path) -> DiskUse:
         """Return how full the disk is."""
         return DiskUse(self.used_bytes, max(self.capacity_bytes - self.used_bytes, 0))
+
+    def boot_id(self) -> str:
+        """Return the same before and after a kill, and another after a power cut."""
+        return self._boot_id
 
 
 def _takes(failing: list[str], path: Path) -> bool:
