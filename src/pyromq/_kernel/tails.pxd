@@ -1,14 +1,31 @@
 """The growing ends of queues and index, for whoever appends to them."""
 
-from libc.stdint cimport int64_t
+from cpython.buffer cimport Py_buffer
+from libc.stdint cimport int32_t, int64_t, uint8_t
 
 
 cdef class QueueTail:
     cdef public int64_t end, reach
     cdef public bytearray held
-    #: Whether pulls wait for the queue.
-    cdef public bint watched
+    cdef public bint watched, gone
     #: Messages that are planned and not yet in the log.
     cdef int64_t planned
+    #: The end before the messages that are applied right now, -1 when there are none.
+    cdef int64_t grown_from
 
-    cpdef void append(self, int64_t position, int size, int64_t tags_code)
+    cpdef int add(self, int64_t position, int32_t size, int64_t tags_code) except -1
+
+
+cdef class IndexTail:
+    cdef public int64_t begin_at_ms, end_at_ms, begin_position, end_position
+    cdef public int64_t slots, slots_used, count, entries_max
+    cdef public bytearray held
+    cdef object _look
+    cdef Py_buffer _view
+    #: An open-addressing table from slot to entry number: pairs, slot -1 where it is free.
+    cdef int32_t *_table
+    cdef Py_ssize_t _table_size, _table_used
+
+    cpdef int put(self, int64_t key_hash, int64_t position, int64_t stored_at_ms) except -1
+    cpdef int64_t newest(self, int64_t slot) noexcept
+    cdef int _grow_table(self) except -1

@@ -1,23 +1,168 @@
-"""The growing ends of queues, compiled; `pyromq.store.queue_tail` says what they mean."""
+"""The growing ends of queues and of the index, compiled.
 
+`pyromq.store.queue_tail` and `pyromq.store.index_tail` are the same in Python, and say what each field means.
+"""
+
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE, PyByteArray_Resize
-from libc.stdint cimport int64_t, uint8_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
+from libc.stdlib cimport free, malloc
 
-from pyromq._kernel.bigend cimport store32, store64
+from pyromq._kernel.bigend cimport load32, store32, store64
 
 cdef enum:
-    ENTRY_BYTES = 20
+    QUEUE_ENTRY_BYTES = 20
+    INDEX_ENTRY_BYTES = 20
+    HEADER_BYTES = 40
+    SLOT_BYTES = 4
+    SECONDS_MAX = 0x7FFFFFFF
+    TABLE_SIZE_MIN = 256
 
 
 cdef class QueueTail:
 
     def __cinit__(self, *args, **kwargs):
         self.held = bytearray()
+        self.grown_from = -1
 
-    cpdef void append(self, int64_t position, int size, int64_t tags_code):
+    def __init__(self):
+        pass
+
+    cpdef int add(self, int64_t position, int32_t size, int64_t tags_code) except -1:
+        """Hold the next message's entry."""
         cdef Py_ssize_t length = PyByteArray_GET_SIZE(self.held)
-        PyByteArray_Resize(self.held, length + ENTRY_BYTES)
+        PyByteArray_Resize(self.held, length + QUEUE_ENTRY_BYTES)
         cdef uint8_t *at = <uint8_t *> PyByteArray_AS_STRING(self.held) + length
         store64(store32(store64(at, position), size), tags_code)
         self.end += 1
         self.reach = position + size
+        return 0
+
+
+cdef class IndexTail:
+
+    def __cinit__(self, *args, **kwargs):
+        self.held = bytearray()
+        self.count = 1
+        self._table_size = TABLE_SIZE_MIN
+        self._table = <int32_t *> malloc(2 * TABLE_SIZE_MIN * sizeof(int32_t))
+        if self._table == NULL:
+            raise MemoryError
+        _clear(self._table, TABLE_SIZE_MIN)
+
+    def __init__(self, int64_t slots, int64_t entries_max):
+        self.slots = slots
+        self.entries_max = entries_max
+
+    def __dealloc__(self):
+        free(self._table)
+        if self._look is not None:
+            PyBuffer_Release(&self._view)
+
+    @property
+    def look(self):
+        return self._look
+
+    @look.setter
+    def look(self, view):
+        if self._look is not None:
+            self._look = None
+            PyBuffer_Release(&self._view)
+        if view is not None:
+            PyObject_GetBuffer(view, &self._view, PyBUF_SIMPLE)
+            self._look = view
+
+    cpdef int put(self, int64_t key_hash, int64_t position, int64_t stored_at_ms) except -1:
+        """Hold a key of the message at a position; there must be room for one more entry."""
+        cdef int64_t slot = key_hash % self.slots
+        cdef int64_t number = self.count
+        cdef int64_t before = self.newest(slot)
+        cdef int64_t seconds = 0
+        cdef Py_ssize_t length = PyByteArray_GET_SIZE(self.held)
+        cdef uint8_t *at
+        if 0 < self.begin_at_ms < stored_at_ms:
+            seconds = min((stored_at_ms - self.begin_at_ms) // 1000, <int64_t> SECONDS_MAX)
+        if 2 * (self._table_used + 1) > self._table_size:
+            self._grow_table()
+        PyByteArray_Resize(self.held, length + INDEX_ENTRY_BYTES)
+        at = <uint8_t *> PyByteArray_AS_STRING(self.held) + length
+        at = store64(store32(at, <int32_t> key_hash), position)
+        store32(store32(at, <int32_t> seconds), <int32_t> before)
+        self._table_used += _enter(self._table, self._table_size, <int32_t> slot, <int32_t> number)
+        if number == 1:
+            self.begin_position = position
+            self.begin_at_ms = stored_at_ms
+        if before == 0:
+            self.slots_used += 1
+        self.count = number + 1
+        self.end_position = position
+        self.end_at_ms = stored_at_ms
+        return 0
+
+    cpdef int64_t newest(self, int64_t slot) noexcept:
+        """Return the number of the newest entry in a slot, 0 when there is none."""
+        cdef int32_t *pair = _find(self._table, self._table_size, <int32_t> slot)
+        cdef int64_t number, at = HEADER_BYTES + slot * SLOT_BYTES
+        if pair[0] == slot:
+            number = pair[1]
+        elif self._look is None or slot < 0 or at + SLOT_BYTES > self._view.len:
+            return 0
+        else:
+            number = load32(<const uint8_t *> self._view.buf + at)
+        return number if 0 < number < self.count else 0
+
+    def held_slots(self):
+        """Return the slots that are not yet written, each with its newest entry."""
+        cdef Py_ssize_t i
+        return [
+            (self._table[2 * i], self._table[2 * i + 1])
+            for i in range(self._table_size)
+            if self._table[2 * i] >= 0
+        ]
+
+    def held_slots_count(self):
+        """Return how many slots are not yet written."""
+        return self._table_used
+
+    def drop_held(self):
+        """Forget what is held: it was written, or cut off."""
+        PyByteArray_Resize(self.held, 0)
+        _clear(self._table, self._table_size)
+        self._table_used = 0
+
+    cdef int _grow_table(self) except -1:
+        cdef Py_ssize_t i, size = 2 * self._table_size
+        cdef int32_t *table = <int32_t *> malloc(2 * size * sizeof(int32_t))
+        if table == NULL:
+            raise MemoryError
+        _clear(table, size)
+        for i in range(self._table_size):
+            if self._table[2 * i] >= 0:
+                _enter(table, size, self._table[2 * i], self._table[2 * i + 1])
+        free(self._table)
+        self._table = table
+        self._table_size = size
+        return 0
+
+
+cdef void _clear(int32_t *table, Py_ssize_t size) noexcept nogil:
+    cdef Py_ssize_t i
+    for i in range(size):
+        table[2 * i] = -1
+
+
+cdef int32_t *_find(int32_t *table, Py_ssize_t size, int32_t slot) noexcept nogil:
+    """Return the pair of a slot, or the free one that it would take."""
+    cdef Py_ssize_t i = (<uint32_t> slot * <uint32_t> 2654435769) & <uint32_t> (size - 1)
+    while table[2 * i] != slot and table[2 * i] >= 0:
+        i = (i + 1) & (size - 1)
+    return table + 2 * i
+
+
+cdef int _enter(int32_t *table, Py_ssize_t size, int32_t slot, int32_t number) noexcept nogil:
+    """Set a slot's number and return how many slots came new into the table."""
+    cdef int32_t *pair = _find(table, size, slot)
+    cdef int is_new = pair[0] != slot
+    pair[0] = slot
+    pair[1] = number
+    return is_new

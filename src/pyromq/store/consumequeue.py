@@ -10,7 +10,7 @@ up to it: position 0, size 2³¹−1, tags 0, as RocketMQ fills them (ConsumeQue
 messages in the middle were lost with a damaged part of the log, blanks stand in their places too; those have
 the position of the message behind them, so that positions never go back.
 
-The newest entries are held in memory (`_held`) and written together. Reading looks into both, so nobody can
+The newest entries are held in memory (`held`) and written together. Reading looks into both, so nobody can
 tell; a crash loses them, and recovery makes them again from the log.
 """
 
@@ -20,11 +20,17 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
+from pyromq.kernel import IS_COMPILED
 from pyromq.store.files import Files
 from pyromq.store.segment import Segment
 from pyromq.store.segments import BrokenRow, Segments
+
+if TYPE_CHECKING or not IS_COMPILED:
+    from pyromq.store.queue_tail import QueueTail
+else:
+    from pyromq._kernel.tails import QueueTail
 
 ENTRY: Final = struct.Struct(">qiq")
 ENTRY_BYTES: Final = 20
@@ -32,43 +38,27 @@ BLANK_SIZE: Final = 0x7FFFFFFF
 _FRONT_BLANK: Final = (0, BLANK_SIZE)
 _pack = ENTRY.pack
 #: Held entries are written when they are this many bytes.
-_HELD_BYTES_MAX: Final = 2000
+HELD_BYTES_MAX: Final = 2000
 _NO_POSITION: Final = 1 << 63
 #: Whether the log has the queue's message of an offset at a position, with that size.
 IsInLog = Callable[[int, int, int], bool]
 assert ENTRY.size == ENTRY_BYTES
 
 
-class ConsumeQueue:
-    """One queue of one topic.
+class ConsumeQueue(QueueTail):
+    """One queue of one topic; `min_offset` is the offset of the oldest message still in the log."""
 
-    `end` is the offset that the next message gets, `min_offset` that of the oldest message still in the log,
-    and `reach` the log position behind the newest message.
-    """
-
-    __slots__ = (
-        "_entries_per_file",
-        "_held",
-        "_segments",
-        "_unsynced",
-        "end",
-        "min_offset",
-        "queue_id",
-        "reach",
-        "topic",
-    )
+    __slots__ = ("_entries_per_file", "_segments", "_unsynced", "min_offset", "queue_id", "topic")
 
     def __init__(self, files: Files, folder: Path, *, topic: str, queue_id: int, file_bytes: int) -> None:
+        super().__init__()
         self.topic = topic
         self.queue_id = queue_id
         file_bytes += -file_bytes % ENTRY_BYTES  # up, as RocketMQ rounds it
         self._segments = Segments(files, folder / topic / str(queue_id), file_bytes)
         self._entries_per_file = file_bytes // ENTRY_BYTES
-        self._held = bytearray()
         self._unsynced: list[Segment] = []
-        self.end = 0
         self.min_offset = 0
-        self.reach = 0
 
     # Loading and cutting
 
@@ -154,7 +144,7 @@ class ConsumeQueue:
         return self._segments.row[0].base // ENTRY_BYTES if self._segments.row else 0
 
     def _cut_to(self, end: int) -> None:
-        self._held.clear()
+        self.held.clear()
         self._segments.cut(end * ENTRY_BYTES, keep_length=True)
         self._unsynced = self._segments.row[-1:]
         self._set_end(end)
@@ -169,11 +159,8 @@ class ConsumeQueue:
 
     def append(self, position: int, size: int, tags_code: int) -> None:
         """Add the next message's entry. Raises DiskFull; the entry is added then, and held in memory."""
-        held = self._held
-        held += _pack(position, size, tags_code)
-        self.end += 1
-        self.reach = position + size
-        if len(held) >= _HELD_BYTES_MAX:
+        self.add(position, size, tags_code)
+        if len(self.held) >= HELD_BYTES_MAX:
             self.settle()
 
     def begin_at(self, offset: int, position: int = 0) -> None:
@@ -182,8 +169,8 @@ class ConsumeQueue:
         The first happens when a topic was removed and made again: the log then has the old messages of these
         offsets first, and the new ones hold. `position` is where the log has the message.
         """
-        if self.end - len(self._held) // ENTRY_BYTES <= offset < self.end:
-            del self._held[(offset - self.end) * ENTRY_BYTES :]
+        if self.end - len(self.held) // ENTRY_BYTES <= offset < self.end:
+            del self.held[(offset - self.end) * ENTRY_BYTES :]
             self._set_end(offset)
             return
         if offset < self.end:
@@ -199,14 +186,14 @@ class ConsumeQueue:
         if not row or row[0].base == self.end * ENTRY_BYTES:
             # Nothing stands before the blanks.
             position = 0
-        self._held += _pack(position, BLANK_SIZE, 0) * (offset - self.end)
+        self.held += _pack(position, BLANK_SIZE, 0) * (offset - self.end)
         self.end = offset
         if not position:
             self.min_offset = offset
 
     def settle(self) -> None:
         """Write the held entries. After an error they are still held."""
-        held = self._held
+        held = self.held
         while held:
             at = self.end * ENTRY_BYTES - len(held)
             segment = self._segments.find(at) or self._segments.add(at)
@@ -228,7 +215,7 @@ class ConsumeQueue:
         count = min(count, self.end - offset)
         if count <= 0 or offset < 0:
             return b""
-        held = self._held
+        held = self.held
         held_from = self.end - len(held) // ENTRY_BYTES
         if offset >= held_from:
             at = (offset - held_from) * ENTRY_BYTES
@@ -330,7 +317,7 @@ class ConsumeQueue:
 
     def remove(self) -> None:
         """Remove the queue with its files."""
-        self._held.clear()
+        self.held.clear()
         self._unsynced = []
         self._segments.remove_all()
 

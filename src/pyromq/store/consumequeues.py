@@ -144,6 +144,7 @@ class ConsumeQueues:
         for queue in doomed:
             del self._table[topic, queue.queue_id]
             queue.remove()
+            queue.gone = True
         self._files.remove_folder(self._folder / topic)
         return len(doomed)
 

@@ -1,0 +1,82 @@
+"""The growing end of an index file: what changes with each key.
+
+`pyromq._kernel.tails` has the same class, compiled; `IndexFile` inherits from whichever runs.
+"""
+
+import struct
+from mmap import mmap
+from typing import Final
+
+HEADER_BYTES: Final = 40
+SLOT_BYTES: Final = 4
+_SECONDS_MAX: Final = 0x7FFFFFFF
+_pack_entry: Final = struct.Struct(">iqii").pack
+_unpack_slot: Final = struct.Struct(">i").unpack_from
+
+
+class IndexTail:
+    """The header's numbers, and the newest entries and slots, which are not yet written.
+
+    `look` is a map of the file, in which the slots are that are written; None before there is a file.
+    """
+
+    __slots__ = (
+        "_held_slots",
+        "begin_at_ms",
+        "begin_position",
+        "count",
+        "end_at_ms",
+        "end_position",
+        "entries_max",
+        "held",
+        "look",
+        "slots",
+        "slots_used",
+    )
+
+    def __init__(self, slots: int, entries_max: int) -> None:
+        self.slots = slots
+        self.entries_max = entries_max
+        self.begin_at_ms = self.end_at_ms = self.begin_position = self.end_position = self.slots_used = 0
+        self.count = 1
+        self.held = bytearray()
+        self.look: mmap | None = None
+        self._held_slots: dict[int, int] = {}
+
+    def put(self, key_hash: int, position: int, stored_at_ms: int) -> None:
+        """Hold a key of the message at a position; there must be room for one more entry."""
+        slot, number, begin_at_ms = key_hash % self.slots, self.count, self.begin_at_ms
+        before = self.newest(slot)
+        seconds = 0
+        if 0 < begin_at_ms < stored_at_ms:
+            seconds = min((stored_at_ms - begin_at_ms) // 1000, _SECONDS_MAX)
+        self.held += _pack_entry(key_hash, position, seconds, before)
+        self._held_slots[slot] = number
+        if number == 1:
+            self.begin_position, self.begin_at_ms = position, stored_at_ms
+        if not before:
+            self.slots_used += 1
+        self.count = number + 1
+        self.end_position, self.end_at_ms = position, stored_at_ms
+
+    def newest(self, slot: int) -> int:
+        """Return the number of the newest entry in a slot, 0 when there is none."""
+        number = self._held_slots.get(slot)
+        if number is None:
+            if self.look is None:
+                return 0
+            number = _unpack_slot(self.look, HEADER_BYTES + slot * SLOT_BYTES)[0]
+        return number if 0 < number < self.count else 0
+
+    def held_slots(self) -> list[tuple[int, int]]:
+        """Return the slots that are not yet written, each with its newest entry."""
+        return list(self._held_slots.items())
+
+    def held_slots_count(self) -> int:
+        """Return how many slots are not yet written."""
+        return len(self._held_slots)
+
+    def drop_held(self) -> None:
+        """Forget what is held: it was written, or cut off."""
+        self.held.clear()
+        self._held_slots.clear()
