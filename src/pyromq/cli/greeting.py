@@ -2,6 +2,7 @@
 
 from pyromq.cli.output import paint, say
 from pyromq.config.settings import BrokerProcess, FlushDiskType
+from pyromq.kernel import describe
 
 #: Listening there means listening on every address of the machine.
 OPEN_ADDRESSES = ("0.0.0.0", "::")
@@ -15,6 +16,7 @@ def greet_up(process: BrokerProcess, *, version: str, name_server: str, broker: 
         ("name server", name_server),
         ("broker", f"{broker}   {settings.broker_name} in {settings.broker_cluster_name}"),
         ("data", f"{process.store.store_path_root_dir}   {_safety(process)}"),
+        ("speed", describe()),
         (
             "open to",
             "every machine that reaches this one" if is_open else "this machine only (--listen opens it)",

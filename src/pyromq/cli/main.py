@@ -6,6 +6,7 @@ wrong setting or option, 1 for anything else that went wrong. What a command nee
 """
 
 import sys
+from typing import Annotated
 
 import typer
 
@@ -13,6 +14,7 @@ from pyromq.cli import bench as bench_commands
 from pyromq.cli import client_commands, output, server_commands, store_commands
 from pyromq.cli.version import installed_version
 from pyromq.errors import ConfigError, PyroError
+from pyromq.kernel import describe
 
 STATUS_FAILED = 1
 STATUS_MISUSED = 2
@@ -53,8 +55,24 @@ def main() -> None:
 
 
 def version() -> None:
-    """Print the version."""
-    output.say(f"pyromq {installed_version()}")
+    """Print the version, and at which speed it runs."""
+    output.say(f"pyromq {installed_version()}, {describe()}")
+
+
+def _version_asked(asked: bool) -> None:  # noqa: FBT001
+    if asked:
+        version()
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    *,
+    is_version_asked: Annotated[
+        bool, typer.Option("--version", help=version.__doc__, is_eager=True, callback=_version_asked)
+    ] = False,
+) -> None:
+    """Take the options that stand before a command."""
 
 
 def _examples(*lines: str) -> str:

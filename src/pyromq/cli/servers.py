@@ -14,6 +14,7 @@ from pyromq.cli.serve import serve
 from pyromq.clock import SystemClock
 from pyromq.config.settings import BrokerProcess, NamesrvProcess, NamesrvSettings, NetSettings, UpProcess
 from pyromq.errors import ListenFailed
+from pyromq.kernel import describe
 from pyromq.namesrv.namesrv import NameServer
 from pyromq.net.address import join_address, split_address
 from pyromq.net.loop import run as run_loop
@@ -38,7 +39,13 @@ class Start:
 
     def hello(self, **fields: str) -> dict[str, Any]:
         """Return what a program wants to know once the servers are ready; printed if it asked for it."""
-        record = {"event": "ready", "version": self.version, "pid": os.getpid(), **fields}
+        record = {
+            "event": "ready",
+            "version": self.version,
+            "speed": describe(),
+            "pid": os.getpid(),
+            **fields,
+        }
         if self.is_json:
             output.say_json(record)
         return record
@@ -81,7 +88,9 @@ def run_namesrv(process: NamesrvProcess, start: Start) -> None:
         name_server = await _start_namesrv(settings, process.net, closing, option="-p")
         address = join_address(settings.bind_address, name_server.port)
         if not start.is_json:
-            output.say(f"name server ready at {address}; next: pyromq broker -n {_near(address)}")
+            output.say(
+                f"name server ready at {address}, {describe()}; next: pyromq broker -n {_near(address)}"
+            )
         return start.hello(namesrv=address, data=str(Path(settings.kv_config_path).parent))
 
     run_loop(serve(begin, start.ready_file))
@@ -98,7 +107,7 @@ def run_broker(process: BrokerProcess, start: Start) -> None:
             registered = settings.namesrv_addr or "no name server (-n HOST:PORT): clients cannot find it"
             output.say(
                 f"{settings.broker_name} of {settings.broker_cluster_name} ready at {broker.address},"
-                f" data in {ready.store.store_path_root_dir}, registers with {registered}"
+                f" data in {ready.store.store_path_root_dir}, {describe()}, registers with {registered}"
             )
         return start.hello(
             namesrv=settings.namesrv_addr, broker=broker.address, data=ready.store.store_path_root_dir
