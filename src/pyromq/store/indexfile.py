@@ -18,10 +18,16 @@ import struct
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
+from pyromq.kernel import IS_COMPILED
 from pyromq.store.files import Files
 from pyromq.store.segment import Segment
+
+if TYPE_CHECKING or not IS_COMPILED:
+    from pyromq.store.index_tail import IndexTail
+else:
+    from pyromq._kernel.tails import IndexTail
 
 HEADER: Final = struct.Struct(">qqqqii")
 HEADER_BYTES: Final = 40
@@ -32,51 +38,33 @@ ENTRY: Final = struct.Struct(">iqii")
 ENTRY_BYTES: Final = 20
 assert (HEADER.size, SLOT.size, ENTRY.size) == (HEADER_BYTES, SLOT_BYTES, ENTRY_BYTES)
 
-_SECONDS_MAX: Final = 0x7FFFFFFF
 _HELD_ENTRIES_MAX: Final = 128
 _NEVER_WRITTEN: Final = bytes(ENTRY_BYTES)
 _CHUNK_BYTES: Final = 16384
 _CARRIED: Final = b"\x80"
 #: Whether the log has a message at a position that has a key of that hash; None for one that it removed.
 HasKey = Callable[[int, int], bool | None]
-_pack_entry = ENTRY.pack
 _pack_slot = SLOT.pack
-_unpack_slot = SLOT.unpack_from
 
 
-class IndexFile:
+class IndexFile(IndexTail):
     """One index file: `put` until it `is_full`, `find` any time."""
 
     __slots__ = (
         "_entries_at",
         "_has_unsynced",
-        "_held",
-        "_held_slots",
         "_is_made",
         "_segment",
-        "begin_at_ms",
-        "begin_position",
-        "count",
-        "end_at_ms",
-        "end_position",
-        "entries_max",
         "path",
-        "slots",
-        "slots_used",
     )
 
     def __init__(self, files: Files, path: Path, *, slots: int, entries_max: int) -> None:
+        super().__init__(slots, entries_max)
         self.path = path
-        self.slots = slots
-        self.entries_max = entries_max
         self._entries_at = HEADER_BYTES + slots * SLOT_BYTES
         self._segment = Segment(files, path, size=self._entries_at + entries_max * ENTRY_BYTES)
-        self._held = bytearray()
-        self._held_slots: dict[int, int] = {}
         self._has_unsynced = False
         self._is_made = True
-        self.begin_at_ms = self.end_at_ms = self.begin_position = self.end_position = self.slots_used = 0
-        self.count = 1
 
     @property
     def full_bytes(self) -> int:
@@ -112,57 +100,42 @@ class IndexFile:
 
     def put(self, key_hash: int, position: int, stored_at_ms: int) -> None:
         """Add a key of the message at a position; the file must not be full."""
-        slot, number, begin_at_ms = key_hash % self.slots, self.count, self.begin_at_ms
-        before = self._slot(slot)
-        seconds = 0
-        if 0 < begin_at_ms < stored_at_ms:
-            seconds = min((stored_at_ms - begin_at_ms) // 1000, _SECONDS_MAX)
-        self._held += _pack_entry(key_hash, position, seconds, before)
-        self._held_slots[slot] = number
-        if number == 1:
-            self.begin_position, self.begin_at_ms = position, stored_at_ms
-        if not before:
-            self.slots_used += 1
-        self.count = number + 1
-        self.end_position, self.end_at_ms = position, stored_at_ms
+        self.prepare()
+        super().put(key_hash, position, stored_at_ms)
 
-    def _slot(self, slot: int) -> int:
-        number = self._held_slots.get(slot)
-        if number is None:
-            if not self._is_made:
-                return 0
-            number = _unpack_slot(self._segment.map, HEADER_BYTES + slot * SLOT_BYTES)[0]
-        return number if 0 < number < self.count else 0
+    def prepare(self) -> None:
+        """See to it that the slots can be looked at, as far as there is a file."""
+        if self.look is None and self._is_made:
+            self.look = self._segment.map
 
     def _entry(self, number: int) -> tuple[int, int, int, int]:
-        held_from = self.count - len(self._held) // ENTRY_BYTES
+        held_from = self.count - len(self.held) // ENTRY_BYTES
         if number >= held_from:
-            return ENTRY.unpack_from(self._held, (number - held_from) * ENTRY_BYTES)
+            return ENTRY.unpack_from(self.held, (number - held_from) * ENTRY_BYTES)
         return ENTRY.unpack_from(self._segment.map, self._entries_at + number * ENTRY_BYTES)
 
     def settle_if_many(self) -> None:
         """Write what is held once it is worth a few system calls."""
-        if len(self._held_slots) >= _HELD_ENTRIES_MAX:
+        if self.held_slots_count() >= _HELD_ENTRIES_MAX:
             self.settle()
 
     def settle(self) -> None:
         """Write what is held: the entries first, so that no slot ever points at one that is not there."""
         if not self._is_made:
             self.make()
-        if not self._held:
+        if not self.held:
             return
         self._has_unsynced = True
         file = self._segment.file
-        file.write(self._held, self._entries_at + self.count * ENTRY_BYTES - len(self._held))
+        file.write(self.held, self._entries_at + self.count * ENTRY_BYTES - len(self.held))
         file.write_each(
             [
                 (_pack_slot(number), HEADER_BYTES + slot * SLOT_BYTES)
-                for slot, number in self._held_slots.items()
+                for slot, number in self.held_slots()
             ]
         )
         self._write_header()
-        self._held.clear()
-        self._held_slots.clear()
+        self.drop_held()
 
     def take_unsynced(self) -> bool:
         """Return whether bytes were written since the last call."""
@@ -195,7 +168,8 @@ class IndexFile:
     def find(self, key_hash: int, count_max: int, begin_ms: int, end_ms: int) -> list[int]:
         """Return positions of messages whose key has that hash, newest first."""
         found: list[int] = []
-        number = self._slot(key_hash % self.slots)
+        self.prepare()
+        number = self.newest(key_hash % self.slots)
         while number and len(found) < count_max:
             its_hash, position, seconds, before = self._entry(number)
             if seconds < 0:
@@ -236,8 +210,7 @@ class IndexFile:
         anything, unless `is_whole` says that all is there that was written. The slots are mended while the
         dropped entries are still there: whoever is killed in here finds the same again.
         """
-        self._held.clear()
-        self._held_slots.clear()
+        self.drop_held()
         self.count = count
         self._mend_slots(is_whole=is_whole)
         _, self.end_position, seconds, _ = self._entry(self.count - 1)
@@ -330,10 +303,12 @@ class IndexFile:
 
     def retire(self) -> None:
         """Close the file for good; the caller removes it."""
+        self.look = None
         self._segment.retire()
 
     def close(self) -> None:
         """Give the file back."""
+        self.look = None
         self._segment.close()
 
 
