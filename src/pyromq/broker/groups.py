@@ -8,11 +8,13 @@ from pyromq.clock import Clock
 from pyromq.config.settings import BrokerSettings
 from pyromq.store.files import Files
 from pyromq.wire.bodies.groups import (
+    TABLE_BUCKETS,
     SubscriptionGroupConfig,
     SubscriptionGroupTable,
     decode_group_table,
     encode_group_table,
 )
+from pyromq.wire.bodies.table_text import TableText
 from pyromq.wire.bodies.topics import DataVersion
 
 TRANSACTION_GROUP = "CID_RMQ_SYS_TRANS"
@@ -38,6 +40,9 @@ class GroupTable:
         self._clock = clock
         self._configs = {name: SubscriptionGroupConfig(group_name=name) for name in _SYSTEM_GROUPS}
         self._version = DataVersion(timestamp=clock.now_ms())
+        self._text = TableText(TABLE_BUCKETS)
+        for name in self._configs:
+            self._text.changed(name)
         self._file = JsonTable(path, lambda: self.encode(pretty=True), files=files)
 
     def load(self) -> None:
@@ -45,6 +50,8 @@ class GroupTable:
         loaded = self._file.load(decode_group_table, field="subscriptionGroupTable")
         if loaded is not None:
             self._configs.update(loaded.subscription_group_table)
+            for name in loaded.subscription_group_table:
+                self._text.changed(name)
             self._version = loaded.data_version
 
     @property
@@ -64,6 +71,7 @@ class GroupTable:
     def put(self, config: SubscriptionGroupConfig) -> SubscriptionGroupConfig:
         """Create or replace a group; `save` says when it is on disk."""
         self._configs[config.group_name] = config
+        self._text.changed(config.group_name)
         self._version = self._version.bumped(self._clock.now_ms())
         self._file.changed()
         return config
@@ -75,4 +83,4 @@ class GroupTable:
     def encode(self, *, pretty: bool = False) -> bytes:
         """Return the table as RocketMQ writes it."""
         table = SubscriptionGroupTable(subscription_group_table=self._configs, data_version=self._version)
-        return encode_group_table(table, pretty=pretty)
+        return encode_group_table(table, pretty=pretty, text=self._text)

@@ -13,7 +13,8 @@ from pathlib import Path
 
 from pyromq.broker.json_table import JsonTable
 from pyromq.store.files import Files
-from pyromq.wire.bodies.offsets import decode_group_offsets, encode_group_offsets
+from pyromq.wire.bodies.offsets import TABLE_BUCKETS, decode_group_offsets, encode_group_offsets
+from pyromq.wire.bodies.table_text import TableText
 
 log = logging.getLogger(__name__)
 
@@ -25,11 +26,14 @@ class OffsetTable:
 
     def __init__(self, path: Path, *, files: Files | None = None) -> None:
         self._progress: dict[str, dict[int, int]] = {}
+        self._text = TableText(TABLE_BUCKETS)
         self._file = JsonTable(path, lambda: self.encode(pretty=True), files=files)
 
     def load(self) -> None:
         """Read the file."""
         self._progress = self._file.load(decode_group_offsets, field="offsetTable") or {}
+        for key in self._progress:
+            self._text.changed(key)
 
     def keep_within(self, end_of: Callable[[str, int], int]) -> None:
         """Bring progress back that is past a queue's end, which `end_of` tells by topic and queue id.
@@ -51,17 +55,20 @@ class OffsetTable:
                         end,
                     )
                     offsets[queue_id] = end
+                    self._text.changed(key)
                     self._file.changed_unsaved()
 
     def commit(self, group: str, topic: str, queue_id: int, offset: int) -> None:
         """Set the offset that the group reads next; going back is allowed, and logged."""
-        offsets = self._progress.setdefault(f"{topic}{SEPARATOR}{group}", {})
+        key = f"{topic}{SEPARATOR}{group}"
+        offsets = self._progress.setdefault(key, {})
         before = offsets.get(queue_id)
         if before == offset:
             return
         if before is not None and offset < before:
             log.warning("group %s goes back in %s queue %d: %d to %d", group, topic, queue_id, before, offset)
         offsets[queue_id] = offset
+        self._text.changed(key)
         self._file.changed_unsaved()
 
     def progress(self, group: str, topic: str, queue_id: int) -> int | None:
@@ -83,7 +90,7 @@ class OffsetTable:
 
     def encode(self, *, pretty: bool = False) -> bytes:
         """Return the table as RocketMQ writes it."""
-        return encode_group_offsets(self._progress, pretty=pretty)
+        return encode_group_offsets(self._progress, pretty=pretty, text=self._text)
 
     def _keys(self) -> list[tuple[str, str]]:
         parts = (key.split(SEPARATOR) for key in self._progress)

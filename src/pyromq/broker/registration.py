@@ -2,12 +2,14 @@
 
 Every name server is told at once, in parallel: at the start, after a topic changed, and every half minute;
 one that is down holds up no other. Changes that come while a registration is under way share the next one.
-The answer lists the ordered topics.
+A registration carries all topics, so a burst of new ones must not be as many registrations: after one that
+nobody awaits there is a pause in proportion to what it took. The answer lists the ordered topics.
 """
 
 import asyncio
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 
 import msgspec
 
@@ -34,6 +36,9 @@ FIRST_PERIOD_MS = 10_000
 PERIOD_MS_MIN = 10_000
 PERIOD_MS_MAX = 60_000
 UNREGISTER_S_MAX = 3.0
+#: The pause before the next registration that nobody awaits, in times that the last one took; and its limit.
+PAUSE_FACTOR = 9
+PAUSE_S_MAX = 1.0
 
 
 class Registration:
@@ -56,6 +61,9 @@ class Registration:
         self._name_servers = [text.strip() for text in settings.namesrv_addr.split(";") if text.strip()]
         self._wanted = 0
         self._done = 0
+        #: Up to which number somebody waits, and whom it wakes from a pause.
+        self._awaited = 0
+        self._hurry = asyncio.Event()
         self._under_way: asyncio.Task[None] | None = None
 
     @property
@@ -72,7 +80,8 @@ class Registration:
     async def register(self) -> None:
         """Return when every name server knows the topics as they are now, or did not answer in time."""
         self._wanted += 1
-        wanted = self._wanted
+        wanted = self._awaited = self._wanted
+        self._hurry.set()
         while self._done < wanted:
             # Others may wait for the same registration: it must survive the one who is cancelled.
             await asyncio.shield(self._under_way or self._begin())
@@ -80,6 +89,8 @@ class Registration:
     async def unregister(self) -> None:
         """Tell every name server that this broker goes."""
         if self._under_way is not None:
+            self._awaited = self._wanted
+            self._hurry.set()
             await asyncio.wait({self._under_way})
         settings = self._settings
         header = UnregisterBroker(
@@ -97,18 +108,30 @@ class Registration:
         return self._under_way
 
     async def _run_once(self) -> None:
+        loop = asyncio.get_running_loop()
         try:
             while self._done < self._wanted:
-                doing = self._wanted
+                doing, began_at = self._wanted, loop.time()
                 await self._register_once()
                 self._done = doing
+                if self._awaited <= doing < self._wanted:
+                    await self._pause((loop.time() - began_at) * PAUSE_FACTOR)
         finally:
             self._under_way = None
 
+    async def _pause(self, pause_s: float) -> None:
+        self._hurry.clear()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(min(pause_s, PAUSE_S_MAX)):
+                await self._hurry.wait()
+
     async def _register_once(self) -> None:
         settings = self._settings
+        shown = self._shown_topics()
         data = encode_register_broker(
-            RegisterBrokerBody(topics=self._shown_topics()), compressed=settings.compressed_register
+            RegisterBrokerBody(topics=shown),
+            compressed=settings.compressed_register,
+            text=self._topics.text if shown.topic_config_table is self._topics.configs else None,
         )
         header = RegisterBroker(
             broker_name=settings.broker_name,

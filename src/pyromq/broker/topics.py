@@ -17,7 +17,9 @@ from pyromq.codes import Perm, ResponseCode, TopicSysFlag
 from pyromq.config.settings import BrokerSettings
 from pyromq.errors import ServerFailed
 from pyromq.store.files import Files
+from pyromq.wire.bodies.table_text import TableText
 from pyromq.wire.bodies.topics import (
+    TABLE_BUCKETS,
     DataVersion,
     TopicConfig,
     TopicConfigTable,
@@ -41,6 +43,9 @@ class TopicTable:
         self._configs = {config.topic_name: config for config in _system_topics(settings)}
         self._system_names = tuple(dict.fromkeys((*topic_names.SYSTEM_TOPICS, *self._configs)))
         self._version = DataVersion(timestamp=clock.now_ms())
+        #: What is kept of the table's JSON, so that a change does not cost what all topics cost.
+        self.text = TableText(TABLE_BUCKETS)
+        self._text_of(self._configs)
         self._file = JsonTable(path, lambda: self.encode(pretty=True), files=files)
         #: Topics that changed since all was on disk, with the number of the change.
         self._unsaved: dict[str, int] = {}
@@ -51,6 +56,7 @@ class TopicTable:
         loaded = self._file.load(decode_topic_table, field="topicConfigTable")
         if loaded is not None:
             self._configs.update(loaded.topic_config_table)
+            self._text_of(loaded.topic_config_table)
             self._version = loaded.data_version
 
     def get(self, topic: str) -> TopicConfig | None:
@@ -120,6 +126,7 @@ class TopicTable:
         if self._file.is_saved:
             self._unsaved.clear()
         self._configs[config.topic_name] = config
+        self.text.changed(config.topic_name)
         self._unsaved[config.topic_name] = self._next_version()
         self.on_change()
         return config
@@ -130,6 +137,7 @@ class TopicTable:
         wrong = [config for config in self._configs.values() if config.order != (config.topic_name in names)]
         for config in wrong:
             self._configs[config.topic_name] = msgspec.structs.replace(config, order=not config.order)
+            self.text.changed(config.topic_name)
         if wrong:
             self._next_version()
 
@@ -149,7 +157,11 @@ class TopicTable:
 
     def encode(self, *, pretty: bool = False) -> bytes:
         """Return the table as RocketMQ writes it."""
-        return encode_topic_table(self.table(), pretty=pretty)
+        return encode_topic_table(self.table(), pretty=pretty, text=self.text)
+
+    def _text_of(self, names: Iterable[str]) -> None:
+        for name in names:
+            self.text.changed(name)
 
     def _next_version(self) -> int:
         self._version = self._version.bumped(self._clock.now_ms())

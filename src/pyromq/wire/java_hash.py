@@ -51,13 +51,28 @@ def java_queue_order(queues: Iterable[MessageQueue]) -> tuple[MessageQueue, ...]
     return _by_bucket([(queue, java_queue_hash(queue)) for queue in queues], 16)
 
 
-def _by_bucket(hashed: list[tuple[K, int]], capacity: int) -> tuple[K, ...]:
-    while len(hashed) > capacity * 3 // 4:
+def java_capacity(count: int, capacity: int) -> int:
+    """Return how many buckets a map that began with `capacity` of them has with so many keys."""
+    while count > capacity * 3 // 4:
         capacity *= 2
+    return capacity
+
+
+def java_bucket(key: str, capacity: int) -> int:
+    """Return the bucket of a key in a map of `capacity` buckets."""
+    return _bucket(java_hash(key), capacity)
+
+
+def _bucket(hashed: int, capacity: int) -> int:
+    spread = hashed & _MASK
+    return (spread ^ spread >> 16) & (capacity - 1)
+
+
+def _by_bucket(hashed: list[tuple[K, int]], capacity: int) -> tuple[K, ...]:
+    capacity = java_capacity(len(hashed), capacity)
 
     def bucket(entry: tuple[K, int]) -> int:
-        spread = entry[1] & _MASK
-        return (spread ^ spread >> 16) & (capacity - 1)
+        return _bucket(entry[1], capacity)
 
     # Keys of one bucket keep the order in which they came, as the chains of a HashMap do.
     return tuple(key for key, _ in sorted(hashed, key=bucket))

@@ -70,6 +70,22 @@ def dumps(value: Any, *, pretty: bool = False, ascii_only: bool = False) -> byte
     return "".join(parts).encode()
 
 
+class Encoded:
+    """A value whose JSON was made before, in parts: the whole is long, and is copied once less so."""
+
+    __slots__ = ("parts",)
+
+    def __init__(self, *parts: str) -> None:
+        self.parts = parts
+
+
+def entry_text(key: str, value: Any, depth: int, *, pretty: bool) -> str:
+    """Return what stands between two commas of a map's JSON, whose entries are at a depth."""
+    parts: list[str] = []
+    _Writer(parts, pretty=pretty, ascii_only=False).write_entry(key, value, depth)
+    return "".join(parts)
+
+
 class _Writer:
     __slots__ = ("_ascii_only", "_parts", "_pretty")
 
@@ -93,8 +109,15 @@ class _Writer:
             self._map(list(value.items()), depth)
         elif isinstance(value, list | tuple | set | frozenset) and not isinstance(value, ObjectKey):
             self._list(list(value), depth)
+        elif isinstance(value, Encoded):
+            self._parts.extend(value.parts)
         else:
             self._map(_object_fields(value), depth)
+
+    def write_entry(self, key: Any, value: Any, depth: int) -> None:
+        self._key(key, depth)
+        self._parts.append(":")
+        self.write(value, depth)
 
     def _map(self, entries: list[tuple[Any, Any]], depth: int) -> None:
         parts, is_first = self._parts, True
@@ -105,9 +128,7 @@ class _Writer:
             if not is_first:
                 parts.append(",")
             is_first = False
-            self._key(key, depth + 1)
-            parts.append(":")
-            self.write(value, depth + 1)
+            self.write_entry(key, value, depth + 1)
         if not is_first:
             self._new_line(depth)
         parts.append("}")

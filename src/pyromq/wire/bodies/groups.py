@@ -3,13 +3,14 @@
 import msgspec
 
 from pyromq.wire.bodies.body import Body, read_body
+from pyromq.wire.bodies.table_text import TableText
 from pyromq.wire.bodies.topics import DataVersion
 from pyromq.wire.header import Int32, Int64
 from pyromq.wire.java_hash import java_map_order
 from pyromq.wire.java_json import dumps
 
 #: `ConcurrentHashMap(1024)` has 2,048 buckets.
-_TABLE_BUCKETS = 2048
+TABLE_BUCKETS = 2048
 
 
 class SubscriptionGroupConfig(Body, kw_only=True, frozen=True):
@@ -43,11 +44,16 @@ def decode_group(data: bytes) -> SubscriptionGroupConfig:
     return read_body(SubscriptionGroupConfig, data)
 
 
-def encode_group_table(table: SubscriptionGroupTable, *, pretty: bool = False) -> bytes:
-    """Return the table's JSON; `pretty` as in `subscriptionGroup.json`."""
+def encode_group_table(
+    table: SubscriptionGroupTable, *, pretty: bool = False, text: TableText | None = None
+) -> bytes:
+    """Return the table's JSON; `pretty` as in `subscriptionGroup.json`. `text` is what is kept of it."""
     groups = table.subscription_group_table
-    ordered = {name: groups[name] for name in java_map_order(tuple(groups), _TABLE_BUCKETS)}
-    return dumps({"dataVersion": table.data_version, "subscriptionGroupTable": ordered}, pretty=pretty)
+    if text is not None:
+        shown: object = text.text(groups, depth=1, pretty=pretty)
+    else:
+        shown = {name: groups[name] for name in java_map_order(tuple(groups), TABLE_BUCKETS)}
+    return dumps({"dataVersion": table.data_version, "subscriptionGroupTable": shown}, pretty=pretty)
 
 
 def decode_group_table(data: bytes) -> SubscriptionGroupTable:

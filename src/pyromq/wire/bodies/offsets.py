@@ -11,12 +11,13 @@ from collections.abc import Mapping
 
 from pyromq.model import MessageQueue
 from pyromq.wire.bodies.body import Body, convert, read_int, read_map, read_object, read_queue
+from pyromq.wire.bodies.table_text import TableText
 from pyromq.wire.header import Int64
 from pyromq.wire.java_hash import java_map_order, java_queue_order
 from pyromq.wire.java_json import dumps
 
 #: The broker's table is a `ConcurrentHashMap(512)`, which has 1,024 buckets.
-_TABLE_BUCKETS = 1024
+TABLE_BUCKETS = 1024
 
 
 class TopicOffset(Body, kw_only=True, frozen=True):
@@ -27,9 +28,16 @@ class TopicOffset(Body, kw_only=True, frozen=True):
     last_update_timestamp: Int64 = 0
 
 
-def encode_group_offsets(table: Mapping[str, Mapping[int, int]], *, pretty: bool = False) -> bytes:
-    """Return the JSON of all groups' progress; the outer keys are `topic@group`."""
-    names = java_map_order(tuple(table), _TABLE_BUCKETS)
+def encode_group_offsets(
+    table: Mapping[str, Mapping[int, int]], *, pretty: bool = False, text: TableText | None = None
+) -> bytes:
+    """Return the JSON of all groups' progress; the outer keys are `topic@group`.
+
+    `text` is what is kept of it.
+    """
+    if text is not None:
+        return dumps({"offsetTable": text.text(table, depth=1, pretty=pretty)}, pretty=pretty)
+    names = java_map_order(tuple(table), TABLE_BUCKETS)
     return dumps({"offsetTable": {name: table[name] for name in names}}, pretty=pretty)
 
 

@@ -15,6 +15,7 @@ import msgspec
 
 from pyromq.errors import BodyError
 from pyromq.wire.bodies.body import Body, convert, read_body
+from pyromq.wire.bodies.table_text import TableText
 from pyromq.wire.bodies.topics import (
     DataVersion,
     TopicConfig,
@@ -50,13 +51,18 @@ def body_crc32(data: bytes) -> int:
     return zlib.crc32(data) & _CRC_MASK
 
 
-def encode_register_broker(body: RegisterBrokerBody, *, compressed: bool = False) -> bytes:
-    """Return the body of 103."""
-    fields = {
-        "filterServerList": body.filter_servers,
-        "topicConfigSerializeWrapper": topic_table_fields(body.topics),
-    }
-    return _deflate(body) if compressed else dumps(fields)
+def encode_register_broker(
+    body: RegisterBrokerBody, *, compressed: bool = False, text: TableText | None = None
+) -> bytes:
+    """Return the body of 103; `text` is what is kept of the topics' JSON."""
+    if compressed:
+        return _deflate(body)
+    return dumps(
+        {
+            "filterServerList": body.filter_servers,
+            "topicConfigSerializeWrapper": topic_table_fields(body.topics, text),
+        }
+    )
 
 
 def decode_register_broker(data: bytes, *, compressed: bool = False, crc32: int = 0) -> RegisterBrokerBody:

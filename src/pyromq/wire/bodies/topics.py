@@ -9,12 +9,13 @@ import msgspec
 
 from pyromq.codes import Perm
 from pyromq.wire.bodies.body import Body, read_body
+from pyromq.wire.bodies.table_text import TableText
 from pyromq.wire.header import Int32, Int64
 from pyromq.wire.java_hash import java_map_order
 from pyromq.wire.java_json import dumps
 
 #: The broker's tables are `ConcurrentHashMap(1024)`, which has 2,048 buckets.
-_TABLE_BUCKETS = 2048
+TABLE_BUCKETS = 2048
 
 
 class DataVersion(Body, kw_only=True, frozen=True):
@@ -59,9 +60,11 @@ def decode_data_version(data: bytes) -> DataVersion:
     return read_body(DataVersion, data)
 
 
-def encode_topic_table(table: TopicConfigTable, *, pretty: bool = False) -> bytes:
-    """Return the table's JSON; `pretty` as in `topics.json`."""
-    return dumps(topic_table_fields(table), pretty=pretty)
+def encode_topic_table(
+    table: TopicConfigTable, *, pretty: bool = False, text: TableText | None = None
+) -> bytes:
+    """Return the table's JSON; `pretty` as in `topics.json`. `text` is what is kept of the topics' JSON."""
+    return dumps(topic_table_fields(table, text, depth=1, pretty=pretty), pretty=pretty)
 
 
 def decode_topic_table(data: bytes) -> TopicConfigTable:
@@ -69,8 +72,16 @@ def decode_topic_table(data: bytes) -> TopicConfigTable:
     return read_body(TopicConfigTable, data)
 
 
-def topic_table_fields(table: TopicConfigTable) -> Mapping[str, object]:
-    """Return the table's fields with the topics in the order of Java's map."""
+def topic_table_fields(
+    table: TopicConfigTable, text: TableText | None = None, *, depth: int = 0, pretty: bool = False
+) -> Mapping[str, object]:
+    """Return the table's fields with the topics in the order of Java's map.
+
+    With `text` the topics are JSON already, that stands at a depth of the whole.
+    """
     topics = table.topic_config_table
-    ordered = {name: topics[name] for name in java_map_order(tuple(topics), _TABLE_BUCKETS)}
-    return {"dataVersion": table.data_version, "topicConfigTable": ordered}
+    if text is not None:
+        shown: object = text.text(topics, depth=depth, pretty=pretty)
+    else:
+        shown = {name: topics[name] for name in java_map_order(tuple(topics), TABLE_BUCKETS)}
+    return {"dataVersion": table.data_version, "topicConfigTable": shown}
