@@ -73,9 +73,15 @@ class Arrivals:
 
         A pull that wakes for nothing it wants is told so and moves on past it, as with RocketMQ.
         """
-        now_ms = self._clock.now_ms()
-        for queue in list(self._held):
-            end = self._max_offset(*queue)
+        now_ms, max_offset = self._clock.now_ms(), self._max_offset
+        grown = []
+        for queue, held in self._held.items():
+            end = max_offset(*queue)
+            for pull in held:
+                if end > pull.offset or now_ms >= pull.until_ms:
+                    grown.append((queue, end))
+                    break
+        for queue, end in grown:
             self._wake_if(queue, partial(_is_due, end, now_ms))
 
     def wake_all(self) -> None:

@@ -73,6 +73,8 @@ class Consumers:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._groups: dict[str, ConsumerGroup] = {}
+        #: The groups that a connection is in: its end must not cost a look into all groups.
+        self._names: dict[Link, list[str]] = {}
 
     @property
     def groups(self) -> Mapping[str, ConsumerGroup]:
@@ -95,6 +97,8 @@ class Consumers:
         group.message_model = part.message_model
         group.consume_from_where = part.consume_from_where
         is_new = client.link not in group.members
+        if is_new:
+            self._names.setdefault(client.link, []).append(part.group_name)
         group.members[client.link] = client
         return group.subscribe(part.subscriptions) or is_new
 
@@ -103,13 +107,14 @@ class Consumers:
         group = self._groups.get(group_name)
         if group is None or group.members.pop(link, None) is None:
             return None
+        _forget(self._names, link, group_name)
         if not group.members:
             del self._groups[group_name]
         return group
 
     def leave_all(self, link: Link) -> list[ConsumerGroup]:
         """Take a closed connection out of all groups and return those that it was in."""
-        left = [self.leave(name, link) for name in list(self._groups)]
+        left = [self.leave(name, link) for name in tuple(self._names.get(link, ()))]
         return [group for group in left if group is not None]
 
     def silent_links(self, silence_ms: int) -> set[Link]:
@@ -124,6 +129,7 @@ class Producers:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._groups: dict[str, dict[Link, Client]] = {}
+        self._names: dict[Link, list[str]] = {}
         self._links: dict[str, Link] = {}
         self._turns = count()
 
@@ -134,7 +140,10 @@ class Producers:
 
     def register(self, client: Client, group: str) -> None:
         """Note a member's heartbeat."""
-        self._groups.setdefault(group, {})[client.link] = client
+        members = self._groups.setdefault(group, {})
+        if client.link not in members:
+            self._names.setdefault(client.link, []).append(group)
+        members[client.link] = client
         self._links[client.client_id] = client.link
 
     def leave(self, group: str, link: Link) -> None:
@@ -143,14 +152,17 @@ class Producers:
         if members is None:
             return
         client = members.pop(link, None)
-        if client is not None and self._links.get(client.client_id) is link:
+        if client is None:
+            return
+        _forget(self._names, link, group)
+        if self._links.get(client.client_id) is link:
             del self._links[client.client_id]
         if not members:
             del self._groups[group]
 
     def leave_all(self, link: Link) -> None:
         """Take a closed connection out of all groups."""
-        for group in list(self._groups):
+        for group in tuple(self._names.get(link, ())):
             self.leave(group, link)
 
     def link_of(self, client_id: str) -> Link | None:
@@ -170,3 +182,9 @@ class Producers:
 
 def _silent(clients: Iterator[Client], before_ms: int) -> set[Link]:
     return {client.link for client in clients if client.seen_at_ms < before_ms}
+
+
+def _forget(names: dict[Link, list[str]], link: Link, name: str) -> None:
+    names[link].remove(name)
+    if not names[link]:
+        del names[link]
