@@ -59,6 +59,13 @@ def _of_broker(broker: BrokerSettings) -> Iterator[Conflict]:
 
 
 def _of_store(store: StoreSettings) -> Iterator[Conflict]:
+    if "," in store.store_path_commit_log:
+        # RocketMQ spreads the files over several folders then (MultiPathMappedFileQueue.java).
+        yield Conflict(
+            ("store_path_commit_log",),
+            "several folders for one log are not supported; move its files into one folder, whose name has"
+            " no comma, and name that",
+        )
     if store.mapped_file_size_commit_log < store.max_message_size + ENVELOPE_BYTES:
         yield Conflict(
             ("mapped_file_size_commit_log", "max_message_size"),

@@ -207,6 +207,10 @@ def test_a_key_that_broker_and_name_server_share_is_the_brokers_when_they_run_to
         ({"brokerId": "1"}, "brokerId (t) and brokerRole (default): a master's brokerId is 0"),
         ({"brokerRole": "SLAVE"}, "brokerId (default) and brokerRole (t): a slave needs a brokerId above 0"),
         ({"mappedFileSizeCommitLog": "65536"}, "a file of 65536 bytes cannot hold a body of 4194304"),
+        (
+            {"storePathCommitLog": "/one/commitlog,/two/commitlog"},
+            "storePathCommitLog (t): several folders for one log are not supported; move its files into one",
+        ),
         ({"frameBytesMax": "4194304"}, "a frame of 4194304 bytes cannot carry a body of 4194304"),
         ({"diskSpaceCleanForciblyRatio": "95"}, "files must go before sends are refused"),
         ({"writeBufferLowWaterMark": "99999999"}, "the low mark is above the high one"),
