@@ -42,9 +42,10 @@ from harness.servers import (  # noqa: E402  the interop tests know how to fetch
 )
 from harness.toolchains import Unavailable, java_classpath, tool  # noqa: E402
 
-from pyromq.bench.frames import OPAQUE_FIRST, AnswerReader, Queue, SendFrame, UniqueKeys  # noqa: E402
+from pyromq.bench.frames import OPAQUE_FIRST, Queue, answers, key_prefix, send_template  # noqa: E402
 from pyromq.bench.process import usage_of  # noqa: E402
 from pyromq.bench.run import run  # noqa: E402
+from pyromq.bench.slots import Templates  # noqa: E402
 from pyromq.bench.workload import Kind, Workload  # noqa: E402
 from pyromq.errors import PyroError  # noqa: E402
 from pyromq.testing.waiting import eventually  # noqa: E402
@@ -261,17 +262,17 @@ def _accepts(address: str) -> bool:
 def first_send(broker: Broker) -> None:
     """Try until the broker acknowledges a message."""
     host, _, port = broker.address.rpartition(":")
-    keys = UniqueKeys(time.time_ns() // 1_000_000)
-    frame = SendFrame("first", Queue(broker.address, "", 0), OPAQUE_FIRST, size=100, batch=1, keys=keys)
+    row = send_template(Queue(broker.address, "", "first", 0), size=100, batch=1, prefix=key_prefix())
+    templates = Templates([row], 0)
     deadline = time.monotonic() + START_TIMEOUT_S
     while time.monotonic() < deadline:
         if broker.process.poll() is not None:
             raise SystemExit(f"{broker.kind} broker ended:\n{broker.output.read_text()[-3000:]}")
         try:
             with socket.create_connection((host, int(port)), 1) as link:
-                link.sendall(frame.patched(b"%d" % (time.time_ns() // 1_000_000)))
-                answers = [*AnswerReader().feed(link.recv(65_536))]
-            if answers and answers[0].code == 0:
+                link.sendall(templates.write(OPAQUE_FIRST, 0, time.time_ns() // 1_000_000, is_stamped=False))
+                found = [*answers(link.recv(65_536))]
+            if found and found[0].code == 0:
                 return
         except OSError:
             pass

@@ -8,7 +8,7 @@ import os
 from importlib.util import find_spec
 
 #: Names of the kernel's modules; it is used whole or not at all.
-MODULES = ("tails",)
+MODULES = ("facts", "load", "tails")
 
 
 def _missing() -> list[str]:

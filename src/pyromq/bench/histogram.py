@@ -40,7 +40,7 @@ class Histogram:
 
     __slots__ = ("_counts", "count", "highest_us", "sum_us")
 
-    def __init__(self, counts: Sequence[int] = (), *, sum_us: int = 0, highest_us: int = 0) -> None:
+    def __init__(self, counts: Sequence[int] = (), sum_us: int = 0, highest_us: int = 0) -> None:
         self._counts = list(counts) or [0] * BUCKETS
         self.count = sum(self._counts)
         self.sum_us = sum_us
@@ -60,6 +60,10 @@ class Histogram:
         self.count += other.count
         self.sum_us += other.sum_us
         self.highest_us = max(self.highest_us, other.highest_us)
+
+    def parts(self) -> tuple[list[int], int, int]:
+        """Return what another one is made of: counts, sum, highest value."""
+        return self._counts.copy(), self.sum_us, self.highest_us
 
     @property
     def mean_us(self) -> float:

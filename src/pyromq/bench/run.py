@@ -3,7 +3,7 @@
 import multiprocessing
 import time
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from typing import Any, Final
@@ -39,7 +39,11 @@ def run(workload: Workload, *, name_server: str | None, server_pid: int | None =
     workload.check()
     if server_pid is not None:
         usage_of(server_pid)
-    target = find_target(workload, name_server)
+    return run_on(find_target(workload, name_server), workload, server_pid=server_pid)
+
+
+def run_on(target: Target, workload: Workload, *, server_pid: int | None = None) -> Report:
+    """Carry a workload out on queues that are known."""
     shares = [share_of(workload, target, number) for number in range(workload.processes)]
     tally, server = _run_together(workload, shares, server_pid)
     return Report(workload=workload, tally=tally, server=server)
@@ -48,12 +52,17 @@ def run(workload: Workload, *, name_server: str | None, server_pid: int | None =
 def find_target(workload: Workload, name_server: str | None) -> Target:
     """Return the topic's queues and the offsets at which they are read from."""
     with Admin(name_server) as admin:
-        queues = _queues(_route(admin, workload), workload.kind)
+        queues = queues_of(workload.topic, _route(admin, workload), workload.kind)
         starts: dict[Queue, int] = {}
         if workload.kind is not Kind.PRODUCE:
             offset_of = admin.min_offset if workload.kind is Kind.CONSUME else admin.max_offset
             for queue in queues:
-                starts[queue] = offset_of(MessageQueue(workload.topic, queue.broker_name, queue.queue_id))
+                starts[queue] = offset_of(MessageQueue(queue.topic, queue.broker_name, queue.queue_id))
+    return target_of(queues, starts)
+
+
+def target_of(queues: Iterable[Queue], starts: dict[Queue, int]) -> Target:
+    """Put the queues of one broker together."""
     brokers: dict[str, list[Queue]] = defaultdict(list)
     for queue in queues:
         brokers[queue.address].append(queue)
@@ -78,11 +87,12 @@ def _route(admin: Admin, workload: Workload) -> TopicRoute:
             time.sleep(0.1)
 
 
-def _queues(route: TopicRoute, kind: Kind) -> list[Queue]:
+def queues_of(topic: str, route: TopicRoute, kind: Kind) -> list[Queue]:
+    """Return the queues of a topic that one may do this on."""
     addresses = {broker.broker_name: broker.broker_addrs.get(_MASTER) for broker in route.broker_datas}
     wanted = Perm.READ if kind is Kind.CONSUME else Perm.WRITE
     queues = [
-        Queue(address, part.broker_name, queue_id)
+        Queue(address, part.broker_name, topic, queue_id)
         for part in route.queue_datas
         if part.perm & wanted and (address := addresses.get(part.broker_name))
         for queue_id in range(part.read_queue_nums if kind is Kind.CONSUME else part.write_queue_nums)
@@ -96,19 +106,20 @@ def share_of(workload: Workload, target: Target, process: int) -> Share:
     """Return what one process does: its connections are those whose number it has, counted in turn."""
     count = workload.count
     requests = None if count is None else count // workload.batch
-    sending: list[list[Queue]] = []
+    sending: list[str] = []
     reading: list[list[Queue]] = []
     for connection in range(process, workload.connections, workload.processes):
         queues = target.brokers[connection % len(target.brokers)]
         if workload.kind is Kind.CONSUME:
             reading.append(_part(queues, connection // len(target.brokers), workload, len(target.brokers)))
         else:
-            first = connection * workload.under_way
-            sending.append([queues[(first + slot) % len(queues)] for slot in range(workload.under_way)])
-    if workload.kind is Kind.ROUNDTRIP:
+            sending.append(queues[0].address)
+    if workload.kind.is_followed:
         reading = [queues[process :: workload.processes] for queues in target.brokers]
     return Share(
         workload=workload,
+        process=process,
+        queues={queues[0].address: queues for queues in target.brokers},
         sending=sending,
         reading=[queues for queues in reading if queues],
         starts=target.starts,

@@ -19,6 +19,12 @@ class Kind(StrEnum):
     PRODUCE = "produce"
     CONSUME = "consume"
     ROUNDTRIP = "roundtrip"
+    DELAY = "delay"
+
+    @property
+    def is_followed(self) -> bool:
+        """Whether each message is waited for at the other end."""
+        return self in (Kind.ROUNDTRIP, Kind.DELAY)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +44,10 @@ class Workload:
     count: int | None = None
     is_repeated: bool = False
     processes: int = 1
+    properties: str = ""
+    """What each message says of itself besides its unique id."""
+    delay_s: float = 0.0
+    """How long after it was to be sent a message is due."""
 
     def check(self) -> None:
         """Raise ConfigError when parts of it contradict one another."""
@@ -47,20 +57,16 @@ class Workload:
             )
         if self.count is not None and self.count % self.batch:
             raise ConfigError(f"--count {self.count}: not a multiple of --batch {self.batch}")
-        if self.kind is Kind.ROUNDTRIP and self.rate is None:
-            raise ConfigError("a round trip needs --rate: without one it would measure the queue it builds")
-        if self.kind is Kind.ROUNDTRIP and self.size < STAMP_BYTES:
-            raise ConfigError(
-                f"--size {self.size}: a round trip's message carries {STAMP_BYTES} bytes of time"
-            )
+        if self.kind.is_followed and self.rate is None:
+            raise ConfigError(f"{self.kind} needs --rate: without one it would measure the queue it builds")
+        if self.kind.is_followed and self.size < STAMP_BYTES:
+            raise ConfigError(f"--size {self.size}: a message carries {STAMP_BYTES} bytes of time")
 
 
 @dataclass(slots=True)
 class Tally:
     """What one process did; `requests` and `deliveries` hold only what ended inside the measured time."""
 
-    from_ns: int = 0
-    until_ns: int = 0
     messages: int = 0
     messages_in_all: int = 0
     delivered_in_all: int = 0
@@ -68,25 +74,9 @@ class Tally:
     deliveries: Histogram = field(default_factory=Histogram)
     refused: dict[int, int] = field(default_factory=dict)
     late_ns: int = 0
+    early_ns: int = 0
     cpu_s: float = 0.0
     wall_s: float = 0.0
-
-    def answered(self, messages: int, now_ns: int, since_ns: int) -> None:
-        """Count a request that did what it should."""
-        self.messages_in_all += messages
-        if self.from_ns <= now_ns < self.until_ns:
-            self.messages += messages
-            self.requests.record((now_ns - since_ns) // 1_000)
-
-    def delivered(self, now_ns: int, since_ns: int) -> None:
-        """Count a message that came back."""
-        self.delivered_in_all += 1
-        if self.from_ns <= now_ns < self.until_ns:
-            self.deliveries.record((now_ns - since_ns) // 1_000)
-
-    def refuse(self, code: int) -> None:
-        """Count a request that was answered with an error."""
-        self.refused[code] = self.refused.get(code, 0) + 1
 
     def add(self, other: "Tally") -> None:
         """Count what another process did in the same time."""
@@ -98,6 +88,7 @@ class Tally:
         for code, number in other.refused.items():
             self.refused[code] = self.refused.get(code, 0) + number
         self.late_ns = max(self.late_ns, other.late_ns)
+        self.early_ns = max(self.early_ns, other.early_ns)
         self.cpu_s += other.cpu_s
         self.wall_s = max(self.wall_s, other.wall_s)
 
@@ -127,6 +118,11 @@ class Report:
     def generator_share(self) -> float:
         """How much of the cores that it may use the generator used; 1 is all."""
         return self.tally.cpu_s / (self.tally.wall_s * self.workload.processes) if self.tally.wall_s else 0.0
+
+    @property
+    def generator_us(self) -> float:
+        """The generator's processor time for each message, in microseconds."""
+        return self.tally.cpu_s * 1e6 / self.tally.messages if self.tally.messages else 0.0
 
     @property
     def is_generator_busy(self) -> bool:
@@ -159,7 +155,10 @@ class Report:
             "latency_us": _latencies(tally.requests),
             "delivery_us": _latencies(tally.deliveries),
             "late_us": tally.late_ns // 1_000,
+            "early_us": tally.early_ns // 1_000,
+            "delay_s": work.delay_s,
             "generator_share": round(self.generator_share, 3),
+            "generator_us_per_message": round(self.generator_us, 3),
             "generator_is_limit": self.is_generator_busy,
             "server_cpu_s": self.server and round(self.server.cpu_s, 3),
             "server_rss_bytes": self.server and self.server.rss_bytes,
@@ -179,10 +178,13 @@ class Share:
     """The part of a workload that one process carries: its connections' queues, and its part of the total."""
 
     workload: Workload
-    sending: list[list[Queue]]
-    """For each connection the queues of its slots."""
+    process: int
+    queues: dict[str, list[Queue]]
+    """For each broker's address the queues that are sent to, in turn."""
+    sending: list[str]
+    """For each connection that sends the broker's address."""
     reading: list[list[Queue]]
-    """For each connection the queues that its slots read."""
+    """For each connection that reads the queues that its slots read."""
     starts: dict[Queue, int]
     rate: float | None
     requests_max: int | None
