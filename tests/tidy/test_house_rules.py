@@ -169,6 +169,16 @@ def test_every_row_that_a_test_names_exists() -> None:
     assert not unknown
 
 
+def test_every_invariant_of_the_store_names_a_test_and_every_test_it_names_exists() -> None:
+    design = (ROOT / "src/pyromq/store/DESIGN.md").read_text()
+    known = {path.stem for path in TESTS}
+    assert not set(re.findall(r"\btest_\w+", design)) - known
+    promised = design.partition("## What is promised")[2].partition("\n## ")[0]
+    invariants = [line for line in promised.splitlines() if line.startswith("|")][2:]
+    assert len(invariants) > 10
+    assert not [line for line in invariants if not re.search(r"\btest_\w+", line.split("|")[2])]
+
+
 def test_no_committed_file_names_a_registry_s_host() -> None:
     hosts = re.compile(
         rb"(files\.pythonhosted|pypi\.python|" + rb"pypi" + rb"\.org|repo1?\.maven\.apache|" + rb"registry"
