@@ -2,11 +2,14 @@
 PYTHON ?= python3
 PY := .venv/bin/python
 
-.PHONY: setup demo test check bench clean coverage-rows interop torture-store
-setup: .venv/.ready
+.PHONY: setup demo test check bench clean coverage-rows interop torture-store fuzz-kernel guard-kernel
+setup: .venv/.kernel
 
-.venv/.ready: pyproject.toml requirements.lock setup.py $(wildcard src/pyromq/_kernel/*.p* src/pyromq/_kernel/*.h)
-	$(PYTHON) -m venv .venv && $(PY) -m pip install -q -U pip && $(PY) -m pip install -q -c requirements.lock -e '.[dev,spark]' && touch $@
+.venv/.ready: pyproject.toml requirements.lock
+	$(PYTHON) -m venv .venv && $(PY) -m pip install -q -U pip && $(PY) -m pip install -q -c requirements.lock --build-constraint requirements.lock -e '.[dev,spark]' && touch $@
+
+.venv/.kernel: .venv/.ready setup.py $(wildcard src/pyromq/_kernel/*.pyx src/pyromq/_kernel/*.pxd src/pyromq/_kernel/*.h)
+	$(PY) setup.py -q build_ext --inplace && touch $@
 
 demo: setup      ## A cluster, messages, and a Spark pipeline over them
 	PATH="$(CURDIR)/.venv/bin:$$PATH" $(PY) examples/demo.py
@@ -17,10 +20,14 @@ check: setup     ## Format, lint, types, import contracts, rules, unit tests
 
 test: check coverage-rows   ## Everything that CI runs
 	$(PY) -m pytest -q -n 2 tests/conformance tests/fuzz tests/functional tests/crash
+	PYROMQ_PURE=1 $(PY) -m pytest -q -n 2 tests/unit/store tests/unit/broker tests/unit/wire tests/conformance tests/functional
 	$(PY) -m pytest -q tests/system tests/interop
 
 torture-store: setup   ## Kills, power cuts and damage for longer; seeds are printed, and a script replays one
 	$(PY) tools/torture_broker.py
+
+fuzz-kernel: setup     ## A minute of mutated inputs for the compiled kernel, under the compiler's sanitizers
+	$(PY) tools/fuzz_kernel.py
 
 interop: setup   ## The real Java, Go, C++ and JavaScript clients, and real Apache brokers
 	$(PY) -m pytest tests/interop
