@@ -263,3 +263,23 @@ def test_a_restart_after_a_failed_sync_promises_only_what_the_disk_has():
     again = open_on(SimulatedDisk(disk.platter.image()))
 
     assert bodies(again) == [b"unlucky", b"lucky"]
+
+
+@pytest.mark.row("ST-02")
+def test_a_queue_whose_folder_was_just_made_when_the_process_died_survives_a_later_power_cut():
+    disk = SimulatedDisk()
+    store = open_on(disk)
+    store.put(draft(b"first"))
+    store.sync_queues()
+    store.put(draft(b"unlucky", topic="payments"))
+    store.put(draft(b"second"))
+    disk.fail_syncs(under="/store/consumequeue")
+    with pytest.raises(SyncFailed):
+        store.sync_queues()
+    # The folder is there for the next process, and nobody made its name safe.
+    disk.kill_processes()
+    open_on(disk).close()
+
+    again = open_on(SimulatedDisk(disk.platter.image()))
+
+    assert bodies(again, "payments") == [b"unlucky"]

@@ -87,6 +87,12 @@ class ConsumeQueues:
                 if name.isascii() and name.isdigit() and name == str(int(name)):
                     self.get_or_make(topic, int(name))
 
+    def sync_names(self) -> None:
+        """Put the names of the queues' folders on the disk, as whoever made them may not have lived to do."""
+        if self._table:
+            for folder in (self._folder, *(self._folder / topic for topic in sorted(self.topics))):
+                self._files.sync_folder(folder)
+
     def apply(self, entry: LogEntry) -> None:
         """Add the record to its queue, unless it has no place in one or is there already."""
         if not has_queue_entry(entry.sys_flag):

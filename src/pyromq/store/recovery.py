@@ -77,6 +77,8 @@ class Recovery:
         report = Recovered(stop)
         self.log.load()
         self.queues.find_all()
+        if not report.was_clean:
+            self.queues.sync_names()
         damage = self.checkpoint.load()
         if damage is not None:
             report.find(damage)
