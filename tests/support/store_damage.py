@@ -6,7 +6,7 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache
+from functools import lru_cache
 from pathlib import Path
 
 from store_story import EVER_MS, HOST, ROOT, SETTINGS, Sent, Story, queues
@@ -42,6 +42,8 @@ class Damage:
     kind: str
     how: str
     was_clean: bool
+    #: The seed of what was stored.
+    story: int = 4711
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,10 +58,10 @@ class Stored:
     safe: int
 
 
-@cache
-def stored(*, was_clean: bool) -> Stored:
+@lru_cache(maxsize=2)
+def stored(seed: int, *, was_clean: bool) -> Stored:
     """Return a store with messages in many files, some of them swept away already."""
-    story = Story(4711)
+    story = Story(seed)
     for number in range(120):
         story.put()
         if number == 40:
@@ -100,7 +102,7 @@ def damaged_image(damage: Damage, before: Stored) -> tuple[Image, Path, int]:
 
 def examine(damage: Damage, folder: Path) -> None:
     """Damage a store, open it, and see that it is told and that what was not hit is served."""
-    before = stored(was_clean=damage.was_clean)
+    before = stored(damage.story, was_clean=damage.was_clean)
     image, path, at = damaged_image(damage, before)
     try:
         told = _examine(damage, before, SimulatedDisk(image), path, at)
