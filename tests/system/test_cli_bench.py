@@ -58,6 +58,29 @@ def test_every_message_of_a_round_trip_arrives(shell: Any, address: str) -> None
     assert record["delivery_us"]["max"] >= record["delivery_us"]["p50"] > 0
 
 
+def test_every_delayed_message_arrives_and_none_long_before_its_time(shell: Any, address: str) -> None:
+    record = bench(shell, address, "delay", "-t", "later", "--rate", "300", "--count", "200")
+
+    assert record["messages_in_all"] == record["delivered_in_all"] == 200
+    # A broker counts in whole milliseconds from when it stored the message.
+    assert record["early_us"] < 2_000
+
+
+def test_many_leaves_a_message_in_each_queue_and_tells_what_they_cost(shell: Any, up: Any) -> None:
+    ready = up().ready()
+    crowd = ("-c", "20", "-T", "5", "-Q", "3", "-G", "4", "--rounds", "1", "-d", "0.3", "--warm-up", "0")
+
+    record = bench(shell, ready["namesrv"], "many", *crowd, "--server-pid", str(ready["pid"]))
+
+    assert record["rate_to_one"] > 0
+    assert record["rate_to_all"] > 0
+    assert record["bytes_per_connection"] is not None
+    with Admin(ready["namesrv"]) as admin:
+        route = admin.route("many-4").queue_datas[0]
+        ends = [admin.max_offset(MessageQueue("many-4", route.broker_name, number)) for number in range(3)]
+    assert all(ends)
+
+
 def test_the_server_s_processor_time_is_told_when_its_process_is_named(shell: Any, up: Any) -> None:
     ready = up().ready()
 

@@ -17,7 +17,10 @@ def usage_of(process_id: int) -> Usage:
     try:
         # The ticks in /proc/PID/stat are 10 ms long: too coarse for a second of small requests.
         cpu_s = time.clock_gettime(~process_id << 3 | _CLOCK_BITS)
-        pages = int(Path(f"/proc/{process_id}/statm").read_text().split()[1])
+        _, resident, shared, *_ = Path(f"/proc/{process_id}/statm").read_text().split()
     except OSError as error:
         raise ConfigError(f"--server-pid {process_id}: cannot be looked at: {error.strerror}") from error
-    return Usage(cpu_s=cpu_s, rss_bytes=pages * os.sysconf("SC_PAGE_SIZE"))
+    page = os.sysconf("SC_PAGE_SIZE")
+    return Usage(
+        cpu_s=cpu_s, rss_bytes=int(resident) * page, private_bytes=(int(resident) - int(shared)) * page
+    )

@@ -4,7 +4,7 @@ import multiprocessing
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection, wait
 from typing import Any, Final
 
@@ -185,7 +185,7 @@ def _watch(
     # A process that has nothing left to do says so sooner.
     wait(pipes, timeout=None if workload.count is not None else workload.duration_s)
     after = usage_of(server_pid)
-    return Usage(cpu_s=after.cpu_s - before.cpu_s, rss_bytes=after.rss_bytes)
+    return replace(after, cpu_s=after.cpu_s - before.cpu_s)
 
 
 def _receive(pipe: Connection) -> Any:

@@ -99,6 +99,8 @@ class Usage:
 
     cpu_s: float
     rss_bytes: int
+    private_bytes: int = 0
+    """Resident memory without the files that are mapped."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,6 +8,7 @@ from pyromq.cli import options, output
 
 if TYPE_CHECKING:
     from pyromq.bench.histogram import Histogram
+    from pyromq.bench.many import CrowdReport
     from pyromq.bench.workload import Report, Workload
 
 DEFAULT_TOPIC = "bench"
@@ -175,6 +176,132 @@ def roundtrip(
     _run(workload, name_server, server_pid, is_json=as_json)
 
 
+def delay(
+    *,
+    name_server: options.NameServer = options.DEFAULT_NAME_SERVER,
+    topic: Topic = DEFAULT_TOPIC,
+    connections: Connections = 4,
+    under_way: UnderWay = 64,
+    size: Size = 128,
+    level: Annotated[
+        int,
+        typer.Option(
+            "-l",
+            "--level",
+            min=1,
+            max=18,
+            metavar="N",
+            help="The delay level: 1 is 1 s, 2 is 5 s … 18 is 2 h.",
+        ),
+    ] = 1,
+    timer_ms: Annotated[
+        int | None,
+        typer.Option(min=1, metavar="MS", help="Any delay instead of a level, as brokers of 5.x know it."),
+    ] = None,
+    rate: Annotated[
+        float, typer.Option("-r", "--rate", min=0.1, metavar="N", help="Messages a second.")
+    ] = 1_000,
+    duration: Duration = 5.0,
+    warm_up: WarmUp = 1.0,
+    count: Count = None,
+    processes: Processes = 1,
+    server_pid: ServerPid = None,
+    as_json: options.Json = False,
+) -> None:
+    """Send delayed messages at a rate, and measure how long after its time is due each arrives."""
+    from pyromq.bench.workload import Kind, Workload
+    from pyromq.config.settings import StoreSettings
+    from pyromq.store.delay_levels import parse_delay_levels
+    from pyromq.wire import properties
+
+    levels = parse_delay_levels(StoreSettings().message_delay_level)
+    text = {properties.DELAY: str(level)}
+    if timer_ms is not None:
+        text = {properties.TIMER_DELAY_MS: str(timer_ms)}
+    workload = Workload(
+        kind=Kind.DELAY,
+        topic=topic,
+        connections=connections,
+        under_way=under_way,
+        size=size,
+        rate=rate,
+        warm_up_s=warm_up,
+        duration_s=duration,
+        count=count,
+        processes=processes,
+        properties="\x02".join(f"{name}\x01{value}" for name, value in text.items()),
+        delay_s=(timer_ms or levels[level]) / 1e3,
+    )
+    _run(workload, name_server, server_pid, is_json=as_json)
+
+
+def many(
+    *,
+    name_server: options.NameServer = options.DEFAULT_NAME_SERVER,
+    topic: Annotated[
+        str, typer.Option("-t", "--topic", metavar="TOPIC", help="What the topics' names begin with.")
+    ] = "many",
+    connections: Annotated[
+        int, typer.Option("-c", "--connections", min=0, metavar="N", help="Connections that do nothing.")
+    ] = 1_000,
+    topics: Annotated[int, typer.Option("-T", "--topics", min=1, metavar="N", help="Topics.")] = 1_000,
+    queues: Annotated[int, typer.Option("-Q", "--queues", min=1, metavar="N", help="Queues of each.")] = 8,
+    groups: Annotated[
+        int, typer.Option("-G", "--groups", min=0, metavar="N", help="Groups that the connections are in.")
+    ] = 100,
+    senders: Annotated[
+        int, typer.Option(min=1, metavar="N", help="Connections that send.", rich_help_panel=LOAD)
+    ] = 8,
+    under_way: UnderWay = 64,
+    size: Size = 128,
+    rounds: Annotated[int, typer.Option(min=1, metavar="N", help="How often each is measured.")] = 3,
+    duration: Duration = 2.0,
+    warm_up: WarmUp = 0.5,
+    server_pid: ServerPid = None,
+    as_json: options.Json = False,
+) -> None:
+    """Open many connections, create many topics, and measure what they cost a send and the memory."""
+    from pyromq.bench.many import Crowd, run_many
+    from pyromq.bench.workload import Kind, Workload
+
+    crowd = Crowd(
+        topic=topic, connections=connections, topics=topics, queues=queues, groups=groups, rounds=rounds
+    )
+    workload = Workload(
+        kind=Kind.PRODUCE,
+        topic=f"{topic}-alone",
+        connections=senders,
+        under_way=under_way,
+        size=size,
+        warm_up_s=warm_up,
+        duration_s=duration,
+    )
+    report = run_many(crowd, workload, name_server=name_server, server_pid=server_pid, say=output.note)
+    if as_json:
+        output.say_json(report.as_record())
+        return
+    for line in output.columns(_crowd_table(report)):
+        output.say(line)
+
+
+def _crowd_table(report: "CrowdReport") -> list[list[str]]:
+    crowd, record = report.crowd, report.as_record()
+    rows = [
+        ["many", f"{crowd.connections:,} idle connections, {crowd.groups:,} groups"],
+        ["", f"{crowd.topics:,} topics with {crowd.queues} queues each"],
+        ["before", f"{record['rate_alone']:,.0f} messages/s to one topic"],
+        ["to one topic", f"{record['rate_to_one']:,.0f} messages/s"],
+        ["to all topics", f"{record['rate_to_all']:,.0f} messages/s, {report.ratio:.0%} of that"],
+    ]
+    if report.server_bytes is not None:
+        rows += [
+            ["a connection", f"{(report.connection_bytes or 0) / 1024:.2f} KiB"],
+            ["a queue", f"{(report.queue_bytes or 0) / 1024:.2f} KiB"],
+            ["server", f"{report.server_bytes / 2**20:.0f} MiB without mapped files"],
+        ]
+    return rows
+
+
 def _run(workload: "Workload", name_server: str, server_pid: int | None, *, is_json: bool) -> None:
     from pyromq.bench.run import run
 
@@ -202,17 +329,24 @@ def table(report: "Report") -> list[list[str]]:
     if tally.requests.count:
         rows.append(["a request", _latency(tally.requests)])
     if tally.deliveries.count:
-        rows.append(["send to arrival", _latency(tally.deliveries)])
-    if work.kind == "roundtrip":
+        rows.append(["due to arrival" if work.delay_s else "send to arrival", _latency(tally.deliveries)])
+    if work.delay_s:
+        rows.append(["too early", f"{tally.early_ns / 1e6:.2f} ms at most"])
+    if work.kind.is_followed:
         rows.append(["arrived", f"{tally.delivered_in_all:,} of {tally.messages_in_all:,}"])
     if work.rate is not None:
         rows.append(["left late", f"{tally.late_ns / 1e6:.1f} ms at most"])
     if tally.refused:
-        said = ", ".join(f"{number:,} × code {code}" for code, number in sorted(tally.refused.items()))
+        said = ", ".join(f"{number:,} × {_code(code)}" for code, number in sorted(tally.refused.items()))
         rows.append(["refused", said])
     if report.server is not None:
         rows.append(["server", _server(report)])
-    rows.append(["generator", f"{report.generator_share:.0%} of {work.processes} core(s)"])
+    rows.append(
+        [
+            "generator",
+            f"{report.generator_share:.0%} of {work.processes} core(s), {report.generator_us:.2f} µs/message",
+        ]
+    )
     return rows
 
 
@@ -223,7 +357,18 @@ def _description(work: "Workload") -> str:
         parts.append(f"batches of {work.batch}")
     if work.rate is not None:
         parts.append(f"{work.rate:,g}/s")
+    if work.delay_s:
+        parts.append(f"due {work.delay_s:g} s later")
     return ", ".join(parts)
+
+
+def _code(code: int) -> str:
+    from pyromq.codes import ResponseCode
+
+    try:
+        return f"code {code} ({ResponseCode(code).name})"
+    except ValueError:
+        return f"code {code}"
 
 
 def _latency(histogram: "Histogram") -> str:

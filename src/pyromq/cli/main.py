@@ -144,6 +144,8 @@ bench = typer.Typer(
         "pyromq bench produce --rate 5000 --json",
         "pyromq bench consume --again",
         "pyromq bench roundtrip --rate 1000",
+        "pyromq bench delay --level 2",
+        "pyromq bench many -c 10000 -T 10000 -G 1000 --server-pid 4711",
     ),
 )
 bench.command(
@@ -166,5 +168,18 @@ bench.command(
         "pyromq bench roundtrip --rate 5000 -p 2 -d 30",
     )
 )(bench_commands.roundtrip)
+bench.command(
+    epilog=_examples(
+        "pyromq bench delay",
+        "pyromq bench delay --level 3 --rate 10000 --count 100000",
+        "pyromq bench delay --timer-ms 1500 --json",
+    )
+)(bench_commands.delay)
+bench.command(
+    epilog=_examples(
+        "pyromq bench many",
+        "pyromq bench many -c 10000 -T 10000 -Q 8 -G 1000 --server-pid 4711",
+    )
+)(bench_commands.many)
 app.add_typer(bench, name="bench")
 app.command()(version)

@@ -32,6 +32,12 @@ def say_json(record: Mapping[str, Any]) -> None:
     say(json.dumps(record, ensure_ascii=False, separators=(",", ":")))
 
 
+def note(text: str) -> None:
+    """Print on standard error what is being done."""
+    sys.stderr.write(f"{paint('…', 'cyan', sys.stderr)} {text}\n")
+    sys.stderr.flush()
+
+
 def warn(text: str) -> None:
     """Print a warning on standard error."""
     sys.stderr.write(f"{paint('warning:', 'yellow', sys.stderr)} {text}\n")
