@@ -7,13 +7,14 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 cdef class QueueTail:
     cdef public int64_t end, reach
     cdef public bytearray held
+    cdef public list dirty
     cdef public bint watched, gone
     #: Messages that are planned and not yet in the log.
     cdef int64_t planned
     #: The end before the messages that are applied right now, -1 when there are none.
     cdef int64_t grown_from
 
-    cpdef int add(self, int64_t position, int32_t size, int64_t tags_code) except -1
+    cdef int enter(self, int64_t position, int32_t size, int64_t tags_code) except -1
 
 
 cdef class IndexTail:
@@ -26,6 +27,6 @@ cdef class IndexTail:
     cdef int32_t *_table
     cdef Py_ssize_t _table_size, _table_used
 
-    cpdef int put(self, int64_t key_hash, int64_t position, int64_t stored_at_ms) except -1
-    cpdef int64_t newest(self, int64_t slot) noexcept
+    cdef int enter(self, int64_t key_hash, int64_t position, int64_t stored_at_ms) except -1
+    cdef int64_t find(self, int64_t slot) noexcept
     cdef int _grow_table(self) except -1

@@ -23,14 +23,20 @@ cdef class QueueTail:
 
     def __cinit__(self, *args, **kwargs):
         self.held = bytearray()
+        self.dirty = []
         self.grown_from = -1
 
     def __init__(self):
         pass
 
-    cpdef int add(self, int64_t position, int32_t size, int64_t tags_code) except -1:
+    def add(self, int64_t position, int32_t size, int64_t tags_code):
         """Hold the next message's entry."""
+        self.enter(position, size, tags_code)
+
+    cdef int enter(self, int64_t position, int32_t size, int64_t tags_code) except -1:
         cdef Py_ssize_t length = PyByteArray_GET_SIZE(self.held)
+        if length == 0:
+            self.dirty.append(self)
         PyByteArray_Resize(self.held, length + QUEUE_ENTRY_BYTES)
         cdef uint8_t *at = <uint8_t *> PyByteArray_AS_STRING(self.held) + length
         store64(store32(store64(at, position), size), tags_code)
@@ -72,11 +78,18 @@ cdef class IndexTail:
             PyObject_GetBuffer(view, &self._view, PyBUF_SIMPLE)
             self._look = view
 
-    cpdef int put(self, int64_t key_hash, int64_t position, int64_t stored_at_ms) except -1:
+    def put(self, int64_t key_hash, int64_t position, int64_t stored_at_ms):
         """Hold a key of the message at a position; there must be room for one more entry."""
+        self.enter(key_hash, position, stored_at_ms)
+
+    def newest(self, int64_t slot):
+        """Return the number of the newest entry in a slot, 0 when there is none."""
+        return self.find(slot)
+
+    cdef int enter(self, int64_t key_hash, int64_t position, int64_t stored_at_ms) except -1:
         cdef int64_t slot = key_hash % self.slots
         cdef int64_t number = self.count
-        cdef int64_t before = self.newest(slot)
+        cdef int64_t before = self.find(slot)
         cdef int64_t seconds = 0
         cdef Py_ssize_t length = PyByteArray_GET_SIZE(self.held)
         cdef uint8_t *at
@@ -99,8 +112,7 @@ cdef class IndexTail:
         self.end_at_ms = stored_at_ms
         return 0
 
-    cpdef int64_t newest(self, int64_t slot) noexcept:
-        """Return the number of the newest entry in a slot, 0 when there is none."""
+    cdef int64_t find(self, int64_t slot) noexcept:
         cdef int32_t *pair = _find(self._table, self._table_size, <int32_t> slot)
         cdef int64_t number, at = HEADER_BYTES + slot * SLOT_BYTES
         if pair[0] == slot:

@@ -38,6 +38,8 @@ class Arrivals:
         self._held: dict[tuple[str, int], list[HeldPull]] = {}
         self._woken: list[HeldPull] = []
         self._count = 0
+        #: Told of each queue that a pull begins to wait for.
+        self.on_hold: Callable[[str, int], None] = lambda _topic, _queue_id: None
 
     @property
     def held_count(self) -> int:
@@ -48,6 +50,11 @@ class Arrivals:
         """Keep a pull until its queue grows or its time is up."""
         self._held.setdefault((topic, queue_id), []).append(pull)
         self._count += 1
+        self.on_hold(topic, queue_id)
+
+    def is_awaited(self, topic: str, queue_id: int) -> bool:
+        """Return whether a pull waits for a queue."""
+        return (topic, queue_id) in self._held
 
     def drop(self, topic: str, queue_id: int, pull: HeldPull) -> None:
         """Forget a pull whose client has gone; one that was woken already is no longer known."""

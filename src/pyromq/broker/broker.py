@@ -22,6 +22,7 @@ from pyromq.broker.background import Background
 from pyromq.broker.clients import Consumers, Producers
 from pyromq.broker.delay import DelayedMessages, delay_diversion
 from pyromq.broker.durability import Durability
+from pyromq.broker.fast_sends import FastSends, make_sends
 from pyromq.broker.filters import FilterTable
 from pyromq.broker.groups import GroupTable
 from pyromq.broker.half_messages import HalfMessages, half_diversion
@@ -55,6 +56,7 @@ from pyromq.broker.transaction_checks import TransactionChecks
 from pyromq.clock import Clock, SystemClock
 from pyromq.config.settings import BrokerProcess, BrokerRole
 from pyromq.errors import ConfigError, ListenFailed, ServiceNotAvailable, StoreError
+from pyromq.kernel import IS_COMPILED
 from pyromq.net.link import Link
 from pyromq.net.links import Links
 from pyromq.net.routes import RouteTable
@@ -75,11 +77,17 @@ VIP_PORT_BELOW = 2
 class Broker:
     """One broker of one process. `start` it, `close` it; it is not started twice.
 
-    `files` is where it keeps everything, by default the machine's file system.
+    `files` is where it keeps everything, by default the machine's file system. `use_kernel` lets the compiled
+    kernel handle what it can, by default where there is one.
     """
 
     def __init__(
-        self, process: BrokerProcess, *, clock: Clock | None = None, files: Files | None = None
+        self,
+        process: BrokerProcess,
+        *,
+        clock: Clock | None = None,
+        files: Files | None = None,
+        use_kernel: bool = IS_COMPILED,
     ) -> None:
         self._settings = process.broker
         self._store_settings = process.store
@@ -115,6 +123,7 @@ class Broker:
             clock=self._clock,
         )
         self._background = Background(self._clock)
+        self._use_kernel = use_kernel
         self._table = RouteTable(())
         #: Called for each message that was stored, when the disk is to have it at once.
         self._sync_soon: Callable[[], None] | None = None
@@ -176,7 +185,7 @@ class Broker:
         port = self._settings.listen_port
         if port:
             # The routes stand before the first client can come.
-            registration, checks = await self._wire(durability, port)
+            registration, checks = await self._wire(server, durability, port)
         closing.push_async_callback(server.close)
         closing.callback(self._arrivals.wake_all)
         _, real_port = await server.start(self._settings.bind_address, port)
@@ -184,7 +193,7 @@ class Broker:
             await self._listen_vip(server, port)
         else:
             # Nobody knows a port yet that the system chose just now.
-            registration, checks = await self._wire(durability, real_port)
+            registration, checks = await self._wire(server, durability, real_port)
         closing.push_async_callback(registration.unregister)
         await registration.register()
         self._topics.on_change = registration.register_soon
@@ -210,7 +219,9 @@ class Broker:
         if self._sync_soon is not None:
             self._sync_soon()
 
-    async def _wire(self, durability: Durability, port: int) -> tuple[Registration, TransactionChecks]:
+    async def _wire(
+        self, server: Server, durability: Durability, port: int
+    ) -> tuple[Registration, TransactionChecks]:
         """Build what needs the broker's addresses, and fill the table of routes."""
         settings = self._settings
         addresses = self._addresses = await advertise(settings, self._store_settings, port)
@@ -227,7 +238,9 @@ class Broker:
                 names.DELAY: delay_diversion(self._store.delays_ms),
             },
         )
-        self._table.add(send_routes(self._send_handlers(intake, durability, addresses)))
+        send = self._send_handlers(intake, durability, addresses)
+        server.shortcut = self._fast_sends(send, intake, durability, addresses)
+        self._table.add(send_routes(send))
         self._table.add(
             kind_routes(
                 self._retry_handlers(intake, durability, addresses),
@@ -261,6 +274,36 @@ class Broker:
             settings=self._settings,
             store_host=addresses.store_host,
         )
+
+    def _fast_sends(
+        self, send: SendHandlers, intake: Intake, durability: Durability, addresses: BrokerAddresses
+    ) -> FastSends | None:
+        # A synchronous master answers each send by what its slave has.
+        if not self._use_kernel or self._settings.broker_role == BrokerRole.SYNC_MASTER:
+            return None
+        sends = make_sends(
+            store_host=addresses.store_host,
+            cluster=self._settings.broker_cluster_name,
+            common_ext=send.common_ext,
+            diverting=intake.diverting,
+            wait_matters=not durability.is_immediate,
+            has_index=self._store_settings.message_index_enable,
+            body_bytes_max=self._store_settings.max_message_size,
+        )
+        if sends is None:
+            return None
+        fast = FastSends(
+            sends,
+            store=self._store,
+            topics=self._topics,
+            arrivals=self._arrivals,
+            durability=durability,
+            common_ext=send.common_ext,
+            requests_under_way_max=self._net_settings.requests_under_way_max,
+            clock=self._clock,
+        )
+        send.learn = fast.learn
+        return fast
 
     def _admission(self, addresses: BrokerAddresses) -> Admission:
         return Admission(self._topics, self._settings, self._clock, broker_ip=addresses.ip)

@@ -42,6 +42,11 @@ class Intake:
         self._message_bytes_max = message_bytes_max
         self._diversions = tuple((diversions or {}).items())
 
+    @property
+    def diverting(self) -> tuple[str, ...]:
+        """The names of the properties that tell a kind of message which may wait elsewhere first."""
+        return tuple(name for name, _ in self._diversions)
+
     def put(self, draft: Draft, properties: dict[str, str]) -> Placed:
         """Store a message; `properties` are what `draft.properties` was written from.
 

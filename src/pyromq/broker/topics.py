@@ -64,6 +64,11 @@ class TopicTable:
         return self._configs.get(topic)
 
     @property
+    def revision(self) -> int:
+        """A number that each change raises."""
+        return self._version.counter
+
+    @property
     def configs(self) -> Mapping[str, TopicConfig]:
         """All configurations by topic; not to be changed."""
         return self._configs

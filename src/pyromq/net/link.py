@@ -39,11 +39,16 @@ _RESPONSE = int(CommandFlag.RESPONSE)  # a plain number: this is asked of each c
 _log = logging.getLogger("pyromq.net")
 
 
+#: Handles frames from the reader's pending bytes on, with at most so many bytes of answers, or returns False.
+Shortcut = Callable[["Link", CommandReader, int], bool]
+
+
 class Link(asyncio.Protocol):
     """One connection.
 
     `on_start` is called once when it is made, `on_request` with each request that arrives, `on_end` once when
-    it is over.
+    it is over. `shortcut`, if there is one, is offered the received bytes first, and returns whether it
+    handled frames of them.
     """
 
     def __init__(
@@ -55,6 +60,7 @@ class Link(asyncio.Protocol):
         on_request: Callable[[Link, Command], None],
         on_end: Callable[[Link], None],
         on_start: Callable[[Link], None] | None = None,
+        shortcut: Shortcut | None = None,
     ) -> None:
         self.peer = "unknown:0"
         self.peer_host_bytes = bytes(8)
@@ -65,6 +71,7 @@ class Link(asyncio.Protocol):
         self._monotonic = clock.monotonic
         self._on_request = on_request
         self._on_start = on_start
+        self._shortcut = shortcut
         self._on_end = on_end
         self._close_callbacks: list[Callable[[Link], None]] = []
         self._is_ended = False
@@ -96,9 +103,14 @@ class Link(asyncio.Protocol):
         """
         if self.closed:
             return
-        frame = encode(command)
-        self._out.append(frame)
-        self._out_bytes += len(frame)
+        self.send_frames(encode(command))
+
+    def send_frames(self, frames: bytes) -> None:
+        """Write frames that were encoded elsewhere when this turn ends; see `send`."""
+        if self.closed:
+            return
+        self._out.append(frames)
+        self._out_bytes += len(frames)
         if not self._is_in_turn:
             self._join_turn()
 
@@ -227,10 +239,12 @@ class Link(asyncio.Protocol):
         self._turn.join(self)
 
     def _handle_frames(self) -> None:
-        reader = self._reader
+        reader, shortcut = self._reader, self._shortcut
         self._has_frames_left = True
         try:
             while self._out_bytes < self._out_bytes_high and not self._is_writing_paused and not self.closed:
+                if shortcut is not None and shortcut(self, reader, self._out_bytes_high - self._out_bytes):
+                    continue
                 command = reader.next_command()
                 if command is None:
                     self._has_frames_left = False

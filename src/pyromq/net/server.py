@@ -15,7 +15,7 @@ from pyromq.clock import Clock
 from pyromq.config.settings import NetSettings, TlsServerMode
 from pyromq.errors import ListenFailed
 from pyromq.net.dispatch import Dispatcher
-from pyromq.net.link import Link, close_all
+from pyromq.net.link import Link, Shortcut, close_all
 from pyromq.net.listener import PeekingListener
 from pyromq.net.routes import RouteTable
 from pyromq.net.tls import server_context
@@ -50,6 +50,8 @@ class Server:
         self._clock = clock
         self._name = name
         self._on_link_closed = on_link_closed
+        #: May handle received bytes before they become commands; for connections that are yet to come.
+        self.shortcut: Shortcut | None = None
         self._turn = Turn(before_write)
         self._dispatch = Dispatcher(table, name=name, requests_under_way_max=settings.requests_under_way_max)
         self._tls = server_context(settings)
@@ -140,6 +142,7 @@ class Server:
             on_request=self._dispatch,
             on_start=self._admit,
             on_end=self._forget,
+            shortcut=self.shortcut,
         )
 
     def _admit(self, link: Link) -> None:

@@ -123,6 +123,14 @@ class KeyIndex:
             self._full = full
         return file
 
+    @property
+    def newest(self) -> IndexFile | None:
+        """The file that the next key goes into, ready for it; None when that is a new one."""
+        if not self._row or self._row[-1].is_full or self._full is not None:
+            return None
+        self._row[-1].prepare()
+        return self._row[-1]
+
     def settle(self) -> list[IndexFile]:
         """Write what is held in memory, and return the files that have unsynced bytes."""
         for file in self._row:

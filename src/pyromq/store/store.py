@@ -10,10 +10,11 @@ thread meanwhile.
 
 import logging
 import os
+import threading
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
@@ -23,7 +24,7 @@ from pyromq.errors import CorruptRecord, DiskFull, MessageTooLarge, StoreError, 
 from pyromq.store.abort import AbortFile, Stop
 from pyromq.store.checkpoint import Checkpoint
 from pyromq.store.commitlog import CommitLog, is_torn
-from pyromq.store.consumequeue import ENTRY
+from pyromq.store.consumequeue import ENTRY, HELD_BYTES_MAX, ConsumeQueue
 from pyromq.store.consumequeues import ConsumeQueues
 from pyromq.store.delay_levels import parse_delay_levels
 from pyromq.store.files import FileLock, Files, SystemFiles
@@ -34,6 +35,9 @@ from pyromq.store.recovery import Recovered, Recovery
 from pyromq.store.retention import Swept, count_expired
 from pyromq.wire.properties import PROPERTY_SEPARATOR
 from pyromq.wire.record import TOPIC_BYTES_MAX_V1, Record, decode_record, encode_record
+
+if TYPE_CHECKING:
+    from pyromq._kernel.sends import Sends
 
 __all__ = ["Draft", "GetStatus", "Got", "MessageStore", "Placed", "Queried", "QueueEntry", "QueueSync"]
 
@@ -100,17 +104,31 @@ OnAppend = Callable[[str, int, int, int], None]
 
 @dataclass(slots=True)
 class QueueSync:
-    """One sync of everything that follows the log, prepared by the store's thread and run in any."""
+    """One sync of everything that follows the log, prepared by the store's thread and run in any.
+
+    `position` is where the log ended when it began: what was put since may be synced by it or not.
+    """
 
     store: "MessageStore"
-    files: Sequence[StoreFile]
+    files: list[StoreFile]
     position: int
     reach: int
     stored_at_ms: int
+    is_settled: bool = False
     is_done: bool = False
+
+    def settle_some(self) -> bool:
+        """Write some of what the followers hold in memory, and return whether all of it is written.
+
+        Only for the store's thread. Raises DiskFull; it may be tried again then.
+        """
+        if not self.is_settled:
+            self.store.settle_some(self)
+        return self.is_settled
 
     def run(self) -> None:
         """Sync the log, the queues and the index, and write the checkpoint. Raises SyncFailed."""
+        assert self.is_settled
         self.store.finish_queue_sync(self)
         self.is_done = True
 
@@ -153,6 +171,7 @@ class MessageStore:
         self._abort = AbortFile(self._files, self._root / "abort")
         self._lock: FileLock | None = None
         self._last_stored_at_ms = 0
+        self._log_sync_turn = threading.Lock()
         self._queues_synced_at = clock.monotonic()
         self._queue_sync: QueueSync | None = None
         #: Up to where the disk has what the followers made of the log.
@@ -268,6 +287,40 @@ class MessageStore:
         self._append(b"".join(parts))
         return [self._follow(record, len(part)) for record, part in zip(records, parts, strict=True)]
 
+    @property
+    def log_room(self) -> int:
+        """How many bytes the log takes now without a new file; negative when it takes none."""
+        return self._log.room() if self._poison is None and self._full is None else -1
+
+    @property
+    def index_room(self) -> int:
+        """How many keys the index takes now without a new file."""
+        newest = self._index.newest
+        return 0 if newest is None else newest.entries_max - newest.count
+
+    def put_planned(self, plan: "Sends", stored_at_ms: int) -> list[tuple[ConsumeQueue, int]]:
+        """Store messages that the kernel planned: with one write, all or none of them.
+
+        Return the watched queues that grew, each with its first new offset. Raises as `put` does.
+        """
+        self._append(plan.records)
+        self._last_stored_at_ms = stored_at_ms
+        index = self._index.newest if self._index in self._followers else None
+        full, grown = plan.apply(index, HELD_BYTES_MAX)
+        try:
+            for queue in full:
+                queue.settle()
+            if index is not None:
+                index.settle_if_many()
+        except StoreError as error:
+            # The log has the messages, and the followers have them in memory; only the next is refused.
+            self._note_failure(error)
+        return grown
+
+    def queue(self, topic: str, queue_id: int) -> ConsumeQueue | None:
+        """Return a queue's entries, None when it never had any."""
+        return self._queues.get(topic, queue_id)
+
     def _record(self, draft: Draft) -> Record:
         """Return the record of a draft that would be appended now."""
         if self._poison is not None or self._full is not None:
@@ -380,13 +433,15 @@ class MessageStore:
         """
         if self._poison is not None:
             raise SyncFailed(f"the log is not synced: {self._poison}")
-        stored_at_ms = self._last_stored_at_ms
-        try:
-            synced = self._log.sync()
-        except SyncFailed as error:
-            self._note_failure(error)
-            raise
-        self._checkpoint.log_at_ms = stored_at_ms
+        # Two threads may come: a sync of the queues begins with one of the log.
+        with self._log_sync_turn:
+            stored_at_ms = self._last_stored_at_ms
+            try:
+                synced = self._log.sync()
+            except SyncFailed as error:
+                self._note_failure(error)
+                raise
+            self._checkpoint.log_at_ms = stored_at_ms
         return synced
 
     def queue_sync(self) -> QueueSync:
@@ -394,30 +449,53 @@ class MessageStore:
 
         Raises DiskFull; the followers then still hold it.
         """
+        queue_sync = self._begin_queue_sync()
+        while not queue_sync.settle_some():
+            pass
+        return queue_sync
+
+    def _begin_queue_sync(self) -> QueueSync:
         self._queues_synced_at = self._clock.monotonic()
         last = self._queue_sync
         # One that failed, or was never run, has files that the next checkpoint speaks for too.
-        files: list[StoreFile] = [] if last is None or last.is_done else list(last.files)
+        files = [] if last is None or last.is_done else last.files
+        self._queue_sync = QueueSync(self, files, self._log.end, self._queues.reach, self._last_stored_at_ms)
+        self._queues.begin_settling()
+        return self._queue_sync
+
+    def settle_some(self, queue_sync: QueueSync) -> None:
+        """Do a part of a `QueueSync` that only the store's thread may do."""
         try:
-            for follower in self._followers:
-                files += [file for file in follower.settle() if file not in files]
+            if self._queues.settle_some():
+                # The index is one file, and needs no parts.
+                queue_sync.files += self._queues.take_unsynced()
+                if self._index in self._followers:
+                    queue_sync.files += [
+                        file for file in self._index.settle() if file not in queue_sync.files
+                    ]
+                queue_sync.is_settled = True
         except StoreError as error:
             self._note_failure(error)
             raise
-        finally:
-            self._queue_sync = QueueSync(
-                self, files, self._log.end, self._queues.reach, self._last_stored_at_ms
-            )
-        return self._queue_sync
 
     def queue_sync_if_due(self) -> QueueSync | None:
-        """Return a sync when there is something new, and it is much or waited long; None otherwise."""
-        new_bytes = self._log.end - (self._checkpoint.safe_position or 0)
+        """Return a sync when there is something new, and it is much or waited long; None otherwise.
+
+        When many queues have something new, the caller has to `settle_some` of it again and again.
+        """
         waited_ms = (self._clock.monotonic() - self._queues_synced_at) * 1000
         is_late = waited_ms >= self.settings.flush_consume_queue_thorough_interval
+        new_bytes = self.unsafe_bytes
         if self._poison is None and (new_bytes >= _QUEUE_SYNC_BYTES or (new_bytes and is_late)):
-            return self.queue_sync()
+            queue_sync = self._begin_queue_sync()
+            queue_sync.settle_some()
+            return queue_sync
         return None
+
+    @property
+    def unsafe_bytes(self) -> int:
+        """How much of the log a start after a crash would have to walk."""
+        return self._log.end - (self._checkpoint.safe_position or 0)
 
     def sync_queues(self) -> None:
         """Put the log and all that follows it on the disk; only for the store's own thread."""

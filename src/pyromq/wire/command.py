@@ -126,6 +126,17 @@ class CommandReader:
         self._start = 0
         self._buffer += data
 
+    @property
+    def pending(self) -> tuple[bytes | bytearray, int]:
+        """The bytes that are there, and where in them the next frame begins."""
+        return self._buffer, self._start
+
+    def skip_to(self, start: int) -> None:
+        """Go on at byte `start` of the pending bytes, where a frame begins: those before it were handled."""
+        self._start = start
+        if start == len(self._buffer):
+            self._buffer, self._start = b"", 0
+
     def next_command(self) -> Command | None:
         """Return the next whole command, or None when more bytes are needed."""
         buffer, start = self._buffer, self._start

@@ -13,6 +13,7 @@ from pyromq.broker.admission import Admission, check_queue
 from pyromq.broker.dead_letters import bury, existing_group, times_max
 from pyromq.broker.delay import level_of
 from pyromq.broker.durability import Durability
+from pyromq.broker.fast_sends import MULTI_TAG, Learn
 from pyromq.broker.groups import GroupTable
 from pyromq.broker.intake import Intake
 from pyromq.broker.topics import TopicTable
@@ -31,7 +32,6 @@ from pyromq.wire.message_id import offset_message_id
 SendRequest = Request[SendMessage] | Request[SendMessageV2]
 Sent = Answer | Awaitable[Answer]
 
-MULTI_TAG = "MULTI_TAG"
 TOPIC_CHARACTERS_MAX = 127
 
 
@@ -58,6 +58,8 @@ class SendHandlers:
         #: A synchronous master whose slave is not there says so with each message, as RocketMQ does.
         self._lacks_slave = settings.broker_role == BrokerRole.SYNC_MASTER
         self._store_host = store_host
+        #: Told of each queue that a plain message was stored in.
+        self.learn: Learn | None = None
         #: What every answer to a send carries, a refusal too.
         self.common_ext = {
             names.TRACE_ON: "true" if settings.trace_on else "false",
@@ -69,6 +71,8 @@ class SendHandlers:
         header = request.header
         config = self._admission.check_topic(header.topic) or self._admission.create_topic(header)
         sent = self._store(request, config)
+        if self.learn is not None and header.queue_id >= 0:
+            self.learn(config, header.queue_id)
         return sent if self._topics.has_saved(*_topics_of(header.topic)) else self._answer_when_saved(sent)
 
     async def _answer_when_saved(self, sent: Sent) -> Answer:

@@ -1,0 +1,46 @@
+"""The head of a request, read in place."""
+
+from libc.stdint cimport int32_t, int64_t, uint8_t
+
+
+cdef enum:
+    FIELDS_MAX = 32
+
+
+cdef struct Span:
+    const uint8_t *at
+    Py_ssize_t length
+    #: Whether the bytes are JSON's, with escapes that still stand for other characters.
+    bint is_escaped
+
+
+cdef struct Field:
+    Span name
+    Span value
+
+
+cdef struct Frame:
+    int32_t code, flag, opaque
+    bint is_json
+    int field_count
+    Field fields[FIELDS_MAX]
+    const uint8_t *body
+    Py_ssize_t body_length
+    #: The byte behind the frame.
+    const uint8_t *end
+
+
+cdef enum Reading:
+    #: The frame is read.
+    READ
+    #: More bytes are needed.
+    PARTIAL
+    #: Something is unusual: Python's to read.
+    UNUSUAL
+
+
+cdef Reading read_frame(const uint8_t *at, const uint8_t *end, Frame *frame) noexcept nogil
+cdef Span *find_field(Frame *frame, const char *name, Py_ssize_t length) noexcept nogil
+cdef bint read_number(Span *text, int64_t low, int64_t high, int64_t *number) noexcept nogil
+cdef bint read_bool(Span *text, bint *value) noexcept nogil
+cdef Py_ssize_t unescape(Span *text, uint8_t *out) noexcept nogil

@@ -1,0 +1,341 @@
+"""The head of a request, read in place: where its fields begin and end, and nothing made of them.
+
+Only what is plain is read. A header with a byte outside printable ASCII, a number that is not written the
+usual way, a value of another type, a field twice: all that is UNUSUAL, and left to `pyromq.wire.command`,
+which knows what it means or why it means nothing. So this file never refuses anything.
+"""
+
+from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t
+from libc.string cimport memchr, memcmp
+
+from pyromq._kernel.bigend cimport load16, load32
+
+cdef enum:
+    FRAME_BYTES_MAX = 16777216
+    SERIALIZER_JSON = 0
+    SERIALIZER_BINARY = 1
+    BINARY_HEAD_BYTES = 17
+    INT32_DIGITS_MAX = 18
+
+
+cdef Reading read_frame(const uint8_t *at, const uint8_t *end, Frame *frame) noexcept nogil:
+    cdef Py_ssize_t available = end - at
+    cdef int64_t length, header_length
+    cdef const uint8_t *header
+    if available < 8:
+        return PARTIAL
+    length = load32(at)
+    header_length = load32(at + 4) & 0xFFFFFF
+    if length < 4 or length + 4 > FRAME_BYTES_MAX or header_length > length - 4:
+        return UNUSUAL
+    if available < length + 4:
+        return PARTIAL
+    header = at + 8
+    frame.body = header + header_length
+    frame.end = at + 4 + length
+    frame.body_length = frame.end - frame.body
+    frame.field_count = 0
+    frame.code = frame.flag = frame.opaque = 0
+    if at[4] == SERIALIZER_JSON:
+        frame.is_json = True
+        return READ if _read_json(header, frame.body, frame) else UNUSUAL
+    if at[4] == SERIALIZER_BINARY:
+        frame.is_json = False
+        return READ if _read_binary(header, frame.body, frame) else UNUSUAL
+    return UNUSUAL
+
+
+cdef Span *find_field(Frame *frame, const char *name, Py_ssize_t length) noexcept nogil:
+    """Return a field's value, NULL when it is not there."""
+    cdef int i
+    cdef Field *field
+    for i in range(frame.field_count):
+        field = &frame.fields[i]
+        if field.name.length == length and memcmp(field.name.at, name, length) == 0:
+            return &field.value
+    return NULL
+
+
+cdef bint read_number(Span *text, int64_t low, int64_t high, int64_t *number) noexcept nogil:
+    """Read a whole number as every client writes it: no plus, no leading zeros."""
+    cdef const uint8_t *at = text.at
+    cdef const uint8_t *end = at + text.length
+    cdef bint is_negative = at < end and at[0] == c'-'
+    cdef int64_t value = 0
+    if is_negative:
+        at += 1
+    if at >= end or end - at > INT32_DIGITS_MAX or (at[0] == c'0' and (is_negative or end - at > 1)):
+        return False
+    while at < end:
+        if at[0] < c'0' or at[0] > c'9':
+            return False
+        value = value * 10 + (at[0] - c'0')
+        at += 1
+    if is_negative:
+        value = -value
+    number[0] = value
+    return low <= value <= high
+
+
+cdef bint read_bool(Span *text, bint *value) noexcept nogil:
+    if text.length == 4 and memcmp(text.at, b"true", 4) == 0:
+        value[0] = True
+        return True
+    value[0] = False
+    return text.length == 5 and memcmp(text.at, b"false", 5) == 0
+
+
+cdef Py_ssize_t unescape(Span *text, uint8_t *out) noexcept nogil:
+    """Write the characters that a JSON string stands for; return how many, -1 when one is not ASCII."""
+    cdef const uint8_t *at = text.at
+    cdef const uint8_t *end = at + text.length
+    cdef uint8_t *start = out
+    cdef uint8_t letter
+    cdef int code
+    while at < end:
+        letter = at[0]
+        at += 1
+        if letter != c'\\':
+            out[0] = letter
+            out += 1
+            continue
+        if at >= end:
+            return -1
+        letter = at[0]
+        at += 1
+        if letter == c'u':
+            if end - at < 4 or at[0] != c'0' or at[1] != c'0':
+                return -1
+            code = _hex(at[2]) * 16 + _hex(at[3])
+            if _hex(at[2]) < 0 or _hex(at[3]) < 0 or code > 0x7F:
+                return -1
+            out[0] = <uint8_t> code
+            at += 4
+        elif letter == c'"' or letter == c'\\' or letter == c'/':
+            out[0] = letter
+        elif letter == c'n':
+            out[0] = 10
+        elif letter == c't':
+            out[0] = 9
+        elif letter == c'r':
+            out[0] = 13
+        elif letter == c'b':
+            out[0] = 8
+        elif letter == c'f':
+            out[0] = 12
+        else:
+            return -1
+        out += 1
+    return out - start
+
+
+cdef inline int _hex(uint8_t letter) noexcept nogil:
+    if c'0' <= letter <= c'9':
+        return letter - c'0'
+    if c'a' <= letter <= c'f':
+        return letter - c'a' + 10
+    if c'A' <= letter <= c'F':
+        return letter - c'A' + 10
+    return -1000
+
+
+cdef inline bint _is_printable(const uint8_t *at, const uint8_t *end) noexcept nogil:
+    """Whether all bytes are ASCII and none is a control character; no branch in it, so that it is vectors."""
+    cdef uint8_t strange = 0
+    cdef Py_ssize_t i
+    for i in range(end - at):
+        strange |= (at[i] & 0x80) | <uint8_t> (at[i] < 0x20)
+    return strange == 0
+
+
+# JSON
+
+
+cdef bint _read_json(const uint8_t *at, const uint8_t *end, Frame *frame) noexcept nogil:
+    cdef Span name, value
+    cdef int64_t number
+    cdef uint32_t seen = 0, bit
+    if not _is_printable(at, end) or end - at < 2 or at[0] != c'{' or (end - 1)[0] != c'}':
+        return False
+    at += 1
+    while True:
+        at = _string(at, end, &name)
+        if at == NULL or name.is_escaped or at >= end or at[0] != c':':
+            return False
+        at += 1
+        if _is(&name, b"extFields", 9):
+            at = _read_fields(at, end, frame)
+            bit = 1
+        else:
+            at = _scalar(at, end, &value)
+            if at == NULL:
+                return False
+            if _is(&name, b"code", 4):
+                bit = 2
+                if not _int32(&value, &frame.code):
+                    return False
+            elif _is(&name, b"flag", 4):
+                bit = 4
+                if not _int32(&value, &frame.flag):
+                    return False
+            elif _is(&name, b"opaque", 6):
+                bit = 8
+                if not _int32(&value, &frame.opaque):
+                    return False
+            elif _is(&name, b"version", 7):
+                bit = 16
+                if not read_number(&value, -2147483648, 2147483647, &number):
+                    return False
+            elif _is(&name, b"language", 8):
+                bit = 32
+                if (value.at - 1)[0] != c'"':
+                    return False
+            elif _is(&name, b"serializeTypeCurrentRPC", 23):
+                bit = 64
+            else:
+                return False
+        if at == NULL or at >= end or seen & bit:
+            return False
+        seen |= bit
+        if at[0] == c'}':
+            # The code must be there, and nothing behind the brace.
+            return at + 1 == end and seen & 2
+        if at[0] != c',':
+            return False
+        at += 1
+
+
+cdef const uint8_t *_read_fields(const uint8_t *at, const uint8_t *end, Frame *frame) noexcept nogil:
+    """Read the map of fields and return the byte behind it, NULL when it is unusual."""
+    cdef Field *field
+    if at >= end or at[0] != c'{':
+        return NULL
+    at += 1
+    if at < end and at[0] == c'}':
+        return at + 1
+    while True:
+        if frame.field_count >= FIELDS_MAX:
+            return NULL
+        field = &frame.fields[frame.field_count]
+        at = _string(at, end, &field.name)
+        if at == NULL or field.name.is_escaped or at >= end or at[0] != c':':
+            return NULL
+        at = _scalar(at + 1, end, &field.value)
+        if at == NULL or at >= end or _is_known(frame, &field.name):
+            return NULL
+        frame.field_count += 1
+        if at[0] == c'}':
+            return at + 1
+        if at[0] != c',':
+            return NULL
+        at += 1
+
+
+cdef bint _is_known(Frame *frame, Span *name) noexcept nogil:
+    return find_field(frame, <const char *> name.at, name.length) != NULL
+
+
+cdef const uint8_t *_string(const uint8_t *at, const uint8_t *end, Span *text) noexcept nogil:
+    """Read a JSON string and return the byte behind it, NULL when there is none."""
+    cdef const uint8_t *close
+    cdef const uint8_t *before
+    if at >= end or at[0] != c'"':
+        return NULL
+    at += 1
+    text.at = at
+    close = at
+    while True:
+        close = <const uint8_t *> memchr(close, c'"', end - close)
+        if close == NULL:
+            return NULL
+        before = close
+        while before > at and (before - 1)[0] == c'\\':
+            before -= 1
+        if (close - before) % 2 == 0:
+            break
+        close += 1
+    text.length = close - at
+    text.is_escaped = memchr(at, c'\\', text.length) != NULL
+    return close + 1
+
+
+cdef const uint8_t *_scalar(const uint8_t *at, const uint8_t *end, Span *text) noexcept nogil:
+    """Read a string, a whole number or a boolean and return the byte behind it, NULL for anything else."""
+    cdef int64_t number
+    cdef bint value
+    if at < end and at[0] == c'"':
+        return _string(at, end, text)
+    text.at = at
+    text.is_escaped = False
+    while at < end and at[0] != c',' and at[0] != c'}':
+        at += 1
+    text.length = at - text.at
+    if not read_number(text, -(1 << 62), 1 << 62, &number) and not read_bool(text, &value):
+        return NULL
+    return at
+
+
+cdef inline bint _is(Span *text, const char *name, Py_ssize_t length) noexcept nogil:
+    return text.length == length and memcmp(text.at, name, length) == 0
+
+
+cdef bint _int32(Span *text, int32_t *number) noexcept nogil:
+    cdef int64_t value
+    # A number between quotes is one for some clients, but none that we know.
+    if (text.at - 1)[0] == c'"' or not read_number(text, -2147483648, 2147483647, &value):
+        return False
+    number[0] = <int32_t> value
+    return True
+
+
+# RocketMQ's binary
+
+
+cdef bint _read_binary(const uint8_t *at, const uint8_t *end, Frame *frame) noexcept nogil:
+    cdef int64_t length
+    cdef Field *field
+    if end - at < BINARY_HEAD_BYTES + 4:
+        return False
+    frame.code = load16(at)
+    frame.opaque = load32(at + 5)
+    frame.flag = load32(at + 9)
+    if load32(at + 13) != 0:
+        return False
+    length = load32(at + 17)
+    at += BINARY_HEAD_BYTES + 4
+    if length != end - at:
+        return False
+    while at < end:
+        if frame.field_count >= FIELDS_MAX:
+            return False
+        field = &frame.fields[frame.field_count]
+        if end - at < 2:
+            return False
+        length = load16(at)
+        if length < 0 or end - at < 2 + length + 4:
+            return False
+        _set(&field.name, at + 2, length)
+        at += 2 + length
+        length = load32(at)
+        if length < 0 or end - at < 4 + length:
+            return False
+        _set(&field.value, at + 4, length)
+        at += 4 + length
+        if not _is_ascii(&field.name) or not _is_ascii(&field.value) or _is_known(frame, &field.name):
+            return False
+        frame.field_count += 1
+    return True
+
+
+cdef inline void _set(Span *text, const uint8_t *at, Py_ssize_t length) noexcept nogil:
+    text.at = at
+    text.length = length
+    text.is_escaped = False
+
+
+cdef inline bint _is_ascii(Span *text) noexcept nogil:
+    cdef uint8_t strange = 0
+    cdef Py_ssize_t i
+    for i in range(text.length):
+        strange |= text.at[i]
+    return strange < 0x80

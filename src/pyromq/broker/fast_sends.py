@@ -1,0 +1,230 @@
+"""Sends without a Python object for each: the compiled kernel between a link and the store.
+
+    received bytes ─► Sends.plan ─► one write to the log ─► Sends.apply ─► answers
+                        │ stops at the first frame that is not a plain send to a known queue
+                        ▼
+                      SendHandlers, which makes the queue known when its message was plain
+
+Every decision is taken in `handlers/send.py`, for the first message to a queue; the kernel repeats it for the
+next ones, until any topic's configuration changes. Whatever the kernel cannot do (a full disk, a new file of
+the log) ends its plan, and the message takes the long way.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+from pyromq.broker.arrivals import Arrivals
+from pyromq.broker.durability import Durability, FlushTimeout
+from pyromq.broker.topic_names import RETRY_PREFIX
+from pyromq.broker.topics import TopicTable
+from pyromq.clock import Clock
+from pyromq.codes import VERSION, CommandFlag, Language, ResponseCode, Serializer, SysFlag
+from pyromq.errors import Refused, StoreError
+from pyromq.net.link import Link
+from pyromq.store.store import MessageStore
+from pyromq.wire.bodies.topics import TopicConfig
+from pyromq.wire.command import Command, CommandReader, encode
+from pyromq.wire.record import HOST_BYTES_V4, TOPIC_BYTES_MAX_V1
+
+if TYPE_CHECKING:
+    from pyromq._kernel.sends import Sends
+
+MULTI_TAG: Final = "MULTI_TAG"
+_OPAQUE: Final = 2_147_480_001
+_MARKS: Final = {"msgId": "@id@", "queueId": "@queue@", "queueOffset": "@offset@"}
+#: What stands at a mark, as the kernel numbers it.
+_KINDS: Final = {str(_OPAQUE): 1, _MARKS["msgId"]: 2, _MARKS["queueId"]: 3, _MARKS["queueOffset"]: 4}
+
+Parts = list[tuple[bytes, int]]
+
+
+class FastSends:
+    """Offers received bytes to the kernel, and teaches it queues. Links have it as their shortcut."""
+
+    def __init__(
+        self,
+        sends: "Sends",
+        *,
+        store: MessageStore,
+        topics: TopicTable,
+        arrivals: Arrivals,
+        durability: Durability,
+        common_ext: dict[str, str],
+        requests_under_way_max: int,
+        clock: Clock,
+    ) -> None:
+        self._sends = sends
+        self._store = store
+        self._topics = topics
+        self._arrivals = arrivals
+        self._durability = durability
+        self._common_ext = common_ext
+        self._under_way_max = requests_under_way_max
+        self._now_ms = clock.now_ms
+        self._revision = -1
+        arrivals.on_hold = self._watch
+
+    def __call__(self, link: Link, reader: CommandReader, answer_bytes_max: int) -> bool:
+        """Handle the plain sends at the front of what was received; return whether there was one."""
+        if self._revision != self._topics.revision or len(link.under_way) >= self._under_way_max:
+            self._forget_if_changed()
+            return False
+        sends, store = self._sends, self._store
+        received, start = reader.pending
+        now_ms = self._now_ms()
+        end = sends.plan(
+            received,
+            start,
+            now_ms=now_ms,
+            born_host=link.peer_host_bytes,
+            log_end=store.max_position,
+            log_room=store.log_room,
+            index_room=store.index_room,
+            answer_bytes_max=answer_bytes_max,
+        )
+        if end == start:
+            return False
+        answers, log_end = sends.answers, sends.end
+        try:
+            grown = store.put_planned(sends, now_ms)
+        except StoreError:
+            # It is refused with a reason when Python takes the same frames up.
+            sends.drop()
+            return False
+        reader.skip_to(end)
+        if self._durability.is_immediate:
+            if answers:
+                link.send_frames(answers)
+        else:
+            self._answer_when_safe(link, answers, log_end)
+        for queue, first in grown:
+            self._announce(queue.topic, queue.queue_id, first, queue.end)
+            queue.watched = self._arrivals.is_awaited(queue.topic, queue.queue_id)
+        return True
+
+    def learn(self, config: TopicConfig, queue_id: int) -> None:
+        """Let the kernel have the next plain messages to a queue that just got one."""
+        self._forget_if_changed()
+        topic = config.topic_name
+        queue = self._store.queue(topic, queue_id)
+        if queue is None or topic.startswith(RETRY_PREFIX) or not topic.isascii():
+            return
+        if len(topic) <= TOPIC_BYTES_MAX_V1 and self._topics.has_saved(topic):
+            queue.watched = self._arrivals.is_awaited(topic, queue_id)
+            multi_tags = int(SysFlag.MULTI_TAGS) if config.topic_filter_type == MULTI_TAG else 0
+            self._sends.learn(topic.encode(), queue_id, queue, multi_tags)
+
+    def _forget_if_changed(self) -> None:
+        if self._revision != self._topics.revision:
+            self._revision = self._topics.revision
+            self._sends.forget_all()
+
+    def _watch(self, topic: str, queue_id: int) -> None:
+        queue = self._store.queue(topic, queue_id)
+        if queue is not None:
+            queue.watched = True
+
+    def _announce(self, topic: str, queue_id: int, first: int, end: int) -> None:
+        while first < end:
+            entries = self._store.entries(topic, queue_id, first, end - first)
+            if not entries:
+                return
+            for entry in entries:
+                first += 1
+                self._arrivals.announce(topic, queue_id, first, entry.tags_code)
+
+    def _answer_when_safe(self, link: Link, answers: bytes, log_end: int) -> None:
+        settled: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        link.under_way.add(settled)
+
+        def settle(error: Exception | None) -> None:
+            link.under_way.discard(settled)
+            if settled.done():
+                return
+            settled.set_result(None)
+            link.send_frames(answers if error is None else self._with(error, answers))
+
+        self._durability.when_safe(log_end, settle)
+
+    def _with(self, error: Exception, answers: bytes) -> bytes:
+        """Return answers that say what became of the messages instead of where they are."""
+        reader = CommandReader()
+        reader.feed(answers)
+        frames = []
+        while (answer := reader.next_command()) is not None:
+            if isinstance(error, FlushTimeout):
+                answer.code = ResponseCode.FLUSH_DISK_TIMEOUT
+            else:
+                is_refused = isinstance(error, Refused)
+                answer.code = error.code if is_refused else ResponseCode.SYSTEM_ERROR  # type: ignore[attr-defined]
+                answer.remark, answer.ext = str(error), self._common_ext
+            frames.append(encode(answer))
+        return b"".join(frames)
+
+
+def make_sends(
+    *,
+    store_host: bytes,
+    cluster: str,
+    common_ext: dict[str, str],
+    diverting: tuple[str, ...],
+    wait_matters: bool,
+    has_index: bool,
+    body_bytes_max: int,
+) -> "Sends | None":
+    """Return the kernel's part, None where it cannot be: hosts and clusters that it does not write."""
+    if len(store_host) != HOST_BYTES_V4 or not cluster.isascii() or not cluster:
+        return None
+    if any(mark in text for text in common_ext.values() for mark in _KINDS):
+        return None
+    # Only now: without a compiler there is nothing to import.
+    from pyromq._kernel.sends import Sends
+
+    ext = {**_MARKS, **common_ext}
+    return Sends(
+        store_host=store_host,
+        cluster=cluster.encode(),
+        answer_parts=_json_parts(ext),
+        binary_parts=_binary_parts(ext),
+        diverting=tuple(name.encode() for name in diverting),
+        wait_matters=wait_matters,
+        has_index=has_index,
+        body_bytes_max=body_bytes_max,
+        language=int(Language.JAVA),
+        version=VERSION,
+    )
+
+
+def _answer(ext: dict[str, str], serializer: Serializer) -> Command:
+    return Command(
+        ResponseCode.SUCCESS, opaque=_OPAQUE, flag=CommandFlag.RESPONSE, ext=ext, serializer=serializer
+    )
+
+
+def _json_parts(ext: dict[str, str]) -> Parts:
+    """Cut the header of an answer at what varies: each piece with what follows it."""
+    text = encode(_answer(ext, Serializer.JSON))[8:]
+    cuts = sorted((text.index(mark.encode()), mark) for mark in _KINDS)
+    parts, start = [], 0
+    for at, mark in cuts:
+        parts.append((text[start:at], _KINDS[mark]))
+        start = at + len(mark)
+    return [*parts, (text[start:], 0)]
+
+
+def _binary_parts(ext: dict[str, str]) -> Parts:
+    """Return the fields of a binary header; a value that varies is left out with its length."""
+    parts, pending = [], b""
+    for name, value in ext.items():
+        pending += len(name).to_bytes(2, "big") + name.encode()
+        if value in _KINDS:
+            parts.append((pending, _KINDS[value]))
+            pending = b""
+        else:
+            pending += len(value.encode()).to_bytes(4, "big") + value.encode()
+    return [*parts, (pending, 0)]
+
+
+#: What `SendHandlers` calls after a plain message was stored.
+Learn = Callable[[TopicConfig, int], Any]
