@@ -11,8 +11,9 @@ from array import array
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
+from pyromq.kernel import IS_COMPILED
 from pyromq.store.indexfile import ENTRY, ENTRY_BYTES, HEADER_BYTES, SLOT_BYTES
 from pyromq.store.inspect.files import FileGone, ReadOnlyFile
 from pyromq.store.inspect.survey import IndexSurvey, Survey
@@ -22,6 +23,46 @@ _POSITION: Final = struct.Struct(">4xq8x")
 _LINK: Final = struct.Struct(">i12xi")
 assert _POSITION.size == _LINK.size == ENTRY_BYTES
 _KEPT_MAX: Final = 200
+
+
+def pure_play(slots: "array[int]", first: int, chunk: bytes, at: int) -> int:
+    """Put entries into their slots, from the one at `at` on, up to one that names a wrong one before it.
+
+    `first` is the number of the chunk's first entry. Returns which one is wrong, or how many there are.
+    """
+    slot_count = len(slots)
+    for hashed, before in _LINK.iter_unpack(memoryview(chunk)[at * ENTRY_BYTES :]):
+        slot = hashed % slot_count
+        if slots[slot] != before:
+            return at
+        slots[slot] = first + at
+        at += 1
+    return at
+
+
+def pure_are_slots(slots: "array[int]", actual: bytes) -> bool:
+    """Return whether the slots of a file are these."""
+    return _slots_of(actual) == slots
+
+
+def pure_count_used(slots: "array[int]") -> int:
+    """Return how many slots are not empty."""
+    return len(slots) - slots.count(0)
+
+
+def pure_count_before(chunk: bytes, boundaries: Sequence[int]) -> list[int] | None:
+    """Return for each boundary how many entries point before it; None when they do not rise."""
+    positions = [position for (position,) in _POSITION.iter_unpack(chunk)]
+    if positions != sorted(positions):
+        return None
+    return [bisect_left(positions, boundary) for boundary in boundaries]
+
+
+if TYPE_CHECKING or not IS_COMPILED:
+    play, are_slots, count_used = pure_play, pure_are_slots, pure_count_used
+    count_before = pure_count_before
+else:
+    from pyromq._kernel.facts import are_slots, count_before, count_used, play
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +129,7 @@ class _IndexWalk:
         self._is_clean = survey.is_clean
         self._slot_count = survey.slots
         self._entries_at = HEADER_BYTES + survey.slots * SLOT_BYTES
-        self._slots = array("i", bytes(SLOT_BYTES * survey.slots))
+        self._slots = array("i", [0]) * survey.slots
         assert self._slots.itemsize == SLOT_BYTES
 
     def run(self, boundaries: Sequence[int]) -> None:
@@ -96,12 +137,11 @@ class _IndexWalk:
         marks = [0] * len(boundaries)
         for first, chunk in self._chunks():
             self._play(first, chunk)
-            positions = in_order([position for (position,) in _POSITION.iter_unpack(chunk)])
-            marks = [
-                mark + bisect_left(positions, boundary)
-                for mark, boundary in zip(marks, boundaries, strict=True)
-            ]
-            checked.entries += len(positions)
+            before = count_before(chunk, boundaries)
+            if before is None:
+                before = _count_about_before(chunk, boundaries)
+            marks = [mark + count for mark, count in zip(marks, before, strict=True)]
+            checked.entries += len(chunk) // ENTRY_BYTES
         checked.marks = [1 + mark for mark in marks]
         self._compare_slots()
         self._check_header()
@@ -113,25 +153,24 @@ class _IndexWalk:
             yield first, chunk[: len(chunk) // ENTRY_BYTES * ENTRY_BYTES]
 
     def _play(self, first: int, chunk: bytes) -> None:
-        slots, slot_count = self._slots, self._slot_count
-        for number, (hashed, before) in enumerate(_LINK.iter_unpack(chunk), first):
-            slot = hashed % slot_count
-            if slots[slot] != before:
-                self._checked.add(
-                    self._entries_at + number * ENTRY_BYTES + 16,
-                    f"entry {number} says that entry {before} is the one before it in its slot, "
-                    f"but it is {slots[slot]}",
-                    slot,
-                )
+        slots, at = self._slots, 0
+        while (at := play(slots, first, chunk, at)) * ENTRY_BYTES < len(chunk):
+            hashed, before = _LINK.unpack_from(chunk, at * ENTRY_BYTES)
+            slot, number = hashed % self._slot_count, first + at
+            self._checked.add(
+                self._entries_at + number * ENTRY_BYTES + 16,
+                f"entry {number} says that entry {before} is the one before it in its slot, "
+                f"but it is {slots[slot]}",
+                slot,
+            )
             slots[slot] = number
+            at += 1
 
     def _compare_slots(self) -> None:
-        actual = array("i", self._file.read(SLOT_BYTES * self._slot_count, HEADER_BYTES))
-        if sys.byteorder == "little":
-            actual.byteswap()
-        if actual == self._slots:
+        actual = self._file.read(SLOT_BYTES * self._slot_count, HEADER_BYTES)
+        if are_slots(self._slots, actual):
             return
-        for slot, (is_there, wanted) in enumerate(zip(actual, self._slots, strict=False)):
+        for slot, (is_there, wanted) in enumerate(zip(_slots_of(actual), self._slots, strict=False)):
             # The slots of entries that came since, or that a crash left without a count, point past the end.
             if is_there != wanted and (self._is_clean or is_there < self._head.count):
                 self._checked.add(
@@ -145,7 +184,7 @@ class _IndexWalk:
         head, checked = self._head, self._checked
         if not self._is_clean or head.count <= 1:
             return
-        used = self._slot_count - self._slots.count(0)
+        used = count_used(self._slots)
         if head.slots_used != used:
             checked.add(32, f"the header counts {head.slots_used} used slots, but there are {used}")
         for at, name, position, number in (
@@ -162,9 +201,19 @@ class _IndexWalk:
                 )
 
 
+def _slots_of(stored: bytes) -> "array[int]":
+    slots = array("i", stored[: len(stored) // SLOT_BYTES * SLOT_BYTES])
+    if sys.byteorder == "little":
+        slots.byteswap()
+    return slots
+
+
+def _count_about_before(chunk: bytes, boundaries: Sequence[int]) -> list[int]:
+    positions = in_order([position for (position,) in _POSITION.iter_unpack(chunk)])
+    return [bisect_left(positions, boundary) for boundary in boundaries]
+
+
 def in_order(positions: list[int]) -> list[int]:
     """Return positions that rise, for a search: one that stands out counts as its neighbour."""
-    if positions == sorted(positions):
-        return positions
     around = zip([positions[0], *positions], positions, [*positions[1:], positions[-1]], strict=False)
     return [sorted(three)[1] for three in around]

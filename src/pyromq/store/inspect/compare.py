@@ -10,8 +10,9 @@ from array import array
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
+from pyromq.kernel import IS_COMPILED
 from pyromq.store.consumequeue import ENTRY, ENTRY_BYTES
 from pyromq.store.indexfile import ENTRY as KEY_ENTRY
 from pyromq.store.indexfile import ENTRY_BYTES as KEY_BYTES
@@ -128,19 +129,32 @@ def _read_range(survey: Survey, part: KeyRange) -> bytes:
 
 
 def _are_equal(survey: Survey, ranges: Sequence[KeyRange], parts: Sequence[bytes], facts: Facts) -> bool:
-    actual = b"".join(parts)
-    if len(actual) // KEY_BYTES != len(facts.times):
+    first = 0
+    for part, entries in zip(ranges, parts, strict=True):
+        if not are_keys(entries, facts, first, survey.index[part.file_number].begin_at_ms):
+            return False
+        first += len(entries) // KEY_BYTES
+    return first == len(facts.times)
+
+
+def pure_are_keys(entries: bytes, facts: Facts, first: int, begin_ms: int) -> bool:
+    """Return whether index entries are of the facts' keys from number `first` on."""
+    end = first + len(entries) // KEY_BYTES
+    if end > len(facts.times):
         return False
+    keys = facts.keys[first * KEY.size : end * KEY.size]
     # Byte by byte of all entries at once: the n-th bytes of the entries against the n-th bytes of the keys.
-    if any(actual[lane::KEY_BYTES] != facts.keys[lane :: KEY.size] for lane in range(KEY.size)):
+    if any(entries[lane::KEY_BYTES] != keys[lane :: KEY.size] for lane in range(KEY.size)):
         return False
-    seconds: list[int] = []
-    for part in ranges:
-        begin_ms = survey.index[part.file_number].begin_at_ms
-        times = facts.times[len(seconds) : len(seconds) + part.high - part.low]
-        seconds += _seconds_of(begin_ms, times)
+    seconds = _seconds_of(begin_ms, facts.times[first:end])
     wanted = struct.pack(f">{len(seconds)}i", *seconds)
-    return all(actual[_SECONDS_AT + lane :: KEY_BYTES] == wanted[lane::4] for lane in range(4))
+    return all(entries[_SECONDS_AT + lane :: KEY_BYTES] == wanted[lane::4] for lane in range(4))
+
+
+if TYPE_CHECKING or not IS_COMPILED:
+    are_keys = pure_are_keys
+else:
+    from pyromq._kernel.facts import are_keys
 
 
 def _seconds_of(begin_ms: int, times: "array[int]") -> list[int]:

@@ -7,8 +7,9 @@ its keys. To compare a stretch of a queue with its file is then one comparison o
 import struct
 from array import array
 from collections.abc import Mapping
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
+from pyromq.kernel import IS_COMPILED
 from pyromq.store.consumequeue import ENTRY
 from pyromq.store.follower import SCHEDULE_TOPIC, LogEntry, entry_of, has_index_entry, has_queue_entry
 from pyromq.store.index import key_hash
@@ -65,7 +66,7 @@ class TagsCodes(dict[bytes, int]):
         return code
 
 
-class Run:
+class PureRun:
     """Records of one queue, one behind the other, as the queue's entries should be."""
 
     __slots__ = ("entries", "first", "next_offset", "queue_id", "topic")
@@ -76,6 +77,13 @@ class Run:
         self.first = first
         self.next_offset = first
         self.entries = bytearray()
+
+
+if TYPE_CHECKING or not IS_COMPILED:
+    Run = PureRun
+    RunTable = dict[object, Run]
+else:
+    from pyromq._kernel.facts import Run, RunTable
 
 
 class Topic:
@@ -103,6 +111,7 @@ class Facts:
         "keys",
         "newest",
         "records",
+        "runs",
         "shapes",
         "times",
         "topics",
@@ -116,6 +125,8 @@ class Facts:
         self._ended: list[Run] = []
         #: For `scan`: what it found out about topics and properties that look alike.
         self.shapes: dict[bytes, Shape] = {}
+        #: For the compiled `scan`: the runs of `topics` that it met, each by its queue.
+        self.runs = RunTable()
         #: Hash and position of each key, and the stored time of its message.
         self.keys = bytearray()
         self.times = array("q")
@@ -145,6 +156,7 @@ class Facts:
         if run is None or run.next_offset != entry.queue_offset:
             if run is not None:
                 self._ended.append(run)
+                self.runs.clear()
             run = topic.queues[entry.queue_id] = Run(entry.topic, entry.queue_id, entry.queue_offset)
         return run
 
@@ -158,6 +170,7 @@ class Facts:
         topics = [*self.topics.values(), *self._others.values()]
         runs = [*self._ended, *(run for topic in topics for run in topic.queues.values())]
         self._ended, self.topics, self._others, self.shapes = [], {}, {}, {}
+        self.runs.clear()
         return runs
 
 

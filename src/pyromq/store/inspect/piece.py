@@ -15,17 +15,17 @@ import struct
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Final
+from typing import TYPE_CHECKING, Final
 from zlib import crc32
 
 from pyromq.errors import CorruptRecord
+from pyromq.kernel import IS_COMPILED
 from pyromq.store.commitlog import is_torn
 from pyromq.store.consumequeues import is_folder_name
 from pyromq.store.inspect.compare import KeyRange, KeysCompared, RunCompared, compare_keys, compare_run
 from pyromq.store.inspect.facts import Facts
 from pyromq.store.inspect.files import FileGone, ReadOnlyFile
 from pyromq.store.inspect.findings import REMEDY_LOG, Finding
-from pyromq.store.inspect.scan import scan
 from pyromq.store.inspect.survey import RowFile, Survey
 from pyromq.wire.record import (
     BLANK_BYTES,
@@ -40,6 +40,11 @@ from pyromq.wire.record import (
     decode_record,
     record_size,
 )
+
+if TYPE_CHECKING or not IS_COMPILED:
+    from pyromq.store.inspect.scan import scan
+else:
+    from pyromq._kernel.facts import scan
 
 PIECE_BYTES: Final = 64 << 20
 _BLOCK_BYTES: Final = 1 << 20

@@ -3,8 +3,8 @@
 `scan` goes over a block of the log and takes in the *plain* records: version 1, IPv4 hosts, whole, with the
 right checksum and position, whose queue goes on where it stopped. At the first record that is anything else
 it stops and says where; `Facts.take_in`, which decodes a record with the store's own functions, looks at that
-one. So `scan` is fast because it knows one shape, and right because it never decides what is wrong. A
-compiled `scan` would have the same signature, and `take_in` is the oracle of both.
+one. So `scan` is fast because it knows one shape, and right because it never decides what is wrong. The
+compiled `scan` (`pyromq._kernel.facts`) takes the same arguments, and `take_in` is the oracle of both.
 
 Topic and properties are most of the work. Messages of one producer differ there in nothing but the 32
 characters of their unique id, so what is left without them is looked up as a whole (`Facts.shapes`).
