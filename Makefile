@@ -29,6 +29,9 @@ torture-store: setup   ## Kills, power cuts and damage for longer; seeds are pri
 fuzz-kernel: setup     ## A minute of mutated inputs for the compiled kernel, under the compiler's sanitizers
 	$(PY) tools/fuzz_kernel.py
 
+guard-kernel: setup    ## How many instructions the kernel needs for fixed work, against what was recorded
+	$(PY) tools/kernel_instructions.py
+
 interop: setup   ## The real Java, Go, C++ and JavaScript clients, and real Apache brokers
 	$(PY) -m pytest tests/interop
 

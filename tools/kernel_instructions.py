@@ -1,0 +1,155 @@
+"""Count the instructions that the kernel needs for fixed work, and compare them with the recorded count.
+
+    python tools/kernel_instructions.py             compare; status 1 when any needs more than 10 % more
+    python tools/kernel_instructions.py --record    write bench/results/kernel_instructions.json anew
+
+Valgrind's callgrind counts: the same number in every run, however busy the machine is. Only what runs in the
+kernel's own modules counts, not what they call in Python and in the C library. Another compiler makes other
+instructions of the same kernel, so counts are compared only with those of the same tools. Status 77: they
+cannot be counted, or not compared, here. `kernel_workloads.py` has the work.
+"""
+
+import argparse
+import json
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterable
+from importlib.metadata import version
+from pathlib import Path
+
+from pyromq.kernel import IS_COMPILED, describe
+
+ROOT = Path(__file__).parent.parent
+FOLDER = ROOT / "build" / "guard"
+RECORDED = ROOT / "bench" / "results" / "kernel_instructions.json"
+KERNEL = "/pyromq/_kernel/"
+TOLERANCE = 0.10
+STATUS_SLOWER = 1
+STATUS_CANNOT = 77
+#: What tells callgrind where the work begins and ends.
+MARKS = """
+#include <valgrind/callgrind.h>
+void begin(void) { CALLGRIND_START_INSTRUMENTATION; CALLGRIND_ZERO_STATS; }
+void end(const char *name) { CALLGRIND_DUMP_STATS_AT(name); CALLGRIND_STOP_INSTRUMENTATION; }
+"""
+Counts = dict[str, float]
+
+
+def main() -> int:
+    """Count, and compare or record."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--record", action="store_true", help="make these counts the ones to compare with")
+    asked = parser.parse_args()
+    missing = why_not()
+    if missing:
+        print(f"cannot count the kernel's instructions: {missing}")
+        return STATUS_CANNOT
+    tools, counts = tools_here(), count()
+    if asked.record:
+        RECORDED.write_text(json.dumps({"tools": tools, "per_message": counts}, indent=1) + "\n")
+        print(f"recorded in {RECORDED.relative_to(ROOT)}")
+    recorded = json.loads(RECORDED.read_text())
+    if recorded["tools"] != tools:
+        print(f"cannot compare: recorded with {recorded['tools']}, counted with {tools}")
+        return STATUS_CANNOT
+    return compare(recorded["per_message"], counts)
+
+
+def why_not() -> str | None:
+    """Return what is missing, None when nothing is."""
+    if not IS_COMPILED:
+        return f"this is {describe()}"
+    absent = [name for name in ("valgrind", "gcc") if shutil.which(name) is None]
+    if absent:
+        return f"there is no {absent[0]}"
+    found = subprocess.run(
+        ["gcc", "-E", "-x", "c", "-"], input=MARKS, text=True, capture_output=True, check=False
+    )
+    return "valgrind/callgrind.h is not installed" if found.returncode else None
+
+
+def tools_here() -> dict[str, str]:
+    """Return what makes the instructions what they are."""
+    compiler = subprocess.run(["gcc", "-dumpversion"], capture_output=True, text=True, check=True)
+    return {
+        "gcc": compiler.stdout.strip().partition(".")[0],
+        "cython": version("cython"),
+        "python": ".".join(platform.python_version_tuple()[:2]),
+        "machine": platform.machine(),
+    }
+
+
+def count() -> Counts:
+    """Run all workloads under callgrind; return the kernel's instructions for a message of each."""
+    shutil.rmtree(FOLDER, ignore_errors=True)
+    FOLDER.mkdir(parents=True)
+    marks = FOLDER / "marks.so"
+    compiler = ["gcc", "-shared", "-fPIC", "-o", str(marks), "-x", "c", "-"]
+    subprocess.run(compiler, input=MARKS, text=True, check=True)
+    # Instrumented only between the marks: Python's start would take most of the time.
+    callgrind = ["valgrind", "--tool=callgrind", "--instr-atstart=no", f"--callgrind-out-file={FOLDER}/out"]
+    ended = subprocess.run(
+        [*callgrind, sys.executable, str(ROOT / "tools" / "kernel_workloads.py"), str(marks)],
+        env=os.environ | {"PYTHONHASHSEED": "0"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if ended.returncode:
+        sys.exit(ended.stderr)
+    counts: Counts = {}
+    for dump in sorted(FOLDER.glob("out.*")):
+        text = dump.read_text(errors="replace")
+        trigger = re.search(r"^desc: Trigger: Client Request: (.+)\|(\d+)$", text, re.MULTILINE)
+        if trigger:
+            counts[trigger[1]] = round(spent_in(KERNEL, text.splitlines()) / int(trigger[2]), 1)
+    return counts
+
+
+def spent_in(folder: str, lines: Iterable[str]) -> int:
+    """Return the instructions of a dump that ran in libraries of a folder."""
+    names: dict[str, str] = {}
+    total, current, is_call = 0, "", False
+    for line in lines:
+        library = re.match(r"(c?)ob=(\(\d+\))(?: (.*))?", line)
+        if library:
+            # A name stands where its number comes first.
+            if library[3]:
+                names[library[2]] = library[3]
+            if not library[1]:
+                current = names[library[2]]
+        elif line.startswith("calls="):
+            is_call = True
+        elif line[:1] in tuple("0123456789+-*"):
+            if not is_call and folder in current:
+                total += int(line.split()[1])
+            # The line behind a call is what the callee took.
+            is_call = False
+    return total
+
+
+def compare(recorded: Counts, counts: Counts) -> int:
+    """Print both side by side; return 1 when any is above its tolerance."""
+    slower = 0
+    print(f"{'instructions for a message':<28}{'recorded':>10}{'now':>10}")
+    for name in sorted(recorded.keys() | counts.keys()):
+        before, now = recorded.get(name), counts.get(name)
+        if before is None or now is None:
+            print(f"{name:<28}{before or '-':>10}{now or '-':>10}   only one of them: --record")
+            slower = STATUS_SLOWER
+            continue
+        change = now / before - 1
+        note = f"{change:+7.1%}"
+        if change > TOLERANCE:
+            note += f"   more than {TOLERANCE:.0%} more: mend it, or say why in the commit that has --record"
+            slower = STATUS_SLOWER
+        print(f"{name:<28}{before:>10.1f}{now:>10.1f}{note}")
+    return slower
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,104 @@
+"""Fixed work for the kernel, whose instructions `tools/kernel_instructions.py` counts.
+
+A workload is a function that prepares and returns the work, which returns how many messages it handled; only
+the work is counted. To add one, write it under `@workload("name")` and record it with
+`python tools/kernel_instructions.py --record`. It must do the same in every run: no clock, no random numbers.
+"""
+
+import ctypes
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+Work = Callable[[], int]
+WORKLOADS: dict[str, Callable[[], Work]] = {}
+
+MESSAGES = 200
+BODY = bytes(range(256)) * 4
+POSITION = 1 << 30
+
+
+def workload(name: str) -> Callable[[Callable[[], Work]], Callable[[], Work]]:
+    """Enter a workload into the table."""
+
+    def enter(prepare: Callable[[], Work]) -> Callable[[], Work]:
+        WORKLOADS[name] = prepare
+        return prepare
+
+    return enter
+
+
+@workload("queue entries")
+def queue_entries() -> Work:
+    """Return the work of adding an entry to a queue for each message."""
+    from pyromq._kernel.tails import QueueTail
+
+    tail = QueueTail()
+
+    def work() -> int:
+        for number in range(MESSAGES):
+            tail.add(POSITION + 1200 * number, 1200, 97)
+        return MESSAGES
+
+    return work
+
+
+@workload("index entries")
+def index_entries() -> Work:
+    """Return the work of entering a key of each message into the index."""
+    from pyromq._kernel.tails import IndexTail
+
+    tail = IndexTail(5_000_000, 20_000_000)
+
+    def work() -> int:
+        for number in range(MESSAGES):
+            tail.put(number * 7919, POSITION + 1200 * number, 1_700_000_000_000 + number)
+        return MESSAGES
+
+    return work
+
+
+@workload("verify")
+def verify() -> Work:
+    """Return the work of checking records of 1 KiB, as `pyromq store verify` does."""
+    from pyromq._kernel.facts import scan
+    from pyromq.store.inspect.facts import Facts
+    from pyromq.wire.record import Record, decode_record, encode_record
+
+    log = b""
+    for number in range(MESSAGES + 1):
+        properties = f"UNIQ_KEY\x017F00000100010CA5D2F8{number:012X}\x02KEYS\x01key-{number}\x02TAGS\x01paid"
+        log += encode_record(
+            Record(
+                topic="orders",
+                body=BODY,
+                properties=properties,
+                position=POSITION + len(log),
+                queue_offset=number,
+            )
+        )
+    facts = Facts({})
+    # The first of a queue is Python's.
+    first = decode_record(log, 0)
+    facts.take_in(first, POSITION)
+
+    def work() -> int:
+        at = scan(log, first.size, len(log), POSITION, facts)
+        assert at == len(log), f"stopped at {at}"
+        return MESSAGES
+
+    return work
+
+
+def main() -> None:
+    """Do all work once; told the marks' library, say to callgrind where each begins and ends."""
+    marks = ctypes.CDLL(Path(sys.argv[1]).as_posix())
+    for name, prepare in WORKLOADS.items():
+        work = prepare()
+        marks.begin()
+        messages = work()
+        marks.end(f"{name}|{messages}".encode())
+
+
+if __name__ == "__main__":
+    main()
