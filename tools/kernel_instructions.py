@@ -142,9 +142,8 @@ def compare(recorded: Counts, counts: Counts) -> int:
             print(f"{name:<28}{before or '-':>10}{now or '-':>10}   only one of them: --record")
             slower = STATUS_SLOWER
             continue
-        change = now / before - 1
-        note = f"{change:+7.1%}"
-        if change > TOLERANCE:
+        note = f"{now / before - 1:+8.1%}"
+        if now > before * (1 + TOLERANCE):
             note += f"   more than {TOLERANCE:.0%} more: mend it, or say why in the commit that has --record"
             slower = STATUS_SLOWER
         print(f"{name:<28}{before:>10.1f}{now:>10.1f}{note}")
