@@ -181,9 +181,9 @@ class ConsumeQueue(QueueTail):
             self.remove()
             self.end = 0
         row = self._segments.row
-        if not row:
+        if not row and not self.held:
             self.end = offset - offset % self._entries_per_file
-        if not row or row[0].base == self.end * ENTRY_BYTES:
+        if not self.held and (not row or row[0].base == self.end * ENTRY_BYTES):
             # Nothing stands before the blanks.
             position = 0
         self.held += _pack(position, BLANK_SIZE, 0) * (offset - self.end)

@@ -237,6 +237,18 @@ def test_a_gap_is_filled_with_blanks_otherwise(queues):
     assert queues.get("orders", 0).place(3) == (300, 100)
 
 
+def test_a_gap_behind_entries_that_are_not_written_yet_leaves_them_where_they_are(tmp_path, queue):
+    queue.begin_at(6)
+    fill(queue, 9)
+    queue.begin_at(17, 2700)
+    fill(queue, 2)
+    queue.settle()
+
+    assert positions(queue, 6, 4) == [1600, 1700, 1800, 1900]
+    assert positions(queue, 10, 9) == [2000, 2100, 2200, 2300, 2400, 2700, 2700, 2700, 2800]
+    assert (queue.min_offset, queue.end) == (6, 19)
+
+
 def test_queues_are_found_by_their_folders_and_nothing_else(tmp_path, queues):
     queues.apply(entry(0, 0))
     queues.settle()
