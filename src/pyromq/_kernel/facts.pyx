@@ -12,20 +12,17 @@ from cpython.ref cimport PyObject
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memchr, memcmp, memcpy, memset
 
-from pyromq._kernel.bigend cimport load16, load32, load64, store32, store64
+from pyromq._kernel.bigend cimport load32, load64, store32, store64
 from pyromq._kernel.crc32 cimport pyromq_crc32
+from pyromq._kernel.layout cimport (
+    BODY_CRC_AT, CRC_MASK, POSITION_AT, PREPARED, QUEUE_ID_AT, QUEUE_OFFSET_AT, STORED_AT_AT,
+    Plain, Text, next_pair, next_part, read_plain,
+)
 
 from pyromq.store.index import key_hash
 from pyromq.wire.java_hash import java_hash
 
 cdef enum:
-    MAGIC_V1 = -626843481
-    #: The head of a record with IPv4 hosts, and the two lengths that are behind its body at least.
-    HEAD_BYTES = 88
-    RECORD_BYTES_MIN = 91
-    #: IPv6 hosts, and what has no place in a queue: bit 2 is set in prepared and in rolled-back messages.
-    NOT_PLAIN = 0x10 | 0x20 | 0x4
-    CRC_MASK = 0x7FFFFFFF
     ENTRY_BYTES = 20
     KEY_BYTES = 12
     INDEX_ENTRY_BYTES = 20
@@ -129,11 +126,6 @@ cdef class RunTable:
         return 0
 
 
-cdef struct Text:
-    const uint8_t *at
-    Py_ssize_t length
-
-
 cdef inline uint64_t name_hash(const uint8_t *topic, Py_ssize_t length, int32_t queue_id) noexcept nogil:
     cdef uint64_t value = (<uint64_t> <uint32_t> queue_id + 1) * 0x9E3779B97F4A7C15U, word
     while length > 0:
@@ -146,31 +138,18 @@ cdef inline uint64_t name_hash(const uint8_t *topic, Py_ssize_t length, int32_t 
     return value
 
 
-cdef inline void take_pair(Text pair, Text *tags, Text *identity, Text *keys) noexcept nogil:
-    """Note a pair's value if its name is one of three; an empty one is none, and the later of two holds."""
-    if pair.length > 5 and pair.at[4] == 1:
-        if memcmp(pair.at, b"TAGS", 4) == 0:
-            tags.at, tags.length = pair.at + 5, pair.length - 5
-        elif memcmp(pair.at, b"KEYS", 4) == 0:
-            keys.at, keys.length = pair.at + 5, pair.length - 5
-    elif pair.length > 9 and pair.at[8] == 1 and memcmp(pair.at, b"UNIQ_KEY", 8) == 0:
-        identity.at, identity.length = pair.at + 9, pair.length - 9
-
-
 cdef inline void read_pairs(Text left, Text *tags, Text *identity, Text *keys) noexcept nogil:
-    cdef const uint8_t *mark
-    cdef Text pair
-    tags.at = identity.at = keys.at = NULL
+    """Find three properties; of two with one name the later holds."""
+    cdef Text name, value
     tags.length = identity.length = keys.length = 0
-    while left.length > 0:
-        mark = <const uint8_t *> memchr(left.at, 2, left.length)
-        pair.at = left.at
-        pair.length = mark - left.at if mark != NULL else left.length
-        take_pair(pair, tags, identity, keys)
-        if mark == NULL:
-            break
-        left.at = mark + 1
-        left.length -= pair.length + 1
+    while next_pair(&left, &name, &value):
+        if name.length == 4:
+            if memcmp(name.at, b"TAGS", 4) == 0:
+                tags[0] = value
+            elif memcmp(name.at, b"KEYS", 4) == 0:
+                keys[0] = value
+        elif name.length == 8 and memcmp(name.at, b"UNIQ_KEY", 8) == 0:
+            identity[0] = value
 
 
 cdef inline bint hash_on(uint32_t *value, Text text) noexcept nogil:
@@ -221,19 +200,16 @@ cdef int add_key(bytearray keys, array.array times, Run run, Text word, int64_t 
 cdef int add_words(bytearray keys, array.array times, Run run, Text words, int64_t position,
                    int64_t time_ms) except -1:
     """Add each word of a message's keys; two spaces make an empty one, which is none."""
-    cdef const uint8_t *mark
     cdef Text word
-    while words.length > 0:
-        mark = <const uint8_t *> memchr(words.at, b" ", words.length)
-        word.at = words.at
-        word.length = mark - words.at if mark != NULL else words.length
+    while next_part(&words, b" ", &word):
         if word.length:
             add_key(keys, times, run, word, position, time_ms)
-        if mark == NULL:
-            break
-        words.at = mark + 1
-        words.length -= word.length + 1
     return 0
+
+
+cdef inline bint has_checksum(Plain *record) noexcept nogil:
+    cdef uint32_t crc = pyromq_crc32(0, record.body.at, record.body.length) & CRC_MASK
+    return crc == <uint32_t> load32(record.head + BODY_CRC_AT)
 
 
 def scan(const uint8_t[::1] block not None, Py_ssize_t at, Py_ssize_t limit, int64_t base, facts):
@@ -242,52 +218,34 @@ def scan(const uint8_t[::1] block not None, Py_ssize_t at, Py_ssize_t limit, int
     cdef dict topics = facts.topics
     cdef bytearray keys = facts.keys
     cdef array.array times = facts.times
-    cdef Py_ssize_t size, topic_at, properties_at, end, block_bytes = block.shape[0], length
-    cdef Py_ssize_t count = 0
+    cdef Py_ssize_t block_bytes = block.shape[0], count = 0, length
     cdef int64_t offset, position, code, time_ms, newest = facts.newest
-    cdef int32_t body_bytes, queue_id
+    cdef int32_t queue_id
     cdef uint64_t hashed
-    cdef const uint8_t *head
     cdef const uint8_t *data = &block[0] if block_bytes else NULL
-    cdef Text properties, tags, identity, words
+    cdef Plain record
+    cdef Text tags, identity, words
     cdef Run run
     if at < 0:
         raise ValueError("a block begins at 0")
-    while at < limit and block_bytes - at >= RECORD_BYTES_MIN:
-        head = data + at
-        size = load32(head)
-        body_bytes = load32(head + 84)
-        position = load64(head + 28)
-        end = at + size
-        topic_at = at + HEAD_BYTES + body_bytes
-        if (
-            load32(head + 4) != MAGIC_V1
-            or <uint64_t> position != <uint64_t> base + <uint64_t> at
-            or load32(head + 36) & NOT_PLAIN
-            or body_bytes < 0
-            or end > block_bytes
-            or topic_at + 3 > end
-        ):
+    # Bit 2 of the flags is set in prepared and in rolled-back messages, which have no place in a queue.
+    while at < limit and read_plain(data + at, block_bytes - at, &record) and not record.flags & PREPARED:
+        position, offset = load64(record.head + POSITION_AT), load64(record.head + QUEUE_OFFSET_AT)
+        queue_id, time_ms = load32(record.head + QUEUE_ID_AT), load64(record.head + STORED_AT_AT)
+        if <uint64_t> position != <uint64_t> base + <uint64_t> at or offset < 0:
             break
-        properties_at = topic_at + 3 + data[topic_at]
-        if properties_at > end or load16(data + properties_at - 2) != end - properties_at:
+        if memchr(record.properties.at, 0, record.properties.length) != NULL:
             break
-        properties.at, properties.length = data + properties_at, end - properties_at
-        queue_id, offset, time_ms = load32(head + 12), load64(head + 20), load64(head + 56)
-        if offset < 0 or (properties.length and memchr(properties.at, 0, properties.length) != NULL):
-            break
-        hashed = name_hash(data + topic_at + 1, data[topic_at], queue_id)
-        run = runs.find(hashed, data + topic_at + 1, data[topic_at], queue_id)
+        hashed = name_hash(record.topic.at, record.topic.length, queue_id)
+        run = runs.find(hashed, record.topic.at, record.topic.length, queue_id)
         if run is None:
-            run = known_run(topics, data + topic_at + 1, data[topic_at], queue_id)
+            run = known_run(topics, record.topic.at, record.topic.length, queue_id)
             if run is None:
                 break
             runs.add(hashed, run)
-        if run.next_offset != <uint64_t> offset:
+        if run.next_offset != <uint64_t> offset or not has_checksum(&record):
             break
-        if (pyromq_crc32(0, head + HEAD_BYTES, body_bytes) & CRC_MASK) != <uint32_t> load32(head + 8):
-            break
-        read_pairs(properties, &tags, &identity, &words)
+        read_pairs(record.properties, &tags, &identity, &words)
         code = tags_code(tags) if tags.length else 0
         if identity.length:
             add_key(keys, times, run, identity, position, time_ms)
@@ -297,14 +255,14 @@ def scan(const uint8_t[::1] block not None, Py_ssize_t at, Py_ssize_t limit, int
         PyByteArray_Resize(run.entries, length + ENTRY_BYTES)
         store64(
             store32(
-                store64(<uint8_t *> PyByteArray_AS_STRING(run.entries) + length, position), <int32_t> size
+                store64(<uint8_t *> PyByteArray_AS_STRING(run.entries) + length, position), record.size
             ),
             code,
         )
         run.next_offset += 1
         newest = position
         count += 1
-        at = end
+        at += record.size
     facts.records += count
     facts.newest = newest
     return at
