@@ -2,7 +2,8 @@
 
 The file is played again: each entry in turn goes into its slot, and must name the one that was there before.
 In the end every slot must hold what the file's slot holds. Whether the entries belong to the messages that
-they point at is not asked here; `compare` knows the log.
+they point at is not asked here; `compare` knows the log. Only the header's times are: a query that asks for
+another time passes the whole file over.
 """
 
 import struct
@@ -14,15 +15,19 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from pyromq.kernel import IS_COMPILED
+from pyromq.store.commitlog import stored_at_of
 from pyromq.store.indexfile import ENTRY, ENTRY_BYTES, HEADER_BYTES, SLOT_BYTES
 from pyromq.store.inspect.files import FileGone, ReadOnlyFile
-from pyromq.store.inspect.survey import IndexSurvey, Survey
+from pyromq.store.inspect.survey import IndexSurvey, RowFile, Survey
+from pyromq.wire.record import MAGIC_V1, RECORD_BYTES_MIN
 
 _CHUNK_ENTRIES: Final = 1 << 15
 _POSITION: Final = struct.Struct(">4xq8x")
 _LINK: Final = struct.Struct(">i12xi")
 assert _POSITION.size == _LINK.size == ENTRY_BYTES
 _KEPT_MAX: Final = 200
+#: The magic number and the position of a record.
+_NAMED: Final = struct.Struct(">4xi20xq")
 
 
 def pure_play(slots: "array[int]", first: int, chunk: bytes, at: int) -> int:
@@ -126,6 +131,7 @@ class _IndexWalk:
         self._head = head
         self._file = file
         self._checked = checked
+        self._log = survey.log
         self._is_clean = survey.is_clean
         self._slot_count = survey.slots
         self._entries_at = HEADER_BYTES + survey.slots * SLOT_BYTES
@@ -187,9 +193,9 @@ class _IndexWalk:
         used = count_used(self._slots)
         if head.slots_used != used:
             checked.add(32, f"the header counts {head.slots_used} used slots, but there are {used}")
-        for at, name, position, number in (
-            (16, "first", head.begin_position, 1),
-            (24, "last", head.end_position, head.count - 1),
+        for at, name, position, time_ms, number in (
+            (16, "first", head.begin_position, head.begin_at_ms, 1),
+            (24, "last", head.end_position, head.end_at_ms, head.count - 1),
         ):
             entry = self._file.read(ENTRY_BYTES, self._entries_at + number * ENTRY_BYTES)
             its_position = ENTRY.unpack(entry.ljust(ENTRY_BYTES, b"\0"))[1]
@@ -199,6 +205,23 @@ class _IndexWalk:
                     f"the header says that the {name} message is at {position}, "
                     f"but entry {number} points at {its_position}",
                 )
+            elif (stored_at_ms := _stored_at(self._log, position)) not in (None, time_ms):
+                checked.add(
+                    at - 16,
+                    f"the header says that the {name} message was stored at {time_ms} ms, "
+                    f"but the one at {position} of the log was at {stored_at_ms}",
+                )
+
+
+def _stored_at(log: Sequence[RowFile], position: int) -> int | None:
+    """Return when the message at a position was stored; None when no file has one there."""
+    for row_file in log:
+        if row_file.base <= position < row_file.end:
+            with ReadOnlyFile(row_file.path) as file:
+                head = file.read(RECORD_BYTES_MIN, position - row_file.base)
+            if len(head) == RECORD_BYTES_MIN and _NAMED.unpack_from(head) == (MAGIC_V1, position):
+                return stored_at_of(head)
+    return None
 
 
 def _slots_of(stored: bytes) -> "array[int]":
