@@ -15,7 +15,7 @@ from random import Random
 from typing import Any
 from zlib import crc32
 
-from kernel_inputs import cuts, exact, expect, module, mutated, number, some, target
+from kernel_inputs import cuts, exact, exact_bytes, expect, module, mutated, number, some, target
 
 from pyromq.errors import PyroError
 
@@ -77,6 +77,105 @@ def _refuses_to_grow(held: bytearray, add: Callable[[], object]) -> None:
         except BufferError:
             return
     expect(holds=False, what="a bytearray grew while it was looked at")
+
+
+# Sends -----------------------------------------------------------------------------------------------------
+
+
+@cache
+def _send_frames() -> list[bytes]:
+    """Return sends as clients write them: plain ones, and those that are left to Python."""
+    from pyromq.codes import CommandFlag, RequestCode, Serializer
+    from pyromq.wire.batch import BatchUnit, encode_batch
+    from pyromq.wire.command import Command, encode
+    from pyromq.wire.header import write_header
+    from pyromq.wire.headers.send import SendMessage, SendMessageV2
+
+    single = "UNIQ_KEY\x017F00000100010CA5D2F8000000000001\x02WAIT\x01true\x02KEYS\x01a  b\x02TAGS\x01paid"
+    many = "\x02".join(f"{name}\x01{name}" for name in "abcdefghijk")
+    units = [
+        BatchUnit(flag=0, body=b"x" * size, properties=text) for size in (0, 90) for text in ("", single)
+    ]
+    frames = []
+    for properties in (None, "", single, "WAIT\x01false", "DELAY\x013", many, 'q"\\/\x01\t'):
+        for batch, body in ((False, b"x" * 100), (False, b""), (True, encode_batch(units))):
+            fields: dict[str, Any] = {
+                "producer_group": "group",
+                "topic": "orders",
+                "default_topic": "TBW102",
+                "default_topic_queue_nums": 8,
+                "queue_id": len(frames) % 4,
+                "sys_flag": 0,
+                "born_timestamp": 1_700_000_000_000,
+                "flag": 0,
+                "properties": properties,
+                "reconsume_times": 0,
+                "batch": batch,
+            }
+            for serializer in Serializer:
+                for code, header in (
+                    (RequestCode.SEND_MESSAGE, SendMessage(**fields)),
+                    (RequestCode.SEND_MESSAGE_V2, SendMessageV2.from_v1(SendMessage(**fields))),
+                ):
+                    ext, flag = write_header(header), CommandFlag.ONEWAY if properties == "" else 0
+                    command = Command(code, opaque=7, flag=flag, ext=ext, body=body, serializer=serializer)
+                    frames.append(bytes(encode(command)))
+    return frames
+
+
+def _mostly(random: Random, usual: int, *others: int) -> int:
+    return usual if random.random() < 0.9 else random.choice(others)
+
+
+@target("sends.Sends", "sends.Topic")
+def sends(random: Random) -> None:
+    from pyromq.broker.fast_sends import make_sends
+    from pyromq.wire.command import CommandReader
+    from pyromq.wire.record import iter_records
+
+    tails, host = module("tails"), b"\x7f\0\0\x01\0\0\x2a\x9f"
+    index, queues = tails.IndexTail(5000, 1 << 20), [tails.QueueTail() for _ in range(3)]
+    kernel = make_sends(
+        store_host=host,
+        cluster="DefaultCluster",
+        common_ext={"MSG_REGION": "DefaultRegion", "TRACE_ON": "true"},
+        diverting=("DELAY", "TRAN_MSG"),
+        wait_matters=random.random() < 0.5,
+        has_index=random.random() < 0.8,
+        body_bytes_max=_mostly(random, 4 << 20, 0, 99, 100),
+    )
+    assert kernel is not None
+    for _ in range(random.choice((1, 3, 80))):
+        kernel.learn(b"other-%d" % random.randrange(200), random.randrange(4), tails.QueueTail(), 0)
+    for queue in queues:
+        queue.end, queue.watched = random.randrange(1 << 50), random.random() < 0.5
+    for _ in range(random.randrange(1, 5)):
+        for queue_id, queue in enumerate(queues):
+            kernel.learn(b"orders", queue_id, queue, _mostly(random, 0, 2))
+        received = exact_bytes(some(random, _send_frames(), count_max=6))
+        start = _mostly(random, 0, 1, len(received), len(received) + 1)
+        end = kernel.plan(
+            received,
+            start,
+            now_ms=number(random),
+            born_host=host,
+            log_end=random.randrange(1 << 60),
+            log_room=_mostly(random, 1 << 30, 0, 500),
+            index_room=_mostly(random, 1 << 20, 0, 3),
+            answer_bytes_max=_mostly(random, 1 << 20, 0, 300),
+        )
+        expect(start <= end <= max(start, len(received)), "a plan ends in what was received")
+        count, reader = kernel.message_count, CommandReader()
+        expect(len(list(iter_records(kernel.records))) == count, "records are whole")
+        reader.feed(kernel.answers)
+        while reader.next_command() is not None:
+            pass
+        if random.random() < 0.3:
+            random.choice((kernel.drop, kernel.forget_all, lambda: kernel.forget(b"orders")))()
+            continue
+        ends = sum(queue.end for queue in queues)
+        kernel.apply(index, random.choice((20, 4096)))
+        expect(sum(queue.end for queue in queues) == ends + count, "each message has its entry")
 
 
 # The load generator ----------------------------------------------------------------------------------------
