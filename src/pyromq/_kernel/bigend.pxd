@@ -72,3 +72,27 @@ cdef inline uint32_t java_hash(uint32_t value, const uint8_t *text, Py_ssize_t l
     for i in range(length):
         value = value * 31 + text[i]
     return value
+
+
+cdef inline uint8_t *write_decimal(uint8_t *at, int64_t number) noexcept nogil:
+    """Write a number as text, up to 20 characters, and return the byte behind it."""
+    cdef uint8_t digits[20]
+    cdef int count = 0
+    cdef uint64_t rest
+    if number < 0:
+        at[0] = c'-'
+        at += 1
+        rest = 0 - <uint64_t> number
+    else:
+        rest = <uint64_t> number
+    while True:
+        digits[count] = c'0' + <uint8_t> (rest % 10)
+        rest //= 10
+        count += 1
+        if rest == 0:
+            break
+    while count:
+        count -= 1
+        at[0] = digits[count]
+        at += 1
+    return at

@@ -15,11 +15,11 @@ where it is.
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.object cimport PyObject
-from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t
 from libc.stdlib cimport calloc, free, realloc
 from libc.string cimport memchr, memcmp, memcpy
 
-from pyromq._kernel.bigend cimport java_hash, load16, load32, store16, store32, store64
+from pyromq._kernel.bigend cimport java_hash, load16, load32, store16, store32, store64, write_decimal
 from pyromq._kernel.crc32 cimport pyromq_crc32
 from pyromq._kernel.frames cimport (
     READ, Frame, Span, find_field, read_bool, read_frame, read_number, unescape
@@ -669,11 +669,11 @@ cdef class Sends:
             if has_lengths:
                 at += 4
             if parts[i].kind == PART_OPAQUE:
-                at = _decimal(at, frame.opaque)
+                at = write_decimal(at, frame.opaque)
             elif parts[i].kind == PART_QUEUE_ID:
-                at = _decimal(at, queue_id)
+                at = write_decimal(at, queue_id)
             elif parts[i].kind == PART_QUEUE_OFFSET:
-                at = _decimal(at, offset)
+                at = write_decimal(at, offset)
             elif parts[i].kind == PART_MESSAGE_ID:
                 at = self._message_ids(at, entries_from)
             if has_lengths:
@@ -875,25 +875,3 @@ cdef Py_ssize_t _join(Pair *pairs, int count, uint8_t *out, bint with_wait) noex
         at = _copy(at + 1, pairs[i].value.at, pairs[i].value.length)
     return at - out
 
-
-cdef uint8_t *_decimal(uint8_t *at, int64_t number) noexcept nogil:
-    cdef uint8_t digits[20]
-    cdef int count = 0
-    cdef uint64_t rest
-    if number < 0:
-        at[0] = c'-'
-        at += 1
-        rest = 0 - <uint64_t> number
-    else:
-        rest = <uint64_t> number
-    while True:
-        digits[count] = c'0' + <uint8_t> (rest % 10)
-        rest //= 10
-        count += 1
-        if rest == 0:
-            break
-    while count:
-        count -= 1
-        at[0] = digits[count]
-        at += 1
-    return at

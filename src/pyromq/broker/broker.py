@@ -22,6 +22,7 @@ from pyromq.broker.background import Background
 from pyromq.broker.clients import Consumers, Producers
 from pyromq.broker.delay import DelayedMessages, delay_diversion
 from pyromq.broker.durability import Durability
+from pyromq.broker.fast_pulls import FastPulls, make_pulls
 from pyromq.broker.fast_sends import FastSends, make_sends
 from pyromq.broker.filters import FilterTable
 from pyromq.broker.groups import GroupTable
@@ -29,7 +30,7 @@ from pyromq.broker.half_messages import HalfMessages, half_diversion
 from pyromq.broker.handlers.admin import AdminHandlers
 from pyromq.broker.handlers.presence import PresenceHandlers
 from pyromq.broker.handlers.progress import ProgressHandlers
-from pyromq.broker.handlers.pull import PullHandlers
+from pyromq.broker.handlers.pull import MASTER_ID, PullHandlers
 from pyromq.broker.handlers.query import QueryHandlers
 from pyromq.broker.handlers.relay import RelayHandlers
 from pyromq.broker.handlers.reply import ReplyHandlers
@@ -57,7 +58,7 @@ from pyromq.clock import Clock, SystemClock
 from pyromq.config.settings import BrokerProcess, BrokerRole
 from pyromq.errors import ConfigError, ListenFailed, ServiceNotAvailable, StoreError
 from pyromq.kernel import IS_COMPILED
-from pyromq.net.link import Link
+from pyromq.net.link import Link, either
 from pyromq.net.links import Links
 from pyromq.net.routes import RouteTable
 from pyromq.net.server import Server
@@ -239,7 +240,10 @@ class Broker:
             },
         )
         send = self._send_handlers(intake, durability, addresses)
-        server.shortcut = self._fast_sends(send, intake, durability, addresses)
+        pull = self._pull_handlers(intake, addresses)
+        server.shortcut = either(
+            self._fast_sends(send, intake, durability, addresses), self._fast_pulls(pull)
+        )
         self._table.add(send_routes(send))
         self._table.add(
             kind_routes(
@@ -248,7 +252,7 @@ class Broker:
                 self._reply_handlers(intake, addresses),
             )
         )
-        self._table.add(pull_routes(self._pull_handlers(intake, addresses)))
+        self._table.add(pull_routes(pull))
         self._table.add(
             group_routes(
                 ProgressHandlers(self._store, self._offsets, QueueLocks(self._clock)), self._presence
@@ -303,6 +307,21 @@ class Broker:
             clock=self._clock,
         )
         send.learn = fast.learn
+        return fast
+
+    def _fast_pulls(self, pull: PullHandlers) -> FastPulls | None:
+        # Whether a slave is suggested depends on what was read.
+        if not self._use_kernel or self._settings.slave_read_enable:
+            return None
+        fast = FastPulls(
+            make_pulls(self._store_settings, broker_id=MASTER_ID),
+            store=self._store,
+            topics=self._topics,
+            groups=self._groups,
+            consumers=self._consumers,
+            offsets=self._offsets,
+        )
+        pull.learn = fast.learn
         return fast
 
     def _admission(self, addresses: BrokerAddresses) -> Admission:

@@ -5,7 +5,7 @@ says so, when it closes, or when it is silent for two minutes. A consumer group 
 member; its subscriptions are those of the last heartbeat, whichever member sent it.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 
@@ -50,6 +50,12 @@ class ConsumerGroup:
         """Return the member with this id."""
         return next((client for client in self.members.values() if client.client_id == client_id), None)
 
+    def has_all(self, subscriptions: Sequence[Subscription]) -> bool:
+        """Return whether a heartbeat's subscriptions are those that are known."""
+        return len(subscriptions) == len(self.subscriptions) and all(
+            self.subscriptions.get(subscription.topic) == subscription for subscription in subscriptions
+        )
+
     def subscribe(self, subscriptions: Iterable[Subscription]) -> bool:
         """Take over a heartbeat's subscriptions and return whether topics came or went.
 
@@ -75,6 +81,8 @@ class Consumers:
         self._groups: dict[str, ConsumerGroup] = {}
         #: The groups that a connection is in: its end must not cost a look into all groups.
         self._names: dict[Link, list[str]] = {}
+        #: A number that each change of a group's model or subscriptions raises.
+        self.revision = 0
 
     @property
     def groups(self) -> Mapping[str, ConsumerGroup]:
@@ -93,6 +101,8 @@ class Consumers:
                 part.group_name, part.consume_type, part.message_model, part.consume_from_where
             )
             self._groups[part.group_name] = group
+        if group.message_model != part.message_model or not group.has_all(part.subscriptions):
+            self.revision += 1
         group.consume_type = part.consume_type
         group.message_model = part.message_model
         group.consume_from_where = part.consume_from_where
@@ -110,6 +120,7 @@ class Consumers:
         _forget(self._names, link, group_name)
         if not group.members:
             del self._groups[group_name]
+            self.revision += 1
         return group
 
     def leave_all(self, link: Link) -> list[ConsumerGroup]:

@@ -32,6 +32,10 @@ from pyromq.net.routes import Answer
 log = logging.getLogger(__name__)
 
 PAGE_BYTES = 4096
+#: The pause between two parts of a settling, in times that the last part took: it gets a tenth of the loop.
+SETTLE_PAUSE_FACTOR = 9
+#: When a start after a crash would have to walk more than this, it gets half of the loop.
+UNSAFE_BYTES_MAX = 1 << 30
 
 
 class SyncedLog(Protocol):
@@ -51,13 +55,22 @@ class SyncedLog(Protocol):
         """Bring the log to the disk and return up to where; may be called from a worker thread."""
         ...
 
+    @property
+    def unsafe_bytes(self) -> int:
+        """How much of the log a start after a crash would have to walk."""
+        ...
+
     def queue_sync_if_due(self) -> "RunsLong | None":
         """Return what is left to do to bring what follows the log to the disk, if it is time."""
         ...
 
 
 class RunsLong(Protocol):
-    """Work for a worker thread."""
+    """Work for a worker thread, after some for the loop's own."""
+
+    def settle_some(self) -> bool:
+        """Do a part of what must be done in the loop's thread, and return whether that is all of it."""
+        ...
 
     def run(self) -> None:
         """Do it."""
@@ -77,6 +90,8 @@ class Durability:
         self._clock = clock
         self._flushed = Watermark(log_.flushed_position)
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="sync")
+        #: Another one: whoever waits for the log must not wait for a hundred thousand queues.
+        self._queue_thread = ThreadPoolExecutor(1, thread_name_prefix="sync queues")
         self._is_syncing = False
         self._has_failed = False
         self._watchdog: asyncio.TimerHandle | None = None
@@ -144,12 +159,23 @@ class Durability:
     async def sync_queues_if_due(self) -> None:
         """Sync what follows the log when enough of it is new, or the last time is long ago."""
         queue_sync = self._log.queue_sync_if_due()
-        if queue_sync is not None:
-            await asyncio.get_running_loop().run_in_executor(self._thread, queue_sync.run)
+        if queue_sync is None:
+            return
+        loop = asyncio.get_running_loop()
+        is_settled = False
+        while not is_settled:
+            began_at = loop.time()
+            is_settled = queue_sync.settle_some()
+            if not is_settled:
+                # Ten thousand queues are written little by little, beside everything else.
+                is_urgent = self._log.unsafe_bytes > UNSAFE_BYTES_MAX
+                await asyncio.sleep((loop.time() - began_at) * (1 if is_urgent else SETTLE_PAUSE_FACTOR))
+        await loop.run_in_executor(self._queue_thread, queue_sync.run)
 
     def close(self) -> None:
         """Wait for the sync that is under way and end the thread; what is new is the store's to sync."""
         self._thread.shutdown()
+        self._queue_thread.shutdown()
 
     def _sync_soon(self) -> None:
         if not self._is_syncing:

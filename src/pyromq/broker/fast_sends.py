@@ -14,29 +14,24 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
+from pyromq.broker.answer_parts import binary_parts, json_parts
 from pyromq.broker.arrivals import Arrivals
 from pyromq.broker.durability import Durability, FlushTimeout
 from pyromq.broker.topic_names import RETRY_PREFIX
 from pyromq.broker.topics import TopicTable
 from pyromq.clock import Clock
-from pyromq.codes import VERSION, CommandFlag, Language, ResponseCode, Serializer, SysFlag
+from pyromq.codes import VERSION, Language, ResponseCode, SysFlag
 from pyromq.errors import Refused, StoreError
 from pyromq.net.link import Link
 from pyromq.store.store import MessageStore
 from pyromq.wire.bodies.topics import TopicConfig
-from pyromq.wire.command import Command, CommandReader, encode
+from pyromq.wire.command import CommandReader, encode
 from pyromq.wire.record import HOST_BYTES_V4, TOPIC_BYTES_MAX_V1
 
 if TYPE_CHECKING:
     from pyromq._kernel.sends import Sends
 
 MULTI_TAG: Final = "MULTI_TAG"
-_OPAQUE: Final = 2_147_480_001
-_MARKS: Final = {"msgId": "@id@", "queueId": "@queue@", "queueOffset": "@offset@"}
-#: What stands at a mark, as the kernel numbers it.
-_KINDS: Final = {str(_OPAQUE): 1, _MARKS["msgId"]: 2, _MARKS["queueId"]: 3, _MARKS["queueOffset"]: 4}
-
-Parts = list[tuple[bytes, int]]
 
 
 class FastSends:
@@ -176,17 +171,15 @@ def make_sends(
     """Return the kernel's part, None where it cannot be: hosts and clusters that it does not write."""
     if len(store_host) != HOST_BYTES_V4 or not cluster.isascii() or not cluster:
         return None
-    if any(mark in text for text in common_ext.values() for mark in _KINDS):
-        return None
     # Only now: without a compiler there is nothing to import.
     from pyromq._kernel.sends import Sends
 
-    ext = {**_MARKS, **common_ext}
+    fields = {"msgId": None, "queueId": None, "queueOffset": None, **common_ext}
     return Sends(
         store_host=store_host,
         cluster=cluster.encode(),
-        answer_parts=_json_parts(ext),
-        binary_parts=_binary_parts(ext),
+        answer_parts=json_parts(fields),
+        binary_parts=binary_parts(fields),
         diverting=tuple(name.encode() for name in diverting),
         wait_matters=wait_matters,
         has_index=has_index,
@@ -194,36 +187,6 @@ def make_sends(
         language=int(Language.JAVA),
         version=VERSION,
     )
-
-
-def _answer(ext: dict[str, str], serializer: Serializer) -> Command:
-    return Command(
-        ResponseCode.SUCCESS, opaque=_OPAQUE, flag=CommandFlag.RESPONSE, ext=ext, serializer=serializer
-    )
-
-
-def _json_parts(ext: dict[str, str]) -> Parts:
-    """Cut the header of an answer at what varies: each piece with what follows it."""
-    text = encode(_answer(ext, Serializer.JSON))[8:]
-    cuts = sorted((text.index(mark.encode()), mark) for mark in _KINDS)
-    parts, start = [], 0
-    for at, mark in cuts:
-        parts.append((text[start:at], _KINDS[mark]))
-        start = at + len(mark)
-    return [*parts, (text[start:], 0)]
-
-
-def _binary_parts(ext: dict[str, str]) -> Parts:
-    """Return the fields of a binary header; a value that varies is left out with its length."""
-    parts, pending = [], b""
-    for name, value in ext.items():
-        pending += len(name).to_bytes(2, "big") + name.encode()
-        if value in _KINDS:
-            parts.append((pending, _KINDS[value]))
-            pending = b""
-        else:
-            pending += len(value.encode()).to_bytes(4, "big") + value.encode()
-    return [*parts, (pending, 0)]
 
 
 #: What `SendHandlers` calls after a plain message was stored.

@@ -55,6 +55,11 @@ class GroupTable:
             self._version = loaded.data_version
 
     @property
+    def revision(self) -> int:
+        """A number that each change raises."""
+        return self._version.counter
+
+    @property
     def configs(self) -> Mapping[str, SubscriptionGroupConfig]:
         """All configurations by group; not to be changed."""
         return self._configs

@@ -43,6 +43,15 @@ _log = logging.getLogger("pyromq.net")
 Shortcut = Callable[["Link", CommandReader, int], bool]
 
 
+def either(first: Shortcut | None, second: Shortcut | None) -> Shortcut | None:
+    """Return a shortcut that takes the first of two that handles something."""
+    if first is None or second is None:
+        return first or second
+    return lambda link, reader, answer_bytes_max: (
+        first(link, reader, answer_bytes_max) or second(link, reader, answer_bytes_max)
+    )
+
+
 class Link(asyncio.Protocol):
     """One connection.
 

@@ -203,6 +203,10 @@ class CommitLog:
         at = position - segment.base
         return segment.map[at : at + size]
 
+    def segment_at(self, position: int) -> Segment | None:
+        """Return the file that holds a position, None when none does."""
+        return self._segments.find(position)
+
     def run_end(self, position: int) -> int:
         """Return up to where bytes from a position on can be read at once; the position if none can."""
         segment = self._segments.find(position)

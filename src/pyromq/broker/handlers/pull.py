@@ -26,7 +26,7 @@ from pyromq.config.settings import BrokerRole, BrokerSettings
 from pyromq.errors import NoPermission, Refused, ServerFailed, TopicNotFound
 from pyromq.filter.tags import parse_tags, wants_all
 from pyromq.net.routes import Answer, Request
-from pyromq.store.reading import GetStatus, Got
+from pyromq.store.reading import GetStatus, Got, WantsTags
 from pyromq.store.store import MessageStore
 from pyromq.wire.bodies.groups import SubscriptionGroupConfig
 from pyromq.wire.bodies.heartbeat import MessageModel
@@ -87,11 +87,15 @@ class PullHandlers:
         self._settings = settings
         self._clock = clock
         self._broker_ip = broker_ip
+        #: Told of each pull that was let through, and of its test for tag codes.
+        self.learn: Callable[[PullMessage, WantsTags | None], None] | None = None
 
     def pull(self, request: PullRequest) -> Pulled:
         """Answer with messages, or hold the request until there are some."""
         header = request.header
         reading = self._read(request)
+        if self.learn is not None:
+            self.learn(header, reading.wants)
         if header.sys_flag & PullFlag.COMMIT_OFFSET and self._settings.broker_role != BrokerRole.SLAVE:
             self._offsets.commit(header.consumer_group, header.topic, header.queue_id, header.commit_offset)
         has_room = self._arrivals.held_count < self._settings.held_pulls_max

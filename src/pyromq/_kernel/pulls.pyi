@@ -1,0 +1,37 @@
+from collections.abc import Collection
+from typing import Any
+
+from pyromq.store.commitlog import CommitLog
+from pyromq.store.queue_tail import QueueTail
+
+class Limits:
+    def __init__(
+        self, *, bytes_in_memory: int, count_in_memory: int, bytes_on_disk: int, count_on_disk: int
+    ) -> None: ...
+
+class Pulls:
+    def __init__(
+        self,
+        limits: Limits,
+        *,
+        answer_parts: list[tuple[bytes, int]],
+        binary_parts: list[tuple[bytes, int]],
+        language: int,
+        version: int,
+    ) -> None: ...
+    def learn(
+        self, key: bytes, queue: QueueTail, topic: bytes, queue_id: int, codes: Collection[int] | None, who: Any
+    ) -> None: ...
+    def forget_all(self) -> None: ...
+    @property
+    def plan_count(self) -> int: ...
+    def release(self) -> None: ...
+    def answer(
+        self,
+        received: bytes | bytearray,
+        start: int,
+        *,
+        log: CommitLog,
+        disk_position: int,
+        answer_bytes_max: int,
+    ) -> tuple[int, list[bytes], list[tuple[Any, int]]]: ...
