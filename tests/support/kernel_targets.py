@@ -8,6 +8,7 @@ that no target names.
 
 import ctypes
 from array import array
+from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from functools import cache
@@ -301,14 +302,16 @@ def _log(random: Random, base: int) -> bytes:
     """Return records as a log has them, each with its position, and each perhaps damaged."""
     from pyromq.wire.record import Record, encode_record
 
-    log, offset = b"", 0
-    for _ in range(random.randrange(1, 8)):
-        offset += random.random() < 0.9
+    log, offsets = b"", Counter[tuple[str, int]]()
+    topics, queue_count = random.sample(("a", "orders", "ünï", "x" * 127), 2), random.choice((1, 2, 60))
+    for _ in range(random.choice((3, 10, 10, 150))):
+        queue = random.choice(topics), random.randrange(queue_count)
+        offsets[queue] += random.random() < 0.99
         record = Record(
-            topic=random.choice(("a", "orders", "ünï", "x" * 127)),
+            topic=queue[0],
             body=random.randbytes(random.choice((0, 1, 15, 16, 17, 63, 64, 65, 200))),
-            queue_id=random.randrange(80),
-            queue_offset=offset,
+            queue_id=queue[1],
+            queue_offset=offsets[queue],
             properties=random.choice(
                 ("", "TAGS\x01a", "KEYS\x01a  b é ", "UNIQ_KEY\x01" + "7F" * 16 + "\x02TAGS\x01ü\x02")
             ),
@@ -316,7 +319,7 @@ def _log(random: Random, base: int) -> bytes:
             stored_at_ms=number(random),
         )
         encoded = encode_record(record)
-        log += mutated(random, encoded) if random.random() < 0.2 else encoded
+        log += mutated(random, encoded) if random.random() < 0.04 else encoded
     return log
 
 
