@@ -6,7 +6,9 @@ PY := .venv/bin/python
 setup: .venv/.kernel
 
 .venv/.ready: pyproject.toml requirements.lock
-	$(PYTHON) -m venv .venv && $(PY) -m pip install -q -U pip && $(PY) -m pip install -q -c requirements.lock --build-constraint requirements.lock -e '.[dev,spark]' && touch $@
+	$(PYTHON) -m venv .venv && $(PY) -m pip install -q -U pip
+	$(PY) -m pip install -q -c requirements.lock cython setuptools
+	$(PY) -m pip install -q -c requirements.lock --no-build-isolation -e '.[dev,spark]' && touch $@
 
 .venv/.kernel: .venv/.ready setup.py $(wildcard src/pyromq/_kernel/*.pyx src/pyromq/_kernel/*.pxd src/pyromq/_kernel/*.h)
 	$(PY) setup.py -q build_ext --inplace && touch $@
