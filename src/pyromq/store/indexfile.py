@@ -129,10 +129,7 @@ class IndexFile(IndexTail):
         file = self._segment.file
         file.write(self.held, self._entries_at + self.count * ENTRY_BYTES - len(self.held))
         file.write_each(
-            [
-                (_pack_slot(number), HEADER_BYTES + slot * SLOT_BYTES)
-                for slot, number in self.held_slots()
-            ]
+            [(_pack_slot(number), HEADER_BYTES + slot * SLOT_BYTES) for slot, number in self.held_slots()]
         )
         self._write_header()
         self.drop_held()
@@ -207,16 +204,21 @@ class IndexFile(IndexTail):
         """Drop the entries from number `count` on, and mend the slots that knew them.
 
         There must be one before it. Those, and their slots, must have been synced; what follows them may be
-        anything, unless `is_whole` says that all is there that was written. The slots are mended while the
-        dropped entries are still there: whoever is killed in here finds the same again.
+        anything, unless `is_whole` says that all is there that was written.
+
+        First the header forgets the entries, then the slots do, and then they go: whoever is killed in
+        between finds slots that are right or lead to entries that are still there.
         """
         self.drop_held()
         self.count = count
-        self._mend_slots(is_whole=is_whole)
+        mended = self._mended_slots(is_whole=is_whole)
         _, self.end_position, seconds, _ = self._entry(self.count - 1)
         self.end_at_ms = self.begin_at_ms + seconds * 1000
         self._has_unsynced = True
         self._write_header()
+        self._segment.file.write_each(
+            [(_pack_slot(number), HEADER_BYTES + slot * SLOT_BYTES) for slot, number in mended.items()]
+        )
         self._segment.wipe_from(self._entries_at + self.count * ENTRY_BYTES)
 
     def _is_past(self, number: int, position: int) -> bool:
@@ -224,16 +226,21 @@ class IndexFile(IndexTail):
         # All zeros was never written: a key whose hash is 0, of the first message of a log, is one in 2³¹.
         return entry == _NEVER_WRITTEN or ENTRY.unpack(entry)[1] >= position
 
-    def _mend_slots(self, *, is_whole: bool) -> None:
-        """Point each slot that knows a dropped entry at the newest one that is left."""
-        wrong, self.slots_used = self._count_slots()
-        mended = {slot: self._newest_left(slot, number) if is_whole else None for slot, number in wrong}
-        unknown = {slot for slot, number in mended.items() if number is None}
+    def _mended_slots(self, *, is_whole: bool) -> dict[int, int]:
+        """Return the slots that know a dropped entry, each with the newest that is left, or 0."""
+        wrong, used = self._count_slots()
+        mended: dict[int, int] = {}
+        unknown: set[int] = set()
+        for slot, number in wrong:
+            newest = self._newest_left(slot, number) if is_whole else None
+            if newest is None:
+                unknown.add(slot)
+            else:
+                mended[slot] = newest
         if unknown:
             mended |= self._look_through(unknown)
-        for slot, number in mended.items():
-            self._segment.file.write(_pack_slot(number or 0), HEADER_BYTES + slot * SLOT_BYTES)
-            self.slots_used += bool(number)
+        self.slots_used = used + sum(1 for number in mended.values() if number)
+        return mended
 
     def _count_slots(self) -> tuple[list[tuple[int, int]], int]:
         """Return the slots that know a dropped entry, each with its number, and how many others are used.
