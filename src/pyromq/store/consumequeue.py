@@ -16,7 +16,7 @@ tell; a crash loses them, and recovery makes them again from the log.
 
 import struct
 from bisect import bisect_left
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Final
 
 from pyromq.kernel import IS_COMPILED
 from pyromq.store.files import Files
-from pyromq.store.segment import Segment
+from pyromq.store.segment import Opened, Segment
 from pyromq.store.segments import BrokenRow, Segments
 
 if TYPE_CHECKING or not IS_COMPILED:
@@ -34,6 +34,8 @@ else:
 
 ENTRY: Final = struct.Struct(">qiq")
 ENTRY_BYTES: Final = 20
+#: The queue's folder, its topic's, and the one of all topics.
+_FOLDER_LEVELS: Final = 3
 BLANK_SIZE: Final = 0x7FFFFFFF
 _FRONT_BLANK: Final = (0, BLANK_SIZE)
 _pack = ENTRY.pack
@@ -50,14 +52,28 @@ class ConsumeQueue(QueueTail):
 
     __slots__ = ("_entries_per_file", "_segments", "_unsynced", "min_offset", "queue_id", "topic")
 
-    def __init__(self, files: Files, folder: Path, *, topic: str, queue_id: int, file_bytes: int) -> None:
+    def __init__(
+        self,
+        files: Files,
+        folder: Path,
+        *,
+        topic: str,
+        queue_id: int,
+        file_bytes: int,
+        dirty: "list[ConsumeQueue] | None" = None,
+        opened: Opened | None = None,
+    ) -> None:
         super().__init__()
+        if dirty is not None:
+            self.dirty = dirty
         self.topic = topic
         self.queue_id = queue_id
         file_bytes += -file_bytes % ENTRY_BYTES  # up, as RocketMQ rounds it
-        self._segments = Segments(files, folder / topic / str(queue_id), file_bytes)
+        self._segments = Segments(
+            files, f"{folder}/{topic}/{queue_id}", file_bytes, levels=_FOLDER_LEVELS, opened=opened
+        )
         self._entries_per_file = file_bytes // ENTRY_BYTES
-        self._unsynced: list[Segment] = []
+        self._unsynced: Sequence[Segment] = ()
         self.min_offset = 0
 
     # Loading and cutting
@@ -147,6 +163,7 @@ class ConsumeQueue(QueueTail):
         self.held.clear()
         self._segments.cut(end * ENTRY_BYTES, keep_length=True)
         self._unsynced = self._segments.row[-1:]
+        self.dirty.append(self)
         self._set_end(end)
 
     def _set_end(self, end: int) -> None:
@@ -179,6 +196,7 @@ class ConsumeQueue(QueueTail):
                 self._cut_to(offset)
                 return
             self.remove()
+            self.gone = False
             self.end = 0
         row = self._segments.row
         if not row and not self.held:
@@ -186,6 +204,8 @@ class ConsumeQueue(QueueTail):
         if not self.held and (not row or row[0].base == self.end * ENTRY_BYTES):
             # Nothing stands before the blanks.
             position = 0
+        if not self.held:
+            self.dirty.append(self)
         self.held += _pack(position, BLANK_SIZE, 0) * (offset - self.end)
         self.end = offset
         if not position:
@@ -201,11 +221,11 @@ class ConsumeQueue(QueueTail):
             segment.file.write(held[:part], at - segment.base)
             del held[:part]
             if not self._unsynced or self._unsynced[-1] is not segment:
-                self._unsynced.append(segment)
+                self._unsynced = (*self._unsynced, segment)
 
-    def take_unsynced(self) -> list[Segment]:
+    def take_unsynced(self) -> Sequence[Segment]:
         """Return the files with bytes that were not asked to be synced yet."""
-        unsynced, self._unsynced = self._unsynced, []
+        unsynced, self._unsynced = self._unsynced, ()
         return unsynced
 
     # Reading
@@ -318,7 +338,7 @@ class ConsumeQueue(QueueTail):
     def remove(self) -> None:
         """Remove the queue with its files."""
         self.held.clear()
-        self._unsynced = []
+        self._unsynced = ()
         self._segments.remove_all()
 
     def close(self) -> None:

@@ -7,14 +7,15 @@ they are used.
 """
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
 from pyromq.errors import StoreError
 from pyromq.store.consumequeue import ConsumeQueue
-from pyromq.store.files import Files
+from pyromq.store.files import Files, open_files_max
 from pyromq.store.follower import LogEntry, has_queue_entry
+from pyromq.store.open_files import OpenFiles, UnsyncedFiles
 from pyromq.store.segment import Segment
 from pyromq.wire.record import RECORD_BYTES_MIN
 
@@ -37,13 +38,37 @@ class QueueGap(StoreError):
 class ConsumeQueues:
     """The queues by topic and id."""
 
-    __slots__ = ("_file_bytes", "_files", "_folder", "_table", "gaps_are_filled")
+    __slots__ = (
+        "_dirty",
+        "_file_bytes",
+        "_files",
+        "_folder",
+        "_open_files",
+        "_reach",
+        "_settling",
+        "_table",
+        "_topics",
+        "_unsynced",
+        "gaps_are_filled",
+    )
 
-    def __init__(self, files: Files, folder: Path, file_bytes: int) -> None:
+    def __init__(
+        self, files: Files, folder: Path, file_bytes: int, *, files_open_max: int | None = None
+    ) -> None:
         self._files = files
         self._folder = folder
         self._file_bytes = file_bytes
+        self._open_files = OpenFiles(files, folder, files_open_max or open_files_max())
         self._table: dict[tuple[str, int], ConsumeQueue] = {}
+        #: The queues of each topic: to remove one, the others are not looked at.
+        self._topics: dict[str, list[ConsumeQueue]] = {}
+        #: The queues that began to hold entries since the last settling; one may be there twice.
+        self._dirty: list[ConsumeQueue] = []
+        #: What is left of the settling under way, last first, and the files that it has written to.
+        self._settling: list[ConsumeQueue] = []
+        self._unsynced: list[Segment] = []
+        #: The reach of all queues when the last settling began; None when it is to be found.
+        self._reach: int | None = None
         #: Whether a gap in a queue that has entries is filled with blanks, or raised as QueueGap.
         self.gaps_are_filled = True
 
@@ -56,12 +81,13 @@ class ConsumeQueues:
     @property
     def reach(self) -> int:
         """The log position behind the newest message of any queue."""
-        return max((queue.reach for queue in self), default=0)
+        queues: Iterable[ConsumeQueue] = self if self._reach is None else (*self._settling, *self._dirty)
+        return max(self._reach or 0, max((queue.reach for queue in queues if not queue.gone), default=0))
 
     @property
     def topics(self) -> set[str]:
         """The topics that have a queue."""
-        return {topic for topic, _ in self._table}
+        return set(self._topics)
 
     def get(self, topic: str, queue_id: int) -> ConsumeQueue | None:
         """Return a queue, or None when nothing was ever stored in it."""
@@ -74,14 +100,26 @@ class ConsumeQueues:
             if not is_folder_name(topic) or queue_id < 0:
                 raise StoreError(f"queue {queue_id} of {topic!r} cannot be a folder")
             queue = ConsumeQueue(
-                self._files, self._folder, topic=topic, queue_id=queue_id, file_bytes=self._file_bytes
+                self._files,
+                self._folder,
+                topic=topic,
+                queue_id=queue_id,
+                file_bytes=self._file_bytes,
+                dirty=self._dirty,
+                opened=self._open_files,
             )
             self._table[topic, queue_id] = queue
+            self._topics.setdefault(topic, []).append(queue)
         return queue
 
     def find_all(self) -> None:
         """List the queues that have a folder; each must then be loaded."""
         self._table.clear()
+        self._topics.clear()
+        self._dirty.clear()
+        self._settling.clear()
+        self._unsynced = []
+        self._reach = None
         for topic in self._files.names(self._folder):
             for name in self._files.names(self._folder / topic):
                 if name.isascii() and name.isdigit() and name == str(int(name)):
@@ -131,11 +169,36 @@ class ConsumeQueues:
             )
         queue.begin_at(offset, entry.position)
 
-    def settle(self) -> list[Segment]:
-        """Write what is held in memory, and return the files that have unsynced bytes."""
-        for queue in self:
-            queue.settle()
-        return [segment for queue in self for segment in queue.take_unsynced()]
+    def settle(self) -> list[UnsyncedFiles]:
+        """Write what is held in memory, and return what has unsynced bytes."""
+        self.begin_settling()
+        while not self.settle_some():
+            pass
+        return self.take_unsynced()
+
+    def begin_settling(self) -> None:
+        """Begin to write what is held in memory now, of the queues that hold something."""
+        self._reach = self.reach
+        self._settling = list(dict.fromkeys((*self._settling, *self._dirty)))
+        self._settling.reverse()
+        # The list itself stays: every queue has it.
+        self._dirty.clear()
+
+    def settle_some(self, count: int = 64) -> bool:
+        """Write what some of the queues hold, and return whether nothing is left to do.
+
+        Raises DiskFull; the queue is still to be settled then.
+        """
+        settling = self._settling
+        for _ in range(min(count, len(settling))):
+            settling[-1].settle()
+            self._unsynced += settling.pop().take_unsynced()
+        return not settling
+
+    def take_unsynced(self) -> list[UnsyncedFiles]:
+        """Return what was written to by settling, as one thing to sync."""
+        unsynced, self._unsynced = self._unsynced, []
+        return [UnsyncedFiles(self._open_files, unsynced)] if unsynced else []
 
     def expire(self, min_position: int) -> list[Segment]:
         """Move the queues' beginnings past the messages that the log lost; return files nothing needs."""
@@ -146,11 +209,11 @@ class ConsumeQueues:
 
     def remove_topic(self, topic: str) -> int:
         """Remove a topic's queues and their files; return how many there were."""
-        doomed = [queue for queue in self if queue.topic == topic]
+        doomed = self._topics.pop(topic, [])
         for queue in doomed:
             del self._table[topic, queue.queue_id]
             queue.remove()
-            queue.gone = True
+        self._reach = None
         self._files.remove_folder(self._folder / topic)
         return len(doomed)
 
@@ -176,3 +239,4 @@ class ConsumeQueues:
         """Give all files back."""
         for queue in self:
             queue.close()
+        self._open_files.close()

@@ -12,13 +12,15 @@ Writing goes through `pwrite`, where a full disk is an error and not a signal; r
 a map of the whole file, which always shows what was written before.
 """
 
+import ctypes
 import errno
 import fcntl
 import mmap
 import os
+import re
 import resource
 import struct
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
@@ -32,6 +34,7 @@ _HELD: Final = frozenset({errno.EACCES, errno.EAGAIN})
 _LOCK_FIRST_BYTE: Final = struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, 0, 1, 0)
 _LOCK_TEXT: Final = b"lock"
 _WIPE_BYTES: Final = 1 << 20
+_OPEN_FILES_MAX: Final = 16384
 _BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 
 
@@ -93,6 +96,23 @@ class FileLock(Protocol):
         ...
 
 
+class WholeDisk(Protocol):
+    """A disk, looked at from before the first of the writes that are to be synced."""
+
+    @property
+    def is_reliable(self) -> bool:
+        """Whether a sync of it tells of every write that failed since the beginning."""
+        ...
+
+    def sync(self) -> None:
+        """Return when everything written to the disk is on it; may be called from another thread."""
+        ...
+
+    def close(self) -> None:
+        """Give it back."""
+        ...
+
+
 class Files(Protocol):
     """A file system."""
 
@@ -112,8 +132,8 @@ class Files(Protocol):
         """Return a file's length."""
         ...
 
-    def make_folder(self, path: Path) -> None:
-        """Make the folder and its parents where they are missing, so that they survive a crash."""
+    def make_folder(self, path: Path, *, is_synced: bool = True) -> None:
+        """Make the folder and its parents where they are missing; synced ones survive a crash."""
         ...
 
     def sync_folder(self, path: Path) -> None:
@@ -142,6 +162,10 @@ class Files(Protocol):
 
     def disk_use(self, path: Path) -> DiskUse:
         """Return how full the disk is that holds the path."""
+        ...
+
+    def whole_disk(self, folder: Path) -> WholeDisk:
+        """Return the disk that holds a folder."""
         ...
 
     def boot_id(self) -> str:
@@ -287,6 +311,55 @@ class SystemLock:
             os.close(fd)
 
 
+class SystemDisk:
+    """A file system of the machine, synced as a whole.
+
+    The descriptor is open from the beginning: a write that fails later is told to those who were there.
+    """
+
+    __slots__ = ("_fd", "_folder")
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        try:
+            self._fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        except OSError as error:
+            raise _failed("opening the folder", folder, error) from error
+
+    @property
+    def is_reliable(self) -> bool:
+        """Whether the system tells what it could not write: Linux does since 5.8."""
+        return _syncfs is not None
+
+    def sync(self) -> None:
+        """Return when everything written to the disk is on it."""
+        if _syncfs is None or _syncfs(self._fd):
+            raise SyncFailed(f"syncing the disk of {self._folder} failed: {os.strerror(ctypes.get_errno())}")
+
+    def close(self) -> None:
+        """Give the descriptor back."""
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            os.close(fd)
+
+
+def _find_syncfs() -> Callable[[int], int] | None:
+    system = os.uname()
+    version = re.match(r"(\d+)\.(\d+)", system.release)
+    if system.sysname != "Linux" or version is None or (int(version[1]), int(version[2])) < (5, 8):
+        return None
+    return getattr(ctypes.CDLL(None, use_errno=True), "syncfs", None)
+
+
+_syncfs: Final = _find_syncfs()
+
+
+def open_files_max() -> int:
+    """Return how many files a store may keep open, of those that the process may have: others need some."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return _OPEN_FILES_MAX if hard == resource.RLIM_INFINITY else max(min(hard // 4, _OPEN_FILES_MAX), 16)
+
+
 class SystemFiles:
     """The machine's own file system."""
 
@@ -314,7 +387,7 @@ class SystemFiles:
         except OSError as error:
             raise _failed("looking at", path, error) from error
 
-    def make_folder(self, path: Path) -> None:
+    def make_folder(self, path: Path, *, is_synced: bool = True) -> None:
         """Make the folder and its parents, and sync the folders that got a new name."""
         missing = []
         while not path.is_dir():
@@ -325,7 +398,8 @@ class SystemFiles:
                 folder.mkdir(exist_ok=True)
             except OSError as error:
                 raise _failed("making the folder", folder, error) from error
-            self.sync_folder(folder.parent)
+            if is_synced:
+                self.sync_folder(folder.parent)
 
     def sync_folder(self, path: Path) -> None:
         """Return when the names in a folder are on the disk."""
@@ -386,6 +460,10 @@ class SystemFiles:
             used_bytes=(use.f_blocks - use.f_bfree) * use.f_frsize,
             usable_bytes=use.f_bavail * use.f_frsize,
         )
+
+    def whole_disk(self, folder: Path) -> WholeDisk:
+        """Return the disk that holds a folder."""
+        return SystemDisk(folder)
 
     def boot_id(self) -> str:
         """Return what the kernel drew when it started; a container has that of its host."""

@@ -53,9 +53,12 @@ class LogEntry(msgspec.Struct, gc=False):
 class StoreFile(Protocol):
     """A file of a follower: it is synced while it lives, and removed when nothing needs it."""
 
-    path: Path
+    @property
+    def path(self) -> Path:
+        """Where it is."""
+        ...
 
-    def sync(self) -> None:
+    def sync(self) -> object:
         """Put what was written on the disk; may be called from another thread."""
         ...
 

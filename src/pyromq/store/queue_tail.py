@@ -4,7 +4,7 @@
 """
 
 import struct
-from typing import Final
+from typing import Any, Final
 
 _pack: Final = struct.Struct(">qiq").pack
 
@@ -13,20 +13,24 @@ class QueueTail:
     """`end` is the offset that the next message gets, `reach` the log position behind the newest one.
 
     `held` are the newest entries, not yet written. `watched` says that pulls wait for the queue, `gone` that
-    it was removed and must not be added to.
+    it was removed and must not be added to. A queue that begins to hold something puts itself into the list
+    `dirty`, which many share: whoever writes what is held looks at those and not at all.
     """
 
-    __slots__ = ("end", "gone", "held", "reach", "watched")
+    __slots__ = ("dirty", "end", "gone", "held", "reach", "watched")
 
     def __init__(self) -> None:
         self.end = 0
         self.reach = 0
         self.held = bytearray()
+        self.dirty: list[Any] = []
         self.watched = False
         self.gone = False
 
     def add(self, position: int, size: int, tags_code: int) -> None:
         """Hold the next message's entry."""
+        if not self.held:
+            self.dirty.append(self)
         self.held += _pack(position, size, tags_code)
         self.end += 1
         self.reach = position + size

@@ -134,9 +134,12 @@ class Recovery:
         return self.queues.reach == self.checkpoint.reach
 
     def _check_newest(self, report: Recovered) -> None:
+        reach = self.queues.reach
+        if reach <= self.log.min_position:
+            return
         for queue in self.queues:
-            place = queue.place(queue.end - 1)
-            if place is not None and queue.reach == self.queues.reach and queue.reach > self.log.min_position:
+            place = queue.place(queue.end - 1) if queue.reach == reach else None
+            if place is not None:
                 if next(self.log.walk(place[0]), None) is None:
                     report.find(f"damaged: {self.log.why_no_record(place[0])}")
                 return

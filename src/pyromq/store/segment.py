@@ -3,25 +3,59 @@
 import mmap
 from contextlib import suppress
 from pathlib import Path
+from typing import Protocol
 
 from pyromq.errors import SyncFailed
 from pyromq.store.files import File, Files
+
+
+class Opened(Protocol):
+    """Told of files that are opened, to keep them few."""
+
+    def opened(self, segment: "Segment") -> None:
+        """Note a file that is open now, and close another if there are too many."""
+        ...
 
 
 class Segment:
     """A file that has its full size from the start; in a row of files, the bytes from `base` to `end`.
 
     The file is opened on its first use, and mapped on the first look at its map: a queue nobody reads costs
-    neither. `is_named` says whether the folder that holds the file's name was synced since it was made.
+    neither. `is_named` says whether the folder that holds the file's name was synced since it was made, and
+    the folders above it, as many as `levels` says.
     """
 
-    __slots__ = ("_file", "_files", "_is_retired", "_map", "base", "end", "is_named", "path", "size")
+    __slots__ = (
+        "_file",
+        "_files",
+        "_is_retired",
+        "_levels",
+        "_map",
+        "_opened",
+        "_path",
+        "base",
+        "end",
+        "is_named",
+        "size",
+    )
 
-    def __init__(self, files: Files, path: Path, *, size: int, base: int = 0) -> None:
+    def __init__(
+        self,
+        files: Files,
+        path: Path | str,
+        *,
+        size: int,
+        base: int = 0,
+        levels: int = 1,
+        opened: Opened | None = None,
+    ) -> None:
         self._files = files
         self._file: File | None = None
         self._map: mmap.mmap | None = None
-        self.path = path
+        # A Path is four times as large, and a store may have a hundred thousand of them.
+        self._path = str(path)
+        self._levels = levels
+        self._opened = opened
         self.base = base
         self.size = size
         self.end = base + size
@@ -29,17 +63,31 @@ class Segment:
         self._is_retired = False
 
     @property
+    def path(self) -> Path:
+        """Where the file is."""
+        return Path(self._path)
+
+    @property
     def file(self) -> File:
         """The open file; it has its full length."""
         file = self._file
-        if file is None:
-            file = self._file = self._files.open(self.path, self.size)
+        return self._open() if file is None else file
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the file is open."""
+        return self._file is not None
+
+    def _open(self) -> File:
+        file = self._file = self._files.open(self.path, self.size)
+        if self._opened is not None:
+            self._opened.opened(self)
         return file
 
     def make(self) -> None:
         """Make the file now; its name is synced with its first bytes."""
         self.is_named = False
-        self._file = self._files.open(self.path, self.size)
+        self._open()
 
     @property
     def map(self) -> mmap.mmap:
@@ -49,23 +97,26 @@ class Segment:
             view = self._map = self.file.map()
         return view
 
-    def sync(self) -> None:
+    def sync(self) -> bool:
         """Put all that was written on the disk, and the file's name if it is new.
 
-        May run in another thread. A file with unsynced bytes is open, and only `retire` closes it before it
-        was synced; nobody needs its bytes then.
+        Returns False when the file is not open, or was closed meanwhile: it may have bytes then that only a
+        sync of the whole disk brings there. May run in another thread. Of a file that is retired nobody
+        needs the bytes.
         """
         file = self._file
         if file is None:
-            return
+            return self._is_retired
         try:
             file.sync()
             if not self.is_named:
-                self._files.sync_folder(self.path.parent)
+                for folder in tuple(self.path.parents)[: self._levels]:
+                    self._files.sync_folder(folder)
                 self.is_named = True
         except SyncFailed:
-            if not self._is_retired:
+            if self._file is file:
                 raise
+        return self._file is file or self._is_retired
 
     def wipe_from(self, at: int) -> None:
         """Make everything from byte `at` of the file read as zeros, and give its room back."""

@@ -14,7 +14,7 @@ from typing import Final
 
 from pyromq.errors import StoreError
 from pyromq.store.files import Files
-from pyromq.store.segment import Segment
+from pyromq.store.segment import Opened, Segment
 
 _log: Final = logging.getLogger(__name__)
 _NAME_DIGITS: Final = 20
@@ -27,17 +27,35 @@ class BrokenRow(StoreError):
 class Segments:
     """The files of one folder, oldest first.
 
+    A folder that is missing is made with the first file. Its own name, and those of `levels` − 1 folders
+    above it, are synced with the file's.
+
     `row` is replaced and never changed in place, so that a thread that syncs may walk an older copy of it.
     """
 
-    __slots__ = ("_files", "_short", "folder", "row", "segment_bytes")
+    __slots__ = ("_files", "_folder", "_levels", "_opened", "_short", "row", "segment_bytes")
 
-    def __init__(self, files: Files, folder: Path, segment_bytes: int) -> None:
+    def __init__(
+        self,
+        files: Files,
+        folder: Path | str,
+        segment_bytes: int,
+        *,
+        levels: int = 1,
+        opened: Opened | None = None,
+    ) -> None:
         self._files = files
-        self.folder = folder
+        self._folder = str(folder)
+        self._levels = levels
+        self._opened = opened
         self.segment_bytes = segment_bytes
         self.row: list[Segment] = []
-        self._short: dict[Segment, int] = {}
+        self._short: dict[Segment, int] | None = None
+
+    @property
+    def folder(self) -> Path:
+        """Where the files are."""
+        return Path(self._folder)
 
     def load(self, *, is_named: bool = True) -> None:
         """List the files that are there; `is_named` says whether their names survive a power cut.
@@ -49,7 +67,7 @@ class Segments:
         for segment in self.row:
             segment.is_named = is_named
         lengths = {segment: self._check_length(segment) for segment in self.row}
-        self._short = {segment: length for segment, length in lengths.items() if length < segment.size}
+        self._short = {seg: length for seg, length in lengths.items() if length < seg.size} or None
         for before, after in zip(self.row, self.row[1:], strict=False):
             if before.end != after.base:
                 raise BrokenRow(
@@ -59,10 +77,11 @@ class Segments:
 
     def short(self) -> list[Segment]:
         """Return the files that did not have their full length when the row was loaded."""
-        return list(self._short)
+        return list(self._short or ())
 
     def length_of(self, short: Segment) -> int:
         """Return the length of a short file when the row was loaded."""
+        assert self._short is not None
         return self._short[short]
 
     def _check_length(self, segment: Segment) -> int:
@@ -77,8 +96,14 @@ class Segments:
         return length
 
     def _segment(self, base: int) -> Segment:
-        path = self.folder / f"{base:0{_NAME_DIGITS}d}"
-        return Segment(self._files, path, size=self.segment_bytes, base=base)
+        return Segment(
+            self._files,
+            f"{self._folder}/{base:0{_NAME_DIGITS}d}",
+            size=self.segment_bytes,
+            base=base,
+            levels=self._levels,
+            opened=self._opened,
+        )
 
     def find(self, position: int) -> Segment | None:
         """Return the file that holds a position, or None when it is outside the row."""
@@ -91,7 +116,7 @@ class Segments:
     def add(self, position: int) -> Segment:
         """Make the file that begins the row at `position`, or the one behind the last."""
         base = self.row[-1].end if self.row else position - position % self.segment_bytes
-        self._files.make_folder(self.folder)
+        self._files.make_folder(self.folder, is_synced=self._levels == 1)
         if self.row and not self.row[-1].is_named:
             # A power cut must not leave this name without the one before it.
             self._files.sync_folder(self.folder)

@@ -11,7 +11,7 @@ thread meanwhile.
 import logging
 import os
 import threading
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -458,7 +458,7 @@ class MessageStore:
         self._queues_synced_at = self._clock.monotonic()
         last = self._queue_sync
         # One that failed, or was never run, has files that the next checkpoint speaks for too.
-        files = [] if last is None or last.is_done else last.files
+        files = [] if last is None or last.is_done else list(last.files)
         self._queue_sync = QueueSync(self, files, self._log.end, self._queues.reach, self._last_stored_at_ms)
         self._queues.begin_settling()
         return self._queue_sync

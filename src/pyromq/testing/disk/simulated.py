@@ -373,15 +373,16 @@ class SimulatedDisk:
             raise StoreError(f"looking at {path} failed: {os.strerror(errno.ENOENT)}")
         return content.size
 
-    def make_folder(self, path: Path) -> None:
+    def make_folder(self, path: Path, *, is_synced: bool = True) -> None:
         """Make the folder and its parents, and sync the folders that got a new name."""
         with self._mutex:
             if path in self._folders:
                 return
-            self.make_folder(path.parent)
+            self.make_folder(path.parent, is_synced=is_synced)
             node = self._folders[path] = self._new_node(path, is_folder=True)
             self._name((path, node))
-            self.sync_folder(path.parent)
+            if is_synced:
+                self.sync_folder(path.parent)
 
     def sync_folder(self, path: Path) -> None:
         """Bring the names in a folder to the platter."""
@@ -440,9 +441,47 @@ class SimulatedDisk:
         """Return how full the disk is."""
         return DiskUse(self.used_bytes, max(self.capacity_bytes - self.used_bytes, 0))
 
+    def whole_disk(self, folder: Path) -> "SimulatedWhole":
+        """Return all of the disk."""
+        return SimulatedWhole(self)
+
+    def sync_all(self) -> None:
+        """Bring every change to the platter; one sync that fails is none of the others' concern."""
+        with self._mutex:
+            nodes = {path: content.node for path, content in self._files.items()} | self._folders
+            failed = [path for path, node in nodes.items() if not self._has_synced(path, node)]
+        if failed:
+            raise SyncFailed(f"syncing the disk failed: {failed[0]}: {os.strerror(errno.EIO)}")
+
+    def _has_synced(self, path: Path, node: Node) -> bool:
+        try:
+            self.sync(path, node)
+        except SyncFailed:
+            return False
+        return True
+
     def boot_id(self) -> str:
         """Return the same before and after a kill, and another after a power cut."""
         return self._boot_id
+
+
+class SimulatedWhole:
+    """A simulated disk, synced as a whole."""
+
+    def __init__(self, disk: SimulatedDisk) -> None:
+        self._disk = disk
+
+    @property
+    def is_reliable(self) -> bool:
+        """Whether a sync tells of every write that failed."""
+        return True
+
+    def sync(self) -> None:
+        """Bring every change to the platter."""
+        self._disk.sync_all()
+
+    def close(self) -> None:
+        """Give it back."""
 
 
 def _takes(failing: list[str], path: Path) -> bool:
