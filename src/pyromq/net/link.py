@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from typing import Any, cast
 
 from pyromq.clock import Clock
@@ -59,6 +59,38 @@ class Link(asyncio.Protocol):
     it is over. `shortcut`, if there is one, is offered the received bytes first, and returns whether it
     handled frames of them.
     """
+
+    # Without a dictionary an idle connection takes a third less.
+    __slots__ = (
+        "__weakref__",
+        "_active_at",
+        "_close_callbacks",
+        "_has_frames_left",
+        "_has_received",
+        "_is_ended",
+        "_is_in_turn",
+        "_is_reading_paused",
+        "_is_writing_paused",
+        "_monotonic",
+        "_on_end",
+        "_on_request",
+        "_on_start",
+        "_opaque",
+        "_out",
+        "_out_bytes",
+        "_out_bytes_high",
+        "_out_bytes_low",
+        "_reader",
+        "_shortcut",
+        "_transport",
+        "_turn",
+        "_turn_bytes",
+        "_waiting",
+        "closed",
+        "peer",
+        "peer_host_bytes",
+        "under_way",
+    )
 
     def __init__(
         self,
@@ -100,7 +132,7 @@ class Link(asyncio.Protocol):
         self._out_bytes_low = min(settings.write_buffer_low_water_mark, self._out_bytes_high)
         self._is_writing_paused = False
 
-        self._opaques = _opaques()
+        self._opaque = 0
         self._waiting: dict[int, asyncio.Future[Command]] = {}
 
     # What others call ----------------------------------------------------------------------------------
@@ -132,7 +164,7 @@ class Link(asyncio.Protocol):
             raise ConnectionLost(f"the connection to {self.peer} is closed")
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[Command] = loop.create_future()
-        command.opaque = opaque = next(self._opaques)
+        command.opaque = opaque = self._next_opaque()
         self.send(command)
         self._waiting[opaque] = answer
         timer = loop.call_later(timeout_s, self._give_up, answer, timeout_s)
@@ -144,7 +176,7 @@ class Link(asyncio.Protocol):
 
     def oneway(self, command: Command) -> None:
         """Send a request that wants no answer; sets its `opaque` and its flag."""
-        command.opaque = next(self._opaques)
+        command.opaque = self._next_opaque()
         command.flag |= CommandFlag.ONEWAY
         self.send(command)
 
@@ -306,6 +338,10 @@ class Link(asyncio.Protocol):
         _log.warning("%s %s; connection closed", self.peer, what)
         self.close()
 
+    def _next_opaque(self) -> int:
+        self._opaque = (self._opaque + 1) & 0x7FFFFFFF
+        return self._opaque
+
     def _give_up(self, answer: asyncio.Future[Command], timeout_s: float) -> None:
         if not answer.done():
             answer.set_exception(RequestTimeout(f"{self.peer} did not answer within {timeout_s:.1f} s"))
@@ -340,10 +376,3 @@ async def close_all(links: Iterable[Link], grace_s: float) -> None:
         for link in tuple(left):
             link.abort()
         await ended.wait()
-
-
-def _opaques() -> Iterator[int]:
-    number = 0
-    while True:
-        number = (number + 1) & 0x7FFFFFFF
-        yield number
