@@ -209,10 +209,11 @@ def create_topics(address: str, crowd: Crowd) -> None:
             name for name in crowd.names() if name not in table or table[name].write_queue_nums < crowd.queues
         ]
         for at in range(0, len(missing), _TOGETHER):
-            exchange(connection, [_creation(name, crowd.queues) for name in missing[at : at + _TOGETHER]])
+            exchange(connection, [creation(name, crowd.queues) for name in missing[at : at + _TOGETHER]])
 
 
-def _creation(topic: str, queues: int) -> Command:
+def creation(topic: str, queues: int) -> Command:
+    """Return the request that creates a topic, or gives it more queues."""
     header = UpdateAndCreateTopic(
         topic=topic,
         default_topic="TBW102",

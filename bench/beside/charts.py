@@ -1,0 +1,92 @@
+"""Bars of the same figure for all servers, as pictures for the documentation."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from PIL import Image, ImageDraw, ImageFont
+
+from beside.results import Row
+from beside.servers import APACHE_4, APACHE_5, KINDS, PYROMQ, TITLES
+
+COLOURS = {APACHE_4: "#b9bec8", APACHE_5: "#7f8897", PYROMQ: "#e25822"}
+INK, PALE, PAPER = "#20242c", "#6b7280", "#ffffff"
+WIDTH, LEFT, RIGHT, BAR, GAP = 1500, 520, 170, 26, 30
+#: Drawn large and made small: smooth edges.
+SCALE = 2
+
+
+@dataclass(frozen=True)
+class Chart:
+    """A picture: which of the table's lines are in it, and what they are called there."""
+
+    name: str
+    title: str
+    is_wanted: Callable[[Row], bool]
+
+
+CHARTS = [
+    Chart("throughput", "Messages a second (more is better)", lambda row: row.figure.name == "rate"),
+    Chart(
+        "cpu",
+        "Messages for each second of the server's processor time (more is better)",
+        lambda row: row.figure.name == "messages_per_server_cpu_s",
+    ),
+    Chart(
+        "latency", "Latency in milliseconds (less is better)", lambda row: row.figure.label.endswith(", ms")
+    ),
+    Chart("memory", "Resident memory in MiB (less is better)", lambda row: row.figure.name == "mib"),
+    Chart("start", "Seconds from start to first acknowledged send", lambda row: row.figure.name == "seconds"),
+]
+
+
+def draw_all(rows: Sequence[Row], folder: Path) -> list[Path]:
+    """Write a picture for each chart that has lines, and return the paths."""
+    made = []
+    for chart in CHARTS:
+        wanted = [row for row in rows if chart.is_wanted(row) and len(row.values) == len(KINDS)]
+        if wanted:
+            path = folder / f"{chart.name}.png"
+            draw(chart, wanted).save(path, optimize=True)
+            made.append(path)
+    return made
+
+
+def draw(chart: Chart, rows: Sequence[Row]) -> Image.Image:
+    """Return the picture: for each line a group of bars, as long as its value beside the group's longest."""
+    group = len(KINDS) * BAR + GAP
+    height = 120 + len(rows) * group
+    picture = Image.new("RGB", (WIDTH * SCALE, height * SCALE), PAPER)
+    pen = ImageDraw.Draw(picture)
+    _text(pen, 30, 20, chart.title, 28, INK)
+    x = 30
+    for kind in KINDS:
+        _box(pen, x, 70, x + 22, 92, COLOURS[kind])
+        _text(pen, x + 32, 68, TITLES[kind], 20, INK)
+        x += 200
+    for number, row in enumerate(rows):
+        _group(pen, row, 115 + number * group)
+    return picture.resize((WIDTH, height), Image.Resampling.LANCZOS)
+
+
+def _group(pen: ImageDraw.ImageDraw, row: Row, top: int) -> None:
+    _text(pen, 30, top + 4, row.case, 21, INK)
+    if row.figure.label.endswith(", ms"):
+        _text(pen, 30, top + 32, row.figure.label, 18, PALE)
+    longest = max((row.values[kind] or 0.0 for kind in KINDS), default=0.0) or 1.0
+    for number, kind in enumerate(KINDS):
+        value = row.values[kind]
+        if value is None:
+            continue
+        y = top + number * BAR
+        end = LEFT + max(int((WIDTH - LEFT - RIGHT) * value / longest), 2)
+        _box(pen, LEFT, y + 2, end, y + BAR - 2, COLOURS[kind])
+        _text(pen, end + 10, y + 1, row.figure.write(value), 19, INK if kind == PYROMQ else PALE)
+
+
+def _box(pen: ImageDraw.ImageDraw, left: int, top: int, right: int, bottom: int, colour: str) -> None:
+    pen.rectangle((left * SCALE, top * SCALE, right * SCALE, bottom * SCALE), fill=colour)
+
+
+def _text(pen: ImageDraw.ImageDraw, x: int, y: int, text: str, size: int, colour: str) -> None:
+    pen.text((x * SCALE, y * SCALE), text, fill=colour, font=ImageFont.load_default(size * SCALE))
