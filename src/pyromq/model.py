@@ -8,6 +8,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
 from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from pyromq.kernel import IS_COMPILED
 
 _NO_PROPERTIES: Mapping[str, str] = MappingProxyType({})
 
@@ -76,6 +79,16 @@ class ReceivedMessage:
     def keys(self) -> list[str]:
         """The keys one by one."""
         return self.properties.get("KEYS", "").split()
+
+
+PureReceivedMessage = ReceivedMessage
+if not TYPE_CHECKING and IS_COMPILED:
+    from pyromq._kernel.records import ReceivedMessage
+
+
+def restore_received(*values: Any) -> ReceivedMessage:
+    """Make a message that was pickled, with a kernel or without one, of its fields."""
+    return ReceivedMessage(*values)
 
 
 class SendStatus(StrEnum):

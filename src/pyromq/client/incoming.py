@@ -1,24 +1,63 @@
 """From a pull's or a query's bytes to messages: decoded, decompressed, filtered by tag once more."""
 
 import zlib
-from collections.abc import Iterator
-from typing import Final
+from collections.abc import Mapping, Set
+from functools import partial
+from typing import TYPE_CHECKING, Final
 
 from pyromq.codes import COMPRESSION_MASK, SysFlag
 from pyromq.errors import CorruptRecord, LocalProtocolError
+from pyromq.kernel import IS_COMPILED
 from pyromq.model import MessageQueue, ReceivedMessage
 from pyromq.net.address import join_address
 from pyromq.wire import properties as names
 from pyromq.wire.message_id import offset_message_id
-from pyromq.wire.record import Record, decode_host, iter_records
+from pyromq.wire.record import Record, decode_host, decode_record, iter_records
 
 _OTHER_COMPRESSIONS: Final = {SysFlag.COMPRESSION_LZ4: "LZ4", SysFlag.COMPRESSION_ZSTD: "ZSTD"}
 
 
-def received_messages(body: bytes, broker_name: str) -> Iterator[ReceivedMessage]:
-    """Yield the messages of an answer's body, which came from the broker of that name."""
+_NOTHING: Final[Mapping[str, str]] = {}
+_ALL_TAGS: Final[frozenset[str]] = frozenset()
+
+
+def pure_received_messages(
+    body: bytes, broker_name: str, added: Mapping[str, str] = _NOTHING, tags: Set[str] = _ALL_TAGS
+) -> list[ReceivedMessage]:
+    """Return the messages of an answer's body, which came from the broker of that name.
+
+    `added` are pairs for the properties of each. Of those without one of the tags none is returned, unless no
+    tag is named: brokers compare hashes of tags, and a stranger with the same hash ends here.
+    """
+    messages = []
     for record in iter_records(body):
-        yield _received(record, broker_name)
+        message = _received(record, broker_name)
+        if not tags or message.tags in tags:
+            message.properties.update(added)
+            messages.append(message)
+    return messages
+
+
+if TYPE_CHECKING or not IS_COMPILED:
+    received_messages = pure_received_messages
+else:
+    from pyromq._kernel.records import read_messages
+
+    def received_messages(
+        body: bytes, broker_name: str, added: Mapping[str, str] = _NOTHING, tags: Set[str] = _ALL_TAGS
+    ) -> list[ReceivedMessage]:
+        """Return the messages of an answer's body, which came from the broker of that name."""
+
+        def queue(topic: str, queue_id: int) -> MessageQueue:
+            return MessageQueue(topic, broker_name, queue_id)
+
+        return read_messages(bytes(body), dict(added), frozenset(tags), queue, partial(_unusual, broker_name))
+
+
+def _unusual(broker_name: str, body: bytes, at: int) -> tuple[ReceivedMessage, int]:
+    """Read the record that the kernel left; raise what is wrong with it."""
+    record = decode_record(body, at)
+    return _received(record, broker_name), record.size
 
 
 def _received(record: Record, broker_name: str) -> ReceivedMessage:

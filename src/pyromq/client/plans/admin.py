@@ -88,7 +88,7 @@ def view_message(session: Session, offset_message_id: str, deadline: Deadline) -
     address = join_address(place.host, place.port)
     answer = must_succeed((yield from ask(address, command, deadline.part_s(deadline.timeout_ms))))
     broker_name = yield from _broker_name_at(session, address, deadline)
-    return next(received_messages(answer.body, broker_name))
+    return received_messages(answer.body, broker_name)[0]
 
 
 def query_message(session: Session, query: KeyQuery, deadline: Deadline) -> Plan[list[ReceivedMessage]]:

@@ -102,13 +102,8 @@ def _result(wanted: Wanted, answer: Command) -> PullResult:
     header = read_header(PullMessageAnswer, answer.ext)
     messages: list[ReceivedMessage] = []
     if status is PullStatus.FOUND:
-        # The broker compared hashes of tags; a stranger with the same hash ends here.
-        tags = parse_tags(wanted.tags)
-        for message in received_messages(answer.body, wanted.queue.broker_name):
-            if not tags or message.tags in tags:
-                message.properties[names.MIN_OFFSET] = str(header.min_offset)
-                message.properties[names.MAX_OFFSET] = str(header.max_offset)
-                messages.append(message)
+        ends = {names.MIN_OFFSET: str(header.min_offset), names.MAX_OFFSET: str(header.max_offset)}
+        messages = received_messages(answer.body, wanted.queue.broker_name, ends, parse_tags(wanted.tags))
     return PullResult(
         status=status,
         next_offset=header.next_begin_offset,
