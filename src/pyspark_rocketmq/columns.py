@@ -4,13 +4,14 @@ A batch holds just the columns of the schema that Spark was given, in its order:
 projection, and what is not asked for is not built.
 """
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark.sql.types import StructType
 
 from pyromq.errors import ConfigError
+from pyromq.kernel import IS_COMPILED
 from pyromq.model import ReceivedMessage
 
 SCHEMA = (
@@ -51,10 +52,39 @@ def check_schema(schema: StructType) -> list[str]:
     return list(schema.names)
 
 
-def to_batch(names: Sequence[str], messages: Sequence[ReceivedMessage]) -> pa.RecordBatch:
+def pure_column(name: str, messages: list[ReceivedMessage]) -> pa.Array:
+    """Return the column of that name."""
+    kind, take = _COLUMNS[name]
+    return pa.array([take(message) for message in messages], kind)
+
+
+if TYPE_CHECKING or not IS_COMPILED:
+    column = pure_column
+else:
+    from pyromq._kernel.columns import numbers, pairs, texts
+
+    def column(name: str, messages: list[ReceivedMessage]) -> pa.Array:
+        """Return the column of that name, from the bytes that the messages were pulled in."""
+        kind, _ = _COLUMNS[name]
+        if pa.types.is_map(kind):
+            rows, names, values = pairs(messages)
+            return pa.MapArray.from_arrays(
+                _array(pa.int32(), len(messages) + 1, None, rows), _strings(*names), _strings(*values)
+            )
+        if pa.types.is_string(kind) or pa.types.is_binary(kind):
+            return _array(kind, len(messages), *texts(messages, name))
+        return _array(kind, len(messages), None, numbers(messages, name))
+
+
+def _strings(offsets: bytearray, text: bytearray) -> pa.Array:
+    return _array(pa.string(), len(offsets) // 4 - 1, None, offsets, text)
+
+
+def _array(kind: pa.DataType, count: int, *buffers: bytearray | None) -> pa.Array:
+    held = [None if buffer is None else pa.py_buffer(buffer) for buffer in buffers]
+    return pa.Array.from_buffers(kind, count, held)
+
+
+def to_batch(names: list[str], messages: list[ReceivedMessage]) -> pa.RecordBatch:
     """Return the messages as one Arrow batch of the named columns."""
-    arrays = [
-        pa.array([take(message) for message in messages], kind)
-        for kind, take in (_COLUMNS[name] for name in names)
-    ]
-    return pa.RecordBatch.from_arrays(arrays, names=list(names))
+    return pa.RecordBatch.from_arrays([column(name, messages) for name in names], names=names)
