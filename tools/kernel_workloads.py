@@ -28,6 +28,69 @@ def workload(name: str) -> Callable[[Callable[[], Work]], Callable[[], Work]]:
     return enter
 
 
+def _sends_of(batch: int) -> Work:
+    """Return the work of taking received sends to a log and two queues, the write itself left out."""
+    from pyromq._kernel.tails import IndexTail, QueueTail
+    from pyromq.bench.frames import Queue, send_template
+    from pyromq.broker.fast_sends import make_sends
+
+    host = bytes([127, 0, 0, 1, 0, 0, 42, 159])
+    kernel = make_sends(
+        store_host=host,
+        cluster="DefaultCluster",
+        common_ext={"MSG_REGION": "DefaultRegion", "TRACE_ON": "true"},
+        diverting=("DELAY", "TRAN_MSG"),
+        wait_matters=False,
+        has_index=True,
+        body_bytes_max=4 << 20,
+    )
+    assert kernel is not None
+    index, queues = IndexTail(5_000_000, 20_000_000), [QueueTail(), QueueTail()]
+    for queue_id, queue in enumerate(queues):
+        kernel.learn(b"orders", queue_id, queue, 0)
+    frames = [
+        send_template(
+            Queue("", "broker-a", "orders", queue_id),
+            size=len(BODY),
+            batch=batch,
+            prefix="7F00000100010CA5D2F8",
+            properties=f"TAGS\x01paid\x02KEYS\x01key-{queue_id}",
+        ).frame
+        for queue_id in range(len(queues))
+    ]
+    received = b"".join(frames) * (MESSAGES // batch // len(frames))
+
+    def work() -> int:
+        end = kernel.plan(
+            received,
+            0,
+            now_ms=1_700_000_000_000,
+            born_host=host,
+            log_end=POSITION,
+            log_room=1 << 30,
+            index_room=1 << 20,
+            answer_bytes_max=1 << 30,
+        )
+        assert end == len(received), f"stopped at {end}"
+        messages = kernel.message_count
+        kernel.apply(index, 1 << 20)
+        return messages
+
+    return work
+
+
+@workload("send")
+def send() -> Work:
+    """Return the work of single sends of 1 KiB."""
+    return _sends_of(batch=1)
+
+
+@workload("send in batches of 20")
+def send_batches() -> Work:
+    """Return the work of sends of 20 messages of 1 KiB each."""
+    return _sends_of(batch=20)
+
+
 @workload("queue entries")
 def queue_entries() -> Work:
     """Return the work of adding an entry to a queue for each message."""
