@@ -12,6 +12,7 @@ Run by tests/crash/test_store_machine.py, and for longer by tools/torture_store.
 import logging
 import random
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
@@ -21,15 +22,19 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from store_story import EVER_MS, HOST, PREPARED, SETTINGS, queues, read_all, tears_at
 
 from pyromq.errors import SyncFailed
+from pyromq.store.retention import Swept
 from pyromq.store.store import Draft, GetStatus, MessageStore, Placed
 from pyromq.testing.clock import ManualClock
-from pyromq.testing.disk import SimulatedDisk
-from pyromq.testing.disk.cuts import kept_operations
+from pyromq.testing.disk import SimulatedDisk, cuts_of
+from pyromq.testing.disk.journal import Change, Write
 from pyromq.wire.record import Record, iter_records
 
 HOUR_MS = 3_600_000
 FILE_BYTES = SETTINGS.mapped_file_size_commit_log
 FILES_PER_ROUND = 10
+#: Messages of this size have twice as many bytes of properties, so that a power cut can tear those too.
+WIDE = 700
+SECTOR_BYTES = 512
 #: Files may go at any hour, an hour after their end.
 KEEPING = replace(SETTINGS, file_reserved_time=1, delete_when=";".join(map(str, range(24))))
 QUEUES = st.sampled_from(queues())
@@ -37,6 +42,8 @@ TOPICS = st.sampled_from(sorted({topic for topic, _ in queues()}))
 KEYS = ("red", "blue")
 PAUSES_MS = st.sampled_from((0, 1, 20, 1500))
 SEEDS = st.integers(0, (1 << 32) - 1)
+SYNCED = st.sampled_from(("everything", "the log", "nothing"))
+FOLDERS = st.sampled_from(("commitlog", "consumequeue", "index", "checkpoint"))
 Queue = tuple[str, int]
 
 
@@ -81,11 +88,26 @@ class Shape:
 SHAPES = st.builds(
     Shape,
     QUEUES,
-    st.sampled_from((0, 1, 60, 300, 700, 1500)),
+    st.sampled_from((0, 1, 60, 300, WIDE, 1500)),
     st.sampled_from(((), ("red",), ("blue",), KEYS)),
     st.sampled_from((False, False, False, True)),
 )
 SMALL_SHAPES = st.builds(Shape, QUEUES, st.integers(0, 400), st.sampled_from(((), ("red",), KEYS)))
+
+
+def with_holes(pending: list[Change]) -> Iterator[list[Change]]:
+    """Yield choices in which all is kept but a sector in the middle of a large write, the newest ones."""
+    large = [number for number, one in enumerate(pending) if isinstance(one, Write) and len(one.data) > 1024]
+    for number in large[-2:]:
+        write = pending[number]
+        assert isinstance(write, Write)
+        hole = (write.at + len(write.data) // 2) // SECTOR_BYTES * SECTOR_BYTES
+        before, behind = hole - write.at, hole - write.at + SECTOR_BYTES
+        parts = [
+            Write(write.node, write.at, write.data[:before]),
+            Write(write.node, write.at + behind, write.data[behind:]),
+        ]
+        yield [*pending[:number], *parts, *pending[number + 1 :]]
 
 
 class StoreMachine(RuleBasedStateMachine):
@@ -127,8 +149,13 @@ class StoreMachine(RuleBasedStateMachine):
 
     # Sending
 
-    @rule(shape=SHAPES, pause_ms=PAUSES_MS)
-    def put(self, shape: Shape, pause_ms: int) -> None:
+    @rule(shapes=st.lists(SHAPES, min_size=1, max_size=6), pause_ms=PAUSES_MS)
+    def put(self, shapes: list[Shape], pause_ms: int) -> None:
+        """Send messages one by one."""
+        for shape in shapes:
+            self.put_one(shape, pause_ms)
+
+    def put_one(self, shape: Shape, pause_ms: int = 1) -> None:
         """Send one message."""
         self.clock.advance(pause_ms)
         draft = self.draft(shape)
@@ -142,19 +169,21 @@ class StoreMachine(RuleBasedStateMachine):
         for shape, draft, placed in zip(shapes, drafts, self.store.put_batch(drafts), strict=True):
             self.remember(shape, draft, placed)
 
-    @rule(queue=QUEUES)
-    def fill_a_file(self, queue: Queue) -> None:
-        """Send until the log goes on in the next file."""
+    @rule(queue=QUEUES, count=st.integers(1, 3))
+    def fill_files(self, queue: Queue, count: int) -> None:
+        """Send until the log goes on some files further."""
         file = self.store.max_position // FILE_BYTES
-        while self.store.max_position // FILE_BYTES == file:
-            self.put(Shape(queue, 1200, ()), 1)
-        self.done["files filled"] += 1
+        while self.store.max_position // FILE_BYTES < file + count:
+            self.put_one(Shape(queue, 1500, ()))
+        self.done["files filled"] += count
 
     def draft(self, shape: Shape) -> Draft:
         """Return a message like no other."""
         self.number += 1
         body = (b"%06d" % self.number * (shape.size // 6 + 1))[: shape.size]
         properties = f"UNIQ_KEY\x01{self.number:06d}\x02KEYS\x01{' '.join(shape.keys)}\x02TAGS\x01t"
+        if shape.size == WIDE:
+            properties += "\x02fill\x01" + "f" * 2 * WIDE
         sys_flag = PREPARED if shape.is_half else 0
         return Draft(*shape.queue, body, properties, 0, sys_flag, 0, HOST, HOST)
 
@@ -248,29 +277,25 @@ class StoreMachine(RuleBasedStateMachine):
 
     # Syncing and forgetting
 
-    @rule()
-    def sync(self) -> None:
-        """Make the log safe."""
-        self.promise(self.store.sync())
+    @rule(what=st.sampled_from(("the log", "everything", "everything, slowly", "nothing yet")))
+    def sync(self, what: str) -> None:
+        """Make the log safe, or all of it with a checkpoint, or let the followers write only."""
+        if what == "the log":
+            self.promise(self.store.sync())
+        elif what == "everything":
+            self.sync_queues()
+        elif what == "everything, slowly":
+            queue_sync = self.store.queue_sync()
+            self.put_one(Shape(queues()[self.number % len(queues())], 60, KEYS))
+            queue_sync.run()
+            self.promise(self.store.flushed_position)
+        else:
+            self.store.queue_sync()
 
-    @rule()
     def sync_queues(self) -> None:
         """Make everything safe, and write a checkpoint."""
         self.store.sync_queues()
         self.promise(self.store.flushed_position)
-
-    @rule(shape=SHAPES)
-    def sync_queues_while_a_message_comes(self, shape: Shape) -> None:
-        """Write a checkpoint as a broker does, with a message between its two halves."""
-        queue_sync = self.store.queue_sync()
-        self.put(shape, 0)
-        queue_sync.run()
-        self.promise(self.store.flushed_position)
-
-    @rule()
-    def settle(self) -> None:
-        """Let the followers write, and the sync never come."""
-        self.store.queue_sync()
 
     @rule(topic=TOPICS)
     def delete_topic(self, topic: str) -> None:
@@ -281,10 +306,24 @@ class StoreMachine(RuleBasedStateMachine):
                 self.rows[queue] = Row()
         self.done["topics given up"] += 1
 
-    @rule(is_full=st.booleans(), removes=st.booleans())
-    def sweep(self, is_full: bool, removes: bool) -> None:
-        """Let files go, by age or because the disk is full; a crash may come before they are removed."""
-        self.sync_queues()
+    @rule(seed=SEEDS, is_full=st.booleans(), synced=SYNCED, end=st.sampled_from(("none", "kill", "cut")))
+    def sweep(self, seed: int, is_full: bool, synced: str, end: str) -> None:
+        """Let files go, by age or because the disk is full; perhaps a crash comes before all are removed."""
+        swept = self.sweep_only(is_full=is_full, synced=synced)
+        if end == "kill":
+            self.kill_and_start()
+            return
+        before = len(self.disk.journal)
+        swept.remove()
+        if end == "cut":
+            self.cut_power_since(before, random.Random(seed))
+
+    def sweep_only(self, *, is_full: bool, synced: str) -> Swept:
+        """Let files go, and leave it to the caller to remove them."""
+        if synced == "everything":
+            self.sync_queues()
+        elif synced == "the log":
+            self.sync("the log")
         before = self.store.min_position
         if is_full:
             self.disk.capacity_bytes = self.disk.used_bytes * 100 // 87
@@ -293,12 +332,14 @@ class StoreMachine(RuleBasedStateMachine):
         swept = self.store.sweep()
         self.disk.capacity_bytes = 1 << 50
         self.forget_before(self.store.min_position)
-        if removes:
-            swept.remove()
-        # Everything is older than it need be kept; only the newest file stays, and ten go in a round.
-        newest = max((one.position for one in self.log.values()), default=0) // FILE_BYTES * FILE_BYTES
-        assert self.store.min_position == max(before, min(newest, before + FILES_PER_ROUND * FILE_BYTES))
+        # Only what is safe may go.
+        assert self.store.min_position <= max(self.safe, before)
+        if synced == "everything":
+            # All is older than it need be kept; only the newest file stays, and ten go in a round.
+            newest = max((one.position for one in self.log.values()), default=0) // FILE_BYTES * FILE_BYTES
+            assert self.store.min_position == max(before, min(newest, before + FILES_PER_ROUND * FILE_BYTES))
         self.done["files swept"] += (self.store.min_position - before) // FILE_BYTES
+        return swept
 
     def forget_before(self, position: int) -> None:
         """Take messages out of the dictionary that went with their file."""
@@ -318,16 +359,12 @@ class StoreMachine(RuleBasedStateMachine):
         self.adopt(loses_nothing=True)
         self.done["stops"] += 1
 
-    @rule()
-    def kill_and_start(self) -> None:
-        """Kill the process; the machine goes on, and has all that was written."""
-        self.disk.kill_processes()
-        self.adopt(loses_nothing=True)
-        self.done["kills"] += 1
-
-    @rule(under=st.sampled_from(("commitlog", "consumequeue", "index", "checkpoint")))
-    def fail_a_sync(self, under: str) -> None:
-        """Let the disk fail a sync: nothing is taken any more, until a restart."""
+    @rule(under=st.one_of(st.none(), FOLDERS))
+    def kill(self, under: str | None) -> None:
+        """Kill the process, or fail a sync so that it must be started again."""
+        if under is None:
+            self.kill_and_start()
+            return
         self.disk.fail_syncs(under=under)
         try:
             self.sync_queues()
@@ -338,36 +375,44 @@ class StoreMachine(RuleBasedStateMachine):
             self.done["failed syncs"] += 1
         self.disk.mend()
 
-    @rule(seed=SEEDS, is_stopping=st.booleans(), is_late=st.booleans())
-    def cut_power(self, seed: int, is_stopping: bool, is_late: bool) -> None:
-        """Cut the power now, or at any operation of the disk since the last promise, or while stopping."""
-        if is_stopping:
+    def kill_and_start(self) -> None:
+        """Kill the process; the machine goes on, and has all that was written."""
+        self.disk.kill_processes()
+        self.adopt(loses_nothing=True)
+        self.done["kills"] += 1
+
+    @rule(seed=SEEDS, when=st.sampled_from(("now", "before", "while stopping", "while starting")))
+    def cut_power(self, seed: int, when: str) -> None:
+        """Cut the power now, behind any operation since the last promise, in a stop, or in a start."""
+        first = len(self.disk.journal)
+        if when == "while stopping":
             self.store.close()
-        count = len(self.disk.journal)
-        chance = random.Random(seed)
-        self.lose_power(count if is_late else chance.randint(self.safe_at, count), chance)
+        elif when == "while starting":
+            self.disk.kill_processes()
+            self.opened()
+        elif when == "before":
+            first = self.safe_at
+        self.done[f"power cuts {when}"] += 1
+        self.cut_power_since(first, random.Random(seed))
+
+    def cut_power_since(self, first: int, chance: random.Random) -> None:
+        """Cut the power behind one of the operations since the first ones, and start again."""
+        self.lose_power(chance.randint(first, len(self.disk.journal)), chance)
         self.adopt()
         self.done["power cuts"] += 1
-
-    @rule(seed=SEEDS)
-    def cut_power_while_starting(self, seed: int) -> None:
-        """Kill the process, and cut the power in the middle of the next one's recovery."""
-        self.disk.kill_processes()
-        before = len(self.disk.journal)
-        self.opened()
-        chance = random.Random(seed)
-        self.lose_power(chance.randint(before, len(self.disk.journal)), chance)
-        self.adopt()
-        self.done["power cuts while starting"] += 1
 
     def lose_power(self, at: int, chance: random.Random) -> None:
         """Put a disk in the place of the old one, as the power cut behind an operation left it."""
         platter = self.disk.base.copy()
-        for operation in self.disk.journal[:at]:
+        for operation in self.disk.journal[: at - 1]:
             platter.apply(operation)
-        kept = kept_operations(platter.pending, chance, tears_at).changes if chance.random() < 0.8 else ()
+        last = self.disk.journal[at - 1 : at]
+        cuts = cuts_of(last, chance, base=platter, each_max=3, random_cuts=1, tears_at=tears_at)
+        images = [cut.image for cut in cuts]
+        platter.apply(last[0])
+        images += [platter.image(kept) for kept in with_holes(platter.pending)]
         self.store.close()
-        self.disk = SimulatedDisk(platter.image(kept))
+        self.disk = SimulatedDisk(chance.choice(images))
         self.safe_at = 0
 
     def adopt(self, *, loses_nothing: bool = False) -> None:
@@ -384,7 +429,7 @@ class StoreMachine(RuleBasedStateMachine):
         self.check_log()
         self.promise(self.store.flushed_position)
         # It takes messages: the one that hypothesis would not send before the next crash.
-        self.put(Shape(queues()[self.number % len(queues())], 9, ("red",)), 1)
+        self.put_one(Shape(queues()[self.number % len(queues())], 9, ("red",)))
 
     def adopted(self, queue: Queue, row: Row) -> Row:
         """Return a queue as it came back, which has all that it had to, and nothing that nobody sent."""
