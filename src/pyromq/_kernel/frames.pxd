@@ -1,6 +1,6 @@
 """The head of a request, read in place."""
 
-from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t
 
 
 cdef enum:
@@ -24,6 +24,8 @@ cdef struct Frame:
     bint is_json
     int field_count
     Field fields[FIELDS_MAX]
+    #: Where the field is that has a small letter for its name, -1 when there is none.
+    int8_t letters[26]
     const uint8_t *body
     Py_ssize_t body_length
     #: The byte behind the frame.

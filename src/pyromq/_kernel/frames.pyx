@@ -5,8 +5,8 @@ usual way, a value of another type, a field twice: all that is UNUSUAL, and left
 which knows what it means or why it means nothing. So this file never refuses anything.
 """
 
-from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t
-from libc.string cimport memchr, memcmp
+from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint32_t
+from libc.string cimport memchr, memcmp, memset
 
 from pyromq._kernel.bigend cimport load16, load32
 
@@ -36,6 +36,7 @@ cdef Reading read_frame(const uint8_t *at, const uint8_t *end, Frame *frame) noe
     frame.body_length = frame.end - frame.body
     frame.field_count = 0
     frame.code = frame.flag = frame.opaque = 0
+    memset(frame.letters, 0xFF, sizeof(frame.letters))
     if at[4] == SERIALIZER_JSON:
         frame.is_json = True
         return READ if _read_json(header, frame.body, frame) else UNUSUAL
@@ -49,9 +50,14 @@ cdef Span *find_field(Frame *frame, const char *name, Py_ssize_t length) noexcep
     """Return a field's value, NULL when it is not there."""
     cdef int i
     cdef Field *field
+    if length == 1 and c'a' <= name[0] <= c'z':
+        i = frame.letters[name[0] - c'a']
+        return NULL if i < 0 else &frame.fields[i].value
     for i in range(frame.field_count):
         field = &frame.fields[i]
-        if field.name.length == length and memcmp(field.name.at, name, length) == 0:
+        if field.name.length == length and (
+            length == 0 or (field.name.at[0] == <uint8_t> name[0] and memcmp(field.name.at, name, length) == 0)
+        ):
             return &field.value
     return NULL
 
@@ -223,12 +229,20 @@ cdef const uint8_t *_read_fields(const uint8_t *at, const uint8_t *end, Frame *f
         at = _scalar(at + 1, end, &field.value)
         if at == NULL or at >= end or _is_known(frame, &field.name):
             return NULL
-        frame.field_count += 1
+        _add(frame)
         if at[0] == c'}':
             return at + 1
         if at[0] != c',':
             return NULL
         at += 1
+
+
+cdef inline void _add(Frame *frame) noexcept nogil:
+    """Take the field in that was just read."""
+    cdef Span *name = &frame.fields[frame.field_count].name
+    if name.length == 1 and c'a' <= name.at[0] <= c'z':
+        frame.letters[name.at[0] - c'a'] = <int8_t> frame.field_count
+    frame.field_count += 1
 
 
 cdef bint _is_known(Frame *frame, Span *name) noexcept nogil:
@@ -323,7 +337,7 @@ cdef bint _read_binary(const uint8_t *at, const uint8_t *end, Frame *frame) noex
         at += 4 + length
         if not _is_ascii(&field.name) or not _is_ascii(&field.value) or _is_known(frame, &field.name):
             return False
-        frame.field_count += 1
+        _add(frame)
     return True
 
 

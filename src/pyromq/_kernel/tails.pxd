@@ -30,3 +30,4 @@ cdef class IndexTail:
     cdef int enter(self, int64_t key_hash, int64_t position, int64_t stored_at_ms) except -1
     cdef int64_t find(self, int64_t slot) noexcept
     cdef int _grow_table(self) except -1
+    cdef tuple _part(self, int32_t *held, Py_ssize_t count)

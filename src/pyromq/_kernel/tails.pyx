@@ -5,8 +5,9 @@
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE, PyByteArray_Resize
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
-from libc.stdlib cimport free, malloc
+from libc.stdlib cimport free, malloc, qsort
 
 from pyromq._kernel.bigend cimport load32, store32, store64
 
@@ -15,6 +16,7 @@ cdef enum:
     INDEX_ENTRY_BYTES = 20
     HEADER_BYTES = 40
     SLOT_BYTES = 4
+    SECTOR_BYTES = 512
     SECONDS_MAX = 0x7FFFFFFF
     TABLE_SIZE_MIN = 256
 
@@ -123,14 +125,45 @@ cdef class IndexTail:
             number = load32(<const uint8_t *> self._view.buf + at)
         return number if 0 < number < self.count else 0
 
-    def held_slots(self):
-        """Return the slots that are not yet written, each with its newest entry."""
+    def slot_parts(self):
+        """Return what is to be written of the slots, each part with its place in the file."""
+        cdef Py_ssize_t i, first, count = 0
+        cdef int32_t *held
+        cdef list parts = []
+        if self._look is None:
+            raise ValueError("there is no file to look into")
+        held = <int32_t *> malloc(2 * (self._table_used + 1) * sizeof(int32_t))
+        if held == NULL:
+            raise MemoryError
+        try:
+            for i in range(self._table_size):
+                if self._table[2 * i] >= 0:
+                    held[2 * count] = self._table[2 * i]
+                    held[2 * count + 1] = self._table[2 * i + 1]
+                    count += 1
+            qsort(held, count, 2 * sizeof(int32_t), _by_slot)
+            first = 0
+            for i in range(1, count + 1):
+                if i == count or _sector(held[2 * i]) != _sector(held[2 * first]):
+                    parts.append(self._part(held + 2 * first, i - first))
+                    first = i
+        finally:
+            free(held)
+        return parts
+
+    cdef tuple _part(self, int32_t *held, Py_ssize_t count):
         cdef Py_ssize_t i
-        return [
-            (self._table[2 * i], self._table[2 * i + 1])
-            for i in range(self._table_size)
-            if self._table[2 * i] >= 0
-        ]
+        cdef int64_t at = HEADER_BYTES + <int64_t> held[0] * SLOT_BYTES
+        cdef int64_t end = HEADER_BYTES + <int64_t> held[2 * count - 2] * SLOT_BYTES + SLOT_BYTES
+        cdef bytes part
+        cdef uint8_t *out
+        if end > self._view.len:
+            raise ValueError("the file is too short for its slots")
+        part = PyBytes_FromStringAndSize(<const char *> self._view.buf + at, end - at)
+        out = <uint8_t *> PyBytes_AS_STRING(part)
+        for i in range(count):
+            store32(out + (HEADER_BYTES + <int64_t> held[2 * i] * SLOT_BYTES - at), held[2 * i + 1])
+        return part, at
 
     def held_slots_count(self):
         """Return how many slots are not yet written."""
@@ -155,6 +188,15 @@ cdef class IndexTail:
         self._table = table
         self._table_size = size
         return 0
+
+
+cdef int _by_slot(const void *one, const void *other) noexcept nogil:
+    cdef int32_t a = (<const int32_t *> one)[0], b = (<const int32_t *> other)[0]
+    return (a > b) - (a < b)
+
+
+cdef inline int64_t _sector(int32_t slot) noexcept nogil:
+    return (HEADER_BYTES + <int64_t> slot * SLOT_BYTES) // SECTOR_BYTES
 
 
 cdef void _clear(int32_t *table, Py_ssize_t size) noexcept nogil:

@@ -4,13 +4,17 @@
 """
 
 import struct
+from itertools import groupby
 from mmap import mmap
 from typing import Final
 
 HEADER_BYTES: Final = 40
 SLOT_BYTES: Final = 4
+#: No disk writes less; HEADER_BYTES is a multiple of SLOT_BYTES, so that no slot is in two of them.
+_SECTOR_BYTES: Final = 512
 _SECONDS_MAX: Final = 0x7FFFFFFF
 _pack_entry: Final = struct.Struct(">iqii").pack
+_pack_slot: Final = struct.Struct(">i").pack_into
 _unpack_slot: Final = struct.Struct(">i").unpack_from
 
 
@@ -68,9 +72,23 @@ class IndexTail:
             number = _unpack_slot(self.look, HEADER_BYTES + slot * SLOT_BYTES)[0]
         return number if 0 < number < self.count else 0
 
-    def held_slots(self) -> list[tuple[int, int]]:
-        """Return the slots that are not yet written, each with its newest entry."""
-        return list(self._held_slots.items())
+    def slot_parts(self) -> list[tuple[bytes, int]]:
+        """Return what is to be written of the slots, each part with its place in the file.
+
+        Slots of one sector are one part, with what stands between them as it is: a disk writes a sector
+        whole, and the ids of one producer's messages hash to slots that are near one another.
+        """
+        assert self.look is not None
+        parts: list[tuple[bytes, int]] = []
+        held = sorted(self._held_slots.items())
+        for _, group in groupby(held, lambda slot: (HEADER_BYTES + slot[0] * SLOT_BYTES) // _SECTOR_BYTES):
+            slots = list(group)
+            at = HEADER_BYTES + slots[0][0] * SLOT_BYTES
+            part = bytearray(self.look[at : HEADER_BYTES + slots[-1][0] * SLOT_BYTES + SLOT_BYTES])
+            for slot, number in slots:
+                _pack_slot(part, HEADER_BYTES + slot * SLOT_BYTES - at, number)
+            parts.append((bytes(part), at))
+        return parts
 
     def held_slots_count(self) -> int:
         """Return how many slots are not yet written."""

@@ -128,9 +128,8 @@ class IndexFile(IndexTail):
         self._has_unsynced = True
         file = self._segment.file
         file.write(self.held, self._entries_at + self.count * ENTRY_BYTES - len(self.held))
-        file.write_each(
-            [(_pack_slot(number), HEADER_BYTES + slot * SLOT_BYTES) for slot, number in self.held_slots()]
-        )
+        self.prepare()
+        file.write_each(self.slot_parts())
         self._write_header()
         self.drop_held()
 
