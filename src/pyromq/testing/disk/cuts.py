@@ -14,6 +14,8 @@ from pyromq.testing.disk.journal import Change, Image, Mark, Naming, Operation, 
 
 #: Where a write tears: at any byte, at a sector of the disk, at a page of the cache.
 TEAR_BYTES: Final = (1, 512, 4096)
+#: No system copies less at once to a place that is a multiple of it.
+_WORD_BYTES: Final = 4
 #: Says of a write where it tears.
 TearsAt = Callable[[Write], Sequence[int]]
 
@@ -76,13 +78,13 @@ def kills_of(operations: Iterable[Operation], *, base: Platter | None = None) ->
     """Yield what the next process finds when this one is killed, at every moment of a journal.
 
     All that was done before is there. Of the write that it was in the middle of a beginning is: here up to
-    any byte, while a system writes pages whole.
+    any word, while a system copies pages whole.
     """
     platter = base.copy() if base is not None else Platter()
     marks: list[object] = []
     for at, operation in enumerate(operations):
         if isinstance(operation, Write) and not _is_whole(operation):
-            for size in range(1, len(operation.data)):
+            for size in range(_WORD_BYTES - operation.at % _WORD_BYTES, len(operation.data), _WORD_BYTES):
                 begun = operation._replace(data=operation.data[:size])
                 image = platter.image([*platter.pending, begun])
                 yield Cut(at, f"the first {size} bytes of {_tell(operation)}", image, tuple(marks))
