@@ -170,3 +170,15 @@ def test_a_table_that_lost_its_end_is_set_aside_and_its_twin_is_read(size):
     assert read_with_backup(path, decode_group_offsets, files=disk) == {"orders@group": {0: 7}}
 
     assert disk.size(path.with_name("consumerOffset.json.damaged")) == size
+
+
+@pytest.mark.parametrize("size", [0, 1, 11, 100])
+def test_a_queue_file_that_lost_its_first_entries_is_made_again_though_no_message_came_since(size):
+    disk, _ = filled()
+    disk.open(ROOT / "abort", 0).close()
+    disk.cut_file(ROOT / "consumequeue" / "orders" / "0" / f"{720:020d}", size)
+
+    store = open_on(disk)
+
+    assert offsets(store) == list(range(40))
+    assert store.put(Draft("orders", 0, b"", "", 0, 0, 0, HOST, HOST)).queue_offset == 40

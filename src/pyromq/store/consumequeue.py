@@ -42,6 +42,7 @@ _pack = ENTRY.pack
 #: Held entries are written when they are this many bytes.
 HELD_BYTES_MAX: Final = 2000
 _NO_POSITION: Final = 1 << 63
+_HEAD_ENTRIES: Final = 64
 #: Whether the log has the queue's message of an offset at a position, with that size.
 IsInLog = Callable[[int, int, int], bool]
 assert ENTRY.size == ENTRY_BYTES
@@ -126,9 +127,10 @@ class ConsumeQueue(QueueTail):
             if self._is_there(self.end - 1, before, is_in_log):
                 raise BrokenRow(f"damaged: queue {self.queue_id} of {self.topic!r} at entry {self.end - 2}")
             self.end -= 2
-        short = [segment for segment in self._segments.short() if segment.base < self.end * ENTRY_BYTES]
+        short = self._segments.short()
         if short:
-            # A file has its length before an entry in it is synced.
+            # A file has its length before an entry in it is synced. A crash in the moment that makes one may
+            # leave it short too, which is rare enough to ask the log.
             raise BrokenRow(f"damaged: {short[0].path} lost its end")
         self._cut_to(self.end)
 
@@ -154,7 +156,7 @@ class ConsumeQueue(QueueTail):
 
     def _count_before(self, position: int) -> int:
         for segment in reversed(self._segments.row):
-            count = _first(self._entries_per_file, partial(_points_past, segment, position))
+            count = _count_in(segment, position, self._entries_per_file)
             if count:
                 return segment.base // ENTRY_BYTES + count
         return self._segments.row[0].base // ENTRY_BYTES if self._segments.row else 0
@@ -346,10 +348,26 @@ class ConsumeQueue(QueueTail):
         self._segments.close()
 
 
+def _count_in(segment: Segment, position: int, entries_per_file: int) -> int:
+    """Return how many of the file's entries point before a log position.
+
+    Most queues are short. Their entries are read at once, which makes a start with many queues faster.
+    """
+    head = segment.file.read(min(_HEAD_ENTRIES, entries_per_file) * ENTRY_BYTES, 0)
+    entries = [not _is_past(entry, position) for entry in ENTRY.iter_unpack(head)]
+    if entries and not entries[-1]:
+        return _first(len(entries), lambda index: not entries[index])
+    return _first(entries_per_file, partial(_points_past, segment, position))
+
+
+def _is_past(entry: tuple[int, int, int], position: int) -> bool:
+    at, size, _ = entry
+    return size <= 0 or not 0 <= at < position
+
+
 def _points_past(segment: Segment, position: int, index: int) -> bool:
     """Return whether the file's entry at `index` is missing, or points at a log position or behind it."""
-    at, size, _ = ENTRY.unpack(segment.file.read(ENTRY_BYTES, index * ENTRY_BYTES))
-    return size <= 0 or not 0 <= at < position
+    return _is_past(ENTRY.unpack(segment.file.read(ENTRY_BYTES, index * ENTRY_BYTES)), position)
 
 
 def _first(count: int, holds: Callable[[int], bool]) -> int:
