@@ -91,6 +91,67 @@ def send_batches() -> Work:
     return _sends_of(batch=20)
 
 
+@workload("pull")
+def pull() -> Work:
+    """Return the work of pulls of 20 messages of 1 KiB each, from a log that another queue shares."""
+    from types import SimpleNamespace
+
+    from pyromq._kernel.tails import QueueTail
+    from pyromq.broker.fast_pulls import _key_of, make_pulls
+    from pyromq.codes import RequestCode
+    from pyromq.config.settings import StoreSettings
+    from pyromq.store.consumequeue import ENTRY
+    from pyromq.wire.command import Command, encode
+    from pyromq.wire.header import write_header
+    from pyromq.wire.headers.pull import PullMessage
+    from pyromq.wire.record import Record, encode_record
+
+    log, entries = b"", b""
+    for number in range(2 * MESSAGES):
+        properties = f"UNIQ_KEY\x017F00000100010CA5D2F8{number:012X}\x02TAGS\x01paid"
+        record = encode_record(Record(topic="orders", body=BODY, properties=properties, position=len(log)))
+        if number % 2 == 0:
+            entries += ENTRY.pack(len(log), len(record), 97)
+        log += record
+
+    class Queue(QueueTail):
+        min_offset = 0
+
+        def read(self, offset: int, count: int) -> bytes:
+            return entries[ENTRY.size * offset : ENTRY.size * (offset + count)]
+
+    queue, kernel = Queue(), make_pulls(StoreSettings(), broker_id=0)
+    queue.end = MESSAGES
+    segment = SimpleNamespace(base=0, end=len(log), map=log)
+    files = SimpleNamespace(end=len(log), written_from=0, segments=[segment], segment_at=lambda _: segment)
+    received = b""
+    for offset in range(0, MESSAGES, 20):
+        header = PullMessage(
+            consumer_group="group",
+            topic="orders",
+            queue_id=0,
+            queue_offset=offset,
+            max_msg_nums=20,
+            sys_flag=6,
+            commit_offset=0,
+            suspend_timeout_millis=15_000,
+            subscription="paid",
+            sub_version=0,
+            expression_type="TAG",
+        )
+        received += encode(Command(RequestCode.PULL_MESSAGE, opaque=offset, ext=write_header(header)))
+    key = _key_of(header)
+    assert key is not None
+    kernel.learn(key, queue, b"orders", 0, frozenset({97}), "who")
+
+    def work() -> int:
+        end, _, _ = kernel.answer(received, 0, log=files, disk_position=0, answer_bytes_max=1 << 30)  # type: ignore[arg-type]
+        assert end == len(received), f"stopped at {end}"
+        return MESSAGES
+
+    return work
+
+
 @workload("queue entries")
 def queue_entries() -> Work:
     """Return the work of adding an entry to a queue for each message."""
