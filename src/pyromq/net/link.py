@@ -60,7 +60,7 @@ class Link(asyncio.Protocol):
     handled frames of them.
     """
 
-    # Without a dictionary an idle connection takes a third less.
+    # Without a dictionary an idle connection takes a tenth less.
     __slots__ = (
         "__weakref__",
         "_active_at",

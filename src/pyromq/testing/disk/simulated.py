@@ -205,6 +205,11 @@ class SimulatedDisk:
         with self._mutex:
             self.journal.append(Mark(value))
 
+    @property
+    def open_count(self) -> int:
+        """How many files are open."""
+        return len(self._open)
+
     def image(self) -> Image:
         """Return all files as they read now."""
         with self._mutex:
