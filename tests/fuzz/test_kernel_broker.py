@@ -1,0 +1,245 @@
+"""One meaning, two speeds: the same bytes to a broker with the kernel and to one without.
+
+Both get the same frames in the same pieces at the same time. Every byte that they answer is the same, and so
+is every byte that they leave on the disk, up to the port that the system gave each of them.
+"""
+
+import asyncio
+import logging
+import tempfile
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from pyromq.broker.broker import Broker
+from pyromq.codes import PullFlag, RequestCode, Serializer, SysFlag
+from pyromq.config.load import build
+from pyromq.config.settings import BrokerProcess
+from pyromq.kernel import WHY_PURE
+from pyromq.testing.clock import ManualClock
+from pyromq.testing.requests import batch_body, pull_fields, send_fields, send_v2_fields
+from pyromq.wire import properties as names
+from pyromq.wire.batch import BatchUnit, encode_batch
+from pyromq.wire.command import Command, encode
+from pyromq.wire.record import encode_host
+
+pytestmark = pytest.mark.skipif(WHY_PURE is not None, reason=f"there is nothing to compare: {WHY_PURE}")
+
+TOPICS = ("orders", "payments.eu-1", "%RETRY%readers")
+VALUES = st.sampled_from(
+    ["a", "tag-a", "TagB", "0", "12", "true", "false", "k1 k2  k3", "x" * 300, " ", "ü", ""]
+)
+NAMES = st.sampled_from(
+    [
+        names.TAGS, names.KEYS, names.UNIQ_KEY, names.WAIT, names.WAIT, names.CLUSTER, "Aa", "BB", "own", "z",
+        "name2", "name3", "name4", "name5", "name6", "name7", "name8", "",
+    ]
+)  # fmt: skip
+RARE_NAMES = st.sampled_from([names.DELAY, names.TRANSACTION_PREPARED, "nül", "nul\0"])
+PAIRS = st.lists(st.tuples(NAMES, VALUES), max_size=14) | st.lists(
+    st.tuples(NAMES | RARE_NAMES, VALUES), max_size=4
+)
+PROPERTIES = st.one_of(
+    st.just("TAGS\x01tag-a\x02UNIQ_KEY\x017F0000010A0B18B4AAC2000000010000\x02WAIT\x01true"),
+    st.just(
+        "KEYS\x01k1 k2\x02UNIQ_KEY\x017F0000010A0B18B4AAC2000000010001\x02TAGS\x01TagB\x02WAIT\x01true\x02"
+    ),
+    st.builds(
+        lambda pairs, end: "\x02".join(f"{name}\x01{value}" for name, value in pairs) + end,
+        PAIRS,
+        st.sampled_from(["", "\x02", "\x01", "\x02\x02", "\x02="]),
+    ),
+)
+BODIES = st.binary(max_size=60) | st.builds(bytes, st.integers(0, 5000))
+NUMBERS = st.sampled_from(
+    ["0", "1", "2", "7", "-1", "00", "+1", " 1", "1.0", "2147483647", "2147483648", "x", ""]
+)
+ODD = st.dictionaries(
+    st.sampled_from(
+        ["queueId", "sysFlag", "flag", "bornTimestamp", "reconsumeTimes", "unitMode", "batch",
+         "defaultTopicQueueNums", "producerGroup", "maxReconsumeTimes"]
+    ),
+    NUMBERS | st.sampled_from(["true", "false", "TRUE", "orders", "nowhere", "ü"]),
+    max_size=2,
+)  # fmt: skip
+FLAGS = st.sampled_from([0, 0, 0, 0, int(SysFlag.COMPRESSED), int(SysFlag.TRANSACTION_PREPARED), 16, 48])
+SERIALIZERS = st.sampled_from([Serializer.JSON, Serializer.ROCKETMQ])
+ONEWAY = st.sampled_from([0, 0, 0, 2])
+
+
+def frame(code, fields, body, serializer, flag=0, opaque=1):
+    ext = {name: value if isinstance(value, str) else str(value).lower() for name, value in fields.items()}
+    return encode(Command(code, opaque=opaque, flag=flag, ext=ext, body=body, serializer=serializer))
+
+
+@st.composite
+def sends(draw):
+    topic, code = draw(st.sampled_from(TOPICS)), draw(st.sampled_from([10, 310, 320]))
+    changes = {
+        "queueId": draw(st.integers(0, 4)),
+        "sysFlag": draw(FLAGS),
+        **(draw(ODD) if draw(st.integers(0, 3)) == 0 else {}),
+    }
+    body, properties = draw(BODIES), draw(PROPERTIES)
+    if code == RequestCode.SEND_BATCH_MESSAGE:
+        changes.setdefault("batch", True)
+        units = draw(
+            st.lists(st.builds(BatchUnit, st.integers(0, 9), st.binary(max_size=30), PROPERTIES), max_size=4)
+        )
+        body = draw(st.sampled_from([encode_batch(units), batch_body([b"one", b"two"], {"TAGS": "a"}), body]))
+    made = send_fields if code == RequestCode.SEND_MESSAGE else send_v2_fields
+    fields = made(topic, **changes)
+    fields["properties" if code == RequestCode.SEND_MESSAGE else "i"] = properties
+    return frame(code, fields, body, draw(SERIALIZERS), draw(ONEWAY), draw(st.integers(-5, 2**31 - 1)))
+
+
+@st.composite
+def pulls(draw):
+    changes = {
+        "queueId": draw(st.integers(0, 4)),
+        "queueOffset": draw(st.integers(-1, 12)),
+        "maxMsgNums": draw(st.sampled_from([0, 1, 2, 32, 1000])),
+        "subscription": draw(st.sampled_from(["*", "*", "tag-a", "tag-a || TagB", "none"])),
+        "sysFlag": int(PullFlag.SUBSCRIPTION) | draw(st.sampled_from([0, int(PullFlag.COMMIT_OFFSET)])),
+        "commitOffset": draw(st.integers(0, 3)),
+        "subVersion": draw(st.integers(0, 1)),
+    }
+    fields = pull_fields(draw(st.sampled_from(TOPICS[:2])), **changes)
+    return frame(
+        draw(st.sampled_from([11, 361])), fields, b"", draw(SERIALIZERS), opaque=draw(st.integers(0, 9))
+    )
+
+
+@st.composite
+def spoilt(draw, frames):
+    """A frame in which a few bytes are others; where it ends is not among them."""
+    made = bytearray(draw(frames))
+    for _ in range(draw(st.integers(1, 3))):
+        made[draw(st.integers(8, len(made) - 1))] = draw(st.integers(0, 255))
+    return bytes(made)
+
+
+#: Makes the topics and their queues, so that the kernel learns them.
+FIRST = [
+    frame(310, send_v2_fields(topic, queueId=queue), b"first", Serializer.JSON, opaque=queue)
+    for topic in TOPICS
+    for queue in range(4)
+]
+SENTINEL = frame(9999, {}, b"", Serializer.JSON, opaque=123_456_789)
+SENTINEL_ANSWER = encode(Command(3, opaque=123_456_789, flag=1, remark=" request type 9999 not supported"))
+
+
+class Side:
+    """One of the two brokers, and a connection to it."""
+
+    def __init__(self, folder: Path, *, use_kernel: bool, clock: ManualClock, flush: str) -> None:
+        process = build(
+            BrokerProcess,
+            {
+                "store_path_root_dir": str(folder), "listen_port": 0, "broker_ip1": "127.0.0.1",
+                "mapped_file_size_commit_log": 40_000, "mapped_file_size_consume_queue": 200,
+                "max_hash_slot_num": 50, "max_index_num": 40, "max_message_size": 4096,
+                "flush_disk_type": flush,
+            },
+        )  # fmt: skip
+        self.folder = folder
+        self.broker = Broker(process, clock=clock, use_kernel=use_kernel)
+        self.received = b""
+
+    async def start(self) -> None:
+        await self.broker.start()
+        self.reader, self.writer = await asyncio.open_connection("127.0.0.1", self.broker.port)
+        own_port = self.writer.get_extra_info("sockname")[1]
+        self.hosts = [encode_host("127.0.0.1", port) for port in (self.broker.port, own_port)]
+
+    async def feed(self, data: bytes) -> None:
+        self.writer.write(data)
+        await asyncio.sleep(0)
+
+    async def catch_up(self) -> None:
+        """Read until everything before is answered, or the broker ended the connection."""
+        await self.feed(SENTINEL)
+        while not self.received.endswith(SENTINEL_ANSWER):
+            data = await asyncio.wait_for(self.reader.read(1 << 20), 20)
+            self.received += data
+            if not data:
+                return
+
+    async def close(self) -> None:
+        self.writer.close()
+        await self.broker.close()
+
+    def masked(self, data: bytes) -> bytes:
+        """Return bytes without the ports of this side."""
+        for number, host in enumerate(self.hosts):
+            data = data.replace(host, b"host %d__" % number).replace(
+                host.hex().upper().encode(), b"%016d" % number
+            )
+        return data
+
+    def answers(self) -> bytes:
+        return self.masked(self.received)
+
+    def files(self) -> dict[str, bytes]:
+        return {
+            str(path.relative_to(self.folder)): self.masked(path.read_bytes())
+            for part in ("commitlog", "consumequeue", "index")
+            for path in sorted((self.folder / part).rglob("*"))
+            if path.is_file()
+        }
+
+
+async def compare(folder: Path, flush, frames, cuts) -> None:
+    clock = ManualClock()
+    sides = [
+        Side(folder / name, use_kernel=name == "compiled", clock=clock, flush=flush)
+        for name in ("compiled", "pure")
+    ]
+    stream = b"".join(frames)
+    edges = sorted([0, *(cut % (len(stream) + 1) for cut in cuts), len(stream)])
+    for side in sides:
+        await side.start()
+        await side.feed(b"".join(FIRST))
+        await side.catch_up()
+    clock.advance(12_345)
+    for side in sides:
+        for start, end in pairwise(edges):
+            await side.feed(stream[start:end])
+        await side.catch_up()
+    for side in sides:
+        await side.close()
+    compiled, pure = sides
+    assert compiled.answers() == pure.answers()
+    assert compiled.files() == pure.files()
+
+
+@pytest.fixture(autouse=True)
+def quiet():
+    """Warnings are what is expected here."""
+    log = logging.getLogger("pyromq")
+    before = log.level
+    log.setLevel(logging.CRITICAL)
+    yield
+    log.setLevel(before)
+
+
+LISTS = {"min_size": 1, "max_size": 30}
+CUTS = st.lists(st.integers(0, 20_000), max_size=5)
+SETTINGS = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+
+
+@SETTINGS
+@given(frames=st.lists(st.one_of(sends(), sends(), sends(), pulls(), spoilt(sends())), **LISTS), cuts=CUTS)
+def test_the_kernel_and_python_answer_and_store_the_same(frames, cuts):
+    with tempfile.TemporaryDirectory() as folder:
+        asyncio.run(compare(Path(folder), "ASYNC_FLUSH", frames, cuts))
+
+
+@SETTINGS
+@given(frames=st.lists(st.one_of(sends(), sends(), pulls()), **LISTS), cuts=CUTS)
+def test_the_kernel_and_python_wait_for_the_disk_alike(frames, cuts):
+    with tempfile.TemporaryDirectory() as folder:
+        asyncio.run(compare(Path(folder), "SYNC_FLUSH", frames, cuts))
