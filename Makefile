@@ -2,7 +2,7 @@
 PYTHON ?= python3
 PY := .venv/bin/python
 
-.PHONY: setup demo test check bench clean coverage-rows interop torture-store fuzz-kernel guard-kernel
+.PHONY: setup demo test check bench bench-parts clean coverage-rows interop torture-store fuzz-kernel guard-kernel
 setup: .venv/.kernel
 
 .venv/.ready: pyproject.toml requirements.lock
@@ -40,8 +40,11 @@ interop: setup   ## The real Java, Go, C++ and JavaScript clients, and real Apac
 coverage-rows: setup   ## Rows of the specification without a test
 	$(PY) tools/coverage_rows.py
 
-bench: setup     ## Start-up time, memory, and the store's speed
-	for script in bench/*.py; do echo "== $$script"; $(PY) $$script || exit 1; done
+bench: setup     ## PyroMQ beside Apache's brokers, and which goals are met; at most 15 minutes (BENCH=--quick: 3)
+	$(PY) bench/versus.py $(BENCH)
+
+bench-parts: setup   ## Start-up time, memory, and the speed of the store, of recovery and of verify
+	for part in startup store_micro recovery verify; do echo "== $$part"; $(PY) bench/$$part.py || exit 1; done
 
 clean:
 	rm -rf .venv .cache build dist src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -47,7 +47,7 @@ def draw_all(rows: Sequence[Row], folder: Path) -> list[Path]:
         wanted = [row for row in rows if chart.is_wanted(row) and len(row.values) == len(KINDS)]
         if wanted:
             path = folder / f"{chart.name}.png"
-            draw(chart, wanted).save(path, optimize=True)
+            draw(chart, wanted).quantize(64).save(path, optimize=True)
             made.append(path)
     return made
 
@@ -70,7 +70,8 @@ def draw(chart: Chart, rows: Sequence[Row]) -> Image.Image:
 
 
 def _group(pen: ImageDraw.ImageDraw, row: Row, top: int) -> None:
-    _text(pen, 30, top + 4, row.case, 21, INK)
+    # The font that Pillow brings has no «×».
+    _text(pen, 30, top + 4, row.case.replace("×", " x "), 21, INK)
     if row.figure.label.endswith(", ms"):
         _text(pen, 30, top + 32, row.figure.label, 18, PALE)
     longest = max((row.values[kind] or 0.0 for kind in KINDS), default=0.0) or 1.0

@@ -16,6 +16,7 @@ from pyromq.bench.many import Crowd, run_many
 from pyromq.bench.process import usage_of
 from pyromq.bench.run import run_on
 from pyromq.bench.workload import Kind, Workload
+from pyromq.errors import PyroError
 
 QUIET_CORES = 0.33
 DIRTY_BYTES = 64 * 2**20
@@ -246,7 +247,11 @@ class Bench:
 
     def _run(self, broker: Broker, workload: Workload, *, quiet_wait_s: float = 0.0) -> Run:
         with awake(broker, self._brokers.values()):
-            return one_run(broker, workload, quiet_wait_s=quiet_wait_s)
+            try:
+                return one_run(broker, workload, quiet_wait_s=quiet_wait_s)
+            except PyroError as error:
+                said = broker.output.read_text()[-2000:]
+                raise SystemExit(f"{broker.kind} broker: {error}\n{said}") from error
 
 
 def measure_topics(stage: Stage, pace: Pace) -> Run:
@@ -266,7 +271,13 @@ def measure_topics(stage: Stage, pace: Pace) -> Run:
         report = run_many(
             pace.crowd, workload, name_server=broker.name_server, server_pid=broker.pid, say=say
         )
-        return report.as_record()
+        record = report.as_record()
+        say(
+            f"{record['rate_alone']:,.0f}/s before, {record['rate_to_one']:,.0f}/s to one topic,"
+            f" {record['rate_to_all']:,.0f}/s to all; {record['bytes_per_connection']:,} bytes a connection,"
+            f" {record['bytes_per_queue']:,} a queue"
+        )
+        return record
     finally:
         broker.stop()
 
