@@ -8,17 +8,16 @@ is its own affair.
 """
 
 import json
-import os
 import signal
-import subprocess
-import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from random import Random
 
+from forked_command import start_pyromq
 from kill_audit import Audit
 from kill_ledger import Ledger
 from kill_load import Load
@@ -31,7 +30,6 @@ from pyromq.wire.bodies.offsets import decode_delay_offsets, decode_group_offset
 from pyromq.wire.bodies.topics import decode_topic_table
 from pyromq.wire.java_json import loads
 
-PYROMQ = Path(sys.executable).with_name("pyromq")
 START_S_MAX = 60.0
 LOAD_S_MAX = 0.5
 #: Files that roll several times in each round, checkpoints and tables that are written all the time, and
@@ -85,7 +83,7 @@ class KillRun:
         self.chance = Random(self.seed)
         self.ledger = Ledger(Random(self.seed), has_retention="fileReservedTime" in self.settings)
         self._load = Load(self.ledger, self.chance)
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: ForkServerProcess | None = None
         self._looked_at = 0.0
         self.folder.mkdir()
 
@@ -111,7 +109,7 @@ class KillRun:
 
     def close(self) -> None:
         """End the broker that runs."""
-        if self._process is not None and self._process.poll() is None:
+        if self._process is not None and self._process.is_alive():
             self._kill()
 
     def _start_and_check(self, *, is_full: bool) -> None:
@@ -139,9 +137,8 @@ class KillRun:
         locked_at = lock.stat().st_mtime_ns
         self._start()
         eventually(lambda: lock.stat().st_mtime_ns != locked_at, START_S_MAX, what="the store is locked")
-        with suppress(subprocess.TimeoutExpired):
-            assert self._process is not None
-            self._process.wait(self.chance.uniform(0, 0.1))
+        assert self._process is not None
+        self._process.join(self.chance.uniform(0, 0.1))
         self._kill()
         self.kills_while_starting += 1
 
@@ -151,21 +148,10 @@ class KillRun:
         settings = SETTINGS | {"flushDiskType": self.flush.value} | self.settings
         ports = ["--port", "0"] if self.command == "broker" else ["--namesrv-port", "0", "--broker-port", "0"]
         self._log = self.folder / "log"
-        with self._log.open("wb") as log:
-            self._process = subprocess.Popen(
-                [
-                    PYROMQ,
-                    self.command,
-                    *ports,
-                    "--data",
-                    str(self.folder / "data"),
-                    "--ready-file",
-                    str(ready),
-                ]
-                + [part for key, value in settings.items() for part in ("--set", f"{key}={value}")],
-                stdout=log,
-                stderr=log,
-            )
+        # It is looked at before the process has made its own.
+        self._log.write_bytes(b"")
+        places = ["--data", str(self.folder / "data"), "--ready-file", str(ready)]
+        self._process = start_pyromq([self.command, *ports, *places, *_as_options(settings)], self._log)
 
     @property
     def _store(self) -> Path:
@@ -176,7 +162,7 @@ class KillRun:
 
         def hello() -> dict[str, str] | None:
             assert self._process is not None
-            assert self._process.poll() is None, f"seed {self.seed}: {self._log.read_text()}"
+            assert self._process.is_alive(), f"seed {self.seed}: {self._log.read_text()}"
             return json.loads(ready.read_text()) if ready.exists() and ready.stat().st_size else None
 
         return eventually(hello, START_S_MAX, what="the broker is ready")
@@ -184,15 +170,17 @@ class KillRun:
     def _kill(self) -> None:
         process = self._process
         assert process is not None
-        os.kill(process.pid, signal.SIGKILL)
-        assert process.wait() == -signal.SIGKILL, self._log.read_text()
+        process.kill()
+        process.join()
+        assert process.exitcode == -signal.SIGKILL, self._log.read_text()
 
     def _stop(self) -> None:
         """Stop the broker in order, with requests under way."""
         process = self._process
         assert process is not None
         process.terminate()
-        assert process.wait(START_S_MAX) == 0, self._log.read_text()
+        process.join(START_S_MAX)
+        assert process.exitcode == 0, self._log.read_text()
         assert not (self._store / "abort").exists()
         self.stops += 1
 
@@ -201,22 +189,19 @@ class KillRun:
         process = self._process
         assert process is not None
         process.terminate()
-        with suppress(subprocess.TimeoutExpired):
-            process.wait(self.chance.uniform(0, 0.1))
+        process.join(self.chance.uniform(0, 0.1))
         process.kill()
-        process.wait()
+        process.join()
         self.kills_while_stopping += 1
 
     def _verify(self) -> None:
         """Let `pyromq store verify` have its say on the files as they are; being killed is no fault."""
-        settings = [part for key, value in SETTINGS.items() for part in ("--set", f"{key}={value}")]
-        ended = subprocess.run(
-            [PYROMQ, "store", "verify", str(self._store), "--jobs", "1", *settings],
-            capture_output=True,
-            text=True,
-            check=False,
+        log = self.folder / "verify.log"
+        process = start_pyromq(
+            ["store", "verify", str(self._store), "--jobs", "1", *_as_options(SETTINGS)], log
         )
-        assert ended.returncode == 0, f"seed {self.seed}: {ended.stdout}{ended.stderr}"
+        process.join()
+        assert process.exitcode == 0, f"seed {self.seed}: {log.read_text()}"
 
     def _look_at_tables(self, *, is_forced: bool = False) -> None:
         """Read the tables as they are on disk: whole at every moment, and progress only grows in them."""
@@ -252,6 +237,10 @@ class KillRun:
             f"{self.ledger.acknowledged_count} messages acknowledged, "
             f"{len(self.ledger.seen_numbers)} there, {len(self.ledger.complaints)} promises broken"
         )
+
+
+def _as_options(settings: Mapping[str, object]) -> list[str]:
+    return [part for key, value in settings.items() for part in ("--set", f"{key}={value}")]
 
 
 def _read_either(path: Path) -> bytes | None:
