@@ -26,6 +26,7 @@ test: check coverage-rows   ## Everything that CI runs
 	$(PY) -m pytest -q tests/system tests/interop
 
 torture-store: setup   ## Kills, power cuts and damage for longer; seeds are printed, and a script replays one
+	$(PY) tools/torture_store.py
 	$(PY) tools/torture_broker.py
 
 fuzz-kernel: setup     ## A minute of mutated inputs for the compiled kernel, under the compiler's sanitizers
