@@ -39,7 +39,7 @@ from beside.measuring import (  # noqa: E402
     measure_topics,
     touch_memory,
 )
-from beside.results import Row, aligned, machine, rows_of, table_of, verdict_of, where  # noqa: E402
+from beside.results import Row, aligned, machine, refusals_of, rows_of, table_of, verdict_of, where  # noqa: E402
 from beside.servers import JVM, SHARED, Stage  # noqa: E402
 from harness.toolchains import Unavailable  # noqa: E402
 
@@ -70,8 +70,8 @@ def measure(pace: Pace, wanted: set[str], began_at: float) -> Found:
     return found
 
 
-def write_results(found: Found, rows: list[Row], pace: Pace, name: str) -> dict[str, str]:
-    """Write everything for programs, and return what it was measured on."""
+def write_results(found: Found, rows: list[Row], pace: Pace, name: str) -> str:
+    """Write everything for programs, and the table for people, which is returned."""
     RESULTS.mkdir(exist_ok=True)
     seen = machine()
     at = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
@@ -86,9 +86,10 @@ def write_results(found: Found, rows: list[Row], pace: Pace, name: str) -> dict[
         "runs": found.runs,
     }
     (RESULTS / f"{name}.json").write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n")
-    note = f"{where(seen, at)}\n\n{table_of(rows)}\n{verdict_of(rows)}.\n"
+    said = "".join(f"\n{text}.\n" for text in (verdict_of(rows), refusals_of(rows)) if text)
+    note = f"{where(seen, at)}\n\n{table_of(rows)}{said}"
     (RESULTS / f"{name}.md").write_text(note)
-    return {"note": note}
+    return note
 
 
 def write_page(note: str, pictures: list[Path]) -> None:
@@ -117,10 +118,11 @@ def main() -> None:
     except (Unavailable, PyroError) as error:
         raise SystemExit(f"versus: {error}") from error
     rows = rows_of(found)
-    print(f"\n{aligned(rows)}\n\n{verdict_of(rows)}; took {time.monotonic() - began_at:.0f} s")
+    print(f"\n{aligned(rows)}\n\n{refusals_of(rows)}\n{verdict_of(rows)}")
+    print(f"took {time.monotonic() - began_at:.0f} s")
     if options.only:
         return
-    note = write_results(found, rows, pace, "versus-quick" if options.quick else "versus")["note"]
+    note = write_results(found, rows, pace, "versus-quick" if options.quick else "versus")
     if not options.quick and not options.keep_page:
         from beside.charts import draw_all
 

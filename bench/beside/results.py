@@ -3,7 +3,7 @@
 import os
 import platform
 import subprocess
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,8 @@ class Row:
     figure: Figure
     values: dict[str, float | None]
     is_quiet: bool = True
+    refused: dict[str, float] = field(default_factory=dict)
+    """For each kind which part of its requests was refused, if it is at least one in a thousand."""
 
     @property
     def reached(self) -> float | None:
@@ -44,7 +46,10 @@ class Row:
         """Return the line's texts."""
         figure = self.figure
         values = [
-            figure.write(value) if (value := self.values.get(kind)) is not None else "" for kind in KINDS
+            figure.write(value) + " ‡" * (kind in self.refused)
+            if (value := self.values.get(kind)) is not None
+            else ""
+            for kind in KINDS
         ]
         ahead = [
             _times(figure.ahead(self.values.get(kind), self.values[PYROMQ])) for kind in (APACHE_4, APACHE_5)
@@ -74,6 +79,7 @@ class Row:
             "goal": self.figure.goal,
             "is_met": self.is_met,
             "is_quiet": self.is_quiet,
+            "refused": self.refused,
         }
 
 
@@ -87,7 +93,8 @@ def rows_of(found: Found) -> list[Row]:
     for case in CASES:
         if case.key in found.runs:
             runs = found.runs[case.key]
-            rows += [Row(case.name, figure, *_middles(runs, figure)) for figure in case.figures]
+            refused = _refused(runs)
+            rows += [Row(case.name, figure, *_middles(runs, figure), refused) for figure in case.figures]
     if found.starts_s:
         rows.append(Row("start to first acknowledged send", SECONDS, *_middles(found.starts_s, SECONDS)))
     for name in next(iter(found.memory.values()), {}):
@@ -103,6 +110,23 @@ def rows_of(found: Found) -> list[Row]:
 def _middles(runs: Runs, figure: Figure) -> tuple[dict[str, float | None], bool]:
     is_quiet = all(len(quiet_runs(runs[kind])) >= min(2, len(runs[kind])) for kind in KINDS)
     return {kind: middle(runs[kind], figure.name) for kind in KINDS}, is_quiet
+
+
+def _refused(runs: Runs) -> dict[str, float]:
+    shares = {}
+    for kind in KINDS:
+        refused = sum(sum(run["refused"].values()) for run in runs[kind])
+        done = sum(run["messages_in_all"] / run["batch"] for run in runs[kind])
+        if refused and refused >= (refused + done) / 1000:
+            shares[kind] = round(refused / (refused + done), 4)
+    return shares
+
+
+def refusals_of(rows: list[Row]) -> str:
+    """Return what the mark ‡ means, or nothing when it is not used."""
+    seen = {(row.case, kind): share for row in rows for kind, share in row.refused.items()}
+    said = [f"{TITLES[kind]} {share:.1%} in «{case}»" for (case, kind), share in seen.items()]
+    return f"‡ Requests that were refused (flow control) and sent anew: {'; '.join(said)}" if said else ""
 
 
 def table_of(rows: list[Row]) -> str:
