@@ -12,28 +12,26 @@ import logging
 import os
 import threading
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
-
-import msgspec
+from typing import TYPE_CHECKING, Final
 
 from pyromq.clock import Clock
 from pyromq.config.settings import StoreSettings
-from pyromq.errors import CorruptRecord, DiskFull, MessageTooLarge, StoreError, SyncFailed
+from pyromq.errors import DiskFull, MessageTooLarge, StoreError, SyncFailed
 from pyromq.store.abort import AbortFile, Stop
 from pyromq.store.checkpoint import Checkpoint
-from pyromq.store.commitlog import CommitLog, is_torn
+from pyromq.store.commitlog import CommitLog
 from pyromq.store.consumequeue import ENTRY, HELD_BYTES_MAX, ConsumeQueue
 from pyromq.store.consumequeues import ConsumeQueues
 from pyromq.store.delay_levels import parse_delay_levels
 from pyromq.store.files import FileLock, Files, SystemFiles
 from pyromq.store.follower import Follower, StoreFile, entry_of, has_queue_entry
 from pyromq.store.index import KeyIndex
+from pyromq.store.messages import Draft, Placed, Queried, QueueEntry, untorn
+from pyromq.store.queue_sync import QueueSync
 from pyromq.store.reading import GetStatus, Got, MatchesRecord, WantsTags, limits_of, read_queue
 from pyromq.store.recovery import Recovered, Recovery
 from pyromq.store.retention import Swept, count_expired
-from pyromq.wire.properties import PROPERTY_SEPARATOR
 from pyromq.wire.record import TOPIC_BYTES_MAX_V1, Record, decode_record, encode_record
 
 if TYPE_CHECKING:
@@ -50,87 +48,8 @@ _QUERY_COUNT_MAX: Final = 64
 _QUEUE_SYNC_BYTES: Final = 128 << 20
 
 
-@dataclass(slots=True)
-class Draft:
-    """A message as it is to be stored. The hosts are in the record's format, `properties` is the string."""
-
-    topic: str
-    queue_id: int
-    body: bytes
-    properties: str
-    flag: int
-    sys_flag: int
-    born_at_ms: int
-    born_host: bytes
-    store_host: bytes
-    reconsume_times: int = 0
-    prepared_position: int = 0
-
-
-class Placed(msgspec.Struct, frozen=True, gc=False):
-    """Where a message went. It is safe once the log is synced up to `end`."""
-
-    position: int
-    size: int
-    queue_id: int
-    queue_offset: int
-    stored_at_ms: int
-
-    @property
-    def end(self) -> int:
-        """The log position behind the message."""
-        return self.position + self.size
-
-
-class QueueEntry(NamedTuple):
-    """Where a queue's message is, and the code of its tags."""
-
-    position: int
-    size: int
-    tags_code: int
-
-
-class Queried(msgspec.Struct, frozen=True):
-    """Records whose keys may match, oldest first, and how far the index goes."""
-
-    records: list[bytes]
-    index_updated_at_ms: int
-    index_position: int
-
-
 #: Told of each message when the followers have it: topic, queue id, the queue's new end, tags code.
 OnAppend = Callable[[str, int, int, int], None]
-
-
-@dataclass(slots=True)
-class QueueSync:
-    """One sync of everything that follows the log, prepared by the store's thread and run in any.
-
-    `position` is where the log ended when it began: what was put since may be synced by it or not.
-    """
-
-    store: "MessageStore"
-    files: list[StoreFile]
-    position: int
-    reach: int
-    stored_at_ms: int
-    is_settled: bool = False
-    is_done: bool = False
-
-    def settle_some(self) -> bool:
-        """Write some of what the followers hold in memory, and return whether all of it is written.
-
-        Only for the store's thread. Raises DiskFull; it may be tried again then.
-        """
-        if not self.is_settled:
-            self.store.settle_some(self)
-        return self.is_settled
-
-    def run(self) -> None:
-        """Sync the log, the queues and the index, and write the checkpoint. Raises SyncFailed."""
-        assert self.is_settled
-        self.store.finish_queue_sync(self)
-        self.is_done = True
 
 
 class MessageStore:
@@ -147,6 +66,8 @@ class MessageStore:
     ) -> None:
         self.settings = settings
         self.on_append = on_append
+        #: Called before files of the log are closed, so that nobody keeps looking into them.
+        self.on_files_gone: Callable[[], None] = lambda: None
         self.delays_ms = parse_delay_levels(settings.message_delay_level)
         self._clock = clock
         self._files: Files = files if files is not None else SystemFiles()
@@ -244,6 +165,7 @@ class MessageStore:
             self._close_files()
 
     def _close_files(self) -> None:
+        self.on_files_gone()
         self._log.close()
         self._queues.close()
         self._index.close()
@@ -334,7 +256,7 @@ class MessageStore:
             )
         properties = draft.properties
         if "\0" in properties:
-            properties = _untorn(properties)
+            properties = untorn(properties)
         queue = self._queues.get_or_make(topic, queue_id)
         return Record(
             topic=topic,
@@ -535,18 +457,24 @@ class MessageStore:
         queue = self._queues.get(topic, queue_id)
         if queue is None:
             return Got(GetStatus.NO_MESSAGE_IN_QUEUE, 0, 0, 0)
-        limits = limits_of(self.settings, count_max, self._disk_position())
+        limits = limits_of(self.settings, count_max, self.disk_position)
         return read_queue(self._log, queue, offset, limits, wants, matches)
 
-    def _disk_position(self) -> int:
-        """Return the log position before which messages are taken to have left the memory."""
+    @property
+    def log(self) -> CommitLog:
+        """The log, to be read."""
+        return self._log
+
+    @property
+    def disk_position(self) -> int:
+        """The log position before which messages are taken to have left the memory."""
         return self._log.end - self._memory_bytes * self.settings.access_message_in_memory_max_ratio // 100
 
     def is_in_memory(self, topic: str, queue_id: int, offset: int) -> bool:
         """Return whether a message is taken to be in memory still; one that does not exist is."""
         queue = self._queues.get(topic, queue_id)
         place = queue.place(offset) if queue is not None else None
-        return place is None or place[0] >= self._disk_position()
+        return place is None or place[0] >= self.disk_position
 
     def entries(self, topic: str, queue_id: int, offset: int, count: int) -> list[QueueEntry]:
         """Return up to `count` entries of a queue from `offset` on; at a file's end there may be fewer."""
@@ -649,21 +577,13 @@ class MessageStore:
         )
         gone: list[StoreFile] = []
         if count:
+            self.on_files_gone()
             gone += self._log.detach_first(count)
             for follower in self._followers:
                 gone += follower.expire(self._log.min_position)
         self._log.forget_pages()
         self._index.forget_pages()
         return Swept(gone, self._files)
-
-
-def _untorn(properties: str) -> str:
-    """Return properties that do not look like a torn record to recovery; see `commitlog.is_torn`."""
-    if properties.endswith("\0"):
-        properties += PROPERTY_SEPARATOR
-    if is_torn(properties):
-        raise CorruptRecord("properties with a sector of zeros look like a torn write; leave the zeros out")
-    return properties
 
 
 def _encode_all(records: Iterable[Record], position: int) -> list[bytes]:

@@ -1,0 +1,67 @@
+"""What goes into the store, and what is said of what is there."""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import msgspec
+
+from pyromq.errors import CorruptRecord
+from pyromq.store.commitlog import is_torn
+from pyromq.wire.properties import PROPERTY_SEPARATOR
+
+
+@dataclass(slots=True)
+class Draft:
+    """A message as it is to be stored. The hosts are in the record's format, `properties` is the string."""
+
+    topic: str
+    queue_id: int
+    body: bytes
+    properties: str
+    flag: int
+    sys_flag: int
+    born_at_ms: int
+    born_host: bytes
+    store_host: bytes
+    reconsume_times: int = 0
+    prepared_position: int = 0
+
+
+class Placed(msgspec.Struct, frozen=True, gc=False):
+    """Where a message went. It is safe once the log is synced up to `end`."""
+
+    position: int
+    size: int
+    queue_id: int
+    queue_offset: int
+    stored_at_ms: int
+
+    @property
+    def end(self) -> int:
+        """The log position behind the message."""
+        return self.position + self.size
+
+
+class QueueEntry(NamedTuple):
+    """Where a queue's message is, and the code of its tags."""
+
+    position: int
+    size: int
+    tags_code: int
+
+
+class Queried(msgspec.Struct, frozen=True):
+    """Records whose keys may match, oldest first, and how far the index goes."""
+
+    records: list[bytes]
+    index_updated_at_ms: int
+    index_position: int
+
+
+def untorn(properties: str) -> str:
+    """Return properties that do not look like a torn record to recovery; see `commitlog.is_torn`."""
+    if properties.endswith("\0"):
+        properties += PROPERTY_SEPARATOR
+    if is_torn(properties):
+        raise CorruptRecord("properties with a sector of zeros look like a torn write; leave the zeros out")
+    return properties
