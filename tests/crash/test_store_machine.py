@@ -9,7 +9,7 @@ from hypothesis.stateful import run_state_machine_as_test
 from store_machine import StoreMachine
 
 BOUNDED = settings(
-    max_examples=60, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=45, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
 )
 
 
