@@ -222,11 +222,7 @@ class ConsumeQueues:
     def remove_damaged(self) -> dict[tuple[str, int], int]:
         """Remove every queue, to be made again from the log; return how far they seemed to go."""
         ends = {key: queue.guess_end() for key, queue in self._table.items()}
-        folders = [self._folder, *(self._folder / topic for topic in sorted(self.topics))]
         self.remove_all()
-        # A power cut must not bring them back beside the new ones.
-        for folder in filter(self._files.exists, folders):
-            self._files.sync_folder(folder)
         return ends
 
     def go_on_behind(self, ends: Mapping[tuple[str, int], int]) -> None:
@@ -237,9 +233,12 @@ class ConsumeQueues:
                 queue.begin_at(end)
 
     def remove_all(self) -> None:
-        """Remove every queue and its files."""
-        for topic in self.topics:
+        """Remove every queue and its files for good: a power cut does not bring them back."""
+        folders = [self._folder, *(self._folder / topic for topic in sorted(self.topics))]
+        for topic in sorted(self.topics):
             self.remove_topic(topic)
+        for folder in filter(self._files.exists, folders):
+            self._files.sync_folder(folder)
 
     def close(self) -> None:
         """Give all files back."""
