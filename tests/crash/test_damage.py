@@ -182,3 +182,19 @@ def test_a_queue_file_that_lost_its_first_entries_is_made_again_though_no_messag
 
     assert offsets(store) == list(range(40))
     assert store.put(Draft("orders", 0, b"", "", 0, 0, 0, HOST, HOST)).queue_offset == 40
+
+
+def test_an_empty_queue_file_that_a_killed_process_was_about_to_make_is_no_damage():
+    disk = SimulatedDisk()
+    store = open_on(disk)
+    for _ in range(12):
+        store.put(Draft("orders", 0, b"", "", 0, 0, 0, HOST, HOST))
+    store.sync_queues()
+    disk.open(ROOT / "consumequeue" / "orders" / "0" / f"{240:020d}", 0).close()
+    disk.kill_processes()
+
+    again = MessageStore(SETTINGS, clock=ManualClock(), files=disk)
+    report = again.open()
+
+    assert not report.findings
+    assert offsets(again) == list(range(12))

@@ -109,14 +109,17 @@ class ConsumeQueue(QueueTail):
         segment = self._segments.find(at) if offset >= 0 else None
         return b"" if segment is None else segment.file.read(ENTRY_BYTES, at - segment.base)
 
-    def load_before(self, before: int, min_position: int, is_in_log: IsInLog | None = None) -> None:
+    def load_before(
+        self, before: int, min_position: int, is_in_log: IsInLog | None = None, *, was_killed: bool = False
+    ) -> None:
         """Read how far the files go, and drop every entry that points at log position `before` or later.
 
         The entries that point before it must all have been synced. What stands behind them may be anything,
         also half an entry that seems to point before it, so the last ones are looked up in the log. It reads
         as zeros afterwards. The beginning is to be found again when the queue has caught up with the log.
 
-        Raises BrokenRow when entries that were synced are damaged.
+        Raises BrokenRow when entries that were synced are damaged. When only the process `was_killed`, an
+        empty file is one that it was about to make.
         """
         self._segments.load(is_named=False)
         self.end = self._count_before(before)
@@ -127,10 +130,14 @@ class ConsumeQueue(QueueTail):
             if self._is_there(self.end - 1, before, is_in_log):
                 raise BrokenRow(f"damaged: queue {self.queue_id} of {self.topic!r} at entry {self.end - 2}")
             self.end -= 2
-        short = self._segments.short()
+        short = [
+            segment
+            for segment in self._segments.short()
+            if segment.base < self.end * ENTRY_BYTES or self._segments.length_of(segment) or not was_killed
+        ]
         if short:
-            # A file has its length before an entry in it is synced. A crash in the moment that makes one may
-            # leave it short too, which is rare enough to ask the log.
+            # A file has its length before an entry in it is synced. A power cut in the moment that makes one
+            # may leave it short too, which is rare enough to ask the log.
             raise BrokenRow(f"damaged: {short[0].path} lost its end")
         self._cut_to(self.end)
 

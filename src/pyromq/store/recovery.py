@@ -225,11 +225,13 @@ class Recovery:
 
     def _replay_from(self, start: int, report: Recovered) -> None:
         report.start, report.end, report.replayed = start, start, 0
+        was_killed = report.stop is Stop.KILLED
         for queue in self.queues:
-            queue.load_before(start, self.log.min_position, partial(self._is_in_log, queue))
+            is_in_log = partial(self._is_in_log, queue)
+            queue.load_before(start, self.log.min_position, is_in_log, was_killed=was_killed)
         followers: list[Follower] = [self.queues]
         if self.index is not None:
-            self.index.load_before(start, self._has_key, is_whole=report.stop is Stop.KILLED)
+            self.index.load_before(start, self._has_key, is_whole=was_killed)
             followers.append(self.index)
         self._walk(start, followers, report)
         for queue in self.queues:
