@@ -1,0 +1,128 @@
+"""An asyncio loop on a daemon thread: what a blocking face stands on when its engine needs a loop.
+
+One loop serves one client object. Threads do not survive `fork`, so neither does the loop: a child that uses
+the client is told to make a new one.
+"""
+
+import asyncio
+import os
+import threading
+from collections.abc import Callable, Coroutine
+from concurrent.futures import Future
+from typing import Any, TypeVar
+
+from pyromq.errors import AlreadyStarted, ClientClosed
+from pyromq.net.loop import new_event_loop
+
+T = TypeVar("T")
+
+
+class HostedLoop:
+    """A loop on a thread of its own; `name` is the client's, for the thread and for what errors say."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        # One lock for each process: at a fork a thread may hold the parent's, and here nobody would let go.
+        self._locks: dict[int, threading.Lock] = {}
+        self._pid = 0
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+        self._is_closed = False
+
+    @property
+    def is_running(self) -> bool:
+        """Whether `run` would work: started in this process, and not closed."""
+        return self._loop is not None and not self._is_closed and self._pid == os.getpid()
+
+    def start(self) -> None:
+        """Start the thread. Raises AlreadyStarted the second time, ClientClosed after `close`."""
+        with self._lock():
+            if self._is_closed:
+                raise ClientClosed(self._complaint())
+            if self._loop is not None:
+                raise AlreadyStarted(f"{self._name} is started already; start it once")
+            self._loop = loop = new_event_loop()
+            self._pid = os.getpid()
+            self._thread = threading.Thread(
+                target=_host, args=(loop,), name=f"pyromq-{self._name}", daemon=True
+            )
+            self._thread.start()
+
+    def run(self, coroutine: Coroutine[Any, Any, T], timeout_s: float | None = None) -> T:
+        """Run a coroutine on the loop, and return its result or raise its error.
+
+        Raises ClientClosed before `start`, after `close`, and in a child of `fork`; TimeoutError, and the
+        coroutine is cancelled, when `timeout_s` passed. Interrupted by ctrl-C, it cancels the coroutine too.
+        """
+        loop = self._checked(coroutine)
+        future = asyncio.run_coroutine_threadsafe(coroutine, loop)
+        try:
+            return future.result(timeout_s)
+        except BaseException:
+            future.cancel()
+            raise
+
+    def submit(self, coroutine: Coroutine[Any, Any, T]) -> "Future[T]":
+        """Start a coroutine on the loop, and return at once what will be its result."""
+        return asyncio.run_coroutine_threadsafe(coroutine, self._checked(coroutine))
+
+    def call_soon(self, callback: Callable[[], object]) -> None:
+        """Have the loop call something, from whatever thread; nothing happens after `close`."""
+        loop = self._loop
+        if loop is not None and self.is_running:
+            loop.call_soon_threadsafe(callback)
+
+    def close(self) -> None:
+        """Stop the loop, with what still runs on it, and end the thread. Closing again does nothing.
+
+        In a child of `fork` it only forgets the loop, which is the parent's.
+        """
+        with self._lock():
+            if self._is_closed:
+                return
+            self._is_closed = True
+            loop, thread = self._loop, self._thread
+            if loop is None or thread is None or self._pid != os.getpid():
+                return
+            loop.call_soon_threadsafe(loop.stop)
+            if thread is not threading.current_thread():
+                thread.join()
+
+    def _checked(self, coroutine: Coroutine[Any, Any, Any]) -> asyncio.AbstractEventLoop:
+        loop = self._loop
+        if loop is None or not self.is_running:
+            coroutine.close()
+            raise ClientClosed(self._complaint())
+        if threading.current_thread() is self._thread:
+            coroutine.close()
+            raise RuntimeError(
+                f"{self._name} was called on its own loop's thread, which would wait for itself; call it "
+                "from another thread, or use pyromq.aio"
+            )
+        return loop
+
+    def _lock(self) -> threading.Lock:
+        return self._locks.setdefault(os.getpid(), threading.Lock())
+
+    def _complaint(self) -> str:
+        if self._loop is not None and self._pid != os.getpid():
+            return f"{self._name} was started in another process; make a new one in this one"
+        if self._is_closed:
+            return f"{self._name} is closed; make a new one"
+        return f"{self._name} is not started; call start(), or use it in a `with` block"
+
+
+def _host(loop: asyncio.AbstractEventLoop) -> None:
+    """Run a loop until it is stopped, then end all that is left on it."""
+    asyncio.set_event_loop(loop)
+    try:
+        loop.run_forever()
+    finally:
+        left = asyncio.all_tasks(loop)
+        for task in left:
+            task.cancel()
+        if left:
+            loop.run_until_complete(asyncio.wait(left))
+        loop.run_until_complete(loop.shutdown_asyncgens())
+        asyncio.set_event_loop(None)
+        loop.close()
