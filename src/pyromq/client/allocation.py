@@ -18,7 +18,7 @@ from pyromq.model import MessageQueue
 
 _log = logging.getLogger("pyromq.client")
 
-#: (group, this client's id, all queues of a topic in order, all client ids of the group in order) → its share.
+#: (group, client id, all queues of the topic in order, all client ids of the group in order) → its share.
 Allocate: TypeAlias = Callable[[str, str, Sequence[MessageQueue], Sequence[str]], list[MessageQueue]]
 
 VIRTUAL_NODES: Final = 10
