@@ -357,6 +357,67 @@ class ClientSettings:
         10_000, "Milliseconds that a pull may take that is not held.", at_least=1
     )
 
+    consume_thread_max: int = setting(
+        20, "Listener calls of a push consumer that run at once.", at_least=1, at_most=1_000
+    )
+    consume_message_batch_max_size: int = setting(
+        1, "Messages that a listener is given at once.", at_least=1, at_most=1_024
+    )
+    pull_batch_size: int = setting(32, "Messages that one pull asks for.", at_least=1, at_most=1_024)
+    pull_interval: int = setting(0, "Milliseconds between pulls that bring messages.", at_most=65_535)
+    pull_threshold_for_queue: int = setting(
+        1_000, "Messages of a queue that may wait here before pulling stops.", at_least=1, at_most=65_535
+    )
+    pull_threshold_size_for_queue: int = setting(
+        100, "MiB of a queue that may wait here before pulling stops.", at_least=1, at_most=1_024
+    )
+    pull_threshold_for_topic: int = setting(
+        -1, "Messages of all queues that may wait here; -1: as many.", at_least=-1, at_most=6_553_500
+    )
+    pull_threshold_size_for_topic: int = setting(
+        -1, "MiB of all queues that may wait here; -1: as many.", at_least=-1, at_most=102_400
+    )
+    consume_concurrently_max_span: int = setting(
+        2_000,
+        "Offsets from the oldest unfinished message of a queue to its newest.",
+        at_least=1,
+        at_most=65_535,
+    )
+    max_reconsume_times: int = setting(
+        -1, "Tries after which a message is a dead letter; -1: 16, and without end in order.", at_least=-1
+    )
+    suspend_current_queue_time_millis: int = setting(
+        1_000, "Milliseconds after which a failed message is tried again in order."
+    )
+    consume_timeout: int = setting(
+        15, "Minutes after which a listener's message is sent back for another try.", at_least=1
+    )
+    await_termination_millis_when_shutdown: int = setting(
+        5_000, "Milliseconds that closing waits for listeners; RocketMQ's default is 0."
+    )
+    post_subscription_when_pull: bool = setting(False, "Send the tags with every pull.")
+    pull_time_delay_mills_when_exception: int = setting(
+        3_000, "Milliseconds from a pull that failed to the next.", at_least=1
+    )
+    push_suspend_max_time_millis: int = setting(
+        15_000, "Milliseconds that a broker may hold a push consumer's pull. Ours."
+    )
+    rebalance_wait_interval: int = setting(
+        20_000, "Milliseconds between looks at who reads which queue.", at_least=1
+    )
+    rebalance_lock_interval: int = setting(
+        20_000, "Milliseconds between renewals of the locks of queues read in order.", at_least=1
+    )
+    rebalance_lock_max_live_time: int = setting(
+        30_000, "Milliseconds for which such a lock is trusted.", at_least=1
+    )
+    pull_max_idle_time: int = setting(
+        120_000, "Milliseconds without a pull after which a queue is taken anew.", at_least=1
+    )
+    local_offset_store_dir: str = setting(
+        "", "Folder of broadcasting consumers' offsets; empty: .rocketmq_offsets in the home folder."
+    )
+
     client_ip: str = setting(
         "", "Address in the client's id; empty: this machine's own.", key="clientIP", form="host"
     )
