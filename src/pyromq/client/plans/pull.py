@@ -11,7 +11,7 @@ from pyromq.client.session import Session
 from pyromq.client.steps import Call, Deadline, Plan, request
 from pyromq.codes import PullFlag, RequestCode, ResponseCode
 from pyromq.errors import ConfigError, NetworkError, refusal
-from pyromq.filter.tags import ALL, parse_tags
+from pyromq.filter.tags import ALL, parse_tags, wants_all
 from pyromq.model import MessageQueue, PullResult, PullStatus, ReceivedMessage
 from pyromq.wire import properties as names
 from pyromq.wire.command import Command
@@ -29,15 +29,21 @@ _STATUSES: Final[dict[int, PullStatus]] = {
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What to pull: up to `count` messages with one of `tags`; the broker may hold the question `wait_ms`."""
+    """What to pull: up to `count` messages with one of `tags`; the broker may hold the question `wait_ms`.
+
+    With `sql` the broker chooses by properties instead of tags.
+    """
 
     queue: MessageQueue
     offset: int
     count: int = 32
     tags: str = ALL
     wait_ms: int = 0
+    sql: str | None = None
 
     def __post_init__(self) -> None:
+        if self.sql is not None and not wants_all(self.tags):
+            raise ConfigError("choose messages by tags or by sql, not by both; an SQL expression has TAGS too")
         if not 1 <= self.count <= COUNT_MAX:
             raise ConfigError(f"a pull may ask for 1 to {COUNT_MAX} messages, not {self.count}")
 
@@ -88,9 +94,9 @@ def _header(group: str, wanted: Wanted) -> PullMessage:
         sys_flag=int(flags),
         commit_offset=0,
         suspend_timeout_millis=wanted.wait_ms,
-        subscription=wanted.tags or ALL,
+        subscription=(wanted.tags or ALL) if wanted.sql is None else wanted.sql,
         sub_version=0,
-        expression_type="TAG",
+        expression_type="TAG" if wanted.sql is None else "SQL92",
         broker_name=wanted.queue.broker_name,
     )
 
