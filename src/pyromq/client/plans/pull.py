@@ -43,7 +43,7 @@ class Wanted:
 
     def __post_init__(self) -> None:
         if self.sql is not None and not wants_all(self.tags):
-            raise ConfigError("choose messages by tags or by sql, not by both; an SQL expression has TAGS too")
+            raise ConfigError("choose messages by tags or by sql, not by both; in SQL, TAGS is a name too")
         if not 1 <= self.count <= COUNT_MAX:
             raise ConfigError(f"a pull may ask for 1 to {COUNT_MAX} messages, not {self.count}")
 
