@@ -11,22 +11,29 @@ from pyromq.client.session import Session, net_settings
 from pyromq.client.steps import Plan
 from pyromq.errors import AlreadyStarted, ClientClosed
 from pyromq.net.links import Links
+from pyromq.net.routes import RouteTable
 
 T = TypeVar("T")
 
 
 class Runner:
-    """A client's life on one asyncio loop. Loops do not survive `fork`: a child must make a new client."""
+    """A client's life on one asyncio loop. Loops do not survive `fork`: a child must make a new client.
+
+    `handle` answers what brokers ask of the client.
+    """
 
     def __init__(
         self,
         name: str,
         new_session: Callable[[], Session],
         upkeep: Upkeep | None = None,
+        *,
+        handle: RouteTable | None = None,
     ) -> None:
         self._name = name
         self._new_session = new_session
         self._upkeep = upkeep
+        self._handle = handle
         self._session: Session | None = None
         self._driver: Asyncio | None = None
         self._task: asyncio.Task[None] | None = None
@@ -54,7 +61,9 @@ class Runner:
         if self._session is not None:
             raise AlreadyStarted(f"{self._name} is started already; start it once")
         self._session = self._new_session()
-        self._driver = Asyncio(Links(net_settings(self._session.settings), name=self._name))
+        self._driver = Asyncio(
+            Links(net_settings(self._session.settings), handle=self._handle, name=self._name)
+        )
         if self._upkeep is not None:
             self._task = asyncio.create_task(
                 akeep_up(self._driver, self._session, self._upkeep), name=f"pyromq-{self._name}"

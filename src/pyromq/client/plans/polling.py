@@ -3,7 +3,7 @@
 import logging
 from dataclasses import dataclass
 
-from pyromq.client.cursors import Cursor, Cursors
+from pyromq.client.cursors import Cursors
 from pyromq.client.names import RETRY_TOPIC_PREFIX
 from pyromq.client.plans import progress
 from pyromq.client.plans.pull import Wanted, pull, pull_deadline
@@ -103,18 +103,20 @@ def _pull_next(
 ) -> Plan[PullResult]:
     cursor = cursors.get(queue)
     if cursor is None:
-        cursor = yield from _place(session, start, cursors, queue)
+        offset, committed = yield from starting_offset(session, start, queue)
+        cursor = cursors.place(queue, offset, committed)
     ask_for = Wanted(queue, cursor.next_offset, wanted.count, wanted.tags)
     result = yield from pull(session, ask_for, pull_deadline(session, 0, None))
     cursors.pulled(queue, result.next_offset, result.messages)
     return result
 
 
-def _place(session: Session, start: Start, cursors: Cursors, queue: MessageQueue) -> Plan[Cursor]:
+def starting_offset(session: Session, start: Start, queue: MessageQueue) -> Plan[tuple[int, int | None]]:
+    """Return where to begin in a queue, and what of it the group has committed, if anything."""
     deadline = session.deadline(None, session.settings.mq_client_api_timeout)
     known = yield from progress.committed(session, queue, deadline)
     if known is not None:
-        return cursors.place(queue, known, known)
+        return known, known
     is_retry = queue.topic.startswith(RETRY_TOPIC_PREFIX)
     if start.where is ConsumeFrom.FIRST_OFFSET or (start.where is ConsumeFrom.LAST_OFFSET and is_retry):
         offset = yield from progress.min_offset(session, queue, deadline)
@@ -122,4 +124,4 @@ def _place(session: Session, start: Start, cursors: Cursors, queue: MessageQueue
         offset = yield from progress.offset_by_time(session, queue, start.at_ms, deadline)
     else:
         offset = yield from progress.max_offset(session, queue, deadline)
-    return cursors.place(queue, offset, None)
+    return offset, None
