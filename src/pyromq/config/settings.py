@@ -287,7 +287,7 @@ class NetSettings:
         at_least=KIB,
     )
     connections_max: int = setting(
-        10_000, "Connections at a time; more are closed at once. Ours.", at_least=1
+        15_000, "Connections at a time; more are closed at once. Ours.", at_least=1
     )
     requests_under_way_max: int = setting(
         4_096, "Unanswered requests of one connection; one more is answered SYSTEM_BUSY. Ours.", at_least=1
