@@ -23,12 +23,15 @@ class Cursor:
 
 
 class Cursors:
-    """The cursors of all queues that a consumer reads by `poll` or `messages`."""
+    """The cursors of all queues that a consumer reads by `poll_topic` or `messages`.
 
-    def __init__(self) -> None:
+    Unless it `is_committed`, no time is due for commits.
+    """
+
+    def __init__(self, *, is_committed: bool = True) -> None:
         self._by_queue: dict[MessageQueue, Cursor] = {}
         self._last_queue: dict[str, MessageQueue] = {}
-        self.commit_at = float("-inf")
+        self.commit_at = float("-inf") if is_committed else float("inf")
 
     def get(self, queue: MessageQueue) -> Cursor | None:
         """Return a queue's cursor, if the queue was read before."""
