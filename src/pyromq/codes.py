@@ -121,6 +121,7 @@ class ResponseCode(IntEnum):
     CONSUMER_NOT_ONLINE = 206
     CONSUME_MSG_TIMEOUT = 207
     NO_MESSAGE = 208
+    FLOW_CONTROL = 215
 
 
 class ClientCode(IntEnum):

@@ -108,6 +108,10 @@ class RouteCache:
         """Return the address of every known master, each once."""
         return list(dict.fromkeys(ids[MASTER_ID] for ids in self._addresses.values() if MASTER_ID in ids))
 
+    def all_addresses(self) -> list[str]:
+        """Return the address of every known broker, slaves too, each once."""
+        return list(dict.fromkeys(address for ids in self._addresses.values() for address in ids.values()))
+
 
 def write_queues(topic: str, route: TopicRoute) -> Iterator[MessageQueue]:
     """Yield the queues that may be sent to, by broker.

@@ -1,11 +1,12 @@
 """Where queues begin and end, and how far a group got."""
 
 from pyromq.client.plans.broker import call_broker, master_address
-from pyromq.client.plans.route import subscribe_route
+from pyromq.client.plans.route import fetch_route, subscribe_route
+from pyromq.client.route_cache import read_queues
 from pyromq.client.session import Session
-from pyromq.client.steps import Call, Deadline, Plan, must_succeed, request
+from pyromq.client.steps import Call, Deadline, Plan, must_succeed, request, tell
 from pyromq.codes import RequestCode
-from pyromq.errors import QueryNotFound
+from pyromq.errors import QueryNotFound, TopicNotFound
 from pyromq.model import MessageQueue
 from pyromq.wire.command import Command
 from pyromq.wire.header import Header, read_header
@@ -30,6 +31,16 @@ def subscribe_queues(session: Session, topic: str, deadline: Deadline) -> Plan[l
     return list(route.read_queues)
 
 
+def fetch_queues(session: Session, topic: str, deadline: Deadline) -> Plan[list[MessageQueue]]:
+    """Return the queues of a topic that can be read, as the name server says now; none without a route."""
+    try:
+        route = yield from fetch_route(session, topic, deadline)
+    except TopicNotFound:
+        return []
+    session.routes.put(topic, route)
+    return list(read_queues(topic, route))
+
+
 def committed(session: Session, queue: MessageQueue, deadline: Deadline) -> Plan[int | None]:
     """Return the queue offset that a group reads next, or None when it has not read the queue yet."""
     header = QueryConsumerOffset(consumer_group=session.group, topic=queue.topic, queue_id=queue.queue_id)
@@ -46,6 +57,16 @@ def commit(session: Session, queue: MessageQueue, offset: int, deadline: Deadlin
         consumer_group=session.group, topic=queue.topic, queue_id=queue.queue_id, commit_offset=offset
     )
     yield from _ask_master(session, queue, RequestCode.UPDATE_CONSUMER_OFFSET, header, deadline)
+
+
+def commit_oneway(session: Session, queue: MessageQueue, offset: int, deadline: Deadline) -> Plan[None]:
+    """Tell the broker the queue offset that a group reads next, and do not wait for its word."""
+    header = UpdateConsumerOffset(
+        consumer_group=session.group, topic=queue.topic, queue_id=queue.queue_id, commit_offset=offset
+    )
+    address = yield from master_address(session, queue, deadline)
+    command = request(RequestCode.UPDATE_CONSUMER_OFFSET, header)
+    yield from tell(address, command, deadline.part_s(session.settings.mq_client_api_timeout))
 
 
 def min_offset(session: Session, queue: MessageQueue, deadline: Deadline) -> Plan[int]:

@@ -1,5 +1,6 @@
 """Pulling: the messages of one queue from an offset on, held by the broker until there are some."""
 
+from collections.abc import Set
 from dataclasses import dataclass
 from typing import Final
 
@@ -77,7 +78,7 @@ def pull(session: Session, wanted: Wanted, deadline: Deadline) -> Plan[PullResul
         session.reading_from.pop(queue, None)
         session.routes.mark_stale(queue.topic)
         raise
-    result = _result(wanted, answer)
+    result = read_answer(queue, parse_tags(wanted.tags), answer)
     session.reading_from[queue] = result.suggested_broker_id
     return result
 
@@ -101,7 +102,8 @@ def _header(group: str, wanted: Wanted) -> PullMessage:
     )
 
 
-def _result(wanted: Wanted, answer: Command) -> PullResult:
+def read_answer(queue: MessageQueue, tags: Set[str], answer: Command) -> PullResult:
+    """Return what the answer to a pull says; raise the error for a code that says no."""
     status = _STATUSES.get(answer.code)
     if status is None:
         raise refusal(answer.code, answer.remark)
@@ -109,7 +111,7 @@ def _result(wanted: Wanted, answer: Command) -> PullResult:
     messages: list[ReceivedMessage] = []
     if status is PullStatus.FOUND:
         ends = {names.MIN_OFFSET: str(header.min_offset), names.MAX_OFFSET: str(header.max_offset)}
-        messages = received_messages(answer.body, wanted.queue.broker_name, ends, parse_tags(wanted.tags))
+        messages = received_messages(answer.body, queue.broker_name, ends, tags)
     return PullResult(
         status=status,
         next_offset=header.next_begin_offset,

@@ -1,0 +1,285 @@
+"""Calling the listener: in tasks of the engine's loop, or on threads of its own.
+
+At most `consume_thread_max` calls run at once. What a listener raises is its answer, never the end of
+whoever called it.
+"""
+
+import asyncio
+import inspect
+import logging
+import queue
+import threading
+from collections import deque
+from collections.abc import Awaitable, Callable
+from typing import Any, Protocol, TypeAlias, cast
+
+from pyromq.client.push.delivery import BatchListener, ConsumeResult, Listener
+from pyromq.client.push.outcome import Work, as_result
+from pyromq.clock import Clock
+from pyromq.errors import ConfigError
+
+_log = logging.getLogger("pyromq.client")
+
+#: Calls that did not wait after which a task lets others have their turn.
+CALLS_A_TURN = 64
+
+#: Calls the listener with a work's messages; returns what it returns.
+Handle: TypeAlias = Callable[[Work], object]
+#: Takes a work that ended, on the engine's loop.
+Done: TypeAlias = Callable[[Work], None]
+
+
+class Caller(Protocol):
+    """Whoever calls the listener."""
+
+    def submit(self, work: Work, done: Done) -> None:
+        """Have a work done when its turn comes; on the engine's loop."""
+        ...
+
+    async def close(self, grace_s: float) -> None:
+        """Begin no further work, and wait for what runs, but not longer than that."""
+        ...
+
+    @property
+    def size(self) -> int:
+        """How many calls may run at once."""
+        ...
+
+
+def handler(listener: Listener | None, batch_listener: BatchListener | None) -> Handle:
+    """Return how the one given listener is called; its second parameter, if it has one, is the delivery."""
+    if listener is not None and batch_listener is not None:
+        raise ConfigError("a listener and a batch_listener are given; give one of them")
+    if listener is not None:
+        function: Callable[..., object] = listener
+        if _wants_delivery(function):
+            return lambda work: function(work.messages[0], work.delivery)
+        return lambda work: function(work.messages[0])
+    if batch_listener is not None:
+        many: Callable[..., object] = batch_listener
+        if _wants_delivery(many):
+            return lambda work: many(list(work.messages), work.delivery)
+        return lambda work: many(list(work.messages))
+    raise ConfigError("a push consumer needs a listener: PushConsumer(group, listener=handle)")
+
+
+class TaskCaller:
+    """Calls on the engine's loop. A plain function runs to its end; a coroutine lets others run meanwhile."""
+
+    def __init__(self, handle: Handle, size: int, clock: Clock) -> None:
+        self._handle = handle
+        self._size = size
+        self._clock = clock
+        self._waiting: deque[tuple[Work, Done]] = deque()
+        self._workers: set[asyncio.Task[None]] = set()
+        self._is_closed = False
+
+    @property
+    def size(self) -> int:
+        """How many calls may run at once."""
+        return self._size
+
+    def submit(self, work: Work, done: Done) -> None:
+        """Have a work done when its turn comes."""
+        if self._is_closed:
+            _skip(work, done)
+            return
+        self._waiting.append((work, done))
+        if not self._workers:
+            self._start_worker()
+
+    async def close(self, grace_s: float) -> None:
+        """Begin no further work, wait for what runs, and cancel what does not end in time."""
+        self._is_closed = True
+        while self._waiting:
+            _skip(*self._waiting.popleft())
+        workers = {task for task in self._workers if task is not asyncio.current_task()}
+        if not workers:
+            return
+        _, late = await asyncio.wait(workers, timeout=grace_s)
+        for task in late:
+            task.cancel()
+        if late:
+            await asyncio.wait(late)
+
+    def _start_worker(self) -> None:
+        worker = asyncio.create_task(self._work(), name="pyromq-listener")
+        self._workers.add(worker)
+        worker.add_done_callback(self._ended)
+
+    def _ended(self, worker: asyncio.Task[None]) -> None:
+        self._workers.discard(worker)
+        if self._waiting and not self._workers:
+            self._start_worker()
+
+    async def _work(self) -> None:
+        calls = 0
+        while self._waiting:
+            work, done = self._waiting.popleft()
+            if work.state is not None and work.state.is_dropped:
+                _skip(work, done)
+                continue
+            await self._call(work)
+            done(work)
+            calls += 1
+            if calls % CALLS_A_TURN == 0:
+                await asyncio.sleep(0)
+
+    async def _call(self, work: Work) -> None:
+        started_ms = self._clock.now_ms()
+        if work.state is not None:
+            work.state.start(work.messages, started_ms)
+        try:
+            answer = self._handle(work)
+            if inspect.isawaitable(answer):
+                # Only a call that waits leaves time for another.
+                if self._waiting and len(self._workers) < self._size:
+                    self._start_worker()
+                answer = await cast(Awaitable[object], answer)
+            note(work, answer)
+        except asyncio.CancelledError as error:
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise
+            # The listener awaited something that was cancelled; that is its own affair.
+            note_error(work, error)
+        except Exception as error:  # noqa: BLE001  the border to the application: its errors are its answer
+            note_error(work, error)
+        work.spent_ms = self._clock.now_ms() - started_ms
+
+
+class ThreadCaller:
+    """Calls on threads; what ended is handed to the loop, many at a time when many end."""
+
+    def __init__(self, handle: Handle, size: int, clock: Clock, *, name: str) -> None:
+        self._handle = handle
+        self._size = size
+        self._clock = clock
+        self._name = name
+        self._loop = asyncio.get_running_loop()
+        self._waiting: queue.SimpleQueue[tuple[Work, Done] | None] = queue.SimpleQueue()
+        self._ended: deque[tuple[Work, Done]] = deque()
+        self._is_waking = False
+        self._under_way = 0
+        self._threads: list[threading.Thread] = []
+        self._is_closed = False
+        self._idle = asyncio.Event()
+        self._idle.set()
+
+    @property
+    def size(self) -> int:
+        """How many calls may run at once."""
+        return self._size
+
+    def submit(self, work: Work, done: Done) -> None:
+        """Have a work done when its turn comes."""
+        if self._is_closed:
+            _skip(work, done)
+            return
+        self._under_way += 1
+        self._idle.clear()
+        self._waiting.put((work, done))
+        if len(self._threads) < min(self._size, self._under_way):
+            thread = threading.Thread(
+                target=self._work, name=f"{self._name}-{len(self._threads) + 1}", daemon=True
+            )
+            self._threads.append(thread)
+            thread.start()
+
+    async def close(self, grace_s: float) -> None:
+        """Begin no further work, and wait for what runs; a thread that does not end in time is left."""
+        self._is_closed = True
+        for _ in self._threads:
+            self._waiting.put(None)
+        try:
+            async with asyncio.timeout(grace_s):
+                await self._idle.wait()
+        except TimeoutError:
+            _log.warning("%s: %d listener calls still ran at the end", self._name, self._under_way)
+
+    def _work(self) -> None:
+        while (item := self._waiting.get()) is not None:
+            work, _ = item
+            is_wanted = work.state is None or not work.state.is_dropped
+            if is_wanted and not self._is_closed:
+                self._call(work)
+            else:
+                work.is_skipped = True
+            self._ended.append(item)
+            if not self._is_waking:
+                self._is_waking = True
+                try:
+                    self._loop.call_soon_threadsafe(self._hand_over)
+                except RuntimeError:
+                    # The loop ended before this listener did.
+                    return
+
+    def _call(self, work: Work) -> None:
+        started_ms = self._clock.now_ms()
+        if work.state is not None:
+            work.state.start(work.messages, started_ms)
+        try:
+            answer = self._handle(work)
+            if inspect.isawaitable(answer):
+                _close_unawaited(answer)
+                raise ConfigError(
+                    "the listener of a blocking PushConsumer is a coroutine; use pyromq.aio.PushConsumer"
+                )
+            note(work, answer)
+        except BaseException as error:  # noqa: BLE001  the border to the application: not even exit() ends it
+            note_error(work, error)
+        work.spent_ms = self._clock.now_ms() - started_ms
+
+    def _hand_over(self) -> None:
+        # First: whoever ends from now on wakes the loop again.
+        self._is_waking = False
+        while self._ended:
+            work, done = self._ended.popleft()
+            self._under_way -= 1
+            done(work)
+        if not self._under_way:
+            self._idle.set()
+
+
+def _skip(work: Work, done: Done) -> None:
+    work.is_skipped = True
+    done(work)
+
+
+def note(work: Work, answer: object) -> None:
+    """Write down what a listener answered."""
+    work.is_plain_return = answer is None
+    work.result = as_result(answer)
+
+
+def note_error(work: Work, error: BaseException) -> None:
+    """Write down what a listener raised."""
+    work.error = error
+    work.result = ConsumeResult.RECONSUME_LATER
+    first = work.messages[0]
+    _log.error(
+        "the listener failed on message %s (topic %s, queue %d of %s, offset %d); it comes again",
+        first.message_id,
+        first.topic,
+        work.delivery.queue.queue_id,
+        work.delivery.queue.broker_name,
+        first.queue_offset,
+        exc_info=error,
+    )
+
+
+def _wants_delivery(function: Callable[..., object]) -> bool:
+    """Return whether a listener has a second parameter that must be given."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return False
+    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    needed = [one for one in parameters if one.kind in kinds and one.default is inspect.Parameter.empty]
+    return len(needed) >= 2
+
+
+def _close_unawaited(answer: Any) -> None:
+    close = getattr(answer, "close", None)
+    if close is not None:
+        close()

@@ -1,0 +1,55 @@
+"""What a push consumer refuses to start with, as RocketMQ's does, and how its arguments are read."""
+
+import dataclasses
+from datetime import datetime
+from typing import Any
+
+from pyromq.config.field import settings_of
+from pyromq.config.load import nearest
+from pyromq.config.settings import ClientSettings
+from pyromq.errors import ConfigError
+
+#: RocketMQ's default group, which everybody would share by mistake.
+DEFAULT_GROUP = "DEFAULT_CONSUMER"
+TIMESTAMP_FORM = "%Y%m%d%H%M%S"
+#: A new group that starts by time starts that long ago.
+DEFAULT_AGO_MS = 30 * 60 * 1_000
+
+
+def with_changes(settings: ClientSettings | None, changes: dict[str, Any]) -> ClientSettings:
+    """Return settings with fields replaced; raise ConfigError for unknown ones and values out of range."""
+    known = [setting.name for setting in settings_of(ClientSettings)]
+    for name in changes:
+        if name not in known:
+            near = nearest(name, known)
+            hint = f"; did you mean {near}?" if near else ""
+            raise ConfigError(f"{name!r} is no argument of PushConsumer and no field of ClientSettings{hint}")
+    chosen = dataclasses.replace(settings or ClientSettings(), **changes)
+    check_ranges(chosen)
+    return chosen
+
+
+def check_ranges(settings: ClientSettings) -> None:
+    """Raise ConfigError for a number that is out of range."""
+    for setting in settings_of(ClientSettings):
+        value = getattr(settings, setting.name)
+        if setting.kind is not int:
+            continue
+        if setting.at_least is not None and value < setting.at_least:
+            raise ConfigError(f"{setting.name} is {value}; {setting.at_least} is the least")
+        if setting.at_most is not None and value > setting.at_most:
+            raise ConfigError(f"{setting.name} is {value}; {setting.at_most} is the most")
+
+
+def start_time_ms(timestamp: str | datetime | None, now_ms: int) -> int:
+    """Return the time at which a new group starts: «yyyyMMddHHmmss» in local time, or half an hour ago."""
+    if timestamp is None:
+        return now_ms - DEFAULT_AGO_MS
+    if isinstance(timestamp, str):
+        try:
+            timestamp = datetime.strptime(timestamp, TIMESTAMP_FORM).astimezone()
+        except ValueError as error:
+            raise ConfigError(
+                f"consume_timestamp is {timestamp!r}; it must be like 20261116024500 (yyyyMMddHHmmss)"
+            ) from error
+    return int(timestamp.timestamp() * 1_000)

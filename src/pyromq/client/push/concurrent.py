@@ -1,0 +1,101 @@
+"""Many messages at once, in no order: what succeeds is finished, what fails is sent back to come again.
+
+| a message that fails     | clustering                                                     | broadcasting |
+| ------------------------ | -------------------------------------------------------------- | ------------ |
+| is                       | sent back; its copy comes in the retry topic                   | given up     |
+| cannot be sent back      | tried again here after five seconds                            |              |
+| keeps a listener too long| sent back, when it is the one that holds up the queue's progress | the same   |
+"""
+
+import asyncio
+import logging
+
+from pyromq.client.plans.send_back import send_back
+from pyromq.client.push.calling import Caller
+from pyromq.client.push.delivery import Delivery
+from pyromq.client.push.member import Member
+from pyromq.client.push.outcome import Work, split
+from pyromq.client.push.process_queue import ProcessQueue
+from pyromq.client.push.timers import Tasks
+from pyromq.errors import PyroError
+from pyromq.model import ReceivedMessage
+
+_log = logging.getLogger("pyromq.client")
+
+#: Seconds until a message that could not be sent back is tried again here.
+TRY_AGAIN_S = 5.0
+#: Overdue messages of one queue that are sent back at one look, and the delay level they get.
+OVERDUE_MAX = 16
+OVERDUE_LEVEL = 3
+
+
+class ConcurrentConsumption:
+    """Hands pulled messages to the listener, as many at once as the caller takes."""
+
+    def __init__(self, member: Member, caller: Caller) -> None:
+        self._member = member
+        self._caller = caller
+        self._tasks = Tasks("pyromq-send-back")
+
+    def pulled(self, state: ProcessQueue, messages: list[ReceivedMessage]) -> None:
+        """Have the listener called with what a pull brought."""
+        self._member.restore_topics(messages)
+        size = self._member.session.settings.consume_message_batch_max_size
+        for begin in range(0, len(messages), size):
+            work = Work(state, messages[begin : begin + size], Delivery(state.queue))
+            self._caller.submit(work, self._ended)
+
+    async def send_overdue_back(self) -> None:
+        """Send messages back that listeners have had for too long, so that their queues' progress goes on."""
+        timeout_ms = self._member.session.settings.consume_timeout * 60_000
+        for state in tuple(self._member.queues.values()):
+            for _ in range(OVERDUE_MAX):
+                message = state.overdue(self._member.now_ms(), timeout_ms)
+                if message is None or not await self._send_back(message, OVERDUE_LEVEL):
+                    break
+                _log.warning("message %s took its listener too long and was sent back", message.message_id)
+                self._member.finish(state, [message])
+
+    async def settle(self, grace_s: float) -> None:
+        """Wait for what is being sent back, but not longer than that; then give it up."""
+        await self._tasks.wait(grace_s)
+        await self._tasks.cancel()
+
+    def _ended(self, work: Work) -> None:
+        state = work.state
+        if state is None or work.is_skipped:
+            return
+        member = self._member
+        done, failed = split(work.messages, work.verdict, work.delivery.ack_index)
+        member.figures.consumed(state.queue.topic, len(done), len(failed), work.spent_ms, member.now_ms())
+        if state.is_dropped:
+            _log.info("%s went to another member while a listener had messages of it", state.queue)
+        elif failed and member.is_clustering:
+            self._tasks.start(self._retry(state, done, failed, work.delivery.delay_level))
+        else:
+            for message in failed:
+                _log.warning("message %s failed; in broadcasting it does not come again", message.message_id)
+            member.finish(state, work.messages)
+
+    async def _retry(
+        self, state: ProcessQueue, done: list[ReceivedMessage], failed: list[ReceivedMessage], level: int
+    ) -> None:
+        stuck = [message for message in failed if not await self._send_back(message, level)]
+        sent_back = [message for message in failed if message not in stuck]
+        self._member.finish(state, done + sent_back)
+        if not stuck:
+            return
+        for message in stuck:
+            message.reconsume_times += 1
+        await asyncio.sleep(TRY_AGAIN_S)
+        if not state.is_dropped:
+            self.pulled(state, stuck)
+
+    async def _send_back(self, message: ReceivedMessage, level: int) -> bool:
+        member = self._member
+        try:
+            await member.driver.run(send_back(member.session, message, level, member.times_max))
+        except PyroError as error:
+            _log.warning("message %s could not be sent back: %s", message.message_id, error)
+            return False
+        return True

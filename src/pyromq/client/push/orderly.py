@@ -1,0 +1,185 @@
+"""One message of a queue after the other: a failed one is tried again before the next.
+
+A queue is consumed by the member that holds its lock at the broker, and here by one task. So between two
+members there is no moment when both consume: the one that lets a queue go finishes its message first.
+"""
+
+import asyncio
+import logging
+
+from pyromq.client.plans.locks import lock
+from pyromq.client.plans.send_back import send_to_retry_topic
+from pyromq.client.push.calling import Caller
+from pyromq.client.push.delivery import ConsumeResult, Delivery
+from pyromq.client.push.member import Member
+from pyromq.client.push.outcome import Work, suspend_s
+from pyromq.client.push.process_queue import ProcessQueue
+from pyromq.client.push.timers import Tasks
+from pyromq.errors import PyroError
+from pyromq.model import MessageQueue, ReceivedMessage
+
+_log = logging.getLogger("pyromq.client")
+
+#: Seconds until a queue whose lock was lost is looked at again: locked again, or not.
+LOCKED_PAUSE_S = 0.01
+UNLOCKED_PAUSE_S = 3.0
+#: Seconds that a rebalance waits for the message a queue's listener has.
+LISTENER_WAIT_S = 1.0
+
+
+class OrderlyConsumption:
+    """Hands a queue's messages to the listener, a batch at a time."""
+
+    def __init__(self, member: Member, caller: Caller) -> None:
+        self._member = member
+        self._caller = caller
+        self._tasks = Tasks("pyromq-orderly")
+        self._turns: dict[MessageQueue, asyncio.Lock] = {}
+
+    def pulled(self, state: ProcessQueue, messages: list[ReceivedMessage]) -> None:
+        """Have a queue's messages consumed, unless somebody is at it."""
+        self._member.restore_topics(messages)
+        if not state.is_consuming:
+            state.is_consuming = True
+            self._tasks.start(self._consume(state))
+
+    async def let_go(self, state: ProcessQueue) -> bool:
+        """Wait until the listener has nothing of a queue any more; return False when it takes too long."""
+        turn = self._turn(state)
+        try:
+            async with asyncio.timeout(LISTENER_WAIT_S), turn:
+                pass
+        except TimeoutError:
+            state.unlock_tries += 1
+            _log.warning("%s is still being consumed; it is let go later", state.queue)
+            return False
+        self._turns.pop(state.queue, None)
+        return True
+
+    async def settle(self, _grace_s: float) -> None:
+        """Stop consuming; the caller has ended its calls."""
+        await self._tasks.cancel()
+
+    async def _consume(self, state: ProcessQueue) -> None:
+        try:
+            while not state.is_dropped:
+                if not await self._is_locked(state):
+                    continue
+                async with self._turn(state):
+                    pause_s = await self._consume_next(state)
+                if pause_s is None:
+                    return
+                if pause_s:
+                    await asyncio.sleep(pause_s)
+        finally:
+            state.is_consuming = False
+
+    async def _is_locked(self, state: ProcessQueue) -> bool:
+        member = self._member
+        life_ms = member.session.settings.rebalance_lock_max_live_time
+        if not member.is_clustering or state.holds_lock(member.now_ms(), life_ms):
+            return True
+        is_locked = await self._lock(state)
+        await asyncio.sleep(LOCKED_PAUSE_S if is_locked else UNLOCKED_PAUSE_S)
+        return False
+
+    async def _lock(self, state: ProcessQueue) -> bool:
+        member = self._member
+        try:
+            locked = await member.driver.run(lock(member.session, [state.queue]))
+        except PyroError as error:
+            _log.warning("%s could not be locked: %s", state.queue, error)
+            return False
+        if state.queue in locked:
+            state.lock(member.now_ms())
+        return state.queue in locked
+
+    async def _consume_next(self, state: ProcessQueue) -> float | None:
+        """Consume the next batch; return the seconds to wait before the one after it, None for no more."""
+        member = self._member
+        if state.is_dropped:
+            return None
+        size = member.session.settings.consume_message_batch_max_size
+        messages = state.take(size, member.now_ms())
+        if not messages:
+            return None
+        work = Work(state, messages, Delivery(state.queue))
+        await self._call(work)
+        if work.is_skipped:
+            state.put_back(messages)
+            return None
+        return await self._ended(state, work)
+
+    async def _call(self, work: Work) -> None:
+        ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def done(_work: Work) -> None:
+            if not ended.done():
+                ended.set_result(None)
+
+        self._caller.submit(work, done)
+        await ended
+
+    async def _ended(self, state: ProcessQueue, work: Work) -> float | None:
+        member, delivery, verdict = self._member, work.delivery, work.verdict
+        is_failed = verdict in (ConsumeResult.RECONSUME_LATER, ConsumeResult.ROLLBACK)
+        count = len(work.messages)
+        member.figures.consumed(
+            state.queue.topic,
+            0 if is_failed else count,
+            count if is_failed else 0,
+            work.spent_ms,
+            member.now_ms(),
+        )
+        pause_s = suspend_s(delivery.suspend_ms, member.session.settings.suspend_current_queue_time_millis)
+        if verdict is ConsumeResult.RECONSUME_LATER:
+            if await self._are_to_come_again(state, work.messages):
+                state.put_back(work.messages)  # without those that were buried
+                return pause_s
+            if delivery.auto_commit:
+                self._commit(state)
+            return 0.0
+        if verdict is ConsumeResult.ROLLBACK and not delivery.auto_commit:
+            state.put_back()
+            return pause_s
+        # RocketMQ takes a ROLLBACK that commits by itself for a success, and so do we.
+        if delivery.auto_commit or verdict is ConsumeResult.COMMIT:
+            self._commit(state)
+        return 0.0
+
+    def _commit(self, state: ProcessQueue) -> None:
+        offset = state.commit()
+        if offset is not None and not state.is_dropped:
+            self._member.progress.offsets.set(state.queue, offset)
+        self._member.has_room.set()
+
+    async def _are_to_come_again(self, state: ProcessQueue, messages: list[ReceivedMessage]) -> bool:
+        """Count the try; messages that had enough go to the dead letters."""
+        buried = []
+        for message in messages:
+            if message.reconsume_times >= self._member.times_max and await self._bury(message):
+                buried.append(message)
+            else:
+                message.reconsume_times += 1
+        if len(buried) == len(messages):
+            return False
+        state.forget(buried)
+        return True
+
+    async def _bury(self, message: ReceivedMessage) -> bool:
+        member = self._member
+        if not member.is_clustering:
+            _log.warning("message %s failed too often and is given up", message.message_id)
+            return True
+        try:
+            await member.driver.run(
+                send_to_retry_topic(member.session, message, message.reconsume_times, member.times_max)
+            )
+        except PyroError as error:
+            _log.warning("message %s did not get to the dead letters: %s", message.message_id, error)
+            return False
+        return True
+
+    def _turn(self, state: ProcessQueue) -> asyncio.Lock:
+        turn = self._turns.get(state.queue)
+        return turn if turn is not None else self._turns.setdefault(state.queue, asyncio.Lock())

@@ -1,0 +1,69 @@
+"""What follows from a listener's answer: which messages are done, which come again, what an operator is told.
+
+| answer                          | concurrent                             | in order                     |
+| ------------------------------- | -------------------------------------- | ---------------------------- |
+| None, True, SUCCESS             | done up to `ack_index`, the rest again | done                         |
+| False, RECONSUME_LATER, a raise | all again                              | tried again after a pause    |
+| COMMIT, ROLLBACK                | as SUCCESS, as RECONSUME_LATER         | for `auto_commit=False` only |
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pyromq.client.push.delivery import ConsumeResult, Delivery
+from pyromq.client.push.process_queue import ProcessQueue
+from pyromq.errors import ConfigError
+from pyromq.model import ReceivedMessage
+
+
+@dataclass(slots=True)
+class Work:
+    """Messages for one call of the listener, and what came of it. A direct consumption has no `state`."""
+
+    state: ProcessQueue | None
+    messages: list[ReceivedMessage]
+    delivery: Delivery
+    result: ConsumeResult | None = None
+    error: BaseException | None = None
+    #: Whether the listener returned None, which an operator is told.
+    is_plain_return: bool = False
+    #: Whether the listener was not called, because its queue is gone or the consumer is closing.
+    is_skipped: bool = False
+    spent_ms: int = 0
+
+    @property
+    def verdict(self) -> ConsumeResult:
+        """The listener's answer; an exception is «later»."""
+        return (
+            self.result if self.error is None and self.result is not None else ConsumeResult.RECONSUME_LATER
+        )
+
+
+def as_result(answer: object) -> ConsumeResult:
+    """Return what a listener's answer means; raise ConfigError for one that means nothing."""
+    if answer is None or answer is True:
+        return ConsumeResult.SUCCESS
+    if answer is False:
+        return ConsumeResult.RECONSUME_LATER
+    if isinstance(answer, ConsumeResult):
+        return answer
+    raise ConfigError(
+        f"the listener returned {answer!r}; return None, True or ConsumeResult.SUCCESS when the message is "
+        "done, False or ConsumeResult.RECONSUME_LATER when it is to come again"
+    )
+
+
+def split(
+    messages: Sequence[ReceivedMessage], verdict: ConsumeResult, ack_index: int | None
+) -> tuple[list[ReceivedMessage], list[ReceivedMessage]]:
+    """Return the messages that are done and those that failed."""
+    if verdict in (ConsumeResult.RECONSUME_LATER, ConsumeResult.ROLLBACK):
+        return [], list(messages)
+    done = len(messages) if ack_index is None else min(max(ack_index + 1, 0), len(messages))
+    return list(messages[:done]), list(messages[done:])
+
+
+def suspend_s(wanted_ms: int | None, default_ms: int) -> float:
+    """Return for how long a queue read in order waits after a failure: RocketMQ allows 10 ms to 30 s."""
+    chosen = default_ms if wanted_ms is None or wanted_ms == -1 else wanted_ms
+    return min(max(chosen, 10), 30_000) / 1_000

@@ -1,0 +1,247 @@
+"""Taking and letting go of queues: at intervals, and when a broker says that the group changed."""
+
+import asyncio
+import logging
+from collections import defaultdict
+from collections.abc import Collection, Iterable
+
+from pyromq.client.allocation import Allocate
+from pyromq.client.names import RETRY_TOPIC_PREFIX
+from pyromq.client.plans import locks, progress
+from pyromq.client.plans.membership import consumer_ids, heartbeat
+from pyromq.client.plans.route import subscribe_route
+from pyromq.client.push.member import Member
+from pyromq.client.push.orderly import OrderlyConsumption
+from pyromq.client.push.process_queue import ProcessQueue
+from pyromq.client.push.pulling import Pulling
+from pyromq.client.push.shares import changes, share, without_subscription
+from pyromq.client.push.subscriptions import renewed
+from pyromq.client.push.timers import Tasks
+from pyromq.client.steps import Plan
+from pyromq.errors import PyroError
+from pyromq.model import ConsumeFrom, MessageQueue
+from pyromq.wire.bodies.heartbeat import Subscription
+
+_log = logging.getLogger("pyromq.client")
+
+#: Seconds that a lock outlives its queue when messages of it still waited here.
+UNLOCK_DELAY_S = 20.0
+
+
+class Rebalancer:
+    """Keeps this member's queues what they should be. One at a time calls `rebalance`."""
+
+    def __init__(self, member: Member, allocate: Allocate, orderly: OrderlyConsumption | None) -> None:
+        self._member = member
+        self._allocate = allocate
+        self._orderly = orderly
+        self._tasks = Tasks("pyromq-unlock")
+        self._turn = asyncio.Lock()
+        self.pulling: Pulling | None = None
+        #: Set when a rebalance is wanted before its time.
+        self.is_wanted = asyncio.Event()
+
+    async def rebalance(self) -> None:
+        """Look at all topics; nothing happens while the consumer is suspended."""
+        if not self._member.is_resumed.is_set():
+            return
+        async with self._turn:
+            for topic in tuple(self._member.subscriptions):
+                await self._rebalance_topic(topic)
+            gone = without_subscription(tuple(self._member.queues), self._member.subscriptions)
+            await self._let_go(gone)
+
+    async def let_go(self, queue: MessageQueue) -> None:
+        """Give one queue back, and look soon whether it is to be taken anew."""
+        async with self._turn:
+            await self._let_go([queue])
+        self.is_wanted.set()
+
+    async def tell_brokers(self, *changed: Subscription) -> None:
+        """Send heartbeats to all known brokers, slaves too; `changed` is what is wanted from now on."""
+        member = self._member
+        part, session = member.part(*changed), member.session
+        addresses = session.routes.all_addresses()
+        await asyncio.gather(*(member.driver.run(heartbeat(session, part, address)) for address in addresses))
+
+    async def renew_locks(self) -> None:
+        """Lock all queues again at their brokers; one that another member got meanwhile is lost."""
+        for queues in _by_broker(self._member.queues):
+            locked = await self._lock(queues)
+            if locked is None:
+                continue
+            for queue in queues:
+                state = self._member.queues.get(queue)
+                if state is not None and queue in locked:
+                    state.lock(self._member.now_ms())
+                elif state is not None:
+                    state.is_locked = False
+
+    async def close(self) -> None:
+        """Give all locks back; the queues are not pulled any more."""
+        await self._tasks.cancel()
+        for state in self._member.queues.values():
+            state.is_dropped = True
+        if self._orderly is not None and self._member.is_clustering:
+            await asyncio.gather(*(self._unlock(queues) for queues in _by_broker(self._member.queues)))
+        self._member.queues.clear()
+
+    # One topic ----------------------------------------------------------------------------------------
+
+    async def _rebalance_topic(self, topic: str) -> None:
+        member = self._member
+        try:
+            wanted = await self._share(topic)
+        except PyroError as error:
+            level = logging.DEBUG if topic.startswith(RETRY_TOPIC_PREFIX) else logging.WARNING
+            _log.log(level, "group %s: topic %s is not rebalanced: %s", member.session.group, topic, error)
+            return
+        except Exception:  # noqa: BLE001  the border to the application: the strategy may be its own
+            _log.exception("group %s: the strategy failed for topic %s", member.session.group, topic)
+            return
+        idle_ms = member.session.settings.pull_max_idle_time
+        change = changes(topic, wanted, member.queues, member.now_ms(), idle_ms)
+        gone = await self._let_go(change.gone)
+        taken = await self._take(change.new)
+        if not gone and not taken:
+            return
+        _log.info(
+            "group %s: %d queues of topic %s are this member's now", member.session.group, len(wanted), topic
+        )
+        await self._renew_subscription(topic)
+        for state, offset in taken:
+            if self.pulling is not None and not state.is_dropped:
+                self.pulling.start(state, offset)
+
+    async def _share(self, topic: str) -> set[MessageQueue]:
+        member, session = self._member, self._member.session
+        deadline = session.deadline(None, session.settings.mq_client_api_timeout)
+        route = await member.driver.run(subscribe_route(session, topic, deadline))
+        if not member.is_clustering:
+            return set(route.read_queues)
+        client_ids = await member.driver.run(consumer_ids(session, topic))
+        own_id = session.identity.client_id
+        return share(self._allocate, session.group, own_id, route.read_queues, client_ids)
+
+    async def _renew_subscription(self, topic: str) -> None:
+        """Tell the brokers that this member reads other queues now: they keep the newest subscription.
+
+        Pulls name its version, and brokers refuse one that is newer than theirs: so they are told first.
+        """
+        member = self._member
+        old = member.subscriptions.get(topic)
+        if old is None:
+            return
+        new = renewed(old, member.now_ms())
+        await self.tell_brokers(new)
+        if member.subscriptions.get(topic) is old:
+            member.subscriptions[topic] = new
+
+    # Taking -------------------------------------------------------------------------------------------
+
+    async def _take(self, queues: list[MessageQueue]) -> list[tuple[ProcessQueue, int]]:
+        member = self._member
+        if member.is_orderly and member.is_clustering:
+            queues = await self._locked(queues)
+        found = await asyncio.gather(*(self._first_offset(queue) for queue in queues))
+        taken = []
+        for queue, offset in zip(queues, found, strict=True):
+            if offset is None or queue in member.queues:
+                continue
+            state = ProcessQueue(queue, member.now_ms())
+            state.is_locked = True
+            member.queues[queue] = state
+            taken.append((state, offset))
+        return taken
+
+    async def _locked(self, queues: list[MessageQueue]) -> list[MessageQueue]:
+        found = await asyncio.gather(*(self._lock(part) for part in _by_broker(queues)))
+        locked = set().union(*(part for part in found if part is not None))
+        for queue in queues:
+            if queue not in locked:
+                _log.info("%s is not taken yet: another member has its lock", queue)
+        return [queue for queue in queues if queue in locked]
+
+    async def _first_offset(self, queue: MessageQueue) -> int | None:
+        """Return where to begin with a queue; None when its broker does not say."""
+        member = self._member
+        member.progress.offsets.forget(queue)
+        try:
+            remembered = await member.progress.remembered(queue)
+            if remembered is not None:
+                return remembered
+            return await member.driver.run(begin(member, queue))
+        except PyroError as error:
+            _log.warning("%s is not taken yet: %s", queue, error)
+            return None
+
+    # Letting go ---------------------------------------------------------------------------------------
+
+    async def _let_go(self, queues: Iterable[MessageQueue]) -> list[MessageQueue]:
+        return [queue for queue in queues if await self._let_go_one(queue)]
+
+    async def _let_go_one(self, queue: MessageQueue) -> bool:
+        member = self._member
+        state = member.queues.get(queue)
+        if state is None:
+            return False
+        state.is_dropped = True
+        if self.pulling is not None:
+            self.pulling.stop(state)
+        await member.progress.save([queue], confirmed=True)
+        member.progress.offsets.forget(queue)
+        if self._orderly is not None and member.is_clustering:
+            if not await self._orderly.let_go(state):
+                return False
+            await self._unlock_later(state)
+        member.queues.pop(queue, None)
+        return True
+
+    async def _unlock_later(self, state: ProcessQueue) -> None:
+        if state.waiting_count:
+            self._tasks.start(self._unlock_after(state.queue))
+        else:
+            await self._unlock([state.queue])
+
+    async def _unlock_after(self, queue: MessageQueue) -> None:
+        await asyncio.sleep(UNLOCK_DELAY_S)
+        if queue not in self._member.queues:
+            await self._unlock([queue])
+
+    # Locks --------------------------------------------------------------------------------------------
+
+    async def _lock(self, queues: list[MessageQueue]) -> set[MessageQueue] | None:
+        member = self._member
+        try:
+            return await member.driver.run(locks.lock(member.session, queues))
+        except PyroError as error:
+            _log.warning("queues of %s could not be locked: %s", queues[0].broker_name, error)
+            return None
+
+    async def _unlock(self, queues: list[MessageQueue]) -> None:
+        member = self._member
+        try:
+            await member.driver.run(locks.unlock(member.session, queues, oneway=False))
+        except PyroError as error:
+            _log.warning("queues of %s were not unlocked: %s", queues[0].broker_name, error)
+
+
+def begin(member: Member, queue: MessageQueue) -> Plan[int]:
+    """Return where a group begins with a queue of which nothing is remembered."""
+    session = member.session
+    deadline = session.deadline(None, session.settings.mq_client_api_timeout)
+    is_retry = queue.topic.startswith(RETRY_TOPIC_PREFIX)
+    if member.consume_from is ConsumeFrom.FIRST_OFFSET:
+        return 0
+    if member.consume_from is ConsumeFrom.LAST_OFFSET and is_retry:
+        return 0
+    if member.consume_from is ConsumeFrom.TIMESTAMP and not is_retry:
+        return (yield from progress.offset_by_time(session, queue, member.start_ms, deadline))
+    return (yield from progress.max_offset(session, queue, deadline))
+
+
+def _by_broker(queues: Collection[MessageQueue]) -> list[list[MessageQueue]]:
+    parts: dict[str, list[MessageQueue]] = defaultdict(list)
+    for queue in sorted(queues):
+        parts[queue.broker_name].append(queue)
+    return list(parts.values())

@@ -1,0 +1,81 @@
+"""Work at intervals, in tasks that outlive their own mistakes."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any
+
+_log = logging.getLogger("pyromq.client")
+
+
+async def every(interval_s: float, action: Callable[[], Awaitable[object]], *, what: str) -> None:
+    """Do something at intervals until cancelled; the first time after one interval."""
+    while True:
+        await asyncio.sleep(interval_s)
+        await guarded(action, what=what)
+
+
+async def whenever(
+    event: asyncio.Event, interval_s: float, action: Callable[[], Awaitable[object]], *, what: str
+) -> None:
+    """Do something each time an event is set, and at intervals even if it is not."""
+    while True:
+        await wait(event, interval_s)
+        event.clear()
+        await guarded(action, what=what)
+
+
+async def guarded(action: Callable[[], Awaitable[object]], *, what: str) -> None:
+    """Do something, and log what it raises."""
+    try:
+        await action()
+    except Exception:  # noqa: BLE001  the owner of background work: the next turn may do better
+        _log.exception("%s failed; it is tried again in a while", what)
+
+
+async def wait(event: asyncio.Event, timeout_s: float) -> bool:
+    """Wait for an event, but not longer than that, and return whether it came."""
+    if event.is_set():
+        return True
+    try:
+        async with asyncio.timeout(timeout_s):
+            await event.wait()
+    except TimeoutError:
+        return False
+    return True
+
+
+class Tasks:
+    """Tasks that somebody must own until they end."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    def __len__(self) -> int:
+        return len(self._tasks)
+
+    def start(self, work: Coroutine[Any, Any, object]) -> asyncio.Task[Any]:
+        """Begin some work; a failure nobody waits for is logged."""
+        task = asyncio.create_task(work, name=self._name)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+        return task
+
+    async def wait(self, timeout_s: float) -> None:
+        """Wait for all to end, but not longer than that."""
+        if self._tasks:
+            await asyncio.wait(tuple(self._tasks), timeout=timeout_s)
+
+    async def cancel(self) -> None:
+        """Cancel all, and wait for their ends."""
+        tasks = {task for task in self._tasks if task is not asyncio.current_task()}
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+
+    def _ended(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            _log.error("%s ended unexpectedly", self._name, exc_info=error)
