@@ -162,7 +162,7 @@ def test_a_consumer_reads_on_after_its_broker_came_back(face: Face) -> None:
 
 def poll_or_nothing(consumer, topic: str) -> list[bytes] | None:
     try:
-        return [message.body for message in consumer.poll(topic, wait_ms=100)]
+        return [message.body for message in consumer.poll_topic(topic, wait_ms=100)]
     except (NoRoute, ConnectFailed):
         return None
 

@@ -289,8 +289,8 @@ def test_a_poll_returns_what_is_there_and_nothing_when_nothing_is(producer, cons
     producer.send(Message(topic, b"x"))
     known(consumer, topic)
 
-    assert [message.body for message in consumer.poll(topic)] == [b"x"]
-    assert consumer.poll(topic, wait_ms=50) == []
+    assert [message.body for message in consumer.poll_topic(topic)] == [b"x"]
+    assert consumer.poll_topic(topic, wait_ms=50) == []
 
 
 @pytest.mark.row("PR-18")

@@ -58,6 +58,19 @@ def java_client(version: str) -> list[str]:
     return [tool("java"), *JVM, "-Xmx256m", "-cp", f"{classes}:{classpath}"]
 
 
+def java_class(name: str, version: str, options: Sequence[str] = ()) -> list[str]:
+    """Return the command that runs `programs/java/{name}.java`, a program by itself, on a client version."""
+    classpath = java_classpath(f"client-{version}")
+    source = PROGRAMS / "java" / f"{name}.java"
+
+    def build(target: Path) -> None:
+        _run(["javac", "-nowarn", "-encoding", "UTF-8", "-cp", classpath, "-d", target, source])
+
+    classes = _built(f"java-{name}-{version}", [source], build)
+    words = [tool("java"), *JVM, "-Dfile.encoding=UTF-8", *options, "-Xmx256m"]
+    return [*words, "-cp", f"{classes}:{classpath}", name]
+
+
 #: Quick to start and small: none of these processes lives long enough to be worth optimising.
 JVM = ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto"]
 

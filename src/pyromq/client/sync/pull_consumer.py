@@ -1,10 +1,14 @@
 """The blocking pull consumer."""
 
-from collections.abc import Iterator
+import asyncio
+from collections.abc import Iterable, Iterator
 from functools import partial
 from types import TracebackType
 from typing import Self
 
+from pyromq.client.aio.pull_consumer import POLL_MS, ROUND_MS
+from pyromq.client.aio.reading import QueuesChanged, Terms
+from pyromq.client.allocation import Allocate, average
 from pyromq.client.cursors import Cursors
 from pyromq.client.name_servers import name_server_addresses
 from pyromq.client.names import check_group
@@ -13,25 +17,32 @@ from pyromq.client.plans.polling import Start, TopicWanted
 from pyromq.client.plans.pull import Wanted, pull, pull_deadline
 from pyromq.client.session import new_session
 from pyromq.client.steps import Deadline
+from pyromq.client.sync.hosted_reader import HostedReader
 from pyromq.client.sync.runner import Runner
+from pyromq.clock import SystemClock
 from pyromq.config.settings import ClientSettings
+from pyromq.errors import ClientClosed, ConfigError
 from pyromq.model import ConsumeFrom, MessageQueue, PullResult, ReceivedMessage
-
-#: Milliseconds of one look for messages by an iteration that has no end; only a bound on closing in between.
-ROUND_MS = 1_000
 
 
 class PullConsumer:
-    """Takes messages when it is asked to, from queues it is told or from a whole topic in turn.
+    """Takes messages when it is asked to.
 
         with PullConsumer("billing", name_server="127.0.0.1:9876") as consumer:
-            for message in consumer.messages("orders"):
+            consumer.subscribe("orders", "paid || refunded")
+            for message in consumer:
                 ...
 
-    `pull` and `commit` leave all book-keeping to you. `poll` and `messages` keep the group's progress: a
-    message counts as finished when the next is asked for, or when the consumer is closed without an error;
-    what is finished is committed every five seconds and at the end. It reads all queues of a topic: to share
-    them among several consumers, give each its own queues by `pull`.
+    There are three ways, from the most convenient to the plainest:
+
+    - `subscribe`: the group's members share the queues of topics (by `allocate`); or `assign`: this one reads
+      the queues it is told. Then `poll`, or iterate. Messages are pulled ahead.
+    - `messages` and `poll_topic`: all queues of a topic in turn, whoever else reads them.
+    - `pull`: one queue from one offset on; all book-keeping is yours.
+
+    The first two keep the group's progress: a message is finished when the next is asked for, or when the
+    consumer is closed without an error. What is finished is committed every five seconds and at the end,
+    unless `auto_commit` is off: then only `commit` commits.
 
     `start_from` says where the group begins in a queue that it never read. Use one consumer in one thread.
     """
@@ -44,26 +55,121 @@ class PullConsumer:
         *,
         start_from: ConsumeFrom = ConsumeFrom.LAST_OFFSET,
         start_at_ms: int = 0,
+        allocate: Allocate = average,
+        auto_commit: bool = True,
     ) -> None:
         check_group(group)
         self.group = group
         self._start = Start(start_from, start_at_ms)
-        self._cursors = Cursors()
-        addresses = name_server_addresses(name_server)
+        self._auto_commit = auto_commit
+        self._is_closed = False
+        self._cursors = Cursors(is_committed=auto_commit)
+        addresses = name_server_addresses(name_server, settings)
         self._runner = Runner(
             f"consumer {group}",
             partial(new_session, group, addresses, settings or ClientSettings()),
             presence.keep_routes_fresh,
         )
+        self._reader = HostedReader(
+            f"consumer {group}",
+            partial(new_session, group, addresses, settings or ClientSettings()),
+            Terms(group, self._start, allocate, auto_commit),
+        )
 
     def start(self) -> None:
         """Begin; a `with` block does it."""
         self._runner.start()
+        self._reader.start()
 
     def close(self) -> None:
-        """Commit what was handed out by `poll` or `messages`, and close the connections."""
+        """Commit what was handed out, unless `auto_commit` is off, and close the connections."""
         self._cursors.finish()
-        self._runner.close(partial(polling.commit_finished, cursors=self._cursors))
+        self._end(is_finished=True)
+
+    def subscribe(self, topic: str, tags: str = "*", *, sql: str | None = None) -> None:
+        """Read this member's share of a topic's queues: messages with one of the tags «a || b», or by `sql`.
+
+        Several topics may be subscribed, before the start or after it. The group's other members must
+        subscribe to the same.
+        """
+        version = SystemClock().now_ms()
+        self._reader.call(lambda reading: reading.subscribe(topic, tags, sql, version))
+
+    def unsubscribe(self, topic: str) -> None:
+        """Read a topic no more; what was pulled of it and not handed out is left to others."""
+        self._reader.call(lambda reading: reading.unsubscribe(topic))
+
+    def assign(self, queues: Iterable[MessageQueue], *, tags: str = "*", sql: str | None = None) -> None:
+        """Read these queues, in place of those assigned before; nobody shares them with us or knows of it."""
+        wanted = list(queues)
+        self._reader.call(lambda reading: reading.assign(wanted, tags, sql))
+
+    def assignment(self) -> list[MessageQueue]:
+        """Return the queues that are read: this member's share, or what was assigned."""
+        return self._reader.call(lambda reading: reading.assignment)
+
+    def poll(self, timeout_ms: int = POLL_MS) -> list[ReceivedMessage]:
+        """Return the next messages, of one queue; none when none came in time.
+
+        What earlier polls returned counts as finished. Brokers that are away are tried again, and are no
+        error; a filter or a group that every broker refuses is.
+        """
+        batch = self._reader.run(lambda reading: reading.take(timeout_ms))
+        return [] if batch is None else batch.rest()
+
+    def __iter__(self) -> Iterator[ReceivedMessage]:
+        """Iterate over what is subscribed or assigned, until the consumer is closed.
+
+        Each message is finished when the next is asked for.
+        """
+        _ = self._runner.session
+        while True:
+            try:
+                batch = self._reader.run(lambda reading: reading.take(ROUND_MS))
+            except ClientClosed:
+                if self._is_closed:
+                    return
+                raise
+            while batch is not None and (message := batch.next_message()) is not None:
+                yield message
+
+    def seek(self, queue: MessageQueue, offset: int) -> None:
+        """Go on at an offset of a queue that is read; the next commit says so to the broker."""
+        self._reader.run(lambda reading: reading.seek(queue, offset))
+
+    def seek_to_begin(self, queue: MessageQueue) -> None:
+        """Go on at the first message that is still there."""
+        self._reader.run(lambda reading: reading.seek(queue, None))
+
+    def seek_to_end(self, queue: MessageQueue) -> None:
+        """Go on with the messages that come from now on."""
+        self._reader.run(lambda reading: reading.seek(queue, None, to_end=True))
+
+    def pause(self, queues: Iterable[MessageQueue]) -> None:
+        """Hand out nothing of these queues, and pull no more of them; they stay this consumer's."""
+        held = list(queues)
+        self._reader.call(lambda reading: reading.pause(held, is_paused=True))
+
+    def resume(self, queues: Iterable[MessageQueue]) -> None:
+        """Go on with queues that were paused."""
+        held = list(queues)
+        self._reader.call(lambda reading: reading.pause(held, is_paused=False))
+
+    def on_queues_changed(self, topic: str, listener: QueuesChanged) -> None:
+        """Have a listener called with a topic and its queues when they are others than before.
+
+        The name server is asked every 30 s. A listener of `pyromq.aio` may be a coroutine function; one of
+        `pyromq` is called on a thread of its own.
+        """
+
+        async def on_a_thread(topic: str, queues: list[MessageQueue]) -> None:
+            await asyncio.to_thread(listener, topic, queues)
+
+        self._reader.call(lambda reading: reading.listen(topic, on_a_thread))
+
+    def fetch_message_queues(self, topic: str) -> list[MessageQueue]:
+        """Return the queues of a topic that can be read, as a name server says now; none without a route."""
+        return self._runner.run(progress.fetch_queues(self._runner.session, topic, self._deadline()))
 
     def queues(self, topic: str) -> list[MessageQueue]:
         """Return the queues of a topic that can be read, of all brokers."""
@@ -76,25 +182,41 @@ class PullConsumer:
         *,
         count: int = 32,
         tags: str = "*",
+        sql: str | None = None,
         wait_ms: int = 0,
         timeout_ms: int | None = None,
     ) -> PullResult:
         """Return up to `count` messages of a queue from `offset` on, with one of the tags «a || b».
 
-        With `wait_ms` the broker holds the question that long if there are none.
+        Or those for which an expression of `sql` is true. With `wait_ms` the broker holds the question that
+        long if there are none.
         """
         session = self._runner.session
-        deadline = pull_deadline(session, wait_ms, timeout_ms)
-        return self._runner.run(pull(session, Wanted(queue, offset, count, tags, wait_ms), deadline))
+        wanted = Wanted(queue, offset, count, tags, wait_ms, sql)
+        return self._runner.run(pull(session, wanted, pull_deadline(session, wait_ms, timeout_ms)))
 
     def committed(self, queue: MessageQueue) -> int | None:
         """Return the offset that the group reads next, or None when it has not read the queue yet."""
         return self._runner.run(progress.committed(self._runner.session, queue, self._deadline()))
 
-    def commit(self, queue: MessageQueue, offset: int) -> None:
-        """Let the broker remember the offset that the group reads next: one past what it finished."""
+    def commit(self, queue: MessageQueue | None = None, offset: int | None = None) -> None:
+        """Let brokers remember how far the group is: with all that was handed out by `poll` or iteration.
+
+        With a queue and an offset, that is what the group reads next of that queue: one past the last that is
+        finished. Raises what went wrong with the first queue that could not be committed.
+        """
+        if queue is None or offset is None:
+            if (queue is None) != (offset is None):
+                raise ConfigError("commit a queue with its offset, or everything without either")
+            self._cursors.finish()
+            self._runner.run(polling.commit_finished(self._runner.session, self._cursors))
+            if self._reader.is_running:
+                self._reader.run(lambda reading: reading.commit())
+            return
         self._runner.run(progress.commit(self._runner.session, queue, offset, self._deadline()))
         self._cursors.committed(queue, offset)
+        if self._reader.is_running:
+            self._reader.call(lambda reading: reading.note_committed(queue, offset))
 
     def min_offset(self, queue: MessageQueue) -> int:
         """Return the offset of the first message that is still there."""
@@ -108,7 +230,11 @@ class PullConsumer:
         """Return the offset of the first message stored at or after a time, in milliseconds since 1970."""
         return self._runner.run(progress.offset_by_time(self._runner.session, queue, at_ms, self._deadline()))
 
-    def poll(
+    def offset_for_timestamp(self, queue: MessageQueue, at_ms: int) -> int:
+        """Return the same as `offset_by_time`, under the name that RocketMQ has for it."""
+        return self.offset_by_time(queue, at_ms)
+
+    def poll_topic(
         self, topic: str, *, tags: str = "*", count: int = 32, wait_ms: int = 1_000
     ) -> list[ReceivedMessage]:
         """Return the next messages of one of the topic's queues; none when none came within `wait_ms`.
@@ -151,7 +277,13 @@ class PullConsumer:
             self.close()
         else:
             # What was handed out last may be unfinished: only what is surely finished is committed.
-            self._runner.close(partial(polling.commit_finished, cursors=self._cursors))
+            self._end(is_finished=False)
+
+    def _end(self, *, is_finished: bool) -> None:
+        self._is_closed = True
+        self._reader.close(is_finished=is_finished)
+        farewell = partial(polling.commit_finished, cursors=self._cursors) if self._auto_commit else None
+        self._runner.close(farewell)
 
     def _poll(self, wanted: TopicWanted, wait_ms: int) -> list[ReceivedMessage]:
         session = self._runner.session
