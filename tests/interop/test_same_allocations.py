@@ -47,14 +47,13 @@ def test_java_and_we_read_each_others_broadcast_offsets(tmp_path: Path) -> None:
     folder = (f"-Drocketmq.client.localOffsetStoreDir={tmp_path}", f"-Duser.home={tmp_path}")
     ours = BroadcastOffsets(tmp_path, CLIENT, "group")
     queues = [MessageQueue("orders", "broker-a", number) for number in range(3)]
+    kept = ["orders", "broker-a", "0=17", "orders", "broker-a", "1=4"]
 
-    output_of(
-        "LocalOffsets", CLIENT, "group", *"orders broker-a 0=17 orders broker-a 1=4".split(), options=folder
-    )
+    output_of("LocalOffsets", CLIENT, "group", *kept, options=folder)
     assert ours.load() == {queues[0]: 17, queues[1]: 4}
 
     ours.save({queues[1]: 5, queues[2]: 9})
-    asked = "orders broker-a 0 orders broker-a 1 orders broker-a 2".split()
+    asked = ["orders", "broker-a", "0", "orders", "broker-a", "1", "orders", "broker-a", "2"]
     assert output_of("LocalOffsets", CLIENT, "group", *asked, options=folder)[-3:] == ["17", "5", "9"]
 
 

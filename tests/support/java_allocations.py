@@ -1,4 +1,4 @@
-"""What RocketMQ's strategies gave to random groups, as tests/interop/programs/java/Allocations.java prints it."""
+"""What RocketMQ's strategies gave to random groups, as interop/programs/java/Allocations.java prints it."""
 
 from typing import Any
 

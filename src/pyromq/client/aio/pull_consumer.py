@@ -65,11 +65,12 @@ class PullConsumer:
         self._auto_commit = auto_commit
         self._is_closed = False
         self._cursors = Cursors(is_committed=auto_commit)
+        settings = settings or ClientSettings()
         addresses = name_server_addresses(name_server, settings)
         self._runner, self._reading = new_reading(
             f"consumer {group}",
-            partial(new_session, group, addresses, settings or ClientSettings()),
-            Terms(group, self._start, allocate, auto_commit),
+            partial(new_session, group, addresses, settings),
+            Terms(group, self._start, allocate, auto_commit, settings.namespace),
         )
 
     async def start(self) -> None:

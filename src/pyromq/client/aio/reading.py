@@ -16,6 +16,7 @@ from typing import Final, TypeAlias
 
 from pyromq.client.aio.runner import Runner
 from pyromq.client.allocation import Allocate
+from pyromq.client.namespaces import unwrap_queue, wrap
 from pyromq.client.plans import membership, progress
 from pyromq.client.plans.polling import Start, starting_offset
 from pyromq.client.plans.presence import keep_routes_fresh
@@ -69,6 +70,7 @@ class Terms:
     start: Start
     allocate: Allocate
     auto_commit: bool
+    namespace: str = ""
 
 
 class Reading:
@@ -117,7 +119,8 @@ class Reading:
         """Read this member's share of a topic, from soon on."""
         if self._assigned:
             raise ConfigError("this consumer was assigned queues; use another one to subscribe")
-        self._subscriptions[topic] = subscription(topic, tags, sql, version=version)
+        name = wrap(self._terms.namespace, topic)
+        self._subscriptions[topic] = subscription(name, tags, sql, version=version)
         self._begin()
 
     def unsubscribe(self, topic: str) -> None:
@@ -286,18 +289,20 @@ class Reading:
         session, run = self._runner.session, self._runner.run
         is_shared = True
         for topic in list(self._subscriptions):
+            name = wrap(self._terms.namespace, topic)
             try:
-                route = await run(subscribe_route(session, topic, _api_deadline(session)))
+                route = await run(subscribe_route(session, name, _api_deadline(session)))
                 if not self._is_known or not self._greeted.issuperset(session.routes.master_addresses()):
                     await self._beat()
-                members = await run(membership.consumer_ids(session, topic))
+                members = await run(membership.consumer_ids(session, name))
             except (NetworkError, NoRoute, Refused) as error:
                 _log.warning("the queues of topic %s are not shared anew: %s", topic, error)
                 is_shared = False
                 continue
-            own = share(
-                self._terms.allocate, session.group, session.identity.client_id, route.read_queues, members
-            )
+            # Shared by their names on the wire, which some strategies hash; known here by the application's.
+            allocate, client_id = self._terms.allocate, session.identity.client_id
+            shares = share(allocate, session.group, client_id, route.read_queues, members)
+            own = [unwrap_queue(self._terms.namespace, queue) for queue in shares]
             before = [queue for queue in self._shelf.queues if queue.topic == topic]
             self._use([queue for queue in own if queue.topic in self._subscriptions], before)
         await self._commit_leaving()
@@ -395,7 +400,8 @@ class Reading:
             await self._room.wait()
         if reader.failure is not None:
             # The broker may be elsewhere by now.
-            await run(subscribe_route(session, queue.topic, _api_deadline(session)))
+            name = wrap(self._terms.namespace, queue.topic)
+            await run(subscribe_route(session, name, _api_deadline(session)))
         if not reader.is_placed:
             reader.place(*(await run(starting_offset(session, self._terms.start, queue))))
         wanted = self._wanted(reader, session)

@@ -7,7 +7,6 @@ from pyromq.client.cursors import Cursors
 from pyromq.client.names import RETRY_TOPIC_PREFIX
 from pyromq.client.plans import progress
 from pyromq.client.plans.pull import Wanted, pull, pull_deadline
-from pyromq.client.plans.route import subscribe_route
 from pyromq.client.session import Session
 from pyromq.client.steps import Deadline, Pause, Plan
 from pyromq.errors import NetworkError, NoRoute, PyroError, Refused
@@ -82,9 +81,9 @@ def _look_once(
     session: Session, start: Start, cursors: Cursors, wanted: TopicWanted
 ) -> Plan[list[ReceivedMessage]]:
     api_deadline = session.deadline(None, session.settings.mq_client_api_timeout)
-    route = yield from subscribe_route(session, wanted.topic, api_deadline)
+    queues = yield from progress.subscribe_queues(session, wanted.topic, api_deadline)
     failures: list[PyroError] = []
-    for queue in cursors.in_turn(wanted.topic, route.read_queues):
+    for queue in cursors.in_turn(wanted.topic, tuple(queues)):
         try:
             result = yield from _pull_next(session, start, cursors, queue, wanted)
         except (NetworkError, NoRoute) as error:
@@ -93,7 +92,7 @@ def _look_once(
             continue
         if result.messages:
             return result.messages
-    if len(failures) == len(route.read_queues):
+    if len(failures) == len(queues):
         raise failures[-1]
     return []
 

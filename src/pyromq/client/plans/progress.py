@@ -1,5 +1,6 @@
-"""Where queues begin and end, and how far a group got."""
+"""Where queues begin and end, and how far a group got. Topics may be named with their namespace or without."""
 
+from pyromq.client.namespaces import unwrap_queue, wrap, wrap_queue
 from pyromq.client.plans.broker import call_broker, master_address
 from pyromq.client.plans.route import fetch_route, subscribe_route
 from pyromq.client.route_cache import read_queues
@@ -27,22 +28,26 @@ from pyromq.wire.headers.offset import (
 
 def subscribe_queues(session: Session, topic: str, deadline: Deadline) -> Plan[list[MessageQueue]]:
     """Return the queues of a topic that can be read, of all brokers."""
-    route = yield from subscribe_route(session, topic, deadline)
-    return list(route.read_queues)
+    namespace = session.settings.namespace
+    route = yield from subscribe_route(session, wrap(namespace, topic), deadline)
+    return [unwrap_queue(namespace, queue) for queue in route.read_queues]
 
 
 def fetch_queues(session: Session, topic: str, deadline: Deadline) -> Plan[list[MessageQueue]]:
     """Return the queues of a topic that can be read, as the name server says now; none without a route."""
+    namespace = session.settings.namespace
+    name = wrap(namespace, topic)
     try:
-        route = yield from fetch_route(session, topic, deadline)
+        route = yield from fetch_route(session, name, deadline)
     except TopicNotFound:
         return []
-    session.routes.put(topic, route)
-    return list(read_queues(topic, route))
+    session.routes.put(name, route)
+    return [unwrap_queue(namespace, queue) for queue in read_queues(name, route)]
 
 
 def committed(session: Session, queue: MessageQueue, deadline: Deadline) -> Plan[int | None]:
     """Return the queue offset that a group reads next, or None when it has not read the queue yet."""
+    queue = wrap_queue(session.settings.namespace, queue)
     header = QueryConsumerOffset(consumer_group=session.group, topic=queue.topic, queue_id=queue.queue_id)
     try:
         answer = yield from _ask_master(session, queue, RequestCode.QUERY_CONSUMER_OFFSET, header, deadline)
@@ -53,6 +58,7 @@ def committed(session: Session, queue: MessageQueue, deadline: Deadline) -> Plan
 
 def commit(session: Session, queue: MessageQueue, offset: int, deadline: Deadline) -> Plan[None]:
     """Let the broker remember the queue offset that a group reads next, and wait until it says so."""
+    queue = wrap_queue(session.settings.namespace, queue)
     header = UpdateConsumerOffset(
         consumer_group=session.group, topic=queue.topic, queue_id=queue.queue_id, commit_offset=offset
     )
@@ -61,6 +67,7 @@ def commit(session: Session, queue: MessageQueue, offset: int, deadline: Deadlin
 
 def commit_oneway(session: Session, queue: MessageQueue, offset: int, deadline: Deadline) -> Plan[None]:
     """Tell the broker the queue offset that a group reads next, and do not wait for its word."""
+    queue = wrap_queue(session.settings.namespace, queue)
     header = UpdateConsumerOffset(
         consumer_group=session.group, topic=queue.topic, queue_id=queue.queue_id, commit_offset=offset
     )
@@ -71,6 +78,7 @@ def commit_oneway(session: Session, queue: MessageQueue, offset: int, deadline: 
 
 def min_offset(session: Session, queue: MessageQueue, deadline: Deadline) -> Plan[int]:
     """Return the offset of the first message that is still there."""
+    queue = wrap_queue(session.settings.namespace, queue)
     header = GetMinOffset(topic=queue.topic, queue_id=queue.queue_id)
     answer = yield from _ask_master(session, queue, RequestCode.GET_MIN_OFFSET, header, deadline)
     return read_header(GetMinOffsetAnswer, answer.ext).offset
@@ -78,6 +86,7 @@ def min_offset(session: Session, queue: MessageQueue, deadline: Deadline) -> Pla
 
 def max_offset(session: Session, queue: MessageQueue, deadline: Deadline) -> Plan[int]:
     """Return the offset that the next message will get."""
+    queue = wrap_queue(session.settings.namespace, queue)
     header = GetMaxOffset(topic=queue.topic, queue_id=queue.queue_id)
     answer = yield from _ask_master(session, queue, RequestCode.GET_MAX_OFFSET, header, deadline)
     return read_header(GetMaxOffsetAnswer, answer.ext).offset
@@ -85,6 +94,7 @@ def max_offset(session: Session, queue: MessageQueue, deadline: Deadline) -> Pla
 
 def offset_by_time(session: Session, queue: MessageQueue, at_ms: int, deadline: Deadline) -> Plan[int]:
     """Return the offset of the first message stored at or after a time."""
+    queue = wrap_queue(session.settings.namespace, queue)
     header = SearchOffset(topic=queue.topic, queue_id=queue.queue_id, timestamp=at_ms)
     answer = yield from _ask_master(session, queue, RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, header, deadline)
     return read_header(SearchOffsetAnswer, answer.ext).offset
@@ -92,6 +102,7 @@ def offset_by_time(session: Session, queue: MessageQueue, at_ms: int, deadline: 
 
 def earliest_time(session: Session, queue: MessageQueue, deadline: Deadline) -> Plan[int | None]:
     """Return when the first message that is still there was stored, or None when the queue is empty."""
+    queue = wrap_queue(session.settings.namespace, queue)
     header = GetEarliestMessageStoreTime(topic=queue.topic, queue_id=queue.queue_id)
     answer = yield from _ask_master(session, queue, RequestCode.GET_EARLIEST_MSG_STORETIME, header, deadline)
     at_ms = read_header(GetEarliestMessageStoreTimeAnswer, answer.ext).timestamp

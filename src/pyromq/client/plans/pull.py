@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from pyromq.client.incoming import received_messages
+from pyromq.client.namespaces import unwrap, wrap_queue
 from pyromq.client.plans.broker import call_broker, unknown_broker
 from pyromq.client.plans.route import subscribe_route
 from pyromq.client.route_cache import MASTER_ID
@@ -61,7 +62,8 @@ def pull_deadline(session: Session, wait_ms: int, timeout_ms: int | None) -> Dea
 
 def pull(session: Session, wanted: Wanted, deadline: Deadline) -> Plan[PullResult]:
     """Return what a queue has from an offset on, from the broker that the queue's last answer suggested."""
-    queue = wanted.queue
+    namespace = session.settings.namespace
+    queue = wrap_queue(namespace, wanted.queue)
     place = session.routes.reading_address(queue.broker_name, session.reading_from.get(queue, MASTER_ID))
     if place is None:
         yield from subscribe_route(session, queue.topic, deadline)
@@ -69,7 +71,7 @@ def pull(session: Session, wanted: Wanted, deadline: Deadline) -> Plan[PullResul
     if place is None:
         raise unknown_broker(session, queue)
     _, address = place
-    command = request(RequestCode.PULL_MESSAGE, _header(session.group, wanted))
+    command = request(RequestCode.PULL_MESSAGE, _header(session.group, queue.topic, wanted))
     call = Call(address, command, deadline.part_s(deadline.timeout_ms))
     try:
         answer = yield from call_broker(session, queue.broker_name, call)
@@ -80,15 +82,18 @@ def pull(session: Session, wanted: Wanted, deadline: Deadline) -> Plan[PullResul
         raise
     result = read_answer(queue, parse_tags(wanted.tags), answer)
     session.reading_from[queue] = result.suggested_broker_id
+    if namespace:
+        for message in result.messages:
+            message.topic, message.queue = unwrap(namespace, message.topic), wanted.queue
     return result
 
 
-def _header(group: str, wanted: Wanted) -> PullMessage:
+def _header(group: str, topic: str, wanted: Wanted) -> PullMessage:
     # SUBSCRIPTION: the filter travels with the pull, so the broker needs no heartbeat of a group member.
     flags = PullFlag.SUBSCRIPTION | (PullFlag.SUSPEND if wanted.wait_ms else PullFlag(0))
     return PullMessage(
         consumer_group=group,
-        topic=wanted.queue.topic,
+        topic=topic,
         queue_id=wanted.queue.queue_id,
         queue_offset=wanted.offset,
         max_msg_nums=wanted.count,

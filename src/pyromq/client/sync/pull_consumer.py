@@ -64,16 +64,17 @@ class PullConsumer:
         self._auto_commit = auto_commit
         self._is_closed = False
         self._cursors = Cursors(is_committed=auto_commit)
+        settings = settings or ClientSettings()
         addresses = name_server_addresses(name_server, settings)
         self._runner = Runner(
             f"consumer {group}",
-            partial(new_session, group, addresses, settings or ClientSettings()),
+            partial(new_session, group, addresses, settings),
             presence.keep_routes_fresh,
         )
         self._reader = HostedReader(
             f"consumer {group}",
-            partial(new_session, group, addresses, settings or ClientSettings()),
-            Terms(group, self._start, allocate, auto_commit),
+            partial(new_session, group, addresses, settings),
+            Terms(group, self._start, allocate, auto_commit, settings.namespace),
         )
 
     def start(self) -> None:
