@@ -1,4 +1,4 @@
-"""Where queues begin and end, and how far a group got. Topics may be named with their namespace or without."""
+"""Where queues begin and end, and how far a group got. Topics are named with their namespace or without."""
 
 from pyromq.client.namespaces import unwrap_queue, wrap, wrap_queue
 from pyromq.client.plans.broker import call_broker, master_address
