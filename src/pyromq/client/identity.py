@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pyromq.config.settings import ClientSettings
 from pyromq.wire.message_id import UniqueIds
 
-_DEFAULT_INSTANCE = "DEFAULT"
+DEFAULT_INSTANCE = "DEFAULT"
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,16 +21,17 @@ class Identity:
     unique_ids: UniqueIds
 
 
-def new_identity(settings: ClientSettings) -> Identity:
+def new_identity(settings: ClientSettings, *, keeps_instance: bool = False) -> Identity:
     """Return the identity of a client in this process.
 
     The id is «address@instance[@unit]». The instance is a random number behind the process id unless it is
-    given: in containers many clients have one address and the process id 1.
+    given: in containers many clients have one address and the process id 1. One that `keeps_instance` is
+    the same client when it comes back, which broadcasting consumers need.
     """
     pid = os.getpid()
     address = settings.client_ip or local_address()
     instance = settings.instance_name
-    if instance == _DEFAULT_INSTANCE:
+    if instance == DEFAULT_INSTANCE and not keeps_instance:
         instance = f"{pid}#{secrets.randbits(63)}"
     client_id = "@".join(filter(None, (address, instance, settings.unit_name)))
     return Identity(client_id, pid, UniqueIds(_as_ip(address), pid, secrets.randbits(32)))

@@ -11,8 +11,10 @@ import queue
 import threading
 from collections import deque
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias, cast
 
+from pyromq.client.hooks import ConsumeHook, Consuming, after_consume, before_consume
 from pyromq.client.push.delivery import BatchListener, ConsumeResult, Listener
 from pyromq.client.push.outcome import Work, as_result
 from pyromq.clock import Clock
@@ -23,10 +25,32 @@ _log = logging.getLogger("pyromq.client")
 #: Calls that did not wait after which a task lets others have their turn.
 CALLS_A_TURN = 64
 
-#: Calls the listener with a work's messages; returns what it returns.
-Handle: TypeAlias = Callable[[Work], object]
 #: Takes a work that ended, on the engine's loop.
 Done: TypeAlias = Callable[[Work], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Listening:
+    """The listener, with the hooks around it. `call` returns what the listener does."""
+
+    group: str
+    call: Callable[[Work], object]
+    hooks: tuple[ConsumeHook, ...] = ()
+
+    def begin(self, work: Work) -> Consuming | None:
+        """Call the hooks before the listener."""
+        if not self.hooks:
+            return None
+        consuming = Consuming(self.group, work.delivery.queue, work.messages)
+        before_consume(self.hooks, consuming)
+        return consuming
+
+    def end(self, work: Work, consuming: Consuming | None) -> None:
+        """Call the hooks after the listener."""
+        if consuming is not None:
+            consuming.is_success = work.verdict in (ConsumeResult.SUCCESS, ConsumeResult.COMMIT)
+            consuming.error = work.error
+            after_consume(self.hooks, consuming)
 
 
 class Caller(Protocol):
@@ -46,7 +70,7 @@ class Caller(Protocol):
         ...
 
 
-def handler(listener: Listener | None, batch_listener: BatchListener | None) -> Handle:
+def calls(listener: Listener | None, batch_listener: BatchListener | None) -> Callable[[Work], object]:
     """Return how the one given listener is called; its second parameter, if it has one, is the delivery."""
     if listener is not None and batch_listener is not None:
         raise ConfigError("a listener and a batch_listener are given; give one of them")
@@ -66,8 +90,8 @@ def handler(listener: Listener | None, batch_listener: BatchListener | None) -> 
 class TaskCaller:
     """Calls on the engine's loop. A plain function runs to its end; a coroutine lets others run meanwhile."""
 
-    def __init__(self, handle: Handle, size: int, clock: Clock) -> None:
-        self._handle = handle
+    def __init__(self, listening: Listening, size: int, clock: Clock) -> None:
+        self._listening = listening
         self._size = size
         self._clock = clock
         self._waiting: deque[tuple[Work, Done]] = deque()
@@ -129,8 +153,9 @@ class TaskCaller:
         started_ms = self._clock.now_ms()
         if work.state is not None:
             work.state.start(work.messages, started_ms)
+        consuming = self._listening.begin(work)
         try:
-            answer = self._handle(work)
+            answer = self._listening.call(work)
             if inspect.isawaitable(answer):
                 # Only a call that waits leaves time for another.
                 if self._waiting and len(self._workers) < self._size:
@@ -146,13 +171,14 @@ class TaskCaller:
         except Exception as error:  # noqa: BLE001  the border to the application: its errors are its answer
             note_error(work, error)
         work.spent_ms = self._clock.now_ms() - started_ms
+        self._listening.end(work, consuming)
 
 
 class ThreadCaller:
     """Calls on threads; what ended is handed to the loop, many at a time when many end."""
 
-    def __init__(self, handle: Handle, size: int, clock: Clock, *, name: str) -> None:
-        self._handle = handle
+    def __init__(self, listening: Listening, size: int, clock: Clock, *, name: str) -> None:
+        self._listening = listening
         self._size = size
         self._clock = clock
         self._name = name
@@ -218,8 +244,9 @@ class ThreadCaller:
         started_ms = self._clock.now_ms()
         if work.state is not None:
             work.state.start(work.messages, started_ms)
+        consuming = self._listening.begin(work)
         try:
-            answer = self._handle(work)
+            answer = self._listening.call(work)
             if inspect.isawaitable(answer):
                 _close_unawaited(answer)
                 raise ConfigError(
@@ -229,6 +256,7 @@ class ThreadCaller:
         except BaseException as error:  # noqa: BLE001  the border to the application: not even exit() ends it
             note_error(work, error)
         work.spent_ms = self._clock.now_ms() - started_ms
+        self._listening.end(work, consuming)
 
     def _hand_over(self) -> None:
         # First: whoever ends from now on wakes the loop again.
@@ -248,7 +276,6 @@ def _skip(work: Work, done: Done) -> None:
 
 def note(work: Work, answer: object) -> None:
     """Write down what a listener answered."""
-    work.is_plain_return = answer is None
     work.result = as_result(answer)
 
 

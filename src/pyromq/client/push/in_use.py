@@ -6,17 +6,17 @@ Two members with one id would take each other's queues for their own.
 import os
 import threading
 
-from pyromq.errors import ConfigError
+from pyromq.errors import AlreadyStarted
 
 _lock = threading.Lock()
 _taken: set[tuple[int, str, str]] = set()
 
 
 def enter(client_id: str, group: str) -> None:
-    """Take a group for a client id; raise ConfigError when it is taken."""
+    """Take a group for a client id; raise AlreadyStarted when it is taken."""
     with _lock:
         if _key(client_id, group) in _taken:
-            raise ConfigError(
+            raise AlreadyStarted(
                 f"group {group!r} has a started consumer in this process already, as client {client_id}: "
                 "close that one, choose another group, or give each its own instance_name in ClientSettings"
             )

@@ -52,6 +52,8 @@ class Member:
     queues: dict[MessageQueue, ProcessQueue] = field(default_factory=dict)
     #: Set while the consumer is not suspended.
     is_resumed: asyncio.Event = field(default_factory=asyncio.Event)
+    #: Set when a broker says that it does not know what this member wants.
+    is_unknown: asyncio.Event = field(default_factory=asyncio.Event)
     #: Set whenever messages left a queue: one that was too full may have room.
     has_room: asyncio.Event = field(default_factory=asyncio.Event)
 

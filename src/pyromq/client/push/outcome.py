@@ -25,8 +25,6 @@ class Work:
     delivery: Delivery
     result: ConsumeResult | None = None
     error: BaseException | None = None
-    #: Whether the listener returned None, which an operator is told.
-    is_plain_return: bool = False
     #: Whether the listener was not called, because its queue is gone or the consumer is closing.
     is_skipped: bool = False
     spent_ms: int = 0

@@ -162,7 +162,7 @@ class ProcessQueue:
     def take(self, count: int, now_ms: int) -> list[ReceivedMessage]:
         """Return the next messages in order; they count as waiting until `commit` or `put_back`."""
         self.consumed_at_ms = now_ms
-        messages = []
+        messages: list[ReceivedMessage] = []
         while len(messages) < count and (first := self.first_offset) is not None:
             self._order.popleft()
             message = self._waiting.pop(first)

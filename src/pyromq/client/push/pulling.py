@@ -29,6 +29,11 @@ _log = logging.getLogger("pyromq.client")
 
 #: Seconds from an offset that is none of the queue's to its correction: what is under way may end.
 CORRECTION_S = 10.0
+#: Answers of a broker that has forgotten this member, or has not heard of its newest subscription.
+_UNKNOWN_TO_BROKER = (
+    ResponseCode.SUBSCRIPTION_NOT_EXIST,
+    ResponseCode.SUBSCRIPTION_NOT_LATEST,
+)
 
 
 class Consumption(Protocol):
@@ -130,10 +135,12 @@ class Pulling:
         try:
             result = await member.driver.run(held_pull(member.session, wanted))
         except PyroError as error:
-            is_busy = isinstance(error, Refused) and error.code == ResponseCode.FLOW_CONTROL
+            code = error.code if isinstance(error, Refused) else None
+            if code in _UNKNOWN_TO_BROKER:
+                member.is_unknown.set()
             level = logging.DEBUG if queue.topic.startswith(RETRY_TOPIC_PREFIX) else logging.WARNING
             _log.log(level, "%s was not pulled: %s", queue, error)
-            await asyncio.sleep(BUSY_PAUSE_S if is_busy else self._error_pause_s)
+            await asyncio.sleep(BUSY_PAUSE_S if code == ResponseCode.FLOW_CONTROL else self._error_pause_s)
             return None
         if result.messages:
             now_ms = member.now_ms()

@@ -37,6 +37,8 @@ class Rebalancer:
         self._orderly = orderly
         self._tasks = Tasks("pyromq-unlock")
         self._turn = asyncio.Lock()
+        #: Brokers that know this member; one that does not would leave it out of the group.
+        self._greeted: set[str] = set()
         self.pulling: Pulling | None = None
         #: Set when a rebalance is wanted before its time.
         self.is_wanted = asyncio.Event()
@@ -119,8 +121,14 @@ class Rebalancer:
         route = await member.driver.run(subscribe_route(session, topic, deadline))
         if not member.is_clustering:
             return set(route.read_queues)
+        if not self._greeted.issuperset(session.routes.all_addresses()):
+            await self.tell_brokers()
         client_ids = await member.driver.run(consumer_ids(session, topic))
         own_id = session.identity.client_id
+        if own_id not in client_ids:
+            # A broker that was restarted has forgotten us, and would leave us without a queue.
+            await self.tell_brokers()
+            client_ids = await member.driver.run(consumer_ids(session, topic))
         return share(self._allocate, session.group, own_id, route.read_queues, client_ids)
 
     async def _renew_subscription(self, topic: str) -> None:

@@ -30,6 +30,11 @@ class HostedLoop:
         self._is_closed = False
 
     @property
+    def is_started(self) -> bool:
+        """Whether `start` was called, wherever and whatever became of it."""
+        return self._loop is not None or self._is_closed
+
+    @property
     def is_running(self) -> bool:
         """Whether `run` would work: started in this process, and not closed."""
         return self._loop is not None and not self._is_closed and self._pid == os.getpid()

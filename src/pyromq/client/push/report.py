@@ -1,0 +1,97 @@
+"""What a consumer says of itself to operators (`mqadmin consumerStatus`)."""
+
+import sys
+import threading
+import traceback
+from typing import Final
+
+from pyromq.client.push.member import Member
+from pyromq.client.push.process_queue import ProcessQueue
+from pyromq.codes import VERSION
+from pyromq.config.field import settings_of
+from pyromq.config.settings import MIB, ClientSettings
+from pyromq.wire.bodies.heartbeat import ConsumeType
+from pyromq.wire.bodies.running import QueueState, RunningState, TopicStatus
+
+#: What `mqadmin` shows of the version; the number is MQVersion's.
+VERSION_NAME: Final = "V4_9_8"
+assert VERSION == 409, "the name above belongs to this number"
+
+
+def running_state(member: Member, started_ms: int, listener_count: int, *, with_stacks: bool) -> RunningState:
+    """Return the state as it is now; with the stacks of all threads if they are wanted."""
+    now_ms = member.now_ms()
+    return RunningState(
+        properties=_properties(member, started_ms, listener_count),
+        subscriptions=list(member.subscriptions.values()),
+        queues={queue: _queue_state(member, state) for queue, state in member.queues.items()},
+        topics={topic: _status(member, topic, now_ms) for topic in member.subscriptions},
+        stacks=stacks() if with_stacks else None,
+    )
+
+
+def stacks() -> str:
+    """Return where each thread of this process is, innermost call last."""
+    threads = {thread.ident: thread.name for thread in threading.enumerate()}
+    parts = []
+    for ident, frame in sys._current_frames().items():
+        lines = "".join(traceback.format_stack(frame))
+        parts.append(f"{threads.get(ident, 'unknown')} TID: {ident}\n{lines}")
+    return "\n".join(parts)
+
+
+def _properties(member: Member, started_ms: int, listener_count: int) -> dict[str, str]:
+    settings = member.session.settings
+    # Secrets do not leave the process.
+    shown = {
+        setting.key: _java_text(getattr(settings, setting.name))
+        for setting in settings_of(ClientSettings)
+        if not setting.secret
+    }
+    return shown | {
+        "consumerGroup": member.session.group,
+        "messageModel": member.model.upper(),
+        "PROP_CONSUMEORDERLY": _java_text(member.is_orderly),
+        "PROP_THREADPOOL_CORE_SIZE": str(listener_count),
+        "PROP_CONSUMER_START_TIMESTAMP": str(started_ms),
+        "PROP_NAMESERVER_ADDR": "".join(f"{address};" for address in member.session.name_servers.addresses),
+        "PROP_CONSUME_TYPE": ConsumeType.CONSUME_PASSIVELY,
+        "PROP_CLIENT_VERSION": VERSION_NAME,
+    }
+
+
+def _queue_state(member: Member, state: ProcessQueue) -> QueueState:
+    taken = state.taken_offsets
+    committed = member.progress.offsets.get(state.queue)
+    return QueueState(
+        commit_offset=-1 if committed is None else committed,
+        cached_msg_min_offset=state.first_offset or 0,
+        cached_msg_max_offset=state.last_offset or 0,
+        cached_msg_count=state.waiting_count,
+        cached_msg_size_in_mib=state.bytes // MIB,
+        transaction_msg_min_offset=taken[0] if taken else 0,
+        transaction_msg_max_offset=taken[-1] if taken else 0,
+        transaction_msg_count=len(taken),
+        locked=state.is_locked,
+        try_unlock_times=state.unlock_tries,
+        last_lock_timestamp=state.locked_at_ms,
+        droped=state.is_dropped,
+        last_pull_timestamp=state.pulled_at_ms,
+        last_consume_timestamp=state.consumed_at_ms,
+    )
+
+
+def _status(member: Member, topic: str, now_ms: int) -> TopicStatus:
+    rates = member.figures.rates(topic, now_ms)
+    return TopicStatus(
+        pull_rt=rates.pull_ms,
+        pull_tps=rates.pulled_a_second,
+        consume_rt=rates.call_ms,
+        consume_ok_tps=rates.done_a_second,
+        consume_failed_tps=rates.failed_a_second,
+        consume_failed_msgs=rates.failed_in_hour,
+    )
+
+
+def _java_text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

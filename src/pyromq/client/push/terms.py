@@ -1,0 +1,67 @@
+"""From a push consumer's arguments to the engine's terms: checked, and with RocketMQ's defaults."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+from pyromq.client.allocation import Allocate
+from pyromq.client.hooks import ConsumeHook
+from pyromq.client.name_servers import name_server_addresses
+from pyromq.client.names import check_group
+from pyromq.client.push.calling import calls
+from pyromq.client.push.checks import DEFAULT_GROUP, start_time_ms, with_changes
+from pyromq.client.push.delivery import BatchListener, ConsumeModel, ConsumeOrder, Listener
+from pyromq.client.push.engine import Terms
+from pyromq.clock import SystemClock
+from pyromq.config.settings import ClientSettings
+from pyromq.errors import ConfigError
+from pyromq.model import ConsumeFrom
+
+
+def new_terms(
+    *,
+    group: str,
+    name_server: str | None,
+    listener: Listener | None,
+    batch_listener: BatchListener | None,
+    model: str,
+    order: str,
+    settings: ClientSettings | None,
+    allocate: Allocate,
+    consume_from: ConsumeFrom,
+    consume_timestamp: str | datetime | None,
+    hooks: Sequence[ConsumeHook],
+    changes: dict[str, Any],
+    on_threads: bool,
+) -> Terms:
+    """Return the terms; raise ConfigError for what no consumer can start with."""
+    check_group(group)
+    if group == DEFAULT_GROUP:
+        raise ConfigError(f"{DEFAULT_GROUP!r} is RocketMQ's default group; give this consumer its own")
+    chosen = with_changes(settings, changes)
+    if listener is not None and chosen.consume_message_batch_max_size > 1:
+        raise ConfigError(
+            "consume_message_batch_max_size is for a batch_listener, which takes a list; this consumer has a "
+            "listener, which takes one message"
+        )
+    return Terms(
+        group=group,
+        addresses=name_server_addresses(name_server, chosen),
+        settings=chosen,
+        call=calls(listener, batch_listener),
+        model=_member_of(ConsumeModel, "model", model),
+        order=_member_of(ConsumeOrder, "order", order),
+        allocate=allocate,
+        consume_from=consume_from,
+        start_ms=start_time_ms(consume_timestamp, SystemClock().now_ms()),
+        hooks=tuple(hooks),
+        on_threads=on_threads,
+    )
+
+
+def _member_of(kind: type[Any], name: str, value: str) -> Any:
+    try:
+        return kind(value)
+    except ValueError as error:
+        known = " or ".join(repr(str(member)) for member in kind)
+        raise ConfigError(f"{name} is {value!r}; it must be {known}") from error
