@@ -46,6 +46,11 @@ class Message:
         """The keys one by one; a string is split at its spaces, as RocketMQ does."""
         return self.keys.split() if isinstance(self.keys, str) else list(self.keys)
 
+    @property
+    def message_id(self) -> str | None:
+        """The unique id, where it has one before it is sent: in a transaction, or when it is sent again."""
+        return self.properties.get("UNIQ_KEY")
+
 
 @dataclass(slots=True)
 class ReceivedMessage:
@@ -110,6 +115,25 @@ class SendResult:
     queue: MessageQueue
     queue_offset: int
     transaction_id: str | None = None
+
+
+class TransactionState(StrEnum):
+    """How a local transaction ended; the texts are RocketMQ's. What is not known is asked for later."""
+
+    COMMIT = "COMMIT_MESSAGE"
+    ROLLBACK = "ROLLBACK_MESSAGE"
+    UNKNOWN = "UNKNOW"
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionResult(SendResult):
+    """Where a half message went, and how the local transaction ended.
+
+    `error` is what the local execution raised; the state is then UNKNOWN, and the broker asks.
+    """
+
+    state: TransactionState = TransactionState.UNKNOWN
+    error: BaseException | None = None
 
 
 class PullStatus(StrEnum):

@@ -7,11 +7,11 @@ import asyncio
 import threading
 from typing import TypeVar
 
-from pyromq.client.steps import Alone, Call, Pause, Plan, Step
+from pyromq.client.steps import Alone, Brought, Call, Fetch, Pause, Plan, Step
 from pyromq.errors import ClientClosed, PyroError, RequestTimeout
 from pyromq.net.blocking import BlockingLinks
+from pyromq.net.http import fetch
 from pyromq.net.links import Links
-from pyromq.wire.command import Command
 
 T = TypeVar("T")
 
@@ -54,7 +54,7 @@ class Blocking:
         """Close the links in a child of `fork`, and touch nothing that a thread of the parent may hold."""
         self._links.close()
 
-    def _carry_out(self, step: Step) -> Command | None:
+    def _carry_out(self, step: Step) -> Brought:
         if isinstance(step, Call):
             if step.oneway:
                 self._links.oneway(step.address, step.command, step.timeout_s)
@@ -64,6 +64,8 @@ class Blocking:
             if self._closing.wait(step.seconds):
                 raise ClientClosed("the client was closed while it waited")
             return None
+        if isinstance(step, Fetch):
+            return fetch(step.url, step.timeout_s)
         self._alone(step)
         return None
 
@@ -107,7 +109,7 @@ class Asyncio:
         """Close the links."""
         await self._links.close()
 
-    async def _carry_out(self, step: Step) -> Command | None:
+    async def _carry_out(self, step: Step) -> Brought:
         if isinstance(step, Call):
             if step.oneway:
                 await self._links.oneway(step.address, step.command, step.timeout_s)
@@ -116,6 +118,8 @@ class Asyncio:
         if isinstance(step, Pause):
             await asyncio.sleep(step.seconds)
             return None
+        if isinstance(step, Fetch):
+            return await asyncio.to_thread(fetch, step.url, step.timeout_s)
         await self._alone(step)
         return None
 

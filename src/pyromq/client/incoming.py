@@ -1,21 +1,16 @@
 """From a pull's or a query's bytes to messages: decoded, decompressed, filtered by tag once more."""
 
-import zlib
 from collections.abc import Mapping, Set
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from pyromq.codes import COMPRESSION_MASK, SysFlag
-from pyromq.errors import CorruptRecord, LocalProtocolError
+from pyromq.client.compression import decompress
 from pyromq.kernel import IS_COMPILED
 from pyromq.model import MessageQueue, ReceivedMessage
 from pyromq.net.address import join_address
 from pyromq.wire import properties as names
 from pyromq.wire.message_id import offset_message_id
 from pyromq.wire.record import Record, decode_host, decode_record, iter_records
-
-_OTHER_COMPRESSIONS: Final = {SysFlag.COMPRESSION_LZ4: "LZ4", SysFlag.COMPRESSION_ZSTD: "ZSTD"}
-
 
 _NOTHING: Final[Mapping[str, str]] = {}
 _ALL_TAGS: Final[frozenset[str]] = frozenset()
@@ -65,7 +60,7 @@ def _received(record: Record, broker_name: str) -> ReceivedMessage:
     properties = names.decode(record.properties)
     return ReceivedMessage(
         topic=record.topic,
-        body=_plain_body(record, position_id),
+        body=decompress(record.body, record.sys_flag, position_id),
         queue=MessageQueue(record.topic, broker_name, record.queue_id),
         queue_offset=record.queue_offset,
         position=record.position,
@@ -83,19 +78,3 @@ def _received(record: Record, broker_name: str) -> ReceivedMessage:
         body_crc=record.body_crc,
         size=record.size,
     )
-
-
-def _plain_body(record: Record, position_id: str) -> bytes:
-    if not record.sys_flag & SysFlag.COMPRESSED:
-        return record.body
-    # Clients before 4.9.4 name no compression: theirs is always zlib.
-    other = _OTHER_COMPRESSIONS.get(SysFlag(record.sys_flag & COMPRESSION_MASK))
-    if other is not None:
-        raise LocalProtocolError(
-            f"message {position_id} is compressed by {other}, which this client does not read; let its "
-            "producer compress by ZLIB (-Drocketmq.message.compressType=ZLIB)"
-        )
-    try:
-        return zlib.decompress(record.body)
-    except zlib.error as error:
-        raise CorruptRecord(f"the body of message {position_id} does not decompress: {error}") from error

@@ -1,49 +1,126 @@
-"""The name servers a client may ask: a random first one, kept until it fails, then the next."""
+"""The name servers a client may ask: a random first one, kept until it fails, then the next.
+
+Their addresses are given, or an HTTP address gives them (RocketMQ 4.9.8: TopAddressing): asked when they are
+needed first, again ten seconds after the start, and then every two minutes.
+"""
 
 import random
 from collections.abc import Sequence
+from typing import Final
 
 from pyromq.client import environment
+from pyromq.config.settings import ClientSettings
 from pyromq.errors import ConfigError, ConnectFailed
 from pyromq.net.address import split_address
 
+#: When an HTTP address is asked again: after the start, and then.
+FIRST_REFRESH_MS: Final = 10_000
+REFRESH_MS: Final = 120_000
+#: The port of an HTTP address whose setting names none.
+DOMAIN_PORT: Final = 8080
+_URL_HEADS: Final = ("http://", "https://")
+
 
 class NameServers:
-    """The addresses, and which one is asked now."""
+    """The addresses, and which one is asked now; with an HTTP address that gives them, none at first."""
 
     def __init__(self, addresses: Sequence[str], *, start: int | None = None) -> None:
-        self.addresses = tuple(addresses)
-        self._current = (random.randrange(1 << 31) if start is None else start) % len(self.addresses)
+        is_url = len(addresses) == 1 and addresses[0].startswith(_URL_HEADS)
+        #: The HTTP address that tells the name servers, if one does.
+        self.source: str | None = addresses[0] if is_url else None
+        self.addresses: tuple[str, ...] = () if is_url else tuple(addresses)
+        self._start = random.randrange(1 << 31) if start is None else start
+        self._current = self._first()
 
     @property
     def current(self) -> str:
         """The address to ask."""
-        return self.addresses[self._current]
+        order = self.in_order()
+        return order[0] if order else str(self)
 
     def in_order(self) -> tuple[str, ...]:
         """Return all addresses, the current one first."""
-        return self.addresses[self._current :] + self.addresses[: self._current]
+        addresses, current = self.addresses, self._current
+        return addresses[current:] + addresses[:current]
 
     def use(self, address: str) -> None:
         """Stay with an address that answered."""
-        self._current = self.addresses.index(address)
+        # It may have been replaced meanwhile.
+        if address in self.addresses:
+            self._current = self.addresses.index(address)
+
+    def replace(self, addresses: Sequence[str]) -> bool:
+        """Take other addresses and return whether they differ; the current one stays if it is among them."""
+        new = tuple(addresses)
+        if set(new) == set(self.addresses):
+            return False
+        current = self.current
+        # Another thread may look between the two; slices take an index that is too large.
+        self.addresses = new
+        self._current = new.index(current) if current in new else self._first()
+        return True
+
+    def _first(self) -> int:
+        return self._start % len(self.addresses) if self.addresses else 0
 
     def __str__(self) -> str:
-        return ", ".join(self.addresses)
+        return ", ".join(self.addresses) or f"none yet of {self.source}"
 
 
-def name_server_addresses(name_server: str | None) -> tuple[str, ...]:
-    """Return the addresses of «host:port;host:port»; without an argument, those of NAMESRV_ADDR."""
-    source = "name_server" if name_server else environment.NAME_SERVERS
-    text = name_server or environment.name_servers()
+def name_server_addresses(name_server: str | None, settings: ClientSettings | None = None) -> tuple[str, ...]:
+    """Return the addresses of «host:port;host:port», or one HTTP address that gives them.
+
+    They are the argument's; else those of the setting `namesrv_addr`, of the environment's NAMESRV_ADDR, or
+    of the HTTP address that the setting `namesrv_domain` makes.
+    """
+    settings = settings or ClientSettings()
+    for source, text in (
+        ("name_server", name_server or ""),
+        ("namesrv_addr", settings.namesrv_addr),
+        (environment.NAME_SERVERS, environment.name_servers()),
+    ):
+        if text.strip().startswith(_URL_HEADS):
+            return (source_url(text.strip(), settings),)
+        addresses = _split(text, source)
+        if addresses:
+            return addresses
+    if settings.namesrv_domain:
+        return (domain_url(settings),)
+    raise ConfigError(
+        "no name server is known: pass name_server='127.0.0.1:9876', or set the environment variable "
+        f"{environment.NAME_SERVERS}"
+    )
+
+
+def domain_url(settings: ClientSettings) -> str:
+    """Return the HTTP address of a domain, such as http://jmenv.tbsite.net:8080/rocketmq/nsaddr."""
+    host = settings.namesrv_domain
+    if ":" not in host:
+        host = f"{host}:{DOMAIN_PORT}"
+    return source_url(f"http://{host}/rocketmq/{settings.namesrv_domain_subgroup}", settings)
+
+
+def source_url(url: str, settings: ClientSettings) -> str:
+    """Return an HTTP address with the client's unit, if it has one."""
+    return f"{url}-{settings.unit_name}?nofix=1" if settings.unit_name else url
+
+
+def read_addresses(text: bytes, url: str) -> tuple[str, ...]:
+    """Return the addresses in the first line of what an HTTP address said; raise ConnectFailed if none is."""
+    lines = text.decode("utf-8", "replace").strip().splitlines()
+    try:
+        addresses = _split(lines[0] if lines else "", url)
+    except ConfigError as error:
+        raise ConnectFailed(str(error)) from error
+    if not addresses:
+        raise ConnectFailed(f"{url} names no name server")
+    return addresses
+
+
+def _split(text: str, source: str) -> tuple[str, ...]:
     addresses = tuple(
         dict.fromkeys(part.strip() for part in text.replace(",", ";").split(";") if part.strip())
     )
-    if not addresses:
-        raise ConfigError(
-            "no name server is known: pass name_server='127.0.0.1:9876', or set the environment variable "
-            f"{environment.NAME_SERVERS}"
-        )
     for address in addresses:
         try:
             split_address(address)

@@ -1,24 +1,27 @@
 """From a message to what travels: checked, with its id and properties, compressed or joined to a batch."""
 
-import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
+from pyromq.client.compression import compress
 from pyromq.client.names import RETRY_TOPIC_PREFIX, check_sendable_topic
+from pyromq.client.namespaces import wrap
 from pyromq.codes import ResponseCode, SysFlag
 from pyromq.config.settings import ClientSettings
 from pyromq.errors import MessageIllegal
 from pyromq.model import Message, SendResult
 from pyromq.wire import properties as names
-from pyromq.wire.batch import BatchUnit, encode_batch
+from pyromq.wire.batch import UNIT_BYTES_MIN, BatchUnit, encode_batch
 from pyromq.wire.record import PROPERTIES_BYTES_MAX
 
 #: Takes the result of an asynchronous send, or the error that ended it.
 SendCallback: TypeAlias = Callable[[SendResult | None, BaseException | None], None]
 
-#: RocketMQ's default level; the bytes then equal Java's in practice.
-ZLIB_LEVEL: Final = 5
+#: The value of MSG_TYPE that makes a message the reply to a request.
+REPLY: Final = "reply"
+#: What a message counts beside topic, body and properties when batches are split, as in RocketMQ's example.
+LOG_BYTES: Final = 20
 
 #: Properties that a field of Message stands for.
 _OWN_FIELDS: Final = {
@@ -54,8 +57,8 @@ _NOT_A_PRODUCERS: Final = frozenset(
 class Outgoing:
     """A message or a batch, ready to be sent any number of times.
 
-    `message` is what the application gave, for its selectors (a batch's first); `message_id` joins the ids of
-    a batch by commas.
+    `message` is what the application gave, for its selectors (a batch's first); `topic` is the name on the
+    wire, with its namespace; `message_id` joins the ids of a batch by commas.
     """
 
     message: Message
@@ -66,6 +69,7 @@ class Outgoing:
     flag: int = 0
     sys_flag: int = 0
     is_batch: bool = False
+    is_reply: bool = False
 
 
 def prepare(message: Message, message_id: str, settings: ClientSettings) -> Outgoing:
@@ -74,21 +78,24 @@ def prepare(message: Message, message_id: str, settings: ClientSettings) -> Outg
     A UNIQ_KEY among the properties is kept in place of `message_id`: a message sent again keeps its id.
     """
     body = _checked_body(message, settings)
-    pairs = _pairs(message, message_id)
+    pairs = _pairs(message, message_id, settings.namespace)
+    is_reply = pairs.get(names.MSG_TYPE) == REPLY
     sys_flag = 0
     if pairs.get(names.TRANSACTION_PREPARED, "").lower() == "true":
         sys_flag |= SysFlag.TRANSACTION_PREPARED
     if len(body) >= settings.compress_msg_body_over_howmuch:
-        body = zlib.compress(body, ZLIB_LEVEL)
-        sys_flag |= SysFlag.COMPRESSED | SysFlag.COMPRESSION_ZLIB
+        body, flags = compress(body, settings.compress_type, settings.compress_level)
+        sys_flag |= flags
     return Outgoing(
         message=message,
-        topic=message.topic,
+        # The topic of replies is the cluster's own.
+        topic=message.topic if is_reply else wrap(settings.namespace, message.topic),
         body=body,
         properties=_encoded(pairs),
         message_id=pairs[names.UNIQ_KEY],
         flag=message.flag,
         sys_flag=int(sys_flag),
+        is_reply=is_reply,
     )
 
 
@@ -96,28 +103,87 @@ def prepare_batch(
     messages: Sequence[Message], message_ids: Sequence[str], settings: ClientSettings
 ) -> Outgoing:
     """Return what travels of several messages in one request; bodies in a batch are not compressed."""
+    outgoing = _joined(_parts(messages, message_ids, settings), settings)
+    if len(outgoing.body) > settings.max_message_size:
+        raise _illegal(
+            f"the batch of {len(messages)} messages has {len(outgoing.body)} bytes; "
+            f"{settings.max_message_size} are the limit (maxMessageSize): send it in parts, by send_batches"
+        )
+    return outgoing
+
+
+def prepare_batches(
+    messages: Sequence[Message], message_ids: Sequence[str], settings: ClientSettings
+) -> list[Outgoing]:
+    """Return what travels of several messages in as few requests as their order and their size allow."""
+    parts = _parts(messages, message_ids, settings)
+    return [_joined(group, settings) for group in _split(parts, settings.max_message_size)]
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """One message of a batch, encoded."""
+
+    message: Message
+    message_id: str
+    unit: BatchUnit
+    size: int
+
+
+def _parts(messages: Sequence[Message], message_ids: Sequence[str], settings: ClientSettings) -> list[_Part]:
     _check_batch(messages)
-    units: list[BatchUnit] = []
-    ids: list[str] = []
+    parts: list[_Part] = []
     for message, message_id in zip(messages, message_ids, strict=True):
         body = _checked_body(message, settings)
-        pairs = _pairs(message, message_id)
+        pairs = _pairs(message, message_id, settings.namespace)
         if names.TRANSACTION_PREPARED in pairs:
             raise _illegal("a message of a transaction cannot be in a batch; send it on its own")
-        ids.append(pairs[names.UNIQ_KEY])
-        units.append(BatchUnit(message.flag, body, _encoded(pairs)))
-    body = encode_batch(units)
-    if len(body) > settings.max_message_size:
-        raise _illegal(
-            f"the batch of {len(messages)} messages has {len(body)} bytes; {settings.max_message_size} are "
-            "the limit (maxMessageSize): send it in parts"
+        properties = _encoded(pairs)
+        parts.append(
+            _Part(
+                message,
+                pairs[names.UNIQ_KEY],
+                BatchUnit(message.flag, body, properties),
+                _size(message.topic, body, properties),
+            )
         )
+    return parts
+
+
+def _size(topic: str, body: bytes, properties: str) -> int:
+    """Return what a message counts in a batch: its unit's bytes, or RocketMQ's rule of thumb if that is more.
+
+    The rule counts the topic, which the unit does not have, and less than the unit's head.
+    """
+    properties_bytes = len(properties.encode("utf-8", "replace"))
+    return len(body) + properties_bytes + max(UNIT_BYTES_MIN, len(topic) + LOG_BYTES)
+
+
+def _split(parts: Sequence[_Part], bytes_max: int) -> Iterator[list[_Part]]:
+    group: list[_Part] = []
+    size = 0
+    for part in parts:
+        if part.size > bytes_max:
+            raise _illegal(
+                f"message {part.message_id} counts {part.size} bytes in a batch, with topic and properties; "
+                f"{bytes_max} are the limit (maxMessageSize): make it smaller, or send it on its own"
+            )
+        if group and size + part.size > bytes_max:
+            yield group
+            group, size = [], 0
+        group.append(part)
+        size += part.size
+    yield group
+
+
+def _joined(parts: Sequence[_Part], settings: ClientSettings) -> Outgoing:
+    first = parts[0].message
     return Outgoing(
-        message=messages[0],
-        topic=messages[0].topic,
-        body=body,
-        properties=names.encode({names.WAIT: _java_bool(messages[0].wait_stored)}),
-        message_id=",".join(ids),
+        message=first,
+        topic=wrap(settings.namespace, first.topic),
+        body=encode_batch(part.unit for part in parts),
+        properties=names.encode({names.WAIT: _java_bool(first.wait_stored)}),
+        message_id=",".join(part.message_id for part in parts),
         is_batch=True,
     )
 
@@ -157,7 +223,7 @@ def _check_batch(messages: Sequence[Message]) -> None:
             raise _illegal(f"a batch cannot go to a retry topic ({message.topic})")
 
 
-def _pairs(message: Message, message_id: str) -> dict[str, str]:
+def _pairs(message: Message, message_id: str, namespace: str) -> dict[str, str]:
     for name, value in message.properties.items():
         _check_property(name, value)
     pairs = dict(message.properties)
@@ -170,6 +236,8 @@ def _pairs(message: Message, message_id: str) -> dict[str, str]:
         pairs[names.TAGS] = message.tags
     if message.delay_level:
         pairs[names.DELAY] = str(message.delay_level)
+    if namespace:
+        pairs[names.INSTANCE_ID] = namespace
     pairs[names.WAIT] = _java_bool(message.wait_stored)
     pairs.setdefault(names.UNIQ_KEY, message_id)
     return pairs

@@ -1,9 +1,13 @@
 """What one started client knows: its settings, its name servers, the routes it has learnt, who it is."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from pyromq.client.faults import Faults, Latencies
+from pyromq.client.hooks import SendHook
 from pyromq.client.identity import Identity, new_identity
-from pyromq.client.name_servers import NameServers
+from pyromq.client.name_servers import FIRST_REFRESH_MS, NameServers
+from pyromq.client.namespaces import wrap
 from pyromq.client.queue_choice import RoundRobin
 from pyromq.client.route_cache import RouteCache
 from pyromq.client.steps import Deadline
@@ -14,7 +18,10 @@ from pyromq.model import MessageQueue
 
 @dataclass(slots=True)
 class Session:
-    """The state that the plans of one client share. An admin client has no group."""
+    """The state that the plans of one client share.
+
+    `group` is the name on the wire, with its namespace; an admin client has none.
+    """
 
     group: str
     settings: ClientSettings
@@ -25,6 +32,18 @@ class Session:
     _turns: dict[str, RoundRobin] = field(default_factory=dict)
     #: The broker id that a queue's last answer told to read from next.
     reading_from: dict[MessageQueue, int] = field(default_factory=dict)
+    send_hooks: tuple[SendHook, ...] = ()
+    #: Masters that got a heartbeat since they are known.
+    greeted: set[str] = field(default_factory=set)
+    #: When to ask again which name servers there are, where an HTTP address tells it.
+    name_servers_due_ms: int = field(init=False)
+    faults: Faults = field(init=False)
+    latencies: Latencies = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.name_servers_due_ms = self.clock.now_ms() + FIRST_REFRESH_MS
+        self.faults = Faults(self.clock)
+        self.latencies = Latencies(self.clock)
 
     def turn(self, topic: str) -> RoundRobin:
         """Return whose turn it is among a topic's queues."""
@@ -40,16 +59,19 @@ class Session:
         return self.identity.unique_ids.next(self.clock.now_ms())
 
 
-def new_session(group: str, addresses: tuple[str, ...], settings: ClientSettings) -> Session:
+def new_session(
+    group: str, addresses: tuple[str, ...], settings: ClientSettings, *, send_hooks: Sequence[SendHook] = ()
+) -> Session:
     """Return a session that knows nothing yet but whom to ask."""
     clock = SystemClock()
     return Session(
-        group=group,
+        group=wrap(settings.namespace, group),
         settings=settings,
         name_servers=NameServers(addresses),
         clock=clock,
         identity=new_identity(settings),
         routes=RouteCache(clock),
+        send_hooks=tuple(send_hooks),
     )
 
 

@@ -51,8 +51,18 @@ class Alone:
     timeout_s: float
 
 
-Step: TypeAlias = Call | Pause | Alone
-Plan: TypeAlias = Generator[Step, Command | None, T]
+@dataclass(frozen=True, slots=True)
+class Fetch:
+    """Bring what an HTTP address says, as bytes."""
+
+    url: str
+    timeout_s: float
+
+
+Step: TypeAlias = Call | Pause | Alone | Fetch
+#: What a driver brings for a step: an answer, bytes that were fetched, or nothing.
+Brought: TypeAlias = Command | bytes | None
+Plan: TypeAlias = Generator[Step, Brought, T]
 
 
 class Deadline:
@@ -85,13 +95,20 @@ class Deadline:
 def ask(address: str, command: Command, timeout_s: float) -> Plan[Command]:
     """Send a command and return its answer, whatever its code."""
     answer = yield Call(address, command, timeout_s)
-    assert answer is not None, "a driver brings an answer to every call that is not oneway"
+    assert isinstance(answer, Command), "a driver brings an answer to every call that is not oneway"
     return answer
 
 
 def tell(address: str, command: Command, timeout_s: float) -> Plan[None]:
     """Send a command that gets no answer."""
     yield Call(address, command, timeout_s, oneway=True)
+
+
+def fetch(url: str, timeout_s: float) -> Plan[bytes]:
+    """Return what an HTTP address says; raise ConnectFailed when it does not answer 200."""
+    text = yield Fetch(url, timeout_s)
+    assert isinstance(text, bytes), "a driver brings bytes from what it fetches"
+    return text
 
 
 def request(code: RequestCode, header: Header | None = None, body: bytes = b"") -> Command:

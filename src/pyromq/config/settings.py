@@ -47,6 +47,14 @@ class TlsClientAuth(StrEnum):
     REQUIRE = "require"
 
 
+class Compression(StrEnum):
+    """How a large body is compressed; LZ4 and ZSTD need a package (`pip install 'pyromq[lz4]'`)."""
+
+    ZLIB = "ZLIB"
+    LZ4 = "LZ4"
+    ZSTD = "ZSTD"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NamesrvSettings:
     """The name server's own settings."""
@@ -336,11 +344,26 @@ class ClientSettings:
         "Send again when a message is stored but not as safe as asked.",
         key="retryAnotherBrokerWhenNotStoreOK",
     )
+    send_latency_fault_enable: bool = setting(
+        False, "Keep away from brokers that were slow or failed, for up to ten minutes."
+    )
+    send_least_latency_enable: bool = setting(False, "Send to the queue whose last send took least. Ours.")
     compress_msg_body_over_howmuch: int = setting(4 * KIB, "Bytes from which on a body is sent compressed.")
+    compress_type: Compression = setting(Compression.ZLIB, "How: ZLIB, LZ4 or ZSTD.")
+    compress_level: int = setting(5, "How hard, for ZLIB (up to 9) and ZSTD.", at_most=22)
     max_message_size: int = setting(4 * MIB, "Bytes that a body may have.", at_least=1)
     default_topic_queue_nums: int = setting(4, "Queues asked for when a send creates its topic.", at_least=1)
     create_topic_key: str = setting("TBW102", "Topic whose permissions a topic created by a send inherits.")
 
+    namesrv_addr: str = setting(
+        "",
+        "Name servers, host:port joined by semicolons, where the client is given none.",
+        form="addresses",
+    )
+    namesrv_domain: str = setting(
+        "", "Host, or host:port, that tells by HTTP which name servers there are; such as jmenv.tbsite.net."
+    )
+    namesrv_domain_subgroup: str = setting("nsaddr", "What it is asked for: /rocketmq/ and this.")
     poll_name_server_interval: int = setting(
         30_000, "Milliseconds between looks for changed routes.", at_least=1
     )

@@ -1,10 +1,13 @@
 """Being there: heartbeats to the brokers, fresh routes, and a farewell."""
 
 import logging
+import math
+from collections.abc import Iterable
 
-from pyromq.client.plans.route import refresh_routes
+from pyromq.client.groups_in_use import release_group
+from pyromq.client.plans.route import fetch_route, publish_route, refresh_name_servers, refresh_routes
 from pyromq.client.session import Session
-from pyromq.client.steps import Pause, Plan, ask, must_succeed, request
+from pyromq.client.steps import Deadline, Pause, Plan, ask, must_succeed, request
 from pyromq.codes import RequestCode
 from pyromq.errors import NetworkError, Refused
 from pyromq.wire.bodies.heartbeat import Heartbeat, ProducerPart, encode_heartbeat
@@ -13,6 +16,8 @@ from pyromq.wire.headers.group import UnregisterClient
 _log = logging.getLogger("pyromq.client")
 #: Seconds from the start to the first heartbeat, as RocketMQ's.
 FIRST_HEARTBEAT_S = 1.0
+#: Replies go to the topic of this name behind the cluster's.
+REPLY_TOPIC_SUFFIX = "_REPLY_TOPIC"
 
 
 def keep_producer_known(session: Session) -> Plan[None]:
@@ -23,7 +28,9 @@ def keep_producer_known(session: Session) -> Plan[None]:
     poll_at = clock.monotonic() + poll_s
     beat_at = clock.monotonic() + FIRST_HEARTBEAT_S
     while True:
-        yield Pause(max(0.0, min(poll_at, beat_at) - clock.monotonic()))
+        now = clock.monotonic()
+        yield Pause(max(0.0, min(poll_at - now, beat_at - now, _search_s(session))))
+        yield from refresh_name_servers(session)
         if clock.monotonic() >= poll_at:
             yield from refresh_routes(session)
             poll_at = clock.monotonic() + poll_s
@@ -45,15 +52,59 @@ def keep_routes_fresh(session: Session) -> Plan[None]:
 
 def heartbeat(session: Session) -> Plan[None]:
     """Tell every known master that this producer is there; failures wait for the next time."""
+    yield from _beat(session, session.routes.master_addresses())
+
+
+def greet(session: Session, topic: str, deadline: Deadline, *, with_replies: bool = False) -> Plan[None]:
+    """See to it that a topic's masters know this producer, before they have a reason to ask or tell it.
+
+    `with_replies` those are greeted too that take the cluster's replies: a reply may go to any of them.
+    """
+    route = yield from publish_route(session, topic, deadline)
+    if with_replies:
+        for cluster in sorted({broker.cluster for broker in route.route.broker_datas}):
+            reply_topic = cluster + REPLY_TOPIC_SUFFIX
+            if session.routes.get(reply_topic) is None:
+                try:
+                    session.routes.put(reply_topic, (yield from fetch_route(session, reply_topic, deadline)))
+                except Refused as error:
+                    _log.info("no route for replies of cluster %s: %s", cluster, error)
+    strangers = [address for address in session.routes.master_addresses() if address not in session.greeted]
+    yield from _beat(session, strangers)
+
+
+def _search_s(session: Session) -> float:
+    """Return the seconds until the name servers' HTTP address is asked again, if there is one."""
+    if session.name_servers.source is None:
+        return math.inf
+    return (session.name_servers_due_ms - session.clock.now_ms()) / 1_000
+
+
+def _beat(session: Session, addresses: Iterable[str]) -> Plan[None]:
     body = encode_heartbeat(
         Heartbeat(client_id=session.identity.client_id, producers=[ProducerPart(group_name=session.group)])
     )
     timeout_s = session.settings.mq_client_api_timeout / 1_000
-    for address in session.routes.master_addresses():
+    for address in addresses:
         try:
             must_succeed((yield from ask(address, request(RequestCode.HEART_BEAT, body=body), timeout_s)))
         except (NetworkError, Refused) as error:
+            session.greeted.discard(address)
             _log.warning("no heartbeat at broker %s: %s", address, error)
+        else:
+            session.greeted.add(address)
+
+
+def leave(session: Session) -> Plan[None]:
+    """Let another producer have the group, and tell every known master."""
+    release_group(session)
+    yield from farewell(session)
+
+
+def leave_silently(session: Session) -> Plan[None]:
+    """Let another producer have the group; the brokers do not know this one."""
+    release_group(session)
+    yield from ()
 
 
 def farewell(session: Session) -> Plan[None]:

@@ -1,16 +1,18 @@
 """Asking the name servers: who serves a topic, and which brokers there are.
 
 The current name server is asked until it fails; then the others in turn, each with its share of what is left
-of the time. The one that answers is kept.
+of the time. The one that answers is kept. Where an HTTP address tells which name servers there are, it is
+asked first, and again when that is due.
 """
 
 import logging
 
 from msgspec.structs import replace
 
+from pyromq.client.name_servers import REFRESH_MS, read_addresses
 from pyromq.client.route_cache import CachedRoute
 from pyromq.client.session import Session
-from pyromq.client.steps import Alone, Deadline, Plan, ask, must_succeed, request
+from pyromq.client.steps import Alone, Deadline, Plan, ask, fetch, must_succeed, request
 from pyromq.codes import RequestCode
 from pyromq.errors import NetworkError, NoRoute, Refused, TopicNotFound
 from pyromq.wire.bodies.route import TopicRoute, decode_route
@@ -26,6 +28,8 @@ def ask_name_servers(session: Session, command: Command, deadline: Deadline) -> 
     Raises the last NetworkError when none does, with all their addresses.
     """
     servers = session.name_servers
+    if not servers.addresses:
+        yield from _find_name_servers(session, deadline)
     order = servers.in_order()
     failure: NetworkError | None = None
     for index, address in enumerate(order):
@@ -44,6 +48,43 @@ def ask_name_servers(session: Session, command: Command, deadline: Deadline) -> 
         f"no name server answers ({servers}): {failure}; start one with `pyromq up` or `pyromq namesrv`, or "
         "correct name_server / NAMESRV_ADDR"
     ) from failure
+
+
+def refresh_name_servers(session: Session) -> Plan[None]:
+    """Ask the HTTP address again, if there is one and it is due; what fails waits for the next time."""
+    source, now_ms = session.name_servers.source, session.clock.now_ms()
+    if source is None or now_ms < session.name_servers_due_ms:
+        return
+    session.name_servers_due_ms = now_ms + REFRESH_MS
+    try:
+        text = yield from fetch(source, session.settings.mq_client_api_timeout / 1_000)
+        is_changed = session.name_servers.replace(read_addresses(text, source))
+    except NetworkError as error:
+        _log.warning("the name servers are not known anew, the old ones stay: %s", error)
+    else:
+        if is_changed:
+            _log.info("the name servers are now %s", session.name_servers)
+
+
+def _find_name_servers(session: Session, deadline: Deadline) -> Plan[None]:
+    """Learn the name servers from the HTTP address; one operation at a time asks it."""
+    source = session.name_servers.source
+    assert source is not None, "a client has name servers, or an address that tells them"
+
+    def begin() -> Plan[None]:
+        if session.name_servers.addresses:
+            return
+        timeout_s = deadline.part_s(session.settings.mq_client_api_timeout)
+        try:
+            text = yield from fetch(source, timeout_s)
+            session.name_servers.replace(read_addresses(text, source))
+        except NetworkError as error:
+            raise type(error)(
+                f"no name server is known: {error}; is this the address that tells them (namesrv_domain, "
+                "namesrv_domain_subgroup), and can this machine reach it?"
+            ) from error
+
+    yield Alone(source, begin, deadline.part_s(session.settings.mq_client_api_timeout))
 
 
 def fetch_route(session: Session, topic: str, deadline: Deadline) -> Plan[TopicRoute]:
@@ -82,6 +123,7 @@ def subscribe_route(session: Session, topic: str, deadline: Deadline) -> Plan[Ca
 
 def refresh_routes(session: Session) -> Plan[None]:
     """Ask again for every route that is known; what fails waits for the next time."""
+    yield from refresh_name_servers(session)
     for topic in session.routes.topics():
         deadline = session.deadline(None, session.settings.mq_client_api_timeout)
         try:

@@ -8,12 +8,16 @@ The rules are those of RocketMQ 4.9.8 (DefaultMQProducerImpl.sendDefaultImpl, MQ
 | send_async | 1 + 2 | no answer                                                             |
 | oneway, a given queue, a selector | 1 | never                                              |
 
-A further try keeps away from the broker that just failed, and all tries share one time budget.
+A further try keeps away from the broker that just failed, and all tries share one time budget. Hooks are
+called around every try.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from pyromq.client.hooks import Sending, after_send, before_send
+from pyromq.client.namespaces import unwrap, unwrap_queue, wrap, wrap_queue
 from pyromq.client.outgoing import Outgoing
 from pyromq.client.plans.broker import explained, unknown_broker, vip_address
 from pyromq.client.plans.route import publish_route
@@ -107,26 +111,59 @@ def send_oneway(session: Session, outgoing: Outgoing, target: Target, deadline: 
     queue = yield from _chosen_queue(session, outgoing, target, deadline)
     if queue is None:
         route = yield from publish_route(session, outgoing.topic, deadline)
-        queue = session.turn(outgoing.topic).choose(route.write_queues)
+        queue = _next_queue(session, route.write_queues, avoid=None)
     address = yield from _address(session, queue, deadline)
     command = _command(session, outgoing, queue)
+    sending = _sending(session, outgoing, queue, address)
+    before_send(session.send_hooks, sending)
     try:
         yield from tell(address, command, deadline.part_s(deadline.timeout_ms))
     except ConnectFailed as error:
+        sending.error = error
         raise explained(session, queue.broker_name, error) from error
+    finally:
+        after_send(session.send_hooks, sending)
 
 
 def send_once(
     session: Session, outgoing: Outgoing, queue: MessageQueue, deadline: Deadline
 ) -> Plan[SendResult]:
-    """Send to one queue, once."""
+    """Send to one queue, once, with the hooks around it."""
     address = yield from _address(session, queue, deadline)
+    if not session.send_hooks:
+        return (yield from _send_to(session, outgoing, queue, address, deadline))
+    sending = _sending(session, outgoing, queue, address)
+    before_send(session.send_hooks, sending)
+    try:
+        sending.result = yield from _send_to(session, outgoing, queue, address, deadline)
+    except PyroError as error:
+        sending.error = error
+        raise
+    finally:
+        after_send(session.send_hooks, sending)
+    return sending.result
+
+
+def _send_to(
+    session: Session, outgoing: Outgoing, queue: MessageQueue, address: str, deadline: Deadline
+) -> Plan[SendResult]:
     command = _command(session, outgoing, queue)
     try:
         answer = yield from ask(address, command, deadline.part_s(deadline.timeout_ms))
     except ConnectFailed as error:
         raise explained(session, queue.broker_name, error) from error
-    return _result(outgoing, queue, answer)
+    return _result(session, outgoing, queue, answer)
+
+
+def _sending(session: Session, outgoing: Outgoing, queue: MessageQueue, address: str) -> Sending:
+    return Sending(
+        group=session.group,
+        message=outgoing.message,
+        topic=outgoing.topic,
+        queue=queue,
+        broker_address=address,
+        is_batch=outgoing.is_batch,
+    )
 
 
 def _send_in_turn(
@@ -134,15 +171,14 @@ def _send_in_turn(
 ) -> Plan[SendResult]:
     """Send to the next queue in turn, and after a failure to another broker's."""
     route = yield from publish_route(session, outgoing.topic, deadline)
-    turn = session.turn(outgoing.topic)
     brokers: list[str] = []
     failure: PyroError | None = None
     not_ok: SendResult | None = None
     while len(brokers) < rule.tries and not (brokers and deadline.has_passed):
-        queue = turn.choose(route.write_queues, avoid=brokers[-1] if brokers else None)
+        queue = _next_queue(session, route.write_queues, avoid=brokers[-1] if brokers else None)
         brokers.append(queue.broker_name)
         try:
-            result = yield from send_once(session, outgoing, queue, deadline)
+            result = yield from _send_measured(session, outgoing, queue, deadline)
         except PyroError as error:
             if error.stale_route:
                 session.routes.mark_stale(outgoing.topic)
@@ -159,19 +195,75 @@ def _send_in_turn(
     raise _gave_up(outgoing.topic, brokers, failure, deadline) from failure
 
 
+def _next_queue(session: Session, queues: Sequence[MessageQueue], *, avoid: str | None) -> MessageQueue:
+    """Return the queue for the next try: in turn, unless a setting wants slow brokers or queues avoided."""
+    settings, turn = session.settings, session.turn(queues[0].topic)
+    if settings.send_latency_fault_enable:
+        # A broker that failed is out of the choice already.
+        return session.faults.choose(turn, queues)
+    if settings.send_least_latency_enable:
+        return session.latencies.choose(turn, queues, avoid=avoid)
+    return turn.choose(queues, avoid=avoid)
+
+
+def _send_measured(
+    session: Session, outgoing: Outgoing, queue: MessageQueue, deadline: Deadline
+) -> Plan[SendResult]:
+    """Send to one queue, once, and note how long it took where a setting wants to know."""
+    settings = session.settings
+    if not (settings.send_latency_fault_enable or settings.send_least_latency_enable):
+        return (yield from send_once(session, outgoing, queue, deadline))
+    began = session.clock.monotonic()
+    is_failure = True
+    try:
+        result = yield from send_once(session, outgoing, queue, deadline)
+        is_failure = False
+    finally:
+        took_ms = round((session.clock.monotonic() - began) * 1_000)
+        session.faults.note(queue.broker_name, took_ms, is_failure=is_failure)
+        session.latencies.note(queue, took_ms, is_failure=is_failure)
+    return result
+
+
+def send_parts(
+    session: Session, parts: Sequence[Outgoing], target: Target, timeout_ms: int | None
+) -> Plan[list[SendResult]]:
+    """Send batches one behind the other, each with the whole time; a failure says what is stored already."""
+    results: list[SendResult] = []
+    for part in parts:
+        deadline = session.deadline(timeout_ms, session.settings.send_msg_timeout)
+        try:
+            result = yield from send(session, part, target, sync_rule(session), deadline)
+        except PyroError as error:
+            stored = sum(1 + result.message_id.count(",") for result in results)
+            error.add_note(
+                f"the first {stored} messages are stored, in {len(results)} of {len(parts)} batches"
+            )
+            raise
+        results.append(result)
+    return results
+
+
 def publish_queues(session: Session, topic: str, deadline: Deadline) -> Plan[list[MessageQueue]]:
     """Return the queues that a topic's messages may be sent to."""
-    route = yield from publish_route(session, topic, deadline)
-    return list(route.write_queues)
+    namespace = session.settings.namespace
+    route = yield from publish_route(session, wrap(namespace, topic), deadline)
+    return [unwrap_queue(namespace, queue) for queue in route.write_queues]
 
 
 def _chosen_queue(
     session: Session, outgoing: Outgoing, target: Target, deadline: Deadline
 ) -> Plan[MessageQueue | None]:
-    queue = target.queue
+    queue, namespace = target.queue, session.settings.namespace
     if target.selector is not None:
         route = yield from publish_route(session, outgoing.topic, deadline)
-        queue = target.selector(route.write_queues, outgoing.message)
+        # An application sees its own names, whatever they are on the wire.
+        queues = route.write_queues
+        if namespace:
+            queues = tuple(unwrap_queue(namespace, queue) for queue in queues)
+        queue = target.selector(queues, outgoing.message)
+    if queue is not None:
+        queue = wrap_queue(namespace, queue)
     if queue is not None and queue.topic != outgoing.topic:
         raise MessageIllegal(
             ResponseCode.MESSAGE_ILLEGAL,
@@ -208,11 +300,16 @@ def _command(session: Session, outgoing: Outgoing, queue: MessageQueue) -> Comma
         batch=outgoing.is_batch,
         broker_name=queue.broker_name,
     )
-    code = RequestCode.SEND_BATCH_MESSAGE if outgoing.is_batch else RequestCode.SEND_MESSAGE_V2
-    return request(code, header, outgoing.body)
+    return request(_code_of(outgoing), header, outgoing.body)
 
 
-def _result(outgoing: Outgoing, queue: MessageQueue, answer: Command) -> SendResult:
+def _code_of(outgoing: Outgoing) -> RequestCode:
+    if outgoing.is_batch:
+        return RequestCode.SEND_BATCH_MESSAGE
+    return RequestCode.SEND_REPLY_MESSAGE_V2 if outgoing.is_reply else RequestCode.SEND_MESSAGE_V2
+
+
+def _result(session: Session, outgoing: Outgoing, queue: MessageQueue, answer: Command) -> SendResult:
     status = _STATUSES.get(answer.code)
     if status is None:
         raise refusal(answer.code, answer.remark)
@@ -221,7 +318,9 @@ def _result(outgoing: Outgoing, queue: MessageQueue, answer: Command) -> SendRes
         status=status,
         message_id=outgoing.message_id,
         offset_message_id=header.msg_id,
-        queue=MessageQueue(outgoing.topic, queue.broker_name, header.queue_id),
+        queue=MessageQueue(
+            unwrap(session.settings.namespace, outgoing.topic), queue.broker_name, header.queue_id
+        ),
         queue_offset=header.queue_offset,
         transaction_id=header.transaction_id,
     )
