@@ -1,12 +1,18 @@
 """RocketMQ in Python: the client's public names. `pyromq.aio` has the same, awaitable."""
 
+from pyromq.client import allocation
+from pyromq.client.hooks import ConsumeHook, Consuming, SendHook, Sending
 from pyromq.client.outgoing import SendCallback
+from pyromq.client.push.delivery import ConsumeResult, Delivery
 from pyromq.client.queue_choice import Selector, select_by_hash
+from pyromq.client.requests import ReplyCallback, reply_to
 from pyromq.client.sync.admin import Admin
 from pyromq.client.sync.producer import Producer
 from pyromq.client.sync.pull_consumer import PullConsumer
+from pyromq.client.sync.push_consumer import PushConsumer
+from pyromq.client.sync.transaction_producer import TransactionProducer
 from pyromq.codes import Perm
-from pyromq.config.settings import ClientSettings
+from pyromq.config.settings import ClientSettings, Compression
 from pyromq.errors import (
     AlreadyStarted,
     ClientClosed,
@@ -36,6 +42,8 @@ from pyromq.model import (
     ReceivedMessage,
     SendResult,
     SendStatus,
+    TransactionResult,
+    TransactionState,
 )
 
 __all__ = [
@@ -43,10 +51,15 @@ __all__ = [
     "AlreadyStarted",
     "ClientClosed",
     "ClientSettings",
+    "Compression",
     "ConfigError",
     "ConnectFailed",
     "ConnectionLost",
     "ConsumeFrom",
+    "ConsumeHook",
+    "ConsumeResult",
+    "Consuming",
+    "Delivery",
     "Message",
     "MessageIllegal",
     "MessageQueue",
@@ -58,19 +71,28 @@ __all__ = [
     "PullConsumer",
     "PullResult",
     "PullStatus",
+    "PushConsumer",
     "PyroError",
     "QueryNotFound",
     "ReceivedMessage",
     "Refused",
+    "ReplyCallback",
     "RequestTimeout",
     "Selector",
     "SendCallback",
     "SendFailed",
+    "SendHook",
     "SendResult",
     "SendStatus",
+    "Sending",
     "ServiceNotAvailable",
     "SystemBusy",
     "TooManyInFlight",
     "TopicNotFound",
+    "TransactionProducer",
+    "TransactionResult",
+    "TransactionState",
+    "allocation",
+    "reply_to",
     "select_by_hash",
 ]

@@ -3,5 +3,7 @@
 from pyromq.client.aio.admin import Admin
 from pyromq.client.aio.producer import Producer
 from pyromq.client.aio.pull_consumer import PullConsumer
+from pyromq.client.aio.push_consumer import PushConsumer
+from pyromq.client.aio.transaction_producer import TransactionProducer
 
-__all__ = ["Admin", "Producer", "PullConsumer"]
+__all__ = ["Admin", "Producer", "PullConsumer", "PushConsumer", "TransactionProducer"]

@@ -1,23 +1,31 @@
 """The awaitable producer."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from types import TracebackType
-from typing import Final, Self
+from typing import Any, Final, Self, TypeVar
 
 from pyromq.client.aio.runner import Runner
+from pyromq.client.callbacks import call_back
+from pyromq.client.groups_in_use import producer_session
+from pyromq.client.hooks import SendHook
 from pyromq.client.name_servers import name_server_addresses
 from pyromq.client.names import check_group
-from pyromq.client.outgoing import Outgoing, SendCallback, prepare, prepare_batch
+from pyromq.client.outgoing import Outgoing, SendCallback, prepare, prepare_batch, prepare_batches
 from pyromq.client.plans import presence, send
 from pyromq.client.plans.send import IN_FLIGHT_MAX, RetryRule, Target
 from pyromq.client.queue_choice import Selector
-from pyromq.client.session import Session, new_session
+from pyromq.client.requests import OpenRequests, ReplyCallback, no_reply, request_of
+from pyromq.client.session import Session
 from pyromq.client.steps import Deadline
+from pyromq.clock import SystemClock
 from pyromq.config.settings import ClientSettings
 from pyromq.errors import TooManyInFlight
-from pyromq.model import Message, MessageQueue, SendResult
+from pyromq.model import Message, MessageQueue, ReceivedMessage, SendResult
+from pyromq.net.routes import Route, RouteTable
+
+T = TypeVar("T")
 
 #: Bytes from which on a body is compressed on a thread, so that the loop does not stand still meanwhile.
 LARGE_BODY_BYTES: Final = 128 * 1024
@@ -29,21 +37,30 @@ class Producer:
         async with Producer("orders-service", name_server="127.0.0.1:9876") as producer:
             await producer.send(Message("orders", b"...", tags="paid", keys=["42"]))
 
-    Without `name_server` the environment's NAMESRV_ADDR is taken; several are separated by semicolons.
+    Without `name_server` the environment's NAMESRV_ADDR is taken; several are separated by semicolons. The
+    `hooks` are called around every try of a send.
     """
 
     def __init__(
-        self, group: str, name_server: str | None = None, settings: ClientSettings | None = None
+        self,
+        group: str,
+        name_server: str | None = None,
+        settings: ClientSettings | None = None,
+        *,
+        hooks: Sequence[SendHook] = (),
     ) -> None:
         check_group(group)
         self.group = group
-        addresses = name_server_addresses(name_server)
+        settings = settings or ClientSettings()
+        addresses = name_server_addresses(name_server, settings)
+        self._requests = OpenRequests(SystemClock())
         self._runner = Runner(
             f"producer {group}",
-            partial(new_session, group, addresses, settings or ClientSettings()),
+            partial(producer_session, group, addresses, settings, hooks),
             presence.keep_producer_known,
+            handle=RouteTable(self._answers()),
         )
-        self._under_way: set[asyncio.Task[SendResult]] = set()
+        self._under_way: set[asyncio.Task[Any]] = set()
 
     async def start(self) -> None:
         """Begin; an `async with` block does it."""
@@ -53,7 +70,7 @@ class Producer:
         """Wait for asynchronous sends under way, tell the brokers, and close the connections."""
         if self._under_way:
             await asyncio.wait(self._under_way)
-        await self._runner.close(presence.farewell)
+        await self._runner.close(presence.leave)
 
     async def send(
         self,
@@ -90,6 +107,23 @@ class Producer:
             send.send(session, outgoing, Target(queue), send.sync_rule(session), deadline)
         )
 
+    async def send_batches(
+        self,
+        messages: Sequence[Message],
+        *,
+        queue: MessageQueue | None = None,
+        timeout_ms: int | None = None,
+    ) -> list[SendResult]:
+        """Send messages of one topic in as few batches as `max_message_size` allows, in their order.
+
+        Each batch has `timeout_ms` to itself. When one fails, those before it stay stored, and a note at the
+        error says how many messages that are.
+        """
+        session = self._runner.session
+        ids = [session.next_message_id() for _ in messages]
+        parts = prepare_batches(messages, ids, session.settings)
+        return await self._runner.run(send.send_parts(session, parts, Target(queue), timeout_ms))
+
     def send_async(
         self,
         message: Message,
@@ -106,16 +140,8 @@ class Producer:
         """
         session = self._runner.session
         target, deadline = Target(queue, selector), self._deadline(timeout_ms)
-        if len(self._under_way) >= IN_FLIGHT_MAX:
-            raise TooManyInFlight(f"{IN_FLIGHT_MAX} asynchronous sends are under way; wait for some to end")
-        task = asyncio.create_task(
-            self._send(session, message, target, send.async_rule(session), deadline), name="pyromq-send"
-        )
-        self._under_way.add(task)
-        task.add_done_callback(self._under_way.discard)
-        if callback is not None:
-            task.add_done_callback(partial(report, callback))
-        return task
+        self._check_in_flight()
+        return self._begin(self._send(session, message, target, send.async_rule(session), deadline), callback)
 
     async def send_oneway(
         self,
@@ -129,6 +155,55 @@ class Producer:
         session, deadline = self._runner.session, self._deadline(timeout_ms)
         outgoing = await self._prepare(session, message)
         await self._runner.run(send.send_oneway(session, outgoing, Target(queue, selector), deadline))
+
+    async def request(
+        self,
+        message: Message,
+        *,
+        queue: MessageQueue | None = None,
+        selector: Selector | None = None,
+        timeout_ms: int | None = None,
+    ) -> ReceivedMessage:
+        """Send a message and return the reply that one of its consumers sends, by `reply_to`.
+
+        Raises what `send_async` raises, and RequestTimeout when no reply comes within `timeout_ms` (3000),
+        which covers the sending too.
+        """
+        session, deadline = self._runner.session, self._deadline(timeout_ms)
+        correlation_id, asking = request_of(
+            message, client_id=session.identity.client_id, timeout_ms=deadline.timeout_ms
+        )
+        outgoing = await self._prepare(session, asking)
+        target, rule = Target(queue, selector), send.async_rule(session)
+        await self._runner.run(presence.greet(session, outgoing.topic, deadline, with_replies=True))
+        reply = self._requests.expect(correlation_id)
+        try:
+            sent = await self._runner.run(send.send(session, outgoing, target, rule, deadline))
+            try:
+                async with asyncio.timeout(deadline.left_s):
+                    return await reply
+            except TimeoutError as error:
+                raise no_reply(message, sent, deadline.timeout_ms) from error
+        finally:
+            self._requests.forget(correlation_id)
+
+    def request_async(
+        self,
+        message: Message,
+        callback: ReplyCallback | None = None,
+        *,
+        queue: MessageQueue | None = None,
+        selector: Selector | None = None,
+        timeout_ms: int | None = None,
+    ) -> "asyncio.Task[ReceivedMessage]":
+        """Send a request in a task of its own, and return at once what will be its reply.
+
+        `callback` is called with the reply or the error. Raises TooManyInFlight as `send_async` does.
+        """
+        self._check_in_flight()
+        return self._begin(
+            self.request(message, queue=queue, selector=selector, timeout_ms=timeout_ms), callback
+        )
 
     async def queues(self, topic: str) -> list[MessageQueue]:
         """Return the queues that a topic's messages may be sent to."""
@@ -157,14 +232,34 @@ class Producer:
             return await asyncio.to_thread(prepare, message, message_id, session.settings)
         return prepare(message, message_id, session.settings)
 
+    def _answers(self) -> list[Route[Any]]:
+        """Return what brokers may ask of this producer."""
+        return list(self._requests.routes)
+
+    def _check_in_flight(self) -> None:
+        if len(self._under_way) >= IN_FLIGHT_MAX:
+            raise TooManyInFlight(f"{IN_FLIGHT_MAX} asynchronous sends are under way; wait for some to end")
+
+    def _begin(
+        self,
+        sending: Coroutine[Any, Any, T],
+        callback: Callable[[T | None, BaseException | None], None] | None,
+    ) -> "asyncio.Task[T]":
+        task = asyncio.create_task(sending, name="pyromq-send")
+        self._under_way.add(task)
+        task.add_done_callback(self._under_way.discard)
+        if callback is not None:
+            task.add_done_callback(partial(report, callback))
+        return task
+
     def _deadline(self, timeout_ms: int | None) -> Deadline:
         session = self._runner.session
         return session.deadline(timeout_ms, session.settings.send_msg_timeout)
 
 
-def report(callback: SendCallback, task: "asyncio.Task[SendResult]") -> None:
+def report(callback: Callable[[T | None, BaseException | None], None], task: "asyncio.Task[T]") -> None:
     """Give a finished send to its callback."""
     if task.cancelled():
         return
     error = task.exception()
-    callback(None if error else task.result(), error)
+    call_back(callback, None if error else task.result(), error)

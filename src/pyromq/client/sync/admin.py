@@ -27,7 +27,7 @@ class Admin:
     """
 
     def __init__(self, name_server: str | None = None, settings: ClientSettings | None = None) -> None:
-        addresses = name_server_addresses(name_server)
+        addresses = name_server_addresses(name_server, settings)
         self._runner = Runner("admin", partial(new_session, "", addresses, settings or ClientSettings()))
 
     def start(self) -> None:

@@ -2,24 +2,29 @@
 
 import os
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
+from pyromq.client.aio import producer as aio
+from pyromq.client.callbacks import call_back
+from pyromq.client.groups_in_use import producer_session
+from pyromq.client.hooks import SendHook
 from pyromq.client.name_servers import name_server_addresses
 from pyromq.client.names import check_group
-from pyromq.client.outgoing import Outgoing, SendCallback, prepare, prepare_batch
+from pyromq.client.outgoing import Outgoing, SendCallback, prepare, prepare_batch, prepare_batches
 from pyromq.client.plans import presence, send
 from pyromq.client.plans.send import IN_FLIGHT_MAX, Target
 from pyromq.client.queue_choice import Selector
-from pyromq.client.session import new_session
+from pyromq.client.requests import ReplyCallback
 from pyromq.client.steps import Deadline
+from pyromq.client.sync.hosted_producer import HostedProducer, hosted_settings
 from pyromq.client.sync.runner import Runner
 from pyromq.config.settings import ClientSettings
 from pyromq.errors import ClientClosed, TooManyInFlight
-from pyromq.model import Message, MessageQueue, SendResult
+from pyromq.model import Message, MessageQueue, ReceivedMessage, SendResult
 
 #: Threads that carry out asynchronous sends.
 SENDING_THREADS = 8
@@ -31,19 +36,32 @@ class Producer:
         with Producer("orders-service", name_server="127.0.0.1:9876") as producer:
             producer.send(Message("orders", b"...", tags="paid", keys=["42"]))
 
-    Without `name_server` the environment's NAMESRV_ADDR is taken; several are separated by semicolons.
+    Without `name_server` the environment's NAMESRV_ADDR is taken; several are separated by semicolons. The
+    `hooks` are called around every try of a send, on the thread that sends.
     """
 
+    #: What goes on while a producer is started, and what ends it.
+    _upkeep = staticmethod(presence.keep_producer_known)
+    _farewell = staticmethod(presence.leave)
+
     def __init__(
-        self, group: str, name_server: str | None = None, settings: ClientSettings | None = None
+        self,
+        group: str,
+        name_server: str | None = None,
+        settings: ClientSettings | None = None,
+        *,
+        hooks: Sequence[SendHook] = (),
     ) -> None:
         check_group(group)
         self.group = group
-        addresses = name_server_addresses(name_server)
+        settings = settings or ClientSettings()
+        addresses = name_server_addresses(name_server, settings)
         self._runner = Runner(
-            f"producer {group}",
-            partial(new_session, group, addresses, settings or ClientSettings()),
-            presence.keep_producer_known,
+            f"producer {group}", partial(producer_session, group, addresses, settings, hooks), self._upkeep
+        )
+        self._requester = HostedProducer(
+            f"requests {group}",
+            partial(aio.Producer, group, name_server, hosted_settings(settings), hooks=hooks),
         )
         # By process: threads and what they hold do not survive a fork.
         self._senders: dict[int, Senders] = {}
@@ -57,7 +75,8 @@ class Producer:
         senders = self._senders.pop(os.getpid(), None)
         if senders is not None:
             senders.close()
-        self._runner.close(presence.farewell)
+        self._requester.close()
+        self._runner.close(self._farewell)
 
     def send(
         self,
@@ -95,6 +114,23 @@ class Producer:
         target = Target(queue)
         return self._runner.run(send.send(session, outgoing, target, send.sync_rule(session), deadline))
 
+    def send_batches(
+        self,
+        messages: Sequence[Message],
+        *,
+        queue: MessageQueue | None = None,
+        timeout_ms: int | None = None,
+    ) -> list[SendResult]:
+        """Send messages of one topic in as few batches as `max_message_size` allows, in their order.
+
+        Each batch has `timeout_ms` to itself. When one fails, those before it stay stored, and a note at the
+        error says how many messages that are.
+        """
+        session = self._runner.session
+        ids = [session.next_message_id() for _ in messages]
+        parts = prepare_batches(messages, ids, session.settings)
+        return self._runner.run(send.send_parts(session, parts, Target(queue), timeout_ms))
+
     def send_async(
         self,
         message: Message,
@@ -112,10 +148,7 @@ class Producer:
         outgoing, deadline = self._prepare(message, timeout_ms)
         target = Target(queue, selector)
         senders = self._senders.get(os.getpid()) or self._senders.setdefault(os.getpid(), Senders())
-        future = senders.submit(partial(self._send_now, outgoing, target, deadline), deadline.left_s)
-        if callback is not None:
-            future.add_done_callback(partial(report, callback))
-        return future
+        return senders.submit(partial(self._send_now, outgoing, target, deadline), deadline.left_s, callback)
 
     def send_oneway(
         self,
@@ -128,6 +161,37 @@ class Producer:
         """Send without an answer: fast, never tried again, and it may get lost."""
         outgoing, deadline = self._prepare(message, timeout_ms)
         self._runner.run(send.send_oneway(self._runner.session, outgoing, Target(queue, selector), deadline))
+
+    def request(
+        self,
+        message: Message,
+        *,
+        queue: MessageQueue | None = None,
+        selector: Selector | None = None,
+        timeout_ms: int | None = None,
+    ) -> ReceivedMessage:
+        """Send a message and return the reply that one of its consumers sends, by `reply_to`.
+
+        Raises what `send_async` raises, and RequestTimeout when no reply comes within `timeout_ms` (3000),
+        which covers the sending too. The first request starts a thread that takes the replies.
+        """
+        return self._hosted().run(_asking(message, queue, selector, timeout_ms))
+
+    def request_async(
+        self,
+        message: Message,
+        callback: ReplyCallback | None = None,
+        *,
+        queue: MessageQueue | None = None,
+        selector: Selector | None = None,
+        timeout_ms: int | None = None,
+    ) -> "Future[ReceivedMessage]":
+        """Send a request on another thread, and return at once what will be its reply.
+
+        `callback` is called on a thread with the reply or the error. Raises TooManyInFlight as `send_async`
+        does.
+        """
+        return self._hosted().submit(_asking(message, queue, selector, timeout_ms), callback)
 
     def queues(self, topic: str) -> list[MessageQueue]:
         """Return the queues that a topic's messages may be sent to."""
@@ -143,6 +207,11 @@ class Producer:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    def _hosted(self) -> "HostedProducer[Any]":
+        """Return the producer that takes replies; raise ClientClosed unless this one is started."""
+        _ = self._runner.session
+        return self._requester
 
     def _prepare(self, message: Message, timeout_ms: int | None) -> tuple[Outgoing, Deadline]:
         session = self._runner.session
@@ -161,12 +230,14 @@ class Senders:
         self._pool = ThreadPoolExecutor(SENDING_THREADS, thread_name_prefix="pyromq-send")
         self._in_flight = threading.BoundedSemaphore(IN_FLIGHT_MAX)
 
-    def submit(self, send_now: Callable[[], SendResult], timeout_s: float) -> "Future[SendResult]":
+    def submit(
+        self, send_now: Callable[[], SendResult], timeout_s: float, callback: SendCallback | None = None
+    ) -> "Future[SendResult]":
         """Carry out a send; wait for at most `timeout_s` until there are not too many under way."""
         if not self._in_flight.acquire(timeout=timeout_s):
             raise TooManyInFlight(f"{IN_FLIGHT_MAX} asynchronous sends are under way; wait for some to end")
         try:
-            future = self._pool.submit(send_now)
+            future = self._pool.submit(_reported, send_now, callback)
         except RuntimeError as error:
             self._in_flight.release()
             raise ClientClosed("the producer is closed; make a new one") from error
@@ -178,9 +249,23 @@ class Senders:
         self._pool.shutdown()
 
 
-def report(callback: SendCallback, future: "Future[SendResult]") -> None:
-    """Give a finished send to its callback."""
-    if future.cancelled():
-        return
-    error = future.exception()
-    callback(None if error else future.result(), error)
+def _reported(send_now: Callable[[], SendResult], callback: SendCallback | None) -> SendResult:
+    """Send, and give the end of it to the callback on this thread, whoever waits for the future."""
+    if callback is None:
+        return send_now()
+    try:
+        result = send_now()
+    except Exception as error:
+        call_back(callback, None, error)
+        raise
+    call_back(callback, result, None)
+    return result
+
+
+def _asking(
+    message: Message, queue: MessageQueue | None, selector: Selector | None, timeout_ms: int | None
+) -> Callable[[aio.Producer], Coroutine[Any, Any, ReceivedMessage]]:
+    async def ask(producer: aio.Producer) -> ReceivedMessage:
+        return await producer.request_async(message, queue=queue, selector=selector, timeout_ms=timeout_ms)
+
+    return ask
