@@ -250,6 +250,62 @@ async def test_a_committed_offset_is_read_back(
     assert await done(consumer.committed(sent.queue)) == 1
 
 
+async def polled(consumer: Any, count: int) -> list[Any]:
+    """Poll until there were so many messages."""
+    found: list[Any] = []
+
+    async def enough() -> bool:
+        found.extend(await done(consumer.poll(100)))
+        return len(found) >= count
+
+    await aeventually(enough, 30)
+    return found
+
+
+@pytest.mark.row("CO-01", "OF-07")
+async def test_a_subscriber_gets_every_message_and_commits(
+    topic: str, producer: Any, consumer: Any, observer: Observer
+) -> None:
+    for index in range(12):
+        await done(producer.send(message(topic, index)))
+    consumer.subscribe(topic, "tag-0 || tag-1")
+    found = await polled(consumer, 12)
+    await done(consumer.commit())
+    assert sorted(int(one.properties["index"]) for one in found) == list(range(12))
+    await aeventually(lambda: sum(observer.committed(consumer.group_of_test, topic).values()) == 12)
+
+
+@pytest.mark.row("RB-01", "RB-02", "RB-03", "CO-03")
+async def test_members_share_a_topic_and_take_over_from_one_who_leaves(
+    topic: str, consumer: Any, apache: Cluster, face: ModuleType
+) -> None:
+    queues = sorted(await done(consumer.queues(topic)))
+    consumer.subscribe(topic)
+    await aeventually(lambda: consumer.assignment() == queues, 30)
+    async with opened(face.PullConsumer(consumer.group_of_test, apache.name_server)) as other:
+        other.subscribe(topic)
+        await aeventually(
+            lambda: len(other.assignment()) == len(consumer.assignment()) == len(queues) / 2, 30
+        )
+        assert sorted(consumer.assignment() + other.assignment()) == queues
+    await aeventually(lambda: consumer.assignment() == queues, 30)
+
+
+@pytest.mark.row("CO-01")
+async def test_assigned_queues_are_read_sought_and_iterated(topic: str, producer: Any, consumer: Any) -> None:
+    queue = (await done(producer.queues(topic)))[1]
+    for index in range(4):
+        await done(producer.send(message(topic, index), queue=queue))
+    consumer.assign([queue])
+    assert len(await polled(consumer, 4)) == 4
+    await done(consumer.seek(queue, 2))
+    assert [one.queue_offset for one in await polled(consumer, 2)] == [2, 3]
+    await done(consumer.seek_to_begin(queue))
+    is_awaitable = hasattr(consumer, "__aiter__")
+    one = await anext(aiter(consumer)) if is_awaitable else next(iter(consumer))
+    assert one.queue_offset == 0
+
+
 async def test_the_offsets_of_a_queue_are_told(topic: str, producer: Any, consumer: Any) -> None:
     queue = (await done(producer.queues(topic)))[0]
     for index in range(5):

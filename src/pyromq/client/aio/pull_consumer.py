@@ -5,7 +5,9 @@ from functools import partial
 from types import TracebackType
 from typing import Self
 
-from pyromq.client.aio.reading import QueuesChanged, Terms, new_reading
+from pyromq.client.aio.reading import new_reading
+from pyromq.client.aio.sharing import Terms
+from pyromq.client.aio.watching import QueuesChanged
 from pyromq.client.allocation import Allocate, average
 from pyromq.client.cursors import Cursors
 from pyromq.client.name_servers import name_server_addresses

@@ -1,36 +1,32 @@
 """The engine of a pull consumer that subscribes or assigns: it reads ahead of the application, on its loop.
 
-    upkeep:   routes → heartbeat → members → share of the queues ─► Shelf: queues come and go
+    Sharing:  this member's queues ─► Shelf: queues come and go
     readers:  one task a queue: pull, held by the broker while there is nothing ─► Shelf: batches
     take:     the application ◄─ Shelf
 
-Progress is committed every five seconds by the upkeep, before a queue is let go, and at the end.
+Progress is committed every five seconds, before a queue is let go, and at the end.
 """
 
 import asyncio
-import inspect
 import logging
-from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import dataclass
-from typing import Final, TypeAlias
+from collections.abc import Callable, Iterable
+from typing import Final
 
 from pyromq.client.aio.runner import Runner
-from pyromq.client.allocation import Allocate
-from pyromq.client.namespaces import unwrap_queue, wrap
-from pyromq.client.plans import membership, progress
-from pyromq.client.plans.polling import Start, starting_offset
+from pyromq.client.aio.sharing import Sharing, Terms
+from pyromq.client.aio.watching import QueuesChanged, Watching
+from pyromq.client.namespaces import wrap
+from pyromq.client.plans import progress
+from pyromq.client.plans.polling import starting_offset
 from pyromq.client.plans.presence import keep_routes_fresh
 from pyromq.client.plans.pull import Wanted, pull, pull_deadline
 from pyromq.client.plans.route import subscribe_route
-from pyromq.client.push import in_use
-from pyromq.client.push.shares import share
 from pyromq.client.push.subscriptions import SQL92, subscription
-from pyromq.client.push.timers import Tasks, every, guarded, wait
+from pyromq.client.push.timers import Tasks, every
 from pyromq.client.session import Session
 from pyromq.client.shelf import Batch, ReadQueue, Shelf, to_commit
 from pyromq.client.steps import Deadline, Plan
 from pyromq.codes import RequestCode
-from pyromq.config.settings import ClientSettings
 from pyromq.errors import (
     ConfigError,
     NetworkError,
@@ -45,32 +41,16 @@ from pyromq.errors import (
 from pyromq.filter.tags import ALL
 from pyromq.model import MessageQueue, PullStatus
 from pyromq.net.routes import Request, Route, RouteTable
-from pyromq.wire.bodies.heartbeat import ConsumerPart, ConsumeType, Subscription
+from pyromq.wire.bodies.heartbeat import Subscription
 
 _log = logging.getLogger("pyromq.client")
 
 #: Seconds until a queue is read again whose pull failed, or that a busy broker refused.
 FAILURE_PAUSE_S: Final = 1.0
 BUSY_PAUSE_S: Final = 0.02
-#: Seconds until queues are shared again when that failed: from, and at most the usual interval.
-RETRY_S_FIRST: Final = 0.5
 
 #: What passes by itself. Of anything else the application is told: without it, nothing would ever come.
 _PASSING: Final = (NetworkError, NoRoute, ServerFailed, ServiceNotAvailable, SystemBusy, TopicNotFound)
-
-#: Told a topic and its queues when they are others than before; may be a coroutine function.
-QueuesChanged: TypeAlias = Callable[[str, list[MessageQueue]], Awaitable[None] | None]
-
-
-@dataclass(frozen=True, slots=True)
-class Terms:
-    """How a consumer reads: from where, with which share of the queues, and who commits."""
-
-    group: str
-    start: Start
-    allocate: Allocate
-    auto_commit: bool
-    namespace: str = ""
 
 
 class Reading:
@@ -78,40 +58,30 @@ class Reading:
 
     def __init__(self, runner: Runner, terms: Terms) -> None:
         self._runner = runner
-        self._group = group = terms.group
         self._terms = terms
         self._shelf = Shelf()
-        self._subscriptions: dict[str, Subscription] = {}
+        self._sharing = Sharing(runner, terms, self._use_share)
+        self._watching = Watching(runner)
         self._assigned: dict[str, Subscription] = {}
         self._to_assign: list[MessageQueue] = []
-        self._listeners: dict[str, QueuesChanged] = {}
-        self._queues_seen: dict[str, list[MessageQueue]] = {}
         self._lent: Batch | None = None
         self._leaving: list[ReadQueue] = []
         self._readers: dict[ReadQueue, asyncio.Task[None]] = {}
-        self._reading = Tasks(f"pyromq-reading-{group}")
-        self._upkeep = Tasks(f"pyromq-upkeep-{group}")
+        self._tasks = Tasks(f"pyromq-reading-{terms.group}")
+        self._committing: asyncio.Task[None] | None = None
         self._is_started = False
-        #: Whether every topic was shared the last time.
-        self._is_shared = True
-        self._greeted: set[str] = set()
-        #: The client id under which this group was taken in this process.
-        self._entered: str | None = None
-        #: Whether the brokers know what is subscribed now.
-        self._is_known = False
         self._arrived = asyncio.Event()
         self._room = asyncio.Event()
-        self._woken = asyncio.Event()
 
     @property
     def is_wanted(self) -> bool:
         """Whether it was told what to read."""
-        return bool(self._subscriptions or self._assigned)
+        return bool(self._sharing.subscriptions or self._assigned)
 
     @property
     def is_needed(self) -> bool:
         """Whether it has anything to do."""
-        return self.is_wanted or bool(self._listeners)
+        return self.is_wanted or self._watching.is_needed
 
     # What to read ---------------------------------------------------------------------------------------
 
@@ -119,20 +89,18 @@ class Reading:
         """Read this member's share of a topic, from soon on."""
         if self._assigned:
             raise ConfigError("this consumer was assigned queues; use another one to subscribe")
-        name = wrap(self._terms.namespace, topic)
-        self._subscriptions[topic] = subscription(name, tags, sql, version=version)
+        self._sharing.subscribe(topic, tags, sql, version)
         self._begin()
 
     def unsubscribe(self, topic: str) -> None:
         """Read a topic no more."""
-        if self._subscriptions.pop(topic, None) is not None:
+        if self._sharing.unsubscribe(topic):
             self._release(self._shelf.drop(queue for queue in self._shelf.queues if queue.topic == topic))
-            self._is_known = False
-            self._woken.set()
+            self._sharing.share_anew()
 
     def assign(self, queues: Iterable[MessageQueue], tags: str, sql: str | None) -> None:
         """Read these queues and no others, whoever else reads them."""
-        if self._subscriptions:
+        if self._sharing.subscriptions:
             raise ConfigError("this consumer subscribes to topics; use another one to assign queues")
         wanted = list(queues)
         if not wanted:
@@ -143,7 +111,7 @@ class Reading:
 
     def listen(self, topic: str, listener: QueuesChanged) -> None:
         """Tell a listener when a topic has other queues than now."""
-        self._listeners[topic] = listener
+        self._watching.listen(topic, listener)
         self._begin()
 
     @property
@@ -164,22 +132,20 @@ class Reading:
     async def stop(self) -> None:
         """End all reading; `farewell` is still to be said."""
         self._is_started = False
-        await self._upkeep.cancel()
-        await self._reading.cancel()
-        if self._entered is not None:
-            in_use.leave(self._entered, self._group)
+        await self._watching.stop()
+        await self._sharing.stop()
+        await self._tasks.cancel()
         self._arrived.set()
 
     def farewell(self, session: Session) -> Plan[None]:
         """Commit what is finished, and leave the group."""
         if self._terms.auto_commit:
             yield from _commit_all(session, self._shelf.readers + self._leaving)
-        for address in self._greeted:
-            yield from membership.leave(session, address)
+        yield from self._sharing.farewell(session)
 
     def share_anew(self) -> None:
-        """Look soon who reads what: the broker says that members came or went."""
-        self._woken.set()
+        """Look soon who reads what: a broker says that members came or went."""
+        self._sharing.share_anew()
 
     # Taking ---------------------------------------------------------------------------------------------
 
@@ -249,112 +215,35 @@ class Reading:
         """Note that the application is through with all that it was given."""
         self._shelf.finish()
 
-    # Upkeep ---------------------------------------------------------------------------------------------
+    # Queues ---------------------------------------------------------------------------------------------
 
     def _begin(self) -> None:
         if not self._is_started or not self.is_needed:
             return
+        self._watching.begin()
         if self._to_assign:
-            self._use(self._to_assign, self._shelf.queues)
+            self._use(set(self._to_assign), self._shelf.queues)
             self._to_assign = []
-        if self._subscriptions and self._entered is None:
-            identity = self._runner.session.identity
-            in_use.enter(identity.client_id, self._group)
-            self._entered = identity.client_id
-        if not len(self._upkeep):
-            self._start_upkeep(self._runner.session.settings)
-        self._is_known = False
-        self._woken.set()
+        if self._sharing.subscriptions:
+            self._sharing.begin()
+        if self._committing is None and self._terms.auto_commit:
+            interval_s = self._runner.session.settings.persist_consumer_offset_interval / 1_000
+            what = f"the commits of a consumer in group {self._terms.group}"
+            self._committing = self._tasks.start(every(interval_s, self._commit_finished, what=what))
 
-    def _start_upkeep(self, settings: ClientSettings) -> None:
-        what = f"the upkeep of a consumer of group {self._group}"
-        start = self._upkeep.start
-        start(self._share_on(settings.rebalance_wait_interval / 1_000, what))
-        start(every(settings.heartbeat_broker_interval / 1_000, self._beat, what=what))
-        start(every(settings.persist_consumer_offset_interval / 1_000, self._commit_finished, what=what))
-        start(every(settings.poll_name_server_interval / 1_000, self._look_for_queues, what=what))
+    async def _use_share(self, topic: str, own: set[MessageQueue]) -> None:
+        self._use(own, [queue for queue in self._shelf.queues if queue.topic == topic])
+        if self._leaving:
+            # Whoever has them now begins where we were.
+            await self._commit_finished()
 
-    async def _share_on(self, interval_s: float, what: str) -> None:
-        retry_s = RETRY_S_FIRST
-        while True:
-            await wait(self._woken, interval_s if self._is_shared else min(retry_s, interval_s))
-            self._woken.clear()
-            self._is_shared = False
-            await guarded(self._share_all, what=what)
-            retry_s = RETRY_S_FIRST if self._is_shared else 2 * retry_s
-            await guarded(self._look_for_new_queues, what=what)
-
-    async def _share_all(self) -> None:
-        """Take this member's share of every topic."""
-        session, run = self._runner.session, self._runner.run
-        is_shared = True
-        for topic in list(self._subscriptions):
-            name = wrap(self._terms.namespace, topic)
-            try:
-                route = await run(subscribe_route(session, name, _api_deadline(session)))
-                if not self._is_known or not self._greeted.issuperset(session.routes.master_addresses()):
-                    await self._beat()
-                members = await run(membership.consumer_ids(session, name))
-            except (NetworkError, NoRoute, Refused) as error:
-                _log.warning("the queues of topic %s are not shared anew: %s", topic, error)
-                is_shared = False
-                continue
-            # Shared by their names on the wire, which some strategies hash; known here by the application's.
-            allocate, client_id = self._terms.allocate, session.identity.client_id
-            shares = share(allocate, session.group, client_id, route.read_queues, members)
-            own = [unwrap_queue(self._terms.namespace, queue) for queue in shares]
-            before = [queue for queue in self._shelf.queues if queue.topic == topic]
-            self._use([queue for queue in own if queue.topic in self._subscriptions], before)
-        await self._commit_leaving()
-        if not self._subscriptions:
-            while self._greeted:
-                await run(membership.leave(session, self._greeted.pop()))
-        self._is_shared = is_shared
-
-    async def _beat(self) -> None:
-        if not self._subscriptions:
-            return
-        session = self._runner.session
-        # Said before, so that a subscription that comes meanwhile is told by the next heartbeat.
-        self._is_known = True
-        part = ConsumerPart(
-            group_name=session.group,
-            consume_type=ConsumeType.CONSUME_ACTIVELY,
-            subscriptions=list(self._subscriptions.values()),
-        )
-        for address in session.routes.master_addresses():
-            if await self._runner.run(membership.heartbeat(session, part, address)):
-                self._greeted.add(address)
-            else:
-                self._greeted.discard(address)
-
-    async def _look_for_queues(self) -> None:
-        """Tell listeners of topics whose queues are others than before."""
-        session = self._runner.session
-        for topic, listener in list(self._listeners.items()):
-            queues = await self._runner.run(progress.fetch_queues(session, topic, _api_deadline(session)))
-            before = self._queues_seen.get(topic)
-            self._queues_seen[topic] = queues
-            if before is not None and queues != before:
-                told = listener(topic, queues)
-                if inspect.isawaitable(told):
-                    await told
-
-    async def _look_for_new_queues(self) -> None:
-        """Learn what queues the topics have whose listeners are new."""
-        if self._listeners.keys() - self._queues_seen.keys():
-            await self._look_for_queues()
-
-    # Queues ---------------------------------------------------------------------------------------------
-
-    def _use(self, wanted: Iterable[MessageQueue], before: Iterable[MessageQueue]) -> None:
-        wanted = set(wanted)
+    def _use(self, wanted: set[MessageQueue], before: Iterable[MessageQueue]) -> None:
         self._release(self._shelf.drop(queue for queue in before if queue not in wanted))
         self._start_readers(self._shelf.add(sorted(wanted)))
 
     def _start_readers(self, new: Iterable[ReadQueue]) -> None:
         for reader in new:
-            self._readers[reader] = self._reading.start(self._read_on(reader))
+            self._readers[reader] = self._tasks.start(self._read_on(reader))
 
     def _release(self, gone: Iterable[ReadQueue]) -> None:
         for reader in gone:
@@ -366,14 +255,10 @@ class Reading:
         if task is not None:
             task.cancel()
 
-    async def _commit_leaving(self) -> None:
-        leaving, self._leaving = self._leaving, []
-        if leaving and self._terms.auto_commit:
-            await self._runner.run(_commit_all(self._runner.session, leaving))
-
     async def _commit_finished(self) -> None:
+        leaving, self._leaving = self._leaving, []
         if self._terms.auto_commit:
-            await self._runner.run(_commit_all(self._runner.session, self._shelf.readers))
+            await self._runner.run(_commit_all(self._runner.session, leaving + self._shelf.readers))
 
     def _make_room(self) -> None:
         room, self._room = self._room, asyncio.Event()
@@ -415,7 +300,7 @@ class Reading:
                 await asyncio.sleep(FAILURE_PAUSE_S)
 
     def _wanted(self, reader: ReadQueue, session: Session) -> Wanted:
-        chosen = (self._subscriptions or self._assigned)[reader.queue.topic]
+        chosen = (self._sharing.subscriptions or self._assigned)[reader.queue.topic]
         is_sql = chosen.expression_type == SQL92
         return Wanted(
             reader.queue,

@@ -7,7 +7,8 @@ begin with the first subscription of a started consumer; who only pulls has neit
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
-from pyromq.client.aio.reading import Reading, Terms, new_reading
+from pyromq.client.aio.reading import Reading, new_reading
+from pyromq.client.aio.sharing import Terms
 from pyromq.client.session import Session
 from pyromq.client.sync.hosted import HostedLoop
 

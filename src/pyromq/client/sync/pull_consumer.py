@@ -7,7 +7,8 @@ from types import TracebackType
 from typing import Self
 
 from pyromq.client.aio.pull_consumer import POLL_MS, ROUND_MS
-from pyromq.client.aio.reading import QueuesChanged, Terms
+from pyromq.client.aio.sharing import Terms
+from pyromq.client.aio.watching import QueuesChanged
 from pyromq.client.allocation import Allocate, average
 from pyromq.client.cursors import Cursors
 from pyromq.client.name_servers import name_server_addresses
