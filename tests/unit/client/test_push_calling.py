@@ -1,0 +1,257 @@
+"""Calling listeners, in tasks and on threads."""
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Callable
+
+import pytest
+from push_messages import QUEUE, received, several
+
+from pyromq.client.hooks import ConsumeHook, Consuming
+from pyromq.client.push.calling import Caller, Listening, TaskCaller, ThreadCaller, calls
+from pyromq.client.push.delivery import ConsumeResult, Delivery
+from pyromq.client.push.outcome import Work
+from pyromq.client.push.process_queue import ProcessQueue
+from pyromq.clock import SystemClock
+from pyromq.errors import ConfigError
+from pyromq.testing.waiting import aeventually
+
+Make = Callable[..., Caller]
+
+
+@pytest.fixture(params=["tasks", "threads"])
+async def make(request: pytest.FixtureRequest) -> AsyncIterator[Make]:
+    made: list[Caller] = []
+
+    def make(listener=None, *, batch_listener=None, size: int = 20, hooks=()) -> Caller:
+        listening = Listening("g", calls(listener, batch_listener), hooks)
+        if request.param == "tasks":
+            made.append(TaskCaller(listening, size, SystemClock()))
+        else:
+            made.append(ThreadCaller(listening, size, SystemClock(), name="test"))
+        return made[-1]
+
+    yield make
+    for caller in made:
+        await caller.close(1)
+
+
+def work_of(*offsets: int, state: ProcessQueue | None = None) -> Work:
+    return Work(state, several(*offsets), Delivery(QUEUE))
+
+
+async def call(caller: Caller, work: Work) -> Work:
+    ended: list[Work] = []
+    caller.submit(work, ended.append)
+    await aeventually(lambda: ended)
+    return work
+
+
+async def test_a_listener_gets_its_message(make: Make) -> None:
+    got = []
+
+    work = await call(make(got.append), work_of(7))
+
+    assert [message.queue_offset for message in got] == [7]
+    assert work.verdict is ConsumeResult.SUCCESS
+
+
+@pytest.mark.row("CO-10")
+async def test_a_batch_listener_gets_a_list(make: Make) -> None:
+    got = []
+
+    await call(make(batch_listener=lambda messages: got.extend(messages)), work_of(7, 8))
+
+    assert [message.queue_offset for message in got] == [7, 8]
+
+
+async def test_a_second_parameter_gets_the_delivery(make: Make) -> None:
+    def listen(_message, delivery: Delivery) -> bool:
+        delivery.delay_level = 5
+        return False
+
+    work = await call(make(listen), work_of(7))
+
+    assert (work.delivery.delay_level, work.verdict) == (5, ConsumeResult.RECONSUME_LATER)
+
+
+async def test_a_second_parameter_with_a_default_is_the_listeners_own(make: Make) -> None:
+    got = []
+
+    def listen(_message, own: str = "own") -> None:
+        got.append(own)
+
+    await call(make(listen), work_of(7))
+
+    assert got == ["own"]
+
+
+async def test_an_exception_is_a_retry_and_the_next_message_is_handled(
+    make: Make, caplog: pytest.LogCaptureFixture
+) -> None:
+    def listen(message) -> None:
+        if message.queue_offset == 1:
+            raise ValueError("no such order")
+
+    caller = make(listen)
+    failed = await call(caller, work_of(1))
+    fine = await call(caller, work_of(2))
+
+    assert (failed.verdict, fine.verdict) == (ConsumeResult.RECONSUME_LATER, ConsumeResult.SUCCESS)
+    assert isinstance(failed.error, ValueError)
+    assert "the listener failed on message ID1" in caplog.text
+
+
+async def test_an_answer_that_means_nothing_is_a_retry(make: Make) -> None:
+    work = await call(make(lambda _message: 7), work_of(1))
+
+    assert work.verdict is ConsumeResult.RECONSUME_LATER
+    assert isinstance(work.error, ConfigError)
+
+
+async def test_messages_of_a_queue_that_is_gone_are_not_handed_out(make: Make) -> None:
+    got = []
+    state = ProcessQueue(QUEUE, 0)
+    state.is_dropped = True
+
+    work = await call(make(got.append), work_of(1, state=state))
+
+    assert (got, work.is_skipped) == ([], True)
+
+
+async def test_a_closed_caller_calls_no_more(make: Make) -> None:
+    got = []
+    caller = make(got.append)
+    await caller.close(0)
+
+    work = await call(caller, work_of(1))
+
+    assert (got, work.is_skipped) == ([], True)
+
+
+async def test_hooks_are_called_around_the_listener_and_cannot_break_it(make: Make) -> None:
+    seen = []
+
+    class Watching(ConsumeHook):
+        def before(self, consuming: Consuming) -> None:
+            seen.append(("before", consuming.group, len(consuming.messages)))
+            raise ValueError("a bad hook")
+
+        def after(self, consuming: Consuming) -> None:
+            seen.append(("after", consuming.is_success, type(consuming.error)))
+
+    work = await call(make(lambda _message: None, hooks=(Watching(),)), work_of(1))
+
+    assert seen == [("before", "g", 1), ("after", True, type(None))]
+    assert work.verdict is ConsumeResult.SUCCESS
+
+
+@pytest.mark.row("CO-08")
+async def test_coroutines_run_at_the_same_time_up_to_the_limit() -> None:
+    running, most, go = 0, 0, asyncio.Event()
+
+    async def listen(_message) -> None:
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        await go.wait()
+        running -= 1
+
+    caller = TaskCaller(Listening("g", calls(listen, None)), 3, SystemClock())
+    ended: list[Work] = []
+    for offset in range(8):
+        caller.submit(work_of(offset), ended.append)
+    await aeventually(lambda: running == 3)
+    go.set()
+    await aeventually(lambda: len(ended) == 8)
+
+    assert most == 3
+    await caller.close(1)
+
+
+@pytest.mark.row("CO-08")
+async def test_threads_run_at_the_same_time_up_to_the_limit() -> None:
+    lock, go = threading.Lock(), threading.Event()
+    running, most = 0, 0
+
+    def listen(_message) -> None:
+        nonlocal running, most
+        with lock:
+            running += 1
+            most = max(most, running)
+        go.wait(10)
+        with lock:
+            running -= 1
+
+    caller = ThreadCaller(Listening("g", calls(listen, None)), 3, SystemClock(), name="test")
+    ended: list[Work] = []
+    for offset in range(8):
+        caller.submit(work_of(offset), ended.append)
+    await aeventually(lambda: running == 3)
+    go.set()
+    await aeventually(lambda: len(ended) == 8)
+
+    assert most == 3
+    await caller.close(1)
+
+
+async def test_a_coroutine_on_threads_is_told_where_it_belongs() -> None:
+    async def listen(_message) -> None: ...
+
+    caller = ThreadCaller(Listening("g", calls(listen, None)), 3, SystemClock(), name="test")
+    work = await call(caller, work_of(1))
+
+    assert "pyromq.aio.PushConsumer" in str(work.error)
+    await caller.close(1)
+
+
+async def test_what_a_coroutine_cancels_is_its_own_failure() -> None:
+    async def listen(_message) -> None:
+        inner = asyncio.ensure_future(asyncio.sleep(60))
+        inner.cancel()
+        await inner
+
+    caller = TaskCaller(Listening("g", calls(listen, None)), 3, SystemClock())
+    work = await call(caller, work_of(1))
+
+    assert work.verdict is ConsumeResult.RECONSUME_LATER
+    await caller.close(1)
+
+
+async def test_plain_functions_let_the_loop_live() -> None:
+    turns = 0
+
+    async def count_turns() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    counting = asyncio.create_task(count_turns())
+    caller = TaskCaller(Listening("g", calls(lambda _message: None, None)), 3, SystemClock())
+    ended: list[Work] = []
+    for offset in range(1_000):
+        caller.submit(Work(None, [received(offset)], Delivery(QUEUE)), ended.append)
+    await aeventually(lambda: len(ended) == 1_000)
+
+    assert turns > 10
+    counting.cancel()
+    await caller.close(1)
+
+
+async def test_closing_waits_for_what_runs_and_cancels_what_does_not_end() -> None:
+    is_cancelled = asyncio.Event()
+
+    async def listen(_message) -> None:
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            is_cancelled.set()
+            raise
+
+    caller = TaskCaller(Listening("g", calls(listen, None)), 3, SystemClock())
+    caller.submit(work_of(1), lambda _work: None)
+    await asyncio.sleep(0)
+    await caller.close(0)
+
+    assert is_cancelled.is_set()
