@@ -100,6 +100,8 @@ def test_only_the_borders_catch_everything() -> None:
         "broker/background.py",  # the owner of the background loops
         "client/background.py",
         "namesrv/background.py",
+        "outbox/relay.py",  # a relay outlives whatever the database's driver raises
+        "outbox/aio.py",
     }
     broad = [
         where(path, node)
