@@ -16,6 +16,8 @@
     ├── NetworkError           no answer: ConnectFailed  ConnectionLost  RequestTimeout
     ├── ClientClosed           used after close
     ├── AlreadyStarted         started twice
+    ├── BeingProcessed         another is at work on the same business key
+    ├── NoBusinessKey          a message does not say which business it is about
     └── StoreError             CorruptRecord  DiskFull  SyncFailed  StoreLocked  MessageTooLarge
 
 Two flags say who can mend it, and the client's plans read them: `retriable` (another broker or a later try
@@ -160,6 +162,16 @@ class ClientClosed(PyroError):
 
 class AlreadyStarted(PyroError):
     """A client was started a second time."""
+
+
+class BeingProcessed(PyroError):
+    """Another consumer is at work on the same business key; the message is to come again."""
+
+    retriable = True
+
+
+class NoBusinessKey(PyroError):
+    """A message does not say which business it is about, so that a duplicate cannot be told."""
 
 
 class StoreError(PyroError):
