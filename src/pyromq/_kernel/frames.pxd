@@ -46,3 +46,9 @@ cdef Span *find_field(Frame *frame, const char *name, Py_ssize_t length) noexcep
 cdef bint read_number(Span *text, int64_t low, int64_t high, int64_t *number) noexcept nogil
 cdef bint read_bool(Span *text, bint *value) noexcept nogil
 cdef Py_ssize_t unescape(Span *text, uint8_t *out) noexcept nogil
+
+
+cdef inline Span *letter_field(Frame *frame, char letter) noexcept nogil:
+    """Return the value of the field that has a small letter for its name, NULL when it is not there."""
+    cdef int i = frame.letters[letter - c'a']
+    return NULL if i < 0 else &frame.fields[i].value

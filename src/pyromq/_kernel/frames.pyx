@@ -5,8 +5,8 @@ usual way, a value of another type, a field twice: all that is UNUSUAL, and left
 which knows what it means or why it means nothing. So this file never refuses anything.
 """
 
-from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint32_t
-from libc.string cimport memchr, memcmp, memset
+from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.string cimport memchr, memcmp, memcpy, memset
 
 from pyromq._kernel.bigend cimport load16, load32
 
@@ -51,8 +51,7 @@ cdef Span *find_field(Frame *frame, const char *name, Py_ssize_t length) noexcep
     cdef int i
     cdef Field *field
     if length == 1 and c'a' <= name[0] <= c'z':
-        i = frame.letters[name[0] - c'a']
-        return NULL if i < 0 else &frame.fields[i].value
+        return letter_field(frame, name[0])
     for i in range(frame.field_count):
         field = &frame.fields[i]
         if field.name.length == length and (
@@ -97,7 +96,7 @@ cdef Py_ssize_t unescape(Span *text, uint8_t *out) noexcept nogil:
     cdef const uint8_t *end = at + text.length
     cdef uint8_t *start = out
     cdef uint8_t letter
-    cdef int code
+    cdef int high, low
     while at < end:
         letter = at[0]
         at += 1
@@ -112,10 +111,11 @@ cdef Py_ssize_t unescape(Span *text, uint8_t *out) noexcept nogil:
         if letter == c'u':
             if end - at < 4 or at[0] != c'0' or at[1] != c'0':
                 return -1
-            code = _hex(at[2]) * 16 + _hex(at[3])
-            if _hex(at[2]) < 0 or _hex(at[3]) < 0 or code > 0x7F:
+            high = _hex(at[2])
+            low = _hex(at[3])
+            if high < 0 or low < 0 or high > 7:
                 return -1
-            out[0] = <uint8_t> code
+            out[0] = <uint8_t> (high * 16 + low)
             at += 4
         elif letter == c'"' or letter == c'\\' or letter == c'/':
             out[0] = letter
@@ -142,16 +142,21 @@ cdef inline int _hex(uint8_t letter) noexcept nogil:
         return letter - c'a' + 10
     if c'A' <= letter <= c'F':
         return letter - c'A' + 10
-    return -1000
+    return -1
 
 
 cdef inline bint _is_printable(const uint8_t *at, const uint8_t *end) noexcept nogil:
-    """Whether all bytes are ASCII and none is a control character; no branch in it, so that it is vectors."""
-    cdef uint8_t strange = 0
-    cdef Py_ssize_t i
-    for i in range(end - at):
-        strange |= (at[i] & 0x80) | <uint8_t> (at[i] < 0x20)
-    return strange == 0
+    """Whether all bytes are ASCII and none is a control character; eight at a time."""
+    cdef uint64_t word, strange = 0
+    while end - at >= 8:
+        memcpy(&word, at, 8)
+        # The highest bit of a byte that is below 0x20 is set by the subtraction, unless it was set before.
+        strange |= word | ((word - <uint64_t> 0x2020202020202020) & ~word)
+        at += 8
+    while at < end:
+        strange |= (<uint64_t> at[0]) | (<uint64_t> (at[0] < 0x20) << 7)
+        at += 1
+    return strange & <uint64_t> 0x8080808080808080 == 0
 
 
 # JSON
@@ -245,32 +250,48 @@ cdef inline void _add(Frame *frame) noexcept nogil:
     frame.field_count += 1
 
 
-cdef bint _is_known(Frame *frame, Span *name) noexcept nogil:
+cdef inline bint _is_known(Frame *frame, Span *name) noexcept nogil:
+    if name.length == 1 and c'a' <= name.at[0] <= c'z':
+        return frame.letters[name.at[0] - c'a'] >= 0
     return find_field(frame, <const char *> name.at, name.length) != NULL
 
 
-cdef const uint8_t *_string(const uint8_t *at, const uint8_t *end, Span *text) noexcept nogil:
+cdef inline const uint8_t *_string(const uint8_t *at, const uint8_t *end, Span *text) noexcept nogil:
     """Read a JSON string and return the byte behind it, NULL when there is none."""
-    cdef const uint8_t *close
-    cdef const uint8_t *before
+    cdef uint8_t letter
     if at >= end or at[0] != c'"':
         return NULL
     at += 1
     text.at = at
-    close = at
+    text.is_escaped = False
+    # Most are a few letters long: looking at each is faster than any call.
+    while at < end:
+        letter = at[0]
+        if letter == c'"':
+            text.length = at - text.at
+            return at + 1
+        if letter == c'\\':
+            return _escaped_string(at, end, text)
+        at += 1
+    return NULL
+
+
+cdef const uint8_t *_escaped_string(const uint8_t *at, const uint8_t *end, Span *text) noexcept nogil:
+    """Go on at the first backslash of a string."""
+    text.is_escaped = True
     while True:
-        close = <const uint8_t *> memchr(close, c'"', end - close)
-        if close == NULL:
+        at = <const uint8_t *> memchr(at, c'\\', end - at)
+        if at == NULL or end - at < 2:
             return NULL
-        before = close
-        while before > at and (before - 1)[0] == c'\\':
-            before -= 1
-        if (close - before) % 2 == 0:
-            break
-        close += 1
-    text.length = close - at
-    text.is_escaped = memchr(at, c'\\', text.length) != NULL
-    return close + 1
+        # What stands behind a backslash does not end the string.
+        at += 2
+        while at < end and at[0] != c'\\':
+            if at[0] == c'"':
+                text.length = at - text.at
+                return at + 1
+            at += 1
+        if at >= end:
+            return NULL
 
 
 cdef const uint8_t *_scalar(const uint8_t *at, const uint8_t *end, Span *text) noexcept nogil:

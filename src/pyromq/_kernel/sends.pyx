@@ -14,6 +14,8 @@ where it is.
 
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.buffer cimport PyBUF_READ
+from cpython.memoryview cimport PyMemoryView_FromMemory
 from cpython.object cimport PyObject
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t
 from libc.stdlib cimport calloc, free, realloc
@@ -22,7 +24,7 @@ from libc.string cimport memchr, memcmp, memcpy
 from pyromq._kernel.bigend cimport java_hash, load16, load32, store16, store32, store64, write_decimal
 from pyromq._kernel.crc32 cimport pyromq_crc32
 from pyromq._kernel.frames cimport (
-    READ, Frame, Span, find_field, read_bool, read_frame, read_number, unescape
+    READ, Frame, Span, find_field, letter_field, read_bool, read_frame, read_number, unescape
 )
 from pyromq._kernel.tails cimport IndexTail, QueueTail
 
@@ -95,6 +97,11 @@ cdef struct Draft:
     Span properties
     Span more_properties
     bint is_parted
+    #: What the followers want of the properties, as far as it is known before they are written.
+    Span tags
+    Span identity
+    Span keys
+    bint is_noted
 
 
 cdef struct Part:
@@ -428,9 +435,10 @@ cdef class Sends:
         count = self._split(text, length, pairs)
         if count < 0:
             return False
-        draft.is_parted = False
+        draft.is_parted = draft.is_noted = False
         draft.more_properties.length = 0
         if not is_batch:
+            _note_pairs(draft, pairs, count)
             draft.body = frame.body
             draft.body_length = frame.body_length
             draft.properties.at = text + length
@@ -571,7 +579,9 @@ cdef class Sends:
         entry.queue = queue
         entry.position = self._end
         entry.size = <int32_t> size
-        self._note(entry, text, text_length, topic.key_head)
+        if not draft.is_noted:
+            _note_text(draft, text, text_length)
+        self._hash(entry, draft, topic.key_head)
         if self._hashes.used // <Py_ssize_t> sizeof(int32_t) > index_room:
             return False
         self._entries.used += sizeof(Entry)
@@ -580,37 +590,24 @@ cdef class Sends:
         (<QueueTail> queue).planned += 1
         return True
 
-    cdef int _note(self, Entry *entry, const uint8_t *text, Py_ssize_t length, uint32_t key_head) except -1:
-        """Note the code of the tags and the hashes of the keys; of two pairs with one name the later holds."""
-        cdef const uint8_t *at = text
-        cdef const uint8_t *end = text + length
-        cdef const uint8_t *pair_end
-        cdef Span tags, identity, keys
-        tags.length = identity.length = keys.length = 0
-        tags.at = identity.at = keys.at = text
-        while at < end:
-            pair_end = <const uint8_t *> memchr(at, PAIR_END, end - at)
-            if pair_end == NULL:
-                pair_end = end
-            if not _value_of(at, pair_end, b"TAGS\x01", 5, &tags):
-                if not _value_of(at, pair_end, b"KEYS\x01", 5, &keys):
-                    _value_of(at, pair_end, b"UNIQ_KEY\x01", 9, &identity)
-            at = pair_end + 1
-        entry.tags_code = <int32_t> java_hash(0, tags.at, tags.length) if tags.length else 0
+    cdef int _hash(self, Entry *entry, Draft *draft, uint32_t key_head) except -1:
+        """Enter the code of the tags, and the hashes of the unique id and of each key."""
+        cdef const uint8_t *at = draft.keys.at
+        cdef const uint8_t *end = at + draft.keys.length
+        cdef const uint8_t *word_end
+        entry.tags_code = <int32_t> java_hash(0, draft.tags.at, draft.tags.length)
         entry.hash_count = 0
         if not self._has_index:
             return 0
-        if identity.length:
-            self._add_hash(entry, java_hash(key_head, identity.at, identity.length))
-        at = keys.at
-        end = at + keys.length
-        while keys.length and at < end:
-            pair_end = <const uint8_t *> memchr(at, c' ', end - at)
-            if pair_end == NULL:
-                pair_end = end
-            if pair_end > at:
-                self._add_hash(entry, java_hash(key_head, at, pair_end - at))
-            at = pair_end + 1
+        if draft.identity.length:
+            self._add_hash(entry, java_hash(key_head, draft.identity.at, draft.identity.length))
+        while at < end:
+            word_end = <const uint8_t *> memchr(at, c' ', end - at)
+            if word_end == NULL:
+                word_end = end
+            if word_end > at:
+                self._add_hash(entry, java_hash(key_head, at, word_end - at))
+            at = word_end + 1
         return 0
 
     cdef int _add_hash(self, Entry *entry, uint32_t value) except -1:
@@ -700,8 +697,10 @@ cdef class Sends:
 
     @property
     def records(self):
-        """The planned records, one behind the other."""
-        return PyBytes_FromStringAndSize(<char *> self._records.bytes, self._records.used)
+        """The planned records, one behind the other; to be looked at before the next plan."""
+        if self._records.used == 0:
+            return memoryview(b"")
+        return PyMemoryView_FromMemory(<char *> self._records.bytes, self._records.used, PyBUF_READ)
 
     @property
     def answers(self):
@@ -798,7 +797,7 @@ cdef int _need(Block *block, Py_ssize_t size) except -1:
 cdef inline Span *_field(
     Frame *frame, bint is_long, const char *name, Py_ssize_t length, const char *letter
 ) noexcept nogil:
-    return find_field(frame, name, length) if is_long else find_field(frame, letter, 1)
+    return find_field(frame, name, length) if is_long else letter_field(frame, letter[0])
 
 
 cdef inline bint _number(Span *text, bint is_optional, int64_t *number) noexcept nogil:
@@ -829,6 +828,38 @@ cdef inline bint _is_text(const uint8_t *at, Py_ssize_t length) noexcept nogil:
     for i in range(length):
         strange |= (at[i] & 0x80) | <uint8_t> (at[i] == 0)
     return strange == 0
+
+
+cdef void _note_pairs(Draft *draft, Pair *pairs, int count) noexcept nogil:
+    """Note what the followers want of pairs that are all different."""
+    cdef int i
+    draft.tags.length = draft.identity.length = draft.keys.length = 0
+    draft.tags.at = draft.identity.at = draft.keys.at = pairs[0].name.at
+    for i in range(count):
+        if _is(&pairs[i].name, b"TAGS", 4):
+            draft.tags = pairs[i].value
+        elif _is(&pairs[i].name, b"KEYS", 4):
+            draft.keys = pairs[i].value
+        elif _is(&pairs[i].name, b"UNIQ_KEY", 8):
+            draft.identity = pairs[i].value
+    draft.is_noted = True
+
+
+cdef void _note_text(Draft *draft, const uint8_t *text, Py_ssize_t length) noexcept nogil:
+    """Note what the followers want of a property string; of two pairs with one name the later holds."""
+    cdef const uint8_t *at = text
+    cdef const uint8_t *end = text + length
+    cdef const uint8_t *pair_end
+    draft.tags.length = draft.identity.length = draft.keys.length = 0
+    draft.tags.at = draft.identity.at = draft.keys.at = text
+    while at < end:
+        pair_end = <const uint8_t *> memchr(at, PAIR_END, end - at)
+        if pair_end == NULL:
+            pair_end = end
+        if not _value_of(at, pair_end, b"TAGS\x01", 5, &draft.tags):
+            if not _value_of(at, pair_end, b"KEYS\x01", 5, &draft.keys):
+                _value_of(at, pair_end, b"UNIQ_KEY\x01", 9, &draft.identity)
+        at = pair_end + 1
 
 
 cdef bint _value_of(

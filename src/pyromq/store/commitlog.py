@@ -169,7 +169,7 @@ class CommitLog:
         self._tail = self._segments.add(self.end)
         self.end = self._tail.base
 
-    def append(self, data: bytes) -> None:
+    def append(self, data: bytes | memoryview) -> None:
         """Write a record, or several, at the end; they must fit into the current file."""
         tail = self._tail
         assert tail is not None

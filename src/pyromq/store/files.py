@@ -59,7 +59,7 @@ class File(Protocol):
         """Return up to `size` bytes from `at`; fewer at the end of the file."""
         ...
 
-    def write(self, data: bytes | bytearray, at: int) -> None:
+    def write(self, data: bytes | bytearray | memoryview, at: int) -> None:
         """Write all of `data` at `at`; after an error any part of it may be there."""
         ...
 
@@ -214,7 +214,7 @@ class SystemFile:
         except OSError as error:
             raise _failed("reading", self.path, error) from error
 
-    def write(self, data: bytes | bytearray, at: int) -> None:
+    def write(self, data: bytes | bytearray | memoryview, at: int) -> None:
         """Write all of `data` at `at`."""
         try:
             written = os.pwrite(self._fd, data, at)

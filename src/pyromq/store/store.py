@@ -284,7 +284,7 @@ class MessageStore:
             self._note_failure(error)
             raise
 
-    def _append(self, data: bytes) -> None:
+    def _append(self, data: bytes | memoryview) -> None:
         try:
             self._log.append(data)
         except StoreError as error:

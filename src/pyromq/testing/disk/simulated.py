@@ -93,7 +93,7 @@ class SimulatedFile:
         """Return up to `size` bytes from `at`."""
         return os.pread(self._open_fd("reading"), size, at)
 
-    def write(self, data: bytes | bytearray, at: int) -> None:
+    def write(self, data: bytes | bytearray | memoryview, at: int) -> None:
         """Write all of `data` at `at`; on a full disk a part of it."""
         self._open_fd("writing")
         self._disk.write(self.path, self._content, bytes(data), at)
