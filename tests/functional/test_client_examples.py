@@ -14,13 +14,18 @@ SAYS = {
     "send.py": "SEND_OK",
     "send_async.py": "100 messages in 4 queues",
     "callback.py": "stored at",
-    "batch.py": "SEND_OK 50 messages from offset 0 on",
+    "batch.py": "SEND_OK 50 messages from offset 0 on\n50 more in 3 batches",
+    "transaction.py": "COMMIT_MESSAGE \nUNKNOW UNIQUE constraint failed",
+    "request_reply.py": "20+22 = 42",
     "ordered.py": "order-2 shipped broker-a",
     "pull.py": "hello 4",
+    "pull_consumer.py": "10 orders taken",
     "pull_async.py": "FOUND ['hello 0', 'hello 1']",
     "delayed.py": "one second later",
     "filter_by_tag.py": "a bill that is refunded",
     "find_message.py": "by its place a parcel to Turku",
+    "outbox.py": "RoundReport(sent=1, failed=0, put_back=0)",
+    "idempotent_consumer.py": "a bill for order order-7\n2 messages",
 }
 
 

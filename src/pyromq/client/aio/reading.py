@@ -50,7 +50,7 @@ FAILURE_PAUSE_S: Final = 1.0
 BUSY_PAUSE_S: Final = 0.02
 
 #: What passes by itself. Of anything else the application is told: without it, nothing would ever come.
-_PASSING: Final = (NetworkError, NoRoute, ServerFailed, ServiceNotAvailable, SystemBusy, TopicNotFound)
+_PASSING: Final = (NetworkError, NoRoute, ServiceNotAvailable, SystemBusy, TopicNotFound)
 
 
 class Reading:
@@ -169,7 +169,7 @@ class Reading:
                 self._make_room()
                 return batch
             refusal = self._shelf.refusal()
-            if refusal is not None and not isinstance(refusal, _PASSING):
+            if refusal is not None and not self._will_pass(refusal):
                 raise refusal
             self._arrived.clear()
             try:
@@ -177,6 +177,12 @@ class Reading:
                     await self._arrived.wait()
             except TimeoutError:
                 return None
+
+    def _will_pass(self, refusal: PyroError) -> bool:
+        wanted = self._sharing.subscriptions or self._assigned
+        is_sql = any(each.expression_type == SQL92 for each in wanted.values())
+        # A broker that does not filter by SQL says so by the code that it has for its own mistakes.
+        return isinstance(refusal, _PASSING) or (isinstance(refusal, ServerFailed) and not is_sql)
 
     def pause(self, queues: Iterable[MessageQueue], *, is_paused: bool) -> None:
         """Hold queues back, or let them go on."""
@@ -271,7 +277,10 @@ class Reading:
                 await self._read_once(reader)
                 reader.failure = None
             except PyroError as error:
-                _log.warning("queue %s was not read: %s", reader.queue, error)
+                is_news = str(error) != str(reader.failure)
+                _log.log(
+                    logging.WARNING if is_news else logging.DEBUG, "%s was not read: %s", reader.queue, error
+                )
                 reader.failure = error
                 self._arrived.set()
                 await asyncio.sleep(BUSY_PAUSE_S if isinstance(error, SystemBusy) else FAILURE_PAUSE_S)
