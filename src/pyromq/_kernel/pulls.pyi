@@ -20,7 +20,13 @@ class Pulls:
         version: int,
     ) -> None: ...
     def learn(
-        self, key: bytes, queue: QueueTail, topic: bytes, queue_id: int, codes: Collection[int] | None, who: Any
+        self,
+        key: bytes,
+        queue: QueueTail,
+        topic: bytes,
+        queue_id: int,
+        codes: Collection[int] | None,
+        who: Any,
     ) -> None: ...
     def forget_all(self) -> None: ...
     @property
