@@ -47,6 +47,8 @@ class Awaited:
 
     def __getattr__(self, name: str) -> Any:
         method = getattr(self._client, name)
+        if not callable(method):
+            return method
 
         def call(*args: Any, **kwargs: Any) -> Any:
             result = self._loop.call(lambda: method(*args, **kwargs))
@@ -55,6 +57,9 @@ class Awaited:
             return self._loop.wait_for(result) if inspect.isawaitable(result) else result
 
         return call
+
+    def __iter__(self) -> Iterator[Any]:
+        return self._iterate(self._client.__aiter__())
 
     def __enter__(self) -> "Awaited":
         self._loop.wait_for(self._client.__aenter__())
@@ -75,7 +80,7 @@ class Awaited:
 
 
 class Face:
-    """The three clients of one face."""
+    """The clients of one face."""
 
     def __init__(self, loop: Loop | None) -> None:
         self._loop = loop
@@ -83,8 +88,14 @@ class Face:
     def Producer(self, *args: Any, **kwargs: Any) -> Any:  # noqa: N802  stands for the class
         return self._made(pyromq.Producer, aio.Producer, args, kwargs)
 
+    def TransactionProducer(self, *args: Any, **kwargs: Any) -> Any:  # noqa: N802  stands for the class
+        return self._made(pyromq.TransactionProducer, aio.TransactionProducer, args, kwargs)
+
     def PullConsumer(self, *args: Any, **kwargs: Any) -> Any:  # noqa: N802  stands for the class
         return self._made(pyromq.PullConsumer, aio.PullConsumer, args, kwargs)
+
+    def PushConsumer(self, *args: Any, **kwargs: Any) -> Any:  # noqa: N802  stands for the class
+        return self._made(pyromq.PushConsumer, aio.PushConsumer, args, kwargs)
 
     def Admin(self, *args: Any, **kwargs: Any) -> Any:  # noqa: N802  stands for the class
         return self._made(pyromq.Admin, aio.Admin, args, kwargs)
