@@ -76,7 +76,9 @@ class Links:
             opening.add_done_callback(lambda task: self._opened(address, task))
         try:
             # Shielded: others wait for the same connection, and one who gives up must not end it for them.
-            return await asyncio.wait_for(asyncio.shield(opening), timeout_s)
+            # Not by `wait_for`: until Python 3.12 it loses a cancellation that comes with the result.
+            async with asyncio.timeout(timeout_s):
+                return await asyncio.shield(opening)
         except TimeoutError as error:
             raise ConnectFailed(f"no connection to {address} within {timeout_s:.1f} s") from error
 

@@ -20,7 +20,7 @@ from pyromq.client.plans.held_pull import HeldPull, held_pull
 from pyromq.client.push.flow import BUSY_PAUSE_S, FLOW_PAUSE_S, SUSPENDED_PAUSE_S, why_full
 from pyromq.client.push.member import Member
 from pyromq.client.push.process_queue import ProcessQueue
-from pyromq.client.push.timers import wait
+from pyromq.client.push.timers import end, wait
 from pyromq.codes import ResponseCode
 from pyromq.errors import PyroError, Refused
 from pyromq.model import MessageQueue, PullResult, PullStatus, ReceivedMessage
@@ -74,10 +74,7 @@ class Pulling:
         """Pull nothing more."""
         tasks = tuple(self._tasks.values())
         self._tasks.clear()
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            await asyncio.wait(tasks)
+        await end(tasks)
 
     def _ended(self, state: ProcessQueue, task: asyncio.Task[None]) -> None:
         if self._tasks.get(state) is task:

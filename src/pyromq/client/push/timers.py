@@ -2,10 +2,13 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from typing import Any
 
 _log = logging.getLogger("pyromq.client")
+
+#: Seconds until a task that was cancelled and goes on is cancelled again.
+CANCEL_AGAIN_S = 0.5
 
 
 async def every(interval_s: float, action: Callable[[], Awaitable[object]], *, what: str) -> None:
@@ -45,6 +48,15 @@ async def wait(event: asyncio.Event, timeout_s: float) -> bool:
     return True
 
 
+async def end(tasks: Iterable[asyncio.Task[Any]]) -> None:
+    """Cancel tasks and wait for their ends; one that loses a cancellation gets another."""
+    left = set(tasks)
+    while left:
+        for task in left:
+            task.cancel()
+        _, left = await asyncio.wait(left, timeout=CANCEL_AGAIN_S)
+
+
 class Tasks:
     """Tasks that somebody must own until they end."""
 
@@ -69,11 +81,7 @@ class Tasks:
 
     async def cancel(self) -> None:
         """Cancel all, and wait for their ends."""
-        tasks = {task for task in self._tasks if task is not asyncio.current_task()}
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            await asyncio.wait(tasks)
+        await end(task for task in self._tasks if task is not asyncio.current_task())
 
     def _ended(self, task: asyncio.Task[Any]) -> None:
         self._tasks.discard(task)
