@@ -4,11 +4,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+from pyromq.client.hooks import SendHook
 from pyromq.client.identity import Identity
 from pyromq.client.name_servers import NameServers
 from pyromq.client.route_cache import RouteCache
 from pyromq.client.session import Session
-from pyromq.client.steps import Alone, Call, Pause, Plan, Step
+from pyromq.client.steps import Alone, Brought, Call, Fetch, Pause, Plan, Step
 from pyromq.codes import CommandFlag, RequestCode, ResponseCode
 from pyromq.config.settings import ClientSettings
 from pyromq.errors import ConnectFailed, NetworkError, RequestTimeout
@@ -73,17 +74,28 @@ class Stage:
     silent: set[str] = field(default_factory=set)
     calls: list[Call] = field(default_factory=list)
     pauses: list[float] = field(default_factory=list)
+    #: What HTTP addresses say; one that is not here does not answer.
+    pages: dict[str, bytes] = field(default_factory=dict)
+    fetched: list[str] = field(default_factory=list)
     #: Called at every pause, so that a test can change the world meanwhile or end an endless plan.
     on_pause: Callable[[float], None] = lambda _seconds: None
 
-    def session(self, settings: ClientSettings | None = None, *, group: str = "group") -> Session:
+    def session(
+        self,
+        settings: ClientSettings | None = None,
+        *,
+        group: str = "group",
+        name_servers: tuple[str, ...] = NAME_SERVERS,
+        send_hooks: tuple[SendHook, ...] = (),
+    ) -> Session:
         return Session(
             group=group,
             settings=settings or self.settings,
-            name_servers=NameServers(NAME_SERVERS, start=0),
+            name_servers=NameServers(name_servers, start=0),
             clock=self.clock,
             identity=Identity("client", 1, UniqueIds("127.0.0.1", 1)),
             routes=RouteCache(self.clock),
+            send_hooks=send_hooks,
         )
 
     def run(self, plan: Plan[T]) -> T:
@@ -112,9 +124,14 @@ class Stage:
             if call.command.code == RequestCode.GET_ROUTEINFO_BY_TOPIC
         ]
 
-    def _carry_out(self, step: Step) -> Command | None:
+    def _carry_out(self, step: Step) -> Brought:
         if isinstance(step, Alone):
             return self.run(step.begin())
+        if isinstance(step, Fetch):
+            self.fetched.append(step.url)
+            if step.url not in self.pages:
+                raise ConnectFailed(f"{step.url} does not answer")
+            return self.pages[step.url]
         if isinstance(step, Pause):
             self.pauses.append(step.seconds)
             self.clock.advance(round(step.seconds * 1_000))

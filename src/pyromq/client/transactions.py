@@ -21,6 +21,8 @@ T = TypeVar("T")
 Execute: TypeAlias = Callable[[Message, Any], TransactionState | Awaitable[TransactionState]]
 #: Says how the local transaction of a message ended.
 Check: TypeAlias = Callable[[ReceivedMessage], TransactionState | Awaitable[TransactionState]]
+#: How a local transaction ended, and what it raised.
+Outcome: TypeAlias = tuple[TransactionState, BaseException | None]
 
 #: Threads that execute and that check, where the application gave no coroutine functions.
 EXECUTE_THREADS: Final = 32
@@ -61,18 +63,21 @@ def known_state(state: object) -> TransactionState:
     return state
 
 
-def executed(execute: Execute, message: Message, argument: object) -> TransactionState:
+def executed(execute: Execute, message: Message, argument: object) -> Outcome:
     """Carry out a local transaction on this thread."""
-    state = execute(message, argument)
-    if inspect.iscoroutine(state):
-        state.close()
-        raise TypeError("a local transaction of the blocking producer is a plain function; see pyromq.aio")
-    return known_state(state)
+    try:
+        state = execute(message, argument)
+        if inspect.iscoroutine(state):
+            state.close()
+            raise TypeError("the blocking producer executes plain functions; coroutines are for pyromq.aio")
+        return known_state(state), None
+    except Exception as error:  # noqa: BLE001  the application's code: what it raises leaves the fate open
+        return _not_known(message.message_id, error)
 
 
-def log_failure(message_id: str, error: BaseException) -> None:
-    """Note that a local transaction or its check raised; the broker will ask."""
+def _not_known(message_id: str | None, error: BaseException) -> Outcome:
     _log.warning("the local transaction of message %s is not known, it raised", message_id, exc_info=error)
+    return TransactionState.UNKNOWN, error
 
 
 class Calls:
@@ -88,19 +93,25 @@ class Calls:
         """Whether as many calls are under way as may be."""
         return self._under_way >= CHECKS_HELD_MAX
 
-    async def call(self, function: Callable[..., Any], *arguments: object) -> TransactionState:
-        """Return the state that a function gives; raise what it raises."""
+    async def call(
+        self, function: Callable[..., Any], message: Message | ReceivedMessage, *arguments: object
+    ) -> Outcome:
+        """Return the state that a function gives for a message."""
         self._under_way += 1
         try:
-            if inspect.iscoroutinefunction(function):
-                return known_state(await function(*arguments))
-            if self._threads is None:
-                self._threads = ThreadPoolExecutor(self._threads_max, thread_name_prefix="pyromq-local")
-            loop = asyncio.get_running_loop()
-            state = await loop.run_in_executor(self._threads, function, *arguments)
-            return known_state(await state if inspect.isawaitable(state) else state)
+            return known_state(await self._called(function, message, *arguments)), None
+        except Exception as error:  # noqa: BLE001  the application's code: what it raises leaves the fate open
+            return _not_known(message.message_id, error)
         finally:
             self._under_way -= 1
+
+    async def _called(self, function: Callable[..., Any], *arguments: object) -> object:
+        if inspect.iscoroutinefunction(function):
+            return await function(*arguments)
+        if self._threads is None:
+            self._threads = ThreadPoolExecutor(self._threads_max, thread_name_prefix="pyromq-local")
+        state = await asyncio.get_running_loop().run_in_executor(self._threads, function, *arguments)
+        return await state if inspect.isawaitable(state) else state
 
     def close(self) -> None:
         """Let the threads end; those that still work are not waited for."""

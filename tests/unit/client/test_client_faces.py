@@ -27,7 +27,7 @@ def parameters(signature: inspect.Signature) -> list[tuple[str, object, object, 
 
 
 def test_the_awaitable_names_are_names_of_the_blocking_face_too() -> None:
-    assert set(aio.__all__) == {"Admin", "Producer", "PullConsumer"}
+    assert set(aio.__all__) >= {"Admin", "Producer", "PullConsumer", "TransactionProducer"}
     assert set(aio.__all__) <= set(pyromq.__all__)
 
 
@@ -46,7 +46,7 @@ def test_both_faces_return_the_same(blocking: type, awaitable: type) -> None:
 
     differing = {name for name in one if one[name].return_annotation != other[name].return_annotation}
     # A future of the caller's own kind, and an iterator of it.
-    assert differing <= {"send_async", "messages"}
+    assert differing <= {"send_async", "request_async", "messages"}
 
 
 @pytest.mark.parametrize(("blocking", "awaitable"), FACES, ids=aio.__all__)

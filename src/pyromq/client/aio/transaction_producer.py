@@ -17,14 +17,13 @@ from pyromq.client.transactions import (
     Check,
     Execute,
     asked_about,
-    log_failure,
     may_execute,
     result_of,
 )
 from pyromq.codes import RequestCode
 from pyromq.config.settings import ClientSettings
 from pyromq.errors import PyroError
-from pyromq.model import Message, ReceivedMessage, SendResult, TransactionResult, TransactionState
+from pyromq.model import Message, ReceivedMessage, TransactionResult, TransactionState
 from pyromq.net.routes import Request, Route
 from pyromq.wire.headers.transaction import CheckTransactionState
 
@@ -77,7 +76,9 @@ class TransactionProducer(Producer):
         sent = await self._runner.run(
             send.send(session, outgoing, NEXT_IN_TURN, send.sync_rule(session), deadline)
         )
-        state, error = await self._executed(sent, half, arg)
+        state, error = TransactionState.ROLLBACK, None
+        if may_execute(sent):
+            state, error = await self._executions.call(self._execute, half, arg)
         try:
             await self._runner.run(transaction.end(session, sent, state, error))
         except PyroError as failure:
@@ -101,17 +102,6 @@ class TransactionProducer(Producer):
             Route(RequestCode.CHECK_TRANSACTION_STATE, self._asked, CheckTransactionState),
         ]
 
-    async def _executed(
-        self, sent: SendResult, half: Message, arg: object
-    ) -> tuple[TransactionState, BaseException | None]:
-        if not may_execute(sent):
-            return TransactionState.ROLLBACK, None
-        try:
-            return await self._executions.call(self._execute, half, arg), None
-        except Exception as error:  # noqa: BLE001  the application's code: what it raises leaves the fate open
-            log_failure(sent.message_id, error)
-            return TransactionState.UNKNOWN, error
-
     def _asked(self, request: Request[CheckTransactionState]) -> Awaitable[None] | None:
         session = self._runner.session
         message = asked_about(session, request)
@@ -125,13 +115,8 @@ class TransactionProducer(Producer):
     async def _answer(
         self, session: Session, request: Request[CheckTransactionState], message: ReceivedMessage
     ) -> None:
-        failure: BaseException | None = None
-        try:
-            state = await self._checks.call(self._check, message)
-        except Exception as error:  # noqa: BLE001  the application's code: what it raises leaves the fate open
-            log_failure(message.message_id, error)
-            state, failure = TransactionState.UNKNOWN, error
+        state, error = await self._checks.call(self._check, message)
         plan = transaction.answer_check(
-            session, request.link.peer, request.header, message.message_id, state, failure
+            session, request.link.peer, request.header, message.message_id, state, error
         )
         await self._runner.run(plan)

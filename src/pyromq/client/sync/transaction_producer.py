@@ -13,10 +13,10 @@ from pyromq.client.plans import presence, send, transaction
 from pyromq.client.plans.send import NEXT_IN_TURN
 from pyromq.client.sync.hosted_producer import HostedProducer, hosted_settings
 from pyromq.client.sync.producer import Producer
-from pyromq.client.transactions import Check, Execute, executed, log_failure, may_execute, result_of
+from pyromq.client.transactions import Check, Execute, executed, may_execute, result_of
 from pyromq.config.settings import ClientSettings
 from pyromq.errors import PyroError
-from pyromq.model import Message, SendResult, TransactionResult, TransactionState
+from pyromq.model import Message, TransactionResult, TransactionState
 
 _log = logging.getLogger("pyromq.client")
 
@@ -91,7 +91,9 @@ class TransactionProducer(Producer):
         outgoing = prepare(half, session.next_message_id(), session.settings)
         self.announce(message.topic)
         sent = self._runner.run(send.send(session, outgoing, NEXT_IN_TURN, send.sync_rule(session), deadline))
-        state, error = self._executed(sent, half, arg)
+        state, error = TransactionState.ROLLBACK, None
+        if may_execute(sent):
+            state, error = executed(self._execute, half, arg)
         try:
             self._runner.run(transaction.end(session, sent, state, error))
         except PyroError as failure:
@@ -113,14 +115,3 @@ class TransactionProducer(Producer):
     def _hosted(self) -> "HostedProducer[Any]":
         _ = self._runner.session
         return self._member
-
-    def _executed(
-        self, sent: SendResult, half: Message, arg: object
-    ) -> tuple[TransactionState, BaseException | None]:
-        if not may_execute(sent):
-            return TransactionState.ROLLBACK, None
-        try:
-            return executed(self._execute, half, arg), None
-        except Exception as error:  # noqa: BLE001  the application's code: what it raises leaves the fate open
-            log_failure(sent.message_id, error)
-            return TransactionState.UNKNOWN, error

@@ -1,0 +1,149 @@
+"""Namespaces, batches in parts, compressions and hooks: both faces against a cluster in this process."""
+
+from collections.abc import Iterator
+
+import pytest
+from client_faces import Face, face_of
+
+from pyromq import (
+    ClientSettings,
+    Compression,
+    Message,
+    NoRoute,
+    PullConsumer,
+    ReceivedMessage,
+    SendHook,
+    Sending,
+    SendStatus,
+)
+from pyromq.codes import COMPRESSION_MASK
+from pyromq.testing.cluster import ThreadCluster, running_cluster
+from pyromq.testing.waiting import eventually
+
+
+@pytest.fixture(params=["blocking", "asyncio"])
+def face(request: pytest.FixtureRequest) -> Iterator[Face]:
+    with face_of(request.param) as face:
+        yield face
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[ThreadCluster]:
+    with running_cluster() as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def address(cluster: ThreadCluster) -> str:
+    return cluster.namesrv_address
+
+
+@pytest.fixture
+def topic(request: pytest.FixtureRequest) -> str:
+    """A topic that no other test uses."""
+    return f"t-{abs(hash(request.node.nodeid))}"
+
+
+def read(address: str, topic: str, count: int) -> list[ReceivedMessage]:
+    """Return a topic's messages once there are so many."""
+
+    def found() -> list[ReceivedMessage] | None:
+        try:
+            queues = consumer.queues(topic)
+        except NoRoute:
+            return None
+        messages = [message for queue in queues for message in consumer.pull(queue, 0).messages]
+        return messages if len(messages) >= count else None
+
+    with PullConsumer("readers", address) as consumer:
+        return eventually(found)
+
+
+@pytest.mark.row("PR-23")
+def test_what_is_sent_in_a_namespace_is_there_under_its_full_name(
+    face: Face, address: str, topic: str
+) -> None:
+    with face.Producer("pg", address, ClientSettings(namespace="shop")) as producer:
+        queue = producer.queues(topic)[1]
+        sent = producer.send(Message(topic, b"x"), queue=queue)
+
+    (message,) = read(address, f"shop%{topic}", 1)
+    assert sent.queue == queue
+    assert (message.topic, message.properties["INSTANCE_ID"]) == (f"shop%{topic}", "shop")
+
+
+@pytest.mark.row("BA-05", "BA-06", "BA-07")
+def test_more_messages_than_a_batch_may_have_are_sent_in_parts(face: Face, address: str, topic: str) -> None:
+    settings = ClientSettings(max_message_size=2_000)
+    messages = [Message(topic, f"{number:03}".encode() * 30) for number in range(40)]
+
+    with face.Producer("pg", address, settings) as producer:
+        queue = producer.queues(topic)[0]
+        results = producer.send_batches(messages, queue=queue)
+
+    assert len(results) > 2
+    assert {result.status for result in results} == {SendStatus.SEND_OK}
+    received = []
+    with PullConsumer("readers", address) as consumer:
+        while len(received) < len(messages):
+            received += consumer.pull(queue, len(received)).messages
+    assert [message.body for message in received] == [message.body for message in messages]
+    assert [message.message_id for message in received] == ",".join(
+        result.message_id for result in results
+    ).split(",")
+
+
+@pytest.mark.row("MM-05")
+@pytest.mark.parametrize("kind", Compression)
+def test_a_large_body_arrives_whole_however_it_is_compressed(
+    face: Face, address: str, topic: str, kind: Compression
+) -> None:
+    body = b"long and the same again " * 1_000
+
+    with face.Producer("pg", address, ClientSettings(compress_type=kind)) as producer:
+        producer.send(Message(topic, body))
+
+    (message,) = read(address, topic, 1)
+    assert message.body == body
+    assert message.size < len(body)
+    assert message.sys_flag & COMPRESSION_MASK
+
+
+class Counting(SendHook):
+    """Counts what leaves and what is answered."""
+
+    def __init__(self) -> None:
+        self.seen: list[str] = []
+
+    def before(self, sending: Sending) -> None:
+        self.seen.append(f"before {sending.queue.broker_name}")
+
+    def after(self, sending: Sending) -> None:
+        assert sending.result is not None
+        self.seen.append(f"after {sending.result.status}")
+
+
+@pytest.mark.row("SM-13")
+def test_hooks_see_every_send(face: Face, address: str, topic: str) -> None:
+    hook = Counting()
+
+    with face.Producer("pg", address, hooks=[hook]) as producer:
+        producer.send(Message(topic, b"x"))
+        producer.send_batch([Message(topic, b"y")])
+
+    assert hook.seen == ["before broker-a", "after SEND_OK"] * 2
+
+
+@pytest.mark.row("QS-05", "QS-13")
+@pytest.mark.parametrize(
+    "settings",
+    [ClientSettings(send_latency_fault_enable=True), ClientSettings(send_least_latency_enable=True)],
+)
+def test_messages_arrive_whatever_chooses_the_queue(
+    face: Face, address: str, topic: str, settings: ClientSettings
+) -> None:
+    with face.Producer("pg", address, settings) as producer:
+        for _ in range(20):
+            producer.send(Message(topic, b"x"))
+
+    assert len(read(address, topic, 20)) == 20
