@@ -15,7 +15,7 @@ SAYS = {
     "send_async.py": "100 messages in 4 queues",
     "callback.py": "stored at",
     "batch.py": "SEND_OK 50 messages from offset 0 on\n50 more in 3 batches",
-    "transaction.py": "COMMIT_MESSAGE \nUNKNOW UNIQUE constraint failed",
+    "transaction.py": "SEND_OK COMMIT_MESSAGE [('42',)]",
     "request_reply.py": "20+22 = 42",
     "ordered.py": "order-2 shipped broker-a",
     "pull.py": "hello 4",
