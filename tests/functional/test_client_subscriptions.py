@@ -1,6 +1,8 @@
 """Pull consumers that subscribe or assign: both faces against a cluster in this process."""
 
+import os
 import threading
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from typing import Any
@@ -8,7 +10,18 @@ from typing import Any
 import pytest
 from client_faces import Face, face_of
 
-from pyromq import ClientClosed, ClientSettings, ConfigError, ConsumeFrom, Message, MessageQueue, Refused
+import pyromq
+from pyromq import (
+    AlreadyStarted,
+    ClientClosed,
+    ClientSettings,
+    ConfigError,
+    ConsumeFrom,
+    Message,
+    MessageQueue,
+    PyroError,
+    Refused,
+)
 from pyromq.client.allocation import average_by_circle, by_config
 from pyromq.testing.cluster import ThreadCluster, running_cluster
 from pyromq.testing.waiting import eventually
@@ -166,7 +179,7 @@ def test_what_brokers_refuse_for_good_is_raised_by_a_poll(member: Any, topic: st
             return str(error)
         return None
 
-    assert "SQL92" in eventually(refusal)
+    assert "SQL92" in str(eventually(refusal))
 
 
 def test_what_was_unsubscribed_comes_no_more(producer: Any, member: Any, topic: str) -> None:
@@ -495,3 +508,99 @@ def test_a_listener_is_told_when_a_topic_gets_other_queues(admin: Any, member: A
     assert told[0][0] == topic
     assert told[0][1] > 4
     assert consumer.fetch_message_queues(f"{topic}-unknown") == []
+
+
+# Life ------------------------------------------------------------------------------------------------------
+
+
+def test_in_a_namespace_names_are_the_application_s_own(
+    face: Face, address: str, admin: Any, topic: str
+) -> None:
+    admin.create_topic(f"shop%{topic}", 4)
+    settings = ClientSettings(namespace="shop")
+    with (
+        face.Producer("producers", address, settings) as producer,
+        face.PullConsumer(
+            f"g-{topic}", address, settings, start_from=ConsumeFrom.FIRST_OFFSET, auto_commit=False
+        ) as consumer,
+        face.PullConsumer(f"shop%g-{topic}", address) as outsider,
+    ):
+        producer.send(Message(topic, b"inside"), queue=queues_of(topic)[2])
+        consumer.subscribe(topic)
+        (message,) = consumer.poll(10_000)
+
+        assert (message.topic, message.queue) == (topic, queues_of(topic)[2])
+        assert consumer.assignment() == consumer.fetch_message_queues(topic) == queues_of(topic)
+        consumer.commit()
+        assert consumer.committed(message.queue) == 1
+        assert outsider.committed(queues_of(f"shop%{topic}")[2]) == 1
+        consumer.seek_to_begin(message.queue)
+        assert [each.body for each in consumer.poll(10_000)] == [b"inside"]
+        assert [each.body for each in consumer.messages(topic, idle_ms=50)] == []
+
+
+def test_a_consumer_goes_on_by_itself_when_its_broker_comes_back(face: Face) -> None:
+    with (
+        running_cluster() as cluster,
+        face.Producer("producers", cluster.namesrv_address) as producer,
+        face.PullConsumer(
+            "readers", cluster.namesrv_address, QUICK, start_from=ConsumeFrom.FIRST_OFFSET
+        ) as consumer,
+    ):
+        producer.send(Message("orders", b"before"))
+        consumer.subscribe("orders")
+        assert read(consumer, 1) == [b"before"]
+
+        cluster.stop_broker("broker-a")
+        assert consumer.poll(100) == []
+        cluster.start_broker("broker-a")
+
+        def is_sent() -> bool:
+            try:
+                producer.send(Message("orders", b"after"))
+            except PyroError:
+                return False
+            return True
+
+        eventually(is_sent)
+        assert b"after" in read(consumer, 1)
+
+
+@pytest.mark.row("PR-02")
+def test_two_members_under_one_client_id_are_refused(member: Any, topic: str) -> None:
+    settings = ClientSettings(instance_name=f"only-{topic}")
+    one, other = member(settings=settings), member(settings=settings)
+    one.subscribe(topic)
+
+    with pytest.raises(AlreadyStarted, match="instance_name"):
+        other.subscribe(topic)
+
+    one.close()
+    one.close()
+    other.subscribe(topic)
+    assert eventually(other.assignment) == queues_of(topic)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+def test_a_child_of_fork_is_told_to_make_a_consumer_of_its_own(address: str, admin: Any, topic: str) -> None:
+    with pyromq.PullConsumer(f"g-{topic}", address) as consumer:
+        consumer.subscribe(topic)
+        eventually(consumer.assignment)
+        reading, writing = os.pipe()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)
+            child = os.fork()
+        if child == 0:
+            try:
+                consumer.poll(0)
+            except ClientClosed as error:
+                os.write(writing, str(error).encode())
+            finally:
+                os._exit(0)
+        os.waitpid(child, 0)
+        said = os.read(reading, 1_000).decode()
+        os.close(reading)
+        os.close(writing)
+
+        assert "started in another process; make a new one" in said
+        assert consumer.assignment() == queues_of(topic)

@@ -22,7 +22,7 @@ from pyromq.client.plans.presence import keep_routes_fresh
 from pyromq.client.plans.pull import Wanted, pull, pull_deadline
 from pyromq.client.plans.route import subscribe_route
 from pyromq.client.push.subscriptions import SQL92, subscription
-from pyromq.client.push.timers import Tasks, every
+from pyromq.client.push.timers import Tasks, every, guarded
 from pyromq.client.session import Session
 from pyromq.client.shelf import Batch, ReadQueue, Shelf, to_commit
 from pyromq.client.steps import Deadline, Plan
@@ -272,21 +272,31 @@ class Reading:
 
     async def _read_on(self, reader: ReadQueue) -> None:
         """Read a queue until it is let go."""
+        pause_s = 0.0
+
+        async def read() -> None:
+            nonlocal pause_s
+            pause_s = await self._read_and_note(reader)
+
         while not reader.is_dropped:
-            try:
-                await self._read_once(reader)
-                reader.failure = None
-            except PyroError as error:
-                is_news = str(error) != str(reader.failure)
-                _log.log(
-                    logging.WARNING if is_news else logging.DEBUG, "%s was not read: %s", reader.queue, error
-                )
-                reader.failure = error
-                self._arrived.set()
-                await asyncio.sleep(BUSY_PAUSE_S if isinstance(error, SystemBusy) else FAILURE_PAUSE_S)
-            except Exception:  # noqa: BLE001  a reader outlives its own mistakes
-                _log.exception("reading queue %s failed; it is tried again", reader.queue)
-                await asyncio.sleep(FAILURE_PAUSE_S)
+            pause_s = FAILURE_PAUSE_S
+            await guarded(read, what=f"reading {reader.queue}")
+            if pause_s:
+                await asyncio.sleep(pause_s)
+
+    async def _read_and_note(self, reader: ReadQueue) -> float:
+        """Read once, note whether it failed, and return how many seconds to rest."""
+        try:
+            await self._read_once(reader)
+        except PyroError as error:
+            is_news = str(error) != str(reader.failure)
+            level = logging.WARNING if is_news else logging.DEBUG
+            _log.log(level, "%s was not read: %s", reader.queue, error)
+            reader.failure = error
+            self._arrived.set()
+            return BUSY_PAUSE_S if isinstance(error, SystemBusy) else FAILURE_PAUSE_S
+        reader.failure = None
+        return 0.0
 
     async def _read_once(self, reader: ReadQueue) -> None:
         session, run, queue = self._runner.session, self._runner.run, reader.queue
