@@ -138,6 +138,9 @@ def _start_apache(kind: str, classpath: str, folder: Path, closing: ExitStack) -
         brokerIP2="127.0.0.1",
         haListenPort=broker_port + 1,
         timerWheelEnable="false",
+        # Transactions that nobody ended are asked about soon; a minute is long for a test.
+        transactionTimeOut=1_000,
+        transactionCheckInterval=1_000,
     )
     broker = start_java(classpath, "broker.BrokerStartup", settings, "broker-a", folder, environment)
     closing.callback(broker.kill)
