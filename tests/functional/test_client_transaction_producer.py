@@ -1,5 +1,9 @@
 """Transactions: both faces against a cluster in this process whose broker asks soon."""
 
+import os
+import subprocess
+import sys
+import textwrap
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -224,6 +228,47 @@ def test_awaitable_transactions_may_be_coroutines(address: str, topic: str, grou
         see(address, topic, b"x")
 
     assert set(asked) == {result.message_id}
+
+
+FORKING = """
+    import os, sys
+    from pyromq import Message, RequestTimeout, TransactionProducer, TransactionState
+
+    def execute(message, arg):
+        return TransactionState.UNKNOWN
+
+    def check(message):
+        return TransactionState.COMMIT
+
+    with TransactionProducer(sys.argv[2], sys.argv[1], execute=execute, check=check) as producer:
+        producer.send_in_transaction(Message(sys.argv[3], b"parent"))
+        child = os.fork()
+        if child == 0:
+            producer.send_in_transaction(Message(sys.argv[3], b"child"))
+            try:
+                producer.request(Message(sys.argv[3] + "-asked", b"?"), timeout_ms=200)
+            except RequestTimeout:
+                producer.close()
+                os._exit(0)
+        assert os.waitpid(child, 0)[1] == 0
+        sys.stdin.read()
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+def test_a_child_of_fork_has_transactions_of_its_own(address: str, topic: str, group: str) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(FORKING), address, group, topic],
+        stdin=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as program:
+        try:
+            eventually(lambda: sorted(bodies(address, topic)) == [b"child", b"parent"])
+        finally:
+            _, errors = program.communicate(timeout=30)
+
+    assert program.returncode == 0, errors
 
 
 @contextmanager

@@ -33,7 +33,9 @@ class Session:
     #: The broker id that a queue's last answer told to read from next.
     reading_from: dict[MessageQueue, int] = field(default_factory=dict)
     send_hooks: tuple[SendHook, ...] = ()
-    #: Masters that got a heartbeat since they are known.
+    #: What the headers of sends to a queue have in common, in the order of the wire.
+    send_fields: dict[tuple[str, str, int, bool], dict[str, str]] = field(default_factory=dict)
+    #: Masters that were sent a heartbeat since they are known, and reply topics that were looked for.
     greeted: set[str] = field(default_factory=set)
     #: When to ask again which name servers there are, where an HTTP address tells it.
     name_servers_due_ms: int = field(init=False)

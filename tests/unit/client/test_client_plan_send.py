@@ -366,6 +366,30 @@ def test_a_oneway_send_wants_no_answer_and_is_not_tried_again(stage: Stage, sess
     assert [(call.address, call.oneway) for call in stage.calls[1:]] == [("a:1", True)]
 
 
+@pytest.mark.row("SM-15")
+def test_a_oneway_message_that_a_broker_does_not_take_is_lost_without_a_word(
+    stage: Stage, session: Session
+) -> None:
+    stage.brokers["a:1"] = refuses(ResponseCode.SERVICE_NOT_AVAILABLE)
+    outgoing = prepare(ORDER, "UNIQ", session.settings)
+
+    stage.run(send.send_oneway(session, outgoing, send.NEXT_IN_TURN, Deadline(stage.clock, 3_000)))
+
+    assert sends(stage) == ["a:1"]
+
+
+@pytest.mark.row("SM-15")
+def test_an_asynchronous_message_that_a_broker_does_not_take_is_lost_unless_the_error_is_read(
+    stage: Stage, session: Session
+) -> None:
+    stage.brokers["a:1"] = refuses(ResponseCode.SERVICE_NOT_AVAILABLE)
+
+    with pytest.raises(Refused):
+        send_as_async(stage, session)
+
+    assert sends(stage) == ["a:1"]
+
+
 @pytest.mark.row("SM-04")
 def test_a_oneway_send_that_cannot_leave_says_so(stage: Stage, session: Session) -> None:
     stage.down.add("a:1")

@@ -193,13 +193,35 @@ def test_a_broker_is_greeted_once(stage: Stage, session: Session) -> None:
     assert len(beats(stage)) == 2
 
 
-def test_a_broker_that_was_away_is_greeted_again(stage: Stage, session: Session) -> None:
-    stage.down.add("a:1")
+def test_a_broker_that_is_away_takes_the_time_of_one_request_only(stage: Stage, session: Session) -> None:
+    stage.silent.add("a:1")
     greet(stage, session)
-    stage.down.clear()
     greet(stage, session)
 
-    assert beats(stage) == ["a:1", "a:1"]
+    assert beats(stage) == ["a:1"]
+
+
+def test_greeting_takes_no_more_than_the_request_s_own_time(stage: Stage, session: Session) -> None:
+    stage.silent.add("a:1")
+    deadline = Deadline(stage.clock, 500)
+
+    stage.run(presence.greet(session, "orders", deadline))
+
+    assert deadline.has_passed
+    assert stage.calls[-1].timeout_s == 0.5
+
+
+def test_whoever_waited_while_another_greeted_has_nothing_left_to_do(stage: Stage, session: Session) -> None:
+    greet(stage, session)
+    session.greeted.clear()
+    plan = presence.greet(session, "orders", Deadline(stage.clock, 3_000))
+    waiting = next(plan)
+    greet(stage, session)
+    asked = len(stage.calls)
+
+    stage.run(waiting.begin())  # type: ignore[union-attr]
+
+    assert len(stage.calls) == asked
 
 
 def test_a_cluster_without_a_reply_topic_does_not_keep_from_asking(stage: Stage, session: Session) -> None:

@@ -2,12 +2,11 @@
 
 import logging
 import math
-from collections.abc import Iterable
 
 from pyromq.client.groups_in_use import release_group
 from pyromq.client.plans.route import fetch_route, publish_route, refresh_name_servers, refresh_routes
 from pyromq.client.session import Session
-from pyromq.client.steps import Deadline, Pause, Plan, ask, must_succeed, request
+from pyromq.client.steps import Alone, Deadline, Pause, Plan, ask, must_succeed, request
 from pyromq.codes import RequestCode
 from pyromq.errors import NetworkError, Refused
 from pyromq.wire.bodies.heartbeat import Heartbeat, ProducerPart, encode_heartbeat
@@ -52,25 +51,48 @@ def keep_routes_fresh(session: Session) -> Plan[None]:
 
 def heartbeat(session: Session) -> Plan[None]:
     """Tell every known master that this producer is there; failures wait for the next time."""
-    yield from _beat(session, session.routes.master_addresses())
+    for address in session.routes.master_addresses():
+        session.greeted.add(address)
+        yield from _beat(session, address, session.settings.mq_client_api_timeout / 1_000)
 
 
 def greet(session: Session, topic: str, deadline: Deadline, *, with_replies: bool = False) -> Plan[None]:
     """See to it that a topic's masters know this producer, before they have a reason to ask or tell it.
 
-    `with_replies` those are greeted too that take the cluster's replies: a reply may go to any of them.
+    `with_replies` those are greeted too that take the cluster's replies: a reply may go to any of them. A
+    master that is away is greeted once; the next heartbeat is its next chance.
     """
     route = yield from publish_route(session, topic, deadline)
-    if with_replies:
-        for cluster in sorted({broker.cluster for broker in route.route.broker_datas}):
-            reply_topic = cluster + REPLY_TOPIC_SUFFIX
-            if session.routes.get(reply_topic) is None:
-                try:
-                    session.routes.put(reply_topic, (yield from fetch_route(session, reply_topic, deadline)))
-                except Refused as error:
-                    _log.info("no route for replies of cluster %s: %s", cluster, error)
-    strangers = [address for address in session.routes.master_addresses() if address not in session.greeted]
-    yield from _beat(session, strangers)
+    clusters = {broker.cluster for broker in route.route.broker_datas} if with_replies else set()
+    if not _strangers(session) and all(_reply_topic(cluster) in session.greeted for cluster in clusters):
+        return
+
+    def begin() -> Plan[None]:
+        for cluster in sorted(clusters):
+            if _reply_topic(cluster) not in session.greeted:
+                session.greeted.add(_reply_topic(cluster))
+                yield from _find_repliers(session, cluster, deadline)
+        for address in _strangers(session):
+            session.greeted.add(address)
+            yield from _beat(session, address, deadline.part_s(session.settings.mq_client_api_timeout))
+
+    yield Alone("greeting brokers", begin, deadline.part_s(deadline.timeout_ms))
+
+
+def _find_repliers(session: Session, cluster: str, deadline: Deadline) -> Plan[None]:
+    topic = _reply_topic(cluster)
+    try:
+        session.routes.put(topic, (yield from fetch_route(session, topic, deadline)))
+    except (Refused, NetworkError) as error:
+        _log.info("no route for replies of cluster %s: %s", cluster, error)
+
+
+def _strangers(session: Session) -> list[str]:
+    return [address for address in session.routes.master_addresses() if address not in session.greeted]
+
+
+def _reply_topic(cluster: str) -> str:
+    return cluster + REPLY_TOPIC_SUFFIX
 
 
 def _search_s(session: Session) -> float:
@@ -80,19 +102,14 @@ def _search_s(session: Session) -> float:
     return (session.name_servers_due_ms - session.clock.now_ms()) / 1_000
 
 
-def _beat(session: Session, addresses: Iterable[str]) -> Plan[None]:
+def _beat(session: Session, address: str, timeout_s: float) -> Plan[None]:
     body = encode_heartbeat(
         Heartbeat(client_id=session.identity.client_id, producers=[ProducerPart(group_name=session.group)])
     )
-    timeout_s = session.settings.mq_client_api_timeout / 1_000
-    for address in addresses:
-        try:
-            must_succeed((yield from ask(address, request(RequestCode.HEART_BEAT, body=body), timeout_s)))
-        except (NetworkError, Refused) as error:
-            session.greeted.discard(address)
-            _log.warning("no heartbeat at broker %s: %s", address, error)
-        else:
-            session.greeted.add(address)
+    try:
+        must_succeed((yield from ask(address, request(RequestCode.HEART_BEAT, body=body), timeout_s)))
+    except (NetworkError, Refused) as error:
+        _log.warning("no heartbeat at broker %s: %s", address, error)
 
 
 def leave(session: Session) -> Plan[None]:

@@ -16,7 +16,7 @@ from pyromq.client.name_servers import name_server_addresses
 from pyromq.client.names import check_group
 from pyromq.client.outgoing import Outgoing, SendCallback, prepare, prepare_batch, prepare_batches
 from pyromq.client.plans import presence, send
-from pyromq.client.plans.send import IN_FLIGHT_MAX, Target
+from pyromq.client.plans.send import IN_FLIGHT_MAX, Target, target_of
 from pyromq.client.queue_choice import Selector
 from pyromq.client.requests import ReplyCallback
 from pyromq.client.steps import Deadline
@@ -75,8 +75,10 @@ class Producer:
         senders = self._senders.pop(os.getpid(), None)
         if senders is not None:
             senders.close()
-        self._requester.close()
-        self._runner.close(self._farewell)
+        try:
+            self._requester.close()
+        finally:
+            self._runner.close(self._farewell)
 
     def send(
         self,
@@ -94,7 +96,7 @@ class Producer:
         """
         outgoing, deadline = self._prepare(message, timeout_ms)
         session = self._runner.session
-        target = Target(queue, selector)
+        target = target_of(queue, selector)
         return self._runner.run(send.send(session, outgoing, target, send.sync_rule(session), deadline))
 
     def send_batch(
@@ -146,7 +148,7 @@ class Producer:
         tried again. Raises TooManyInFlight when 65,535 sends are under way and none ends in time.
         """
         outgoing, deadline = self._prepare(message, timeout_ms)
-        target = Target(queue, selector)
+        target = target_of(queue, selector)
         senders = self._senders.get(os.getpid()) or self._senders.setdefault(os.getpid(), Senders())
         return senders.submit(partial(self._send_now, outgoing, target, deadline), deadline.left_s, callback)
 
