@@ -23,6 +23,8 @@ REPLY: Final = "reply"
 #: What a message counts beside topic, body and properties when batches are split, as in RocketMQ's example.
 LOG_BYTES: Final = 20
 
+_SEPARATORS: Final = frozenset("\x01\x02")
+
 #: Properties that a field of Message stands for.
 _OWN_FIELDS: Final = {
     names.TAGS: "tags",
@@ -227,10 +229,10 @@ def _pairs(message: Message, message_id: str, namespace: str) -> dict[str, str]:
     for name, value in message.properties.items():
         _check_property(name, value)
     pairs = dict(message.properties)
-    keys = message.key_list
-    if any(" " in key for key in keys):
-        raise _illegal(f"a key may have no space, which separates keys: {keys!r}")
+    keys = message.key_list if message.keys else ()
     if keys:
+        if any(" " in key for key in keys):
+            raise _illegal(f"a key may have no space, which separates keys: {keys!r}")
         pairs[names.KEYS] = names.KEY_SEPARATOR.join(keys)
     if message.tags:
         pairs[names.TAGS] = message.tags
@@ -253,11 +255,12 @@ def _check_property(name: str, value: str) -> None:
 
 
 def _encoded(pairs: Mapping[str, str]) -> str:
-    for name, value in pairs.items():
-        if any(mark in text for text in (name, value) for mark in "\x01\x02"):
-            raise _illegal(f"property {name!r} has the characters 1 or 2, which separate properties")
     text = names.encode(pairs)
-    size = len(text.encode("utf-8", "replace"))
+    # Nobody but the encoding itself may have put separators there.
+    if text.count("\x01") != len(pairs) or text.count("\x02") != len(pairs) - 1:
+        bad = [name for name, value in pairs.items() if not _SEPARATORS.isdisjoint(name + value)]
+        raise _illegal(f"property {bad[0]!r} has the characters 1 or 2, which separate properties")
+    size = len(text) if text.isascii() else len(text.encode("utf-8", "replace"))
     if size > PROPERTIES_BYTES_MAX:
         raise _illegal(f"the properties have {size} bytes; {PROPERTIES_BYTES_MAX} are the limit")
     return text

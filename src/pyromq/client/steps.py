@@ -87,9 +87,10 @@ class Deadline:
 
     def part_s(self, timeout_ms: int) -> float:
         """Seconds that a step with a limit of its own may take; raise RequestTimeout when none are left."""
-        if self.has_passed:
+        left_s = self._end - self._clock.monotonic()
+        if left_s <= 0:
             raise RequestTimeout(f"the {self.timeout_ms} ms for this call are used up")
-        return min(self.left_s, timeout_ms / 1_000)
+        return min(left_s, timeout_ms / 1_000)
 
 
 def ask(address: str, command: Command, timeout_s: float) -> Plan[Command]:

@@ -7,7 +7,7 @@ from pyromq.client.plans.send import Target
 from pyromq.client.queue_choice import RoundRobin, select_by_hash
 from pyromq.client.session import Session
 from pyromq.client.steps import Deadline
-from pyromq.codes import ClientCode, RequestCode, ResponseCode
+from pyromq.codes import ClientCode, RequestCode, ResponseCode, SysFlag
 from pyromq.config.settings import ClientSettings
 from pyromq.errors import (
     ConnectFailed,
@@ -19,7 +19,7 @@ from pyromq.errors import (
     SystemBusy,
 )
 from pyromq.model import Message, MessageQueue, SendResult, SendStatus
-from pyromq.wire.header import read_header
+from pyromq.wire.header import read_header, write_header
 from pyromq.wire.headers.send import SendMessageV2
 
 ORDER = Message("orders", b"body", tags="paid", keys=["42"], properties={"city": "Turku"}, flag=3)
@@ -89,6 +89,24 @@ def test_a_send_returns_where_the_message_went(stage: Stage, session: Session) -
         queue=MessageQueue("orders", "a", 0),
         queue_offset=7,
     )
+
+
+def test_a_further_message_to_a_queue_has_its_own_fields_in_the_header_s_order(
+    stage: Stage, session: Session
+) -> None:
+    target = Target(MessageQueue("orders", "a", 0))
+    send_sync(stage, session, target=target)
+    stage.clock.advance(5)
+
+    other = Message("orders", b"x" * 5_000, properties={"city": "Oulu"}, flag=9)
+    send_sync(stage, session, other, target=target)
+
+    ext = stage.calls[-1].command.ext
+    header = read_header(SendMessageV2, ext)
+    compressed = SysFlag.COMPRESSED | SysFlag.COMPRESSION_ZLIB
+    assert (header.flag, header.sys_flag, header.born_timestamp) == (9, compressed, stage.clock.now_ms())
+    assert "Oulu" in str(header.properties)
+    assert list((ext or {}).items()) == list(write_header(header).items())
 
 
 @pytest.mark.row("SM-17", "SM-18", "PR-06")

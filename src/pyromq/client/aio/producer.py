@@ -14,7 +14,7 @@ from pyromq.client.name_servers import name_server_addresses
 from pyromq.client.names import check_group
 from pyromq.client.outgoing import Outgoing, SendCallback, prepare, prepare_batch, prepare_batches
 from pyromq.client.plans import presence, send
-from pyromq.client.plans.send import IN_FLIGHT_MAX, RetryRule, Target
+from pyromq.client.plans.send import IN_FLIGHT_MAX, RetryRule, Target, target_of
 from pyromq.client.queue_choice import Selector
 from pyromq.client.requests import OpenRequests, ReplyCallback, no_reply, request_of
 from pyromq.client.session import Session
@@ -87,7 +87,7 @@ class Producer:
         message may be stored even then.
         """
         session = self._runner.session
-        target, deadline = Target(queue, selector), self._deadline(timeout_ms)
+        target, deadline = target_of(queue, selector), self._deadline(timeout_ms)
         return await self._send(session, message, target, send.sync_rule(session), deadline)
 
     async def send_batch(
@@ -139,7 +139,7 @@ class Producer:
         Raises TooManyInFlight when 65,535 sends are under way.
         """
         session = self._runner.session
-        target, deadline = Target(queue, selector), self._deadline(timeout_ms)
+        target, deadline = target_of(queue, selector), self._deadline(timeout_ms)
         self._check_in_flight()
         return self._begin(self._send(session, message, target, send.async_rule(session), deadline), callback)
 
@@ -223,7 +223,10 @@ class Producer:
     async def _send(
         self, session: Session, message: Message, target: Target, rule: RetryRule, deadline: Deadline
     ) -> SendResult:
-        outgoing = await self._prepare(session, message)
+        if len(message.body) >= LARGE_BODY_BYTES:
+            outgoing = await self._prepare(session, message)
+        else:
+            outgoing = prepare(message, session.next_message_id(), session.settings)
         return await self._runner.run(send.send(session, outgoing, target, rule, deadline))
 
     async def _prepare(self, session: Session, message: Message) -> Outgoing:

@@ -14,17 +14,18 @@ called around every try.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 
 from pyromq.client.hooks import Sending, after_send, before_send
-from pyromq.client.namespaces import unwrap, unwrap_queue, wrap, wrap_queue
+from pyromq.client.namespaces import unwrap_queue, wrap, wrap_queue
 from pyromq.client.outgoing import Outgoing
 from pyromq.client.plans.broker import explained, unknown_broker, vip_address
 from pyromq.client.plans.route import publish_route
 from pyromq.client.queue_choice import Selector
 from pyromq.client.session import Session
-from pyromq.client.steps import Deadline, Plan, ask, request, tell
-from pyromq.codes import ClientCode, RequestCode, ResponseCode
+from pyromq.client.steps import Deadline, Plan, ask, tell
+from pyromq.codes import ClientCode, Language, RequestCode, ResponseCode
 from pyromq.errors import (
     ConnectFailed,
     MessageIllegal,
@@ -38,7 +39,7 @@ from pyromq.errors import (
 )
 from pyromq.model import MessageQueue, SendResult, SendStatus
 from pyromq.wire.command import Command
-from pyromq.wire.header import read_header
+from pyromq.wire.header import read_header, write_header
 from pyromq.wire.headers.send import SendMessageAnswer, SendMessageV2
 
 #: Asynchronous sends of one producer that may be under way, RocketMQ's clientAsyncSemaphoreValue.
@@ -49,6 +50,8 @@ _STATUSES: Final[dict[int, SendStatus]] = {
     ResponseCode.SLAVE_NOT_AVAILABLE: SendStatus.SLAVE_NOT_AVAILABLE,
     ResponseCode.FLUSH_SLAVE_TIMEOUT: SendStatus.FLUSH_SLAVE_TIMEOUT,
 }
+#: The fields of SendMessageV2 in which messages to one queue differ, by their names on the wire.
+_SYS_FLAG, _BORN, _FLAG, _PROPERTIES = "f", "g", "h", "i"
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,11 +84,16 @@ class Target:
 NEXT_IN_TURN: Final = Target()
 
 
+def target_of(queue: MessageQueue | None, selector: Selector | None) -> Target:
+    """Return where a message is to go; most may go anywhere, and need no target of their own."""
+    return NEXT_IN_TURN if queue is None and selector is None else Target(queue, selector)
+
+
 def sync_rule(session: Session) -> RetryRule:
     """Return the rule of a send whose result the caller waits for."""
     settings = session.settings
-    return RetryRule(
-        tries=1 + settings.retry_times_when_send_failed,
+    return _rule(
+        1 + settings.retry_times_when_send_failed,
         on_refusal=True,
         on_status_not_ok=settings.retry_another_broker_when_not_store_ok,
     )
@@ -93,7 +101,11 @@ def sync_rule(session: Session) -> RetryRule:
 
 def async_rule(session: Session) -> RetryRule:
     """Return the rule of a send whose result goes to a callback."""
-    return RetryRule(tries=1 + session.settings.retry_times_when_send_async_failed)
+    return _rule(1 + session.settings.retry_times_when_send_async_failed)
+
+
+#: Rules are few, and every send needs one.
+_rule = lru_cache(maxsize=64)(RetryRule)
 
 
 def send(
@@ -284,8 +296,22 @@ def _address(session: Session, queue: MessageQueue, deadline: Deadline) -> Plan[
 
 
 def _command(session: Session, outgoing: Outgoing, queue: MessageQueue) -> Command:
+    key = (outgoing.topic, queue.broker_name, queue.queue_id, outgoing.is_batch)
+    fields = session.send_fields.get(key)
+    if fields is None:
+        fields = session.send_fields[key] = write_header(_header(session, outgoing, queue))
+    ext = fields.copy()
+    # The order of the fields is theirs already.
+    ext[_SYS_FLAG] = str(outgoing.sys_flag)
+    ext[_BORN] = str(session.clock.now_ms())
+    ext[_FLAG] = str(outgoing.flag)
+    ext[_PROPERTIES] = outgoing.properties
+    return Command(_code_of(outgoing), ext=ext, body=outgoing.body, language=Language.PYTHON)
+
+
+def _header(session: Session, outgoing: Outgoing, queue: MessageQueue) -> SendMessageV2:
     settings = session.settings
-    header = SendMessageV2(
+    return SendMessageV2(
         producer_group=session.group,
         topic=outgoing.topic,
         default_topic=settings.create_topic_key,
@@ -300,7 +326,6 @@ def _command(session: Session, outgoing: Outgoing, queue: MessageQueue) -> Comma
         batch=outgoing.is_batch,
         broker_name=queue.broker_name,
     )
-    return request(_code_of(outgoing), header, outgoing.body)
 
 
 def _code_of(outgoing: Outgoing) -> RequestCode:
@@ -314,13 +339,13 @@ def _result(session: Session, outgoing: Outgoing, queue: MessageQueue, answer: C
     if status is None:
         raise refusal(answer.code, answer.remark)
     header = read_header(SendMessageAnswer, answer.ext)
+    if header.queue_id != queue.queue_id:
+        queue = MessageQueue(queue.topic, queue.broker_name, header.queue_id)
     return SendResult(
         status=status,
         message_id=outgoing.message_id,
         offset_message_id=header.msg_id,
-        queue=MessageQueue(
-            unwrap(session.settings.namespace, outgoing.topic), queue.broker_name, header.queue_id
-        ),
+        queue=unwrap_queue(session.settings.namespace, queue),
         queue_offset=header.queue_offset,
         transaction_id=header.transaction_id,
     )
