@@ -12,8 +12,9 @@ to whoever took it.
 """
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 
 from pyromq.errors import ConfigError, PyroError
 from pyromq.model import MessageQueue, PullResult, ReceivedMessage
@@ -59,14 +60,16 @@ class Batch:
     reader: ReadQueue
     messages: deque[ReceivedMessage]
     next_offset: int
+    #: Whether somebody has it; on the shelf, it is nobody's.
+    is_lent: bool = False
 
     def next_message(self) -> ReceivedMessage | None:
-        """Hand out a message, if one is left and the queue is still ours; the one before is finished."""
+        """Hand out a message, if one is left and may be handed out; the one before is finished."""
         reader = self.reader
         if reader.is_dropped:
             return None
         reader.finish()
-        if not self.messages:
+        if not self.messages or reader.is_paused or not self.is_lent:
             return None
         message = self.messages.popleft()
         reader.handed_out = message.queue_offset + 1 if self.messages else self.next_offset
@@ -158,20 +161,23 @@ class Shelf:
             # Nothing is under way, so what filters passed over is finished too.
             reader.batch_end = reader.handed_out = reader.finished = result.next_offset
 
-    def take(self) -> Batch | None:
-        """Return the batch that came first, of a queue that is not paused."""
-        for batch in self._ready:
-            if not batch.reader.is_paused:
-                self._ready.remove(batch)
-                self._count(batch.reader, batch.messages, -1)
-                return batch
-        return None
+    def take(self, batches_max: int = 1) -> list[Batch]:
+        """Return the batches that came first, of queues that are not paused."""
+        taken = list(islice((batch for batch in self._ready if not batch.reader.is_paused), batches_max))
+        for batch in taken:
+            # Mostly the first, so this is no search.
+            self._ready.remove(batch)
+            batch.is_lent = True
+            self._count(batch.reader, batch.messages, -1)
+        return taken
 
-    def give_back(self, batch: Batch) -> None:
-        """Take a batch back of which messages are left; it is the next to be taken."""
-        if batch.messages and not batch.reader.is_dropped:
-            self._count(batch.reader, batch.messages, 1)
-            self._ready.appendleft(batch)
+    def give_back(self, batches: Sequence[Batch]) -> None:
+        """Take batches back of which messages are left; they are the next to be taken, in the same order."""
+        for batch in reversed(batches):
+            batch.is_lent = False
+            if batch.messages and not batch.reader.is_dropped:
+                self._count(batch.reader, batch.messages, 1)
+                self._ready.appendleft(batch)
 
     def finish(self) -> None:
         """Note that the application is through with all that it was given."""

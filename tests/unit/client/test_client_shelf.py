@@ -45,8 +45,7 @@ def placed(shelf: Shelf, queue: MessageQueue, offset: int = 0) -> ReadQueue:
 
 
 def taken(shelf: Shelf) -> Batch:
-    batch = shelf.take()
-    assert batch is not None
+    (batch,) = shelf.take()
     return batch
 
 
@@ -72,7 +71,7 @@ def test_batches_are_taken_in_the_order_in_which_they_came() -> None:
         (B, [0]),
         (A, [2]),
     ]
-    assert shelf.take() is None
+    assert shelf.take() == []
 
 
 @pytest.mark.row("OF-08")
@@ -109,7 +108,7 @@ def test_what_an_iteration_left_is_taken_next() -> None:
     left = taken(shelf)
     left.next_message()
 
-    shelf.give_back(left)
+    shelf.give_back([left])
 
     assert offsets(taken(shelf).rest()) == [1, 2]
 
@@ -128,6 +127,43 @@ def test_what_filters_passed_over_is_finished_when_nothing_is_under_way() -> Non
     shelf.finish()
     shelf.put(reader, pulled(A, next_offset=70))
     assert commits(shelf) == [(A, 70)]
+
+
+def test_several_batches_are_taken_at_once_and_given_back_in_their_order() -> None:
+    shelf = Shelf()
+    one, other = placed(shelf, A), placed(shelf, B)
+    for reader, result in ((one, pulled(A, 0, 1)), (other, pulled(B, 0)), (one, pulled(A, 2))):
+        shelf.put(reader, result)
+    batches = shelf.take(2)
+    assert [batch.reader for batch in batches] == [one, other]
+    batches[0].next_message()
+
+    shelf.give_back(batches)
+
+    assert [offsets(batch.rest()) for batch in shelf.take(9)] == [[1], [0], [2]]
+
+
+def test_a_batch_that_was_given_back_is_handed_out_by_nobody_until_it_is_taken_again() -> None:
+    shelf = Shelf()
+    shelf.put(placed(shelf, A), pulled(A, 0, 1))
+    batch = taken(shelf)
+
+    shelf.give_back([batch])
+
+    assert batch.next_message() is None
+    assert offsets(taken(shelf).rest()) == [0, 1]
+
+
+def test_an_iteration_stops_in_a_queue_that_is_paused() -> None:
+    shelf = Shelf()
+    shelf.put(placed(shelf, A), pulled(A, 0, 1))
+    batch = taken(shelf)
+    assert batch.next_message() is not None
+
+    shelf.pause([A], is_paused=True)
+
+    assert batch.next_message() is None
+    assert commits(shelf) == [(A, 1)]
 
 
 @pytest.mark.row("CO-07")
@@ -153,7 +189,7 @@ def test_a_paused_queue_is_neither_pulled_nor_handed_out() -> None:
     shelf.pause([A], is_paused=True)
     assert not shelf.may_pull(one)
     assert taken(shelf).reader is other
-    assert shelf.take() is None
+    assert shelf.take() == []
 
     shelf.pause([A], is_paused=False)
     assert taken(shelf).reader is one
@@ -169,11 +205,11 @@ def test_nothing_of_a_queue_that_was_let_go_is_handed_out_or_kept() -> None:
 
     (gone,) = shelf.drop([A, B])
     shelf.put(reader, pulled(A, 3))
-    shelf.give_back(batch)
+    shelf.give_back([batch])
 
     assert gone is reader
     assert batch.next_message() is None
-    assert shelf.take() is None
+    assert shelf.take() == []
     assert shelf.queues == []
 
 
@@ -188,7 +224,7 @@ def test_after_a_seek_only_what_is_pulled_from_there_comes_and_that_is_committed
 
     assert (new.next_offset, new.is_paused, old.is_dropped) == (3, True, True)
     shelf.pause([A], is_paused=False)
-    assert shelf.take() is None
+    assert shelf.take() == []
     assert commits(shelf) == [(A, 3)]
 
 

@@ -112,8 +112,7 @@ class PullConsumer:
         What earlier polls returned counts as finished. Brokers that are away are tried again, and are no
         error; a filter or a group that every broker refuses is.
         """
-        batch = await self._reading.take(timeout_ms)
-        return [] if batch is None else batch.rest()
+        return [message for batch in await self._reading.take(timeout_ms) for message in batch.rest()]
 
     async def __aiter__(self) -> AsyncIterator[ReceivedMessage]:
         """Iterate over what is subscribed or assigned, until the consumer is closed.
@@ -123,13 +122,14 @@ class PullConsumer:
         _ = self._runner.session
         while True:
             try:
-                batch = await self._reading.take(ROUND_MS)
+                batches = await self._reading.take(ROUND_MS)
             except ClientClosed:
                 if self._is_closed:
                     return
                 raise
-            while batch is not None and (message := batch.next_message()) is not None:
-                yield message
+            for batch in batches:
+                while (message := batch.next_message()) is not None:
+                    yield message
 
     async def seek(self, queue: MessageQueue, offset: int) -> None:
         """Go on at an offset of a queue that is read; the next commit says so to the broker."""

@@ -64,7 +64,7 @@ class Reading:
         self._watching = Watching(runner)
         self._assigned: dict[str, Subscription] = {}
         self._to_assign: list[MessageQueue] = []
-        self._lent: Batch | None = None
+        self._lent: list[Batch] = []
         self._leaving: list[ReadQueue] = []
         self._readers: dict[ReadQueue, asyncio.Task[None]] = {}
         self._tasks = Tasks(f"pyromq-reading-{terms.group}")
@@ -149,8 +149,8 @@ class Reading:
 
     # Taking ---------------------------------------------------------------------------------------------
 
-    async def take(self, timeout_ms: int) -> Batch | None:
-        """Return messages, or None when none came in time; all that was handed out before is finished.
+    async def take(self, timeout_ms: int, batches_max: int = 1) -> list[Batch]:
+        """Return what waits, or nothing when none came in time; all that was handed out before is finished.
 
         Raises what brokers say when they refuse every queue for good.
         """
@@ -161,13 +161,12 @@ class Reading:
         self._shelf.finish()
         while True:
             _ = self._runner.session  # raises ClientClosed when it was closed meanwhile
-            if self._lent is not None:
-                # An iteration that was left has handed out only a part.
-                self._shelf.give_back(self._lent)
-            self._lent = batch = self._shelf.take()
-            if batch is not None:
+            # An iteration that was left has handed out only a part.
+            self._shelf.give_back(self._lent)
+            self._lent = self._shelf.take(batches_max)
+            if self._lent:
                 self._make_room()
-                return batch
+                return self._lent
             refusal = self._shelf.refusal()
             if refusal is not None and not self._will_pass(refusal):
                 raise refusal
@@ -176,7 +175,7 @@ class Reading:
                 async with asyncio.timeout(deadline - loop.time()):
                     await self._arrived.wait()
             except TimeoutError:
-                return None
+                return []
 
     def _will_pass(self, refusal: PyroError) -> bool:
         wanted = self._sharing.subscriptions or self._assigned

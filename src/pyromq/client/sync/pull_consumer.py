@@ -25,6 +25,9 @@ from pyromq.config.settings import ClientSettings
 from pyromq.errors import ClientClosed, ConfigError
 from pyromq.model import ConsumeFrom, MessageQueue, PullResult, ReceivedMessage
 
+#: Batches that an iteration takes at once: each time costs a turn of the engine's thread.
+BATCHES_MAX = 32
+
 
 class PullConsumer:
     """Takes messages when it is asked to.
@@ -116,8 +119,8 @@ class PullConsumer:
         What earlier polls returned counts as finished. Brokers that are away are tried again, and are no
         error; a filter or a group that every broker refuses is.
         """
-        batch = self._reader.run(lambda reading: reading.take(timeout_ms))
-        return [] if batch is None else batch.rest()
+        batches = self._reader.run(lambda reading: reading.take(timeout_ms))
+        return [message for batch in batches for message in batch.rest()]
 
     def __iter__(self) -> Iterator[ReceivedMessage]:
         """Iterate over what is subscribed or assigned, until the consumer is closed.
@@ -127,13 +130,14 @@ class PullConsumer:
         _ = self._runner.session
         while True:
             try:
-                batch = self._reader.run(lambda reading: reading.take(ROUND_MS))
+                batches = self._reader.run(lambda reading: reading.take(ROUND_MS, BATCHES_MAX))
             except ClientClosed:
                 if self._is_closed:
                     return
                 raise
-            while batch is not None and (message := batch.next_message()) is not None:
-                yield message
+            for batch in batches:
+                while (message := batch.next_message()) is not None:
+                    yield message
 
     def seek(self, queue: MessageQueue, offset: int) -> None:
         """Go on at an offset of a queue that is read; the next commit says so to the broker."""
