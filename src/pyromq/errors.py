@@ -16,6 +16,7 @@
     ├── NetworkError           no answer: ConnectFailed  ConnectionLost  RequestTimeout
     ├── ClientClosed           used after close
     ├── AlreadyStarted         started twice
+    ├── FilterError            a SQL filter that cannot be understood, with the place and the cause
     ├── BeingProcessed         another is at work on the same business key
     ├── NoBusinessKey          a message does not say which business it is about
     └── StoreError             CorruptRecord  DiskFull  SyncFailed  StoreLocked  MessageTooLarge
@@ -162,6 +163,15 @@ class ClientClosed(PyroError):
 
 class AlreadyStarted(PyroError):
     """A client was started a second time."""
+
+
+class FilterError(PyroError):
+    """A SQL filter cannot be understood. `position` counts the characters before the place."""
+
+    def __init__(self, cause: str, position: int) -> None:
+        super().__init__(f"Invalid MessageSelector. At character {position + 1}: {cause}")
+        self.cause = cause
+        self.position = position
 
 
 class BeingProcessed(PyroError):
