@@ -1,8 +1,9 @@
 """From a message to what travels: checked, with its id and properties, compressed or joined to a batch."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final, TypeAlias
+
+import msgspec
 
 from pyromq.client.compression import compress
 from pyromq.client.names import RETRY_TOPIC_PREFIX, check_sendable_topic
@@ -55,8 +56,7 @@ _NOT_A_PRODUCERS: Final = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Outgoing:
+class Outgoing(msgspec.Struct, frozen=True):
     """A message or a batch, ready to be sent any number of times.
 
     `message` is what the application gave, for its selectors (a batch's first); `topic` is the name on the
@@ -122,8 +122,7 @@ def prepare_batches(
     return [_joined(group, settings) for group in _split(parts, settings.max_message_size)]
 
 
-@dataclass(frozen=True, slots=True)
-class _Part:
+class _Part(msgspec.Struct, frozen=True):
     """One message of a batch, encoded."""
 
     message: Message

@@ -12,6 +12,8 @@ from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from typing import TypeAlias, TypeVar
 
+import msgspec
+
 from pyromq.clock import Clock
 from pyromq.codes import Language, RequestCode, ResponseCode
 from pyromq.errors import RequestTimeout, refusal
@@ -21,8 +23,7 @@ from pyromq.wire.header import Header, write_header
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
+class Call(msgspec.Struct, frozen=True):
     """Send a command and bring the answer; a oneway command has none, and None comes back."""
 
     address: str
