@@ -113,6 +113,29 @@ def test_messages_of_a_queue_are_handled_in_order_and_a_failed_one_before_the_ne
     assert set(map(tuple, by_queue.values())) == {(b"0", b"1", b"2", b"3", b"3", b"3", b"4", b"5")}
 
 
+@pytest.mark.row("OR-01")
+def test_a_topic_of_one_queue_is_read_in_the_order_of_its_sends(
+    face: Face, address, topic, group, producer
+) -> None:
+    with pyromq.Admin(address) as admin:
+        admin.create_topic(topic, queue_count=1)
+        eventually(lambda: has_route(admin, topic))
+    bodies = send(producer, topic, 30)
+    handler = Handler()
+    with face.PushConsumer(group, address, listener=handler, order="orderly", **QUICK, **FIRST) as consumer:
+        consumer.subscribe(topic)
+        eventually(lambda: len(handler.got) >= 30)
+
+    assert handler.bodies == bodies
+
+
+def has_route(admin: pyromq.Admin, topic: str) -> bool:
+    try:
+        return bool(admin.route(topic).queue_datas)
+    except pyromq.TopicNotFound:
+        return False
+
+
 @pytest.mark.row("OR-04")
 def test_in_order_a_message_that_fails_too_often_makes_way(
     face: Face, address, topic, group, producer, queues

@@ -37,7 +37,7 @@ def test_members_share_the_queues_as_they_come_and_go(
     assert all(handler.got for handler in handlers)
 
 
-@pytest.mark.row("RB-02")
+@pytest.mark.row("RB-02", "OR-05")
 def test_new_queues_of_a_topic_are_found(face: Face, address, topic, group, queues) -> None:
     with face.PushConsumer(group, address, listener=Handler(), **QUICK, **FIRST) as consumer:
         consumer.subscribe(topic)
@@ -48,7 +48,7 @@ def test_new_queues_of_a_topic_are_found(face: Face, address, topic, group, queu
         eventually(lambda: len(own(consumer, topic)) == 6)
 
 
-@pytest.mark.row("CO-04", "OF-02", "RB-01")
+@pytest.mark.row("CO-04", "OF-02", "RB-01", "RT-02")
 def test_every_broadcasting_member_gets_everything_and_remembers_it_in_a_file(
     face: Face, address, topic, group, producer, queues, tmp_path: Path
 ) -> None:

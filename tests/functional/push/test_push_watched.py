@@ -35,7 +35,7 @@ def running(cluster: ThreadCluster, group: str, client_id: str, *, stacks: bool 
     return decode_running_state(answer.body)
 
 
-@pytest.mark.row("CO-07")
+@pytest.mark.row("CO-07", "RT-14")
 def test_pulling_stops_when_too_much_waits_and_an_operator_sees_it(
     cluster, address, topic, group, producer, queues
 ) -> None:
