@@ -21,6 +21,8 @@ SAYS = {
     "pull.py": "hello 4",
     "pull_consumer.py": "10 orders taken",
     "pull_async.py": "FOUND ['hello 0', 'hello 1']",
+    "push_consumer.py": "payment 3 must wait\n5 payments handled",
+    "push_orderly.py": "o4 created paid shipped",
     "delayed.py": "one second later",
     "filter_by_tag.py": "a bill that is refunded",
     "find_message.py": "by its place a parcel to Turku",
