@@ -19,14 +19,23 @@ from pyromq.clock import Clock
 class HeldPull:
     """A pull that waits for its queue to pass `offset`.
 
-    `wants` tests a message's tag code; None wants all. `wake` runs the pull again; it must cope with
-    being called after the client has gone.
+    `wants` tests a message's tag code, `matches` the message at an offset; None wants all. `wake` runs the
+    pull again; it must cope with being called after the client has gone.
     """
 
     offset: int
     until_ms: int
     wants: Callable[[int], bool] | None
     wake: Callable[[], None]
+    matches: Callable[[int], bool] | None = None
+
+    def is_met_by(self, offset: int, tags_code: int) -> bool:
+        """Return whether a message that its queue just got is one to wake for."""
+        return (
+            offset >= self.offset
+            and (self.wants is None or self.wants(tags_code))
+            and (self.matches is None or self.matches(offset))
+        )
 
 
 class Arrivals:
@@ -70,10 +79,7 @@ class Arrivals:
         held = self._held.get((topic, queue_id))
         if held is None:
             return
-        self._wake_if(
-            (topic, queue_id),
-            lambda pull: end > pull.offset and (pull.wants is None or pull.wants(tags_code)),
-        )
+        self._wake_if((topic, queue_id), lambda pull: pull.is_met_by(end - 1, tags_code))
 
     def sweep(self) -> None:
         """Wake the pulls whose time is up or whose queue has grown, wanted or not.

@@ -106,7 +106,7 @@ class Broker:
         self._topics = TopicTable(config / "topics.json", self._settings, self._clock, files=files)
         self._groups = GroupTable(config / "subscriptionGroup.json", self._settings, self._clock, files=files)
         self._offsets = OffsetTable(config / "consumerOffset.json", files=files)
-        self._filters = FilterTable(config / "consumerFilter.json", files=files)
+        self._filters = FilterTable(config / "consumerFilter.json", self._settings, self._clock, files=files)
         self._store = MessageStore(self._store_settings, clock=self._clock, files=files)
         self._delayed = DelayedMessages(
             self._store, self._clock, path=config / "delayOffset.json", files=files
@@ -120,6 +120,7 @@ class Broker:
             consumers=self._consumers,
             groups=self._groups,
             topics=self._topics,
+            filters=self._filters,
             membership=Membership(self._groups, self._settings),
             clock=self._clock,
         )
@@ -208,6 +209,7 @@ class Broker:
         self._topics.load()
         self._groups.load()
         self._offsets.load()
+        self._filters.load()
         if not recovered.was_clean:
             self._offsets.keep_within(self._store.max_offset)
         self._delayed.load()
@@ -382,6 +384,7 @@ class Broker:
             topics=self._topics,
             groups=self._groups,
             consumers=self._consumers,
+            filters=self._filters,
             offsets=self._offsets,
             arrivals=self._arrivals,
             offset_events=OffsetEvents(

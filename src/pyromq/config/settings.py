@@ -151,6 +151,11 @@ class BrokerSettings:
         5_000, "Milliseconds between writes of the groups' progress.", at_least=1
     )
 
+    enable_property_filter: bool = setting(False, "Let consumers filter by SQL92.")
+    filter_support_retry: bool = setting(
+        False, "Filter messages that are delivered again by SQL92 as well, should the filter have changed."
+    )
+
     slave_read_enable: bool = setting(False, "Send consumers of old messages to a slave.", live=True)
 
     start_accept_send_request_time_stamp: int = setting(

@@ -253,8 +253,12 @@ class _Gathering:
         return log.find_message(queue.topic, queue.queue_id, offset, start, after)
 
     def _matches(self, position: int, size: int, matches: MatchesRecord) -> bool:
-        data = self._log.read(position, size)
-        return data is not None and matches(memoryview(data))
+        segment = self._log.segment_at(position)
+        assert segment is not None
+        at = position - segment.base
+        # A look and no copy: a filter needs a few bytes of what may be megabytes.
+        with memoryview(segment.map) as file, file[at : at + size] as record:
+            return matches(record)
 
     def _finish_run(self) -> None:
         if self._run_end > self._run_start:

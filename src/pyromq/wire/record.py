@@ -84,6 +84,7 @@ _HEAD_V4_SIZE: Final = _HEAD_V4.size
 _unpack_head_v4 = _HEAD_V4.unpack_from
 _INT16: Final = struct.Struct(">h")
 _unpack_int16 = _INT16.unpack_from
+_unpack_int32 = struct.Struct(">i").unpack_from
 _TWO_INT32: Final = struct.Struct(">ii")
 
 
@@ -237,6 +238,31 @@ def decode_record(
         crc,
         size,
     )
+
+
+def read_properties(buffer: bytes | bytearray | memoryview) -> str:
+    """Return the properties of the record that a buffer is, without a look at its body.
+
+    Raises CorruptRecord when the lengths do not add up.
+    """
+    end = len(buffer)
+    if end < RECORD_BYTES_MIN:
+        raise CorruptRecord(f"{end} bytes are too few for a record")
+    sys_flag, magic = _unpack_int32(buffer, SYS_FLAG_AT)[0], _unpack_int32(buffer, MAGIC_AT)[0]
+    body_at = _HEADS[sys_flag & _V6_MASK].size
+    if body_at > end:
+        raise CorruptRecord(f"{end} bytes are too few for a record with IPv6 hosts")
+    topic_at = body_at + _unpack_int32(buffer, body_at - 4)[0]
+    # One byte of topic length and two of properties length must still fit behind the body.
+    if not body_at <= topic_at <= end - 3:
+        raise CorruptRecord(f"a record of {end} bytes has its topic at {topic_at}")
+    if magic == MAGIC_V1:
+        at = topic_at + 1 + buffer[topic_at]
+    else:
+        at = topic_at + 2 + _long_topic_length(buffer, topic_at, magic)
+    if not topic_at < at <= end - 2 or _unpack_int16(buffer, at)[0] != end - at - 2:
+        raise CorruptRecord(f"a record has lengths that do not add up to its {end} bytes")
+    return str(buffer[at + 2 : end], "utf-8", "replace")
 
 
 def _long_topic_length(buffer: bytes | bytearray | memoryview, at: int, magic: int) -> int:

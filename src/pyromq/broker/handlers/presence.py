@@ -1,7 +1,8 @@
 """Heartbeats, leaving, and who is in a group."""
 
 from pyromq.broker import topic_names
-from pyromq.broker.clients import Client, Consumers, Producers
+from pyromq.broker.clients import Client, ConsumerGroup, Consumers, Producers
+from pyromq.broker.filters import FilterTable
 from pyromq.broker.groups import GroupTable
 from pyromq.broker.membership import Membership
 from pyromq.broker.topics import TopicTable
@@ -14,8 +15,6 @@ from pyromq.wire.bodies.heartbeat import ConsumerPart, decode_client_config_chec
 from pyromq.wire.bodies.locks import encode_consumer_ids
 from pyromq.wire.headers.group import GetConsumerListByGroup, UnregisterClient
 
-TAG = "TAG"
-
 
 class PresenceHandlers:
     """Answers HEART_BEAT, UNREGISTER_CLIENT, GET_CONSUMER_LIST_BY_GROUP and CHECK_CLIENT_CONFIG."""
@@ -27,6 +26,7 @@ class PresenceHandlers:
         consumers: Consumers,
         groups: GroupTable,
         topics: TopicTable,
+        filters: FilterTable,
         membership: Membership,
         clock: Clock,
     ) -> None:
@@ -34,6 +34,7 @@ class PresenceHandlers:
         self._consumers = consumers
         self._groups = groups
         self._topics = topics
+        self._filters = filters
         self._membership = membership
         self._clock = clock
 
@@ -48,6 +49,7 @@ class PresenceHandlers:
             self._ensure_retry_topic(part)
             if self._consumers.register(client, part):
                 self._membership.notify(self._consumers.groups[part.group_name])
+            self._filters.register(part.group_name, part.subscriptions)
         for producer in heartbeat.producers:
             self._producers.register(client, producer.group_name)
         return Answer()
@@ -60,7 +62,7 @@ class PresenceHandlers:
         if header.consumer_group is not None:
             group = self._consumers.leave(header.consumer_group, request.link)
             if group is not None:
-                self._membership.notify(group)
+                self._left(group)
         return Answer(ext={})
 
     def consumer_list(self, request: Request[GetConsumerListByGroup]) -> Answer:
@@ -74,24 +76,26 @@ class PresenceHandlers:
     def check_client_config(self, request: Request[None]) -> Answer:
         """Say whether the broker can filter as a consumer wants."""
         subscription = decode_client_config_check(request.body).subscription
-        if subscription is not None and subscription.expression_type not in (None, "", TAG):
-            raise ServerFailed(
-                ResponseCode.SYSTEM_ERROR,
-                f"The broker does not support consumer to filter message by {subscription.expression_type}",
-            )
+        if subscription is not None and self._filters.check(subscription.expression_type):
+            self._filters.test(subscription.sub_string)
         return Answer()
 
     def link_closed(self, link: Link) -> None:
         """Take a connection that has ended out of all its groups, and tell those who stay."""
         self._producers.leave_all(link)
         for group in self._consumers.leave_all(link):
-            self._membership.notify(group)
+            self._left(group)
 
     def drop_silent(self, silence_ms: int) -> None:
         """End the connections whose heartbeats stopped; `link_closed` does the rest."""
         silent = self._consumers.silent_links(silence_ms) | self._producers.silent_links(silence_ms)
         for link in silent:
             link.close()
+
+    def _left(self, group: ConsumerGroup) -> None:
+        if not group.members:
+            self._filters.group_left(group.name)
+        self._membership.notify(group)
 
     def _ensure_retry_topic(self, part: ConsumerPart) -> None:
         config = self._groups.find(part.group_name)

@@ -11,14 +11,16 @@ The records of the log are the records on the wire; nothing is parsed in between
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 
 from pyromq.broker.admission import FAQ
 from pyromq.broker.arrivals import Arrivals, HeldPull
 from pyromq.broker.clients import Consumers
+from pyromq.broker.filters import FilterTable
 from pyromq.broker.groups import GroupTable
 from pyromq.broker.offset_events import OffsetEvents
 from pyromq.broker.offsets import OffsetTable
+from pyromq.broker.topic_names import RETRY_PREFIX
 from pyromq.broker.topics import TopicTable
 from pyromq.clock import Clock
 from pyromq.codes import Perm, PullFlag, ResponseCode
@@ -26,10 +28,10 @@ from pyromq.config.settings import BrokerRole, BrokerSettings
 from pyromq.errors import NoPermission, Refused, ServerFailed, TopicNotFound
 from pyromq.filter.tags import parse_tags, wants_all
 from pyromq.net.routes import Answer, Request
-from pyromq.store.reading import GetStatus, Got, WantsTags
+from pyromq.store.reading import GetStatus, Got, MatchesRecord, WantsTags
 from pyromq.store.store import MessageStore
 from pyromq.wire.bodies.groups import SubscriptionGroupConfig
-from pyromq.wire.bodies.heartbeat import MessageModel
+from pyromq.wire.bodies.heartbeat import MessageModel, Subscription
 from pyromq.wire.headers.pull import PullMessage
 from pyromq.wire.java_hash import java_hash
 
@@ -37,7 +39,6 @@ PullRequest = Request[PullMessage]
 Pulled = Answer | asyncio.Future[Answer]
 
 MASTER_ID = 0
-TAG = "TAG"
 
 _CODES = {
     GetStatus.FOUND: ResponseCode.SUCCESS,
@@ -53,11 +54,19 @@ _EMPTY_QUEUE = (GetStatus.NO_MATCHED_LOGIC_QUEUE, GetStatus.NO_MESSAGE_IN_QUEUE)
 
 
 @dataclass(frozen=True, slots=True)
+class _Wanted:
+    """Which messages a pull is for, by the code of their tags and by their properties; None: all."""
+
+    tags: WantsTags | None = None
+    matches: MatchesRecord | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class _Reading:
     """What a pull that passed its checks found."""
 
     answer: Answer
-    wants: Callable[[int], bool] | None
+    wanted: _Wanted
 
 
 class PullHandlers:
@@ -70,6 +79,7 @@ class PullHandlers:
         topics: TopicTable,
         groups: GroupTable,
         consumers: Consumers,
+        filters: FilterTable,
         offsets: OffsetTable,
         arrivals: Arrivals,
         offset_events: OffsetEvents,
@@ -81,30 +91,31 @@ class PullHandlers:
         self._topics = topics
         self._groups = groups
         self._consumers = consumers
+        self._filters = filters
         self._offsets = offsets
         self._arrivals = arrivals
         self._offset_events = offset_events
         self._settings = settings
         self._clock = clock
         self._broker_ip = broker_ip
-        #: Told of each pull that was let through, and of its test for tag codes.
+        #: Told of each pull by tags that was let through, and of its test for tag codes.
         self.learn: Callable[[PullMessage, WantsTags | None], None] | None = None
 
     def pull(self, request: PullRequest) -> Pulled:
         """Answer with messages, or hold the request until there are some."""
         header = request.header
         reading = self._read(request)
-        if self.learn is not None:
-            self.learn(header, reading.wants)
+        if self.learn is not None and reading.wanted.matches is None:
+            self.learn(header, reading.wanted.tags)
         if header.sys_flag & PullFlag.COMMIT_OFFSET and self._settings.broker_role != BrokerRole.SLAVE:
             self._offsets.commit(header.consumer_group, header.topic, header.queue_id, header.commit_offset)
         has_room = self._arrivals.held_count < self._settings.held_pulls_max
         is_empty = reading.answer.code == ResponseCode.PULL_NOT_FOUND
         if is_empty and header.sys_flag & PullFlag.SUSPEND and has_room:
-            return self._hold(request, reading.wants)
+            return self._hold(request, reading.wanted)
         return reading.answer
 
-    def _hold(self, request: PullRequest, wants: Callable[[int], bool] | None) -> "asyncio.Future[Answer]":
+    def _hold(self, request: PullRequest, wanted: _Wanted) -> "asyncio.Future[Answer]":
         header = request.header
         settings = self._settings
         hold_ms = (
@@ -123,7 +134,13 @@ class PullHandlers:
                 # The topic or the subscription may have gone while the pull was held.
                 later.set_exception(refusal)
 
-        pull = HeldPull(header.queue_offset, self._clock.now_ms() + hold_ms, wants, wake)
+        pull = HeldPull(
+            header.queue_offset,
+            self._clock.now_ms() + hold_ms,
+            wanted.tags,
+            wake,
+            None if wanted.matches is None else partial(self._matches_at, header, wanted.matches),
+        )
         self._arrivals.hold(header.topic, header.queue_id, pull)
 
         def forget(future: "asyncio.Future[Answer]") -> None:
@@ -133,20 +150,27 @@ class PullHandlers:
         later.add_done_callback(forget)
         return later
 
+    def _matches_at(self, header: PullMessage, matches: MatchesRecord, offset: int) -> bool:
+        queue = self._store.queue(header.topic, header.queue_id)
+        place = None if queue is None else queue.place(offset)
+        record = None if place is None else self._store.log.read(*place)
+        return record is None or matches(memoryview(record))
+
     def _read(self, request: PullRequest) -> _Reading:
         header = request.header
         group = self._check_group(header)
         self._check_queue(request)
-        wants = self._filter(header, group)
+        wanted = self._filter(header, group)
         got = self._store.get(
             header.topic,
             header.queue_id,
             header.queue_offset,
             # RocketMQ answers one message to whoever asks for none.
             count_max=max(header.max_msg_nums, 1),
-            wants=wants,
+            wants=wanted.tags,
+            matches=wanted.matches,
         )
-        return _Reading(self._answer(header, group, got), wants)
+        return _Reading(self._answer(header, group, got), wanted)
 
     def _check_group(self, header: PullMessage) -> SubscriptionGroupConfig:
         if not self._settings.broker_permission & Perm.READ:
@@ -184,11 +208,34 @@ class PullHandlers:
                 f"topicConfig.readQueueNums:[{topic.read_queue_nums}] consumer:[/{request.link.peer}]",
             )
 
-    def _filter(self, header: PullMessage, group: SubscriptionGroupConfig) -> Callable[[int], bool] | None:
-        """Return the test for tag codes, from the request itself or from the group's heartbeats."""
+    def _filter(self, header: PullMessage, group: SubscriptionGroupConfig) -> _Wanted:
+        """Return which messages are wanted, by the request itself or by the group's heartbeats."""
         if header.sys_flag & PullFlag.SUBSCRIPTION:
-            self._check_expression_type(header.expression_type)
-            return _tag_test(header.subscription)
+            if self._filters.check(header.expression_type):
+                return _Wanted(matches=self._filters.test(header.subscription))
+            return _Wanted(_tag_test(header.subscription), self._retry_test(header))
+        subscription = self._subscription(header, group)
+        is_sql = self._filters.check(subscription.expression_type)
+        if subscription.class_filter_mode:
+            return _Wanted()
+        if not is_sql:
+            return _Wanted(_tag_test(subscription.sub_string), self._retry_test(header))
+        return _Wanted(
+            matches=self._filters.group_test(
+                header.topic,
+                header.consumer_group,
+                version=header.sub_version,
+                expression=subscription.sub_string,
+            )
+        )
+
+    def _retry_test(self, header: PullMessage) -> MatchesRecord | None:
+        if not header.topic.startswith(RETRY_PREFIX):
+            return None
+        return self._filters.retry_test(header.topic.removeprefix(RETRY_PREFIX))
+
+    def _subscription(self, header: PullMessage, group: SubscriptionGroupConfig) -> Subscription:
+        """Return what the group's members subscribed to by their heartbeats."""
         consumers = self._consumers.get(header.consumer_group)
         if consumers is None:
             raise Refused(ResponseCode.SUBSCRIPTION_NOT_EXIST, f"the consumer's group info not exist{FAQ}")
@@ -202,17 +249,7 @@ class PullHandlers:
             raise Refused(ResponseCode.SUBSCRIPTION_NOT_EXIST, f"the consumer's subscription not exist{FAQ}")
         if subscription.sub_version < header.sub_version:
             raise Refused(ResponseCode.SUBSCRIPTION_NOT_LATEST, "the consumer's subscription not latest")
-        self._check_expression_type(subscription.expression_type)
-        if subscription.class_filter_mode:
-            return None
-        return _tag_test(subscription.sub_string)
-
-    def _check_expression_type(self, expression_type: str | None) -> None:
-        if expression_type not in (None, "", TAG):
-            raise ServerFailed(
-                ResponseCode.SYSTEM_ERROR,
-                f"The broker does not support consumer to filter message by {expression_type}",
-            )
+        return subscription
 
     def _answer(self, header: PullMessage, group: SubscriptionGroupConfig, got: Got) -> Answer:
         status = got.status
