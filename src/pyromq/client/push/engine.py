@@ -272,14 +272,7 @@ class Engine:
         start, what = self._timers.start, f"the upkeep of {self._name}"
         start(every(settings.poll_name_server_interval / 1_000, self._refresh, what=what))
         start(every(settings.persist_consumer_offset_interval / 1_000, self._save, what=what))
-        start(
-            whenever(
-                rebalancer.is_wanted,
-                settings.rebalance_wait_interval / 1_000,
-                rebalancer.rebalance,
-                what=what,
-            )
-        )
+        start(rebalancer.keep_balanced(settings.rebalance_wait_interval / 1_000, what))
         beat_s = settings.heartbeat_broker_interval / 1_000
         start(whenever(self.member.is_unknown, beat_s, rebalancer.tell_brokers, what=what))
         if isinstance(self._consumption, ConcurrentConsumption):

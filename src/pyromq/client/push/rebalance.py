@@ -16,7 +16,7 @@ from pyromq.client.push.process_queue import ProcessQueue
 from pyromq.client.push.pulling import Pulling
 from pyromq.client.push.shares import changes, share, without_subscription
 from pyromq.client.push.subscriptions import renewed
-from pyromq.client.push.timers import Tasks
+from pyromq.client.push.timers import Tasks, guarded, wait
 from pyromq.client.steps import Plan
 from pyromq.errors import PyroError
 from pyromq.model import ConsumeFrom, MessageQueue
@@ -26,6 +26,8 @@ _log = logging.getLogger("pyromq.client")
 
 #: Seconds that a lock outlives its queue when messages of it still waited here.
 UNLOCK_DELAY_S = 20.0
+#: Seconds until a topic is looked at again that could not be: at first, then twice as long each time.
+RETRY_S_FIRST = 0.5
 
 
 class Rebalancer:
@@ -39,19 +41,31 @@ class Rebalancer:
         self._turn = asyncio.Lock()
         #: Brokers that know this member; one that does not would leave it out of the group.
         self._greeted: set[str] = set()
+        #: Whether the last look took all that was this member's.
+        self._is_complete = True
         self.pulling: Pulling | None = None
         #: Set when a rebalance is wanted before its time.
         self.is_wanted = asyncio.Event()
+
+    async def keep_balanced(self, interval_s: float, what: str) -> None:
+        """Look at intervals, when it is wanted, and sooner again when a topic could not be looked at."""
+        retry_s = RETRY_S_FIRST
+        while True:
+            await wait(self.is_wanted, interval_s if self._is_complete else min(retry_s, interval_s))
+            self.is_wanted.clear()
+            await guarded(self.rebalance, what=what)
+            retry_s = RETRY_S_FIRST if self._is_complete else 2 * retry_s
 
     async def rebalance(self) -> None:
         """Look at all topics; nothing happens while the consumer is suspended."""
         if not self._member.is_resumed.is_set():
             return
         async with self._turn:
-            for topic in tuple(self._member.subscriptions):
-                await self._rebalance_topic(topic)
+            self._is_complete = False
+            looked = [await self._rebalance_topic(topic) for topic in tuple(self._member.subscriptions)]
             gone = without_subscription(tuple(self._member.queues), self._member.subscriptions)
             await self._let_go(gone)
+            self._is_complete = all(looked)
 
     async def let_go(self, queue: MessageQueue) -> None:
         """Give one queue back, and look soon whether it is to be taken anew."""
@@ -90,30 +104,29 @@ class Rebalancer:
 
     # One topic ----------------------------------------------------------------------------------------
 
-    async def _rebalance_topic(self, topic: str) -> None:
+    async def _rebalance_topic(self, topic: str) -> bool:
+        """Look at one topic, and return whether all of this member's share is this member's now."""
         member = self._member
         try:
             wanted = await self._share(topic)
         except PyroError as error:
             level = logging.DEBUG if topic.startswith(RETRY_TOPIC_PREFIX) else logging.WARNING
             _log.log(level, "group %s: topic %s is not rebalanced: %s", member.session.group, topic, error)
-            return
+            return False
         except Exception:  # noqa: BLE001  the border to the application: the strategy may be its own
             _log.exception("group %s: the strategy failed for topic %s", member.session.group, topic)
-            return
+            return False
         idle_ms = member.session.settings.pull_max_idle_time
         change = changes(topic, wanted, member.queues, member.now_ms(), idle_ms)
         gone = await self._let_go(change.gone)
         taken = await self._take(change.new)
-        if not gone and not taken:
-            return
-        _log.info(
-            "group %s: %d queues of topic %s are this member's now", member.session.group, len(wanted), topic
-        )
-        await self._renew_subscription(topic)
+        if gone or taken:
+            _log.info("group %s has %d queues of topic %s here", member.session.group, len(wanted), topic)
+            await self._renew_subscription(topic)
         for state, offset in taken:
             if self.pulling is not None and not state.is_dropped:
                 self.pulling.start(state, offset)
+        return wanted <= member.queues.keys()
 
     async def _share(self, topic: str) -> set[MessageQueue]:
         member, session = self._member, self._member.session

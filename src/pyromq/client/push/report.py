@@ -7,6 +7,7 @@ from typing import Final
 
 from pyromq.client.push.member import Member
 from pyromq.client.push.process_queue import ProcessQueue
+from pyromq.client.session import Session
 from pyromq.codes import VERSION
 from pyromq.config.field import settings_of
 from pyromq.config.settings import MIB, ClientSettings
@@ -40,21 +41,25 @@ def stacks() -> str:
     return "\n".join(parts)
 
 
-def _properties(member: Member, started_ms: int, listener_count: int) -> dict[str, str]:
-    settings = member.session.settings
-    # Secrets do not leave the process.
+def shown_settings(session: Session) -> dict[str, str]:
+    """Return what a client is set to, by RocketMQ's names; secrets do not leave the process."""
     shown = {
-        setting.key: _java_text(getattr(settings, setting.name))
+        setting.key: _java_text(getattr(session.settings, setting.name))
         for setting in settings_of(ClientSettings)
         if not setting.secret
     }
     return shown | {
-        "consumerGroup": member.session.group,
+        "consumerGroup": session.group,
+        "PROP_NAMESERVER_ADDR": "".join(f"{address};" for address in session.name_servers.addresses),
+    }
+
+
+def _properties(member: Member, started_ms: int, listener_count: int) -> dict[str, str]:
+    return shown_settings(member.session) | {
         "messageModel": member.model.upper(),
         "PROP_CONSUMEORDERLY": _java_text(member.is_orderly),
         "PROP_THREADPOOL_CORE_SIZE": str(listener_count),
         "PROP_CONSUMER_START_TIMESTAMP": str(started_ms),
-        "PROP_NAMESERVER_ADDR": "".join(f"{address};" for address in member.session.name_servers.addresses),
         "PROP_CONSUME_TYPE": ConsumeType.CONSUME_PASSIVELY,
         "PROP_CLIENT_VERSION": VERSION_NAME,
     }
