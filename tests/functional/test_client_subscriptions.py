@@ -23,8 +23,14 @@ from pyromq import (
     Refused,
 )
 from pyromq.client.allocation import average_by_circle, by_config
+from pyromq.codes import RequestCode, ResponseCode
+from pyromq.config.settings import NetSettings
+from pyromq.net.blocking import BlockingLinks
 from pyromq.testing.cluster import ThreadCluster, running_cluster
 from pyromq.testing.waiting import eventually
+from pyromq.wire.bodies.locks import decode_consumer_ids
+from pyromq.wire.bodies.running import RunningState, decode_running_state
+from pyromq.wire.command import Command
 
 QUICK = ClientSettings(
     rebalance_wait_interval=200, poll_name_server_interval=100, persist_consumer_offset_interval=100
@@ -508,6 +514,76 @@ def test_a_listener_is_told_when_a_topic_gets_other_queues(admin: Any, member: A
     assert told[0][0] == topic
     assert told[0][1] > 4
     assert consumer.fetch_message_queues(f"{topic}-unknown") == []
+
+
+# Operators -------------------------------------------------------------------------------------------------
+
+
+class Operator:
+    """Asks a broker about a group, as `mqadmin` does."""
+
+    def __init__(self, cluster: ThreadCluster, group: str) -> None:
+        self._links = BlockingLinks(NetSettings())
+        self._address, self._group = cluster.broker_addresses[0], group
+
+    def ask(self, code: RequestCode, **ext: str) -> bytes:
+        answer = self._links.request(self._address, Command(code, ext=ext), 10)
+        assert answer.code == ResponseCode.SUCCESS, answer.remark
+        return answer.body
+
+    def close(self) -> None:
+        self._links.close()
+
+    def running(self) -> RunningState:
+        ids = self.ask(RequestCode.GET_CONSUMER_LIST_BY_GROUP, consumerGroup=self._group)
+        (client_id,) = decode_consumer_ids(ids)
+        return decode_running_state(
+            self.ask(RequestCode.GET_CONSUMER_RUNNING_INFO, consumerGroup=self._group, clientId=client_id)
+        )
+
+
+@pytest.fixture
+def operator(cluster: ThreadCluster, topic: str) -> Iterator[Operator]:
+    operator = Operator(cluster, f"g-{topic}")
+    yield operator
+    operator.close()
+
+
+def test_an_operator_sees_what_a_consumer_reads(
+    producer: Any, member: Any, operator: Operator, topic: str
+) -> None:
+    producer.send(Message(topic, b"x"), queue=queues_of(topic)[1])
+    consumer = member()
+    consumer.subscribe(topic, "*")
+    eventually(consumer.assignment)
+
+    state = eventually(
+        lambda: of if (of := operator.running()).queues[queues_of(topic)[1]].cached_msg_count else None
+    )
+
+    assert sorted(state.queues) == queues_of(topic)
+    assert state.properties["PROP_CONSUME_TYPE"] == "CONSUME_ACTIVELY"
+    assert [wanted.topic for wanted in state.subscriptions] == [topic]
+
+
+def test_an_operator_lets_a_consumer_go_back_to_the_beginning(
+    producer: Any, member: Any, operator: Operator, topic: str
+) -> None:
+    bodies = send(producer, topic, 8)
+    consumer = member()
+    consumer.subscribe(topic)
+    assert len(read(consumer, 8)) == 8
+    consumer.commit()
+
+    operator.ask(
+        RequestCode.INVOKE_BROKER_TO_RESET_OFFSET,
+        topic=topic,
+        group=f"g-{topic}",
+        timestamp="0",
+        isForce="true",
+    )
+
+    assert sorted(read(consumer, 8)) == bodies
 
 
 # Life ------------------------------------------------------------------------------------------------------

@@ -12,10 +12,11 @@ import logging
 from collections.abc import Callable, Iterable
 from typing import Final
 
+from pyromq.client.aio.answering import Answering
 from pyromq.client.aio.runner import Runner
 from pyromq.client.aio.sharing import Sharing, Terms
 from pyromq.client.aio.watching import QueuesChanged, Watching
-from pyromq.client.namespaces import wrap
+from pyromq.client.namespaces import unwrap_queue, wrap, wrap_queue
 from pyromq.client.plans import progress
 from pyromq.client.plans.polling import starting_offset
 from pyromq.client.plans.presence import keep_routes_fresh
@@ -26,7 +27,6 @@ from pyromq.client.push.timers import Tasks, every, guarded
 from pyromq.client.session import Session
 from pyromq.client.shelf import Batch, ReadQueue, Shelf, to_commit
 from pyromq.client.steps import Deadline, Plan
-from pyromq.codes import RequestCode
 from pyromq.errors import (
     ConfigError,
     NetworkError,
@@ -40,7 +40,7 @@ from pyromq.errors import (
 )
 from pyromq.filter.tags import ALL
 from pyromq.model import MessageQueue, PullStatus
-from pyromq.net.routes import Request, Route, RouteTable
+from pyromq.net.routes import RouteTable
 from pyromq.wire.bodies.heartbeat import Subscription
 
 _log = logging.getLogger("pyromq.client")
@@ -143,6 +143,32 @@ class Reading:
             yield from _commit_all(session, self._shelf.readers + self._leaving)
         yield from self._sharing.farewell(session)
 
+    # What brokers ask and tell ----------------------------------------------------------------------------
+
+    @property
+    def session(self) -> Session:
+        """Who this consumer is."""
+        return self._runner.session
+
+    @property
+    def subscriptions(self) -> list[Subscription]:
+        """What it wants, by the topics' names on the wire."""
+        return list(self._sharing.subscriptions.values())
+
+    @property
+    def readers(self) -> dict[MessageQueue, ReadQueue]:
+        """What it has, by the queues' names on the wire."""
+        return {wrap_queue(self._terms.namespace, reader.queue): reader for reader in self._shelf.readers}
+
+    async def move(self, offsets: dict[MessageQueue, int]) -> None:
+        """Go on at other offsets in queues that are read, and commit them."""
+        own = {unwrap_queue(self._terms.namespace, queue): offset for queue, offset in offsets.items()}
+        for queue in self._shelf.queues:
+            if queue in own:
+                self._go_to(queue, own[queue])
+        moved = [reader for reader in self._shelf.readers if reader.queue in own]
+        await self._runner.run(_commit_all(self._runner.session, moved))
+
     def share_anew(self) -> None:
         """Look soon who reads what: a broker says that members came or went."""
         self._sharing.share_anew()
@@ -199,10 +225,7 @@ class Reading:
             offset = last if to_end else first
         if not first <= offset <= last:
             raise ConfigError(f"{queue} has the offsets {first} to {last}; it cannot be read from {offset}")
-        old = self._shelf.reader(queue)
-        new = self._shelf.seek(queue, offset)
-        self._stop_reader(old)
-        self._start_readers([new])
+        self._go_to(queue, offset)
 
     async def commit(self) -> None:
         """Commit all that was handed out; raise the first failure, after all were tried."""
@@ -245,6 +268,10 @@ class Reading:
     def _use(self, wanted: set[MessageQueue], before: Iterable[MessageQueue]) -> None:
         self._release(self._shelf.drop(queue for queue in before if queue not in wanted))
         self._start_readers(self._shelf.add(sorted(wanted)))
+
+    def _go_to(self, queue: MessageQueue, offset: int) -> None:
+        self._stop_reader(self._shelf.reader(queue))
+        self._start_readers([self._shelf.seek(queue, offset)])
 
     def _start_readers(self, new: Iterable[ReadQueue]) -> None:
         for reader in new:
@@ -331,15 +358,11 @@ class Reading:
 
 
 def new_reading(name: str, new_session: Callable[[], Session], terms: Terms) -> tuple[Runner, Reading]:
-    """Return a client's life and what it reads; brokers may tell it that members came or went."""
-    routes = RouteTable(())
-    runner = Runner(name, new_session, keep_routes_fresh, handle=routes)
+    """Return a client's life and what it reads; brokers may ask and tell it."""
+    table = RouteTable(())
+    runner = Runner(name, new_session, keep_routes_fresh, handle=table)
     reading = Reading(runner, terms)
-
-    def share_anew(_request: Request[None]) -> None:
-        reading.share_anew()
-
-    routes.add([Route(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, share_anew)])
+    table.add(Answering(reading).routes())
     return runner, reading
 
 
