@@ -91,3 +91,11 @@ def test_a_farewell_goes_to_every_master_and_never_fails(stage: Stage, session: 
     assert stage.asked(RequestCode.UNREGISTER_CLIENT) == ["a:1", "b:1"]
     header = read_header(UnregisterClient, stage.calls[-1].command.ext)
     assert (header.client_id, header.producer_group) == ("client", "pg")
+
+
+def test_a_producer_that_no_broker_knows_leaves_without_a_word(stage: Stage, session: Session) -> None:
+    asked = len(stage.calls)
+
+    stage.run(presence.leave_silently(session))
+
+    assert len(stage.calls) == asked
