@@ -284,6 +284,34 @@ def test_nothing_is_lost_when_a_member_comes_while_messages_do(
     eventually(all_came)
 
 
+@pytest.mark.row("RB-06", "OF-08")
+def test_nothing_is_lost_while_members_come_and_go(producer: Any, member: Any, topic: str) -> None:
+    sent: set[bytes] = set()
+    found: set[bytes] = set()
+    members: list[Any] = []
+
+    def poll_all() -> None:
+        for each in members:
+            found.update(message.body for message in each.poll(20))
+
+    for step in range(5):
+        members.append(member(settings=QUICK))
+        members[-1].subscribe(topic)
+        for number in range(20):
+            body = b"%d-%d" % (step, number)
+            producer.send(Message(topic, body))
+            sent.add(body)
+        poll_all()
+        if len(members) > 2:
+            members.pop(0).close()
+
+    def all_came() -> bool:
+        poll_all()
+        return found == sent
+
+    eventually(all_came)
+
+
 # Progress --------------------------------------------------------------------------------------------------
 
 
