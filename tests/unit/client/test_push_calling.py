@@ -37,7 +37,7 @@ async def make(request: pytest.FixtureRequest) -> AsyncIterator[Make]:
 
 
 def work_of(*offsets: int, state: ProcessQueue | None = None) -> Work:
-    return Work(state, several(*offsets), Delivery(QUEUE))
+    return Work(state, several(*offsets), QUEUE)
 
 
 async def call(caller: Caller, work: Work) -> Work:
@@ -205,6 +205,18 @@ async def test_a_coroutine_on_threads_is_told_where_it_belongs() -> None:
     await caller.close(1)
 
 
+async def test_a_listener_that_exits_ends_only_itself() -> None:
+    def listen(message) -> None:
+        if message.queue_offset == 1:
+            raise SystemExit(1)
+
+    caller = ThreadCaller(Listening("g", calls(listen, None)), 1, SystemClock(), name="test")
+    works = [await call(caller, work_of(offset)) for offset in (1, 2)]
+
+    assert [work.verdict for work in works] == [ConsumeResult.RECONSUME_LATER, ConsumeResult.SUCCESS]
+    await caller.close(1)
+
+
 async def test_what_a_coroutine_cancels_is_its_own_failure() -> None:
     async def listen(_message) -> None:
         inner = asyncio.ensure_future(asyncio.sleep(60))
@@ -231,7 +243,7 @@ async def test_plain_functions_let_the_loop_live() -> None:
     caller = TaskCaller(Listening("g", calls(lambda _message: None, None)), 3, SystemClock())
     ended: list[Work] = []
     for offset in range(1_000):
-        caller.submit(Work(None, [received(offset)], Delivery(QUEUE)), ended.append)
+        caller.submit(Work(None, [received(offset)], QUEUE), ended.append)
     await aeventually(lambda: len(ended) == 1_000)
 
     assert turns > 10

@@ -8,7 +8,7 @@ from push_messages import QUEUE, received, several
 from pyromq.client import allocation
 from pyromq.client.push import in_use
 from pyromq.client.push.checks import start_time_ms, with_changes
-from pyromq.client.push.delivery import ConsumeResult, Delivery
+from pyromq.client.push.delivery import ConsumeResult
 from pyromq.client.push.figures import Figures
 from pyromq.client.push.flow import Limits, limits, why_full
 from pyromq.client.push.outcome import Work, as_result, split, suspend_s
@@ -140,7 +140,8 @@ def test_an_answer_that_means_nothing_is_refused() -> None:
 
 
 def test_an_exception_is_a_failure_whatever_was_answered() -> None:
-    work = Work(None, several(1), Delivery(QUEUE), ConsumeResult.SUCCESS, ValueError())
+    work = Work(None, several(1), QUEUE)
+    work.result, work.error = ConsumeResult.SUCCESS, ValueError()
 
     assert work.verdict is ConsumeResult.RECONSUME_LATER
 
@@ -320,10 +321,10 @@ def test_figures_are_those_of_the_last_minute_and_failures_those_of_the_hour() -
     figures = Figures()
     figures.pulled("orders", 30, 8, NOW)
     figures.pulled("orders", 30, 4, NOW)
-    figures.consumed("orders", 58, 2, 10, NOW)
+    figures.consumed("orders", 58, 2, 30, NOW)
 
     now = figures.rates("orders", NOW + 20_000)
-    assert (now.pull_ms, now.pulled_a_second, now.call_ms) == (6.0, 1.0, 10.0)
+    assert (now.pull_ms, now.pulled_a_second, now.call_ms) == (6.0, 1.0, 0.5)
     assert (now.failed_in_hour, round(now.done_a_second * 60)) == (2, 58)
     later = figures.rates("orders", NOW + 120_000)
     assert (later.pulled_a_second, later.failed_in_hour) == (0.0, 2)

@@ -37,20 +37,29 @@ class Listening:
     call: Callable[[Work], object]
     hooks: tuple[ConsumeHook, ...] = ()
 
-    def begin(self, work: Work) -> Consuming | None:
-        """Call the hooks before the listener."""
-        if not self.hooks:
-            return None
-        consuming = Consuming(self.group, work.delivery.queue, work.messages)
-        before_consume(self.hooks, consuming)
-        return consuming
+    def start(self, work: Work, now_ms: int) -> Awaitable[object] | None:
+        """Call the listener, and return what is to be awaited, if it returns that."""
+        if work.state is not None:
+            work.state.start(work.messages, now_ms)
+        if self.hooks:
+            work.consuming = Consuming(self.group, work.queue, work.messages)
+            before_consume(self.hooks, work.consuming)
+        try:
+            answer = self.call(work)
+            if answer is not None and answer is not True and inspect.isawaitable(answer):
+                return cast(Awaitable[object], answer)
+            note(work, answer)
+        except Exception as error:  # noqa: BLE001  the border to the application: its errors are its answer
+            note_error(work, error)
+        return None
 
-    def end(self, work: Work, consuming: Consuming | None) -> None:
-        """Call the hooks after the listener."""
-        if consuming is not None:
-            consuming.is_success = work.verdict in (ConsumeResult.SUCCESS, ConsumeResult.COMMIT)
-            consuming.error = work.error
-            after_consume(self.hooks, consuming)
+    def end(self, work: Work, spent_ms: int) -> None:
+        """Note how long the listener took, and call the hooks after it."""
+        work.spent_ms = spent_ms
+        if work.consuming is not None:
+            work.consuming.is_success = work.verdict in (ConsumeResult.SUCCESS, ConsumeResult.COMMIT)
+            work.consuming.error = work.error
+            after_consume(self.hooks, work.consuming)
 
 
 class Caller(Protocol):
@@ -143,25 +152,22 @@ class TaskCaller:
             if work.state is not None and work.state.is_dropped:
                 _skip(work, done)
                 continue
-            await self._call(work)
+            started_ms = self._clock.now_ms()
+            answer = self._listening.start(work, started_ms)
+            if answer is not None:
+                await self._await(work, answer)
+            self._listening.end(work, self._clock.now_ms() - started_ms)
             done(work)
             calls += 1
             if calls % CALLS_A_TURN == 0:
                 await asyncio.sleep(0)
 
-    async def _call(self, work: Work) -> None:
-        started_ms = self._clock.now_ms()
-        if work.state is not None:
-            work.state.start(work.messages, started_ms)
-        consuming = self._listening.begin(work)
+    async def _await(self, work: Work, answer: Awaitable[object]) -> None:
+        # Only a call that waits leaves time for another.
+        if self._waiting and len(self._workers) < self._size:
+            self._start_worker()
         try:
-            answer = self._listening.call(work)
-            if inspect.isawaitable(answer):
-                # Only a call that waits leaves time for another.
-                if self._waiting and len(self._workers) < self._size:
-                    self._start_worker()
-                answer = await cast(Awaitable[object], answer)
-            note(work, answer)
+            note(work, await answer)
         except asyncio.CancelledError as error:
             task = asyncio.current_task()
             if task is not None and task.cancelling():
@@ -170,8 +176,6 @@ class TaskCaller:
             note_error(work, error)
         except Exception as error:  # noqa: BLE001  the border to the application: its errors are its answer
             note_error(work, error)
-        work.spent_ms = self._clock.now_ms() - started_ms
-        self._listening.end(work, consuming)
 
 
 class ThreadCaller:
@@ -242,21 +246,16 @@ class ThreadCaller:
 
     def _call(self, work: Work) -> None:
         started_ms = self._clock.now_ms()
-        if work.state is not None:
-            work.state.start(work.messages, started_ms)
-        consuming = self._listening.begin(work)
         try:
-            answer = self._listening.call(work)
-            if inspect.isawaitable(answer):
+            answer = self._listening.start(work, started_ms)
+            if answer is not None:
                 _close_unawaited(answer)
                 raise ConfigError(
                     "the listener of a blocking PushConsumer is a coroutine; use pyromq.aio.PushConsumer"
                 )
-            note(work, answer)
-        except BaseException as error:  # noqa: BLE001  the border to the application: not even exit() ends it
+        except BaseException as error:  # noqa: BLE001  not even exit() in a listener may end this thread
             note_error(work, error)
-        work.spent_ms = self._clock.now_ms() - started_ms
-        self._listening.end(work, consuming)
+        self._listening.end(work, self._clock.now_ms() - started_ms)
 
     def _hand_over(self) -> None:
         # First: whoever ends from now on wakes the loop again.
@@ -288,8 +287,8 @@ def note_error(work: Work, error: BaseException) -> None:
         "the listener failed on message %s (topic %s, queue %d of %s, offset %d); it comes again",
         first.message_id,
         first.topic,
-        work.delivery.queue.queue_id,
-        work.delivery.queue.broker_name,
+        work.queue.queue_id,
+        work.queue.broker_name,
         first.queue_offset,
         exc_info=error,
     )

@@ -12,7 +12,6 @@ import logging
 
 from pyromq.client.plans.send_back import send_back
 from pyromq.client.push.calling import Caller
-from pyromq.client.push.delivery import Delivery
 from pyromq.client.push.member import Member
 from pyromq.client.push.outcome import Work, split
 from pyromq.client.push.process_queue import ProcessQueue
@@ -36,14 +35,15 @@ class ConcurrentConsumption:
         self._member = member
         self._caller = caller
         self._tasks = Tasks("pyromq-send-back")
+        #: Calls that ended in this turn of the loop.
+        self._works: list[Work] = []
 
     def pulled(self, state: ProcessQueue, messages: list[ReceivedMessage]) -> None:
         """Have the listener called with what a pull brought."""
         self._member.restore_topics(messages)
         size = self._member.session.settings.consume_message_batch_max_size
         for begin in range(0, len(messages), size):
-            work = Work(state, messages[begin : begin + size], Delivery(state.queue))
-            self._caller.submit(work, self._ended)
+            self._caller.submit(Work(state, messages[begin : begin + size], state.queue), self._ended)
 
     async def send_overdue_back(self) -> None:
         """Send messages back that listeners have had for too long, so that their queues' progress goes on."""
@@ -58,15 +58,37 @@ class ConcurrentConsumption:
 
     async def settle(self, grace_s: float) -> None:
         """Wait for what is being sent back, but not longer than that; then give it up."""
+        self._settle_works()
         await self._tasks.wait(grace_s)
         await self._tasks.cancel()
 
     def _ended(self, work: Work) -> None:
-        state = work.state
-        if state is None or work.is_skipped:
-            return
+        # Many calls end in one turn of the loop; their queues hear of it once.
+        self._works.append(work)
+        if len(self._works) == 1:
+            asyncio.get_running_loop().call_soon(self._settle_works)
+
+    def _settle_works(self) -> None:
+        works, self._works = self._works, []
+        done: dict[ProcessQueue, list[ReceivedMessage]] = {}
+        spent_ms: dict[ProcessQueue, int] = {}
+        for work in works:
+            state = work.state
+            if state is None or work.is_skipped:
+                continue
+            if work.is_plain_success and not state.is_dropped:
+                done.setdefault(state, []).extend(work.messages)
+                spent_ms[state] = spent_ms.get(state, 0) + work.spent_ms
+            else:
+                self._settle(state, work)
         member = self._member
-        done, failed = split(work.messages, work.verdict, work.delivery.ack_index)
+        for state, messages in done.items():
+            member.figures.consumed(state.queue.topic, len(messages), 0, spent_ms[state], member.now_ms())
+            member.finish(state, messages)
+
+    def _settle(self, state: ProcessQueue, work: Work) -> None:
+        member = self._member
+        done, failed = split(work.messages, work.verdict, work.ack_index)
         member.figures.consumed(state.queue.topic, len(done), len(failed), work.spent_ms, member.now_ms())
         if state.is_dropped:
             _log.info("%s went to another member while a listener had messages of it", state.queue)

@@ -23,7 +23,7 @@ class _Slice:
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """Means of one topic: milliseconds of a pull and of a listener's call, and messages a second."""
+    """Means of one topic: milliseconds of a pull and of a listener's message, and messages a second."""
 
     pull_ms: float = 0.0
     pulled_a_second: float = 0.0
@@ -47,9 +47,9 @@ class Figures:
         part.pulled += count
 
     def consumed(self, topic: str, done: int, failed: int, spent_ms: int, now_ms: int) -> None:
-        """Note a listener's call."""
+        """Note messages that a listener had, for so long in all."""
         part = self._part(topic, now_ms)
-        part.calls += 1
+        part.calls += done + failed
         part.call_ms += spent_ms
         part.done += done
         part.failed += failed

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from pyromq.client.incoming import received_messages
 from pyromq.client.push.calling import Caller
-from pyromq.client.push.delivery import ConsumeResult, Delivery
+from pyromq.client.push.delivery import ConsumeResult
 from pyromq.client.push.member import Member
 from pyromq.client.push.outcome import Work
 from pyromq.client.push.report import running_state
@@ -109,7 +109,7 @@ class Incoming:
         self._check_group(header.consumer_group)
         messages = received_messages(request.body, header.broker_name or "")
         engine.member.restore_topics(messages)
-        work = Work(None, messages, Delivery(messages[0].queue))
+        work = Work(None, messages, messages[0].queue)
         ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
         def done(_work: Work) -> None:

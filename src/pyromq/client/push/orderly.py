@@ -10,7 +10,7 @@ import logging
 from pyromq.client.plans.locks import lock
 from pyromq.client.plans.send_back import send_to_retry_topic
 from pyromq.client.push.calling import Caller
-from pyromq.client.push.delivery import ConsumeResult, Delivery
+from pyromq.client.push.delivery import ConsumeResult
 from pyromq.client.push.member import Member
 from pyromq.client.push.outcome import Work, suspend_s
 from pyromq.client.push.process_queue import ProcessQueue
@@ -103,7 +103,7 @@ class OrderlyConsumption:
         messages = state.take(size, member.now_ms())
         if not messages:
             return None
-        work = Work(state, messages, Delivery(state.queue))
+        work = Work(state, messages, state.queue)
         await self._call(work)
         if work.is_skipped:
             state.put_back(messages)

@@ -8,32 +8,71 @@
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from pyromq.client.hooks import Consuming
 from pyromq.client.push.delivery import ConsumeResult, Delivery
 from pyromq.client.push.process_queue import ProcessQueue
 from pyromq.errors import ConfigError
-from pyromq.model import ReceivedMessage
+from pyromq.model import MessageQueue, ReceivedMessage
 
 
-@dataclass(slots=True)
 class Work:
     """Messages for one call of the listener, and what came of it. A direct consumption has no `state`."""
 
-    state: ProcessQueue | None
-    messages: list[ReceivedMessage]
-    delivery: Delivery
-    result: ConsumeResult | None = None
-    error: BaseException | None = None
-    #: Whether the listener was not called, because its queue is gone or the consumer is closing.
-    is_skipped: bool = False
-    spent_ms: int = 0
+    __slots__ = (
+        "_delivery",
+        "consuming",
+        "error",
+        "is_skipped",
+        "messages",
+        "queue",
+        "result",
+        "spent_ms",
+        "state",
+    )
+
+    def __init__(
+        self, state: ProcessQueue | None, messages: list[ReceivedMessage], queue: MessageQueue
+    ) -> None:
+        self.state = state
+        self.messages = messages
+        self.queue = queue
+        self.result: ConsumeResult | None = None
+        self.error: BaseException | None = None
+        self.spent_ms = 0
+        #: Whether the listener was not called, because its queue is gone or the consumer is closing.
+        self.is_skipped = False
+        #: What hooks are shown, if there are any.
+        self.consuming: Consuming | None = None
+        # Made when it is asked for: most listeners never do.
+        self._delivery: Delivery | None = None
+
+    @property
+    def delivery(self) -> Delivery:
+        """What the listener is told of this call, and may change."""
+        if self._delivery is None:
+            self._delivery = Delivery(self.queue)
+        return self._delivery
+
+    @property
+    def ack_index(self) -> int | None:
+        """The last message that succeeded, if the listener said so."""
+        return None if self._delivery is None else self._delivery.ack_index
 
     @property
     def verdict(self) -> ConsumeResult:
         """The listener's answer; an exception is «later»."""
+        if self.error is not None or self.result is None:
+            return ConsumeResult.RECONSUME_LATER
+        return self.result
+
+    @property
+    def is_plain_success(self) -> bool:
+        """Whether all of its messages are done, without more to say."""
         return (
-            self.result if self.error is None and self.result is not None else ConsumeResult.RECONSUME_LATER
+            self.result is ConsumeResult.SUCCESS
+            and self.error is None
+            and (self._delivery is None or self._delivery.ack_index is None)
         )
 
 
