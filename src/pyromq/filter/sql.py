@@ -47,7 +47,7 @@ _GRAMMAR: Final = r"""
     literal: STRING | WHOLE | DECIMAL | TRUE | FALSE | NULL
     name: NAME | TEXT_WORD
 
-    SIGN: "<=" | ">=" | "<" | ">"
+    SIGN: /<=|>=|<(?!>)|>/
     MINUS: "-"
     OR: "OR"i
     AND: "AND"i
