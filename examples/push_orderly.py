@@ -10,8 +10,6 @@ from collections import defaultdict
 from pyromq import ConsumeFrom, Message, ReceivedMessage, select_by_hash
 from pyromq.aio import Producer, PushConsumer
 
-STEPS = ("created", "paid", "shipped")
-
 
 async def main(name_server: str) -> None:
     """Send three steps of four orders, each order to its own queue, and handle them by a coroutine."""
@@ -25,18 +23,17 @@ async def main(name_server: str) -> None:
             is_done.set()
 
     async with Producer("shop", name_server) as producer:
-        for step in STEPS:
+        for step in ("created", "paid", "shipped"):
             for order in ("o1", "o2", "o3", "o4"):
-                message = Message("order-steps", f"{order} {step}".encode())
-                await producer.send(message, selector=select_by_hash(order))
+                step_of = Message("order-steps", f"{order} {step}".encode())
+                await producer.send(step_of, selector=select_by_hash(order))
     consumer = PushConsumer(
         "shipping", name_server, listener=handle, order="orderly", consume_from=ConsumeFrom.FIRST_OFFSET
     )
     consumer.subscribe("order-steps")
     async with consumer:
         await asyncio.wait_for(is_done.wait(), 60)
-    for order, steps in sorted(seen.items()):
-        print(order, *steps)
+    print(*(f"{order} {' '.join(steps)}" for order, steps in sorted(seen.items())), sep="\n")
 
 
 if __name__ == "__main__":

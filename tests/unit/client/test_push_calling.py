@@ -219,7 +219,7 @@ async def test_a_listener_that_exits_ends_only_itself() -> None:
 
 async def test_what_a_coroutine_cancels_is_its_own_failure() -> None:
     async def listen(_message) -> None:
-        inner = asyncio.ensure_future(asyncio.sleep(60))
+        inner = asyncio.ensure_future(asyncio.Event().wait())
         inner.cancel()
         await inner
 
@@ -256,7 +256,7 @@ async def test_closing_waits_for_what_runs_and_cancels_what_does_not_end() -> No
 
     async def listen(_message) -> None:
         try:
-            await asyncio.sleep(60)
+            await asyncio.Event().wait()
         except asyncio.CancelledError:
             is_cancelled.set()
             raise

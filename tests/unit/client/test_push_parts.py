@@ -293,18 +293,20 @@ async def test_without_its_lock_a_queue_is_locked_before_it_is_consumed(stage: S
 
 
 async def test_a_queue_is_let_go_when_its_listener_has_nothing_of_it(stage: Stage) -> None:
-    is_free = asyncio.Event()
+    is_called, is_free = asyncio.Event(), asyncio.Event()
 
     async def listen(_message) -> None:
+        is_called.set()
         await is_free.wait()
 
     member = member_of(stage, order="orderly")
     state = state_of(member, 1)
     orderly = OrderlyConsumption(member, caller_of(stage, listen))
     orderly.pulled(state, [])
-    await asyncio.sleep(0.01)
+    await is_called.wait()
     letting_go = asyncio.create_task(orderly.let_go(state))
-    await asyncio.sleep(0.01)
+    for _ in range(10):
+        await asyncio.sleep(0)
     assert not letting_go.done()
     is_free.set()
 
