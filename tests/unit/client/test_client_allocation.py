@@ -5,7 +5,7 @@ import logging
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from java_allocations import Case, our_shares
 
@@ -44,6 +44,7 @@ def test_every_member_gets_what_rocketmq_gave_it(case: Case) -> None:
 
 @pytest.mark.row("RB-01", "CO-03")
 @pytest.mark.parametrize("allocate", SHARING.values(), ids=SHARING)
+@settings(deadline=None, max_examples=50)
 @given(queue_count=st.integers(1, 40), client_count=st.integers(1, 20))
 def test_every_queue_is_one_member_s(allocate: Allocate, queue_count: int, client_count: int) -> None:
     queues = queues_of("a", count=queue_count)
@@ -85,6 +86,7 @@ def test_members_beyond_the_number_of_queues_get_none(allocate: Allocate) -> Non
 
 
 @pytest.mark.row("RB-12")
+@settings(deadline=None, max_examples=30)
 @given(seed=st.integers(0, 10_000), client_count=st.integers(2, 12))
 def test_with_consistent_hashing_only_the_queues_of_one_who_leaves_move(seed: int, client_count: int) -> None:
     queues = queues_of("a", "b", count=16)
