@@ -67,6 +67,42 @@ def test_a_listener_may_choose_that_a_message_never_comes_again(
     assert dead.body == b"bad"
 
 
+def test_a_namespace_is_in_front_of_topic_and_group_and_nobody_sees_it(
+    face: Face, address, topic, group
+) -> None:
+    settings = pyromq.ClientSettings(namespace="shop")
+    handler = Handler(lambda message: message.reconsume_times > 0)
+    with pyromq.Producer("producers", address, settings) as producer:
+        producer.send(Message(topic, b"x"))
+    with face.PushConsumer(group, address, listener=handler, settings=settings, **QUICK, **FIRST) as consumer:
+        consumer.subscribe(topic)
+        eventually(lambda: len(handler.got) == 2, 20)
+        topics = {queue.topic for queue in consumer.assignment()}
+
+    assert [message.topic for message in handler.got] == [topic, topic]
+    assert topics == {f"shop%{topic}", f"%RETRY%shop%{group}"}
+
+
+@pytest.mark.row("BA-10")
+def test_one_failure_fails_the_batch(face: Face, address, topic, group, producer, queues) -> None:
+    for number in range(3):
+        producer.send(Message(topic, b"%d" % number), queue=queues[0])
+    batches: list[list[bytes]] = []
+
+    def listen(messages: list[ReceivedMessage]) -> bool:
+        batches.append([message.body for message in messages])
+        return messages[0].reconsume_times > 0
+
+    with face.PushConsumer(
+        group, address, batch_listener=listen, consume_message_batch_max_size=3, **QUICK, **FIRST
+    ) as consumer:
+        consumer.subscribe(topic)
+        eventually(lambda: sum(map(len, batches)) >= 6, 20)
+
+    assert batches[0] == [b"0", b"1", b"2"]
+    assert sorted(body for batch in batches[1:] for body in batch) == [b"0", b"1", b"2"]
+
+
 @pytest.mark.row("CO-10")
 def test_of_a_batch_only_what_follows_the_ack_index_comes_again(
     face: Face, address, topic, group, producer, queues

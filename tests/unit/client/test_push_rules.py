@@ -6,6 +6,7 @@ import pytest
 from push_messages import QUEUE, received, several
 
 from pyromq.client import allocation
+from pyromq.client.identity import new_identity
 from pyromq.client.push import in_use
 from pyromq.client.push.checks import start_time_ms, with_changes
 from pyromq.client.push.delivery import ConsumeResult
@@ -299,6 +300,14 @@ def test_a_new_group_by_time_starts_at_a_local_time_or_half_an_hour_ago() -> Non
     assert start_time_ms("20261116024507", NOW) == int(local.timestamp() * 1_000)
     assert start_time_ms(datetime(1970, 1, 1, 0, 1, tzinfo=UTC), NOW) == 60_000
     assert start_time_ms(None, 10_000_000) == 10_000_000 - 1_800_000
+
+
+@pytest.mark.row("OF-02")
+def test_a_broadcasting_consumer_is_the_same_client_when_it_comes_back() -> None:
+    settings = ClientSettings(client_ip="10.1.2.3")
+
+    assert new_identity(settings, keeps_instance=True).client_id == "10.1.2.3@DEFAULT"
+    assert new_identity(settings).client_id != new_identity(settings).client_id
 
 
 def test_a_group_has_one_member_under_one_client_id() -> None:

@@ -166,6 +166,8 @@ class Engine:
         """Go on at other offsets, after a pause in which listeners may end; meanwhile nothing is pulled."""
         member = self.member
         moved = {queue: offset for queue, offset in offsets.items() if queue in member.queues}
+        if not moved:
+            return
         self._moves += 1
         self._apply_suspension()
         try:

@@ -1,0 +1,81 @@
+"""A loop on a thread, for blocking faces."""
+
+import asyncio
+import threading
+
+import pytest
+
+from pyromq.client.sync.hosted import HostedLoop
+from pyromq.errors import AlreadyStarted, ClientClosed
+
+
+async def thread_name() -> str:
+    return threading.current_thread().name
+
+
+@pytest.fixture
+def host():
+    host = HostedLoop("consumer billing")
+    host.start()
+    yield host
+    host.close()
+
+
+def test_coroutines_run_on_the_thread_of_the_client(host: HostedLoop) -> None:
+    assert host.run(thread_name()) == "pyromq-consumer billing"
+    assert host.submit(thread_name()).result(10) == "pyromq-consumer billing"
+
+
+def test_what_a_coroutine_raises_is_raised(host: HostedLoop) -> None:
+    async def fail() -> None:
+        raise ValueError("no")
+
+    with pytest.raises(ValueError, match="no"):
+        host.run(fail())
+
+
+def test_a_call_may_have_its_time(host: HostedLoop) -> None:
+    with pytest.raises(TimeoutError):
+        host.run(asyncio.Event().wait(), timeout_s=0.01)
+
+
+def test_a_call_from_its_own_thread_would_wait_for_itself(host: HostedLoop) -> None:
+    async def calls_back() -> str:
+        return host.run(thread_name())
+
+    with pytest.raises(RuntimeError, match=r"use pyromq\.aio"):
+        host.run(calls_back())
+
+
+def test_it_is_started_once(host: HostedLoop) -> None:
+    with pytest.raises(AlreadyStarted):
+        host.start()
+
+
+def test_before_the_start_it_says_how_to_start() -> None:
+    with pytest.raises(ClientClosed, match=r"call start\(\)"):
+        HostedLoop("consumer billing").run(thread_name())
+
+
+def test_after_the_end_it_says_so_and_ends_what_was_left(host: HostedLoop) -> None:
+    is_begun, ended = threading.Event(), []
+
+    async def wait() -> None:
+        is_begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.append(threading.current_thread().name)
+
+    host.submit(wait())
+    assert is_begun.wait(10)
+    host.close()
+    host.close()
+
+    assert ended == ["pyromq-consumer billing"]
+    assert not host.is_running
+    with pytest.raises(ClientClosed, match="make a new one"):
+        host.run(thread_name())
+    with pytest.raises(ClientClosed):
+        host.start()
+    host.call_soon(lambda: None)
