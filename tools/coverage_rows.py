@@ -21,7 +21,7 @@ PROMISED = (
     "SM",
     "SC",
     "MM",
-    "BA-01..BA-07",
+    "BA-01..BA-10",
     "AD-01..AD-05",
     "ST",
     "FL",

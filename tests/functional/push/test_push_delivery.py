@@ -93,6 +93,28 @@ def test_a_batch_listener_gets_lists_of_one_queue(
     assert all(len(batch) <= 8 for batch in batches)
 
 
+@pytest.mark.row("BA-08")
+def test_a_batch_has_no_more_than_a_broker_gives_at_once(
+    face: Face, address, topic, group, producer, queues
+) -> None:
+    for number in range(100):
+        producer.send(Message(topic, b"%d" % number), queue=queues[0])
+    batches: list[list[ReceivedMessage]] = []
+    with face.PushConsumer(
+        group,
+        address,
+        batch_listener=lambda messages: batches.append(messages),
+        consume_message_batch_max_size=1_024,
+        pull_batch_size=1_024,
+        **QUICK,
+        **FIRST,
+    ) as consumer:
+        consumer.subscribe(topic)
+        eventually(lambda: sum(map(len, batches)) >= 100)
+
+    assert max(map(len, batches)) == 32
+
+
 def test_topics_come_and_go_while_it_runs(face: Face, address, topic, group, producer, queues) -> None:
     handler = Handler()
     with face.PushConsumer(group, address, listener=handler, **QUICK, **FIRST) as consumer:
