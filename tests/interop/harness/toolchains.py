@@ -58,9 +58,12 @@ def java_client(version: str) -> list[str]:
     return [tool("java"), *JVM, "-Xmx256m", "-cp", f"{classes}:{classpath}"]
 
 
-def java_class(name: str, version: str, options: Sequence[str] = ()) -> list[str]:
-    """Return the command that runs `programs/java/{name}.java`, a program by itself, on a client version."""
-    classpath = java_classpath(f"client-{version}")
+def java_class(name: str, version: str, options: Sequence[str] = (), *, jars: str | None = None) -> list[str]:
+    """Return the command that runs `programs/java/{name}.java`, a program by itself, on a client version.
+
+    `jars` names another class path than the client's.
+    """
+    classpath = java_classpath(jars or f"client-{version}")
     source = PROGRAMS / "java" / f"{name}.java"
 
     def build(target: Path) -> None:
