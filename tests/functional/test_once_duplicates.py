@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from pyromq import ConsumeFrom, Message, Producer, PullConsumer, PushConsumer, ReceivedMessage
-from pyromq.client.push.delivery import Delivery
+from pyromq import ConsumeFrom, Delivery, Message, Producer, PullConsumer, PushConsumer, ReceivedMessage
 from pyromq.once import SqliteTokens, once
 from pyromq.testing.cluster import ThreadCluster, running_cluster
 from pyromq.testing.waiting import eventually

@@ -11,8 +11,7 @@ from once_stage import received
 from postgresql import PostgreSQL, running_postgresql
 from sqlalchemy.orm import Session
 
-from pyromq import ReceivedMessage
-from pyromq.client.push.delivery import ConsumeResult
+from pyromq import ConsumeResult, ReceivedMessage
 from pyromq.once import Began, DbTokens, Once, once
 
 

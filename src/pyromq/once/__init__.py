@@ -4,9 +4,20 @@
 application's database, or in Redis.
 """
 
+from pyromq.errors import BeingProcessed, NoBusinessKey
 from pyromq.once.db_tokens import DbTokens, SqliteTokens
 from pyromq.once.guard import Once, once
 from pyromq.once.redis_tokens import RedisTokens
 from pyromq.once.tokens import Began, Tokens
 
-__all__ = ["Began", "DbTokens", "Once", "RedisTokens", "SqliteTokens", "Tokens", "once"]
+__all__ = [
+    "Began",
+    "BeingProcessed",
+    "DbTokens",
+    "NoBusinessKey",
+    "Once",
+    "RedisTokens",
+    "SqliteTokens",
+    "Tokens",
+    "once",
+]

@@ -10,10 +10,8 @@ import fakeredis
 import pytest
 from once_stage import received
 
-from pyromq import ConfigError, ReceivedMessage
-from pyromq.client.push.delivery import ConsumeResult
-from pyromq.errors import BeingProcessed, NoBusinessKey
-from pyromq.once import Began, Once, RedisTokens, SqliteTokens, once
+from pyromq import ConfigError, ConsumeResult, ReceivedMessage
+from pyromq.once import Began, BeingProcessed, NoBusinessKey, Once, RedisTokens, SqliteTokens, once
 
 
 @pytest.fixture
