@@ -85,6 +85,10 @@ class Face:
     def __init__(self, loop: Loop | None) -> None:
         self._loop = loop
 
+    @property
+    def is_blocking(self) -> bool:
+        return self._loop is None
+
     def Producer(self, *args: Any, **kwargs: Any) -> Any:  # noqa: N802  stands for the class
         return self._made(pyromq.Producer, aio.Producer, args, kwargs)
 

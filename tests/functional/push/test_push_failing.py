@@ -1,5 +1,7 @@
 """Messages that fail: retried, given up, tried again in order."""
 
+import asyncio
+import threading
 from collections import Counter, defaultdict
 from typing import Any
 
@@ -147,6 +149,41 @@ def test_messages_of_a_queue_are_handled_in_order_and_a_failed_one_before_the_ne
         eventually(lambda: all(progress(address, group, queue) == 6 for queue in queues))
 
     assert set(map(tuple, by_queue.values())) == {(b"0", b"1", b"2", b"3", b"3", b"3", b"4", b"5")}
+
+
+@pytest.mark.row("OR-03", "OF-08")
+def test_closing_in_order_waits_for_the_message_that_is_handled_and_commits_it(
+    face: Face, address, topic, group, producer, queues
+) -> None:
+    for number in range(3):
+        producer.send(Message(topic, b"%d" % number), queue=queues[0])
+    is_called, is_free = threading.Event(), threading.Event()
+    first, second = Handler(), Handler()
+
+    async def wait(message: ReceivedMessage) -> None:
+        first(message)
+        is_called.set()
+        await asyncio.to_thread(is_free.wait, 10)
+
+    def wait_on_thread(message: ReceivedMessage) -> None:
+        first(message)
+        is_called.set()
+        is_free.wait(10)
+
+    listener = wait_on_thread if face.is_blocking else wait
+    consumer = face.PushConsumer(group, address, listener=listener, order="orderly", **QUICK, **FIRST)
+    consumer.subscribe(topic)
+    consumer.start()
+    is_called.wait(10)
+    closing = threading.Thread(target=consumer.close)
+    closing.start()
+    is_free.set()
+    closing.join(20)
+    with face.PushConsumer(group, address, listener=second, order="orderly", **QUICK, **FIRST) as consumer:
+        consumer.subscribe(topic)
+        eventually(lambda: len(first.got) + len(second.got) >= 3)
+
+    assert first.bodies + second.bodies == [b"0", b"1", b"2"]
 
 
 @pytest.mark.row("OR-01")

@@ -116,6 +116,16 @@ def test_a_wanted_queue_that_nobody_pulls_goes() -> None:
     assert (change.gone, change.new) == ([queue], [])
 
 
+def test_a_wanted_queue_that_could_not_be_let_go_must_go_first() -> None:
+    (queue,) = queues(1)
+    having = owned(queue)
+    having[queue].is_leaving = True
+
+    change = changes("orders", {queue}, having, NOW, 120_000)
+
+    assert (change.gone, change.new) == ([queue], [])
+
+
 def test_queues_of_topics_without_a_subscription_go() -> None:
     one, other = MessageQueue("orders", "a", 0), MessageQueue("payments", "a", 0)
 

@@ -23,6 +23,8 @@ _log = logging.getLogger("pyromq.client")
 #: Seconds until a queue whose lock was lost is looked at again: locked again, or not.
 LOCKED_PAUSE_S = 0.01
 UNLOCKED_PAUSE_S = 3.0
+#: Seconds for what follows a listener's last answers at the end; queues that pause take all of it.
+LAST_NOTES_S = 0.05
 #: Seconds that a rebalance waits for the message a queue's listener has.
 LISTENER_WAIT_S = 1.0
 
@@ -57,7 +59,10 @@ class OrderlyConsumption:
         return True
 
     async def settle(self, _grace_s: float) -> None:
-        """Stop consuming; the caller has ended its calls."""
+        """Stop consuming; the caller has ended its calls, and what came of the last ones is noted first."""
+        for state in self._member.queues.values():
+            state.is_dropped = state.is_leaving = True
+        await self._tasks.wait(LAST_NOTES_S)
         await self._tasks.cancel()
 
     async def _consume(self, state: ProcessQueue) -> None:
@@ -149,7 +154,8 @@ class OrderlyConsumption:
 
     def _commit(self, state: ProcessQueue) -> None:
         offset = state.commit()
-        if offset is not None and not state.is_dropped:
+        # A queue that is being let go is this member's until its lock is given back.
+        if offset is not None and (not state.is_dropped or state.is_leaving):
             self._member.progress.offsets.set(state.queue, offset)
         self._member.has_room.set()
 

@@ -34,6 +34,7 @@ class ProcessQueue:
         "count",
         "is_consuming",
         "is_dropped",
+        "is_leaving",
         "is_locked",
         "locked_at_ms",
         "pulled_at_ms",
@@ -46,6 +47,8 @@ class ProcessQueue:
         self.count = 0
         self.bytes = 0
         self.is_dropped = False
+        #: Whether it is being let go, so that it must be before it can come anew.
+        self.is_leaving = False
         self.is_locked = False
         self.locked_at_ms = self.pulled_at_ms = self.consumed_at_ms = now_ms
         #: Whether somebody hands out its messages in order.

@@ -16,7 +16,7 @@ from pyromq.client.push.process_queue import ProcessQueue
 from pyromq.client.push.pulling import Pulling
 from pyromq.client.push.shares import changes, share, without_subscription
 from pyromq.client.push.subscriptions import renewed
-from pyromq.client.push.timers import Tasks, guarded, wait
+from pyromq.client.push.timers import guarded, wait
 from pyromq.client.steps import Plan
 from pyromq.errors import PyroError
 from pyromq.model import ConsumeFrom, MessageQueue
@@ -24,8 +24,6 @@ from pyromq.wire.bodies.heartbeat import Subscription
 
 _log = logging.getLogger("pyromq.client")
 
-#: Seconds that a lock outlives its queue when messages of it still waited here.
-UNLOCK_DELAY_S = 20.0
 #: Seconds until a topic is looked at again that could not be: at first, then twice as long each time.
 RETRY_S_FIRST = 0.5
 
@@ -37,10 +35,11 @@ class Rebalancer:
         self._member = member
         self._allocate = allocate
         self._orderly = orderly
-        self._tasks = Tasks("pyromq-unlock")
         self._turn = asyncio.Lock()
         #: Brokers that know this member; one that does not would leave it out of the group.
         self._greeted: set[str] = set()
+        #: Queues whose locks may be this member's: also one whose answer nobody waited for.
+        self._asked: set[MessageQueue] = set()
         #: Whether the last look took all that was this member's.
         self._is_complete = True
         self.pulling: Pulling | None = None
@@ -82,7 +81,9 @@ class Rebalancer:
 
     async def renew_locks(self) -> None:
         """Lock all queues again at their brokers; one that another member got meanwhile is lost."""
-        for queues in _by_broker(self._member.queues):
+        # Not those that are let go: a lock asked for behind the unlocking would be nobody's for a minute.
+        kept = [queue for queue, state in self._member.queues.items() if not state.is_dropped]
+        for queues in _by_broker(kept):
             locked = await self._lock(queues)
             if locked is None:
                 continue
@@ -95,11 +96,11 @@ class Rebalancer:
 
     async def close(self) -> None:
         """Give all locks back; the queues are not pulled any more."""
-        await self._tasks.cancel()
         for state in self._member.queues.values():
             state.is_dropped = True
         if self._orderly is not None and self._member.is_clustering:
-            await asyncio.gather(*(self._unlock(queues) for queues in _by_broker(self._member.queues)))
+            held = self._asked.union(self._member.queues)
+            await asyncio.gather(*(self._unlock(queues) for queues in _by_broker(held)))
         self._member.queues.clear()
 
     # One topic ----------------------------------------------------------------------------------------
@@ -126,7 +127,8 @@ class Rebalancer:
         for state, offset in taken:
             if self.pulling is not None and not state.is_dropped:
                 self.pulling.start(state, offset)
-        return wanted <= member.queues.keys()
+        is_leaving = any(state.is_leaving for state in member.queues.values() if state.queue.topic == topic)
+        return wanted <= member.queues.keys() and not is_leaving
 
     async def _share(self, topic: str) -> set[MessageQueue]:
         member, session = self._member, self._member.session
@@ -199,45 +201,40 @@ class Rebalancer:
     # Letting go ---------------------------------------------------------------------------------------
 
     async def _let_go(self, queues: Iterable[MessageQueue]) -> list[MessageQueue]:
-        return [queue for queue in queues if await self._let_go_one(queue)]
+        leaving = tuple(queues)
+        gone = await asyncio.gather(*(self._let_go_one(queue) for queue in leaving))
+        return [queue for queue, is_gone in zip(leaving, gone, strict=True) if is_gone]
 
     async def _let_go_one(self, queue: MessageQueue) -> bool:
         member = self._member
         state = member.queues.get(queue)
         if state is None:
             return False
-        state.is_dropped = True
+        state.is_dropped = state.is_leaving = True
         if self.pulling is not None:
             self.pulling.stop(state)
+        # In order, what the listener has is finished and committed before another member may have the queue.
+        if self._orderly is not None and not await self._orderly.let_go(state):
+            return False
         await member.progress.save([queue], confirmed=True)
         member.progress.offsets.forget(queue)
         if self._orderly is not None and member.is_clustering:
-            if not await self._orderly.let_go(state):
-                return False
-            await self._unlock_later(state)
+            await self._unlock([queue])
         member.queues.pop(queue, None)
         return True
-
-    async def _unlock_later(self, state: ProcessQueue) -> None:
-        if state.waiting_count:
-            self._tasks.start(self._unlock_after(state.queue))
-        else:
-            await self._unlock([state.queue])
-
-    async def _unlock_after(self, queue: MessageQueue) -> None:
-        await asyncio.sleep(UNLOCK_DELAY_S)
-        if queue not in self._member.queues:
-            await self._unlock([queue])
 
     # Locks --------------------------------------------------------------------------------------------
 
     async def _lock(self, queues: list[MessageQueue]) -> set[MessageQueue] | None:
         member = self._member
+        self._asked.update(queues)
         try:
-            return await member.driver.run(locks.lock(member.session, queues))
+            locked = await member.driver.run(locks.lock(member.session, queues))
         except PyroError as error:
             _log.warning("queues of %s could not be locked: %s", queues[0].broker_name, error)
             return None
+        self._asked.difference_update(set(queues) - locked)
+        return locked
 
     async def _unlock(self, queues: list[MessageQueue]) -> None:
         member = self._member
@@ -245,6 +242,8 @@ class Rebalancer:
             await member.driver.run(locks.unlock(member.session, queues, oneway=False))
         except PyroError as error:
             _log.warning("queues of %s were not unlocked: %s", queues[0].broker_name, error)
+        else:
+            self._asked.difference_update(queues)
 
 
 def begin(member: Member, queue: MessageQueue) -> Plan[int]:

@@ -36,12 +36,14 @@ def changes(
 ) -> Changes:
     """Compare a member's share of a topic with what it has.
 
-    A queue that nobody pulled for `idle_ms` is let go although it is wanted, and taken anew the next time.
+    A queue that nobody pulled for `idle_ms`, or that could not be let go before, is let go although it is
+    wanted, and taken anew the next time.
     """
     gone = [
         queue
         for queue, state in owned.items()
-        if queue.topic == topic and (queue not in wanted or state.is_pull_idle(now_ms, idle_ms))
+        if queue.topic == topic
+        and (queue not in wanted or state.is_leaving or state.is_pull_idle(now_ms, idle_ms))
     ]
     new = sorted(queue for queue in wanted if queue not in owned)
     return Changes(gone, new)
