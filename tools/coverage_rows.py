@@ -31,6 +31,7 @@ PROMISED = (
     "RB",
     "OF",
     "OR",
+    "FI",
 )
 
 
