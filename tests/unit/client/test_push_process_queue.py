@@ -106,6 +106,20 @@ def test_a_message_that_waits_for_its_listener_is_not_overdue(state: ProcessQueu
     assert state.overdue(NOW + 10**9, 500) is None
 
 
+@pytest.mark.parametrize("in_order", [True, False])
+def test_a_finished_message_leaves_nothing_behind(state: ProcessQueue, *, in_order: bool) -> None:
+    messages = several(1, 2)
+    state.put(messages)
+    state.start(messages, NOW)
+    if in_order:
+        state.take(2, NOW)
+        state.commit()
+    else:
+        state.remove(messages, NOW)
+
+    assert not any((state._waiting, state._taken, state._started, state.first_offset))
+
+
 def test_what_was_taken_counts_until_it_is_committed(state: ProcessQueue) -> None:
     state.put(several(1, 2, 3))
 

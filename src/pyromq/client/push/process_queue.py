@@ -88,7 +88,6 @@ class ProcessQueue:
         for message in messages:
             offset = message.queue_offset
             if self._waiting.pop(offset, None) is not None:
-                self._started.pop(offset, None)
                 self._uncount(message)
         first = self.first_offset
         return self._end if first is None else first
@@ -197,6 +196,7 @@ class ProcessQueue:
                 self._order.appendleft(offset)
 
     def _uncount(self, message: ReceivedMessage) -> None:
+        self._started.pop(message.queue_offset, None)
         self.count -= 1
         self.bytes = self.bytes - _weight(message) if self.count else 0
 
