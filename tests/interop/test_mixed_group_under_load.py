@@ -207,7 +207,7 @@ def come_and_go(servers: Cluster, java: Program, order: str) -> tuple[list[tuple
             group.join("ours1")
             group.join("java1")
             group.settle()
-            # Java first: a member of 4.9.8 that hears of another's end while it leaves locks queues once more,
+            # Java first: a member of 4.9.8 that hears of another's end while it leaves locks queues again,
             # and keeps them for a minute. Ours gives them back, as it must here.
             group.leave("java2")
             group.leave("ours2")

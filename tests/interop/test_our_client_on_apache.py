@@ -1,4 +1,4 @@
-"""Our client on Apache's own servers, 4.9 and 5.x, by both of its faces."""
+"""Our client on our servers and, in the same words, on Apache's own 4.9 and 5.x; by both of its faces."""
 
 import asyncio
 import inspect
@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from harness.observer import Observer, Stored
-from harness.servers import Cluster
+from harness.servers import OURS_AND_APACHES, Cluster
 
 import pyromq
 import pyromq.aio
@@ -23,16 +23,16 @@ QUEUES = 4
 _numbers = itertools.count(1)
 
 
-@pytest.fixture(params=["apache-4.9", "apache-5"])
-def apache(request: pytest.FixtureRequest, running: Callable[[str], Cluster]) -> Cluster:
-    """Real servers, started from their Maven artifacts."""
+@pytest.fixture(params=OURS_AND_APACHES)
+def servers(request: pytest.FixtureRequest, running: Callable[[str], Cluster]) -> Cluster:
+    """Our servers, and real ones, started from their Maven artifacts."""
     return running(request.param)
 
 
 @pytest.fixture
-def observer(apache: Cluster) -> Observer:
+def observer(servers: Cluster) -> Observer:
     """Another pair of eyes on the same servers."""
-    return Observer(apache.name_server)
+    return Observer(servers.name_server)
 
 
 @pytest.fixture(params=[pyromq, pyromq.aio], ids=["sync", "aio"])
@@ -59,36 +59,36 @@ async def done(value: Any) -> Any:
 
 
 @pytest.fixture
-async def topic(apache: Cluster, observer: Observer, face: ModuleType) -> str:
+async def topic(servers: Cluster, observer: Observer, face: ModuleType) -> str:
     """A topic of this test alone, made by our client."""
     name = f"ours_{next(_numbers)}"
-    async with opened(face.Admin(apache.name_server)) as admin:
+    async with opened(face.Admin(servers.name_server)) as admin:
         await done(admin.create_topic(name, QUEUES))
     eventually(lambda: observer.queues(name), what=f"{name} has a route")
     return name
 
 
 @pytest.fixture
-async def producer(apache: Cluster, face: ModuleType) -> AsyncIterator[Any]:
+async def producer(servers: Cluster, face: ModuleType) -> AsyncIterator[Any]:
     """A started producer."""
-    async with opened(face.Producer("ours_producer", apache.name_server)) as client:
+    async with opened(face.Producer("ours_producer", servers.name_server)) as client:
         yield client
 
 
 @pytest.fixture
-async def consumer(apache: Cluster, face: ModuleType) -> AsyncIterator[Any]:
+async def consumer(servers: Cluster, face: ModuleType) -> AsyncIterator[Any]:
     """A started consumer of a group of its own."""
     group = f"ours_group_{next(_numbers)}"
-    client = face.PullConsumer(group, apache.name_server, start_from=ConsumeFrom.FIRST_OFFSET)
+    client = face.PullConsumer(group, servers.name_server, start_from=ConsumeFrom.FIRST_OFFSET)
     client.group_of_test = group
     async with opened(client) as started:
         yield started
 
 
 @pytest.fixture
-async def admin(apache: Cluster, face: ModuleType) -> AsyncIterator[Any]:
+async def admin(servers: Cluster, face: ModuleType) -> AsyncIterator[Any]:
     """A started admin client."""
-    async with opened(face.Admin(apache.name_server)) as client:
+    async with opened(face.Admin(servers.name_server)) as client:
         yield client
 
 
@@ -277,12 +277,12 @@ async def test_a_subscriber_gets_every_message_and_commits(
 
 @pytest.mark.row("RB-01", "RB-02", "RB-03", "CO-03")
 async def test_members_share_a_topic_and_take_over_from_one_who_leaves(
-    topic: str, consumer: Any, apache: Cluster, face: ModuleType
+    topic: str, consumer: Any, servers: Cluster, face: ModuleType
 ) -> None:
     queues = sorted(await done(consumer.queues(topic)))
     consumer.subscribe(topic)
     await aeventually(lambda: consumer.assignment() == queues, 30)
-    async with opened(face.PullConsumer(consumer.group_of_test, apache.name_server)) as other:
+    async with opened(face.PullConsumer(consumer.group_of_test, servers.name_server)) as other:
         other.subscribe(topic)
         await aeventually(
             lambda: len(other.assignment()) == len(consumer.assignment()) == len(queues) / 2, 30

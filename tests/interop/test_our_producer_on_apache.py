@@ -1,4 +1,4 @@
-"""Our producers on Apache's own servers, 4.9 and 5.x: transactions, requests, parts of batches, and more."""
+"""Our producers on our servers and on Apache's: transactions, requests, parts of batches, and more."""
 
 import itertools
 import threading
@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 from client_faces import Face, face_of
-from harness.servers import Cluster
+from harness.servers import OURS_AND_APACHES, Cluster
 
 from pyromq import (
     Admin,
@@ -33,9 +33,9 @@ COMMIT, ROLLBACK, UNKNOWN = TransactionState.COMMIT, TransactionState.ROLLBACK, 
 _numbers = itertools.count(1)
 
 
-@pytest.fixture(params=["apache-4.9", "apache-5"])
+@pytest.fixture(params=OURS_AND_APACHES)
 def address(request: pytest.FixtureRequest, running: Callable[[str], Cluster]) -> str:
-    """The name server of real servers, started from their Maven artifacts."""
+    """The name server of our servers, and of real ones, started from their Maven artifacts."""
     return running(request.param).name_server
 
 

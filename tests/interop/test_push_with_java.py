@@ -10,7 +10,7 @@ import pytest
 from harness.clients import CLIENTS
 from harness.missing import unavailable
 from harness.program import Program
-from harness.servers import Cluster
+from harness.servers import OURS_AND_APACHES, Cluster
 from harness.toolchains import Unavailable
 
 from pyromq import Admin, ConsumeFrom, Delivery, Message, MessageQueue, NoRoute, Producer, PushConsumer
@@ -41,7 +41,7 @@ SOON: dict[str, Any] = {
 }
 
 
-@pytest.fixture(params=["up", "apache-4.9", "apache-5"])
+@pytest.fixture(params=OURS_AND_APACHES)
 def servers(request: pytest.FixtureRequest, running: Callable[[str], Cluster]) -> Cluster:
     """Our servers, and Apache's."""
     return running(request.param)

@@ -21,6 +21,12 @@ START_TIMEOUT_S = 60
 #: A commit log of the default size would be a 1 GiB file for each server.
 COMMIT_LOG_BYTES = 64 * 1024 * 1024
 
+#: Transactions that nobody ended are asked about soon; a minute is long for a test.
+SOON = {"transactionTimeOut": 1_000, "transactionCheckInterval": 1_000}
+
+#: What our client is tested on: every test that takes these is the same for ours and for Apache's.
+OURS_AND_APACHES = ("up", "apache-4.9", "apache-5")
+
 
 @dataclass(frozen=True)
 class Cluster:
@@ -48,6 +54,7 @@ def start_up(folder: Path, closing: ExitStack) -> Cluster:
         "up",
         *("up", "--data", str(folder / "data"), "--namesrv-port", "0", "--broker-port", str(port)),
         *("--set", f"mappedFileSizeCommitLog={COMMIT_LOG_BYTES}"),
+        *(word for name, value in SOON.items() for word in ("--set", f"{name}={value}")),
     )
     return Cluster("up", ready["namesrv"], {"broker-a": ready["broker"]})
 
@@ -138,9 +145,7 @@ def _start_apache(kind: str, classpath: str, folder: Path, closing: ExitStack) -
         brokerIP2="127.0.0.1",
         haListenPort=broker_port + 1,
         timerWheelEnable="false",
-        # Transactions that nobody ended are asked about soon; a minute is long for a test.
-        transactionTimeOut=1_000,
-        transactionCheckInterval=1_000,
+        **SOON,
     )
     broker = start_java(classpath, "broker.BrokerStartup", settings, "broker-a", folder, environment)
     closing.callback(broker.kill)
