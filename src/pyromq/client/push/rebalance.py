@@ -81,18 +81,10 @@ class Rebalancer:
 
     async def renew_locks(self) -> None:
         """Lock all queues again at their brokers; one that another member got meanwhile is lost."""
-        # Not those that are let go: a lock asked for behind the unlocking would be nobody's for a minute.
-        kept = [queue for queue, state in self._member.queues.items() if not state.is_dropped]
-        for queues in _by_broker(kept):
-            locked = await self._lock(queues)
-            if locked is None:
-                continue
-            for queue in queues:
-                state = self._member.queues.get(queue)
-                if state is not None and queue in locked:
-                    state.lock(self._member.now_ms())
-                elif state is not None:
-                    state.is_locked = False
+        # Not while a queue is let go: a lock asked for behind its unlocking would be nobody's for a minute.
+        async with self._turn:
+            for queues in _by_broker(self._member.queues):
+                await self._renew(queues)
 
     async def close(self) -> None:
         """Give all locks back; the queues are not pulled any more."""
@@ -224,6 +216,17 @@ class Rebalancer:
         return True
 
     # Locks --------------------------------------------------------------------------------------------
+
+    async def _renew(self, queues: list[MessageQueue]) -> None:
+        locked = await self._lock(queues)
+        if locked is None:
+            return
+        for queue in queues:
+            state = self._member.queues.get(queue)
+            if state is not None and queue in locked:
+                state.lock(self._member.now_ms())
+            elif state is not None:
+                state.is_locked = False
 
     async def _lock(self, queues: list[MessageQueue]) -> set[MessageQueue] | None:
         member = self._member

@@ -1,0 +1,122 @@
+"""Locks of queues read in order, asked for and given back on a stage whose broker locks everything."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from client_stage import Stage, answer, two_brokers
+
+from pyromq.client.allocation import average
+from pyromq.client.drivers import Asyncio
+from pyromq.client.plans.route import subscribe_route
+from pyromq.client.push.calling import Listening, TaskCaller, calls
+from pyromq.client.push.delivery import ConsumeModel, ConsumeOrder
+from pyromq.client.push.member import Member
+from pyromq.client.push.orderly import OrderlyConsumption
+from pyromq.client.push.process_queue import ProcessQueue
+from pyromq.client.push.progress import BrokerProgress
+from pyromq.client.push.rebalance import Rebalancer
+from pyromq.client.push.subscriptions import subscription
+from pyromq.client.steps import Deadline, Plan
+from pyromq.codes import RequestCode
+from pyromq.model import ConsumeFrom, MessageQueue
+from pyromq.wire.bodies.locks import decode_lock_batch, encode_consumer_ids, encode_locked_queues
+from pyromq.wire.command import Command
+
+QUEUE = MessageQueue("orders", "a", 0)
+
+
+class OnStage(Asyncio):
+    """Carries plans out on a stage, each in one go."""
+
+    def __init__(self, stage: Stage) -> None:
+        self._stage = stage
+
+    async def run(self, plan: Plan[Any]) -> Any:
+        await asyncio.sleep(0)
+        return self._stage.run(plan)
+
+
+@pytest.fixture
+def stage() -> Stage:
+    return two_brokers()
+
+
+@pytest.fixture
+def member(stage: Stage) -> Member:
+    session = stage.session()
+    stage.run(subscribe_route(session, "orders", Deadline(stage.clock, 3_000)))
+    driver = OnStage(stage)
+    member = Member(
+        session=session,
+        driver=driver,
+        model=ConsumeModel.CLUSTERING,
+        order=ConsumeOrder.ORDERLY,
+        consume_from=ConsumeFrom.FIRST_OFFSET,
+        start_ms=0,
+        subscriptions={"orders": subscription("orders", version=1)},
+        progress=BrokerProgress(session, driver),
+    )
+    member.is_resumed.set()
+
+    def broker(command: Command) -> Command:
+        if command.code == RequestCode.GET_CONSUMER_LIST_BY_GROUP:
+            return answer(body=encode_consumer_ids([session.identity.client_id]))
+        if command.code == RequestCode.LOCK_BATCH_MQ:
+            return answer(body=encode_locked_queues(decode_lock_batch(command.body).queues))
+        return answer()
+
+    stage.brokers = {"a:1": broker, "b:1": broker}
+    return member
+
+
+@pytest.fixture
+def rebalancer(stage: Stage, member: Member) -> Rebalancer:
+    caller = TaskCaller(Listening("group", calls(lambda _message: None, None)), 20, stage.clock)
+    return Rebalancer(member, average, OrderlyConsumption(member, caller))
+
+
+def queues_of(stage: Stage, code: RequestCode) -> set[MessageQueue]:
+    return {
+        queue
+        for call in stage.calls
+        if call.command.code == code
+        for queue in decode_lock_batch(call.command.body).queues
+    }
+
+
+@pytest.mark.row("OR-03")
+async def test_a_lock_whose_answer_nobody_waited_for_is_given_back_at_the_end(
+    stage: Stage, member: Member, rebalancer: Rebalancer
+) -> None:
+    is_locked = asyncio.Event()
+    locks = stage.brokers["a:1"]
+
+    def broker(command: Command) -> Command:
+        if command.code == RequestCode.LOCK_BATCH_MQ:
+            is_locked.set()
+        return locks(command)
+
+    stage.brokers["a:1"] = broker
+    rebalancing = asyncio.create_task(rebalancer.rebalance())
+    await is_locked.wait()
+    rebalancing.cancel()
+    await asyncio.wait([rebalancing])
+    assert member.queues == {}
+
+    await rebalancer.close()
+
+    locked = queues_of(stage, RequestCode.LOCK_BATCH_MQ)
+    assert queues_of(stage, RequestCode.UNLOCK_BATCH_MQ) >= locked > set()
+
+
+@pytest.mark.row("OR-03")
+async def test_a_queue_that_is_let_go_is_locked_until_its_listener_is_done(
+    stage: Stage, member: Member, rebalancer: Rebalancer
+) -> None:
+    state = member.queues[QUEUE] = ProcessQueue(QUEUE, member.now_ms())
+    state.is_dropped = state.is_leaving = True
+
+    await rebalancer.renew_locks()
+
+    assert queues_of(stage, RequestCode.LOCK_BATCH_MQ) == {QUEUE}
