@@ -95,6 +95,8 @@ def build(wanted: set[str]) -> None:
 def run(asked: argparse.Namespace) -> int:
     """Run the targets in a process of their own; return the status to end with."""
     seed = SystemRandom().randrange(1 << 32) if asked.seed is None else asked.seed
+    # Where nothing had to be built there may be no folder yet.
+    FOLDER.mkdir(parents=True, exist_ok=True)
     progress = FOLDER / f"progress-{os.getpid()}"
     progress.touch()
     print(f"fuzzing the kernel for {asked.seconds:g} s with seed {seed}", flush=True)
