@@ -75,12 +75,12 @@ def start_separate(folder: Path, closing: ExitStack) -> Cluster:
 
 def start_apache_4(folder: Path, closing: ExitStack) -> Cluster:
     """Start Apache's 4.9.7 servers on the libraries of 4.9.8, whose server modules are not published."""
-    return _start_apache("apache-4.9", java_classpath("server-4.9"), folder, closing)
+    return start_apache("apache-4.9", folder, closing, **SOON)
 
 
 def start_apache_5(folder: Path, closing: ExitStack) -> Cluster:
     """Start Apache's newest 5.x servers."""
-    return _start_apache("apache-5", java_classpath("server-5.5.0"), folder, closing)
+    return start_apache("apache-5", folder, closing, **SOON)
 
 
 STARTS: dict[str, Start] = {
@@ -126,7 +126,22 @@ def broker_file(folder: Path, name: str, port: int, **more: str | int) -> Path:
     return path
 
 
-def _start_apache(kind: str, classpath: str, folder: Path, closing: ExitStack) -> Cluster:
+def start_ours(folder: Path, closing: ExitStack, **more: str | int) -> Cluster:
+    """Start a name server and one broker of ours, with settings that are Apache's own."""
+    data = str(folder / "namesrv-data")
+    address = start_pyromq(folder, closing, "namesrv", "namesrv", "-p", "0", "--data", data)["namesrv"]
+    settings = broker_file(folder, "broker-a", free_broker_port(), **more)
+    ready = start_pyromq(folder, closing, "broker-a", "broker", "-c", str(settings), "-n", address)
+    return Cluster("ours", address, {"broker-a": ready["broker"]})
+
+
+#: The jars of each kind of Apache's servers.
+_JARS = {"apache-4.9": "server-4.9", "apache-5": "server-5.5.0"}
+
+
+def start_apache(kind: str, folder: Path, closing: ExitStack, **more: str | int) -> Cluster:
+    """Start a name server and one broker of Apache's, with more settings."""
+    classpath = java_classpath(_JARS[kind])
     environment = apache_home(folder)
     port = free_broker_port()
     settings = folder / "namesrv.conf"
@@ -145,7 +160,7 @@ def _start_apache(kind: str, classpath: str, folder: Path, closing: ExitStack) -
         brokerIP2="127.0.0.1",
         haListenPort=broker_port + 1,
         timerWheelEnable="false",
-        **SOON,
+        **more,
     )
     broker = start_java(classpath, "broker.BrokerStartup", settings, "broker-a", folder, environment)
     closing.callback(broker.kill)
