@@ -19,6 +19,7 @@ from pyromq.errors import (
     ConfigError,
     ConnectFailed,
     ConnectionLost,
+    IllegalOperation,
     MessageIllegal,
     NetworkError,
     NoPermission,
@@ -44,6 +45,7 @@ from pyromq.model import (
     SendStatus,
     TransactionResult,
     TransactionState,
+    WaitingMessage,
 )
 
 __all__ = [
@@ -60,6 +62,7 @@ __all__ = [
     "ConsumeResult",
     "Consuming",
     "Delivery",
+    "IllegalOperation",
     "Message",
     "MessageIllegal",
     "MessageQueue",
@@ -92,6 +95,7 @@ __all__ = [
     "TransactionProducer",
     "TransactionResult",
     "TransactionState",
+    "WaitingMessage",
     "allocation",
     "reply_to",
     "select_by_hash",

@@ -10,6 +10,8 @@ from enum import IntEnum, IntFlag
 VERSION = 409
 #: Route answers to older clients carry unquoted integer keys (MQVersion V4_9_4).
 VERSION_STANDARD_JSON = 401
+#: From MQVersion V5_0_0 on Apache's brokers know messages with a time of delivery.
+VERSION_TIMERS = 413
 
 
 class RequestCode(IntEnum):
@@ -83,6 +85,10 @@ class RequestCode(IntEnum):
     PUSH_REPLY_MESSAGE_TO_CLIENT = 326
     ADD_WRITE_PERM_OF_BROKER = 327
     LITE_PULL_MESSAGE = 361
+    #: 5.x's: take back a message that waits for its time.
+    RECALL_MESSAGE = 370
+    #: Ours, as all from 9000 on (docs/internals/our-codes.md): the messages that wait for their time.
+    LIST_WAITING = 9001
 
 
 class ResponseCode(IntEnum):
@@ -122,6 +128,7 @@ class ResponseCode(IntEnum):
     CONSUME_MSG_TIMEOUT = 207
     NO_MESSAGE = 208
     FLOW_CONTROL = 215
+    ILLEGAL_OPERATION = 604
 
 
 class ClientCode(IntEnum):

@@ -117,6 +117,10 @@ class QueryNotFound(Refused):
     """QUERY_NOT_FOUND: nothing is stored under that question."""
 
 
+class IllegalOperation(Refused):
+    """ILLEGAL_OPERATION: what it is about is in no state for that; a recall finds nothing that waits."""
+
+
 class NoRoute(PyroError):
     """No name server knows a broker for the topic."""
 
@@ -216,6 +220,7 @@ _BY_CODE: dict[int, type[Refused]] = {
     ResponseCode.NO_PERMISSION: NoPermission,
     ResponseCode.TOPIC_NOT_EXIST: TopicNotFound,
     ResponseCode.QUERY_NOT_FOUND: QueryNotFound,
+    ResponseCode.ILLEGAL_OPERATION: IllegalOperation,
     ResponseCode.NO_BUYER_ID: WrongUnit,
     ResponseCode.NOT_IN_CURRENT_UNIT: WrongUnit,
 }

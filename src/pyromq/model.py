@@ -6,6 +6,7 @@ counts messages in one queue, and *progress* is the queue offset that a group re
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from enum import IntEnum, StrEnum
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -29,7 +30,11 @@ class Message:
     """What a producer sends.
 
     `tags` is the second-level class that consumers filter by; `keys` are the words that it can be found by
-    later. `delay_level` is 1 to 18, or 0 for at once. `properties` are the application's own.
+    later. `properties` are the application's own.
+
+    It is delivered at once, or later by one of three: `delay_level` is 1 to 18, which all brokers know;
+    `delay` is any time from now, seconds or a timedelta; `deliver_at` is a moment, a datetime with its time
+    zone or milliseconds since 1970.
     """
 
     topic: str
@@ -40,6 +45,13 @@ class Message:
     flag: int = 0
     delay_level: int = 0
     wait_stored: bool = True
+    delay: timedelta | float | None = None
+    deliver_at: datetime | int | None = None
+
+    @property
+    def is_delayed(self) -> bool:
+        """Whether it is to be delivered later."""
+        return self.delay_level > 0 or self.delay is not None or self.deliver_at is not None
 
     @property
     def key_list(self) -> list[str]:
@@ -115,6 +127,8 @@ class SendResult:
     queue: MessageQueue
     queue_offset: int
     transaction_id: str | None = None
+    #: What takes the message back while it waits for its time, by `Producer.recall`; without a time, None.
+    recall_handle: str | None = None
 
 
 class TransactionState(StrEnum):
@@ -134,6 +148,16 @@ class TransactionResult(SendResult):
 
     state: TransactionState = TransactionState.UNKNOWN
     error: BaseException | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingMessage:
+    """A message that waits for its time; its topic and queue are those that it will be delivered to."""
+
+    due_ms: int
+    message: ReceivedMessage
+    #: None for a message without a unique id, which cannot be named.
+    recall_handle: str | None
 
 
 class PullStatus(StrEnum):

@@ -6,6 +6,7 @@ from typing import Final, TypeAlias
 import msgspec
 
 from pyromq.client.compression import compress
+from pyromq.client.delays import timer_property
 from pyromq.client.names import RETRY_TOPIC_PREFIX, check_sendable_topic
 from pyromq.client.namespaces import wrap
 from pyromq.codes import ResponseCode, SysFlag
@@ -32,6 +33,9 @@ _OWN_FIELDS: Final = {
     names.KEYS: "keys",
     names.DELAY: "delay_level",
     names.WAIT: "wait_stored",
+    names.TIMER_DELAY_MS: "delay",
+    names.TIMER_DELAY_SEC: "delay",
+    names.TIMER_DELIVER_MS: "deliver_at",
 }
 #: Properties that only brokers and consumers write. Whoever copies a received message's properties into a new
 #: message would send it to a wrong place with these.
@@ -52,6 +56,7 @@ _NOT_A_PRODUCERS: Final = frozenset(
         names.CLUSTER,
         names.MSG_REGION,
         names.TRACE_ON,
+        names.TIMER_OUT_MS,
     }
 )
 
@@ -72,6 +77,8 @@ class Outgoing(msgspec.Struct, frozen=True):
     sys_flag: int = 0
     is_batch: bool = False
     is_reply: bool = False
+    #: Whether it waits for its time, which not every broker can let it do.
+    is_timed: bool = False
 
 
 def prepare(message: Message, message_id: str, settings: ClientSettings) -> Outgoing:
@@ -98,6 +105,7 @@ def prepare(message: Message, message_id: str, settings: ClientSettings) -> Outg
         flag=message.flag,
         sys_flag=int(sys_flag),
         is_reply=is_reply,
+        is_timed=message.delay is not None or message.deliver_at is not None,
     )
 
 
@@ -218,7 +226,7 @@ def _check_batch(messages: Sequence[Message]) -> None:
             raise _illegal(f"a batch has one topic; this one has {first.topic!r} and {message.topic!r}")
         if message.wait_stored != first.wait_stored:
             raise _illegal("the messages of a batch must agree in wait_stored")
-        if message.delay_level > 0 or names.START_DELIVER_TIME in message.properties:
+        if message.is_delayed or names.START_DELIVER_TIME in message.properties:
             raise _illegal("a delayed message cannot be in a batch; send it on its own")
         if message.topic.startswith(RETRY_TOPIC_PREFIX):
             raise _illegal(f"a batch cannot go to a retry topic ({message.topic})")
@@ -237,6 +245,9 @@ def _pairs(message: Message, message_id: str, namespace: str) -> dict[str, str]:
         pairs[names.TAGS] = message.tags
     if message.delay_level:
         pairs[names.DELAY] = str(message.delay_level)
+    timer = timer_property(message)
+    if timer is not None:
+        pairs[timer[0]] = timer[1]
     if namespace:
         pairs[names.INSTANCE_ID] = namespace
     pairs[names.WAIT] = _java_bool(message.wait_stored)

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from pyromq.client.broadcast_offsets import LocalOffsets, offsets_file
 from pyromq.client.faults import Faults, Latencies
 from pyromq.client.hooks import SendHook
 from pyromq.client.identity import Identity, new_identity
@@ -33,10 +34,14 @@ class Session:
     #: The broker id that a queue's last answer told to read from next.
     reading_from: dict[MessageQueue, int] = field(default_factory=dict)
     send_hooks: tuple[SendHook, ...] = ()
+    #: Where a broadcasting pull consumer remembers how far it got; for others brokers do.
+    local: LocalOffsets | None = None
     #: What the headers of sends to a queue have in common, in the order of the wire.
     send_fields: dict[tuple[str, str, int, bool], dict[str, str]] = field(default_factory=dict)
     #: Masters that were sent a heartbeat since they are known, and reply topics that were looked for.
     greeted: set[str] = field(default_factory=set)
+    #: Brokers that let a message wait for its time.
+    knows_timers: set[str] = field(default_factory=set)
     #: When to ask again which name servers there are, where an HTTP address tells it.
     name_servers_due_ms: int = field(init=False)
     faults: Faults = field(init=False)
@@ -62,19 +67,34 @@ class Session:
 
 
 def new_session(
-    group: str, addresses: tuple[str, ...], settings: ClientSettings, *, send_hooks: Sequence[SendHook] = ()
+    group: str,
+    addresses: tuple[str, ...],
+    settings: ClientSettings,
+    *,
+    send_hooks: Sequence[SendHook] = (),
+    keeps_instance: bool = False,
+    local: LocalOffsets | None = None,
 ) -> Session:
-    """Return a session that knows nothing yet but whom to ask."""
+    """Return a session that knows nothing yet but whom to ask, and what a local file says."""
     clock = SystemClock()
+    if local is not None:
+        local.load()
     return Session(
         group=wrap(settings.namespace, group),
         settings=settings,
         name_servers=NameServers(addresses),
         clock=clock,
-        identity=new_identity(settings),
+        identity=new_identity(settings, keeps_instance=keeps_instance or local is not None),
         routes=RouteCache(clock),
         send_hooks=tuple(send_hooks),
+        local=local,
     )
+
+
+def new_local_offsets(group: str, settings: ClientSettings) -> LocalOffsets:
+    """Return where a broadcasting consumer of this process remembers how far it got; nothing is read yet."""
+    client_id = new_identity(settings, keeps_instance=True).client_id
+    return LocalOffsets(offsets_file(settings, client_id, wrap(settings.namespace, group)))
 
 
 def net_settings(settings: ClientSettings) -> NetSettings:

@@ -44,8 +44,8 @@ def result_of(
         sent.queue,
         sent.queue_offset,
         sent.transaction_id,
-        state,
-        error,
+        state=state,
+        error=error,
     )
 
 

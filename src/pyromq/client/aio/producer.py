@@ -13,7 +13,7 @@ from pyromq.client.hooks import SendHook
 from pyromq.client.name_servers import name_server_addresses
 from pyromq.client.names import check_group
 from pyromq.client.outgoing import Outgoing, SendCallback, prepare, prepare_batch, prepare_batches
-from pyromq.client.plans import presence, send
+from pyromq.client.plans import presence, send, timers
 from pyromq.client.plans.send import IN_FLIGHT_MAX, RetryRule, Target, target_of
 from pyromq.client.queue_choice import Selector
 from pyromq.client.requests import OpenRequests, ReplyCallback, no_reply, request_of
@@ -204,6 +204,17 @@ class Producer:
         return self._begin(
             self.request(message, queue=queue, selector=selector, timeout_ms=timeout_ms), callback
         )
+
+    async def recall(self, topic: str, recall_handle: str, *, timeout_ms: int | None = None) -> str:
+        """Take back a message that waits for its time; return its unique id.
+
+        The handle is the `recall_handle` of the send's result. Raises IllegalOperation when no such message
+        waits any more: it was delivered, or taken back before. Apache's brokers (5.3 and newer, with
+        recallMessageEnable=true) do not look, and say yes to any handle whose time has not come.
+        """
+        session = self._runner.session
+        deadline = session.deadline(timeout_ms, session.settings.send_msg_timeout)
+        return await self._runner.run(timers.recall(session, topic, recall_handle, deadline))
 
     async def queues(self, topic: str) -> list[MessageQueue]:
         """Return the queues that a topic's messages may be sent to."""

@@ -22,6 +22,7 @@ from pyromq.client.namespaces import unwrap_queue, wrap, wrap_queue
 from pyromq.client.outgoing import Outgoing
 from pyromq.client.plans.broker import explained, unknown_broker, vip_address
 from pyromq.client.plans.route import publish_route
+from pyromq.client.plans.timers import must_know_timers
 from pyromq.client.queue_choice import Selector
 from pyromq.client.session import Session
 from pyromq.client.steps import Deadline, Plan, ask, tell
@@ -125,6 +126,8 @@ def send_oneway(session: Session, outgoing: Outgoing, target: Target, deadline: 
         route = yield from publish_route(session, outgoing.topic, deadline)
         queue = _next_queue(session, route.write_queues, avoid=None)
     address = yield from _address(session, queue, deadline)
+    if outgoing.is_timed:
+        yield from must_know_timers(session, queue.broker_name, address, deadline)
     command = _command(session, outgoing, queue)
     sending = _sending(session, outgoing, queue, address)
     before_send(session.send_hooks, sending)
@@ -142,6 +145,8 @@ def send_once(
 ) -> Plan[SendResult]:
     """Send to one queue, once, with the hooks around it."""
     address = yield from _address(session, queue, deadline)
+    if outgoing.is_timed:
+        yield from must_know_timers(session, queue.broker_name, address, deadline)
     if not session.send_hooks:
         return (yield from _send_to(session, outgoing, queue, address, deadline))
     sending = _sending(session, outgoing, queue, address)
@@ -348,6 +353,7 @@ def _result(session: Session, outgoing: Outgoing, queue: MessageQueue, answer: C
         queue=unwrap_queue(session.settings.namespace, queue),
         queue_offset=header.queue_offset,
         transaction_id=header.transaction_id,
+        recall_handle=header.recall_handle,
     )
 
 

@@ -32,7 +32,7 @@ def half_of(session: Session, message: Message) -> Message:
 
     Raises MessageIllegal for a delayed one: RocketMQ would forget the delay without a word.
     """
-    if message.delay_level or names.START_DELIVER_TIME in message.properties:
+    if message.is_delayed or names.START_DELIVER_TIME in message.properties:
         raise MessageIllegal(
             ResponseCode.MESSAGE_ILLEGAL,
             "a message of a transaction cannot be delayed as well: it is delivered when it is committed",

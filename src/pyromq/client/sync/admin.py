@@ -5,14 +5,15 @@ from types import TracebackType
 from typing import Self
 
 from pyromq.client.name_servers import name_server_addresses
-from pyromq.client.plans import admin, progress
+from pyromq.client.plans import admin, progress, timers
 from pyromq.client.plans.admin import FOREVER_MS, KeyQuery, NewTopic
+from pyromq.client.plans.timers import WaitingQuery
 from pyromq.client.session import new_session
 from pyromq.client.steps import Deadline
 from pyromq.client.sync.runner import Runner
 from pyromq.codes import Perm
 from pyromq.config.settings import ClientSettings
-from pyromq.model import MessageQueue, ReceivedMessage
+from pyromq.model import MessageQueue, ReceivedMessage, WaitingMessage
 from pyromq.wire.bodies.route import ClusterTable, TopicRoute
 
 #: Milliseconds that an operator's question may take unless it says otherwise (RocketMQ's MQAdminImpl).
@@ -77,6 +78,28 @@ class Admin:
         """Return up to `count` messages with a key, stored within a range of time, oldest first."""
         query = KeyQuery(topic, key, count, begin_ms, end_ms)
         return self._runner.run(admin.query_message(self._runner.session, query, self._deadline()))
+
+    def waiting(
+        self,
+        topic: str | None = None,
+        *,
+        key: str | None = None,
+        begin_ms: int = 0,
+        end_ms: int = FOREVER_MS,
+        count: int = 32,
+        after: WaitingMessage | None = None,
+    ) -> list[WaitingMessage]:
+        """Return up to `count` messages that wait for their time, the earliest first.
+
+        Those for a topic, with a key or a unique id, due within a range of time, both ends with it; behind
+        `after`, the last one of the list before. Raises Refused when no broker is one of PyroMQ's.
+        """
+        query = WaitingQuery(topic, key, begin_ms, end_ms, count, after)
+        return self._runner.run(timers.waiting(self._runner.session, query, self._deadline()))
+
+    def count_waiting(self) -> dict[str, int]:
+        """Return how many messages wait for their time on each of PyroMQ's brokers, by its name."""
+        return self._runner.run(timers.count_waiting(self._runner.session, self._deadline()))
 
     def min_offset(self, queue: MessageQueue) -> int:
         """Return the offset of the first message that is still there."""

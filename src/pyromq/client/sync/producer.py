@@ -15,7 +15,7 @@ from pyromq.client.hooks import SendHook
 from pyromq.client.name_servers import name_server_addresses
 from pyromq.client.names import check_group
 from pyromq.client.outgoing import Outgoing, SendCallback, prepare, prepare_batch, prepare_batches
-from pyromq.client.plans import presence, send
+from pyromq.client.plans import presence, send, timers
 from pyromq.client.plans.send import IN_FLIGHT_MAX, Target, target_of
 from pyromq.client.queue_choice import Selector
 from pyromq.client.requests import ReplyCallback
@@ -194,6 +194,17 @@ class Producer:
         does.
         """
         return self._hosted().submit(_asking(message, queue, selector, timeout_ms), callback)
+
+    def recall(self, topic: str, recall_handle: str, *, timeout_ms: int | None = None) -> str:
+        """Take back a message that waits for its time; return its unique id.
+
+        The handle is the `recall_handle` of the send's result. Raises IllegalOperation when no such message
+        waits any more: it was delivered, or taken back before. Apache's brokers (5.3 and newer, with
+        recallMessageEnable=true) do not look, and say yes to any handle whose time has not come.
+        """
+        session = self._runner.session
+        deadline = session.deadline(timeout_ms, session.settings.send_msg_timeout)
+        return self._runner.run(timers.recall(session, topic, recall_handle, deadline))
 
     def queues(self, topic: str) -> list[MessageQueue]:
         """Return the queues that a topic's messages may be sent to."""

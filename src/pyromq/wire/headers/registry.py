@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 from pyromq.codes import RequestCode
 from pyromq.wire.header import Header
-from pyromq.wire.headers import admin, group, namesrv, offset, pull, query, send, topic, transaction
+from pyromq.wire.headers import admin, group, namesrv, offset, pull, query, send, timers, topic, transaction
 
 
 class Headers(NamedTuple):
@@ -62,6 +62,8 @@ HEADERS: Final = MappingProxyType[RequestCode, Headers](
         RequestCode.CONSUMER_SEND_MSG_BACK: Headers(transaction.ConsumerSendMessageBack),
         RequestCode.END_TRANSACTION: Headers(transaction.EndTransaction),
         RequestCode.CHECK_TRANSACTION_STATE: Headers(transaction.CheckTransactionState),
+        RequestCode.RECALL_MESSAGE: Headers(timers.RecallMessage, timers.RecallMessageAnswer),
+        RequestCode.LIST_WAITING: Headers(timers.ListWaiting, timers.ListWaitingAnswer),
         RequestCode.GET_ROUTEINFO_BY_TOPIC: Headers(namesrv.GetRouteInfo),
         RequestCode.REGISTER_BROKER: Headers(namesrv.RegisterBroker, namesrv.RegisterBrokerAnswer),
         RequestCode.UNREGISTER_BROKER: Headers(namesrv.UnregisterBroker),
