@@ -15,6 +15,7 @@ from pyromq.broker.handlers.relay import RelayHandlers
 from pyromq.broker.handlers.reply import ReplyHandlers
 from pyromq.broker.handlers.retry import RetryHandlers
 from pyromq.broker.handlers.send import SendHandlers
+from pyromq.broker.handlers.timers import TimerHandlers
 from pyromq.broker.handlers.transaction import TransactionHandlers
 from pyromq.codes import RequestCode as Code
 from pyromq.net.routes import Route
@@ -24,6 +25,7 @@ from pyromq.wire.headers import offset as offset_headers
 from pyromq.wire.headers import pull as pull_headers
 from pyromq.wire.headers import query as query_headers
 from pyromq.wire.headers import send as send_headers
+from pyromq.wire.headers import timers as timer_headers
 from pyromq.wire.headers import topic as topic_headers
 from pyromq.wire.headers import transaction as transaction_headers
 
@@ -48,6 +50,15 @@ def kind_routes(
         Route(Code.END_TRANSACTION, transaction.end, headers.EndTransaction),
         Route(Code.SEND_REPLY_MESSAGE, reply.reply, send_headers.SendMessage, refusal_ext=ext),
         Route(Code.SEND_REPLY_MESSAGE_V2, reply.reply, send_headers.SendMessageV2, refusal_ext=ext),
+    ]
+
+
+def timer_routes(timers: TimerHandlers) -> list[Route[Any]]:
+    """Messages that wait for their time."""
+    headers = timer_headers
+    return [
+        Route(Code.RECALL_MESSAGE, timers.recall, headers.RecallMessage, refusal_ext=timers.recall_ext),
+        Route(Code.LIST_WAITING, timers.list_waiting, headers.ListWaiting, refusal_ext={}),
     ]
 
 

@@ -7,6 +7,7 @@ from pyromq.errors import NoPermission, ServerFailed
 
 AUTO_CREATE = "TBW102"
 SCHEDULE = "SCHEDULE_TOPIC_XXXX"
+WHEEL_TIMER = "rmq_sys_wheel_timer"
 BENCHMARK = "BenchmarkTest"
 TRANSACTION_HALF = "RMQ_SYS_TRANS_HALF_TOPIC"
 TRANSACTION_OP_HALF = "RMQ_SYS_TRANS_OP_HALF_TOPIC"

@@ -28,6 +28,7 @@ from pyromq.wire.bodies.topics import TopicConfig
 from pyromq.wire.headers.send import SendMessage, SendMessageV2
 from pyromq.wire.java_hash import java_map_order
 from pyromq.wire.message_id import offset_message_id
+from pyromq.wire.recall_handle import RecallHandle
 
 SendRequest = Request[SendMessage] | Request[SendMessageV2]
 Sent = Answer | Awaitable[Answer]
@@ -55,6 +56,7 @@ class SendHandlers:
         self._intake = intake
         self._durability = durability
         self._cluster = settings.broker_cluster_name
+        self._broker_name = settings.broker_name
         #: A synchronous master whose slave is not there says so with each message, as RocketMQ does.
         self._lacks_slave = settings.broker_role == BrokerRole.SYNC_MASTER
         self._store_host = store_host
@@ -109,7 +111,17 @@ class SendHandlers:
             properties[names.WAIT] = properties.pop(names.WAIT)
         placed = self._intake.put(draft, properties)
         answer = self._answer(offset_message_id(self._store_host, placed.position), queue_id, placed)
+        if draft.topic == topic_names.WHEEL_TIMER:
+            self._add_recall_handle(answer, header.topic, properties)
         return self._confirm(placed.end, answer, properties)
+
+    def _add_recall_handle(self, answer: Answer, topic: str, properties: dict[str, str]) -> None:
+        message_id = properties.get(names.UNIQ_KEY)
+        if message_id is None or topic.startswith(topic_names.RETRY_PREFIX):
+            return
+        due_ms = int(properties[names.TIMER_OUT_MS])
+        handle = RecallHandle(topic, self._broker_name, due_ms, message_id)
+        answer.ext = (answer.ext or {}) | {"recallHandle": handle.encode()}
 
     def _store_batch(self, request: SendRequest, config: TopicConfig, queue_id: int) -> Sent:
         header = request.header
