@@ -52,6 +52,14 @@ def produce(
     delay_level: Annotated[
         int, typer.Option(metavar="LEVEL", min=0, help="Deliver later: level 1 to 18 (1 s to 2 h).")
     ] = 0,
+    delay: Annotated[
+        str | None,
+        typer.Option(metavar="SPAN", help="Deliver so much later: 90s, 15m, 2h, 30d (not on 4.9)."),
+    ] = None,
+    at: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help="Deliver then: 2026-01-31T12:00:00, or milliseconds since 1970."),
+    ] = None,
     count: Annotated[int, typer.Option(metavar="N", min=1, help="Send each text so many times.")] = 1,
     rate: Annotated[
         float | None, typer.Option(metavar="N", min=0.001, help="Messages a second, at most.")
@@ -61,9 +69,16 @@ def produce(
 ) -> None:
     """Send messages to a topic; its first message creates it."""
     from pyromq.cli.produce import Sending, run_produce
+    from pyromq.cli.times import moment_ms, span_s
 
     sending = Sending(
-        topic=topic, keys=key or [], tag=tag, properties=properties or [], delay_level=delay_level
+        topic=topic,
+        keys=key or [],
+        tag=tag,
+        properties=properties or [],
+        delay_level=delay_level,
+        delay_s=None if delay is None else span_s(delay, "--delay"),
+        deliver_at_ms=None if at is None else moment_ms(at, "--at"),
     )
     run_produce(
         sending, body or [], name_server=name_server, group=group, count=count, rate=rate, is_json=as_json

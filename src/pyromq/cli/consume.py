@@ -17,6 +17,7 @@ from typing import Any
 from pyromq.cli import output
 from pyromq.cli.bodies import json_body, printable
 from pyromq.cli.client_commands import SHELL_GROUP, From, Style
+from pyromq.cli.times import moment_ms
 from pyromq.client.aio.pull_consumer import PullConsumer
 from pyromq.errors import ConfigError, NetworkError, NoRoute, PyroError
 from pyromq.model import MessageQueue, PullStatus, ReceivedMessage
@@ -84,14 +85,7 @@ def start_time_ms(start: From, text: str | None) -> int:
         return 0
     if text is None:
         raise ConfigError("--from time: say when, as --time 2026-01-31T12:00:00")
-    if text.isascii() and text.isdigit():
-        return int(text)
-    try:
-        return int(datetime.fromisoformat(text).timestamp() * 1_000)
-    except ValueError:
-        raise ConfigError(
-            f"--time {text}: expected a time as 2026-01-31T12:00:00, or milliseconds since 1970"
-        ) from None
+    return moment_ms(text, "--time")
 
 
 async def _consume(reading: Reading, name_server: str, style: Style) -> None:

@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from pyromq.cli import bench as bench_commands
-from pyromq.cli import client_commands, output, server_commands, store_commands
+from pyromq.cli import client_commands, delayed_commands, output, server_commands, store_commands
 from pyromq.cli.version import installed_version
 from pyromq.errors import ConfigError, PyroError
 from pyromq.kernel import describe
@@ -92,6 +92,7 @@ app.command(
     epilog=_examples(
         'pyromq produce hello "Hello, world"',
         "pyromq produce orders --tag paid --key 42 --property city=Oslo '{\"id\": 42}'",
+        "pyromq produce reminders 'call back' --delay 90m",
         "pyromq produce load x --count 10000 --rate 500",
         "tail -f app.log | pyromq produce logs",
     )
@@ -114,6 +115,30 @@ app.command(
         "pyromq broker -n 127.0.0.1:9876 --port 10921 --set brokerName=broker-b",
     )
 )(server_commands.broker)
+delayed = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    help="Messages that wait for their time: list them, look at one, take one back.",
+)
+delayed.command(
+    "list",
+    epilog=_examples(
+        "pyromq delayed list",
+        "pyromq delayed list orders --from +1h --to +2h",
+        "pyromq delayed list orders --key 42",
+        "pyromq delayed list orders --all --json",
+    ),
+)(delayed_commands.list_waiting)
+delayed.command(epilog=_examples("pyromq delayed show 7F00000100010CA5D2F80000002A0001 --json"))(
+    delayed_commands.show
+)
+delayed.command(
+    epilog=_examples(
+        "pyromq delayed recall 7F00000100010CA5D2F80000002A0001",
+        "pyromq delayed list orders --all --json | jq -r .recall_handle | pyromq delayed recall -",
+    )
+)(delayed_commands.recall)
+app.add_typer(delayed, name="delayed")
 store = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode="rich",

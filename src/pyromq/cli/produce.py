@@ -24,6 +24,8 @@ class Sending:
     tag: str | None = None
     properties: list[str] = field(default_factory=list)
     delay_level: int = 0
+    delay_s: float | None = None
+    deliver_at_ms: int | None = None
 
     def message(self, body: bytes) -> Message:
         """Return a message with this body."""
@@ -34,6 +36,8 @@ class Sending:
             keys=list(self.keys),
             properties=dict(map(_name_and_value, self.properties)),
             delay_level=self.delay_level,
+            delay=self.delay_s,
+            deliver_at=self.deliver_at_ms,
         )
 
 
@@ -117,6 +121,7 @@ def _report(result: SendResult, *, is_json: bool) -> None:
                 "offset": result.queue_offset,
                 "message_id": result.message_id,
                 "offset_message_id": result.offset_message_id,
+                **({"recall_handle": result.recall_handle} if result.recall_handle else {}),
             }
         )
         return

@@ -1,0 +1,85 @@
+"""The commands about messages that wait for their time: `delayed list`, `show` and `recall`."""
+
+from typing import Annotated
+
+import typer
+
+from pyromq.cli import options
+
+_TIME = "2026-01-31T12:00:00, +2h from now, or milliseconds since 1970"
+
+
+def list_waiting(
+    topic: Annotated[
+        str | None,
+        typer.Argument(metavar="TOPIC", help="Only messages to this topic.", show_default=False),
+    ] = None,
+    *,
+    name_server: options.NameServer = options.DEFAULT_NAME_SERVER,
+    key: Annotated[
+        str | None,
+        typer.Option(metavar="KEY", help="Only with this key or id, of the newest 64."),
+    ] = None,
+    begin: Annotated[
+        str | None, typer.Option("--from", metavar="TIME", help=f"Due at this time or later: {_TIME}.")
+    ] = None,
+    end: Annotated[
+        str | None, typer.Option("--to", metavar="TIME", help="Due at this time or earlier.")
+    ] = None,
+    limit: Annotated[int, typer.Option(metavar="N", min=1, help="At most so many.")] = 20,
+    is_all: Annotated[bool, typer.Option("--all", help="All of them, page by page.")] = False,
+    as_json: options.Json = False,
+) -> None:
+    """List the messages that wait for their time, the earliest first."""
+    from pyromq.cli.delayed import Listing, run_list
+    from pyromq.cli.times import moment_ms
+
+    listing = Listing(
+        topic=topic,
+        key=key,
+        begin_ms=0 if begin is None else moment_ms(begin, "--from"),
+        end_ms=None if end is None else moment_ms(end, "--to"),
+        limit=None if is_all else limit,
+    )
+    run_list(listing, name_server=name_server, is_json=as_json)
+
+
+def show(
+    message: Annotated[
+        str, typer.Argument(metavar="ID", help="The message's id, or its recall handle.", show_default=False)
+    ],
+    *,
+    name_server: options.NameServer = options.DEFAULT_NAME_SERVER,
+    as_json: options.Json = False,
+) -> None:
+    """Print all there is about a message that waits.
+
+    Status 1: no such message waits; it was delivered or recalled, or never was.
+    """
+    from pyromq.cli.delayed import run_show
+
+    if not run_show(message, name_server=name_server, is_json=as_json):
+        raise typer.Exit(1)
+
+
+def recall(
+    messages: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="ID",
+            help="Ids or recall handles of messages; - reads them from standard input, one a line.",
+            show_default=False,
+        ),
+    ],
+    *,
+    name_server: options.NameServer = options.DEFAULT_NAME_SERVER,
+    as_json: options.Json = False,
+) -> None:
+    """Take messages back before their time comes: they are never delivered.
+
+    Status 1: one of them did not wait any more; the others are recalled all the same.
+    """
+    from pyromq.cli.delayed import run_recall
+
+    if not run_recall(messages, name_server=name_server, is_json=as_json):
+        raise typer.Exit(1)
