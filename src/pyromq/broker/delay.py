@@ -11,8 +11,10 @@ Only the head of each level is ever looked at. However many wait, what is kept i
 one time for each level, and one alarm for the earliest of those times.
 
 Progress is written to `delayOffset.json` every ten seconds and at the stop, after a sync of the log: a
-message that was delivered as the file says is on the disk. What was delivered after the last write is
-delivered once more after a crash.
+message that was delivered as the file says is on the disk. The file says too where the log ended then. What
+was delivered after the last write is found behind that place when the broker starts (`delivered.py`), so a
+crash at any moment makes no message come twice, and none is lost. Only over a file that RocketMQ wrote, which
+does not know the place, is what was delivered since then delivered once more.
 """
 
 import logging
@@ -21,18 +23,21 @@ from pathlib import Path
 
 from pyromq.broker import topic_names
 from pyromq.broker.alarm import Alarm
+from pyromq.broker.delivered import due_draft, progress_in_log
 from pyromq.broker.durability import Durability
 from pyromq.broker.intake import Diversion
 from pyromq.broker.json_table import JsonTable
-from pyromq.broker.stored_again import draft_of
 from pyromq.clock import Clock
 from pyromq.codes import TRANSACTION_MASK, SysFlag
 from pyromq.errors import MessageTooLarge, StoreError
 from pyromq.store.files import Files
 from pyromq.store.store import Draft, MessageStore
 from pyromq.wire import properties as names
-from pyromq.wire.bodies.offsets import decode_delay_offsets, encode_delay_offsets
-from pyromq.wire.record import Record
+from pyromq.wire.bodies.offsets import (
+    decode_delay_log_position,
+    decode_delay_offsets,
+    encode_delay_offsets,
+)
 
 log = logging.getLogger(__name__)
 
@@ -42,6 +47,8 @@ TURN_MESSAGES_MAX = 32
 LEVEL_DIGITS_MAX = 10
 #: How long a level waits after the store refused one of its messages.
 PAUSE_MS = 1_000
+#: While messages wait, the file is written again when the log has grown so much since: a start walks no more.
+WALKED_BYTES_MAX = 16 << 20
 
 
 def level_of(properties: Mapping[str, str]) -> int:
@@ -86,17 +93,25 @@ class DelayedMessages:
         self._levels_ms = store.delays_ms
         self._progress: dict[int, int] = {}
         self._safe_progress: dict[int, int] = {}
-        self._file = JsonTable(path, lambda: _encode(self._safe_progress, pretty=True), files=files)
+        #: Where the log ended when the safe progress was the progress; None when nobody noted it.
+        self._safe_position: int | None = None
+        self._file = JsonTable(path, self._encode_file, files=files)
         #: When the head of each level is due, for the levels in which messages wait.
         self._due_ms: dict[int, int] = {}
         self._alarm: Alarm | None = None
 
     def load(self) -> None:
-        """Read the progress, and bring it within what the store has."""
-        self._progress = self._file.load(decode_delay_offsets, field="offsetTable") or {}
-        self._safe_progress = dict(self._progress)
+        """Read the progress, bring it within what the store has, and add what the log says."""
+        loaded = self._file.load(
+            lambda data: (decode_delay_offsets(data), decode_delay_log_position(data)), field="offsetTable"
+        )
+        # Without a file nothing was delivered before the oldest message began to wait.
+        self._progress, position = loaded or ({}, self._oldest_position())
+        self._safe_progress, self._safe_position = dict(self._progress), position
         for level in self._levels_ms.keys() & self._progress.keys():
             self._next_offset(level)
+        if position is not None:
+            self._progress = progress_in_log(self._store, position, self._progress)
 
     def start(self) -> None:
         """Begin to deliver; what came due while nobody did is delivered now."""
@@ -121,17 +136,34 @@ class DelayedMessages:
 
     async def save(self, durability: Durability) -> None:
         """Bring the progress to the disk, and before it the messages that were delivered."""
-        progress = dict(self._progress)
-        if progress == self._safe_progress:
+        progress, position = dict(self._progress), self._store.max_position
+        is_far = bool(self._due_ms) and position - (self._safe_position or 0) >= WALKED_BYTES_MAX
+        if progress == self._safe_progress and not is_far:
             return
         await durability.sync_now()
-        self._safe_progress = progress
+        self._safe_progress, self._safe_position = progress, position
         self._file.changed_unsaved()
         await self._file.save()
 
     def encode(self) -> bytes:
         """Return the progress of the levels that delivered something, as RocketMQ writes it."""
-        return _encode(self._progress)
+        return encode_delay_offsets(_in_order(self._progress))
+
+    def _encode_file(self) -> bytes:
+        return encode_delay_offsets(
+            _in_order(self._safe_progress), log_position=self._safe_position, pretty=True
+        )
+
+    def _oldest_position(self) -> int | None:
+        """Return where in the log the oldest message of any level is."""
+        heads = [
+            entry.position
+            for level in self._levels_ms
+            for entry in self._store.entries(
+                topic_names.SCHEDULE, level - 1, self._store.min_offset(topic_names.SCHEDULE, level - 1), 1
+            )
+        ]
+        return min(heads, default=None)
 
     def _deliver_due(self) -> None:
         """Deliver what is due, but only so much in one turn of the loop."""
@@ -197,21 +229,5 @@ class DelayedMessages:
         return within
 
 
-def due_draft(record: Record) -> Draft | None:
-    """Return a delayed message as it is stored in its own topic, or None when it does not name it.
-
-    Its properties stay, DELAY too: RocketMQ 4.9 and 5.x write them before they clear it.
-    """
-    topic = names.find_text(record.properties, names.REAL_TOPIC)
-    queue_id = names.find_text(record.properties, names.REAL_QUEUE_ID)
-    if topic is None or queue_id is None or not (queue_id.isascii() and queue_id.isdecimal()):
-        return None
-    if topic == topic_names.TRANSACTION_HALF:
-        return None
-    draft = draft_of(record)
-    draft.topic, draft.queue_id = topic, int(queue_id)
-    return draft
-
-
-def _encode(progress: Mapping[int, int], *, pretty: bool = False) -> bytes:
-    return encode_delay_offsets({level: progress[level] for level in sorted(progress)}, pretty=pretty)
+def _in_order(progress: Mapping[int, int]) -> dict[int, int]:
+    return {level: progress[level] for level in sorted(progress)}

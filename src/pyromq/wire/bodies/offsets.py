@@ -1,7 +1,7 @@
 """Tables of offsets: of groups (43, `consumerOffset.json`), delay levels (45), and of a client's queues.
 
 43    {"offsetTable":{"topic@group":{0:12,1:3}}}
-45    {"offsetTable":{3:1}}
+45    {"offsetTable":{3:1}}      in the file also "logPosition", which is ours and which RocketMQ passes over
 220   {"offsetTable":{{"brokerName":…,"queueId":0,"topic":…}:12}}      for C++ a list of objects
 221   {"messageQueueTable":{{…}:12}}
 202   {"offsetTable":{{…}:{"lastUpdateTimestamp":…,"maxOffset":…,"minOffset":…}}}
@@ -47,14 +47,25 @@ def decode_group_offsets(data: bytes) -> dict[str, dict[int, int]]:
     return {str(name): _numbers(read_map(offsets, str(name)), str(name)) for name, offsets in table.items()}
 
 
-def encode_delay_offsets(offsets: Mapping[int, int], *, pretty: bool = False) -> bytes:
-    """Return the JSON of the progress of each delay level."""
-    return dumps({"offsetTable": offsets}, pretty=pretty)
+def encode_delay_offsets(
+    offsets: Mapping[int, int], *, log_position: int | None = None, pretty: bool = False
+) -> bytes:
+    """Return the JSON of the progress of each delay level, and of where the log ended when it was so."""
+    table: dict[str, object] = {"offsetTable": offsets}
+    if log_position is not None:
+        table["logPosition"] = log_position
+    return dumps(table, pretty=pretty)
 
 
 def decode_delay_offsets(data: bytes) -> dict[int, int]:
     """Return the progress of each delay level."""
     return _numbers(read_map(read_object(data).get("offsetTable", {}), "offsetTable"), "offsetTable")
+
+
+def decode_delay_log_position(data: bytes) -> int | None:
+    """Return where the log ended when the delay levels' progress was so; None when RocketMQ wrote it."""
+    position = read_object(data).get("logPosition")
+    return None if position is None else read_int(position, "logPosition")
 
 
 def encode_reset_offsets(offsets: Mapping[MessageQueue, int]) -> bytes:
