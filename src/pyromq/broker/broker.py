@@ -213,7 +213,7 @@ class Broker:
         if not recovered.was_clean:
             self._offsets.keep_within(self._store.max_offset)
         self._delayed.load()
-        self._halves.load()
+        self._halves.load(recovered.last_position)
 
     def _appended(self, topic: str, queue_id: int, end: int, tags_code: int) -> None:
         self._arrivals.announce(topic, queue_id, end, tags_code)
@@ -250,7 +250,7 @@ class Broker:
         self._table.add(
             kind_routes(
                 self._retry_handlers(intake, durability, addresses),
-                self._transaction_handlers(intake, addresses),
+                self._transaction_handlers(intake, durability, addresses),
                 self._reply_handlers(intake, addresses),
             )
         )
@@ -342,11 +342,14 @@ class Broker:
             broker_ip=addresses.ip,
         )
 
-    def _transaction_handlers(self, intake: Intake, addresses: BrokerAddresses) -> TransactionHandlers:
+    def _transaction_handlers(
+        self, intake: Intake, durability: Durability, addresses: BrokerAddresses
+    ) -> TransactionHandlers:
         return TransactionHandlers(
             store=self._store,
             intake=intake,
             halves=self._halves,
+            durability=durability,
             clock=self._clock,
             role=self._settings.broker_role,
             store_host=addresses.store_host,

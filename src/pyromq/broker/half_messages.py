@@ -12,6 +12,11 @@ behind the others, so that one who never decides does not hold up the queue (`tr
 Both queues are read by the group CID_RMQ_SYS_TRANS, whose progress in them is where to start after a restart:
 before it, every half is decided, given up or stored again. In memory there is one bit for each half behind
 it, and an entry for each that was stored again.
+
+A message that is committed, or given up, and its op message are stored with one write, the op message
+behind. A crash in the middle of that write can leave the first without the second, but then it is the last
+message of the log: `load` stores the op message that is missing before anything else is stored. So a
+transaction is decided once, and its message comes once, whatever the moment of a crash.
 """
 
 import logging
@@ -25,7 +30,7 @@ from pyromq.broker.offsets import OffsetTable
 from pyromq.broker.stored_again import draft_of
 from pyromq.codes import TRANSACTION_MASK, ResponseCode, SysFlag
 from pyromq.config.settings import BrokerSettings
-from pyromq.errors import NoPermission
+from pyromq.errors import NoPermission, StoreError
 from pyromq.store.store import Draft, MessageStore
 from pyromq.wire import properties as names
 from pyromq.wire.record import Record
@@ -84,6 +89,28 @@ def committed_draft(half: Record) -> Draft | None:
     draft.sys_flag = half.sys_flag & ~TRANSACTION_MASK | SysFlag.TRANSACTION_COMMIT
     draft.prepared_position = half.position
     return draft
+
+
+def given_up_draft(half: Record) -> Draft:
+    """Return a half as operators find it when its producer was asked often enough."""
+    draft = draft_of(half)
+    draft.topic, draft.queue_id = topic_names.TRANSACTION_CHECK_MAX_TIME, QUEUE_ID
+    return draft
+
+
+def op_draft(offset: int, *, now_ms: int, host: bytes) -> Draft:
+    """Return the op message that says that the half at an offset is done with."""
+    return Draft(
+        topic=topic_names.TRANSACTION_OP_HALF,
+        queue_id=QUEUE_ID,
+        body=str(offset).encode(),
+        properties=names.encode({names.TAGS: DONE_TAG, names.WAIT: "true"}),
+        flag=0,
+        sys_flag=0,
+        born_at_ms=now_ms,
+        born_host=host,
+        store_host=host,
+    )
 
 
 def identity_of(half: Record) -> Identity | None:
@@ -149,8 +176,11 @@ class HalfMessages:
         """The offset of the oldest op message that is still needed."""
         return self._op_progress
 
-    def load(self) -> None:
-        """Find out from the queues what is decided and what was stored again."""
+    def load(self, last_position: int | None = None) -> None:
+        """Find out from the queues what is decided and what was stored again.
+
+        `last_position` is where the log's last message is, if a crash may have torn what was written with it.
+        """
         self._decided = DecidedOffsets(self._start_of(topic_names.TRANSACTION_HALF))
         self._op_progress = self._start_of(topic_names.TRANSACTION_OP_HALF)
         end = self._store.max_offset(topic_names.TRANSACTION_HALF, QUEUE_ID)
@@ -162,6 +192,37 @@ class HalfMessages:
         for half in self._records(topic_names.TRANSACTION_HALF, self.progress):
             if half is not None and _is_copy(half):
                 self.stored_again(half, half.queue_offset)
+        last = None if last_position is None else self._store.record_at(last_position)
+        if last is not None:
+            self._complete(last)
+
+    def _complete(self, last: Record) -> None:
+        """Store the op message that a crash kept from standing behind the log's last message."""
+        offset = self._ended_by(last)
+        if offset is None or self.is_decided(offset):
+            return
+        log.info("the crash came between the end of transaction %d and its note, which is made now", offset)
+        self._decided.add(offset)
+        try:
+            self._store.put(op_draft(offset, now_ms=last.stored_at_ms, host=last.store_host))
+        except StoreError as error:
+            log.warning("the end of the transaction at half offset %d was not stored: %s", offset, error)
+        else:
+            self.op_stored(offset)
+
+    def _ended_by(self, message: Record) -> int | None:
+        """Return the offset of the half that a message came from, by its commit or by being given up."""
+        draft = draft_of(message)
+        if message.topic == topic_names.TRANSACTION_CHECK_MAX_TIME:
+            for half in self._records(topic_names.TRANSACTION_HALF, self.progress):
+                if half is not None and given_up_draft(half) == draft:
+                    return half.queue_offset
+            return None
+        draft.prepared_position = message.prepared_position
+        half = self._store.record_at(message.prepared_position)
+        is_half = half is not None and half.topic == topic_names.TRANSACTION_HALF
+        # Position 0, where a half may be, is also what all other messages name.
+        return self.latest_offset(half) if half and is_half and committed_draft(half) == draft else None
 
     def find(self, offset: int) -> Record | None:
         """Return the half at an offset, or None when the store does not have it any more."""

@@ -64,6 +64,16 @@ class Intake:
         except StoreError as error:
             raise self._refusal(error) from error
 
+    def put_together(self, drafts: Sequence[Draft]) -> list[Placed]:
+        """Store messages where their drafts say, with one write; either all are stored or none.
+
+        Only a crash in the middle of the write can leave the first without the others.
+        """
+        try:
+            return self._store.put_batch(drafts)
+        except StoreError as error:
+            raise self._refusal(error) from error
+
     def put_batch(self, drafts: Sequence[Draft], *, request_bytes: int) -> list[Placed]:
         """Store the messages of one request, all or none; they are never diverted."""
         if not drafts or request_bytes > self._message_bytes_max:

@@ -21,7 +21,13 @@ from pyromq.broker import topic_names
 from pyromq.broker.clients import Producers
 from pyromq.broker.durability import Durability
 from pyromq.broker.groups import TRANSACTION_GROUP
-from pyromq.broker.half_messages import QUEUE_ID, HalfMessages, committed_draft
+from pyromq.broker.half_messages import (
+    QUEUE_ID,
+    HalfMessages,
+    committed_draft,
+    given_up_draft,
+    op_draft,
+)
 from pyromq.broker.intake import Intake
 from pyromq.broker.offsets import OffsetTable
 from pyromq.broker.stored_again import draft_of
@@ -175,10 +181,12 @@ class TransactionChecks:
             topic,
         )
         self._topics.ensure(topic, queue_count=QUEUE_COUNT)
-        draft = draft_of(half)
-        draft.topic, draft.queue_id = topic, QUEUE_ID
+        op = op_draft(half.queue_offset, now_ms=self._clock.now_ms(), host=half.store_host)
         try:
-            self._intake.put_as_is(draft)
+            # RocketMQ writes no op message here, and gives the half up once more after a crash.
+            self._intake.put_together([given_up_draft(half), op])
+            self._halves.decide(half.queue_offset)
+            self._halves.op_stored(half.queue_offset)
         except MessageIllegal:
             log.exception("half message %d is larger than messages may be now; dropped", half.queue_offset)
 

@@ -43,6 +43,8 @@ class Recovered:
     end: int = 0
     last_stored_at_ms: int = 0
     replayed: int = 0
+    #: Where the last record is that was replayed.
+    last_position: int | None = None
     findings: list[str] = field(default_factory=list)
 
     @property
@@ -266,6 +268,7 @@ class Recovery:
                         follower.apply(entry)
                 report.end = record.position + record.size
                 report.last_stored_at_ms = record.stored_at_ms
+                report.last_position = record.position
                 report.replayed += 1
             position = self._behind_damage(report)
 

@@ -5,16 +5,18 @@ is asked about later.
 """
 
 import logging
+from collections.abc import Awaitable
 
 from pyromq.broker import topic_names
-from pyromq.broker.half_messages import DONE_TAG, QUEUE_ID, HalfMessages, committed_draft
+from pyromq.broker.durability import Durability
+from pyromq.broker.half_messages import HalfMessages, committed_draft, op_draft
 from pyromq.broker.intake import Intake
 from pyromq.clock import Clock
 from pyromq.codes import ResponseCode, SysFlag
 from pyromq.config.settings import BrokerRole
 from pyromq.errors import Refused, ServerFailed
 from pyromq.net.routes import Answer, Request
-from pyromq.store.store import Draft, MessageStore
+from pyromq.store.store import MessageStore
 from pyromq.wire import properties as names
 from pyromq.wire.headers.transaction import EndTransaction
 from pyromq.wire.record import Record
@@ -33,6 +35,7 @@ class TransactionHandlers:
         store: MessageStore,
         intake: Intake,
         halves: HalfMessages,
+        durability: Durability,
         clock: Clock,
         role: BrokerRole,
         store_host: bytes,
@@ -40,12 +43,16 @@ class TransactionHandlers:
         self._store = store
         self._intake = intake
         self._halves = halves
+        self._durability = durability
         self._clock = clock
         self._role = role
         self._store_host = store_host
 
-    def end(self, request: Request[EndTransaction]) -> Answer | None:
-        """Commit or roll back. A producer that does not know the fate yet gets no answer from RocketMQ."""
+    def end(self, request: Request[EndTransaction]) -> Answer | Awaitable[Answer] | None:
+        """Commit or roll back. A producer that does not know the fate yet gets no answer from RocketMQ.
+
+        Whoever waits for an answer gets it when the disk has the decision, under synchronous flush.
+        """
         header, peer = request.header, request.link.peer
         if self._role == BrokerRole.SLAVE:
             return Answer(ResponseCode.SLAVE_NOT_AVAILABLE)
@@ -57,11 +64,13 @@ class TransactionHandlers:
             return None
         try:
             half = self._half(header)
-            self._decide(half, is_commit=header.commit_or_rollback == SysFlag.TRANSACTION_COMMIT)
+            end = self._decide(half, is_commit=header.commit_or_rollback == SysFlag.TRANSACTION_COMMIT)
         except Refused as refusal:
             log.warning("%s may not %s the transaction of %s: %s", peer, fate, header.msg_id, refusal.remark)
             raise
-        return Answer()
+        if self._durability.is_immediate or request.command.is_oneway:
+            return Answer()
+        return self._durability.confirm(end, Answer())
 
     def _half(self, header: EndTransaction) -> Record:
         half = self._store.record_at(header.commit_log_offset)
@@ -75,40 +84,27 @@ class TransactionHandlers:
             raise _wrong("The commit log offset wrong")
         return half
 
-    def _decide(self, half: Record, *, is_commit: bool) -> None:
-        """Store the real message, then the op message: what a crash leaves undone is asked about again."""
+    def _decide(self, half: Record, *, is_commit: bool) -> int:
+        """Store the real message and the op message behind it with one write, or neither; return their end.
+
+        What cannot be stored is not decided, and is asked about later.
+        """
         offset = self._halves.latest_offset(half)
         if self._halves.is_decided(offset):
             raise _wrong(
                 "The transaction was already committed, rolled back or given up; "
                 "the first decision holds and a second one changes nothing"
             )
+        drafts = [op_draft(offset, now_ms=self._clock.now_ms(), host=self._store_host)]
         if is_commit:
             draft = committed_draft(half)
             if draft is None:
                 raise _wrong("The prepared transaction message does not name its topic and queue")
-            self._intake.put_as_is(draft)
+            drafts.insert(0, draft)
+        placed = self._intake.put_together(drafts)
         self._halves.decide(offset)
-        try:
-            self._intake.put_as_is(self._op(offset))
-        except Refused as refusal:
-            # The decision holds in this process; after a restart the producer is asked once more.
-            log.warning("the end of the transaction at half offset %d was not stored: %s", offset, refusal)
-        else:
-            self._halves.op_stored(offset)
-
-    def _op(self, offset: int) -> Draft:
-        return Draft(
-            topic=topic_names.TRANSACTION_OP_HALF,
-            queue_id=QUEUE_ID,
-            body=str(offset).encode(),
-            properties=names.encode({names.TAGS: DONE_TAG, names.WAIT: "true"}),
-            flag=0,
-            sys_flag=0,
-            born_at_ms=self._clock.now_ms(),
-            born_host=self._store_host,
-            store_host=self._store_host,
-        )
+        self._halves.op_stored(offset)
+        return placed[-1].end
 
 
 def _wrong(remark: str) -> ServerFailed:
