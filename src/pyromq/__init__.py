@@ -1,12 +1,21 @@
 """RocketMQ in Python: the client's public names. `pyromq.aio` has the same, awaitable."""
 
 from pyromq.client import allocation
+from pyromq.client.dead_letters import (
+    DeadLetter,
+    DeadLetterCount,
+    DeadLetterFilter,
+    ReplayOutcome,
+    ReplayResult,
+    ReplayTo,
+)
 from pyromq.client.hooks import ConsumeHook, Consuming, SendHook, Sending
 from pyromq.client.outgoing import SendCallback
 from pyromq.client.push.delivery import ConsumeResult, Delivery
 from pyromq.client.queue_choice import Selector, select_by_hash
 from pyromq.client.requests import ReplyCallback, reply_to
 from pyromq.client.sync.admin import Admin
+from pyromq.client.sync.dead_letters import DeadLetters
 from pyromq.client.sync.producer import Producer
 from pyromq.client.sync.pull_consumer import PullConsumer
 from pyromq.client.sync.push_consumer import PushConsumer
@@ -61,6 +70,10 @@ __all__ = [
     "ConsumeHook",
     "ConsumeResult",
     "Consuming",
+    "DeadLetter",
+    "DeadLetterCount",
+    "DeadLetterFilter",
+    "DeadLetters",
     "Delivery",
     "IllegalOperation",
     "Message",
@@ -79,6 +92,9 @@ __all__ = [
     "QueryNotFound",
     "ReceivedMessage",
     "Refused",
+    "ReplayOutcome",
+    "ReplayResult",
+    "ReplayTo",
     "ReplyCallback",
     "RequestTimeout",
     "Selector",

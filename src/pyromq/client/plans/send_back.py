@@ -28,7 +28,7 @@ TRIES = 3
 #: The delay level of the first retry; each further one is one level later.
 FIRST_LEVEL = 3
 #: Answers that mean that the message is stored.
-_STORED = frozenset(
+STORED = frozenset(
     {
         ResponseCode.SUCCESS,
         ResponseCode.FLUSH_DISK_TIMEOUT,
@@ -91,7 +91,7 @@ def send_to_retry_topic(
             answer = yield from call_broker(
                 session, queue.broker_name, Call(address, command, deadline.part_s(deadline.timeout_ms))
             )
-            if answer.code not in _STORED:
+            if answer.code not in STORED:
                 must_succeed(answer)
         except (NetworkError, Refused) as error:
             failure = error
