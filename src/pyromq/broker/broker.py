@@ -39,6 +39,7 @@ from pyromq.broker.handlers.send import SendHandlers
 from pyromq.broker.handlers.transaction import TransactionHandlers
 from pyromq.broker.intake import Intake
 from pyromq.broker.membership import Membership
+from pyromq.broker.metrics import MetricsPage, Sources, start_metrics
 from pyromq.broker.offset_events import OffsetEvents
 from pyromq.broker.offsets import OffsetTable
 from pyromq.broker.queue_locks import QueueLocks
@@ -51,6 +52,7 @@ from pyromq.broker.routes import (
     query_routes,
     send_routes,
 )
+from pyromq.broker.subscription_conflicts import SubscriptionConflicts
 from pyromq.broker.topic_names import SCHEDULE
 from pyromq.broker.topics import TopicTable
 from pyromq.broker.transaction_checks import TransactionChecks
@@ -71,6 +73,7 @@ log = logging.getLogger(__name__)
 
 HELD_PULLS_SWEEP_S = 5.0
 SILENT_CLIENTS_SWEEP_S = 10.0
+SUBSCRIPTIONS_LOOK_S = 1.0
 #: Clients with `vipChannelEnabled` send to the broker's port minus this.
 VIP_PORT_BELOW = 2
 
@@ -106,6 +109,7 @@ class Broker:
         self._topics = TopicTable(config / "topics.json", self._settings, self._clock, files=files)
         self._groups = GroupTable(config / "subscriptionGroup.json", self._settings, self._clock, files=files)
         self._offsets = OffsetTable(config / "consumerOffset.json", files=files)
+        self._queue_locks = QueueLocks(config / "queueLocks.json", self._clock, files=files)
         self._filters = FilterTable(config / "consumerFilter.json", self._settings, self._clock, files=files)
         self._store = MessageStore(self._store_settings, clock=self._clock, files=files)
         self._delayed = DelayedMessages(
@@ -115,13 +119,18 @@ class Broker:
         self._arrivals = Arrivals(self._store.max_offset, self._clock)
         self._producers = Producers(self._clock)
         self._consumers = Consumers(self._clock)
+        membership = Membership(self._groups, self._settings)
+        self._conflicts = SubscriptionConflicts(self._settings, self._clock, membership.warn)
+        #: Where metrics are served, if they are.
+        self.metrics: MetricsPage | None = None
         self._presence = PresenceHandlers(
             producers=self._producers,
             consumers=self._consumers,
             groups=self._groups,
             topics=self._topics,
             filters=self._filters,
-            membership=Membership(self._groups, self._settings),
+            membership=membership,
+            conflicts=self._conflicts,
             clock=self._clock,
         )
         self._background = Background(self._clock)
@@ -200,6 +209,7 @@ class Broker:
         await registration.register()
         self._topics.on_change = registration.register_soon
         self._run_jobs(durability, registration)
+        await self._serve_metrics(server)
         if self._settings.broker_role != BrokerRole.SLAVE:
             self._run_deliveries(durability, checks)
 
@@ -209,6 +219,7 @@ class Broker:
         self._topics.load()
         self._groups.load()
         self._offsets.load()
+        self._queue_locks.load()
         self._filters.load()
         if not recovered.was_clean:
             self._offsets.keep_within(self._store.max_offset)
@@ -257,7 +268,7 @@ class Broker:
         self._table.add(pull_routes(pull))
         self._table.add(
             group_routes(
-                ProgressHandlers(self._store, self._offsets, QueueLocks(self._clock)), self._presence
+                ProgressHandlers(self._store, self._offsets, self._queue_locks), self._presence
             )
         )
         self._table.add(
@@ -396,6 +407,7 @@ class Broker:
                 broker_name=self._settings.broker_name,
                 store_host=addresses.store_host,
             ),
+            conflicts=self._conflicts,
             settings=self._settings,
             clock=self._clock,
             broker_ip=addresses.ip,
@@ -408,6 +420,7 @@ class Broker:
             offsets=self._offsets,
             delayed=self._delayed,
             consumers=self._consumers,
+            conflicts=self._conflicts,
             producers=self._producers,
             store=self._store,
             registration=registration,
@@ -457,6 +470,7 @@ class Broker:
             "let old files go", self._store_settings.clean_resource_interval / 1000, self._let_old_files_go
         )
         jobs.every("sweep held pulls", sweep_s, self._arrivals.sweep)
+        jobs.every("look at subscriptions", SUBSCRIPTIONS_LOOK_S, self._conflicts.look)
         jobs.every("save progress", settings.flush_consumer_offset_interval / 1000, self._offsets.save)
         jobs.every(
             "drop silent clients",
@@ -476,6 +490,19 @@ class Broker:
         self._background.every(
             "check transactions", self._settings.transaction_check_interval / 1000, checks.check
         )
+
+    async def _serve_metrics(self, server: Server) -> None:
+        sources = Sources(
+            consumers=self._consumers,
+            producers=self._producers,
+            conflicts=self._conflicts,
+            arrivals=self._arrivals,
+            store=self._store,
+            count_links=lambda: len(server.links),
+        )
+        self.metrics = await start_metrics(self._settings, sources)
+        if self.metrics is not None:
+            self._closing.push_async_callback(self.metrics.close)
 
     async def _let_old_files_go(self) -> None:
         self._swept.append(self._store.sweep())

@@ -112,6 +112,13 @@ class Consumers:
         group.members[client.link] = client
         return group.subscribe(part.subscriptions) or is_new
 
+    def forget_subscriptions(self, group_name: str) -> None:
+        """Take over what the next heartbeat says, even if it is older than what is known."""
+        group = self._groups.get(group_name)
+        if group is not None:
+            group.subscriptions.clear()
+        self.revision += 1
+
     def leave(self, group_name: str, link: Link) -> ConsumerGroup | None:
         """Take a connection out of a group; return the group, as it is now, if the connection was in it."""
         group = self._groups.get(group_name)
@@ -123,10 +130,9 @@ class Consumers:
             self.revision += 1
         return group
 
-    def leave_all(self, link: Link) -> list[ConsumerGroup]:
-        """Take a closed connection out of all groups and return those that it was in."""
-        left = [self.leave(name, link) for name in tuple(self._names.get(link, ()))]
-        return [group for group in left if group is not None]
+    def names_of(self, link: Link) -> tuple[str, ...]:
+        """Return the groups that a connection is in."""
+        return tuple(self._names.get(link, ()))
 
     def silent_links(self, silence_ms: int) -> set[Link]:
         """Return the connections that sent no heartbeat for longer than that."""

@@ -102,6 +102,12 @@ class FilterTable:
         """Note that a group has no member any more."""
         self._let_die(lambda each: each.consumer_group == group)
 
+    def forget(self, group: str) -> None:
+        """Take over the group's next filters, even if they are older than those that are known."""
+        for key in [key for key in self._filters if key[1] == group]:
+            del self._filters[key]
+            self._file.changed()
+
     def check(self, expression_type: str | None) -> bool:
         """Return whether an expression is SQL and not tags; raise Refused if it may be neither here."""
         if expression_type in (None, "", TAG):

@@ -47,6 +47,15 @@ class TlsClientAuth(StrEnum):
     REQUIRE = "require"
 
 
+class MetricsExporterType(StrEnum):
+    """How metrics leave the broker: not at all, or fetched by Prometheus; 5.x's others have no effect."""
+
+    DISABLE = "DISABLE"
+    PROM = "PROM"
+    OTLP_GRPC = "OTLP_GRPC"
+    LOG = "LOG"
+
+
 class Compression(StrEnum):
     """How a large body is compressed; LZ4 and ZSTD need a package (`pip install 'pyromq[lz4]'`)."""
 
@@ -144,6 +153,15 @@ class BrokerSettings:
     notify_consumer_ids_changed_enable: bool = setting(
         True, "Tell a group's members when one joins or leaves.", live=True
     )
+    reject_inconsistent_subscription: bool = setting(
+        False,
+        "Refuse the members of a group that subscribe differently from most of it, with the reason. Ours.",
+    )
+    subscription_conflict_grace: int = setting(
+        60_000,
+        "Milliseconds that members of a group may subscribe differently, as during a deployment, until they "
+        "and the log are told. Ours.",
+    )
     channel_expired_timeout: int = setting(
         120_000, "Milliseconds without a heartbeat after which a client is forgotten.", at_least=1
     )
@@ -173,6 +191,15 @@ class BrokerSettings:
     )
     store_reply_message_enable: bool = setting(
         True, "Store the replies of request-reply calls whose caller is not connected here.", live=True
+    )
+    metrics_exporter_type: MetricsExporterType = setting(
+        MetricsExporterType.DISABLE, "PROM serves metrics to Prometheus over HTTP; DISABLE does not."
+    )
+    metrics_prom_exporter_port: int = setting(
+        5557, "TCP port of the metrics; 0 takes a free one.", at_most=PORT_MAX
+    )
+    metrics_prom_exporter_host: str = setting(
+        "127.0.0.1", "Address that metrics are served on; 0.0.0.0 opens them to all.", form="host"
     )
     config_black_list: str = setting(
         "configBlackList;brokerConfigPath",

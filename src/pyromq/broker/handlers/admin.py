@@ -6,6 +6,7 @@ from pyromq.broker.delay import DelayedMessages
 from pyromq.broker.groups import GroupTable
 from pyromq.broker.offsets import OffsetTable
 from pyromq.broker.registration import Registration
+from pyromq.broker.subscription_conflicts import SubscriptionConflicts, stance_of
 from pyromq.broker.topics import TopicTable
 from pyromq.codes import Language, ResponseCode
 from pyromq.errors import HeaderError, Refused, ServerFailed, TopicNotFound
@@ -39,6 +40,7 @@ class AdminHandlers:
         offsets: OffsetTable,
         delayed: DelayedMessages,
         consumers: Consumers,
+        conflicts: SubscriptionConflicts,
         producers: Producers,
         store: MessageStore,
         registration: Registration,
@@ -49,6 +51,7 @@ class AdminHandlers:
         self._offsets = offsets
         self._delayed = delayed
         self._consumers = consumers
+        self._conflicts = conflicts
         self._producers = producers
         self._store = store
         self._registration = registration
@@ -120,7 +123,10 @@ class AdminHandlers:
         return Answer(body=dumps({"consumeTps": 0.0, "offsetTable": table}))
 
     def consumer_connections(self, request: Request[GetConsumerConnectionList]) -> Answer:
-        """Answer the members of a consumer group and what they subscribe to."""
+        """Answer the members of a consumer group and what they subscribe to.
+
+        A conflict of their subscriptions is a field of ours, which Apache's tools do not look at.
+        """
         name = request.header.consumer_group
         group = self._consumers.get(name)
         if group is None:
@@ -132,10 +138,22 @@ class AdminHandlers:
                     "consumeFromWhere": group.consume_from_where,
                     "consumeType": group.consume_type,
                     "messageModel": group.message_model,
+                    **self._conflict(name),
                     "subscriptionTable": group.subscriptions,
                 }
             )
         )
+
+    def _conflict(self, name: str) -> dict[str, object]:
+        found = self._conflicts.conflict(name)
+        if found is None:
+            return {}
+        conflict, since_ms = found
+        refused = [
+            _connection(client) | {"subscriptions": sorted(map(str, stance_of(part).wants))}
+            for client, part in self._conflicts.refused(name)
+        ]
+        return {"subscriptionConflict": {"difference": str(conflict), "refused": refused, "since": since_ms}}
 
     def producer_connections(self, request: Request[GetProducerConnectionList]) -> Answer:
         """Answer the members of a producer group."""

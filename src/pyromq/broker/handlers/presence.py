@@ -5,10 +5,11 @@ from pyromq.broker.clients import Client, ConsumerGroup, Consumers, Producers
 from pyromq.broker.filters import FilterTable
 from pyromq.broker.groups import GroupTable
 from pyromq.broker.membership import Membership
+from pyromq.broker.subscription_conflicts import Ruling, SubscriptionConflicts
 from pyromq.broker.topics import TopicTable
 from pyromq.clock import Clock
 from pyromq.codes import ResponseCode, TopicSysFlag
-from pyromq.errors import ServerFailed
+from pyromq.errors import NoPermission, ServerFailed
 from pyromq.net.link import Link
 from pyromq.net.routes import Answer, Request
 from pyromq.wire.bodies.heartbeat import ConsumerPart, decode_client_config_check, decode_heartbeat
@@ -28,6 +29,7 @@ class PresenceHandlers:
         topics: TopicTable,
         filters: FilterTable,
         membership: Membership,
+        conflicts: SubscriptionConflicts,
         clock: Clock,
     ) -> None:
         self._producers = producers
@@ -36,10 +38,15 @@ class PresenceHandlers:
         self._topics = topics
         self._filters = filters
         self._membership = membership
+        self._conflicts = conflicts
         self._clock = clock
 
     def heartbeat(self, request: Request[None]) -> Answer:
-        """Note which groups a client is in; members of a group that changed are told before the answer."""
+        """Note which groups a client is in; members of a group that changed are told before the answer.
+
+        A client that may not be in one of its groups is refused after it was let into the others. The answer
+        to a member of a group whose members subscribe differently says so in its remark.
+        """
         command = request.command
         heartbeat = decode_heartbeat(command.body)
         client = Client(
@@ -47,12 +54,15 @@ class PresenceHandlers:
         )
         for part in heartbeat.consumers:
             self._ensure_retry_topic(part)
-            if self._consumers.register(client, part):
-                self._membership.notify(self._consumers.groups[part.group_name])
-            self._filters.register(part.group_name, part.subscriptions)
+            self._apply(part.group_name, self._conflicts.note(client, part))
         for producer in heartbeat.producers:
             self._producers.register(client, producer.group_name)
-        return Answer()
+        names = [part.group_name for part in heartbeat.consumers]
+        refusals = [text for name in names if (text := self._conflicts.refusal(name, request.link))]
+        if refusals:
+            raise NoPermission(ResponseCode.NO_PERMISSION, "; ".join(refusals))
+        warnings = [text for name in names if (text := self._conflicts.warning(name))]
+        return Answer(remark="; ".join(warnings) if warnings else None)
 
     def unregister(self, request: Request[UnregisterClient]) -> Answer:
         """Take a client out of the groups that it names."""
@@ -60,9 +70,7 @@ class PresenceHandlers:
         if header.producer_group is not None:
             self._producers.leave(header.producer_group, request.link)
         if header.consumer_group is not None:
-            group = self._consumers.leave(header.consumer_group, request.link)
-            if group is not None:
-                self._left(group)
+            self._leave(header.consumer_group, request.link)
         return Answer(ext={})
 
     def consumer_list(self, request: Request[GetConsumerListByGroup]) -> Answer:
@@ -83,8 +91,10 @@ class PresenceHandlers:
     def link_closed(self, link: Link) -> None:
         """Take a connection that has ended out of all its groups, and tell those who stay."""
         self._producers.leave_all(link)
-        for group in self._consumers.leave_all(link):
-            self._left(group)
+        for name in self._consumers.names_of(link):
+            self._leave(name, link)
+        for name, ruling in self._conflicts.leave_all(link):
+            self._apply(name, ruling)
 
     def drop_silent(self, silence_ms: int) -> None:
         """End the connections whose heartbeats stopped; `link_closed` does the rest."""
@@ -92,10 +102,33 @@ class PresenceHandlers:
         for link in silent:
             link.close()
 
+    def _leave(self, name: str, link: Link) -> None:
+        group = self._consumers.leave(name, link)
+        if group is not None:
+            self._left(group)
+        self._apply(name, self._conflicts.leave(name, link))
+
     def _left(self, group: ConsumerGroup) -> None:
         if not group.members:
             self._filters.group_left(group.name)
         self._membership.notify(group)
+
+    def _apply(self, name: str, ruling: Ruling) -> None:
+        """Let members out of a group and into it, and tell whomever that concerns."""
+        left = [self._consumers.leave(name, link) for link in ruling.expelled]
+        if ruling.is_turned:
+            self._filters.forget(name)
+            self._consumers.forget_subscriptions(name)
+        is_changed = any(left)
+        for client, part in ruling.admitted:
+            is_changed |= self._consumers.register(client, part)
+            self._filters.register(name, part.subscriptions)
+        group = self._consumers.get(name)
+        if is_changed and group is not None:
+            self._membership.notify(group)
+        for link in ruling.expelled:
+            if (reason := self._conflicts.refusal(name, link)) is not None:
+                self._membership.warn(name, [link], reason)
 
     def _ensure_retry_topic(self, part: ConsumerPart) -> None:
         config = self._groups.find(part.group_name)

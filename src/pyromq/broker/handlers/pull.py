@@ -20,6 +20,7 @@ from pyromq.broker.filters import FilterTable
 from pyromq.broker.groups import GroupTable
 from pyromq.broker.offset_events import OffsetEvents
 from pyromq.broker.offsets import OffsetTable
+from pyromq.broker.subscription_conflicts import SubscriptionConflicts
 from pyromq.broker.topic_names import RETRY_PREFIX
 from pyromq.broker.topics import TopicTable
 from pyromq.clock import Clock
@@ -83,6 +84,7 @@ class PullHandlers:
         offsets: OffsetTable,
         arrivals: Arrivals,
         offset_events: OffsetEvents,
+        conflicts: SubscriptionConflicts,
         settings: BrokerSettings,
         clock: Clock,
         broker_ip: str,
@@ -95,6 +97,7 @@ class PullHandlers:
         self._offsets = offsets
         self._arrivals = arrivals
         self._offset_events = offset_events
+        self._conflicts = conflicts
         self._settings = settings
         self._clock = clock
         self._broker_ip = broker_ip
@@ -105,7 +108,7 @@ class PullHandlers:
         """Answer with messages, or hold the request until there are some."""
         header = request.header
         reading = self._read(request)
-        if self.learn is not None and reading.wanted.matches is None:
+        if self.learn is not None and reading.wanted.matches is None and not self._has_refused(header):
             self.learn(header, reading.wanted.tags)
         if header.sys_flag & PullFlag.COMMIT_OFFSET and self._settings.broker_role != BrokerRole.SLAVE:
             self._offsets.commit(header.consumer_group, header.topic, header.queue_id, header.commit_offset)
@@ -159,6 +162,7 @@ class PullHandlers:
     def _read(self, request: PullRequest) -> _Reading:
         header = request.header
         group = self._check_group(header)
+        self._check_member(request)
         self._check_queue(request)
         wanted = self._filter(header, group)
         got = self._store.get(
@@ -188,6 +192,16 @@ class PullHandlers:
                 ResponseCode.NO_PERMISSION, f"subscription group no permission, {header.consumer_group}"
             )
         return group
+
+    def _check_member(self, request: PullRequest) -> None:
+        # Who is not let into a group hears it by its heartbeats; but who was in it still has queues.
+        reason = self._conflicts.refusal(request.header.consumer_group, request.link)
+        if reason is not None:
+            raise NoPermission(ResponseCode.NO_PERMISSION, reason)
+
+    def _has_refused(self, header: PullMessage) -> bool:
+        # What is learnt is answered whoever asks.
+        return self._conflicts.has_refused(header.consumer_group)
 
     def _check_queue(self, request: PullRequest) -> None:
         header = request.header
