@@ -42,6 +42,8 @@ class Session:
     greeted: set[str] = field(default_factory=set)
     #: Brokers that let a message wait for its time.
     knows_timers: set[str] = field(default_factory=set)
+    #: What brokers say of members of the group that subscribe differently, by their addresses.
+    conflicts: dict[str, str] = field(default_factory=dict)
     #: When to ask again which name servers there are, where an HTTP address tells it.
     name_servers_due_ms: int = field(init=False)
     faults: Faults = field(init=False)
@@ -51,6 +53,11 @@ class Session:
         self.name_servers_due_ms = self.clock.now_ms() + FIRST_REFRESH_MS
         self.faults = Faults(self.clock)
         self.latencies = Latencies(self.clock)
+
+    @property
+    def subscription_conflict(self) -> str | None:
+        """What brokers say of members of the group that subscribe differently; None: nothing."""
+        return "; ".join(sorted(set(self.conflicts.values()))) or None
 
     def turn(self, topic: str) -> RoundRobin:
         """Return whose turn it is among a topic's queues."""

@@ -105,6 +105,15 @@ class PushConsumer:
         self._engine.check_running()
         return self._engine.member.session.identity.client_id
 
+    @property
+    def subscription_conflict(self) -> str | None:
+        """What brokers say when members of the group subscribe differently, and who; None if they agree.
+
+        It is logged as well. Apache's brokers say nothing; `pyromq admin consumerStatus` finds out there.
+        """
+        self._engine.check_running()
+        return self._engine.member.session.subscription_conflict
+
     def assignment(self) -> list[MessageQueue]:
         """Return the queues that are this member's now."""
         self._engine.check_running()

@@ -9,7 +9,7 @@ from pyromq.client.route_cache import MASTER_ID
 from pyromq.client.session import Session
 from pyromq.client.steps import Call, Plan, ask, must_succeed, request
 from pyromq.codes import RequestCode
-from pyromq.errors import NetworkError, Refused
+from pyromq.errors import NetworkError, NoPermission, Refused
 from pyromq.wire.bodies.heartbeat import (
     ClientConfigCheck,
     ConsumerPart,
@@ -25,15 +25,36 @@ _log = logging.getLogger("pyromq.client")
 
 
 def heartbeat(session: Session, part: ConsumerPart, address: str) -> Plan[bool]:
-    """Tell a broker what this member wants, and return whether it heard; a failure waits for the next."""
+    """Tell a broker what this member wants, and return whether it heard; a failure waits for the next.
+
+    A broker of ours says in its answer when the group's members want different things, and may refuse one for
+    it. Apache's brokers say nothing.
+    """
     body = encode_heartbeat(Heartbeat(client_id=session.identity.client_id, consumers=[part]))
     timeout_s = session.settings.mq_client_api_timeout / 1_000
     try:
-        must_succeed((yield from ask(address, request(RequestCode.HEART_BEAT, body=body), timeout_s)))
+        answer = must_succeed(
+            (yield from ask(address, request(RequestCode.HEART_BEAT, body=body), timeout_s))
+        )
+    except NoPermission as error:
+        _note_conflict(session, address, error.remark)
+        return False
     except (NetworkError, Refused) as error:
         _log.warning("group %s: no heartbeat at broker %s: %s", session.group, address, error)
         return False
+    _note_conflict(session, address, answer.remark)
     return True
+
+
+def _note_conflict(session: Session, address: str, said: str | None) -> None:
+    """Remember what a broker says of the group, and log it when it is something else than before."""
+    if said == session.conflicts.get(address):
+        return
+    if said:
+        session.conflicts[address] = said
+        _log.warning("broker %s: %s", address, said)
+    elif session.conflicts.pop(address, None):
+        _log.info("broker %s: group %s has no conflict any more", address, session.group)
 
 
 def leave(session: Session, address: str) -> Plan[None]:

@@ -80,8 +80,12 @@ class Incoming:
         await self._tasks.cancel()
 
     def _group_changed(self, request: Request[NotifyConsumerIdsChanged]) -> None:
-        _log.info("%s: group %s changed", request.link.peer, request.header.consumer_group)
-        self._engine().want_rebalance()
+        engine, group = self._engine(), request.header.consumer_group
+        _log.info("%s: group %s changed", request.link.peer, group)
+        if group != engine.member.session.group:
+            # A broker has something to say of the group; the answer to a heartbeat is where it says it.
+            engine.member.is_unknown.set()
+        engine.want_rebalance()
 
     def _reset(self, request: Request[ResetConsumerClientOffset]) -> None:
         engine, header = self._engine(), request.header

@@ -122,6 +122,14 @@ class PushConsumer:
         """The id under which brokers know this member."""
         return self._host.run(_later(lambda: self._engine.member.session.identity.client_id))
 
+    @property
+    def subscription_conflict(self) -> str | None:
+        """What brokers say when members of the group subscribe differently, and who; None if they agree.
+
+        It is logged as well. Apache's brokers say nothing; `pyromq admin consumerStatus` finds out there.
+        """
+        return self._host.run(_later(lambda: self._engine.member.session.subscription_conflict))
+
     def assignment(self) -> list[MessageQueue]:
         """Return the queues that are this member's now."""
         return self._host.run(_later(lambda: sorted(self._engine.member.queues)))
