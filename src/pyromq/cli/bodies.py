@@ -1,6 +1,9 @@
 """A message's body for those who read it: people at a terminal, and programs that read JSON."""
 
 import base64
+from collections.abc import Iterator
+
+_HEX_WIDTH = 16
 
 
 def printable(body: bytes) -> str:
@@ -15,3 +18,11 @@ def json_body(body: bytes) -> dict[str, str]:
         return {"body": body.decode()}
     except UnicodeDecodeError:
         return {"body_base64": base64.b64encode(body).decode()}
+
+
+def hex_lines(body: bytes) -> Iterator[str]:
+    """Yield a body as hexadecimal numbers, sixteen a line, with the characters beside them."""
+    for at in range(0, len(body), _HEX_WIDTH):
+        part = body[at : at + _HEX_WIDTH]
+        characters = "".join(chr(byte) if 0x20 <= byte < 0x7F else "." for byte in part)
+        yield f"{at:08x}  {part.hex(' '):<{3 * _HEX_WIDTH - 1}}  |{characters}|"

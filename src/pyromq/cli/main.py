@@ -11,7 +11,14 @@ from typing import Annotated
 import typer
 
 from pyromq.cli import bench as bench_commands
-from pyromq.cli import client_commands, delayed_commands, output, server_commands, store_commands
+from pyromq.cli import (
+    client_commands,
+    delayed_commands,
+    dlq_commands,
+    output,
+    server_commands,
+    store_commands,
+)
 from pyromq.cli.version import installed_version
 from pyromq.errors import ConfigError, PyroError
 from pyromq.kernel import describe
@@ -159,6 +166,29 @@ store.command(
     )
 )(store_commands.dump)
 app.add_typer(store, name="store")
+dlq = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    help="Dead letters, which groups gave up: list them, look at one, replay them.",
+)
+dlq.command(
+    "list",
+    epilog=_examples(
+        "pyromq dlq list",
+        "pyromq dlq list billing --since 2h --tag paid",
+        "pyromq dlq list billing --limit 0 --json > dead.jsonl",
+    ),
+)(dlq_commands.list_letters)
+dlq.command(epilog=_examples("pyromq dlq show billing 7F00000113B1251A69D744DD51240000"))(dlq_commands.show)
+dlq.command(
+    epilog=_examples(
+        "pyromq dlq replay billing --key 42 --dry-run",
+        "pyromq dlq replay billing --since 2026-01-31T12:00:00 --tag 'paid||sent' --rate 50",
+        "pyromq dlq replay billing --all --yes --json",
+        "pyromq dlq replay billing --topic orders --to-topic",
+    )
+)(dlq_commands.replay)
+app.add_typer(dlq, name="dlq")
 bench = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode="rich",

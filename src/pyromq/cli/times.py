@@ -34,6 +34,20 @@ def moment_ms(text: str, option: str) -> int:
         ) from None
 
 
+def past_ms(text: str, option: str) -> int:
+    """Return the milliseconds since 1970 of a time as `moment_ms` reads it, or of «2h»: so long ago."""
+    match = _SPAN.fullmatch(text)
+    if match is not None and match[2]:
+        return round((time.time() - span_s(text, option)) * 1_000)
+    try:
+        return moment_ms(text, option)
+    except ConfigError:
+        raise ConfigError(
+            f"{option} {text}: expected a time as 2026-01-31T12:00:00, so long ago as 30m, 2h or 7d, or "
+            "milliseconds since 1970"
+        ) from None
+
+
 def written(at_ms: int) -> str:
     """Return a moment in local time."""
     try:
@@ -47,7 +61,7 @@ def remaining(ms: int) -> str:
     if ms <= 0:
         return "overdue"
     left = ms // 1_000
-    parts = []
+    parts: list[str] = []
     for unit, size in (("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1)):
         count, left = divmod(left, size)
         if count or parts:
