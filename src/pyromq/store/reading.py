@@ -93,7 +93,9 @@ def read_queue(
     status, next_offset = _place_of(queue, offset)
     if status is not GetStatus.FOUND:
         return Got(status, next_offset, queue.min_offset, queue.end)
-    scan_max = max(_SCAN_BYTES_MIN // ENTRY_BYTES, limits.count_max)
+    # RocketMQ looks into as many records as were asked for, be it millions; so many are never answered.
+    looked_at_max = limits.count_max if matches is None else min(limits.count_max, limits.count_in_memory_max)
+    scan_max = max(_SCAN_BYTES_MIN // ENTRY_BYTES, looked_at_max)
     entries = queue.read(offset, scan_max if wants or matches else min(limits.count_max, scan_max))
     if not entries:
         return Got(GetStatus.OFFSET_FOUND_NULL, queue.next_file(offset), queue.min_offset, queue.end)

@@ -5,24 +5,27 @@
                    │                   then all of it again, and this time the answer leaves
                    └► offset is wrong  answer with the offset to go on from
 
-The records of the log are the records on the wire; nothing is parsed in between.
+The records of the log are the records on the wire; nothing is parsed in between. Only for a filter by SQL the
+properties of each record are looked at: of a few hundred in one pull (`store/reading.py`), and in one pull in
+a turn of the loop (`turns.py`), so that no group's filter holds up the others.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import lru_cache, partial
 
 from pyromq.broker.admission import FAQ
 from pyromq.broker.arrivals import Arrivals, HeldPull
 from pyromq.broker.clients import Consumers
-from pyromq.broker.filters import FilterTable
+from pyromq.broker.filters import SQL92, FilterTable
 from pyromq.broker.groups import GroupTable
 from pyromq.broker.offset_events import OffsetEvents
 from pyromq.broker.offsets import OffsetTable
 from pyromq.broker.subscription_conflicts import SubscriptionConflicts
 from pyromq.broker.topic_names import RETRY_PREFIX
 from pyromq.broker.topics import TopicTable
+from pyromq.broker.turns import Turns
 from pyromq.clock import Clock
 from pyromq.codes import Perm, PullFlag, ResponseCode
 from pyromq.config.settings import BrokerRole, BrokerSettings
@@ -37,7 +40,7 @@ from pyromq.wire.headers.pull import PullMessage
 from pyromq.wire.java_hash import java_hash
 
 PullRequest = Request[PullMessage]
-Pulled = Answer | asyncio.Future[Answer]
+Pulled = Answer | Awaitable[Answer]
 
 MASTER_ID = 0
 
@@ -101,11 +104,29 @@ class PullHandlers:
         self._settings = settings
         self._clock = clock
         self._broker_ip = broker_ip
+        self._turns = Turns()
         #: Told of each pull by tags that was let through, and of its test for tag codes.
         self.learn: Callable[[PullMessage, WantsTags | None], None] | None = None
 
     def pull(self, request: PullRequest) -> Pulled:
         """Answer with messages, or hold the request until there are some."""
+        if self._is_by_sql(request.header) and not self._turns.take():
+            return self._pull_in_turn(request)
+        return self._pull(request)
+
+    async def _pull_in_turn(self, request: PullRequest) -> Answer:
+        await self._turns.wait()
+        pulled = self._pull(request)
+        return pulled if isinstance(pulled, Answer) else await pulled
+
+    def _is_by_sql(self, header: PullMessage) -> bool:
+        if header.sys_flag & PullFlag.SUBSCRIPTION:
+            return header.expression_type == SQL92
+        consumers = self._consumers.get(header.consumer_group)
+        subscription = None if consumers is None else consumers.subscriptions.get(header.topic)
+        return subscription is not None and subscription.expression_type == SQL92
+
+    def _pull(self, request: PullRequest) -> Pulled:
         header = request.header
         reading = self._read(request)
         if self.learn is not None and reading.wanted.matches is None and not self._has_refused(header):
