@@ -19,6 +19,7 @@ from pyromq.cli import (
     server_commands,
     store_commands,
 )
+from pyromq.cli.admin import commands as admin_commands
 from pyromq.cli.version import installed_version
 from pyromq.errors import ConfigError, PyroError
 from pyromq.kernel import describe
@@ -237,4 +238,5 @@ bench.command(
     )
 )(bench_commands.many)
 app.add_typer(bench, name="bench")
+app.add_typer(admin_commands.admin, name="admin")
 app.command()(version)

@@ -6,8 +6,9 @@ from typing import Self
 
 from pyromq.client.aio.runner import Runner
 from pyromq.client.name_servers import name_server_addresses
-from pyromq.client.plans import admin, progress, timers
+from pyromq.client.plans import admin, consumer_status, progress, timers
 from pyromq.client.plans.admin import FOREVER_MS, KeyQuery, NewTopic
+from pyromq.client.plans.consumer_status import ConsumerStatus, StatusQuery
 from pyromq.client.plans.timers import WaitingQuery
 from pyromq.client.session import new_session
 from pyromq.client.steps import Deadline
@@ -106,6 +107,24 @@ class Admin:
     async def count_waiting(self) -> dict[str, int]:
         """Return how many messages wait for their time on each of PyroMQ's brokers, by its name."""
         return await self._runner.run(timers.count_waiting(self._runner.session, self._deadline()))
+
+    async def consumer_status(
+        self,
+        group: str,
+        *,
+        client_id: str | None = None,
+        broker_address: str | None = None,
+        with_stacks: bool = False,
+    ) -> ConsumerStatus:
+        """Return a group's members, what each wants and does, and whether they want the same.
+
+        With a client id only that member is asked what it does; with an address only that broker is asked who
+        is there. Raises Refused (CONSUMER_NOT_ONLINE) when nobody is connected.
+        """
+        query = StatusQuery(group, broker_address, client_id, with_stacks)
+        return await self._runner.run(
+            consumer_status.consumer_status(self._runner.session, query, self._deadline())
+        )
 
     async def min_offset(self, queue: MessageQueue) -> int:
         """Return the offset of the first message that is still there."""

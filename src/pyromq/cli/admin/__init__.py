@@ -1,0 +1,1 @@
+"""`pyromq admin`: what `mqadmin` does, under its names and options."""

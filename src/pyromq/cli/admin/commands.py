@@ -1,0 +1,63 @@
+"""The commands of `pyromq admin`, with mqadmin's names and options."""
+
+from typing import Annotated
+
+import typer
+
+from pyromq.cli import options
+
+#: What a command ends with that found members of a group which want different things.
+STATUS_CONFLICT = 3
+
+Group = Annotated[
+    str,
+    typer.Option("-g", "--consumerGroup", metavar="GROUP", help="The consumer group.", show_default=False),
+]
+Broker = Annotated[
+    str | None,
+    typer.Option("-b", "--brokerAddr", metavar="HOST:PORT", help="Ask this broker only."),
+]
+
+
+def consumer_status(
+    *,
+    group: Group,
+    name_server: options.NameServer = options.DEFAULT_NAME_SERVER,
+    client_id: Annotated[
+        str | None,
+        typer.Option(
+            "-i",
+            "--clientId",
+            metavar="ID",
+            help="All that this member says of itself: settings, queues, rates.",
+        ),
+    ] = None,
+    broker: Broker = None,
+    stacks: Annotated[
+        bool, typer.Option("-s", "--jstack", help="The stacks of the members' threads as well.")
+    ] = False,
+    as_json: options.Json = False,
+) -> None:
+    """Show the members of a consumer group, and whether they subscribe to the same.
+
+    Status 3: members subscribe differently; what differs is printed. 1: nobody is connected, or no answer.
+    """
+    from pyromq.cli.admin.consumer_status import run_consumer_status
+    from pyromq.client.plans.consumer_status import StatusQuery
+
+    query = StatusQuery(group, broker, client_id, stacks)
+    if not run_consumer_status(query, name_server=name_server, is_json=as_json):
+        raise typer.Exit(STATUS_CONFLICT)
+
+
+admin = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    help="What mqadmin does, under its names and options, on our brokers and on Apache's.",
+)
+admin.command(
+    "consumerStatus",
+    epilog="Examples:\n\n[cyan]pyromq admin consumerStatus -n 127.0.0.1:9876 -g billing[/cyan]"
+    "\n\n[cyan]pyromq admin consumerStatus -g billing -i 10.0.0.7@4711#1 -s[/cyan]"
+    "\n\n[cyan]pyromq admin consumerStatus -g billing --json[/cyan]",
+)(consumer_status)
