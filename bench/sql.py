@@ -1,10 +1,15 @@
 """How many messages a second one core filters by SQL92: the expression alone, and with the stored record.
 
-    .venv/bin/python bench/sql.py
+    .venv/bin/python bench/sql.py                 # writes bench/results/sql.json
+    .venv/bin/python bench/sql.py --json FILE
 
-Each figure is the fastest and the middle one of many runs of 1024 messages, by processor time.
+Each figure is the fastest and the middle one of many runs of 1024 messages, by processor time: evaluations
+per second and core.
 """
 
+import argparse
+import json
+import os
 import tempfile
 import time
 from collections.abc import Callable
@@ -19,6 +24,7 @@ from pyromq.store.store import Draft, MessageStore
 from pyromq.wire import properties as names
 from pyromq.wire.record import encode_host
 
+RESULT = Path(__file__).resolve().parent / "results" / "sql.json"
 COUNT = 102_400
 CHUNK = 1024
 HOST = encode_host("127.0.0.1", 10911)
@@ -42,17 +48,19 @@ def properties(number: int) -> dict[str, str]:
     }
 
 
-def report(name: str, filter_all: Callable[[], object], count: int = CHUNK) -> None:
+def report(name: str, filter_all: Callable[[], object], count: int = CHUNK) -> dict[str, float]:
     """Print how many messages a second an action has filtered in its fastest and its middle run."""
     took = []
     for _ in range(COUNT // CHUNK):
         begin = time.process_time()
         filter_all()
         took.append((time.process_time() - begin) / count)
-    print(f"{name:88s} {1 / min(took):12,.0f}/s   median {1 / median(took):12,.0f}/s")
+    best, middle = 1 / min(took), 1 / median(took)
+    print(f"{name:80s} {best:12,.0f} evaluations per second and core   median {middle:12,.0f}")
+    return {"best_per_second": round(best), "median_per_second": round(middle)}
 
 
-def pull_all(store: MessageStore, expression: str) -> None:
+def pull_all(store: MessageStore, expression: str) -> dict[str, float]:
     """Read a queue to its end through a filter, as pulls do, and print the cost and the longest turn."""
     matches = record_test(compile_sql(expression))
     offset, found, turns, begin = 0, 0, [], time.process_time()
@@ -66,23 +74,46 @@ def pull_all(store: MessageStore, expression: str) -> None:
         f"pulls of {COUNT:,} messages of 1 KiB, {found / COUNT:.1%} match: {COUNT / took:,.0f}/s in "
         f"{len(turns)} pulls; one takes {median(turns) * 1e3:.1f} ms, {max(turns) * 1e3:.1f} at most"
     )
+    return {
+        "per_second": round(COUNT / took),
+        "match": found / COUNT,
+        "pulls": len(turns),
+        "pull_ms_median": round(median(turns) * 1e3, 2),
+        "pull_ms_max": round(max(turns) * 1e3, 2),
+    }
 
 
-def run(folder: Path) -> None:
+def run(folder: Path) -> dict[str, object]:
     """Measure expressions, then a store's queue."""
+    found: dict[str, object] = {}
     messages = [properties(number) for number in range(CHUNK)]
     for expression in EXPRESSIONS:
         matches = compile_sql(expression).matches
-        report(expression, lambda test=matches: [test(each) for each in messages])  # type: ignore[misc]
+        found[expression] = report(expression, lambda test=matches: [test(each) for each in messages])  # type: ignore[misc]
     store = MessageStore(StoreSettings(store_path_root_dir=str(folder)), clock=SystemClock())
     store.open()
     for number in range(COUNT):
         text = names.encode(properties(number))
         store.put(Draft("BenchmarkTest", 0, b"x" * 1024, text, 0, 0, 1_700_000_000_000, HOST, HOST))
-    pull_all(store, "amount > 98")
+    found["pulls of stored messages, amount > 98"] = pull_all(store, "amount > 98")
     store.close()
+    return found
+
+
+def main() -> None:
+    """Measure, and write it down."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--json", type=Path, default=RESULT, help="where to write the figures")
+    options = parser.parse_args()
+    load = os.getloadavg()[0]
+    with tempfile.TemporaryDirectory(prefix="pyromq-sql-") as folder:
+        found = run(Path(folder))
+    # By processor time; but caches are shared with whatever else runs.
+    record = {"at": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()), "load_at_start": load, "found": found}
+    options.json.write_text(json.dumps(record, indent=1) + "\n")
 
 
 if __name__ == "__main__":
-    with tempfile.TemporaryDirectory(prefix="pyromq-sql-") as folder:
-        run(Path(folder))
+    main()

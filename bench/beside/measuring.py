@@ -110,9 +110,9 @@ def wait_for_quiet(seconds: float) -> None:
     deadline = time.monotonic() + seconds
     os.sync()
     while time.monotonic() < deadline:
-        busy = _busy_s()
+        busy = busy_s()
         time.sleep(0.2)
-        if (_busy_s() - busy) / 0.2 <= QUIET_CORES and _dirty_bytes() < DIRTY_BYTES:
+        if (busy_s() - busy) / 0.2 <= QUIET_CORES and _dirty_bytes() < DIRTY_BYTES:
             return
 
 
@@ -121,13 +121,15 @@ def _dirty_bytes() -> int:
     return sum(int(line.split()[1]) * 1024 for line in lines if line.startswith(("Dirty:", "Writeback:")))
 
 
-def _busy_s() -> float:
+def busy_s() -> float:
+    """Return for how many seconds of processor time the machine has worked."""
     # user nice system idle iowait irq softirq …
     ticks = [int(text) for text in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:8]]
     return (sum(ticks) - ticks[3] - ticks[4]) / os.sysconf("SC_CLK_TCK")
 
 
-def _own_s() -> float:
+def own_s() -> float:
+    """Return the processor time of this process and of those that it waited for."""
     used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     return sum(each.ru_utime + each.ru_stime for each in used)
 
@@ -137,11 +139,11 @@ def one_run(broker: Broker, workload: Workload, *, quiet_wait_s: float = 0.0) ->
     target = target_on(broker, workload)
     if quiet_wait_s:
         wait_for_quiet(quiet_wait_s)
-    busy, theirs, ours = _busy_s(), usage_of(broker.pid).cpu_s, _own_s()
+    busy, theirs, ours = busy_s(), usage_of(broker.pid).cpu_s, own_s()
     began_at = time.monotonic()
     record = run_on(target, workload, server_pid=broker.pid).as_record()
     wall_s = time.monotonic() - began_at
-    others = (_busy_s() - busy) - (usage_of(broker.pid).cpu_s - theirs) - (_own_s() - ours)
+    others = (busy_s() - busy) - (usage_of(broker.pid).cpu_s - theirs) - (own_s() - ours)
     record["others_cores"] = round(max(others, 0.0) / wall_s, 2)
     for name, table in (("", record["latency_us"]), ("delivery_", record["delivery_us"])):
         record.update({f"{name}{key}": value for key, value in (table or {}).items()})
@@ -159,12 +161,12 @@ def measure_starts(stage: Stage, pace: Pace) -> Runs:
         for kind in KINDS:
             stage.name_server(kind)
             wait_for_quiet(pace.quiet_wait_s)
-            began_at, busy, ours = time.monotonic(), _busy_s(), _own_s()
+            began_at, busy, ours = time.monotonic(), busy_s(), own_s()
             broker = stage.broker(kind, ASYNC)
             try:
                 first_send(broker)
                 seconds = time.monotonic() - began_at
-                others = (_busy_s() - busy) - usage_of(broker.pid).cpu_s - (_own_s() - ours)
+                others = (busy_s() - busy) - usage_of(broker.pid).cpu_s - (own_s() - ours)
                 cores = round(max(others, 0.0) / seconds, 2)
                 took[kind].append({"seconds": round(seconds, 3), "others_cores": cores})
             finally:
