@@ -36,6 +36,7 @@ from pyromq.broker.handlers.relay import RelayHandlers
 from pyromq.broker.handlers.reply import ReplyHandlers
 from pyromq.broker.handlers.retry import RetryHandlers
 from pyromq.broker.handlers.send import SendHandlers
+from pyromq.broker.handlers.timers import TimerHandlers
 from pyromq.broker.handlers.transaction import TransactionHandlers
 from pyromq.broker.intake import Intake
 from pyromq.broker.membership import Membership
@@ -51,9 +52,12 @@ from pyromq.broker.routes import (
     pull_routes,
     query_routes,
     send_routes,
+    timer_routes,
 )
 from pyromq.broker.subscription_conflicts import SubscriptionConflicts
-from pyromq.broker.topic_names import SCHEDULE
+from pyromq.broker.timers.timed import timer_diversions
+from pyromq.broker.timers.timers import Timers
+from pyromq.broker.topic_names import SCHEDULE, WHEEL_TIMER
 from pyromq.broker.topics import TopicTable
 from pyromq.broker.transaction_checks import TransactionChecks
 from pyromq.clock import Clock, SystemClock
@@ -72,6 +76,7 @@ from pyromq.wire import properties as names
 log = logging.getLogger(__name__)
 
 HELD_PULLS_SWEEP_S = 5.0
+TIMERS_WRITE_S = 1.0
 SILENT_CLIENTS_SWEEP_S = 10.0
 SUBSCRIPTIONS_LOOK_S = 1.0
 #: Clients with `vipChannelEnabled` send to the broker's port minus this.
@@ -114,6 +119,10 @@ class Broker:
         self._store = MessageStore(self._store_settings, clock=self._clock, files=files)
         self._delayed = DelayedMessages(
             self._store, self._clock, path=config / "delayOffset.json", files=files
+        )
+        # SQLite knows no file system but the machine's.
+        self._timers = Timers(
+            self._store, self._clock, path=root / "timers" / "waiting.db" if files is None else None
         )
         self._halves = HalfMessages(self._store, self._offsets)
         self._arrivals = Arrivals(self._store.max_offset, self._clock)
@@ -185,6 +194,7 @@ class Broker:
         if not durability.is_immediate:
             self._sync_soon = durability.appended
         closing.push_async_callback(self._save_tables, durability)
+        closing.push_async_callback(self._timers.close)
 
         server = Server(
             self._table,
@@ -230,6 +240,8 @@ class Broker:
         self._arrivals.announce(topic, queue_id, end, tags_code)
         if topic == SCHEDULE:
             self._delayed.arrived(queue_id, tags_code)
+        elif topic == WHEEL_TIMER:
+            self._timers.arrived(end, tags_code)
         if self._sync_soon is not None:
             self._sync_soon()
 
@@ -249,6 +261,7 @@ class Broker:
             message_bytes_max=self._store_settings.max_message_size,
             diversions={
                 names.TRANSACTION_PREPARED: half_diversion(settings, broker_ip=addresses.ip),
+                **timer_diversions(self._store_settings, self._clock.now_ms),
                 names.DELAY: delay_diversion(self._store.delays_ms),
             },
         )
@@ -267,15 +280,14 @@ class Broker:
         )
         self._table.add(pull_routes(pull))
         self._table.add(
-            group_routes(
-                ProgressHandlers(self._store, self._offsets, self._queue_locks), self._presence
-            )
+            group_routes(ProgressHandlers(self._store, self._offsets, self._queue_locks), self._presence)
         )
         self._table.add(
             query_routes(
                 QueryHandlers(self._store, unique_count_max=self._store_settings.default_query_max_num)
             )
         )
+        self._table.add(timer_routes(self._timer_handlers(durability)))
         self._table.add(admin_routes(self._admin_handlers(registration), self._relay_handlers()))
         return registration, self._transaction_checks(intake, durability)
 
@@ -364,6 +376,15 @@ class Broker:
             clock=self._clock,
             role=self._settings.broker_role,
             store_host=addresses.store_host,
+        )
+
+    def _timer_handlers(self, durability: Durability) -> TimerHandlers:
+        return TimerHandlers(
+            self._timers,
+            store=self._store,
+            topics=self._topics,
+            durability=durability,
+            settings=self._settings,
         )
 
     def _transaction_checks(self, intake: Intake, durability: Durability) -> TransactionChecks:
@@ -482,6 +503,9 @@ class Broker:
         """Begin what a master does on its own with messages that wait."""
         self._delayed.start()
         self._closing.callback(self._delayed.stop)
+        self._timers.start(durability)
+        self._closing.callback(self._timers.stop)
+        self._background.every("write down what waits", TIMERS_WRITE_S, self._timers.nudge)
         self._background.every(
             "save the delay levels' progress",
             self._store_settings.flush_delay_offset_interval / 1000,

@@ -37,6 +37,7 @@ SYSTEM_TOPICS = (
 _BROKERS_OWN = frozenset(
     (
         SCHEDULE,
+        WHEEL_TIMER,
         TRANSACTION_HALF,
         TRANSACTION_OP_HALF,
         TRANSACTION_CHECK_MAX_TIME,

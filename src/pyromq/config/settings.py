@@ -225,6 +225,13 @@ class StoreSettings:
         "Delays of the levels 1, 2, …; units s, m, h, d.",
         form="delay_levels",
     )
+    timer_wheel_enable: bool = setting(
+        True,
+        "Take messages with a delay of their own (TIMER_DELAY_MS …); those that wait are delivered anyway.",
+    )
+    timer_max_delay_sec: int = setting(
+        366 * 24 * 3600, "Seconds that a message may wait that has a delay of its own.", at_least=1
+    )
     flush_delay_offset_interval: int = setting(
         10_000, "Milliseconds between writes of the delay levels' progress.", at_least=1
     )

@@ -20,12 +20,17 @@ from pyromq.wire.properties import (
     NAME_VALUE_SEPARATOR,
     PROPERTY_SEPARATOR,
     TAGS,
+    TIMER_DEL_UNIQKEY,
+    TIMER_OUT_MS,
     UNIQ_KEY,
     find_text,
 )
 from pyromq.wire.record import Record
 
 SCHEDULE_TOPIC: Final = "SCHEDULE_TOPIC_XXXX"
+TIMER_TOPIC: Final = "rmq_sys_wheel_timer"
+#: The topics whose queues hold times of delivery where others hold the hash of the tags.
+TIMED_TOPICS: Final = frozenset({SCHEDULE_TOPIC, TIMER_TOPIC})
 _TAGS: Final = f"{PROPERTY_SEPARATOR}{TAGS}{NAME_VALUE_SEPARATOR}"
 _KEYS: Final = f"{PROPERTY_SEPARATOR}{KEYS}{NAME_VALUE_SEPARATOR}"
 _UNIQ_KEY: Final = f"{PROPERTY_SEPARATOR}{UNIQ_KEY}{NAME_VALUE_SEPARATOR}"
@@ -33,6 +38,8 @@ _PREPARED: Final = int(SysFlag.TRANSACTION_PREPARED)
 _ROLLBACK: Final = int(SysFlag.TRANSACTION_ROLLBACK)
 #: What RocketMQ adds when the delay table does not have the level (ScheduleMessageService.java).
 _UNKNOWN_LEVEL_MS: Final = 1000
+#: A time of more digits is none; it must fit into the eight bytes of a queue's entry.
+_TIME_DIGITS_MAX: Final = 18
 
 
 class LogEntry(msgspec.Struct, gc=False):
@@ -93,8 +100,8 @@ def has_index_entry(sys_flag: int) -> bool:
 def entry_of(record: Record, size: int, delays_ms: Mapping[int, int]) -> LogEntry:
     """Return what the followers need of a record.
 
-    The tags code is the hash of the tags; in the topic of delayed messages it is the time of delivery, so
-    that a level's queue can be read without reading the log.
+    The tags code is the hash of the tags; in the topics of delayed messages it is the time of delivery, so
+    that their queues can be read without reading the log.
     """
     # All pairs of the string begin with a separator here, so that a name is found by one search.
     properties = PROPERTY_SEPARATOR + record.properties
@@ -102,6 +109,8 @@ def entry_of(record: Record, size: int, delays_ms: Mapping[int, int]) -> LogEntr
     tags_code = java_hash(tags) if tags else 0
     if record.topic == SCHEDULE_TOPIC:
         tags_code = _delivery_ms(record.properties, record.stored_at_ms, delays_ms) or tags_code
+    elif record.topic == TIMER_TOPIC:
+        tags_code = _due_ms(record.properties)
     return LogEntry(
         record.topic,
         record.queue_id,
@@ -133,3 +142,10 @@ def _delivery_ms(properties: str, stored_at_ms: int, delays_ms: Mapping[int, int
         return 0
     level = min(int(text), max(delays_ms, default=0))
     return stored_at_ms + delays_ms.get(level, _UNKNOWN_LEVEL_MS) if level > 0 else 0
+
+
+def _due_ms(properties: str) -> int:
+    """Return when a record of the timer topic is due, 0 when it is none that waits."""
+    text = find_text(properties, TIMER_OUT_MS) or ""
+    is_time = text.isascii() and text.isdecimal() and len(text) <= _TIME_DIGITS_MAX
+    return int(text) if is_time and find_text(properties, TIMER_DEL_UNIQKEY) is None else 0

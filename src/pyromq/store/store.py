@@ -25,7 +25,7 @@ from pyromq.store.consumequeue import ENTRY, HELD_BYTES_MAX, ConsumeQueue
 from pyromq.store.consumequeues import ConsumeQueues
 from pyromq.store.delay_levels import parse_delay_levels
 from pyromq.store.files import FileLock, Files, SystemFiles
-from pyromq.store.follower import Follower, StoreFile, entry_of, has_queue_entry
+from pyromq.store.follower import TIMED_TOPICS, Follower, StoreFile, entry_of, has_queue_entry
 from pyromq.store.index import KeyIndex
 from pyromq.store.messages import Draft, Placed, Queried, QueueEntry, untorn
 from pyromq.store.queue_sync import QueueSync
@@ -41,7 +41,7 @@ __all__ = ["Draft", "GetStatus", "Got", "MessageStore", "Placed", "Queried", "Qu
 
 _log: Final = logging.getLogger(__name__)
 #: Topics whose queues stay when no topic table knows them (DefaultMessageStore.java, cleanUnusedTopic).
-_KEPT_TOPICS: Final = frozenset({"SCHEDULE_TOPIC_XXXX", "RMQ_SYS_TRANS_OP_HALF_TOPIC"})
+_KEPT_TOPICS: Final = TIMED_TOPICS | {"RMQ_SYS_TRANS_OP_HALF_TOPIC"}
 #: RocketMQ's maxMsgsNumBatch.
 _QUERY_COUNT_MAX: Final = 64
 #: A checkpoint is due when this much of the log is new; it is what a start after a crash has to walk.
@@ -68,6 +68,8 @@ class MessageStore:
         self.on_append = on_append
         #: Called before files of the log are closed, so that nobody keeps looking into them.
         self.on_files_gone: Callable[[], None] = lambda: None
+        #: Asked before files of the log go that end at a position; returns up to where they may.
+        self.may_go_before: Callable[[int], int] = lambda position: position
         self.delays_ms = parse_delay_levels(settings.message_delay_level)
         self._clock = clock
         self._files: Files = files if files is not None else SystemFiles()
@@ -575,6 +577,9 @@ class MessageStore:
             disk_ratio=self.disk_ratio,
             now_ms=self._clock.now_ms(),
         )
+        files = self._log.segments[:count]
+        free_before = self.may_go_before(files[-1].end) if files else 0
+        count = sum(file.end <= free_before for file in files)
         gone: list[StoreFile] = []
         if count:
             self.on_files_gone()

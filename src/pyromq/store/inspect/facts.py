@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from pyromq.kernel import IS_COMPILED
 from pyromq.store.consumequeue import ENTRY
-from pyromq.store.follower import SCHEDULE_TOPIC, LogEntry, entry_of, has_index_entry, has_queue_entry
+from pyromq.store.follower import TIMED_TOPICS, LogEntry, entry_of, has_index_entry, has_queue_entry
 from pyromq.store.index import key_hash
 from pyromq.wire.java_hash import java_hash
 from pyromq.wire.properties import KEY_SEPARATOR
@@ -161,7 +161,7 @@ class Facts:
         return run
 
     def _topic(self, name: str) -> Topic:
-        if name == SCHEDULE_TOPIC or not name.isascii():
+        if name in TIMED_TOPICS or not name.isascii():
             return self._others.setdefault(name, Topic(name))
         return self.topics.setdefault(name.encode(), Topic(name))
 

@@ -1,0 +1,119 @@
+"""How a wait ends: by a record of the log that names the waiting one.
+
+Between that record and the table's next transaction the table still has the message. Those are kept here, so
+that nobody delivers, lists or recalls one a second time.
+"""
+
+import logging
+from collections import deque
+from collections.abc import Callable, Sequence
+
+from pyromq.broker.timers.near import Row
+from pyromq.broker.timers.timed import delivered_draft, recall_draft, rolled_draft
+from pyromq.broker.topic_names import WHEEL_TIMER
+from pyromq.clock import Clock
+from pyromq.errors import CorruptRecord, MessageTooLarge
+from pyromq.store.store import Draft, MessageStore, Placed
+from pyromq.wire.record import Record, decode_record
+
+log = logging.getLogger(__name__)
+
+
+class Endings:
+    """The waits that ended, as long as the table has them."""
+
+    def __init__(self, store: MessageStore, clock: Clock) -> None:
+        self._store = store
+        self._clock = clock
+        #: Where the done record is and where the waiting one was, in the log's order.
+        self._done: deque[tuple[int, int]] = deque()
+        self._positions: set[int] = set()
+
+    def __len__(self) -> int:
+        return len(self._done)
+
+    def __contains__(self, position: int) -> bool:
+        return position in self._positions
+
+    def deliver(self, rows: Sequence[Row]) -> None:
+        """Store messages in their own topics, with one write where that is possible.
+
+        Raises StoreError when the store takes none now; those that ended all the same are in here.
+        """
+        now_ms = self._clock.now_ms()
+        self._end(rows, lambda record: delivered_draft(record, now_ms))
+
+    def roll(self, rows: Sequence[Row]) -> None:
+        """Store messages again in the timer topic, where they wait on; raises as `deliver` does."""
+        self._end(rows, rolled_draft)
+
+    def recall(self, row: Row) -> Placed | None:
+        """Let a message never be delivered; None when its record is gone. Raises StoreError."""
+        record = self.record_of(row)
+        if record is None:
+            self._give_up(row, "cannot be read")
+            return None
+        placed = self._store.put(recall_draft(record, self._clock.now_ms()))
+        self._add(placed.position, row[1])
+        return placed
+
+    def record_of(self, row: Row) -> Record | None:
+        """Return the record of a waiting message, None when it is not there or not whole."""
+        _, position, size = row
+        data = self._store.log.read(position, size)
+        try:
+            record = data and decode_record(data, check_crc=position < self._store.log.written_from)
+        except CorruptRecord:
+            record = None
+        record = record or self._store.record_at(position)
+        is_itself = record is not None and record.position == position and record.topic == WHEEL_TIMER
+        return record if is_itself and record else None
+
+    def before(self, position: int) -> list[int]:
+        """Return which waits were ended by records before a position."""
+        return [named for at, named in self._done if at < position]
+
+    def position_behind(self, count: int) -> int | None:
+        """Return where the done record is behind the first `count`, None when there are no more."""
+        return self._done[count][0] if count < len(self._done) else None
+
+    def forget_before(self, position: int) -> None:
+        """Forget the waits that were ended by records before a position: the table has them no more."""
+        while self._done and self._done[0][0] < position:
+            self._positions.discard(self._done.popleft()[1])
+
+    def _end(self, rows: Sequence[Row], make: Callable[[Record], Draft | None]) -> None:
+        drafts: list[Draft] = []
+        ended: list[Row] = []
+        for row in rows:
+            record = self.record_of(row)
+            draft = None if record is None else make(record)
+            if draft is None:
+                self._give_up(row, "cannot be read" if record is None else "does not say where it belongs")
+            else:
+                drafts.append(draft)
+                ended.append(row)
+        self._put(drafts, ended)
+
+    def _put(self, drafts: list[Draft], rows: list[Row]) -> None:
+        try:
+            placed = self._store.put_batch(drafts)
+        except MessageTooLarge as error:
+            if len(drafts) == 1:
+                self._give_up(rows[0], f"can never be stored: {error}")
+                return
+            # Together they may be more than a file of the log takes, or one of them is.
+            for draft, row in zip(drafts, rows, strict=True):
+                self._put([draft], [row])
+            return
+        for one, row in zip(placed, rows, strict=True):
+            self._add(one.position, row[1])
+
+    def _add(self, done_at: int, position: int) -> None:
+        self._done.append((done_at, position))
+        self._positions.add(position)
+
+    def _give_up(self, row: Row, why: str) -> None:
+        """End a wait without a record; the table forgets it."""
+        log.error("the timed message at position %d, due at %d ms, %s", row[1], row[0], why)
+        self._add(max(self._store.max_position - 1, 0), row[1])

@@ -1,0 +1,324 @@
+"""Who works with the table: one task, one thing after the other, in a thread of its own.
+
+The loop never waits for the table. What needs it is asked for (`wake`), and done in this order: catch up with
+the log, once; load what is due next; write what is new and what is done; store messages again whose file is
+to go.
+
+Because nothing else touches the table, at any moment that the loop can see
+
+    what waits = the table's rows + the timer queue from `progress.offset` on − the endings
+
+and the near future is the part of it up to `near.until`.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Final, TypeVar
+
+from pyromq.broker.durability import Durability
+from pyromq.broker.timers.catching_up import (
+    CHANGES_MAX,
+    beginning,
+    changes_since,
+    entries_from,
+    gather_new,
+    rows_from,
+    within_log,
+)
+from pyromq.broker.timers.ending import Endings
+from pyromq.broker.timers.near import DUE_MS_MAX, POSITION_MAX, NearFuture, Row
+from pyromq.broker.timers.table import Changes, Progress, WaitingTable
+from pyromq.broker.timers.timed import QUEUE_ID
+from pyromq.broker.topic_names import WHEEL_TIMER
+from pyromq.clock import Clock
+from pyromq.errors import CorruptRecord, ServiceNotAvailable, StoreError
+from pyromq.store.store import MessageStore
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+#: How far ahead messages are loaded, and how much of that is left when the next are.
+LOOKAHEAD_MS: Final = 3_000
+MARGIN_MS: Final = 1_000
+#: How many are loaded at once, and how few must be left of them before the next are.
+LOADED_MAX: Final = 16_384
+LOW_COUNT: Final = 8_192
+#: A start after a crash walks the log from the progress on, so it is written after so much or so long.
+WALKED_BYTES_MAX: Final = 64 << 20
+NOTE_S: Final = 5.0
+#: Messages that are stored again in one turn of the loop, and their bytes.
+ROLLED_COUNT: Final = 256
+ROLLED_BYTES: Final = 256 << 10
+
+
+class Keeper:
+    """Keeps the table beside the log, and the near future before it."""
+
+    def __init__(
+        self, store: MessageStore, clock: Clock, path: Path | None, near: NearFuture, endings: Endings
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._near = near
+        self._endings = endings
+        self._table = WaitingTable(path)
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="timers")
+        self._wake = asyncio.Event()
+        self._caught_up = asyncio.Event()
+        self._is_closing = False
+        self._is_write_wanted = False
+        self._is_load_wanted = False
+        self._noted_at = clock.monotonic()
+        self._last_error = ""
+        #: Files of the log that end here are to go, and up to where their messages were stored again.
+        self._wanted_before = 0
+        self._rolled_before = 0
+        self.progress = Progress(0, 0)
+        #: How often the table was written.
+        self.writes = 0
+        #: When the first message is due that is not in the near future, None when there is none.
+        self.beyond_ms: int | None = None
+        #: Called when the near future has more.
+        self.on_loaded: Callable[[], None] = lambda: None
+
+    # What the loop asks and tells
+
+    @property
+    def pending(self) -> int:
+        """How many changes the table does not have yet."""
+        new = self._store.max_offset(WHEEL_TIMER, QUEUE_ID) - self.progress.offset
+        return new + len(self._endings)
+
+    @property
+    def count(self) -> int:
+        """How many messages wait; known once `ready`."""
+        new = sum(1 for _ in rows_from(self._store, self.progress.offset))
+        return self._table.count + new - len(self._endings)
+
+    @property
+    def load_at_ms(self) -> int | None:
+        """When the near future needs more of what waits; None when it needs none, or gets it already."""
+        if self.beyond_ms is None or self._is_load_wanted or len(self._near) >= LOW_COUNT:
+            return None
+        return self.beyond_ms - MARGIN_MS
+
+    def want_load(self) -> None:
+        """Have what is due next loaded."""
+        self._is_load_wanted = True
+        self._wake.set()
+
+    def write_if_many(self) -> None:
+        """Have the changes written when there are many."""
+        if self.pending >= CHANGES_MAX:
+            self._wake.set()
+
+    def nudge(self) -> None:
+        """Have the changes written, and what failed tried again; to be called every second."""
+        self._is_write_wanted = True
+        self._wake.set()
+
+    def may_go_before(self, position: int) -> int:
+        """Return up to where files of the log may go that end at a position: no waiting message is there.
+
+        The others are stored again, so that a later call lets their files go.
+        """
+        if not self._caught_up.is_set():
+            return 0
+        oldest = [entry[0] for entry in entries_from(self._store, self.progress.offset, 1)]
+        if self._table.oldest is not None:
+            oldest.append(self._table.oldest)
+        free_before = min(oldest, default=position)
+        if free_before < position:
+            self._wanted_before = position
+            self._wake.set()
+        return min(free_before, position)
+
+    async def ready(self) -> None:
+        """Return when the table has caught up with the log."""
+        await self._caught_up.wait()
+
+    async def next_due(self, after: tuple[int, int], until_ms: int, count: int) -> list[Row]:
+        """Return the table's rows behind `after` and not behind `until_ms`, up to a count."""
+        if not self._table.is_open:
+            return []
+        return await self._call(lambda: self._table.next_due(after, until_ms, count=count))
+
+    async def find(self, position: int) -> Row | None:
+        """Return the table's row of a position, None when there is none."""
+        return await self._call(lambda: self._table.find(position)) if self._table.is_open else None
+
+    # The task
+
+    async def run(self, durability: Durability) -> None:
+        """Work until `close`; errors are told once and tried again with the next nudge."""
+        self._wake.set()
+        while not self._is_closing:
+            await self._wake.wait()
+            self._wake.clear()
+            try:
+                await self._work(durability)
+                self._last_error = ""
+            except CorruptRecord as error:
+                log.warning("%s; it is made again from the log", error)
+                self._caught_up.clear()
+                await self._call(self._table.remove)
+                self._wake.set()
+            except (StoreError, ServiceNotAvailable) as error:
+                self._tell_once(str(error))
+            except Exception:
+                log.exception("what waits could not be written down; it is tried again in a second")
+        await self._call(self._table.close)
+        self._thread.shutdown()
+
+    def close(self) -> None:
+        """Let `run` write what is left and return."""
+        self._is_closing = self._is_write_wanted = True
+        self._wake.set()
+
+    def _tell_once(self, error: str) -> None:
+        if error != self._last_error:
+            log.warning("the table of waiting messages is behind the log, which has everything: %s", error)
+        self._last_error = error
+
+    async def _call(self, function: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._thread, function)
+
+    async def _work(self, durability: Durability) -> None:
+        if not self._caught_up.is_set():
+            await self._catch_up(durability)
+        while True:
+            if self._is_load_wanted and not self._is_closing:
+                await self._load()
+            elif self._is_write_due():
+                await self._write(durability)
+            elif self._wanted_before and not self._is_closing:
+                await self._roll()
+            else:
+                return
+
+    # Catching up
+
+    async def _catch_up(self, durability: Durability) -> None:
+        store, table = self._store, self._table
+        progress = beginning(store)
+        if table.exists or entries_from(store, progress.offset, 1):
+            found = await self._open()
+            progress = found or progress
+            await durability.sync_now()
+            for changes in changes_since(store, progress, store.flushed_position):
+                if changes is None:
+                    await asyncio.sleep(0)
+                else:
+                    await self._apply(changes)
+                    progress = changes.progress
+            store.log.forget_pages()
+        self.progress = progress
+        self._endings.forget_before(progress.position)
+        self._caught_up.set()
+        self.want_load()
+
+    async def _open(self) -> Progress | None:
+        """Open the table and return its progress, None when it is to be filled from the beginning."""
+        table = self._table
+        found = await self._call(table.open)
+        if found is None:
+            return None
+        progress = within_log(self._store, found)
+        if progress is None:
+            raise CorruptRecord("the table of waiting messages is of another log, or of another part of it")
+        min_position = self._store.min_position
+        if table.oldest is not None and table.oldest < min_position:
+            await self._call(lambda: table.forget_before(min_position))
+        return progress
+
+    # Loading
+
+    async def _load(self) -> None:
+        """Bring what is due next into the near future."""
+        near, after = self._near, self._near.until
+        until = (self._clock.now_ms() + LOOKAHEAD_MS, POSITION_MAX)
+        rows = await self.next_due(after, until[0], LOADED_MAX)
+        if len(rows) == LOADED_MAX:
+            until = rows[-1][:2]
+        following = await self.next_due(until, DUE_MS_MAX, 1)
+        if near.until != after:
+            # Some left it meanwhile, because they were too many, and are to be loaded too.
+            return
+        until = max(until, after)
+        beyond_ms = [row[0] for row in following]
+        for row in (*rows, *rows_from(self._store, self.progress.offset)):
+            if row[:2] > until:
+                beyond_ms.append(row[0])
+            elif row[:2] > after and row[1] not in self._endings:
+                near.add(row)
+        near.until = until
+        self.beyond_ms = min(beyond_ms, default=None)
+        self._is_load_wanted = False
+        self.on_loaded()
+
+    # Writing
+
+    def _is_write_due(self) -> bool:
+        pending = self.pending
+        if pending >= CHANGES_MAX:
+            return True
+        if not self._is_write_wanted:
+            return False
+        new_bytes = self._store.flushed_position - self.progress.position
+        is_late = self._clock.monotonic() - self._noted_at >= NOTE_S or self._is_closing
+        is_far = new_bytes >= WALKED_BYTES_MAX or (new_bytes > 0 and is_late)
+        self._is_write_wanted = pending > 0 or (is_far and self._table.exists)
+        return self._is_write_wanted
+
+    async def _write(self, durability: Durability) -> None:
+        """Bring the table forth to where the log is synced, but only so many changes at once."""
+        self._is_write_wanted = self._is_closing
+        endings = self._endings
+        if self.pending:
+            await durability.sync_now()
+        end = self._store.flushed_position
+        behind = endings.position_behind(CHANGES_MAX)
+        new: list[Row] = []
+        progress = gather_new(
+            self._store,
+            self.progress._replace(position=end if behind is None else min(end, behind)),
+            new,
+            count_max=CHANGES_MAX,
+        )
+        await self._apply(Changes(new, endings.before(progress.position), progress))
+        self.progress = progress
+        endings.forget_before(progress.position)
+        self._noted_at = self._clock.monotonic()
+
+    async def _apply(self, changes: Changes) -> None:
+        if not self._table.is_open:
+            await self._call(self._table.open)
+        await self._call(lambda: self._table.apply(changes))
+        self.writes += 1
+
+    # Rolling
+
+    async def _roll(self) -> None:
+        """Store some of the messages again whose file is to go, in turns; then the table is written."""
+        start, end = self._rolled_before, self._wanted_before
+        rows = await self._call(lambda: self._table.within(start, end, count=ROLLED_COUNT))
+        if len(rows) < ROLLED_COUNT:
+            self._wanted_before = self._rolled_before = 0
+            self._is_write_wanted = True
+        else:
+            self._rolled_before = rows[-1][1] + 1
+        while rows:
+            waiting, size = [], 0
+            while rows and size < ROLLED_BYTES:
+                row = rows.pop(0)
+                if row[1] not in self._endings:
+                    waiting.append(row)
+                    size += row[2]
+            self._endings.roll(waiting)
+            for row in waiting:
+                self._near.discard(row[1])
+            await asyncio.sleep(0)

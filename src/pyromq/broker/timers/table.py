@@ -1,0 +1,253 @@
+"""The waiting messages on disk, in the order in which they are due: one SQLite file.
+
+    {root}/timers/waiting.db    waiting   (due_ms, position) → size, and found by position too
+                                progress  one row: which part of the log is in it
+                                          │
+    log   ├─────────────────────────────┤ position
+          every timed message here that no done record here names: exactly those are in `waiting`
+
+The file follows the log as the consume queues do, and says nothing that the log does not say. Entries and
+progress move together, in one transaction, and only as far as the log is synced. So whatever a crash leaves,
+the file holds the waiting messages of a stretch of the log that is still there, and the rest of the log tells
+what happened since (`catching_up.py`). That is why a transaction may be lost: WAL with synchronous=NORMAL
+never leaves half of one, and syncs only when it moves pages into the main file.
+
+All calls but the constructor are for one thread at a time. Thousands of rows go in and out as one JSON text,
+because Python's sqlite3 takes and gives the interpreter lock for every row, and the loop would win it each
+time.
+"""
+
+import logging
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import msgspec
+
+from pyromq.broker.timers.near import Row
+from pyromq.errors import CorruptRecord, DiskFull, StoreError
+
+log = logging.getLogger(__name__)
+
+_VERSION: Final = 1
+#: Pages that are kept in memory, in KiB; the system keeps the others.
+_CACHE_KIB: Final = 8 * 1024
+#: Pages in the write-ahead log before they are moved into the file.
+_LOG_PAGES_MAX: Final = 4096
+_SETUP: Final = (
+    "PRAGMA locking_mode = EXCLUSIVE",
+    "PRAGMA journal_mode = WAL",
+    "PRAGMA synchronous = NORMAL",
+    f"PRAGMA cache_size = -{_CACHE_KIB}",
+    f"PRAGMA wal_autocheckpoint = {_LOG_PAGES_MAX}",
+    "PRAGMA temp_store = MEMORY",
+)
+_SCHEMA: Final = (
+    "CREATE TABLE waiting (due_ms INTEGER NOT NULL, position INTEGER NOT NULL, size INTEGER NOT NULL,"
+    " PRIMARY KEY (due_ms, position)) WITHOUT ROWID",
+    "CREATE UNIQUE INDEX by_position ON waiting (position)",
+    "CREATE TABLE progress (id INTEGER PRIMARY KEY CHECK (id = 0), offset INTEGER NOT NULL,"
+    " position INTEGER NOT NULL, last_position INTEGER NOT NULL, last_size INTEGER NOT NULL,"
+    " last_code INTEGER NOT NULL, count INTEGER NOT NULL)",
+    f"PRAGMA user_version = {_VERSION}",
+)
+_INSERT: Final = (
+    "INSERT OR IGNORE INTO waiting"
+    " SELECT value ->> 0, value ->> 1, value ->> 2 FROM json_each(?) ORDER BY 1, 2"
+)
+_DELETE: Final = "DELETE FROM waiting WHERE position IN (SELECT value FROM json_each(?))"
+_NOTE: Final = "REPLACE INTO progress VALUES (0, ?, ?, ?, ?, ?, ?)"
+_AS_JSON: Final = "SELECT json_group_array(json_array(due_ms, position, size)) FROM ({})"
+_AFTER: Final = _AS_JSON.format(
+    "SELECT * FROM waiting WHERE (due_ms, position) > (?, ?) AND due_ms <= ?"
+    " ORDER BY due_ms, position LIMIT ?"
+)
+_BEFORE: Final = _AS_JSON.format(
+    "SELECT * FROM waiting WHERE position >= ? AND position < ? ORDER BY position LIMIT ?"
+)
+_DAMAGED: Final = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_MISMATCH})
+#: Extended error codes have the plain one in their last byte.
+_PLAIN_CODE: Final = 0xFF
+
+_encode = msgspec.json.Encoder().encode
+_decode_rows = msgspec.json.Decoder(list[Row]).decode
+
+
+class Progress(NamedTuple):
+    """Which part of the log is in the table: the timer queue before `offset`, all records before `position`.
+
+    `last` is the entry of the timer queue before `offset` as position, size and code: whether the table is of
+    this log.
+    """
+
+    offset: int
+    position: int
+    last: tuple[int, int, int] = (0, 0, 0)
+
+
+class Changes(NamedTuple):
+    """What a stretch of the log changes: messages that began to wait, positions of those that ended."""
+
+    new: Sequence[Row]
+    done: Sequence[int]
+    progress: Progress
+
+
+class WaitingTable:
+    """The file. Without a path it is in memory, and gone with the process."""
+
+    def __init__(self, path: Path | None) -> None:
+        self._path = path
+        self._connection: sqlite3.Connection | None = None
+        #: How many wait.
+        self.count = 0
+        #: The position of the oldest that waits, None when none does.
+        self.oldest: int | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it can be read and written."""
+        return self._connection is not None
+
+    @property
+    def exists(self) -> bool:
+        """Whether there is a file, opened or not."""
+        return self._connection is not None or (self._path is not None and self._path.exists())
+
+    def open(self) -> Progress | None:
+        """Open the file, made if need be, and return how far it goes; None when it is new.
+
+        Raises CorruptRecord when it is damaged, DiskFull or StoreError when it cannot be used.
+        """
+        with _errors_mapped(self._path):
+            connection = self._connection = self._connect()
+            (version,) = connection.execute("PRAGMA user_version").fetchone()
+            if version == 0:
+                self._make(connection)
+            elif version != _VERSION:
+                raise CorruptRecord(f"{self._path} has version {version}, and this is {_VERSION}")
+            row = connection.execute("SELECT * FROM progress").fetchone()
+            if row is None:
+                return None
+            _, offset, position, *last, self.count = row
+            self.oldest = self._find_oldest(connection)
+            return Progress(offset, position, tuple(last))
+
+    def _connect(self) -> sqlite3.Connection:
+        if self._path is None:
+            path = ":memory:"
+        else:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            path = str(self._path)
+        connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+        try:
+            for statement in _SETUP:
+                connection.execute(statement)
+        except sqlite3.Error:
+            connection.close()
+            raise
+        return connection
+
+    def _make(self, connection: sqlite3.Connection) -> None:
+        with _transaction(connection):
+            for statement in _SCHEMA:
+                connection.execute(statement)
+
+    def apply(self, changes: Changes) -> None:
+        """Take a stretch of the log in, all of it or nothing."""
+        with _errors_mapped(self._path):
+            connection = self._opened()
+            progress, count = changes.progress, self.count
+            with _transaction(connection):
+                if changes.new:
+                    count += connection.execute(_INSERT, (_encode(changes.new).decode(),)).rowcount
+                if changes.done:
+                    count -= connection.execute(_DELETE, (_encode(changes.done).decode(),)).rowcount
+                connection.execute(_NOTE, (progress.offset, progress.position, *progress.last, count))
+                oldest = self._find_oldest(connection)
+            self.count, self.oldest = count, oldest
+
+    def forget_before(self, position: int) -> None:
+        """Drop what points before a position: the log let go of it, so it does not wait any more."""
+        with _errors_mapped(self._path):
+            connection = self._opened()
+            with _transaction(connection):
+                gone = connection.execute("DELETE FROM waiting WHERE position < ?", (position,)).rowcount
+                connection.execute("UPDATE progress SET count = count - ?", (gone,))
+            self.count -= gone
+            self.oldest = self._find_oldest(connection)
+
+    def next_due(self, after: tuple[int, int], until_ms: int, *, count: int) -> list[Row]:
+        """Return those that are due behind `after` and not behind `until_ms`, in order, up to a count."""
+        with _errors_mapped(self._path):
+            (text,) = self._opened().execute(_AFTER, (*after, until_ms, count)).fetchone()
+            return _decode_rows(text)
+
+    def within(self, start: int, end: int, *, count: int) -> list[Row]:
+        """Return those whose records are in a stretch of the log, in the log's order, up to a count."""
+        with _errors_mapped(self._path):
+            (text,) = self._opened().execute(_BEFORE, (start, end, count)).fetchone()
+            return _decode_rows(text)
+
+    def find(self, position: int) -> Row | None:
+        """Return the one whose record is at a position, None when it does not wait."""
+        rows = self.within(position, position + 1, count=1)
+        return rows[0] if rows else None
+
+    def remove(self) -> None:
+        """Remove the file, so that `open` begins with an empty one."""
+        self.close()
+        self.count, self.oldest = 0, None
+        if self._path is not None:
+            for ending in ("", "-wal", "-shm"):
+                self._path.with_name(self._path.name + ending).unlink(missing_ok=True)
+
+    def close(self) -> None:
+        """Move everything into the main file and give it back; can be called twice."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            try:
+                connection.close()
+            except sqlite3.Error as error:
+                log.warning("%s was not closed in order: %s", self._path, error)
+
+    def _opened(self) -> sqlite3.Connection:
+        assert self._connection is not None
+        return self._connection
+
+    def _find_oldest(self, connection: sqlite3.Connection) -> int | None:
+        (oldest,) = connection.execute("SELECT min(position) FROM waiting").fetchone()
+        return None if oldest is None else int(oldest)
+
+
+@contextmanager
+def _transaction(connection: sqlite3.Connection) -> Iterator[None]:
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+
+
+@contextmanager
+def _errors_mapped(path: Path | None) -> Iterator[None]:
+    """Turn SQLite's errors into ours: damaged, no room, or anything else."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        code = getattr(error, "sqlite_errorcode", 0) & _PLAIN_CODE
+        what = f"{path or 'the table of waiting messages'}: {error}"
+        if code in _DAMAGED or not code:
+            raise CorruptRecord(what) from error
+        if code == sqlite3.SQLITE_FULL:
+            raise DiskFull(what) from error
+        raise StoreError(what) from error
+    except (msgspec.ValidationError, TypeError, ValueError) as error:
+        raise CorruptRecord(f"{path}: it holds what nobody wrote: {error}") from error
+    except OSError as error:
+        raise StoreError(f"{path}: {error}") from error
