@@ -2,7 +2,7 @@
 PYTHON ?= python3
 PY := .venv/bin/python
 
-.PHONY: setup demo test check bench bench-client bench-parts clean coverage-rows interop torture-store fuzz-kernel guard-kernel
+.PHONY: setup demo test check bench bench-client bench-kinds bench-parts clean coverage-rows interop torture-store fuzz-kernel guard-kernel
 setup: .venv/.kernel
 
 .venv/.ready: pyproject.toml requirements.lock
@@ -46,6 +46,11 @@ bench: setup     ## PyroMQ beside Apache's brokers, and which goals are met; at 
 
 bench-client: setup   ## Our Python client beside the Java client and the C++ wheel, on one broker; about 4 minutes
 	$(PY) bench/client.py $(BENCH)
+
+bench-kinds: setup   ## Any delay with 5 million waiting, SQL filters, transactions beside Apache 4.9 (BENCH=--quick: less of each)
+	$(PY) bench/delayed.py $(BENCH)
+	$(PY) bench/sql.py
+	$(PY) bench/transactions.py $(BENCH)
 
 bench-parts: setup   ## Start-up time, memory, and the speed of the store, of recovery and of verify
 	for part in startup store_micro recovery verify; do echo "== $$part"; $(PY) bench/$$part.py || exit 1; done

@@ -83,13 +83,18 @@ class TimerHandlers:
         return answer
 
     async def list_waiting(self, request: Request[ListWaiting]) -> Answer:
-        """Answer a page of what waits, or how many wait."""
+        """Answer a page of what waits, and how many wait; an empty one costs nothing."""
         header = request.header
         if header.max_num <= 0:
-            return _answer(ListWaitingAnswer(waiting_count=await self._timers.count()))
-        if header.key is not None:
-            return await self._with_key(header, header.key)
-        return await self._page(header)
+            answer = _answer(ListWaitingAnswer())
+        elif header.key is not None:
+            answer = await self._with_key(header, header.key)
+        else:
+            answer = await self._page(header)
+        if header.with_count:
+            assert answer.ext is not None
+            answer.ext["waitingCount"] = str(await self._timers.count())
+        return answer
 
     def _handle(self, header: RecallMessage) -> RecallHandle:
         """Return what a recall is about; the remarks are RocketMQ's."""

@@ -106,7 +106,8 @@ def count_waiting(session: Session, deadline: Deadline) -> Plan[dict[str, int]]:
     """Return how many messages wait on each broker that can say it."""
 
     def ask_one(broker_name: str, address: str) -> Plan[int]:
-        answer = yield from _list(session, broker_name, address, ListWaiting(max_num=0))
+        header = ListWaiting(max_num=0, with_count=True)
+        answer = yield from _list(session, broker_name, address, header)
         return read_header(ListWaitingAnswer, answer.ext).waiting_count or 0
 
     return (yield from _of_all(session, ask_one, deadline))

@@ -25,7 +25,7 @@ class ListWaiting(Header, kw_only=True):
     """9001: what waits, the earliest first, behind the message with that due time and position.
 
     `topic` is the one that a message will be delivered to, `key` one of its keys or its unique id; it is due
-    from `begin_due_ms` to `end_due_ms`, both with it. With `max_num` 0 messages are only counted.
+    from `begin_due_ms` to `end_due_ms`, both with it. `with_count` asks how many wait in all.
     """
 
     topic: str | None = None
@@ -35,13 +35,14 @@ class ListWaiting(Header, kw_only=True):
     after_due_ms: Int64 = -1
     after_position: Int64 = -1
     max_num: Int32 = 32
+    with_count: bool = False
 
 
 class ListWaitingAnswer(Header, kw_only=True):
     """The messages are the body, as stored. What follows is asked for by the two `next_…`; the last has none.
 
     A broker looks at so many messages for one answer, so it may bring fewer than were asked for, even none,
-    before the end. `waiting_count` counts all, and comes where messages are only counted.
+    before the end. `waiting_count` comes where it was asked for, and counts what waits in all.
     """
 
     next_due_ms: Int64 | None = None
