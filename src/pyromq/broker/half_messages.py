@@ -11,7 +11,7 @@ behind the others, so that one who never decides does not hold up the queue (`tr
 
 Both queues are read by the group CID_RMQ_SYS_TRANS, whose progress in them is where to start after a restart:
 before it, every half is decided, given up or stored again. In memory there is one bit for each half behind
-it, and an entry for each that was stored again.
+it, eight bytes for each op message, and some 250 bytes for each undecided one that was stored again.
 
 A message that is committed, or given up, and its op message are stored with one write, the op message
 behind. A crash in the middle of that write can leave the first without the second, but then it is the last
@@ -25,10 +25,11 @@ from collections.abc import Iterator
 
 from pyromq.broker import topic_names
 from pyromq.broker.groups import TRANSACTION_GROUP
+from pyromq.broker.half_drafts import DONE_TAG, QUEUE_ID, committed_draft, given_up_draft, op_draft
 from pyromq.broker.intake import Diversion
 from pyromq.broker.offsets import OffsetTable
 from pyromq.broker.stored_again import draft_of
-from pyromq.codes import TRANSACTION_MASK, ResponseCode, SysFlag
+from pyromq.codes import TRANSACTION_MASK, ResponseCode
 from pyromq.config.settings import BrokerSettings
 from pyromq.errors import NoPermission, StoreError
 from pyromq.store.store import Draft, MessageStore
@@ -37,14 +38,10 @@ from pyromq.wire.record import Record
 
 log = logging.getLogger(__name__)
 
-#: The one queue of the half topic, and of the op topic.
-QUEUE_ID = 0
-#: The tag of an op message: the half is done with.
-DONE_TAG = "d"
 _SCAN_ENTRIES = 1024
 
 #: What all copies of one half have in common: the producer's id of the message, and when it was born.
-Identity = tuple[str, int]
+Identity = str
 
 
 def half_diversion(settings: BrokerSettings, *, broker_ip: str) -> Diversion:
@@ -75,48 +72,10 @@ def half_diversion(settings: BrokerSettings, *, broker_ip: str) -> Diversion:
     return divert
 
 
-def committed_draft(half: Record) -> Draft | None:
-    """Return a half as the message that consumers get, or None when it does not say where it belongs.
-
-    Its properties stay, TRAN_MSG too: RocketMQ 4.9 writes them before it clears it.
-    """
-    topic = names.find_text(half.properties, names.REAL_TOPIC)
-    queue_id = names.find_text(half.properties, names.REAL_QUEUE_ID)
-    if topic is None or queue_id is None or not (queue_id.isascii() and queue_id.isdecimal()):
-        return None
-    draft = draft_of(half)
-    draft.topic, draft.queue_id = topic, int(queue_id)
-    draft.sys_flag = half.sys_flag & ~TRANSACTION_MASK | SysFlag.TRANSACTION_COMMIT
-    draft.prepared_position = half.position
-    return draft
-
-
-def given_up_draft(half: Record) -> Draft:
-    """Return a half as operators find it when its producer was asked often enough."""
-    draft = draft_of(half)
-    draft.topic, draft.queue_id = topic_names.TRANSACTION_CHECK_MAX_TIME, QUEUE_ID
-    return draft
-
-
-def op_draft(offset: int, *, now_ms: int, host: bytes) -> Draft:
-    """Return the op message that says that the half at an offset is done with."""
-    return Draft(
-        topic=topic_names.TRANSACTION_OP_HALF,
-        queue_id=QUEUE_ID,
-        body=str(offset).encode(),
-        properties=names.encode({names.TAGS: DONE_TAG, names.WAIT: "true"}),
-        flag=0,
-        sys_flag=0,
-        born_at_ms=now_ms,
-        born_host=host,
-        store_host=host,
-    )
-
-
 def identity_of(half: Record) -> Identity | None:
     """Return what the half's copies share with it; None when its producer gave it no id."""
     unique_id = names.find_text(half.properties, names.UNIQ_KEY)
-    return None if unique_id is None else (unique_id, half.born_at_ms)
+    return None if unique_id is None else f"{unique_id} {half.born_at_ms}"
 
 
 class DecidedOffsets:
@@ -163,8 +122,10 @@ class HalfMessages:
         self._op_progress = 0
         #: The half offsets that the op messages from `_op_progress` on name, in their order.
         self._ops = array("q")
+        #: How many of them are before the progress, and only not dropped yet.
+        self._ops_passed = 0
+        #: Where the newest copy is of each half that was stored again and is undecided.
         self._latest: dict[Identity, int] = {}
-        self._copies: dict[int, Identity] = {}
 
     @property
     def progress(self) -> int:
@@ -189,20 +150,35 @@ class HalfMessages:
             for offset in offsets:
                 self._decided.add(offset)
             self._ops.append(max(offsets, default=-1))
-        for half in self._records(topic_names.TRANSACTION_HALF, self.progress):
-            if half is not None and _is_copy(half):
-                self.stored_again(half, half.queue_offset)
+        self._load_copies()
         last = None if last_position is None else self._store.record_at(last_position)
         if last is not None:
             self._complete(last)
 
+    def _load_copies(self) -> None:
+        newest: dict[Identity, int] = {}
+        for half in self._halves():
+            identity = identity_of(half) if _is_copy(half) else None
+            if identity is not None:
+                newest[identity] = half.queue_offset
+        for half in self._halves() if newest else ():
+            if newest.get(identity_of(half) or "", half.queue_offset) != half.queue_offset:
+                # A newer copy took its place, and the progress had not come so far.
+                self._decided.add(half.queue_offset)
+        self._latest = {identity: at for identity, at in newest.items() if at not in self._decided}
+
+    def _halves(self) -> Iterator[Record]:
+        """Yield the halves from the progress on that the store still has."""
+        return (half for half in self._records(topic_names.TRANSACTION_HALF, self.progress) if half)
+
     def _complete(self, last: Record) -> None:
         """Store the op message that a crash kept from standing behind the log's last message."""
-        offset = self._ended_by(last)
-        if offset is None or self.is_decided(offset):
+        half = self._ended_by(last)
+        offset = -1 if half is None else self.latest_offset(half)
+        if half is None or self.is_decided(offset):
             return
         log.info("the crash came between the end of transaction %d and its note, which is made now", offset)
-        self._decided.add(offset)
+        self.decide(half, offset)
         try:
             self._store.put(op_draft(offset, now_ms=last.stored_at_ms, host=last.store_host))
         except StoreError as error:
@@ -210,19 +186,17 @@ class HalfMessages:
         else:
             self.op_stored(offset)
 
-    def _ended_by(self, message: Record) -> int | None:
-        """Return the offset of the half that a message came from, by its commit or by being given up."""
+    def _ended_by(self, message: Record) -> Record | None:
+        """Return the half that a message came from, by its commit or by being given up."""
         draft = draft_of(message)
         if message.topic == topic_names.TRANSACTION_CHECK_MAX_TIME:
-            for half in self._records(topic_names.TRANSACTION_HALF, self.progress):
-                if half is not None and given_up_draft(half) == draft:
-                    return half.queue_offset
-            return None
+            return next((half for half in self._halves() if given_up_draft(half) == draft), None)
         draft.prepared_position = message.prepared_position
         half = self._store.record_at(message.prepared_position)
-        is_half = half is not None and half.topic == topic_names.TRANSACTION_HALF
+        if half is None or half.topic != topic_names.TRANSACTION_HALF:
+            return None
         # Position 0, where a half may be, is also what all other messages name.
-        return self.latest_offset(half) if half and is_half and committed_draft(half) == draft else None
+        return half if committed_draft(half) == draft else None
 
     def find(self, offset: int) -> Record | None:
         """Return the half at an offset, or None when the store does not have it any more."""
@@ -239,9 +213,10 @@ class HalfMessages:
         """Return whether the half at this offset needs nothing more."""
         return offset < self.progress or offset in self._decided
 
-    def decide(self, offset: int) -> None:
-        """Note that the half at `offset` is decided."""
+    def decide(self, half: Record, offset: int) -> None:
+        """Note that a half, whose newest copy is at `offset`, is decided."""
         self._decided.add(offset)
+        self._latest.pop(identity_of(half) or "", None)
 
     def op_stored(self, offset: int) -> None:
         """Note that an op message for the half at `offset` is behind the others."""
@@ -252,31 +227,30 @@ class HalfMessages:
         identity = identity_of(half)
         if identity is not None:
             self._latest[identity] = offset
-            self._copies[offset] = identity
 
     def pass_on(self) -> None:
         """Move past the oldest half, which is decided, given up or stored again."""
-        self._forget_copy(self.progress)
         self._decided.start_at(self.progress + 1)
 
     def start_at(self, offset: int) -> None:
         """Move on to `offset`: the store does not have the halves before it any more."""
-        for passed in [copy for copy in self._copies if copy < offset]:
-            self._forget_copy(passed)
+        for identity in [known for known, copy in self._latest.items() if copy < offset]:
+            del self._latest[identity]
         self._decided.start_at(offset)
 
-    def drop_old_ops(self) -> None:
-        """Move past the op messages that are about halves before the progress."""
-        old = 0
-        while old < len(self._ops) and self._ops[old] < self.progress:
-            old += 1
-        del self._ops[:old]
-        self._op_progress += old
-
-    def _forget_copy(self, offset: int) -> None:
-        identity = self._copies.pop(offset, None)
-        if identity is not None and self._latest.get(identity) == offset:
-            del self._latest[identity]
+    def pass_old_ops(self, count_max: int) -> bool:
+        """Move past some op messages about halves before the progress; return whether there may be more."""
+        ops, at = self._ops, self._ops_passed
+        end = min(at + count_max, len(ops))
+        while at < end and ops[at] < self.progress:
+            at += 1
+        self._op_progress += at - self._ops_passed
+        is_more = self._ops_passed < at == end < len(ops)
+        self._ops_passed = at
+        if not is_more:
+            del ops[:at]
+            self._ops_passed = 0
+        return is_more
 
     def _start_of(self, topic: str) -> int:
         low = self._store.min_offset(topic, QUEUE_ID)

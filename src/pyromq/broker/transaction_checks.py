@@ -21,13 +21,8 @@ from pyromq.broker import topic_names
 from pyromq.broker.clients import Producers
 from pyromq.broker.durability import Durability
 from pyromq.broker.groups import TRANSACTION_GROUP
-from pyromq.broker.half_messages import (
-    QUEUE_ID,
-    HalfMessages,
-    committed_draft,
-    given_up_draft,
-    op_draft,
-)
+from pyromq.broker.half_drafts import QUEUE_ID, committed_draft, given_up_draft, op_draft
+from pyromq.broker.half_messages import HalfMessages
 from pyromq.broker.intake import Intake
 from pyromq.broker.offsets import OffsetTable
 from pyromq.broker.stored_again import draft_of
@@ -48,6 +43,7 @@ log = logging.getLogger(__name__)
 
 #: Halves that are looked at before other work of the loop gets its turn.
 TURN_HALVES_MAX = 64
+TURN_OPS_MAX = 4096
 HOUR_MS = 3_600_000
 QUEUE_COUNT = 1
 
@@ -91,7 +87,10 @@ class TransactionChecks:
                 await asyncio.sleep(0)
         except Refused as refusal:
             log.warning("transactions are not checked, the store takes no messages: %s", refusal)
-        self._halves.drop_old_ops()
+        is_more = True
+        while is_more:
+            is_more = self._halves.pass_old_ops(TURN_OPS_MAX)
+            await asyncio.sleep(0)
         await self._note_progress()
 
     async def _note_progress(self) -> None:
@@ -185,10 +184,10 @@ class TransactionChecks:
         try:
             # RocketMQ writes no op message here, and gives the half up once more after a crash.
             self._intake.put_together([given_up_draft(half), op])
-            self._halves.decide(half.queue_offset)
             self._halves.op_stored(half.queue_offset)
         except MessageIllegal:
             log.exception("half message %d is larger than messages may be now; dropped", half.queue_offset)
+        self._halves.decide(half, half.queue_offset)
 
     def _ask(self, half: Record, properties: dict[str, str], placed: Placed) -> None:
         group = properties.get(names.PRODUCER_GROUP, "")

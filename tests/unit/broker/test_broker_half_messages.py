@@ -6,7 +6,8 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyromq.broker.half_messages import DecidedOffsets, committed_draft, half_diversion
+from pyromq.broker.half_drafts import committed_draft
+from pyromq.broker.half_messages import DecidedOffsets, half_diversion
 from pyromq.broker.transaction_checks import check_command
 from pyromq.codes import RequestCode
 from pyromq.config.settings import BrokerSettings

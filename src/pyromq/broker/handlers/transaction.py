@@ -9,7 +9,8 @@ from collections.abc import Awaitable
 
 from pyromq.broker import topic_names
 from pyromq.broker.durability import Durability
-from pyromq.broker.half_messages import HalfMessages, committed_draft, op_draft
+from pyromq.broker.half_drafts import committed_draft, op_draft
+from pyromq.broker.half_messages import HalfMessages
 from pyromq.broker.intake import Intake
 from pyromq.clock import Clock
 from pyromq.codes import ResponseCode, SysFlag
@@ -102,7 +103,7 @@ class TransactionHandlers:
                 raise _wrong("The prepared transaction message does not name its topic and queue")
             drafts.insert(0, draft)
         placed = self._intake.put_together(drafts)
-        self._halves.decide(offset)
+        self._halves.decide(half, offset)
         self._halves.op_stored(offset)
         return placed[-1].end
 
