@@ -36,8 +36,6 @@ REPLAYS_NAMED_MAX: Final = 20
 #: What was true of the message where it died, and would divert it, delay it or hide it where it goes.
 _LEFT_BEHIND: Final = frozenset(
     {
-        names.MIN_OFFSET,
-        names.MAX_OFFSET,
         names.CONSUME_START_TIME,
         names.DELAY,
         names.REAL_TOPIC,
@@ -184,6 +182,9 @@ class ReplayResult:
 
 def dead_letter_of(group: str, message: ReceivedMessage, namespace: str) -> DeadLetter:
     """Return a message of a dead-letter topic as what it is."""
+    for name in (names.MIN_OFFSET, names.MAX_OFFSET):
+        # The pull wrote them there.
+        message.properties.pop(name, None)
     topic = _first_topic(message)
     return DeadLetter(group, message, None if topic is None else unwrap(namespace, topic))
 
