@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections.abc import Callable, Iterable
 from typing import Any, cast
 
@@ -32,6 +33,8 @@ from pyromq.wire.command import Command, CommandReader, encode
 
 TURN_BYTES_MAX = 256 * 1024
 OUTPUT_FACTOR_MAX = 16
+#: Between two looks for answers that did not come in time.
+LOOK_PAUSE_S = 0.01
 TLS_HANDSHAKE_BYTE = 0x16
 
 _RESPONSE = int(CommandFlag.RESPONSE)  # a plain number: this is asked of each command
@@ -71,6 +74,8 @@ class Link(asyncio.Protocol):
         "_is_in_turn",
         "_is_reading_paused",
         "_is_writing_paused",
+        "_look",
+        "_looks_at",
         "_monotonic",
         "_on_end",
         "_on_request",
@@ -133,7 +138,11 @@ class Link(asyncio.Protocol):
         self._is_writing_paused = False
 
         self._opaque = 0
-        self._waiting: dict[int, asyncio.Future[Command]] = {}
+        #: What is awaited, and until when: by the loop's time, and how long that was.
+        self._waiting: dict[int, tuple[asyncio.Future[Command], float, float]] = {}
+        #: When it is looked for what was awaited too long; one timer serves all.
+        self._looks_at = math.inf
+        self._look: asyncio.TimerHandle | None = None
 
     # What others call ----------------------------------------------------------------------------------
 
@@ -166,12 +175,13 @@ class Link(asyncio.Protocol):
         answer: asyncio.Future[Command] = loop.create_future()
         command.opaque = opaque = self._next_opaque()
         self.send(command)
-        self._waiting[opaque] = answer
-        timer = loop.call_later(timeout_s, self._give_up, answer, timeout_s)
+        give_up_at = loop.time() + timeout_s
+        self._waiting[opaque] = (answer, give_up_at, timeout_s)
+        if give_up_at < self._looks_at:
+            self._look_at(loop, give_up_at)
         try:
             return await answer
         finally:
-            timer.cancel()
             self._waiting.pop(opaque, None)
 
     def oneway(self, command: Command) -> None:
@@ -307,9 +317,9 @@ class Link(asyncio.Protocol):
                 self._join_turn()
 
     def _take_answer(self, command: Command) -> None:
-        answer = self._waiting.pop(command.opaque, None)
-        if answer is not None and not answer.done():
-            answer.set_result(command)
+        waiting = self._waiting.pop(command.opaque, None)
+        if waiting is not None and not waiting[0].done():
+            waiting[0].set_result(command)
 
     def _pause_reading(self) -> None:
         if not self._is_reading_paused and self._transport is not None and not self.closed:
@@ -342,13 +352,29 @@ class Link(asyncio.Protocol):
         self._opaque = (self._opaque + 1) & 0x7FFFFFFF
         return self._opaque
 
-    def _give_up(self, answer: asyncio.Future[Command], timeout_s: float) -> None:
-        if not answer.done():
-            answer.set_exception(RequestTimeout(f"{self.peer} did not answer within {timeout_s:.1f} s"))
+    def _look_at(self, loop: asyncio.AbstractEventLoop, at: float) -> None:
+        if self._look is not None:
+            self._look.cancel()
+        self._looks_at = at
+        self._look = loop.call_at(at, self._give_up_late, loop)
+
+    def _give_up_late(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Give up what was awaited too long, and look again when the next is, but not all the time."""
+        now, next_at = loop.time(), math.inf
+        self._look, self._looks_at = None, math.inf
+        for answer, give_up_at, timeout_s in self._waiting.values():
+            if give_up_at > now:
+                next_at = min(next_at, give_up_at)
+            elif not answer.done():
+                answer.set_exception(RequestTimeout(f"{self.peer} did not answer within {timeout_s:.1f} s"))
+        if next_at < math.inf:
+            self._look_at(loop, max(next_at, now + LOOK_PAUSE_S))
 
     def _give_up_all(self) -> None:
+        if self._look is not None:
+            self._look.cancel()
         waiting, self._waiting = self._waiting, {}
-        for answer in waiting.values():
+        for answer, _, _ in waiting.values():
             if not answer.done():
                 answer.set_exception(ConnectionLost(f"the connection to {self.peer} ended before the answer"))
         for future in tuple(self.under_way):

@@ -276,7 +276,10 @@ def _encode_json(command: Command) -> bytes:
     ext = command.ext
     middle = b""
     if ext is not None:
-        middle = b'"extFields":' + _encode_text({key: ext[key] for key in java_map_order(tuple(ext))}) + b","
+        keys = tuple(ext)
+        order = java_map_order(keys)
+        fields = ext if order == keys else {key: ext[key] for key in order}
+        middle = b'"extFields":' + _encode_text(fields) + b","
     remark = b"" if command.remark is None else b'"remark":' + _encode_text(command.remark) + b","
     language = _LANGUAGE_NAMES.get(command.language, "OTHER").encode()
     return _JSON_HEADER % (

@@ -88,7 +88,11 @@ class Producer:
         """
         session = self._runner.session
         target, deadline = target_of(queue, selector), self._deadline(timeout_ms)
-        return await self._send(session, message, target, send.sync_rule(session), deadline)
+        if len(message.body) >= LARGE_BODY_BYTES:
+            outgoing = await self._prepare(session, message)
+        else:
+            outgoing = prepare(message, session.next_message_id(), session.settings)
+        return await self._runner.run(send.send(session, outgoing, target, send.sync_rule(session), deadline))
 
     async def send_batch(
         self,

@@ -2,8 +2,8 @@
 
 import asyncio
 import os
-from collections.abc import Callable
-from typing import TypeVar
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
 
 from pyromq.client.background import Upkeep, akeep_up
 from pyromq.client.drivers import Asyncio
@@ -47,12 +47,12 @@ class Runner:
             raise ClientClosed(self._complaint())
         return session
 
-    async def run(self, plan: Plan[T]) -> T:
-        """Carry out a plan in the caller's task."""
+    def run(self, plan: Plan[T]) -> Coroutine[Any, Any, T]:
+        """Carry out a plan in the caller's task, who awaits it."""
         if self._driver is None or self._is_closed:
             plan.close()
             raise ClientClosed(self._complaint())
-        return await self._driver.run(plan)
+        return self._driver.run(plan)
 
     async def start(self) -> None:
         """Begin, on the running loop."""

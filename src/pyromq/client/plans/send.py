@@ -113,9 +113,10 @@ def send(
     session: Session, outgoing: Outgoing, target: Target, rule: RetryRule, deadline: Deadline
 ) -> Plan[SendResult]:
     """Send to where the target says; only a message that may go anywhere is tried again, by the rule."""
-    queue = yield from _chosen_queue(session, outgoing, target, deadline)
-    if queue is not None:
-        return (yield from send_once(session, outgoing, queue, deadline))
+    if target is not NEXT_IN_TURN:
+        queue = yield from _chosen_queue(session, outgoing, target, deadline)
+        if queue is not None:
+            return (yield from send_once(session, outgoing, queue, deadline))
     return (yield from _send_in_turn(session, outgoing, rule, deadline))
 
 
