@@ -116,6 +116,9 @@ class PresenceHandlers:
     def _apply(self, name: str, ruling: Ruling) -> None:
         """Let members out of a group and into it, and tell whomever that concerns."""
         left = [self._consumers.leave(name, link) for link in ruling.expelled]
+        if ruling.expelled:
+            # What the kernel has learnt of the group's pulls, it answers to whoever asks.
+            self._consumers.revision += 1
         if ruling.is_turned:
             self._filters.forget(name)
             self._consumers.forget_subscriptions(name)
