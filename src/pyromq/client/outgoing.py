@@ -57,6 +57,10 @@ _NOT_A_PRODUCERS: Final = frozenset(
         names.MSG_REGION,
         names.TRACE_ON,
         names.TIMER_OUT_MS,
+        names.TIMER_ENQUEUE_MS,
+        names.TIMER_DEQUEUE_MS,
+        names.TIMER_ROLL_TIMES,
+        names.TIMER_DEL_UNIQKEY,
     }
 )
 
