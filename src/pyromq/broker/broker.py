@@ -68,7 +68,7 @@ from pyromq.net.link import Link, either
 from pyromq.net.links import Links
 from pyromq.net.routes import RouteTable
 from pyromq.net.server import Server
-from pyromq.store.files import Files
+from pyromq.store.files import Files, SystemFiles
 from pyromq.store.retention import Swept
 from pyromq.store.store import MessageStore
 from pyromq.wire import properties as names
@@ -121,8 +121,9 @@ class Broker:
             self._store, self._clock, path=config / "delayOffset.json", files=files
         )
         # SQLite knows no file system but the machine's.
+        has_files = files is None or isinstance(files, SystemFiles)
         self._timers = Timers(
-            self._store, self._clock, path=root / "timers" / "waiting.db" if files is None else None
+            self._store, self._clock, path=root / "timers" / "waiting.db" if has_files else None
         )
         self._halves = HalfMessages(self._store, self._offsets)
         self._arrivals = Arrivals(self._store.max_offset, self._clock)

@@ -1,5 +1,6 @@
 """What goes into the store, and what is said of what is there."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -8,6 +9,7 @@ import msgspec
 from pyromq.errors import CorruptRecord
 from pyromq.store.commitlog import is_torn
 from pyromq.wire.properties import PROPERTY_SEPARATOR
+from pyromq.wire.record import Record, encode_record
 
 
 @dataclass(slots=True)
@@ -56,6 +58,16 @@ class Queried(msgspec.Struct, frozen=True):
     records: list[bytes]
     index_updated_at_ms: int
     index_position: int
+
+
+def encode_all(records: Iterable[Record], position: int) -> list[bytes]:
+    """Return the bytes of records that stand one behind the other from a position on."""
+    parts = []
+    for record in records:
+        record.position = position
+        parts.append(encode_record(record))
+        position += len(parts[-1])
+    return parts
 
 
 def untorn(properties: str) -> str:

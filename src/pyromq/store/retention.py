@@ -11,9 +11,13 @@ at most ten in a round. Over `diskSpaceWarningLevelRatio` (90 %) nothing is writ
 
 A file's age counts from the first message of the file behind it, which is when it was finished. RocketMQ
 takes the time at which the file was last modified, which is the same until somebody copies the store.
+
+Whoever still needs messages of a file is asked before it goes. Those that wait for their time are stored again
+at the end of the log first, also over 90 %.
 """
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -46,12 +50,19 @@ class Swept:
 
 
 def count_expired(
-    log: CommitLog, settings: StoreSettings, *, safe_position: int, disk_ratio: float, now_ms: int
+    log: CommitLog,
+    settings: StoreSettings,
+    *,
+    safe_position: int,
+    disk_ratio: float,
+    now_ms: int,
+    may_go_before: Callable[[int], int],
 ) -> int:
     """Return how many of the oldest files of the log may go now.
 
     Files behind the safe position stay. Whoever waits for their sync must not be told that it failed; and
-    until the disk has their queue entries, nothing else knows which offsets were given out.
+    until the disk has their queue entries, nothing else knows which offsets were given out. `may_go_before`
+    is asked with the position at which they end, and says up to where nobody needs them.
     """
     is_forced = (
         settings.clean_file_forcibly_enable and disk_ratio > settings.disk_space_clean_forcibly_ratio / 100
@@ -68,7 +79,9 @@ def count_expired(
         if segment.end > safe_position or not (is_forced or is_old):
             break
         count += 1
-    return count
+    files = log.segments[:count]
+    free_before = may_go_before(files[-1].end) if files else 0
+    return sum(file.end <= free_before for file in files)
 
 
 def _hour_of(now_ms: int) -> int:

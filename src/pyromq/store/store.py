@@ -27,7 +27,7 @@ from pyromq.store.delay_levels import parse_delay_levels
 from pyromq.store.files import FileLock, Files, SystemFiles
 from pyromq.store.follower import TIMED_TOPICS, Follower, StoreFile, entry_of, has_queue_entry
 from pyromq.store.index import KeyIndex
-from pyromq.store.messages import Draft, Placed, Queried, QueueEntry, untorn
+from pyromq.store.messages import Draft, Placed, Queried, QueueEntry, encode_all, untorn
 from pyromq.store.queue_sync import QueueSync
 from pyromq.store.reading import GetStatus, Got, MatchesRecord, WantsTags, limits_of, read_queue
 from pyromq.store.recovery import Recovered, Recovery
@@ -192,9 +192,13 @@ class MessageStore:
         self._append(data)
         return self._follow(record, len(data))
 
-    def put_batch(self, drafts: Iterable[Draft]) -> list[Placed]:
-        """Store messages with one write, all or none of them; see `put`."""
-        records = [self._record(draft) for draft in drafts]
+    def put_batch(self, drafts: Iterable[Draft], *, is_for_room: bool = False) -> list[Placed]:
+        """Store messages with one write, all or none of them; see `put`.
+
+        Messages that make room, because the files they are stored in may go then, are taken by a disk that
+        is too full for others.
+        """
+        records = [self._record(draft, is_for_room=is_for_room) for draft in drafts]
         if not records:
             return []
         next_offsets: dict[tuple[str, int], int] = {}
@@ -203,11 +207,11 @@ class MessageStore:
                 queue = (record.topic, record.queue_id)
                 record.queue_offset = next_offsets.get(queue, record.queue_offset)
                 next_offsets[queue] = record.queue_offset + 1
-        parts = _encode_all(records, self._log.end)
+        parts = encode_all(records, self._log.end)
         size = sum(map(len, parts))
         if size > self._log.room():
             self._roll(size)
-            parts = _encode_all(records, self._log.end)
+            parts = encode_all(records, self._log.end)
         self._append(b"".join(parts))
         return [self._follow(record, len(part)) for record, part in zip(records, parts, strict=True)]
 
@@ -245,9 +249,9 @@ class MessageStore:
         """Return a queue's entries, None when it never had any."""
         return self._queues.get(topic, queue_id)
 
-    def _record(self, draft: Draft) -> Record:
+    def _record(self, draft: Draft, *, is_for_room: bool = False) -> Record:
         """Return the record of a draft that would be appended now."""
-        if self._poison is not None or self._full is not None:
+        if self._poison is not None or (self._full is not None and not is_for_room):
             self._refuse()
         topic, queue_id, sys_flag = draft.topic, draft.queue_id, draft.sys_flag
         topic_bytes = len(topic) if topic.isascii() else len(topic.encode())
@@ -576,10 +580,8 @@ class MessageStore:
             safe_position=min(self._log.synced, self._followers_synced),
             disk_ratio=self.disk_ratio,
             now_ms=self._clock.now_ms(),
+            may_go_before=self.may_go_before,
         )
-        files = self._log.segments[:count]
-        free_before = self.may_go_before(files[-1].end) if files else 0
-        count = sum(file.end <= free_before for file in files)
         gone: list[StoreFile] = []
         if count:
             self.on_files_gone()
@@ -589,12 +591,3 @@ class MessageStore:
         self._log.forget_pages()
         self._index.forget_pages()
         return Swept(gone, self._files)
-
-
-def _encode_all(records: Iterable[Record], position: int) -> list[bytes]:
-    parts = []
-    for record in records:
-        record.position = position
-        parts.append(encode_record(record))
-        position += len(parts[-1])
-    return parts

@@ -7,6 +7,7 @@ that nobody delivers, lists or recalls one a second time.
 import logging
 from collections import deque
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from pyromq.broker.timers.near import Row
 from pyromq.broker.timers.timed import delivered_draft, recall_draft, rolled_draft
@@ -17,6 +18,8 @@ from pyromq.store.store import Draft, MessageStore, Placed
 from pyromq.wire.record import Record, decode_record
 
 log = logging.getLogger(__name__)
+
+Put = Callable[[list[Draft]], list[Placed]]
 
 
 class Endings:
@@ -41,11 +44,11 @@ class Endings:
         Raises StoreError when the store takes none now; those that ended all the same are in here.
         """
         now_ms = self._clock.now_ms()
-        self._end(rows, lambda record: delivered_draft(record, now_ms))
+        self._end(rows, lambda record: delivered_draft(record, now_ms), self._store.put_batch)
 
     def roll(self, rows: Sequence[Row]) -> None:
         """Store messages again in the timer topic, where they wait on; raises as `deliver` does."""
-        self._end(rows, rolled_draft)
+        self._end(rows, rolled_draft, partial(self._store.put_batch, is_for_room=True))
 
     def recall(self, row: Row) -> Placed | None:
         """Let a message never be delivered; None when its record is gone. Raises StoreError."""
@@ -82,10 +85,12 @@ class Endings:
         while self._done and self._done[0][0] < position:
             self._positions.discard(self._done.popleft()[1])
 
-    def _end(self, rows: Sequence[Row], make: Callable[[Record], Draft | None]) -> None:
+    def _end(self, rows: Sequence[Row], make: Callable[[Record], Draft | None], put: Put) -> None:
         drafts: list[Draft] = []
         ended: list[Row] = []
         for row in rows:
+            if row[1] in self._positions:
+                continue
             record = self.record_of(row)
             draft = None if record is None else make(record)
             if draft is None:
@@ -93,18 +98,18 @@ class Endings:
             else:
                 drafts.append(draft)
                 ended.append(row)
-        self._put(drafts, ended)
+        self._put(drafts, ended, put)
 
-    def _put(self, drafts: list[Draft], rows: list[Row]) -> None:
+    def _put(self, drafts: list[Draft], rows: list[Row], put: Put) -> None:
         try:
-            placed = self._store.put_batch(drafts)
+            placed = put(drafts)
         except MessageTooLarge as error:
             if len(drafts) == 1:
                 self._give_up(rows[0], f"can never be stored: {error}")
                 return
             # Together they may be more than a file of the log takes, or one of them is.
             for draft, row in zip(drafts, rows, strict=True):
-                self._put([draft], [row])
+                self._put([draft], [row], put)
             return
         for one, row in zip(placed, rows, strict=True):
             self._add(one.position, row[1])

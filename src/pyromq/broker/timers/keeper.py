@@ -70,6 +70,7 @@ class Keeper:
         self._wake = asyncio.Event()
         self._caught_up = asyncio.Event()
         self._is_closing = False
+        self._is_damaged = False
         self._is_write_wanted = False
         self._is_load_wanted = False
         self._noted_at = clock.monotonic()
@@ -165,8 +166,10 @@ class Keeper:
             except CorruptRecord as error:
                 log.warning("%s; it is made again from the log", error)
                 self._caught_up.clear()
-                await self._call(self._table.remove)
-                self._wake.set()
+                if not self._is_damaged:
+                    # Once at once; a disk that damages it every time is given a second each.
+                    self._wake.set()
+                self._is_damaged = True
             except (StoreError, ServiceNotAvailable) as error:
                 self._tell_once(str(error))
             except Exception:
@@ -204,6 +207,8 @@ class Keeper:
 
     async def _catch_up(self, durability: Durability) -> None:
         store, table = self._store, self._table
+        if self._is_damaged:
+            await self._call(table.remove)
         progress = beginning(store)
         if table.exists or entries_from(store, progress.offset, 1):
             found = await self._open()
@@ -218,6 +223,7 @@ class Keeper:
             store.log.forget_pages()
         self.progress = progress
         self._endings.forget_before(progress.position)
+        self._is_damaged = False
         self._caught_up.set()
         self.want_load()
 
@@ -318,7 +324,10 @@ class Keeper:
                 if row[1] not in self._endings:
                     waiting.append(row)
                     size += row[2]
-            self._endings.roll(waiting)
-            for row in waiting:
-                self._near.discard(row[1])
+            try:
+                self._endings.roll(waiting)
+            finally:
+                for row in waiting:
+                    if row[1] in self._endings:
+                        self._near.discard(row[1])
             await asyncio.sleep(0)

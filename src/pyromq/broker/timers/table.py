@@ -201,8 +201,9 @@ class WaitingTable:
         self.close()
         self.count, self.oldest = 0, None
         if self._path is not None:
-            for ending in ("", "-wal", "-shm"):
-                self._path.with_name(self._path.name + ending).unlink(missing_ok=True)
+            with _errors_mapped(self._path):
+                for ending in ("", "-wal", "-shm"):
+                    self._path.with_name(self._path.name + ending).unlink(missing_ok=True)
 
     def close(self) -> None:
         """Move everything into the main file and give it back; can be called twice."""

@@ -81,6 +81,11 @@ class Timers:
         """Have what is new written down; to be called every second."""
         self._keeper.nudge()
 
+    @property
+    def pending(self) -> int:
+        """How many changes are not written down yet."""
+        return self._keeper.pending
+
     def stop(self) -> None:
         """Deliver no more."""
         if self._alarm is not None:
