@@ -72,6 +72,23 @@ def test_what_is_sent_in_a_namespace_is_there_under_its_full_name(
     assert (message.topic, message.properties["INSTANCE_ID"]) == (f"shop%{topic}", "shop")
 
 
+@pytest.mark.row("PR-18", "PR-23")
+def test_an_admin_of_a_namespace_sees_its_topics_by_their_own_names(
+    face: Face, address: str, topic: str
+) -> None:
+    settings = ClientSettings(namespace="shop")
+    with face.Admin(address, settings) as admin, face.Producer("pg", address, settings) as producer:
+        admin.create_topic(topic, 2)
+        sent = producer.send(Message(topic, b"x", keys=["42"]))
+
+        assert admin.route(topic).queue_datas[0].read_queue_nums == 2
+        by_id = admin.find_message(topic, sent.message_id)
+        (by_key,) = eventually(lambda: admin.query_message(topic, "42"))
+        at_its_place = admin.view_message(by_id.offset_message_id)
+        assert admin.max_offset(by_id.queue) == 1
+    assert {found.queue for found in (by_id, by_key, at_its_place)} == {sent.queue}
+
+
 @pytest.mark.row("BA-05", "BA-06", "BA-07")
 def test_more_messages_than_a_batch_may_have_are_sent_in_parts(face: Face, address: str, topic: str) -> None:
     settings = ClientSettings(max_message_size=2_000)

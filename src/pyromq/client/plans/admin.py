@@ -1,4 +1,7 @@
-"""What an operator asks: create a topic, find messages, see the cluster."""
+"""What an operator asks: create a topic, find messages, see the cluster.
+
+In a namespace topics are named without it, on their way out and back.
+"""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -6,6 +9,7 @@ from typing import Final
 
 from pyromq.client.incoming import received_messages
 from pyromq.client.names import check_topic
+from pyromq.client.namespaces import unwrap, unwrap_queue, wrap
 from pyromq.client.plans.broker import call_broker
 from pyromq.client.plans.route import ask_name_servers, fetch_route, subscribe_route
 from pyromq.client.route_cache import MASTER_ID
@@ -54,19 +58,21 @@ def cluster(session: Session, deadline: Deadline) -> Plan[ClusterTable]:
 
 def route(session: Session, topic: str, deadline: Deadline) -> Plan[TopicRoute]:
     """Return a topic's route as the name server has it now."""
-    return (yield from fetch_route(session, topic, deadline))
+    return (yield from fetch_route(session, wrap(session.settings.namespace, topic), deadline))
 
 
 def create_topic(
     session: Session, new: NewTopic, cluster_name: str | None, broker_name: str | None, deadline: Deadline
 ) -> Plan[None]:
     """Create a topic on every master of a cluster, on one broker, or on all that there are."""
+    topic = wrap(session.settings.namespace, new.topic)
     check_topic(new.topic)
+    check_topic(topic)
     if new.queue_count < 1:
         raise ConfigError(f"a topic needs at least one queue, not {new.queue_count}")
     table = yield from cluster(session, deadline)
     header = UpdateAndCreateTopic(
-        topic=new.topic,
+        topic=topic,
         default_topic=session.settings.create_topic_key,
         read_queue_nums=new.queue_count,
         write_queue_nums=new.queue_count,
@@ -88,14 +94,15 @@ def view_message(session: Session, offset_message_id: str, deadline: Deadline) -
     address = join_address(place.host, place.port)
     answer = must_succeed((yield from ask(address, command, deadline.part_s(deadline.timeout_ms))))
     broker_name = yield from _broker_name_at(session, address, deadline)
-    return received_messages(answer.body, broker_name)[0]
+    return _unwrapped(session, received_messages(answer.body, broker_name))[0]
 
 
 def query_message(session: Session, query: KeyQuery, deadline: Deadline) -> Plan[list[ReceivedMessage]]:
     """Return the messages with a key, of all brokers of the topic, oldest first."""
     found = yield from _query(session, query, deadline, by_unique_id=False)
+    topic = unwrap(session.settings.namespace, query.topic)
     # The index goes by hash, so other keys may come along.
-    matching = (message for message in found if query.key in message.keys and message.topic == query.topic)
+    matching = (message for message in found if query.key in message.keys and message.topic == topic)
     return sorted(matching, key=lambda message: message.stored_at_ms)[: query.count]
 
 
@@ -116,9 +123,10 @@ def find_message(session: Session, topic: str, message_id: str, deadline: Deadli
 def _query(
     session: Session, query: KeyQuery, deadline: Deadline, *, by_unique_id: bool
 ) -> Plan[list[ReceivedMessage]]:
-    known = yield from subscribe_route(session, query.topic, deadline)
+    topic = wrap(session.settings.namespace, query.topic)
+    known = yield from subscribe_route(session, topic, deadline)
     header = QueryMessage(
-        topic=query.topic,
+        topic=topic,
         key=query.key,
         max_num=query.count,
         begin_timestamp=query.begin_ms,
@@ -135,7 +143,16 @@ def _query(
         answer = yield from call_broker(session, broker.broker_name, call)
         if answer.code != ResponseCode.QUERY_NOT_FOUND:
             found += received_messages(must_succeed(answer).body, broker.broker_name)
-    return found
+    return _unwrapped(session, found)
+
+
+def _unwrapped(session: Session, messages: list[ReceivedMessage]) -> list[ReceivedMessage]:
+    """Return messages with their topics' names in the application."""
+    namespace = session.settings.namespace
+    for message in messages if namespace else ():
+        message.topic = unwrap(namespace, message.topic)
+        message.queue = unwrap_queue(namespace, message.queue)
+    return messages
 
 
 def _masters(
