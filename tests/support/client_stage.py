@@ -9,7 +9,7 @@ from pyromq.client.identity import Identity
 from pyromq.client.name_servers import NameServers
 from pyromq.client.route_cache import RouteCache
 from pyromq.client.session import Session
-from pyromq.client.steps import Alone, Brought, Call, Fetch, Pause, Plan, Step
+from pyromq.client.steps import Alone, Brought, Call, Fetch, Pause, Plan, Save, Step
 from pyromq.codes import CommandFlag, RequestCode, ResponseCode
 from pyromq.config.settings import ClientSettings
 from pyromq.errors import ConnectFailed, NetworkError, RequestTimeout
@@ -127,6 +127,9 @@ class Stage:
     def _carry_out(self, step: Step) -> Brought:
         if isinstance(step, Alone):
             return self.run(step.begin())
+        if isinstance(step, Save):
+            step.to.save(step.offsets)
+            return None
         if isinstance(step, Fetch):
             self.fetched.append(step.url)
             if step.url not in self.pages:

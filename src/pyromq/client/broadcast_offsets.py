@@ -13,10 +13,12 @@ used here: the store's own way to do this needs POSIX.
 import contextlib
 import logging
 import os
+import threading
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from pyromq.config.settings import ClientSettings
 from pyromq.errors import BodyError, ConfigError, CorruptRecord, StoreError
 from pyromq.model import MessageQueue
 from pyromq.wire.java_json import ObjectKey, dumps, loads
@@ -31,6 +33,12 @@ _TABLE: Final = "offsetTable"
 def home_folder() -> Path:
     """Return where RocketMQ keeps these files unless it is told otherwise."""
     return Path.home() / FOLDER
+
+
+def offsets_file(settings: ClientSettings, client_id: str, group: str) -> "BroadcastOffsets":
+    """Return the file of a client in a group, both by their names on the wire, where its settings say."""
+    folder = settings.local_offset_store_dir
+    return BroadcastOffsets(Path(folder) if folder else home_folder(), client_id, group)
 
 
 class BroadcastOffsets:
@@ -102,6 +110,39 @@ class BroadcastOffsets:
 
     def _beside(self, suffix: str) -> Path:
         return self.path.with_name(self.path.name + suffix)
+
+
+class LocalOffsets:
+    """An offsets file and what it says, for all threads of one client."""
+
+    def __init__(self, file: BroadcastOffsets) -> None:
+        self._file = file
+        # One lock for each process: at a fork a thread may hold the parent's, and here nobody would let go.
+        self._locks: dict[int, threading.Lock] = {}
+        self._known: dict[MessageQueue, int] | None = None
+
+    def load(self) -> None:
+        """Read the file, once; raises what `BroadcastOffsets.load` does."""
+        with self._lock():
+            if self._known is None:
+                self._known = self._file.load()
+
+    def get(self, queue: MessageQueue) -> int | None:
+        """Return the offset to read next in a queue, by its name on the wire; None when it was never read."""
+        assert self._known is not None, "the file is read at the start"
+        return self._known.get(queue)
+
+    def save(self, offsets: Mapping[MessageQueue, int]) -> None:
+        """Write offsets, unless the file says so already. Raises what `BroadcastOffsets.save` does."""
+        assert self._known is not None, "the file is read at the start"
+        with self._lock():
+            changed = {queue: at for queue, at in offsets.items() if self._known.get(queue) != at}
+            if changed:
+                self._file.save(changed)
+                self._known.update(changed)
+
+    def _lock(self) -> threading.Lock:
+        return self._locks.setdefault(os.getpid(), threading.Lock())
 
 
 def _content(path: Path) -> bytes | None:

@@ -7,7 +7,7 @@ import asyncio
 import threading
 from typing import TypeVar
 
-from pyromq.client.steps import Alone, Brought, Call, Fetch, Pause, Plan, Step
+from pyromq.client.steps import Alone, Brought, Call, Fetch, Pause, Plan, Save, Step
 from pyromq.errors import ClientClosed, PyroError, RequestTimeout
 from pyromq.net.blocking import BlockingLinks
 from pyromq.net.http import fetch
@@ -66,6 +66,9 @@ class Blocking:
             return None
         if isinstance(step, Fetch):
             return fetch(step.url, step.timeout_s)
+        if isinstance(step, Save):
+            step.to.save(step.offsets)
+            return None
         self._alone(step)
         return None
 
@@ -126,6 +129,9 @@ class Asyncio:
             return None
         if isinstance(step, Fetch):
             return await asyncio.to_thread(fetch, step.url, step.timeout_s)
+        if isinstance(step, Save):
+            await asyncio.to_thread(step.to.save, step.offsets)
+            return None
         await self._alone(step)
         return None
 

@@ -8,15 +8,17 @@ blocking and the asyncio face. A test plays the broker by hand.
     plan ◄── Command, or NetworkError ── driver ◄── frame ── broker
 """
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias, TypeVar
 
 import msgspec
 
+from pyromq.client.broadcast_offsets import LocalOffsets
 from pyromq.clock import Clock
 from pyromq.codes import Language, RequestCode, ResponseCode
 from pyromq.errors import RequestTimeout, refusal
+from pyromq.model import MessageQueue
 from pyromq.wire.command import Command
 from pyromq.wire.header import Header, write_header
 
@@ -60,7 +62,15 @@ class Fetch:
     timeout_s: float
 
 
-Step: TypeAlias = Call | Pause | Alone | Fetch
+@dataclass(frozen=True, slots=True)
+class Save:
+    """Write queue offsets, by the queues' names on the wire, to a broadcasting consumer's file."""
+
+    to: LocalOffsets
+    offsets: Mapping[MessageQueue, int]
+
+
+Step: TypeAlias = Call | Pause | Alone | Fetch | Save
 #: What a driver brings for a step: an answer, bytes that were fetched, or nothing.
 Brought: TypeAlias = Command | bytes | None
 Plan: TypeAlias = Generator[Step, Brought, T]

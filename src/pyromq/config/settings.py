@@ -419,8 +419,14 @@ class ClientSettings:
         10_000, "Milliseconds that a pull may take that is not held.", at_least=1
     )
 
-    consume_thread_max: int = setting(
+    consume_thread_min: int = setting(
         20, "Listener calls of a push consumer that run at once.", at_least=1, at_most=1_000
+    )
+    consume_thread_max: int = setting(
+        20,
+        "The most to which update_core_pool_size() may raise them; not below consumeThreadMin.",
+        at_least=1,
+        at_most=1_000,
     )
     consume_message_batch_max_size: int = setting(
         1, "Messages that a listener is given at once.", at_least=1, at_most=1_024

@@ -14,6 +14,7 @@ import pyromq
 from pyromq import (
     AlreadyStarted,
     ClientClosed,
+    ConfigError,
     Message,
     aio,
 )
@@ -49,7 +50,7 @@ def test_pulling_stops_when_too_much_waits_and_an_operator_sees_it(
         listener=handler,
         pull_threshold_for_queue=10,
         pull_batch_size=4,
-        consume_thread_max=2,
+        consume_thread_min=2,
         **QUICK,
         **FIRST,
     ) as consumer:
@@ -68,6 +69,30 @@ def test_pulling_stops_when_too_much_waits_and_an_operator_sees_it(
     assert state.properties["PROP_CONSUMEORDERLY"] == "false"
     assert {wanted.topic for wanted in state.subscriptions} == {topic, f"%RETRY%{group}"}
     assert "pyromq-listener" in (state.stacks or "")
+
+
+@pytest.mark.row("CO-08")
+def test_an_operator_sees_how_many_listeners_may_run(
+    face: Face, cluster, address, topic, group, producer, queues
+) -> None:
+    consumer = face.PushConsumer(
+        group, address, listener=print, consume_thread_min=2, consume_thread_max=4, **QUICK
+    )
+    with consumer:
+        consumer.subscribe(topic)
+
+        client_id = consumer.client_id
+
+        def shown() -> str:
+            return running(cluster, group, client_id).properties["PROP_THREADPOOL_CORE_SIZE"]
+
+        eventually(consumer.assignment)
+        assert shown() == "2"
+        consumer.update_core_pool_size(4)
+        assert shown() == "4"
+        for size in (0, 5):
+            with pytest.raises(ConfigError, match="at least 1 and at most 4"):
+                consumer.update_core_pool_size(size)
 
 
 def test_an_operator_can_have_a_message_consumed(

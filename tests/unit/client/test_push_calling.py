@@ -267,3 +267,115 @@ async def test_closing_waits_for_what_runs_and_cancels_what_does_not_end() -> No
     await caller.close(0)
 
     assert is_cancelled.is_set()
+
+
+class Held:
+    """A listener whose calls end when they are let go; `most` is how many ran at once."""
+
+    def __init__(self, *, in_tasks: bool) -> None:
+        self.listen = self._await if in_tasks else self._wait
+        self.running = self.most = 0
+        self._lock = threading.Lock()
+        self._gates: list[threading.Event] = []
+
+    def let_go(self, count: int) -> None:
+        for _ in range(count):
+            self._gates.pop(0).set()
+
+    def _begin(self) -> threading.Event:
+        gate = threading.Event()
+        with self._lock:
+            self._gates.append(gate)
+            self.running += 1
+            self.most = max(self.most, self.running)
+        return gate
+
+    def _end(self) -> None:
+        with self._lock:
+            self.running -= 1
+
+    def _wait(self, _message) -> None:
+        assert self._begin().wait(20)
+        self._end()
+
+    async def _await(self, _message) -> None:
+        gate = self._begin()
+        await aeventually(gate.is_set)
+        self._end()
+
+
+@pytest.fixture
+def held(make: Make, request: pytest.FixtureRequest) -> Held:
+    return Held(in_tasks="tasks" in request.node.callspec.id)
+
+
+async def started(held: Held, count: int) -> None:
+    await aeventually(lambda: held.running == count, what=f"{count} calls run")
+
+
+@pytest.mark.row("CO-08")
+async def test_more_calls_run_at_once_when_there_may_be_more(make: Make, held: Held) -> None:
+    caller, ended = make(held.listen, size=1), []
+    for offset in range(5):
+        caller.submit(work_of(offset), ended.append)
+    await started(held, 1)
+
+    caller.resize(3)
+
+    await started(held, 3)
+    held.let_go(3)
+    await aeventually(lambda: len(ended) == 3 and held.running == 2)
+    held.let_go(2)
+    await aeventually(lambda: len(ended) == 5)
+    assert (held.most, caller.size) == (3, 3)
+
+
+@pytest.mark.row("CO-08")
+async def test_fewer_calls_run_at_once_when_those_that_run_have_ended(make: Make, held: Held) -> None:
+    caller, ended = make(held.listen, size=4), []
+    for offset in range(7):
+        caller.submit(work_of(offset), ended.append)
+    await started(held, 4)
+
+    caller.resize(1)
+    held.let_go(3)
+    await aeventually(lambda: len(ended) == 3)
+    assert held.running == 1
+    for left in (3, 2, 1):
+        held.let_go(1)
+        await aeventually(lambda left=left: len(ended) == 7 - left and held.running == 1)
+    held.let_go(1)
+    await aeventually(lambda: len(ended) == 7)
+
+
+async def test_threads_that_were_to_end_may_stay(make: Make, held: Held) -> None:
+    caller, ended = make(held.listen, size=3), []
+    for offset in range(6):
+        caller.submit(work_of(offset), ended.append)
+    await started(held, 3)
+
+    caller.resize(1)
+    caller.resize(3)
+    held.let_go(3)
+
+    await aeventually(lambda: len(ended) == 3 and held.running == 3)
+    held.let_go(3)
+    await aeventually(lambda: len(ended) == 6)
+    assert held.most == 3
+
+
+async def test_what_waits_at_the_end_is_handed_back_after_calls_became_fewer(make: Make, held: Held) -> None:
+    caller, ended = make(held.listen, size=3), []
+    for offset in range(9):
+        caller.submit(work_of(offset), ended.append)
+    await started(held, 3)
+    caller.resize(1)
+
+    async def let_go() -> None:
+        held.let_go(3)
+
+    # In this order: the caller is closed when its calls end.
+    await asyncio.gather(caller.close(20), let_go())
+
+    await aeventually(lambda: len(ended) == 9)
+    assert sum(work.is_skipped for work in ended) == 6

@@ -285,7 +285,9 @@ def terms(**more):
         ({"order": "random"}, "it must be 'concurrent' or 'orderly'"),
         ({"listener": None}, "needs a listener"),
         ({"batch_listener": print}, "give one of them"),
-        ({"changes": {"consume_thread_max": 0}}, "consume_thread_max is 0; 1 is the least"),
+        ({"changes": {"consume_thread_min": 0}}, "consume_thread_min is 0; 1 is the least"),
+        ({"changes": {"consume_thread_max": 1_001}}, "consume_thread_max is 1001; 1000 is the most"),
+        ({"changes": {"consume_thread_max": 3}}, r"consume_thread_min \(20\) is larger.*so set both"),
         ({"changes": {"pull_batch_size": 1_025}}, "pull_batch_size is 1025; 1024 is the most"),
         ({"changes": {"consume_threads_max": 3}}, "did you mean consume_thread_max"),
         ({"changes": {"consume_message_batch_max_size": 2}}, "is for a batch_listener"),
@@ -299,8 +301,9 @@ def test_arguments_that_no_consumer_can_start_with_are_refused(more, text: str) 
 
 @pytest.mark.row("CO-08")
 def test_twenty_listener_calls_run_at_once_unless_told_otherwise() -> None:
-    assert terms().settings.consume_thread_max == 20
-    assert with_changes(None, {"consume_thread_max": 3}).consume_thread_max == 3
+    settings = terms().settings
+    assert (settings.consume_thread_min, settings.consume_thread_max) == (20, 20)
+    assert with_changes(None, {"consume_thread_min": 3}).consume_thread_min == 3
 
 
 @pytest.mark.row("OF-05")

@@ -6,6 +6,7 @@ RocketMQ's own lite pull consumer does not hear of a reset of offsets and writes
 import logging
 from typing import Any, Protocol
 
+from pyromq.client.push.delivery import ConsumeModel
 from pyromq.client.push.report import VERSION_NAME, shown_settings, stacks
 from pyromq.client.push.timers import Tasks
 from pyromq.client.session import Session
@@ -29,6 +30,11 @@ class Engine(Protocol):
     @property
     def session(self) -> Session:
         """Who it is."""
+        ...
+
+    @property
+    def model(self) -> ConsumeModel:
+        """Whether the group's members share queues, or each reads all."""
         ...
 
     @property
@@ -90,7 +96,7 @@ class Answering:
     def _running(self, request: Request[GetConsumerRunningInfo]) -> Answer:
         engine = self._engine
         properties = shown_settings(engine.session) | {
-            "messageModel": "CLUSTERING",
+            "messageModel": engine.model.upper(),
             "PROP_CONSUME_TYPE": ConsumeType.CONSUME_ACTIVELY,
             "PROP_CLIENT_VERSION": VERSION_NAME,
         }

@@ -15,7 +15,9 @@ from pyromq.client.names import check_group
 from pyromq.client.plans import polling, progress
 from pyromq.client.plans.polling import Start, TopicWanted
 from pyromq.client.plans.pull import Wanted, pull, pull_deadline
-from pyromq.client.session import Session, new_session
+from pyromq.client.push.checks import member_of
+from pyromq.client.push.delivery import ConsumeModel
+from pyromq.client.session import Session, new_local_offsets, new_session
 from pyromq.client.steps import Deadline, Plan
 from pyromq.clock import SystemClock
 from pyromq.config.settings import ClientSettings
@@ -47,6 +49,10 @@ class PullConsumer:
     consumer is closed without an error. What is finished is committed every five seconds and at the end,
     unless `auto_commit` is off: then only `commit` commits.
 
+    `model="broadcasting"` reads every queue of a subscribed topic, whoever else does, and keeps its progress
+    in a local file where RocketMQ does (`~/.rocketmq_offsets`, or `local_offset_store_dir`). The file belongs
+    to `instance_name`: give each process of one machine its own.
+
     `start_from` says where the group begins in a queue that it never read. Use one consumer in one task.
     """
 
@@ -60,6 +66,7 @@ class PullConsumer:
         start_at_ms: int = 0,
         allocate: Allocate = average,
         auto_commit: bool = True,
+        model: str = "clustering",
     ) -> None:
         check_group(group)
         self.group = group
@@ -69,10 +76,13 @@ class PullConsumer:
         self._cursors = Cursors(is_committed=auto_commit)
         settings = settings or ClientSettings()
         addresses = name_server_addresses(name_server, settings)
+        shares = member_of(ConsumeModel, "model", model)
+        local = new_local_offsets(group, settings) if shares is ConsumeModel.BROADCASTING else None
+        make_session = partial(new_session, group, addresses, settings, local=local)
         self._runner, self._reading = new_reading(
             f"consumer {group}",
-            partial(new_session, group, addresses, settings),
-            Terms(group, self._start, allocate, auto_commit, settings.namespace),
+            make_session,
+            Terms(group, self._start, allocate, auto_commit, settings.namespace, shares),
         )
 
     async def start(self) -> None:
@@ -195,6 +205,8 @@ class PullConsumer:
 
     async def commit(self, queue: MessageQueue | None = None, offset: int | None = None) -> None:
         """Let brokers remember how far the group is: with all that was handed out by `poll` or iteration.
+
+        A consumer that is broadcasting remembers it in its file.
 
         With a queue and an offset, that is what the group reads next of that queue: one past the last that is
         finished. Raises what went wrong with the first queue that could not be committed.

@@ -26,7 +26,7 @@ class PushConsumer:
     A message is done when the listener returns None or True. It comes again, later each time, when the
     listener raises or returns False; after 16 tries it goes to the group's dead letters (%DLQ%group).
 
-    The listener is a coroutine function, of which 20 calls run at once (`consume_thread_max`), or a plain
+    The listener is a coroutine function, of which 20 calls run at once (`consume_thread_min`), or a plain
     function that never blocks. With a second parameter it gets the `Delivery` too. A `batch_listener` takes
     a list of up to `consume_message_batch_max_size` messages of one queue.
 
@@ -98,6 +98,10 @@ class PushConsumer:
         """Go on after `suspend`."""
         self._engine.check_running()
         self._engine.resume()
+
+    def update_core_pool_size(self, size: int) -> None:
+        """Let that many listener calls run at once, up to `consume_thread_max`; those that run end first."""
+        self._engine.resize(size)
 
     @property
     def client_id(self) -> str:

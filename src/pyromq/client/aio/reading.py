@@ -22,6 +22,7 @@ from pyromq.client.plans.polling import starting_offset
 from pyromq.client.plans.presence import keep_routes_fresh
 from pyromq.client.plans.pull import Wanted, pull, pull_deadline
 from pyromq.client.plans.route import subscribe_route
+from pyromq.client.push.delivery import ConsumeModel
 from pyromq.client.push.subscriptions import SQL92, subscription
 from pyromq.client.push.timers import Tasks, every, guarded
 from pyromq.client.session import Session
@@ -32,7 +33,6 @@ from pyromq.errors import (
     NetworkError,
     NoRoute,
     PyroError,
-    Refused,
     ServerFailed,
     ServiceNotAvailable,
     SystemBusy,
@@ -149,6 +149,11 @@ class Reading:
     def session(self) -> Session:
         """Who this consumer is."""
         return self._runner.session
+
+    @property
+    def model(self) -> ConsumeModel:
+        """Whether the group's members share queues, or each reads all."""
+        return self._terms.model
 
     @property
     def subscriptions(self) -> list[Subscription]:
@@ -368,19 +373,12 @@ def new_reading(name: str, new_session: Callable[[], Session], terms: Terms) -> 
 
 def _commit_all(session: Session, readers: Iterable[ReadQueue]) -> Plan[PyroError | None]:
     """Commit what is finished, and return the first failure; what failed is left for the next time."""
-    failure: PyroError | None = None
-    for reader in to_commit(readers):
-        offset = reader.finished
-        try:
-            yield from progress.commit(session, reader.queue, offset, _api_deadline(session))
-        except (NetworkError, NoRoute, Refused) as error:
-            _log.warning(
-                "progress of group %s in %s was not committed: %s", session.group, reader.queue, error
-            )
-            failure = failure or error
-        else:
+    due = [(reader, reader.finished) for reader in to_commit(readers)]
+    failures = yield from progress.commit_all(session, {reader.queue: at for reader, at in due})
+    for reader, offset in due:
+        if reader.queue not in failures:
             reader.committed = offset
-    return failure
+    return next(iter(failures.values()), None)
 
 
 def _api_deadline(session: Session) -> Deadline:

@@ -1,5 +1,7 @@
 """Being a member of a group that pulls: heartbeats, and this member's share of each topic's queues.
 
+In broadcasting a member's share is all of them.
+
 subscribe, or a broker's word ─► routes → heartbeat → members → strategy ─► `use`: the queues from now on
 """
 
@@ -16,6 +18,7 @@ from pyromq.client.plans import membership
 from pyromq.client.plans.polling import Start
 from pyromq.client.plans.route import subscribe_route
 from pyromq.client.push import in_use
+from pyromq.client.push.delivery import ConsumeModel
 from pyromq.client.push.shares import share
 from pyromq.client.push.subscriptions import subscription
 from pyromq.client.push.timers import Tasks, every, guarded, wait
@@ -23,7 +26,7 @@ from pyromq.client.session import Session
 from pyromq.client.steps import Plan
 from pyromq.errors import NetworkError, NoRoute, Refused
 from pyromq.model import MessageQueue
-from pyromq.wire.bodies.heartbeat import ConsumerPart, ConsumeType, Subscription
+from pyromq.wire.bodies.heartbeat import ConsumerPart, ConsumeType, MessageModel, Subscription
 
 _log = logging.getLogger("pyromq.client")
 
@@ -40,6 +43,7 @@ class Terms:
     allocate: Allocate
     auto_commit: bool
     namespace: str = ""
+    model: ConsumeModel = ConsumeModel.CLUSTERING
 
 
 class Sharing:
@@ -138,6 +142,8 @@ class Sharing:
         route = await run(subscribe_route(session, name, deadline))
         if not self._is_known or not self._greeted.issuperset(session.routes.master_addresses()):
             await self._beat()
+        if self._terms.model is ConsumeModel.BROADCASTING:
+            return {unwrap_queue(namespace, queue) for queue in route.read_queues}
         members = await run(membership.consumer_ids(session, name))
         allocate, client_id = self._terms.allocate, session.identity.client_id
         # Shared by their names on the wire, which some strategies hash; known here by the application's.
@@ -153,6 +159,7 @@ class Sharing:
         part = ConsumerPart(
             group_name=session.group,
             consume_type=ConsumeType.CONSUME_ACTIVELY,
+            message_model=MessageModel[self._terms.model.name],
             subscriptions=list(self.subscriptions.values()),
         )
         for address in session.routes.master_addresses():

@@ -9,7 +9,7 @@ from pyromq.client.plans import progress
 from pyromq.client.plans.pull import Wanted, pull, pull_deadline
 from pyromq.client.session import Session
 from pyromq.client.steps import Deadline, Pause, Plan
-from pyromq.errors import NetworkError, NoRoute, PyroError, Refused
+from pyromq.errors import NetworkError, NoRoute, PyroError
 from pyromq.filter.tags import ALL
 from pyromq.model import ConsumeFrom, MessageQueue, PullResult, ReceivedMessage
 
@@ -67,13 +67,10 @@ def commit_when_due(session: Session, cursors: Cursors) -> Plan[None]:
 
 def commit_finished(session: Session, cursors: Cursors) -> Plan[None]:
     """Commit what is finished; a broker that fails is left for the next time."""
-    for queue, offset in cursors.to_commit():
-        deadline = session.deadline(None, session.settings.mq_client_api_timeout)
-        try:
-            yield from progress.commit(session, queue, offset, deadline)
-        except (NetworkError, NoRoute, Refused) as error:
-            _log.warning("progress of group %s in %s was not committed: %s", session.group, queue, error)
-        else:
+    finished = dict(cursors.to_commit())
+    failures = yield from progress.commit_all(session, finished)
+    for queue, offset in finished.items():
+        if queue not in failures:
             cursors.committed(queue, offset)
 
 

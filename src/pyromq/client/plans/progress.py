@@ -1,13 +1,24 @@
 """Where queues begin and end, and how far a group got. Topics are named with their namespace or without."""
 
+import logging
+from collections.abc import Mapping
+
 from pyromq.client.namespaces import unwrap_queue, wrap, wrap_queue
 from pyromq.client.plans.broker import call_broker, master_address
 from pyromq.client.plans.route import fetch_route, subscribe_route
 from pyromq.client.route_cache import read_queues
 from pyromq.client.session import Session
-from pyromq.client.steps import Call, Deadline, Plan, must_succeed, request, tell
+from pyromq.client.steps import Call, Deadline, Plan, Save, must_succeed, request, tell
 from pyromq.codes import RequestCode
-from pyromq.errors import QueryNotFound, TopicNotFound
+from pyromq.errors import (
+    NetworkError,
+    NoRoute,
+    PyroError,
+    QueryNotFound,
+    Refused,
+    StoreError,
+    TopicNotFound,
+)
 from pyromq.model import MessageQueue
 from pyromq.wire.command import Command
 from pyromq.wire.header import Header, read_header
@@ -24,6 +35,8 @@ from pyromq.wire.headers.offset import (
     SearchOffsetAnswer,
     UpdateConsumerOffset,
 )
+
+_log = logging.getLogger("pyromq.client")
 
 
 def subscribe_queues(session: Session, topic: str, deadline: Deadline) -> Plan[list[MessageQueue]]:
@@ -48,6 +61,8 @@ def fetch_queues(session: Session, topic: str, deadline: Deadline) -> Plan[list[
 def committed(session: Session, queue: MessageQueue, deadline: Deadline) -> Plan[int | None]:
     """Return the queue offset that a group reads next, or None when it has not read the queue yet."""
     queue = wrap_queue(session.settings.namespace, queue)
+    if session.local is not None:
+        return session.local.get(queue)
     header = QueryConsumerOffset(consumer_group=session.group, topic=queue.topic, queue_id=queue.queue_id)
     try:
         answer = yield from _ask_master(session, queue, RequestCode.QUERY_CONSUMER_OFFSET, header, deadline)
@@ -57,12 +72,41 @@ def committed(session: Session, queue: MessageQueue, deadline: Deadline) -> Plan
 
 
 def commit(session: Session, queue: MessageQueue, offset: int, deadline: Deadline) -> Plan[None]:
-    """Let the broker remember the queue offset that a group reads next, and wait until it says so."""
+    """Let the broker remember the queue offset that a group reads next, and wait until it says so.
+
+    Where a local file remembers it, it is written when this returns.
+    """
     queue = wrap_queue(session.settings.namespace, queue)
+    if session.local is not None:
+        yield Save(session.local, {queue: offset})
+        return
     header = UpdateConsumerOffset(
         consumer_group=session.group, topic=queue.topic, queue_id=queue.queue_id, commit_offset=offset
     )
     yield from _ask_master(session, queue, RequestCode.UPDATE_CONSUMER_OFFSET, header, deadline)
+
+
+def commit_all(session: Session, offsets: Mapping[MessageQueue, int]) -> Plan[dict[MessageQueue, PyroError]]:
+    """Have offsets remembered, and return what failed, by queue; a failure is logged and stops no other."""
+    failures: dict[MessageQueue, PyroError] = {}
+    if session.local is not None and offsets:
+        namespace = session.settings.namespace
+        wrapped = {wrap_queue(namespace, queue): offset for queue, offset in offsets.items()}
+        try:
+            # Together: the file is written whole.
+            yield Save(session.local, wrapped)
+        except StoreError as error:
+            _log.warning("progress of group %s was not saved: %s", session.group, error)
+            failures.update(dict.fromkeys(offsets, error))
+        return failures
+    for queue, offset in offsets.items():
+        deadline = session.deadline(None, session.settings.mq_client_api_timeout)
+        try:
+            yield from commit(session, queue, offset, deadline)
+        except (NetworkError, NoRoute, Refused) as error:
+            _log.warning("progress of group %s in %s was not committed: %s", session.group, queue, error)
+            failures[queue] = error
+    return failures
 
 
 def commit_oneway(session: Session, queue: MessageQueue, offset: int, deadline: Deadline) -> Plan[None]:

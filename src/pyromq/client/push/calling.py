@@ -1,7 +1,7 @@
 """Calling the listener: in tasks of the engine's loop, or on threads of its own.
 
-At most `consume_thread_max` calls run at once. What a listener raises is its answer, never the end of
-whoever called it.
+At most `consume_thread_min` calls run at once, which is RocketMQ's core pool size, until `resize`. What a
+listener raises is its answer, never the end of whoever called it.
 """
 
 import asyncio
@@ -78,6 +78,10 @@ class Caller(Protocol):
         """How many calls may run at once."""
         ...
 
+    def resize(self, size: int) -> None:
+        """Let that many run at once; calls that run already end first. On the engine's loop."""
+        ...
+
 
 def calls(listener: Listener | None, batch_listener: BatchListener | None) -> Callable[[Work], object]:
     """Return how the one given listener is called; its second parameter, if it has one, is the delivery."""
@@ -111,6 +115,13 @@ class TaskCaller:
     def size(self) -> int:
         """How many calls may run at once."""
         return self._size
+
+    def resize(self, size: int) -> None:
+        """Let that many run at once; calls that run already end first."""
+        self._size = size
+        if self._waiting and len(self._workers) < size:
+            # The first call of it that waits starts the next.
+            self._start_worker()
 
     def submit(self, work: Work, done: Done) -> None:
         """Have a work done when its turn comes."""
@@ -147,7 +158,8 @@ class TaskCaller:
 
     async def _work(self) -> None:
         calls = 0
-        while self._waiting:
+        # There are too many after a `resize`; one that ends is no longer counted.
+        while self._waiting and len(self._workers) <= self._size:
             work, done = self._waiting.popleft()
             if work.state is not None and work.state.is_dropped:
                 _skip(work, done)
@@ -161,6 +173,7 @@ class TaskCaller:
             calls += 1
             if calls % CALLS_A_TURN == 0:
                 await asyncio.sleep(0)
+        self._workers.discard(cast("asyncio.Task[None]", asyncio.current_task()))
 
     async def _await(self, work: Work, answer: Awaitable[object]) -> None:
         # Only a call that waits leaves time for another.
@@ -187,11 +200,16 @@ class ThreadCaller:
         self._clock = clock
         self._name = name
         self._loop = asyncio.get_running_loop()
+        #: What is to be done; None wakes a thread to see whether it is one too many, or all is over.
         self._waiting: queue.SimpleQueue[tuple[Work, Done] | None] = queue.SimpleQueue()
         self._ended: deque[tuple[Work, Done]] = deque()
         self._is_waking = False
         self._under_way = 0
-        self._threads: list[threading.Thread] = []
+        #: Threads that stay, those that are to end, and those that were ever started, for their names.
+        self._thread_count = 0
+        self._surplus = 0
+        self._surplus_lock = threading.Lock()
+        self._started_count = 0
         self._is_closed = False
         self._idle = asyncio.Event()
         self._idle.set()
@@ -201,6 +219,21 @@ class ThreadCaller:
         """How many calls may run at once."""
         return self._size
 
+    def resize(self, size: int) -> None:
+        """Let that many run at once; calls that run already end first."""
+        self._size = size
+        wanted = min(size, max(self._under_way, self._thread_count))
+        with self._surplus_lock:
+            # Those that were to end and have not yet may stay.
+            kept = min(self._surplus, max(0, wanted - self._thread_count))
+            ending = max(0, self._thread_count - wanted)
+            self._surplus += ending - kept
+            self._thread_count += kept - ending
+        for _ in range(ending):
+            self._waiting.put(None)
+        while self._thread_count < wanted:
+            self._start_thread()
+
     def submit(self, work: Work, done: Done) -> None:
         """Have a work done when its turn comes."""
         if self._is_closed:
@@ -209,26 +242,42 @@ class ThreadCaller:
         self._under_way += 1
         self._idle.clear()
         self._waiting.put((work, done))
-        if len(self._threads) < min(self._size, self._under_way):
-            thread = threading.Thread(
-                target=self._work, name=f"{self._name}-{len(self._threads) + 1}", daemon=True
-            )
-            self._threads.append(thread)
-            thread.start()
+        if self._thread_count < min(self._size, self._under_way):
+            self._start_thread()
 
     async def close(self, grace_s: float) -> None:
         """Begin no further work, and wait for what runs; a thread that does not end in time is left."""
         self._is_closed = True
-        for _ in self._threads:
-            self._waiting.put(None)
+        self._waiting.put(None)
         try:
             async with asyncio.timeout(grace_s):
                 await self._idle.wait()
         except TimeoutError:
             _log.warning("%s: %d listener calls still ran at the end", self._name, self._under_way)
 
+    def _start_thread(self) -> None:
+        self._thread_count += 1
+        self._started_count += 1
+        threading.Thread(target=self._work, name=f"{self._name}-{self._started_count}", daemon=True).start()
+
+    def _is_surplus(self) -> bool:
+        """Return whether the thread that asks is to end."""
+        if not self._surplus:
+            return False
+        with self._surplus_lock:
+            is_surplus = self._surplus > 0
+            self._surplus -= is_surplus
+            return is_surplus
+
     def _work(self) -> None:
-        while (item := self._waiting.get()) is not None:
+        while not self._is_surplus():
+            item = self._waiting.get()
+            if item is None:
+                if self._is_closed and self._waiting.empty():
+                    # For the next thread, until all are gone.
+                    self._waiting.put(None)
+                    return
+                continue
             work, _ = item
             is_wanted = work.state is None or not work.state.is_dropped
             if is_wanted and not self._is_closed:

@@ -2,12 +2,15 @@
 
 import dataclasses
 from datetime import datetime
-from typing import Any
+from enum import StrEnum
+from typing import Any, TypeVar
 
 from pyromq.config.field import settings_of
 from pyromq.config.load import nearest
 from pyromq.config.settings import ClientSettings
 from pyromq.errors import ConfigError
+
+E = TypeVar("E", bound=StrEnum)
 
 #: RocketMQ's default group, which everybody would share by mistake.
 DEFAULT_GROUP = "DEFAULT_CONSUMER"
@@ -30,7 +33,7 @@ def with_changes(settings: ClientSettings | None, changes: dict[str, Any]) -> Cl
 
 
 def check_ranges(settings: ClientSettings) -> None:
-    """Raise ConfigError for a number that is out of range."""
+    """Raise ConfigError for a number that is out of range, by itself or beside another."""
     for setting in settings_of(ClientSettings):
         value = getattr(settings, setting.name)
         if setting.kind is not int:
@@ -39,6 +42,20 @@ def check_ranges(settings: ClientSettings) -> None:
             raise ConfigError(f"{setting.name} is {value}; {setting.at_least} is the least")
         if setting.at_most is not None and value > setting.at_most:
             raise ConfigError(f"{setting.name} is {value}; {setting.at_most} is the most")
+    if settings.consume_thread_min > settings.consume_thread_max:
+        raise ConfigError(
+            f"consume_thread_min ({settings.consume_thread_min}) is larger than consume_thread_max "
+            f"({settings.consume_thread_max}): as many calls as consume_thread_min run at once, so set both"
+        )
+
+
+def member_of(kind: type[E], name: str, value: str) -> E:
+    """Return what a word means as an argument of that name; raise ConfigError when it means nothing."""
+    try:
+        return kind(value)
+    except ValueError as error:
+        known = " or ".join(repr(str(member)) for member in kind)
+        raise ConfigError(f"{name} is {value!r}; it must be {known}") from error
 
 
 def start_time_ms(timestamp: str | datetime | None, now_ms: int) -> int:

@@ -5,14 +5,12 @@ import logging
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from pyromq.client.allocation import Allocate
-from pyromq.client.broadcast_offsets import BroadcastOffsets, home_folder
+from pyromq.client.broadcast_offsets import offsets_file
 from pyromq.client.drivers import Asyncio
 from pyromq.client.hooks import ConsumeHook
-from pyromq.client.identity import new_identity
 from pyromq.client.namespaces import wrap
 from pyromq.client.plans.membership import check_subscription, leave
 from pyromq.client.plans.route import refresh_routes, subscribe_route
@@ -32,7 +30,7 @@ from pyromq.client.push.timers import Tasks, every, whenever
 from pyromq.client.session import Session, net_settings, new_session
 from pyromq.clock import SystemClock
 from pyromq.config.settings import ClientSettings
-from pyromq.errors import AlreadyStarted, ClientClosed, PyroError
+from pyromq.errors import AlreadyStarted, ClientClosed, ConfigError, PyroError
 from pyromq.filter.tags import ALL
 from pyromq.model import ConsumeFrom, MessageQueue
 from pyromq.net.links import Links
@@ -101,6 +99,16 @@ class Engine:
         """Go on after `suspend`."""
         self._is_suspended = False
         self._apply_suspension()
+
+    def resize(self, size: int) -> None:
+        """Let more or fewer listener calls run at once."""
+        at_most = self._terms.settings.consume_thread_max
+        if not 1 <= size <= at_most:
+            raise ConfigError(
+                f"{size} listener calls at once; at least 1 and at most {at_most} (consume_thread_max) may be"
+            )
+        self.check_running()
+        self.caller.resize(size)
 
     # Life ---------------------------------------------------------------------------------------------
 
@@ -187,10 +195,8 @@ class Engine:
 
     def _new_session(self) -> Session:
         terms = self._terms
-        session = new_session(terms.group, terms.addresses, terms.settings)
-        if terms.model is ConsumeModel.BROADCASTING:
-            session.identity = new_identity(terms.settings, keeps_instance=True)
-        return session
+        is_broadcasting = terms.model is ConsumeModel.BROADCASTING
+        return new_session(terms.group, terms.addresses, terms.settings, keeps_instance=is_broadcasting)
 
     async def _open(self, session: Session) -> None:
         terms = self._terms
@@ -227,15 +233,13 @@ class Engine:
     def _new_progress(self, session: Session, driver: Asyncio) -> Progress:
         if self._terms.model is ConsumeModel.CLUSTERING:
             return BrokerProgress(session, driver)
-        folder = session.settings.local_offset_store_dir
-        file = BroadcastOffsets(
-            Path(folder) if folder else home_folder(), session.identity.client_id, session.group
-        )
-        return LocalProgress(file)
+        return LocalProgress(offsets_file(session.settings, session.identity.client_id, session.group))
 
     def _new_caller(self, session: Session) -> Caller:
         listening = Listening(session.group, self._terms.call, self._terms.hooks)
-        size = session.settings.consume_thread_max
+        # As in RocketMQ 4.9.8, whose pool has an endless queue and so never grows beyond its core; what it
+        # calls every minute to adjust the core (adjustThreadPool) does nothing there.
+        size = session.settings.consume_thread_min
         if self._terms.on_threads:
             return ThreadCaller(listening, size, session.clock, name=f"pyromq-listener-{session.group}")
         return TaskCaller(listening, size, session.clock)

@@ -9,7 +9,7 @@ from pyromq.client.hooks import ConsumeHook
 from pyromq.client.name_servers import name_server_addresses
 from pyromq.client.names import check_group
 from pyromq.client.push.calling import calls
-from pyromq.client.push.checks import DEFAULT_GROUP, start_time_ms, with_changes
+from pyromq.client.push.checks import DEFAULT_GROUP, member_of, start_time_ms, with_changes
 from pyromq.client.push.delivery import BatchListener, ConsumeModel, ConsumeOrder, Listener
 from pyromq.client.push.engine import Terms
 from pyromq.clock import SystemClock
@@ -49,19 +49,11 @@ def new_terms(
         addresses=name_server_addresses(name_server, chosen),
         settings=chosen,
         call=calls(listener, batch_listener),
-        model=_member_of(ConsumeModel, "model", model),
-        order=_member_of(ConsumeOrder, "order", order),
+        model=member_of(ConsumeModel, "model", model),
+        order=member_of(ConsumeOrder, "order", order),
         allocate=allocate,
         consume_from=consume_from,
         start_ms=start_time_ms(consume_timestamp, SystemClock().now_ms()),
         hooks=tuple(hooks),
         on_threads=on_threads,
     )
-
-
-def _member_of(kind: type[Any], name: str, value: str) -> Any:
-    try:
-        return kind(value)
-    except ValueError as error:
-        known = " or ".join(repr(str(member)) for member in kind)
-        raise ConfigError(f"{name} is {value!r}; it must be {known}") from error

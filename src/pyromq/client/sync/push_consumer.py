@@ -29,7 +29,7 @@ class PushConsumer:
     A message is done when the listener returns None or True. It comes again, later each time, when the
     listener raises or returns False; after 16 tries it goes to the group's dead letters (%DLQ%group).
 
-    The listener is called on up to 20 threads at once (`consume_thread_max`), so it must be safe for that.
+    The listener is called on up to 20 threads at once (`consume_thread_min`), so it must be safe for that.
     With a second parameter it gets the `Delivery` too. A `batch_listener` takes a list of up to
     `consume_message_batch_max_size` messages of one queue.
 
@@ -116,6 +116,10 @@ class PushConsumer:
     def resume(self) -> None:
         """Go on after `suspend`."""
         self._host.run(_later(self._engine.resume))
+
+    def update_core_pool_size(self, size: int) -> None:
+        """Let that many listener calls run at once, up to `consume_thread_max`; those that run end first."""
+        self._host.run(_later(lambda: self._engine.resize(size)))
 
     @property
     def client_id(self) -> str:
