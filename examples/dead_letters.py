@@ -21,11 +21,11 @@ def main(name_server: str) -> None:
             is_delivered.set()
         return is_mended
 
-    start = ConsumeFrom.FIRST_OFFSET
-    consumer = PushConsumer("couriers", name_server, listener=deliver, consume_from=start)
-    consumer.subscribe("doors")
-    with consumer, Producer("shop", name_server) as producer, DeadLetters(name_server) as letters:
+    with Producer("shop", name_server) as producer:
         producer.send(Message("doors", b"a parcel for no. 7", keys=["no-7"]))
+    consumer = PushConsumer("couriers", name_server, listener=deliver, consume_from=ConsumeFrom.FIRST_OFFSET)
+    consumer.subscribe("doors")
+    with consumer, DeadLetters(name_server) as letters:
         while not (dead := list(letters.read("couriers"))):
             time.sleep(0.1)
         print("given up:", dead[0].message.body.decode(), "from topic", dead[0].topic)

@@ -25,6 +25,7 @@ SAYS = {
     "push_orderly.py": "o4 created paid shipped",
     "delayed.py": "one second later",
     "any_delay.py": "meeting waits\nthe meeting is cancelled\ntea is ready\nthe bus leaves\n",
+    "dead_letters.py": "replayed to %RETRY%couriers\nonce more: skipped",
     "filter_by_tag.py": "a bill that is refunded",
     "find_message.py": "by its place a parcel to Turku",
     "outbox.py": "RoundReport(sent=1, failed=0, put_back=0)",

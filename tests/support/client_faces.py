@@ -104,6 +104,9 @@ class Face:
     def Admin(self, *args: Any, **kwargs: Any) -> Any:  # noqa: N802  stands for the class
         return self._made(pyromq.Admin, aio.Admin, args, kwargs)
 
+    def DeadLetters(self, *args: Any, **kwargs: Any) -> Any:  # noqa: N802  stands for the class
+        return self._made(pyromq.DeadLetters, aio.DeadLetters, args, kwargs)
+
     def _made(self, blocking: Any, awaitable: Any, args: Any, kwargs: Any) -> Any:
         if self._loop is None:
             return blocking(*args, **kwargs)

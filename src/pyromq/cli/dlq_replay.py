@@ -98,7 +98,8 @@ class Report:
             output.say(_line(result))
         if self.is_json:
             output.say_json(
-                {outcome.value.replace("-", "_"): self.counts[outcome] for outcome in ReplayOutcome}
+                {outcome.replace("-", "_"): self.counts[outcome] for outcome in ReplayOutcome}
+                | {"is_stopped": self.is_stopped}
             )
             return
         seconds = time.monotonic() - self._began_at
@@ -112,14 +113,14 @@ def run_replay(replaying: Replaying, name_server: str) -> bool:
     """Replay, print what became of each, and return whether all that were meant are replayed."""
     replaying.check()
     choice, wanted = replaying.choice, replaying.choice.wanted()
-    has_terminal = sys.stderr.isatty()
+    has_terminal = sys.stderr.isatty() and not replaying.is_json
     with DeadLetters(name_server) as letters:
         if replaying.make_readable:
             letters.make_readable(choice.group)
         total = None
         if not replaying.is_rehearsal and (has_terminal or not replaying.is_sure):
             total, wanted = _counted(letters, choice.group, wanted)
-            if total == 0:
+            if total == 0 and not replaying.is_json:
                 say_none(letters, choice.group)
                 return True
             if total >= MANY and not replaying.is_sure:

@@ -1,0 +1,89 @@
+"""Dead letters from a shell: whoever kills a replay finds it resumed."""
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from dead_letter_stage import Undertaker, undertaker
+
+from pyromq import PullConsumer
+from pyromq.testing.waiting import eventually
+
+DEADLINE_S = 60.0
+LETTERS = 40
+
+
+@pytest.fixture
+def address(up: Callable[..., Any]) -> dict[str, str]:
+    ready: dict[str, str] = up().ready()
+    return ready
+
+
+@pytest.fixture
+def grave(address: dict[str, str]) -> Iterator[Undertaker]:
+    with undertaker(address["namesrv"], [address["broker"]]) as one:
+        yield one
+
+
+def records(output: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in output.splitlines()]
+
+
+def stored(name_server: str, topic: str) -> list[str]:
+    """The dead letters that the messages of a topic were replayed from."""
+    with PullConsumer("witnesses", name_server) as consumer:
+        found = []
+        for queue in consumer.queues(topic):
+            offset, end = consumer.min_offset(queue), consumer.max_offset(queue)
+            while offset < end:
+                result = consumer.pull(queue, offset)
+                found += [message.properties["REPLAYED_FROM"] for message in result.messages]
+                offset = result.next_offset
+    return found
+
+
+@pytest.mark.parametrize("after", [1, 7])
+def test_a_replay_that_is_killed_loses_nothing_and_doubles_nothing(
+    shell: Any, address: dict[str, str], grave: Undertaker, after: int
+) -> None:
+    for number in range(LETTERS):
+        grave.bury("shop", "orders", b"%d" % number)
+    replay = ("dlq", "replay", "shop", "--all", "--yes", "--json", "-n", address["namesrv"])
+    first = shell.start(*replay, "--rate", "20")
+    eventually(lambda: first.out.count("\n") >= after, DEADLINE_S)
+    first.process.kill()
+    first.wait()
+    before = sum(record["outcome"] == "replayed" for record in records(first.out[: first.out.rfind("\n")]))
+
+    *results, total = records(shell.output_of(*replay))
+
+    copies = Counter(stored(address["namesrv"], "%RETRY%shop"))
+    assert after <= before < LETTERS
+    assert total["failed"] == 0
+    assert total["replayed"] + total["skipped"] == LETTERS
+    assert before <= total["skipped"] <= before + 1
+    assert set(copies) == {record["dead_letter_id"] for record in results}
+    assert set(copies.values()) == {1}
+
+
+def test_many_are_refused_without_a_yes_where_nobody_can_answer(
+    shell: Any, address: dict[str, str], grave: Undertaker
+) -> None:
+    for number in range(LETTERS):
+        grave.bury("shop", "orders", b"%d" % number)
+
+    ended = shell.run("dlq", "replay", "shop", "--all", "-n", address["namesrv"])
+
+    assert ended.returncode == 2
+    assert f"Replay {LETTERS} dead letters" in ended.stderr
+    assert "--yes" in ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
+def test_a_broker_that_is_gone_is_told_in_one_line(shell: Any) -> None:
+    ended = shell.run("dlq", "list", "shop", "-n", "127.0.0.1:1")
+
+    assert ended.returncode == 1
+    assert len(ended.stderr.splitlines()) == 1
