@@ -226,6 +226,13 @@ class MessageStore:
         newest = self._index.newest
         return 0 if newest is None else newest.entries_max - newest.count
 
+    def make_room(self, size: int) -> None:
+        """Begin a new file of the log unless the current one takes `size` bytes; raises as `put` does."""
+        if self._poison is not None or self._full is not None:
+            self._refuse()
+        if size > self._log.room():
+            self._roll(size)
+
     def put_planned(self, plan: "Sends", stored_at_ms: int) -> list[tuple[ConsumeQueue, int]]:
         """Store messages that the kernel planned: with one write, all or none of them.
 
