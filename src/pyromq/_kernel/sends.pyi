@@ -35,6 +35,24 @@ class Sends:
         index_room: int,
         answer_bytes_max: int,
     ) -> int: ...
+    def plan_units(
+        self,
+        units: bytes,
+        start: int,
+        *,
+        topic: bytes,
+        queue_id: int,
+        queue: QueueTail,
+        sys_flag: int,
+        born_at_ms: int,
+        born_host: bytes,
+        prepared_position: int,
+        more_properties: bytes,
+        now_ms: int,
+        log_end: int,
+        log_room: int,
+        index_room: int,
+    ) -> int: ...
     @property
     def records(self) -> memoryview: ...
     @property
@@ -47,3 +65,5 @@ class Sends:
     def apply(
         self, index: IndexTail | None, held_bytes_max: int
     ) -> tuple[list[ConsumeQueue], list[tuple[ConsumeQueue, int]]]: ...
+
+def measure_units(units: bytes, kinds: tuple[bytes, ...], more_bytes: int) -> tuple[int, int] | None: ...

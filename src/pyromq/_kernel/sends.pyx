@@ -90,7 +90,7 @@ cdef struct Entry:
 
 cdef struct Draft:
     int32_t queue_id, flag, sys_flag, reconsume_times
-    int64_t born_at_ms
+    int64_t born_at_ms, prepared_position
     const uint8_t *body
     Py_ssize_t body_length
     #: The properties as they are stored: one or two pieces, and what stands between them.
@@ -153,6 +153,8 @@ cdef class Sends:
     cdef PyObject **_topics
     cdef Py_ssize_t _topics_size
     cdef dict _kept
+    #: The queue of planned units: their entries only borrow it.
+    cdef QueueTail _kept_queue
     cdef Block _records, _answers, _scratch, _entries, _hashes
     cdef bytes _store_host, _cluster, _host_hex, _template, _binary_fields
     cdef Part _parts[16]
@@ -323,6 +325,56 @@ cdef class Sends:
             self.count += 1
         return at - bytes_start
 
+    def plan_units(
+        self,
+        bytes units,
+        Py_ssize_t start,
+        *,
+        bytes topic,
+        Py_ssize_t queue_id,
+        QueueTail queue,
+        int32_t sys_flag,
+        int64_t born_at_ms,
+        bytes born_host,
+        int64_t prepared_position,
+        bytes more_properties,
+        int64_t now_ms,
+        int64_t log_end,
+        int64_t log_room,
+        int64_t index_room,
+    ):
+        """Plan the messages of a batch's body from byte `start` on, all or none; return how many.
+
+        They go to a queue that need not be learnt, with `more_properties` behind their own. 0 leaves them to
+        Python.
+        """
+        cdef Draft draft
+        cdef const uint8_t *at = <const uint8_t *> PyBytes_AS_STRING(units)
+        cdef bint is_hosted = PyBytes_GET_SIZE(born_host) == HOST_BYTES
+        self.drop()
+        if not 0 < len(topic) <= TOPIC_BYTES_MAX or not 0 <= queue_id <= INT32_MAX or queue.gone or not is_hosted:
+            return 0
+        if not 0 <= start < PyBytes_GET_SIZE(units) or sys_flag & (SYS_TRANSACTION | SYS_HOSTS_V6):
+            return 0
+        self._end = log_end
+        self._now_ms = now_ms
+        draft.queue_id = <int32_t> queue_id
+        draft.sys_flag = sys_flag
+        draft.reconsume_times = 0
+        draft.born_at_ms = born_at_ms
+        draft.prepared_position = prepared_position
+        draft.is_noted = False
+        draft.more_properties.at = <const uint8_t *> PyBytes_AS_STRING(more_properties)
+        draft.more_properties.length = PyBytes_GET_SIZE(more_properties)
+        if not self._plan_units(
+            at + start, at + PyBytes_GET_SIZE(units), &draft, Topic(topic, sys_flag), <PyObject *> queue, born_host,
+            log_end + log_room, index_room,
+        ):
+            self.drop()
+            return 0
+        self._kept_queue = queue
+        return self.message_count
+
     cdef bint _plan_frame(self, Frame *frame, bytes born_host, int64_t log_limit, int64_t index_room) except -1:
         """Plan one frame, or leave everything as it was and return False."""
         cdef int64_t numbers[5]
@@ -391,6 +443,7 @@ cdef class Sends:
         draft.sys_flag = <int32_t> numbers[1] | topic.sys_flag
         draft.flag = <int32_t> numbers[2]
         draft.reconsume_times = <int32_t> numbers[3]
+        draft.prepared_position = 0
         first_offset = (<QueueTail> queue).end + (<QueueTail> queue).planned
         if not self._plan_messages(
             frame, _field(frame, is_long, b"properties", 10, b"i"), is_batch, &draft, topic, queue, born_host,
@@ -446,7 +499,9 @@ cdef class Sends:
             return self._plan_one(draft, topic, queue, born_host, log_limit, index_room)
         draft.more_properties.at = text + length
         draft.more_properties.length = _join(pairs, count, text + length, True)
-        return self._plan_units(frame, draft, topic, queue, born_host, log_limit, index_room)
+        return self._plan_units(
+            frame.body, frame.body + frame.body_length, draft, topic, queue, born_host, log_limit, index_room
+        )
 
     cdef int _split(self, const uint8_t *text, Py_ssize_t length, Pair *pairs) except -2:
         """Find the pairs, add the cluster's, and order them as Java's map does; -1 when they are not plain."""
@@ -500,12 +555,10 @@ cdef class Sends:
         return not (self._wait_matters and _is(&pair.name, b"WAIT", 4) and not _is(&pair.value, b"true", 4))
 
     cdef bint _plan_units(
-        self, Frame *frame, Draft *draft, Topic topic, PyObject *queue, bytes born_host,
-        int64_t log_limit, int64_t index_room,
+        self, const uint8_t *at, const uint8_t *end, Draft *draft, Topic topic, PyObject *queue,
+        bytes born_host, int64_t log_limit, int64_t index_room,
     ) except -1:
         """Plan the messages of a batch, all or none."""
-        cdef const uint8_t *at = frame.body
-        cdef const uint8_t *end = frame.body + frame.body_length
         cdef int64_t size, body_length, properties_length
         if at == end or PyBytes_GET_SIZE(topic.name) > TOPIC_BATCH_MAX:
             return False
@@ -561,7 +614,7 @@ cdef class Sends:
         at = store64(at, self._now_ms)
         at = _copy(at, PyBytes_AS_STRING(self._store_host), HOST_BYTES)
         at = store32(at, draft.reconsume_times)
-        at = store64(at, 0)
+        at = store64(at, draft.prepared_position)
         at = store32(at, <int32_t> draft.body_length)
         at = _copy(at, draft.body, draft.body_length)
         at[0] = <uint8_t> topic_length
@@ -757,6 +810,52 @@ cdef class Sends:
         if grown:
             grown = [_take_grown(queue) for queue in grown]
         return full, grown
+
+
+def measure_units(bytes units, tuple kinds, Py_ssize_t more_bytes):
+    """Return how many messages a batch's body has, and how many bytes of body and properties; None: ask Python.
+
+    `kinds` are names of properties that plain messages do not have. `more_bytes` of properties come to each.
+    """
+    cdef const uint8_t *at = <const uint8_t *> PyBytes_AS_STRING(units)
+    cdef const uint8_t *end = at + PyBytes_GET_SIZE(units)
+    cdef int64_t size, body_length, length
+    cdef Py_ssize_t count = 0, content = 0
+    while at < end:
+        if end - at < UNIT_BYTES_MIN:
+            return None
+        size = load32(at)
+        body_length = load32(at + 16)
+        if size > end - at or body_length < 0 or UNIT_BYTES_MIN + body_length > size:
+            return None
+        length = load16(at + 20 + body_length)
+        if length != size - UNIT_BYTES_MIN - body_length or length + more_bytes > PROPERTIES_BYTES_MAX:
+            return None
+        at += UNIT_BYTES_MIN + body_length
+        if not _is_text(at, length) or _has_name(at, at + length, kinds):
+            return None
+        at += length
+        content += body_length + length
+        count += 1
+    return count, content
+
+
+cdef bint _has_name(const uint8_t *at, const uint8_t *end, tuple kinds) except -1:
+    """Whether a property string has a pair with one of these names."""
+    cdef const uint8_t *name_end
+    cdef const uint8_t *pair_end
+    cdef bytes name
+    while at < end:
+        pair_end = <const uint8_t *> memchr(at, PAIR_END, end - at)
+        if pair_end == NULL:
+            pair_end = end
+        name_end = <const uint8_t *> memchr(at, NAME_END, pair_end - at)
+        if name_end != NULL:
+            for name in kinds:
+                if PyBytes_GET_SIZE(name) == name_end - at and memcmp(PyBytes_AS_STRING(name), at, name_end - at) == 0:
+                    return True
+        at = pair_end + 1
+    return False
 
 
 cdef tuple _take_grown(QueueTail queue):
