@@ -89,6 +89,12 @@ class RequestCode(IntEnum):
     RECALL_MESSAGE = 370
     #: Ours, as all from 9000 on (docs/internals/our-codes.md): the messages that wait for their time.
     LIST_WAITING = 9001
+    #: Ours: messages of a batch that are published together (docs/internals/staged-sends.md).
+    OPEN_STAGED_BATCH = 9101
+    STAGE_MESSAGES = 9102
+    PUBLISH_STAGED = 9103
+    ABORT_STAGED = 9104
+    STAGED_STATUS = 9105
 
 
 class ResponseCode(IntEnum):

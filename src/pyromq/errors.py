@@ -14,6 +14,7 @@
     ├── SendFailed             every try of a send failed; the last failure is its cause
     ├── TooManyInFlight        this client has as many requests under way as it may
     ├── NetworkError           no answer: ConnectFailed  ConnectionLost  RequestTimeout
+    ├── StagedSendsUnsupported a broker cannot publish a batch as a whole
     ├── ClientClosed           used after close
     ├── AlreadyStarted         started twice
     ├── FilterError            a SQL filter that cannot be understood, with the place and the cause
@@ -140,6 +141,10 @@ class TooManyInFlight(PyroError):
     """This client has as many requests under way as it may."""
 
     retriable = True
+
+
+class StagedSendsUnsupported(PyroError):
+    """The brokers do not know staged sends, which are PyroMQ's own: a batch cannot be published as a whole."""
 
 
 class NetworkError(PyroError):

@@ -52,8 +52,11 @@ from pyromq.broker.routes import (
     pull_routes,
     query_routes,
     send_routes,
+    staging_routes,
     timer_routes,
 )
+from pyromq.broker.staging.table import StagedTable
+from pyromq.broker.staging.wiring import start_staging
 from pyromq.broker.subscription_conflicts import SubscriptionConflicts
 from pyromq.broker.timers.timed import timer_diversions
 from pyromq.broker.timers.timers import Timers
@@ -116,6 +119,7 @@ class Broker:
         self._offsets = OffsetTable(config / "consumerOffset.json", files=files)
         self._queue_locks = QueueLocks(config / "queueLocks.json", self._clock, files=files)
         self._filters = FilterTable(config / "consumerFilter.json", self._settings, self._clock, files=files)
+        self._staged = StagedTable(config / "stagedBatches.json", files=files)
         self._store = MessageStore(self._store_settings, clock=self._clock, files=files)
         self._delayed = DelayedMessages(
             self._store, self._clock, path=config / "delayOffset.json", files=files
@@ -232,6 +236,7 @@ class Broker:
         self._offsets.load()
         self._queue_locks.load()
         self._filters.load()
+        self._staged.load()
         if not recovered.was_clean:
             self._offsets.keep_within(self._store.max_offset)
         self._delayed.load()
@@ -277,6 +282,25 @@ class Broker:
                 self._retry_handlers(intake, durability, addresses),
                 self._transaction_handlers(intake, durability, addresses),
                 self._reply_handlers(intake, addresses),
+            )
+        )
+        self._table.add(
+            staging_routes(
+                await start_staging(
+                    store=self._store,
+                    intake=intake,
+                    topics=self._topics,
+                    admission=self._admission(addresses),
+                    arrivals=self._arrivals,
+                    durability=durability,
+                    settings=settings,
+                    clock=self._clock,
+                    store_host=addresses.store_host,
+                    table=self._staged,
+                    use_kernel=self._use_kernel,
+                    background=self._background,
+                    closing=self._closing,
+                )
             )
         )
         self._table.add(pull_routes(pull))

@@ -52,10 +52,14 @@ class Intake:
 
         Raises MessageIllegal when it is too large and ServiceNotAvailable when nothing can be stored.
         """
+        self.divert(draft, properties)
+        return self.put_as_is(draft)
+
+    def divert(self, draft: Draft, properties: dict[str, str]) -> None:
+        """Let a draft wait where messages of its kind wait, if it has one; see `put`."""
         for name, divert in self._diversions:
             if name in properties and divert(draft, properties):
                 draft.properties = names.encode(properties)
-        return self.put_as_is(draft)
 
     def put_as_is(self, draft: Draft) -> Placed:
         """Store a message where its draft says, whatever kind it is: its time or its fate has come."""

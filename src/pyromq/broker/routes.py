@@ -15,6 +15,7 @@ from pyromq.broker.handlers.relay import RelayHandlers
 from pyromq.broker.handlers.reply import ReplyHandlers
 from pyromq.broker.handlers.retry import RetryHandlers
 from pyromq.broker.handlers.send import SendHandlers
+from pyromq.broker.handlers.staging import StagingHandlers
 from pyromq.broker.handlers.timers import TimerHandlers
 from pyromq.broker.handlers.transaction import TransactionHandlers
 from pyromq.codes import RequestCode as Code
@@ -25,6 +26,7 @@ from pyromq.wire.headers import offset as offset_headers
 from pyromq.wire.headers import pull as pull_headers
 from pyromq.wire.headers import query as query_headers
 from pyromq.wire.headers import send as send_headers
+from pyromq.wire.headers import staging as staging_headers
 from pyromq.wire.headers import timers as timer_headers
 from pyromq.wire.headers import topic as topic_headers
 from pyromq.wire.headers import transaction as transaction_headers
@@ -59,6 +61,18 @@ def timer_routes(timers: TimerHandlers) -> list[Route[Any]]:
     return [
         Route(Code.RECALL_MESSAGE, timers.recall, headers.RecallMessage, refusal_ext=timers.recall_ext),
         Route(Code.LIST_WAITING, timers.list_waiting, headers.ListWaiting, refusal_ext={}),
+    ]
+
+
+def staging_routes(staging: StagingHandlers) -> list[Route[Any]]:
+    """Messages that come in where nobody reads them, and are published together."""
+    headers = staging_headers
+    return [
+        Route(Code.OPEN_STAGED_BATCH, staging.open, headers.OpenStagedBatch),
+        Route(Code.STAGE_MESSAGES, staging.stage, headers.StageMessages),
+        Route(Code.PUBLISH_STAGED, staging.publish, headers.PublishStaged),
+        Route(Code.ABORT_STAGED, staging.abort, headers.AbortStaged),
+        Route(Code.STAGED_STATUS, staging.status, headers.StagedStatus),
     ]
 
 

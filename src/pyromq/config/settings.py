@@ -189,6 +189,14 @@ class BrokerSettings:
     transaction_check_interval: int = setting(
         60_000, "Milliseconds between looks for undecided transactions.", at_least=1, live=True
     )
+    staged_message_timeout: int = setting(
+        3_600_000,
+        "Milliseconds after which staged messages that nobody published are forgotten. Ours.",
+        at_least=1,
+    )
+    staged_chunks_max: int = setting(
+        100_000, "Chunks of staged messages that may wait to be published. Ours.", at_least=1
+    )
     store_reply_message_enable: bool = setting(
         True, "Store the replies of request-reply calls whose caller is not connected here.", live=True
     )

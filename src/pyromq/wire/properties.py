@@ -75,6 +75,13 @@ def decode(text: str) -> dict[str, str]:
     return pairs
 
 
+def joined(first: str, second: str) -> str:
+    """Return one string of the pairs of two, in their order."""
+    if not first or first.endswith(PROPERTY_SEPARATOR):
+        return first + second
+    return f"{first}{PROPERTY_SEPARATOR}{second}"
+
+
 def encode(properties: Mapping[str, str]) -> str:
     """Return the string of the pairs, in Java's order and without a trailing separator, as 4.9 writes it."""
     return PROPERTY_SEPARATOR.join(

@@ -140,7 +140,7 @@ class SendHandlers:
                 topic=header.topic,
                 queue_id=queue_id,
                 body=unit.body,
-                properties=_joined(unit.properties, common),
+                properties=names.joined(unit.properties, common),
                 flag=unit.flag,
                 sys_flag=sys_flag,
                 born_at_ms=header.born_timestamp,
@@ -211,9 +211,3 @@ def _stored_text(properties: dict[str, str]) -> str:
             if name != names.WAIT
         ]
     )
-
-
-def _joined(first: str, second: str) -> str:
-    if not first or first.endswith(names.PROPERTY_SEPARATOR):
-        return first + second
-    return f"{first}{names.PROPERTY_SEPARATOR}{second}"

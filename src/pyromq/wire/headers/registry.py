@@ -9,7 +9,19 @@ from typing import Final, NamedTuple
 
 from pyromq.codes import RequestCode
 from pyromq.wire.header import Header
-from pyromq.wire.headers import admin, group, namesrv, offset, pull, query, send, timers, topic, transaction
+from pyromq.wire.headers import (
+    admin,
+    group,
+    namesrv,
+    offset,
+    pull,
+    query,
+    send,
+    staging,
+    timers,
+    topic,
+    transaction,
+)
 
 
 class Headers(NamedTuple):
@@ -64,6 +76,11 @@ HEADERS: Final = MappingProxyType[RequestCode, Headers](
         RequestCode.CHECK_TRANSACTION_STATE: Headers(transaction.CheckTransactionState),
         RequestCode.RECALL_MESSAGE: Headers(timers.RecallMessage, timers.RecallMessageAnswer),
         RequestCode.LIST_WAITING: Headers(timers.ListWaiting, timers.ListWaitingAnswer),
+        RequestCode.OPEN_STAGED_BATCH: Headers(staging.OpenStagedBatch, staging.StagedAnswer),
+        RequestCode.STAGE_MESSAGES: Headers(staging.StageMessages, staging.StagedAnswer),
+        RequestCode.PUBLISH_STAGED: Headers(staging.PublishStaged, staging.StagedAnswer),
+        RequestCode.ABORT_STAGED: Headers(staging.AbortStaged, staging.StagedAnswer),
+        RequestCode.STAGED_STATUS: Headers(staging.StagedStatus, staging.StagedAnswer),
         RequestCode.GET_ROUTEINFO_BY_TOPIC: Headers(namesrv.GetRouteInfo),
         RequestCode.REGISTER_BROKER: Headers(namesrv.RegisterBroker, namesrv.RegisterBrokerAnswer),
         RequestCode.UNREGISTER_BROKER: Headers(namesrv.UnregisterBroker),

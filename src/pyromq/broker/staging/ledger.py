@@ -1,0 +1,226 @@
+"""What this broker knows of staged batches: a function of the records in the two topics of staged sends.
+
+    chunk  chunk  chunk                      attempts grow, nothing is decided open ──────────────► decide
+    ──► publish  what is decided stays decided, what is published is forgotten but for
+           └► abort, or expiry                its number
+
+`chunk_stored` and `apply` take records in the order of their queue, as they are stored or when the broker
+starts; they refuse nothing. Whether something may happen is asked before it is stored (`staging.py`).
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from operator import attrgetter
+
+from pyromq.broker.staging.ops import Aborted, AnyOp, Decided, Opened, Out, Prepared, Published
+from pyromq.broker.staging.records import ChunkNote
+from pyromq.wire.bodies.staging import Layout, PartChunks
+
+#: A part and the name of an attempt at it.
+AttemptKey = tuple[int, str]
+
+
+@dataclass(slots=True)
+class Chunk:
+    """A record with staged messages. `out_count` are the first of them, which are out already."""
+
+    position: int
+    message_count: int
+    record_bytes: int
+    out_count: int = 0
+
+
+@dataclass(slots=True)
+class Batch:
+    """A batch of a query that is not published."""
+
+    number: int
+    active_at_ms: int = 0
+    #: Queues for each topic, at the query's home once the batch is open.
+    layout: Layout | None = None
+    attempts: dict[AttemptKey, list[Chunk]] = field(default_factory=dict)
+    aborted: set[AttemptKey] = field(default_factory=set)
+    is_prepared: bool = False
+    decision: tuple[PartChunks, ...] | None = None
+    #: Where the decision is in the log: what is out is behind it.
+    decided_at: int = 0
+    is_out: bool = False
+    #: The oldest records about it, by their queue offsets.
+    first_chunk: int | None = None
+    first_op: int | None = None
+
+    def chunks_of(self, key: AttemptKey) -> list[Chunk]:
+        """Return the chunks of an attempt in their order."""
+        return self.attempts.get(key, [])
+
+    def decided_chunks(self) -> Iterator[Chunk]:
+        """Yield what this broker has of the decided parts, in the order of parts and of sequence numbers."""
+        for part in sorted(self.decision or (), key=attrgetter("part")):
+            yield from self.chunks_of((part.part, part.attempt))
+
+    @property
+    def out_count(self) -> int:
+        """How many messages of the decided parts are out."""
+        return sum(chunk.out_count for chunk in self.decided_chunks())
+
+
+@dataclass(slots=True)
+class Query:
+    """Somebody who writes batches."""
+
+    home: str
+    used_at_ms: int
+    last_published: int = -1
+    batches: dict[int, Batch] = field(default_factory=dict)
+
+
+class Ledger:
+    """All queries by name."""
+
+    def __init__(self) -> None:
+        self.queries: dict[str, Query] = {}
+        self.chunk_count = 0
+
+    def batch(self, query: str, number: int) -> Batch | None:
+        """Return a batch that is neither published nor unknown."""
+        known = self.queries.get(query)
+        return None if known is None else known.batches.get(number)
+
+    def batches(self) -> Iterator[tuple[str, Query, Batch]]:
+        """Yield all batches that are not published, with their queries."""
+        for name, query in self.queries.items():
+            for batch in query.batches.values():
+                yield name, query, batch
+
+    # Records
+
+    def chunk_stored(self, note: ChunkNote, chunk: Chunk, *, offset: int, at_ms: int) -> None:
+        """Note a chunk; one that is not its attempt's next is left out, and so are those behind it."""
+        batch = self._batch(note.query, note.batch, note.home, at_ms)
+        key = (note.part, note.attempt)
+        if batch is None or batch.decision is not None or key in batch.aborted:
+            return
+        chunks = batch.attempts.setdefault(key, [])
+        if note.sequence == len(chunks):
+            chunks.append(chunk)
+            self.chunk_count += 1
+            if batch.first_chunk is None:
+                batch.first_chunk = offset
+
+    def apply(self, op: AnyOp, *, offset: int, position: int, at_ms: int) -> None:
+        """Note what an op says."""
+        if isinstance(op, Published):
+            self._published(op, at_ms)
+            return
+        home = op.home if isinstance(op, Opened | Prepared | Decided) else None
+        batch = self._batch(op.query, op.batch, home, at_ms)
+        if batch is None:
+            return
+        if batch.first_op is None:
+            batch.first_op = offset
+        match op:
+            case Opened():
+                # Of two proposals for a topic the first holds.
+                batch.layout = op.layout | (batch.layout or {})
+            case Aborted():
+                self._abort(batch, op.attempts)
+            case Prepared():
+                batch.is_prepared = True
+            case Decided():
+                self._decide(batch, op.parts, position)
+            case Out():
+                self._out(batch)
+
+    def restore_decision(
+        self, query: str, number: int, parts: Iterable[PartChunks], position: int, *, is_out: bool
+    ) -> None:
+        """Note what a table says was decided; the records that said so may have gone."""
+        batch = self._batch(query, number, None, 0)
+        if batch is not None:
+            self._decide(batch, parts, position)
+            if is_out:
+                self._out(batch)
+
+    def _abort(self, batch: Batch, attempts: Iterable[AttemptKey]) -> None:
+        if batch.decision is None:
+            for key in attempts:
+                batch.aborted.add(key)
+                self._drop_attempt(batch, key)
+
+    def _decide(self, batch: Batch, parts: Iterable[PartChunks], position: int) -> None:
+        if batch.decision is not None:
+            return
+        batch.decision, batch.decided_at = tuple(parts), position
+        counted = {(part.part, part.attempt) for part in batch.decision}
+        for key in batch.attempts.keys() - counted:
+            self._drop_attempt(batch, key)
+
+    def _out(self, batch: Batch) -> None:
+        batch.is_out = True
+        for key in tuple(batch.attempts):
+            self._drop_attempt(batch, key)
+        batch.first_chunk = None
+
+    def _published(self, op: Published, at_ms: int) -> None:
+        query = self.queries.get(op.query)
+        if query is None:
+            return
+        query.used_at_ms = max(query.used_at_ms, at_ms)
+        query.last_published = max(query.last_published, op.batch)
+        for number in [number for number in query.batches if number <= query.last_published]:
+            self._drop_batch(query, number)
+
+    def _batch(self, name: str, number: int, home: str | None, at_ms: int) -> Batch | None:
+        """Return a batch, made if it is new; None when it is published, or nobody knows its query's home."""
+        query = self.queries.get(name)
+        if query is None:
+            if home is None:
+                return None
+            query = self.queries[name] = Query(home, at_ms)
+        query.used_at_ms = max(query.used_at_ms, at_ms)
+        if number <= query.last_published:
+            return None
+        batch = query.batches.setdefault(number, Batch(number))
+        batch.active_at_ms = max(batch.active_at_ms, at_ms)
+        return batch
+
+    # Forgetting
+
+    def expire(self, before_ms: int) -> list[tuple[str, int]]:
+        """Forget batches that nobody touched since, save those that are prepared or decided; return which."""
+        expired = [
+            (name, batch.number)
+            for name, _, batch in self.batches()
+            if batch.active_at_ms < before_ms and not batch.is_prepared and batch.decision is None
+        ]
+        for name, number in expired:
+            self._drop_batch(self.queries[name], number)
+        return expired
+
+    def forget_queries(self, before_ms: int) -> None:
+        """Forget queries that nobody used since; what they have that is not decided goes with them."""
+        old = [
+            name
+            for name, query in self.queries.items()
+            if query.used_at_ms < before_ms
+            and all(batch.decision is None for batch in query.batches.values())
+        ]
+        for name in old:
+            query = self.queries.pop(name)
+            for number in tuple(query.batches):
+                self._drop_batch(query, number)
+
+    def first_needed(self, *, chunk_end: int, op_end: int) -> tuple[int, int]:
+        """Return from which offsets on records of the two queues are still needed; their ends if none is."""
+        for _, _, batch in self.batches():
+            chunk_end = min(chunk_end, chunk_end if batch.first_chunk is None else batch.first_chunk)
+            op_end = min(op_end, op_end if batch.first_op is None else batch.first_op)
+        return chunk_end, op_end
+
+    def _drop_batch(self, query: Query, number: int) -> None:
+        batch = query.batches.pop(number)
+        for key in tuple(batch.attempts):
+            self._drop_attempt(batch, key)
+
+    def _drop_attempt(self, batch: Batch, key: AttemptKey) -> None:
+        self.chunk_count -= len(batch.attempts.pop(key, ()))

@@ -1,0 +1,88 @@
+"""Staged sends, ours: 9101 opens a batch, 9102 stages a chunk, 9103 publishes, 9104 aborts, 9105 asks.
+
+`docs/internals/staged-sends.md` tells how they belong together. A *query* writes numbered *batches*; a
+batch has *parts*, and each try to write a part is an *attempt*. `home` is the name of the broker that
+decides for the query.
+"""
+
+from enum import StrEnum
+
+from pyromq.wire.header import Header, Int32, Int64
+
+
+class BatchState(StrEnum):
+    """How far a batch is, as its query's home sees it; for other brokers, as they see their own share."""
+
+    OPEN = "open"
+    DECIDED = "decided"
+    PUBLISHED = "published"
+
+
+class PublishStep(StrEnum):
+    """What a PUBLISH_STAGED asks for: in this order, the first of the brokers that are not the home."""
+
+    PREPARE = "prepare"
+    PUBLISH = "publish"
+    COMPLETE = "complete"
+
+
+class OpenStagedBatch(Header, kw_only=True):
+    """9101: begin, or join, a batch; the body proposes a layout. Other brokers only remember the home."""
+
+    query: str
+    batch: Int64
+    home: str
+
+
+class StageMessages(Header, kw_only=True):
+    """9102: one chunk, whose messages are the body as in a SEND_BATCH_MESSAGE; nobody can read them yet."""
+
+    query: str
+    batch: Int64
+    home: str
+    part: Int32
+    attempt: str
+    sequence: Int32
+    topic: str
+    queue_id: Int32
+    sys_flag: Int32 = 0
+    born_timestamp: Int64
+
+
+class PublishStaged(Header, kw_only=True):
+    """9103: the parts that count, in the body. The answer comes when they are out, or after `wait_ms`."""
+
+    query: str
+    batch: Int64
+    home: str
+    step: PublishStep = PublishStep.PUBLISH
+    wait_ms: Int32 = 10_000
+
+
+class AbortStaged(Header, kw_only=True):
+    """9104: the attempts in the body were in vain; without effect on a batch that is decided or published."""
+
+    query: str
+    batch: Int64
+    home: str
+
+
+class StagedStatus(Header, kw_only=True):
+    """9105: who is the query's home, and how far it is with a batch."""
+
+    query: str
+    batch: Int64 | None = None
+
+
+class StagedAnswer(Header, kw_only=True):
+    """What all five answer. The body has the layout of an open batch, and the parts of a decided one.
+
+    `is_first`: nobody had opened the batch before. `is_out`: all that this broker has of it can be consumed.
+    """
+
+    home: str | None = None
+    last_published: Int64 | None = None
+    state: BatchState | None = None
+    is_first: bool = False
+    is_out: bool = False
+    message_count: Int64 = 0
