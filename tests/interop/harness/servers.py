@@ -24,6 +24,14 @@ COMMIT_LOG_BYTES = 64 * 1024 * 1024
 #: Transactions that nobody ended are asked about soon; a minute is long for a test.
 SOON = {"transactionTimeOut": 1_000, "transactionCheckInterval": 1_000}
 
+#: Any delay in a broker of 5.x, in small files, as precise as it can be, and with recalls.
+TIMERS = {
+    "timerWheelEnable": "true",
+    "timerPrecisionMs": 100,
+    "mappedFileSizeTimerLog": 1024 * 1024,
+    "recallMessageEnable": "true",
+}
+
 #: What our client is tested on: every test that takes these is the same for ours and for Apache's.
 OURS_AND_APACHES = ("up", "apache-4.9", "apache-5")
 
@@ -79,8 +87,8 @@ def start_apache_4(folder: Path, closing: ExitStack) -> Cluster:
 
 
 def start_apache_5(folder: Path, closing: ExitStack) -> Cluster:
-    """Start Apache's newest 5.x servers."""
-    return start_apache("apache-5", folder, closing, **SOON)
+    """Start Apache's newest 5.x servers, which can delay a message for any time."""
+    return start_apache("apache-5", folder, closing, **SOON, **TIMERS)
 
 
 STARTS: dict[str, Start] = {
@@ -159,8 +167,7 @@ def start_apache(kind: str, folder: Path, closing: ExitStack, **more: str | int)
         bindAddress="127.0.0.1",
         brokerIP2="127.0.0.1",
         haListenPort=broker_port + 1,
-        timerWheelEnable="false",
-        **more,
+        **({"timerWheelEnable": "false"} | more),
     )
     broker = start_java(classpath, "broker.BrokerStartup", settings, "broker-a", folder, environment)
     closing.callback(broker.kill)
