@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 import pyromq
 from pyromq import Message
 from pyromq.cli.main import app
+from pyromq.config.settings import ClientSettings
 from pyromq.errors import Refused
 from pyromq.testing.cluster import ThreadCluster, running_cluster
 from pyromq.testing.waiting import eventually
@@ -87,6 +88,21 @@ def test_consumers_log_and_offer_what_differs_until_they_agree(
         other.subscribe(topic, "*")
 
         eventually(lambda: other.subscription_conflict is None)
+
+
+@pytest.mark.row("MM-11")
+def test_pull_consumers_offer_it_too(cluster: ThreadCluster, names: tuple[str, str]) -> None:
+    topic, group = names
+    create(cluster, topic)
+    with ExitStack() as closing:
+        pullers = []
+        for instance, tags in (("one", "*"), ("other", "paid")):
+            settings = ClientSettings(instance_name=instance)
+            puller = closing.enter_context(pyromq.PullConsumer(group, cluster.namesrv_address, settings))
+            puller.subscribe(topic, tags)
+            pullers.append(puller)
+        for puller in pullers:
+            assert f"{topic} tags paid" in eventually(lambda puller=puller: puller.subscription_conflict)
 
 
 @pytest.mark.row("MM-11")

@@ -17,7 +17,6 @@ same: when they become the most, the sides change places at once.
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
 
 from pyromq.broker.clients import Client
 from pyromq.clock import Clock
@@ -167,7 +166,7 @@ class SubscriptionConflicts:
         links = [
             link
             for side in (conflict.holding, *conflict.others)
-            for link in islice(group.roll.keys_of(side.stance), TOLD_MAX)
+            for link in group.roll.keys_of(side.stance, TOLD_MAX)
         ]
         self._warn(name, links, text)
 

@@ -11,6 +11,7 @@ Tags are a set, in whatever order and with whatever blanks they are written. The
 nothing about what is wanted and play no part.
 """
 
+from collections import OrderedDict
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, field
 from itertools import count, islice
@@ -118,7 +119,8 @@ class _Standing(Generic[K]):
     """A side while its members come and go. Its members are in the order in which they took the stance."""
 
     stance: Stance
-    members: dict[K, tuple[int, str]] = field(default_factory=dict)
+    #: Ages and ids. A plain dict whose oldest entries leave takes ever longer to find its first one.
+    members: OrderedDict[K, tuple[int, str]] = field(default_factory=OrderedDict)
 
     @property
     def rank(self) -> tuple[int, int]:
@@ -182,10 +184,10 @@ class Roll(Generic[K]):
         side = self._of.get(key)
         return None if side is None else side.stance
 
-    def keys_of(self, stance: Stance) -> list[K]:
-        """Return the members with a stance, the oldest first."""
+    def keys_of(self, stance: Stance, count_max: int | None = None) -> list[K]:
+        """Return the members with a stance, or so many of them, the oldest first."""
         side = self._sides.get(stance)
-        return [] if side is None else list(side.members)
+        return [] if side is None else list(islice(side.members, count_max))
 
     def conflict(self) -> Conflict | None:
         """Return who differs, None if nobody does."""

@@ -47,6 +47,10 @@ class Engine(Protocol):
         """What it has."""
         ...
 
+    def tell_anew(self) -> None:
+        """Send heartbeats soon, for what brokers have to say of the group."""
+        ...
+
     def share_anew(self) -> None:
         """Look soon who reads what."""
         ...
@@ -73,7 +77,11 @@ class Answering:
         ]
 
     def _group_changed(self, request: Request[NotifyConsumerIdsChanged]) -> None:
-        _log.info("%s: group %s changed", request.link.peer, request.header.consumer_group)
+        group = request.header.consumer_group
+        _log.info("%s: group %s changed", request.link.peer, group)
+        if group != self._engine.session.group:
+            # A warning stands behind the group's name, for clients that log it.
+            self._engine.tell_anew()
         self._engine.share_anew()
 
     def _reset(self, request: Request[ResetConsumerClientOffset]) -> None:

@@ -112,6 +112,14 @@ class PullConsumer:
         """Read these queues, in place of those assigned before; nobody shares them with us or knows of it."""
         self._reading.assign(queues, tags, sql)
 
+    @property
+    def subscription_conflict(self) -> str | None:
+        """What brokers say when members of the group subscribe differently, and who; None if they agree.
+
+        It is logged as well. Apache's brokers say nothing; `pyromq admin consumerStatus` finds out there.
+        """
+        return self._runner.session.subscription_conflict
+
     def assignment(self) -> list[MessageQueue]:
         """Return the queues that are read: this member's share, or what was assigned."""
         return self._reading.assignment

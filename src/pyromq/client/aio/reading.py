@@ -174,6 +174,10 @@ class Reading:
         moved = [reader for reader in self._shelf.readers if reader.queue in own]
         await self._runner.run(_commit_all(self._runner.session, moved))
 
+    def tell_anew(self) -> None:
+        """Send heartbeats soon, for what brokers have to say of the group."""
+        self._sharing.tell_anew()
+
     def share_anew(self) -> None:
         """Look soon who reads what: a broker says that members came or went."""
         self._sharing.share_anew()

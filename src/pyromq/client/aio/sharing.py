@@ -95,6 +95,11 @@ class Sharing:
         self._is_known = False
         self._woken.set()
 
+    def tell_anew(self) -> None:
+        """Send heartbeats soon: a broker has something to say of the group, and says it in its answers."""
+        self._is_known = False
+        self._woken.set()
+
     def share_anew(self) -> None:
         """Look soon who reads what: a broker says that members came or went."""
         self._woken.set()

@@ -83,7 +83,7 @@ class Incoming:
         engine, group = self._engine(), request.header.consumer_group
         _log.info("%s: group %s changed", request.link.peer, group)
         if group != engine.member.session.group:
-            # A broker has something to say of the group; the answer to a heartbeat is where it says it.
+            # A warning stands behind the group's name, for clients that log it.
             engine.member.is_unknown.set()
         engine.want_rebalance()
 

@@ -115,6 +115,14 @@ class PullConsumer:
         wanted = list(queues)
         self._reader.call(lambda reading: reading.assign(wanted, tags, sql))
 
+    @property
+    def subscription_conflict(self) -> str | None:
+        """What brokers say when members of the group subscribe differently, and who; None if they agree.
+
+        It is logged as well. Apache's brokers say nothing; `pyromq admin consumerStatus` finds out there.
+        """
+        return self._reader.call(lambda reading: reading.session.subscription_conflict)
+
     def assignment(self) -> list[MessageQueue]:
         """Return the queues that are read: this member's share, or what was assigned."""
         return self._reader.call(lambda reading: reading.assignment)
