@@ -138,7 +138,7 @@ class SubscriptionConflicts:
     def warning(self, name: str) -> str | None:
         """Return what members are told of their group's conflict, None if it has none that lasts."""
         group = self._groups.get(name)
-        return None if group is None or group.told is None else _warning(name, group.told)
+        return None if group is None or group.told is None else self._text(name, group.told)
 
     def refused(self, name: str) -> list[Candidate]:
         """Return the members that a group would have."""
@@ -161,7 +161,7 @@ class SubscriptionConflicts:
         group.told = conflict
         if not is_news:
             return
-        text = _warning(name, conflict)
+        text = self._text(name, conflict)
         log.warning("%s", text)
         links = [
             link
@@ -169,6 +169,10 @@ class SubscriptionConflicts:
             for link in group.roll.keys_of(side.stance, TOLD_MAX)
         ]
         self._warn(name, links, text)
+
+    def _text(self, name: str, conflict: Conflict) -> str:
+        effect = "so some are refused" if self._rejects else "so messages may be lost"
+        return f"members of group {name} subscribe differently, {effect}: {conflict}; {ADVICE}"
 
     def _changed(self, name: str, group: _Group) -> None:
         if not group.roll.is_agreed:
@@ -219,10 +223,6 @@ def _turn(group: _Group) -> Ruling:
     group.refused.update(dict.fromkeys(expelled))
     admitted = [group.refused.pop(link, None) for link in group.roll.keys_of(holding)]
     return Ruling([each for each in admitted if each is not None], expelled, is_turned=True)
-
-
-def _warning(name: str, conflict: Conflict) -> str:
-    return f"members of group {name} subscribe differently, so messages may be lost: {conflict}; {ADVICE}"
 
 
 def _essence(conflict: Conflict) -> tuple[Stance, tuple[Side, ...]]:

@@ -108,7 +108,8 @@ def _print_verdict(status: ConsumerStatus) -> None:
         output.say(f"  {status.conflict}")
     for name, report in status.reports.items():
         since = datetime.fromtimestamp(report.since / 1_000).isoformat(" ", "seconds")
-        output.say(f"  {name}, since {since}: {report.difference}")
+        is_told = status.conflict is not None and report.difference == str(status.conflict)
+        output.say(f"  {name} says so since {since}" + ("" if is_told else f": {report.difference}"))
     starts = status.told_apart_by(_START)
     if len(starts) > 1:
         said = "; ".join(f"{value}: {', '.join(clients)}" for value, clients in starts.items())
