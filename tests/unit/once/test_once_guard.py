@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
-import fakeredis
 import pytest
+import redis
 from once_stage import received
+from redis_server import running_redis
 
 from pyromq import ConfigError, ConsumeResult, ReceivedMessage
 from pyromq.once import Began, BeingProcessed, NoBusinessKey, Once, RedisTokens, SqliteTokens, once
@@ -212,7 +213,7 @@ def test_a_cache_in_front_spares_the_database_and_its_loss_does_no_harm(
     tokens: SqliteTokens, connection: sqlite3.Connection
 ) -> None:
     recorded = Once(tokens, key=first_key)
-    with closing(fakeredis.FakeRedis()) as client:
+    with running_redis() as port, closing(redis.Redis(port=port)) as client:
         calls = []
 
         @once(RedisTokens(client), key=first_key)
@@ -235,7 +236,8 @@ def test_a_cache_in_front_spares_the_database_and_its_loss_does_no_harm(
 def test_tokens_that_are_not_in_the_application_s_database_cannot_be_recorded_there(
     connection: sqlite3.Connection,
 ) -> None:
-    with closing(fakeredis.FakeRedis()) as client:
+    # No server is asked.
+    with closing(redis.Redis(port=1)) as client:
         guard = Once(RedisTokens(client), key=first_key)
 
         with pytest.raises(ConfigError, match="DbTokens"), guard.guard(received("42"), connection):

@@ -1,18 +1,16 @@
 """Stores of tokens keep their word, whichever database they are in."""
 
-import shutil
-import socket
 import sqlite3
-import subprocess
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
 
-import fakeredis
 import pytest
 import redis
+from redis_server import running_redis
 
 from pyromq import ConfigError
 from pyromq.once import Began, DbTokens, RedisTokens, SqliteTokens, Tokens
@@ -25,31 +23,17 @@ MakeTokens = Callable[[str], Tokens]
 
 
 @pytest.fixture(scope="module")
-def redis_client() -> Iterator[redis.Redis]:
-    """A real server where one is installed, else one in this process that runs the same scripts."""
-    program = shutil.which("redis-server")
-    if program is None:
-        with closing(fakeredis.FakeRedis()) as client:
-            yield client
-        return
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port = probe.getsockname()[1]
-    arguments = ["--port", str(port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"]
-    process = subprocess.Popen([program, *arguments], stdout=subprocess.DEVNULL)
-    try:
-        with closing(redis.Redis(port=port)) as client:
-            eventually(lambda: answers(client), what="Redis runs")
-            yield client
-    finally:
-        process.terminate()
-        process.wait(10)
+def redis_port() -> Iterator[int]:
+    with running_redis() as port:
+        yield port
 
 
-def answers(client: redis.Redis) -> bool:
-    try:
-        return bool(client.ping())
-    except redis.ConnectionError:
-        return False
+@pytest.fixture
+def redis_client(redis_port: int) -> Iterator[redis.Redis]:
+    """A client of an empty server."""
+    with closing(redis.Redis(port=redis_port)) as client:
+        client.flushall()
+        yield client
 
 
 @pytest.fixture(params=["sqlite", "database", "redis"])
@@ -65,7 +49,6 @@ def new_tokens(request: pytest.FixtureRequest, tmp_path: Path) -> MakeTokens:
             connection.commit()
         return lambda scope: DbTokens(lambda: sqlite3.connect(path), "shop_tokens", scope=scope)
     client = request.getfixturevalue("redis_client")
-    client.flushall()
     return lambda scope: RedisTokens(client, scope=scope)
 
 
@@ -216,8 +199,35 @@ def test_tokens_whose_time_is_over_are_removed_on_the_way(tmp_path: Path, clock:
         assert connection.execute(f"SELECT count(*) FROM {DEFAULT_TABLE}").fetchone() == (1,)
 
 
+@pytest.mark.row("ID-02")
+def test_of_many_who_begin_at_once_in_redis_one_has_the_token(redis_client: redis.Redis) -> None:
+    tokens, barrier = RedisTokens(redis_client), threading.Barrier(8)
+
+    def begin(owner: str) -> Began:
+        barrier.wait(10)
+        return tokens.begin("order-42", owner)
+
+    with ThreadPoolExecutor(8) as pool:
+        began = list(pool.map(begin, [f"worker-{number}" for number in range(8)]))
+
+    assert sorted(outcome.name for outcome in began) == ["BUSY"] * 7 + ["MINE"]
+
+
+@pytest.mark.row("ID-02")
+def test_a_lease_in_redis_ends_by_the_server_s_clock(redis_client: redis.Redis) -> None:
+    tokens = RedisTokens(redis_client, lease=timedelta(milliseconds=50), keep=timedelta(hours=1))
+    tokens.begin("order-42", "who died")
+
+    eventually(lambda: tokens.begin("order-42", "me") is Began.MINE)
+    tokens.finish("order-42", "me")
+    tokens.forget("order-42", "who died")
+
+    assert tokens.begin("order-42", "you") is Began.DONE
+    (name,) = redis_client.keys()
+    assert 3_500_000 < redis_client.pttl(name) <= 3_600_000
+
+
 def test_work_finished_after_its_lease_is_done_unless_another_began(redis_client: redis.Redis) -> None:
-    redis_client.flushall()
     tokens = RedisTokens(redis_client)
 
     tokens.finish("order-42", "me")
@@ -225,8 +235,8 @@ def test_work_finished_after_its_lease_is_done_unless_another_began(redis_client
     assert tokens.begin("order-42", "you") is Began.DONE
 
 
-def test_a_redis_client_that_decodes_works_as_well() -> None:
-    with closing(fakeredis.FakeRedis(decode_responses=True)) as client:
+def test_a_redis_client_that_decodes_works_as_well(redis_client: redis.Redis, redis_port: int) -> None:
+    with closing(redis.Redis(port=redis_port, decode_responses=True)) as client:
         tokens = RedisTokens(client)
         tokens.begin("order-42", "me")
         tokens.finish("order-42", "me")
