@@ -2,6 +2,7 @@
 
 import itertools
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,7 +14,9 @@ from pyromq import (
     ConfigError,
     ConsumeFrom,
     DeadLetterFilter,
+    DeadLetters,
     Message,
+    NetworkError,
     NoPermission,
     PushConsumer,
     ReceivedMessage,
@@ -255,6 +258,28 @@ def test_a_replay_that_was_cut_off_goes_on_where_it_ended(
         results = outcomes(letters.replay(group))
 
     assert results == [ReplayOutcome.SKIPPED] * 2 + [ReplayOutcome.REPLAYED] * 3
+
+
+def test_a_broker_that_goes_in_the_middle_costs_nothing_but_another_run(tmp_path: Path) -> None:
+    with running_cluster(data_dir=tmp_path) as cluster:
+        address = cluster.namesrv_address
+        with undertaker(address, cluster.broker_addresses) as grave:
+            for number in range(6):
+                grave.bury("shop", "orders", b"%d" % number)
+        with DeadLetters(address) as letters:
+            cut_off = letters.replay("shop")
+            done = [next(cut_off).outcome for _ in range(2)]
+            cluster.stop_broker("broker-a")
+            failed = next(cut_off)
+        cluster.start_broker("broker-a")
+        with DeadLetters(address) as letters:
+            eventually(lambda: [one.group for one in letters.counts()] == ["shop"], 30)
+            rest = outcomes(letters.replay("shop"))
+
+    assert done == [ReplayOutcome.REPLAYED] * 2
+    assert (failed.outcome, failed.letter.message.body) == (ReplayOutcome.FAILED, b"2")
+    assert isinstance(failed.error, NetworkError)
+    assert rest == [ReplayOutcome.SKIPPED] * 2 + [ReplayOutcome.REPLAYED] * 4
 
 
 def test_dead_letters_that_come_while_others_are_replayed_are_left_for_later(

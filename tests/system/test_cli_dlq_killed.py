@@ -1,8 +1,13 @@
 """Dead letters from a shell: whoever kills a replay finds it resumed."""
 
 import json
+import os
+import pty
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +16,7 @@ from dead_letter_stage import Undertaker, undertaker
 from pyromq import PullConsumer
 from pyromq.testing.waiting import eventually
 
+PYROMQ = Path(sys.executable).with_name("pyromq")
 DEADLINE_S = 60.0
 LETTERS = 40
 
@@ -66,6 +72,45 @@ def test_a_replay_that_is_killed_loses_nothing_and_doubles_nothing(
     assert before <= total["skipped"] <= before + 1
     assert set(copies) == {record["dead_letter_id"] for record in results}
     assert set(copies.values()) == {1}
+
+
+def on_a_terminal(shell: Any, words: tuple[str, ...], answer: bytes) -> tuple[int, str]:
+    """Run a program on a terminal, answer its first question, and return its status and what it showed."""
+    ours, its = pty.openpty()
+    with open(ours, "r+b", buffering=0) as terminal:
+        process = subprocess.Popen(
+            [PYROMQ, *words], stdin=its, stdout=its, stderr=its, env=shell.environment | {"TERM": "xterm"}
+        )
+        os.close(its)
+        shown = b""
+        try:
+            while piece := terminal.read(4096):
+                if b"[y/N]" in shown + piece and b"[y/N]" not in shown:
+                    terminal.write(answer)
+                shown += piece
+        except OSError:
+            # Linux ends a terminal that nobody has open any more by an error.
+            pass
+        return process.wait(DEADLINE_S), shown.decode()
+
+
+def test_on_a_terminal_many_are_asked_about_first_and_then_shown_by_a_bar(
+    shell: Any, address: dict[str, str], grave: Undertaker
+) -> None:
+    for number in range(LETTERS):
+        grave.bury("shop", "orders", b"%d" % number)
+    replay = ("dlq", "replay", "shop", "--all", "-n", address["namesrv"])
+
+    refused, question = on_a_terminal(shell, replay, b"n\n")
+    nothing = shell.output_of(*replay, "--dry-run")
+    done, shown = on_a_terminal(shell, replay, b"y\n")
+
+    assert refused == 1
+    assert f"Replay {LETTERS} dead letters of group shop to %RETRY%shop?" in question
+    assert nothing.splitlines()[-1].startswith(f"{LETTERS} would replay in ")
+    assert done == 0
+    assert f"{LETTERS}/{LETTERS}" in shown
+    assert f"{LETTERS} replayed in " in shown
 
 
 def test_many_are_refused_without_a_yes_where_nobody_can_answer(

@@ -218,7 +218,10 @@ def _facts(letter: DeadLetter, replay: ReceivedMessage | str | None) -> Iterator
         "dead letter",
         f"{letter.place_id} ({queue.broker_name} queue {queue.queue_id} offset {message.queue_offset})",
     )
-    yield "died", f"{written(letter.died_at_ms)}, after {letter.tries} tries"
+    yield (
+        "died",
+        f"{written(letter.died_at_ms)}, after {letter.tries} {'try' if letter.tries == 1 else 'tries'}",
+    )
     yield "first sent", f"{written(message.born_at_ms)} to {letter.topic or '?'}, from {message.born_host}"
     yield "first copy", letter.first_id or "?"
     yield "tag", message.tags or ""

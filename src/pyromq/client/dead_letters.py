@@ -50,9 +50,9 @@ _LEFT_BEHIND: Final = frozenset(
         names.TIMER_DELAY_MS,
         names.TIMER_DELIVER_MS,
         names.TIMER_OUT_MS,
-        "TIMER_ENQUEUE_MS",
-        "TIMER_DEQUEUE_MS",
-        "TIMER_ROLL_TIMES",
+        names.TIMER_ENQUEUE_MS,
+        names.TIMER_DEQUEUE_MS,
+        names.TIMER_ROLL_TIMES,
         "TIMER_DELAY_LEVEL",
     }
 )
