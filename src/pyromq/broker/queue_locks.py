@@ -1,17 +1,34 @@
-"""Which member of a group may read which queue in order, and until when.
+"""Which member of a group may read which queue in order, and until when: `queueLocks.json`.
+
+    {"lockTable":{"group":{"client id":[{"brokerName":…,"queueId":0,"topic":…}]}}}
 
 An orderly consumer locks a queue before it reads it, and renews the lock every 20 s. A lock that was not
 renewed for 60 s is anyone's.
+
+The file says who holds what, and is written before a member hears that a queue is its own. So members keep
+their queues while the broker is away: with RocketMQ, whose locks live in memory only, the first member that
+comes back takes queues that others are still busy with. When a lock was renewed is not in the file: one that
+is read from it holds for as long as its member believes in it without a renewal, which is 30 s.
 """
 
+import logging
 from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
 
+from pyromq.broker.json_table import JsonTable
 from pyromq.clock import Clock
+from pyromq.errors import CorruptRecord
 from pyromq.model import MessageQueue
+from pyromq.store.files import Files
+from pyromq.wire.bodies.locks import decode_lock_table, encode_lock_table
+
+log = logging.getLogger(__name__)
 
 #: RebalanceLockManager's default life of a lock.
 LOCK_LIFE_MS = 60_000
+#: How long a member reads on without a renewal (ProcessQueue's REBALANCE_LOCK_MAX_LIVE_TIME).
+BELIEVED_MS = 30_000
 
 
 @dataclass(slots=True)
@@ -21,11 +38,37 @@ class _Lock:
 
 
 class QueueLocks:
-    """The locks of all groups. They live in memory only: after a restart members lock anew."""
+    """The locks of all groups."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, path: Path, clock: Clock, *, files: Files | None = None) -> None:
         self._clock = clock
         self._locks: dict[str, dict[MessageQueue, _Lock]] = {}
+        self._file = JsonTable(path, self._encode, files=files)
+
+    def load(self) -> None:
+        """Read the file; members have some seconds to renew what they hold.
+
+        A file that does not read is no reason not to start: it is as with RocketMQ then.
+        """
+        try:
+            table = self._file.load(decode_lock_table, field="lockTable") or {}
+        except CorruptRecord as error:
+            log.warning("nobody holds a queue after this start: %s", error)
+            return
+        as_if_ms = self._clock.now_ms() - LOCK_LIFE_MS + BELIEVED_MS
+        for group, holders in table.items():
+            self._locks[group] = {
+                queue: _Lock(client_id, as_if_ms) for client_id, queues in holders.items() for queue in queues
+            }
+
+    @property
+    def is_saved(self) -> bool:
+        """Whether the file says who holds what."""
+        return self._file.is_saved
+
+    async def save(self) -> None:
+        """Bring the table to the disk; raise StoreError when it cannot be written."""
+        await self._file.save()
 
     def lock(self, group: str, queues: Iterable[MessageQueue], client_id: str) -> list[MessageQueue]:
         """Lock or renew what nobody else holds, and return the queues that the client now holds."""
@@ -34,11 +77,13 @@ class QueueLocks:
         locked = []
         for queue in queues:
             lock = held.get(queue)
-            is_others = lock is not None and lock.client_id != client_id
+            is_others = lock is None or lock.client_id != client_id
             if lock is not None and is_others and now_ms - lock.renewed_at_ms <= LOCK_LIFE_MS:
                 continue
             held[queue] = _Lock(client_id, now_ms)
             locked.append(queue)
+            if is_others:
+                self._file.changed()
         return locked
 
     def unlock(self, group: str, queues: Iterable[MessageQueue], client_id: str) -> None:
@@ -48,5 +93,16 @@ class QueueLocks:
             lock = held.get(queue)
             if lock is not None and lock.client_id == client_id:
                 del held[queue]
+                self._file.changed()
         if not held:
             self._locks.pop(group, None)
+
+    def _encode(self) -> bytes:
+        """Return the table without the locks whose life is over."""
+        since_ms = self._clock.now_ms() - LOCK_LIFE_MS
+        table: dict[str, dict[str, list[MessageQueue]]] = {}
+        for group, held in self._locks.items():
+            for queue, lock in held.items():
+                if lock.renewed_at_ms >= since_ms:
+                    table.setdefault(group, {}).setdefault(lock.client_id, []).append(queue)
+        return encode_lock_table(table)

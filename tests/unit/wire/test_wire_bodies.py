@@ -220,6 +220,9 @@ def round_trips() -> list[Any]:
         ),
         pytest.param(lock, locks.encode_lock_batch, locks.decode_lock_batch, id="lock"),
         pytest.param([QUEUE], locks.encode_locked_queues, locks.decode_locked_queues, id="locked"),
+        pytest.param(
+            {"g": {"a": [QUEUE]}}, locks.encode_lock_table, locks.decode_lock_table, id="lock table"
+        ),
         pytest.param(["a", "b"], locks.encode_consumer_ids, locks.decode_consumer_ids, id="consumer ids"),
         pytest.param(
             {"T@g": {0: 1}}, offsets.encode_group_offsets, offsets.decode_group_offsets, id="group offsets"
@@ -248,6 +251,7 @@ DECODERS = [
     registration.decode_key_values,
     lists.decode_topic_list,
     locks.decode_lock_batch,
+    locks.decode_lock_table,
     locks.decode_locked_queues,
     locks.decode_consumer_ids,
     offsets.decode_group_offsets,

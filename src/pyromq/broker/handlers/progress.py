@@ -1,14 +1,19 @@
 """How far groups got, and which member holds which queue."""
 
+import logging
+from collections.abc import Awaitable
+
 from pyromq.broker.offsets import OffsetTable
 from pyromq.broker.queue_locks import QueueLocks
 from pyromq.codes import ResponseCode
-from pyromq.errors import QueryNotFound
+from pyromq.errors import QueryNotFound, StoreError
 from pyromq.net.routes import Answer, Request
 from pyromq.store.store import MessageStore
 from pyromq.wire.bodies.locks import decode_lock_batch, encode_locked_queues
 from pyromq.wire.headers.offset import QueryConsumerOffset, UpdateConsumerOffset
 from pyromq.wire.java_hash import java_queue_order
+
+log = logging.getLogger(__name__)
 
 
 class ProgressHandlers:
@@ -50,11 +55,19 @@ class ProgressHandlers:
         self._offsets.commit(header.consumer_group, header.topic, header.queue_id, header.commit_offset)
         return Answer(ext={})
 
-    def lock_batch(self, request: Request[None]) -> Answer:
-        """Lock queues for a member, and answer those that it now holds."""
+    def lock_batch(self, request: Request[None]) -> Answer | Awaitable[Answer]:
+        """Lock queues for a member, and answer those that it now holds; the file says so before."""
         asked = decode_lock_batch(request.body)
         locked = self._locks.lock(asked.consumer_group, asked.queues, asked.client_id)
-        return Answer(body=encode_locked_queues(java_queue_order(locked)))
+        answer = Answer(body=encode_locked_queues(java_queue_order(locked)))
+        return answer if self._locks.is_saved else self._answer_when_saved(answer)
+
+    async def _answer_when_saved(self, answer: Answer) -> Answer:
+        try:
+            await self._locks.save()
+        except StoreError as error:
+            log.warning("who holds which queue is not known after a crash: %s", error)
+        return answer
 
     def unlock_batch(self, request: Request[None]) -> Answer:
         """Unlock queues of a member."""

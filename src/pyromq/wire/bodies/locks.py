@@ -1,11 +1,14 @@
-"""Queues that an orderly consumer locks (41) and unlocks (42), and who is in a group (38)."""
+"""Queues that an orderly consumer locks (41) and unlocks (42), and who is in a group (38).
 
-from collections.abc import Iterable
+`queueLocks.json`, which RocketMQ does not have, is {"lockTable":{"group":{"client id":[queue, …]}}}.
+"""
+
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
 from pyromq.model import MessageQueue
-from pyromq.wire.bodies.body import Body, convert, read_object, read_queues
+from pyromq.wire.bodies.body import Body, convert, read_map, read_object, read_queues
 from pyromq.wire.java_json import dumps
 
 
@@ -61,6 +64,22 @@ def encode_locked_queues(queues: Iterable[MessageQueue]) -> bytes:
 def decode_locked_queues(data: bytes) -> list[MessageQueue]:
     """Return the queues of the answer to 41."""
     return read_queues(read_object(data).get("lockOKMQSet", []))
+
+
+def encode_lock_table(table: Mapping[str, Mapping[str, list[MessageQueue]]]) -> bytes:
+    """Return the JSON of all locks, by group and client id."""
+    return dumps({"lockTable": table}, pretty=True)
+
+
+def decode_lock_table(data: bytes) -> dict[str, dict[str, list[MessageQueue]]]:
+    """Return all locks, by group and client id."""
+    table = read_map(read_object(data).get("lockTable", {}), "lockTable")
+    return {
+        str(group): {
+            str(client_id): read_queues(queues) for client_id, queues in read_map(held, str(group)).items()
+        }
+        for group, held in table.items()
+    }
 
 
 def encode_consumer_ids(client_ids: Iterable[str]) -> bytes:
