@@ -74,6 +74,8 @@ class TransactionChecks:
         self._durability = durability
         self._settings = settings
         self._kept_ms = kept_hours * HOUR_MS
+        #: Whether a half is to be given up, and the topic for it is not on disk yet.
+        self._is_topic_unsaved = False
         self._clock = clock
 
     async def check(self) -> None:
@@ -84,6 +86,9 @@ class TransactionChecks:
             is_more = True
             while is_more:
                 is_more = all(self._look_at_next(started_ms) for _ in range(TURN_HALVES_MAX))
+                if self._is_topic_unsaved:
+                    await self._topics.save()
+                    self._is_topic_unsaved, is_more = False, True
                 await asyncio.sleep(0)
         except Refused as refusal:
             log.warning("transactions are not checked, the store takes no messages: %s", refusal)
@@ -139,8 +144,7 @@ class TransactionChecks:
         age_ms = self._clock.now_ms() - half.born_at_ms
         check_times = _number(properties.get(names.TRANSACTION_CHECK_TIMES), default=0)
         if check_times >= self._settings.transaction_check_max or age_ms > self._kept_ms:
-            self._give_up(half)
-            return True
+            return self._give_up(half)
         if half.stored_at_ms >= started_ms:
             return False
         immunity = properties.get(names.CHECK_IMMUNITY_TIME_IN_SECONDS)
@@ -151,13 +155,14 @@ class TransactionChecks:
         try:
             if is_young:
                 properties.setdefault(names.TRANSACTION_PREPARED_QUEUE_OFFSET, str(half.queue_offset))
+                properties[names.WAIT] = "false"
                 self._store_again(half, properties)
             else:
                 properties[names.TRANSACTION_CHECK_TIMES] = str(check_times + 1)
                 self._ask(half, properties, self._store_again(half, properties))
         except MessageIllegal:
             # Its properties have no room for one more: it must not keep the others from being asked about.
-            self._give_up(half)
+            return self._give_up(half)
         return True
 
     def _immunity_ms(self, seconds_text: str | None) -> int:
@@ -171,15 +176,22 @@ class TransactionChecks:
         self._halves.stored_again(half, placed.queue_offset)
         return placed
 
-    def _give_up(self, half: Record) -> None:
+    def _give_up(self, half: Record) -> bool:
+        """Put a half where operators find it; return False if the topic for it must be saved first.
+
+        After a crash nobody would make the topic again, and its messages could not be read.
+        """
         topic = topic_names.TRANSACTION_CHECK_MAX_TIME
+        self._topics.ensure(topic, queue_count=QUEUE_COUNT)
+        if not self._topics.has_saved(topic):
+            self._is_topic_unsaved = True
+            return False
         log.error(
             "transaction %s of group %s was never decided; it is in %s now",
             names.find_text(half.properties, names.UNIQ_KEY),
             names.find_text(half.properties, names.PRODUCER_GROUP),
             topic,
         )
-        self._topics.ensure(topic, queue_count=QUEUE_COUNT)
         op = op_draft(half.queue_offset, now_ms=self._clock.now_ms(), host=half.store_host)
         try:
             # RocketMQ writes no op message here, and gives the half up once more after a crash.
@@ -188,6 +200,7 @@ class TransactionChecks:
         except MessageIllegal:
             log.exception("half message %d is larger than messages may be now; dropped", half.queue_offset)
         self._halves.decide(half, half.queue_offset)
+        return True
 
     def _ask(self, half: Record, properties: dict[str, str], placed: Placed) -> None:
         group = properties.get(names.PRODUCER_GROUP, "")
