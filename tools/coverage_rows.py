@@ -32,6 +32,9 @@ PROMISED = (
     "OF",
     "OR",
     "FI",
+    "RT",
+    "TX",
+    "DE",
 )
 
 

@@ -200,7 +200,25 @@ async def test_unless_it_is_enabled_sql_is_refused_however_it_is_asked_for(tmp_p
 @pytest.mark.row("FI-05")
 @pytest.mark.parametrize("code", [301, 302], ids=["a filter server", "a class that filters"])
 async def test_classes_of_the_user_do_not_filter(client: WireClient, code: int) -> None:
-    assert (await client.ask(code, {})).code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
+    """As 4.9.8 answers: it has no filter servers any more."""
+    answer = await client.ask(code, {})
+
+    assert answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
+    assert answer.remark == f" request type {code} not supported"
+
+
+@pytest.mark.row("FI-05")
+async def test_a_subscription_by_a_class_gets_everything(client: WireClient) -> None:
+    await send(client, 5, 15)
+    wanted = Subscription(topic="orders", sub_string="a.Filter", class_filter_mode=True, sub_version=1)
+    part = ConsumerPart(group_name="readers", subscriptions=[wanted])
+    await client.ask(
+        RequestCode.HEART_BEAT, None, encode_heartbeat(Heartbeat(client_id="c1", consumers=[part]))
+    )
+
+    fields = pull_fields("orders") | {"sysFlag": 0, "subscription": "", "subVersion": 1}
+
+    assert bodies(await client.ask(PULL, fields)) == [b"5", b"15"]
 
 
 # Heartbeats ------------------------------------------------------------------------------------------------

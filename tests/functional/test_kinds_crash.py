@@ -56,18 +56,55 @@ async def test_a_delayed_message_that_waits_is_delivered(stage: ManualStage, tmp
         assert delivered.body == b"later"
 
 
-async def test_what_was_delivered_since_the_progress_was_saved_comes_once_more(
+async def test_what_was_delivered_since_the_progress_was_saved_comes_no_second_time(
     stage: ManualStage, tmp_path: Path
 ) -> None:
     client = stage.connect()
     await client.send("orders", b"later", properties={"DELAY": "1"})
     stage.clock.advance(1_000)
     await client.await_stored("orders")
+    await client.send("orders", b"behind it", properties={"DELAY": "1"})
+
+    async with after_a_crash(stage, tmp_path / "second") as survivor:
+        survivor.clock.advance(1_000)
+        delivered = await survivor.connect().await_stored("orders", 2)
+
+        assert [record.body for record in delivered] == [b"later", b"behind it"]
+
+
+async def test_over_a_file_of_rocketmq_what_was_delivered_since_comes_once_more(
+    stage: ManualStage, tmp_path: Path
+) -> None:
+    client = stage.connect()
+    await client.send("orders", b"later", properties={"DELAY": "1"})
+    stage.clock.advance(1_000)
+    await client.await_stored("orders")
+    (stage.folder / "config" / "delayOffset.json").write_text('{"offsetTable":{}}')
 
     async with after_a_crash(stage, tmp_path / "second") as survivor:
         delivered = await survivor.connect().await_stored("orders", 2)
 
         assert [record.body for record in delivered] == [b"later", b"later"]
+
+
+async def test_messages_that_are_alike_are_all_delivered_and_none_twice(
+    stage: ManualStage, tmp_path: Path
+) -> None:
+    """Nothing tells them apart, not even an id: only how many of them there are counts."""
+    client, born_at_ms = stage.connect(), stage.clock.now_ms()
+    for wait_ms in (400, 400, 0):
+        await client.send("orders", properties={"DELAY": "1", "UNIQ_KEY": "same"}, bornTimestamp=born_at_ms)
+        stage.clock.advance(wait_ms)
+    stage.clock.advance(600)
+    await client.await_stored("orders", 2)
+
+    async with after_a_crash(stage, tmp_path / "second") as survivor:
+        client = survivor.connect()
+        await client.send("orders", b"marker", properties={"DELAY": "1"})
+        survivor.clock.advance(1_000)
+        delivered = await client.await_stored("orders", 4)
+
+        assert [record.body for record in delivered] == [b"hello"] * 3 + [b"marker"]
 
 
 async def test_what_was_delivered_before_it_was_saved_does_not(stage: ManualStage, tmp_path: Path) -> None:

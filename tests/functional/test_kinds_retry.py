@@ -117,6 +117,28 @@ async def test_a_consumer_may_ask_for_fewer_tries(stage: ManualStage) -> None:
     assert await client.stored(DEAD)
 
 
+@pytest.mark.row("RT-04")
+@pytest.mark.parametrize(
+    ("tried", "wait_ms"), [(15, 7_200_000), (16, 7_200_000), (40, 7_200_000), (14, 3_600_000)]
+)
+async def test_tries_beyond_the_last_level_wait_two_hours_each(
+    stage: ManualStage, tried: int, wait_ms: int
+) -> None:
+    client = stage.connect()
+    await client.heartbeat(consumer=GROUP)
+    await fall_back(client, times=tried, limit=100)
+    stage.clock.advance(1_000)
+    (retried,) = await client.await_stored(RETRY)
+
+    await send_back(client, retried.position, maxReconsumeTimes=100)
+    stage.clock.advance(wait_ms - 1)
+    await settle()
+    assert len(await client.stored(RETRY)) == 1
+    stage.clock.advance(1)
+
+    assert (await client.await_stored(RETRY, 2))[-1].reconsume_times == tried + 1
+
+
 @pytest.mark.row("RT-05")
 async def test_the_limit_of_a_client_before_version_3_4_9_is_not_meant(stage: ManualStage) -> None:
     client = stage.connect()

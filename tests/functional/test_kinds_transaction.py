@@ -1,11 +1,13 @@
 """Transactions: halves, their ends, and the questions about those that nobody ended."""
 
+import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
 import pytest
 from kinds_stage import HOUR_MS, ManualStage, Peer, properties_of, running_stage, settle
+from staged_files import StagedFiles
 
 from pyromq.codes import RequestCode, ResponseCode
 from pyromq.testing.golden import read_frames
@@ -150,6 +152,7 @@ async def test_a_oneway_commit_commits(stage: ManualStage) -> None:
     await aeventually(lambda: visible(client))
 
 
+@pytest.mark.row("TX-03")
 @pytest.mark.parametrize(
     ("changed", "remark"),
     [
@@ -179,6 +182,7 @@ async def test_an_end_of_what_is_no_half_is_refused(stage: ManualStage) -> None:
     assert answer.remark == "Find prepared transaction message failed"
 
 
+@pytest.mark.row("TX-03")
 @pytest.mark.parametrize("first", [COMMIT, ROLLBACK])
 @pytest.mark.parametrize("second", [COMMIT, ROLLBACK])
 async def test_a_transaction_is_decided_once(stage: ManualStage, first: int, second: int) -> None:
@@ -205,6 +209,63 @@ async def test_a_transaction_is_decided_once_even_over_a_restart(stage: ManualSt
 
     assert answer.code == ResponseCode.SYSTEM_ERROR
     assert await visible(client) == []
+
+
+@pytest.mark.row("TX-03")
+@pytest.mark.parametrize("fate", [COMMIT, ROLLBACK])
+async def test_an_end_of_a_half_that_the_log_does_not_keep_any_more_is_refused(
+    tmp_path: Path, fate: int
+) -> None:
+    all_day = ";".join(f"{hour:02d}" for hour in range(24))
+    settings = {"mapped_file_size_commit_log": 4096, "delete_when": all_day}
+    async with running_stage(tmp_path, file_reserved_time=1, **settings) as stage:
+        client = stage.connect()
+        half = await send_half(client)
+        for _ in range(40):
+            await client.send("orders", bytes(200), queue_id=2)
+        stage.clock.advance(3 * HOUR_MS)
+
+        async def is_gone() -> bool:
+            answer = await client.request(RequestCode.GET_MIN_OFFSET, {"topic": "orders", "queueId": 2})
+            stage.clock.advance(10_000)
+            return int((answer.ext or {})["offset"]) > 0
+
+        await aeventually(is_gone)
+
+        answer = await end(client, half, fate)
+
+        assert answer.code == ResponseCode.SYSTEM_ERROR
+        assert answer.remark == "Find prepared transaction message failed"
+
+
+@pytest.mark.row("TX-09")
+async def test_a_half_is_answered_when_the_disk_has_it_and_so_is_its_end(tmp_path: Path) -> None:
+    """Two phases, each of them one synchronous request to one broker; no lock is held in between."""
+    files = StagedFiles()
+    async with running_stage(tmp_path, files=files, flush_disk_type="SYNC_FLUSH") as stage:
+        client, other = stage.connect("client"), stage.connect("other")
+        await client.send("orders")
+        with files.held_syncs():
+            sending = asyncio.ensure_future(send_half(client))
+            await aeventually(lambda: _end_is(other, HALF, 1))
+            assert not sending.done()
+        half = await sending
+        assert await visible(client) == []
+
+        # Whoever else sends to the topic is not kept waiting by the open transaction.
+        await other.send("orders", b"other", queue_id=2)
+        with files.held_syncs():
+            ending = asyncio.ensure_future(end(client, half, COMMIT))
+            await aeventually(lambda: _end_is(other, OP, 1))
+            assert not ending.done()
+
+        assert (await ending).code == ResponseCode.SUCCESS
+        assert [record.body for record in await visible(client)] == [b"other", b"pay"]
+
+
+async def _end_is(client: Peer, topic: str, offset: int) -> bool:
+    answer = await client.request(RequestCode.GET_MAX_OFFSET, {"topic": topic, "queueId": 0})
+    return int((answer.ext or {})["offset"]) == offset
 
 
 async def test_a_broker_may_refuse_transactions(tmp_path: Path) -> None:
@@ -526,3 +587,24 @@ async def test_a_half_from_before_a_restart_can_be_ended_after_it(stage: ManualS
     stage.clock.advance(INTERVAL_MS)
     await settle()
     assert client.asked_for(RequestCode.CHECK_TRANSACTION_STATE) == []
+
+
+# Many that nobody ends.
+
+
+async def test_many_undecided_transactions_are_asked_about_in_bounded_turns(stage: ManualStage) -> None:
+    """Counted in turns of the loop, which client and broker share: others are answered in between."""
+    client, other = stage.connect("client"), stage.connect("other")
+    await client.heartbeat(producer=GROUP)
+    count = 1_000
+    for _ in range(count):
+        await send_half(client)
+    answered_between = 0
+
+    stage.clock.advance(INTERVAL_MS)
+    while len(client.asked_for(RequestCode.CHECK_TRANSACTION_STATE)) < count:
+        await other.request(RequestCode.GET_MAX_OFFSET, {"topic": "orders", "queueId": 0})
+        answered_between += 1
+
+    # Sixty-four are looked at in a turn, and an answer takes two or three turns.
+    assert answered_between >= count // 64 // 4

@@ -1,11 +1,21 @@
-"""The three sources of duplicates on a real broker, and a listener that does its work once."""
+"""The sources of duplicates on a real broker, and a listener that does its work once."""
 
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from pyromq import ConsumeFrom, Delivery, Message, Producer, PullConsumer, PushConsumer, ReceivedMessage
+from pyromq import (
+    ConsumeFrom,
+    Delivery,
+    Message,
+    Producer,
+    PullConsumer,
+    PushConsumer,
+    ReceivedMessage,
+    TransactionProducer,
+    TransactionState,
+)
 from pyromq.once import SqliteTokens, once
 from pyromq.testing.cluster import ThreadCluster, running_cluster
 from pyromq.testing.waiting import eventually
@@ -104,4 +114,40 @@ def test_a_message_that_two_members_get_around_a_rebalance_is_billed_once(
             (message,) = consumer.pull(queue, 0).messages
             bill(message)
 
+    assert bills == ["42"]
+
+
+@pytest.mark.row("TX-10", "ID-04")
+def test_a_transactions_message_that_is_consumed_twice_is_told_by_its_key_and_billed_once(
+    cluster: ThreadCluster, tokens: SqliteTokens
+) -> None:
+    bills, seen = [], []
+
+    @once(tokens, key=first_key)
+    def bill(message: ReceivedMessage) -> None:
+        bills.append(message.keys[0])
+
+    def handle(message: ReceivedMessage, delivery: Delivery) -> None:
+        bill(message)
+        seen.append(message.message_id)
+        if len(seen) == 1:
+            delivery.delay_level = 1
+            raise OSError("the answer was lost")
+
+    with TransactionProducer(
+        "shop",
+        cluster.namesrv_address,
+        execute=lambda *_: TransactionState.COMMIT,
+        check=lambda _: TransactionState.COMMIT,
+    ) as producer:
+        sent = producer.send_in_transaction(Message("orders", b"one sauna", keys=["42"]))
+    consumer = PushConsumer(
+        "billing", cluster.namesrv_address, listener=handle, consume_from=ConsumeFrom.FIRST_OFFSET
+    )
+    consumer.subscribe("orders")
+    with consumer:
+        eventually(lambda: len(seen) == 2, 30)
+
+    # The id of the half is that of the message, and of its retries.
+    assert seen == [sent.message_id] * 2
     assert bills == ["42"]

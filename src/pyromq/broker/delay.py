@@ -111,7 +111,14 @@ class DelayedMessages:
         for level in self._levels_ms.keys() & self._progress.keys():
             self._next_offset(level)
         if position is not None:
-            self._progress = progress_in_log(self._store, position, self._progress)
+            self._add_from_log(position)
+
+    def _add_from_log(self, position: int) -> None:
+        before = sum(self._progress.values())
+        self._progress = progress_in_log(self._store, position, self._progress)
+        count = sum(self._progress.values()) - before
+        if count:
+            log.info("%d delayed messages were delivered after their progress was saved", count)
 
     def start(self) -> None:
         """Begin to deliver; what came due while nobody did is delivered now."""

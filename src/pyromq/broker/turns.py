@@ -29,6 +29,8 @@ class Turns:
 
     async def wait(self) -> None:
         """Return in a turn that is the caller's alone."""
+        if self.take():
+            return
         turn = asyncio.get_running_loop().create_future()
         self._waiting.append(turn)
         await turn

@@ -1,5 +1,6 @@
 """Half messages: what is decided, and what a producer is asked."""
 
+import tracemalloc
 from pathlib import Path
 
 import msgspec
@@ -7,11 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyromq.broker.half_drafts import committed_draft
-from pyromq.broker.half_messages import DecidedOffsets, half_diversion
+from pyromq.broker.half_messages import DecidedOffsets, HalfMessages, half_diversion
+from pyromq.broker.offsets import OffsetTable
 from pyromq.broker.transaction_checks import check_command
 from pyromq.codes import RequestCode
-from pyromq.config.settings import BrokerSettings
-from pyromq.store.store import Draft, Placed
+from pyromq.config.settings import BrokerSettings, StoreSettings
+from pyromq.store.store import Draft, MessageStore, Placed
+from pyromq.testing.clock import ManualClock
 from pyromq.testing.golden import GoldenFrame, read_frames
 from pyromq.wire import properties as names
 from pyromq.wire.record import Record, decode_record
@@ -83,3 +86,40 @@ def test_a_question_is_byte_for_byte_what_rocketmq_asks() -> None:
         assert command is not None
         assert command.body == frame.body
         assert command.ext == frame.command.ext
+
+
+def test_what_is_known_of_transactions_takes_little_memory_and_none_when_they_are_decided(
+    tmp_path: Path,
+) -> None:
+    settings = StoreSettings(store_path_root_dir=str(tmp_path), mapped_file_size_commit_log=64 << 20)
+    store = MessageStore(settings, clock=ManualClock())
+    store.open()
+    halves = HalfMessages(store, OffsetTable(tmp_path / "offsets.json"))
+    halves.load()
+    record = Record(topic="RMQ_SYS_TRANS_HALF_TOPIC", body=b"x", properties="")
+    count = 4_000
+
+    def is_known(number: int) -> Record:
+        return msgspec.structs.replace(record, properties=f"UNIQ_KEY\x01{number:032X}", queue_offset=number)
+
+    tracemalloc.start()
+    try:
+        for number in range(count):
+            halves.stored_again(is_known(number), count + number)
+        bytes_each = tracemalloc.get_traced_memory()[0] / count
+        for number in range(count):
+            halves.decide(is_known(number), count + number)
+            halves.op_stored(count + number)
+        for _ in range(2 * count):
+            halves.pass_on()
+        while halves.pass_old_ops(1_000):
+            pass
+        bytes_left = tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+        store.close()
+
+    assert bytes_each < 300
+    assert halves.op_progress == count
+    # The room of a dictionary that was large once is not given back before it grows again.
+    assert bytes_left < count * 60
