@@ -1,36 +1,44 @@
 """Dead letters from a shell: whoever kills a replay finds it resumed."""
 
+import itertools
 import json
 import os
 import pty
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from dead_letter_stage import Undertaker, undertaker
 
-from pyromq import PullConsumer
+from pyromq import Admin, PullConsumer
 from pyromq.testing.waiting import eventually
 
 PYROMQ = Path(sys.executable).with_name("pyromq")
 DEADLINE_S = 60.0
 LETTERS = 40
+CUT_AFTER = 5
+_numbers = itertools.count(1)
 
 
-@pytest.fixture
-def address(up: Callable[..., Any]) -> dict[str, str]:
-    ready: dict[str, str] = up().ready()
-    return ready
-
-
-@pytest.fixture
-def grave(address: dict[str, str]) -> Iterator[Undertaker]:
-    with undertaker(address["namesrv"], [address["broker"]]) as one:
+@pytest.fixture(scope="module")
+def grave(shared_address: str) -> Iterator[Undertaker]:
+    with Admin(shared_address) as admin:
+        (broker,) = admin.cluster().broker_addr_table.values()
+    with undertaker(shared_address, [broker.broker_addrs[0]]) as one:
         yield one
+
+
+@pytest.fixture
+def group(grave: Undertaker) -> str:
+    """A group with dead letters that no other test uses."""
+    group = f"shop-{next(_numbers)}"
+    for number in range(LETTERS):
+        grave.bury(group, "orders", b"%d" % number)
+    return group
 
 
 def records(output: str) -> list[dict[str, Any]]:
@@ -50,23 +58,20 @@ def stored(name_server: str, topic: str) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("after", [1, 7])
 def test_a_replay_that_is_killed_loses_nothing_and_doubles_nothing(
-    shell: Any, address: dict[str, str], grave: Undertaker, after: int
+    shell: Any, shared_address: str, group: str
 ) -> None:
-    for number in range(LETTERS):
-        grave.bury("shop", "orders", b"%d" % number)
-    replay = ("dlq", "replay", "shop", "--all", "--yes", "--json", "-n", address["namesrv"])
+    replay = ("dlq", "replay", group, "--all", "--yes", "--json", "-n", shared_address)
     first = shell.start(*replay, "--rate", "20")
-    eventually(lambda: first.out.count("\n") >= after, DEADLINE_S)
+    eventually(lambda: first.out.count("\n") >= CUT_AFTER, DEADLINE_S)
     first.process.kill()
     first.wait()
     before = sum(record["outcome"] == "replayed" for record in records(first.out[: first.out.rfind("\n")]))
 
     *results, total = records(shell.output_of(*replay))
 
-    copies = Counter(stored(address["namesrv"], "%RETRY%shop"))
-    assert after <= before < LETTERS
+    copies = Counter(stored(shared_address, f"%RETRY%{group}"))
+    assert CUT_AFTER <= before < LETTERS
     assert total["failed"] == 0
     assert total["replayed"] + total["skipped"] == LETTERS
     assert before <= total["skipped"] <= before + 1
@@ -95,18 +100,16 @@ def on_a_terminal(shell: Any, words: tuple[str, ...], answer: bytes) -> tuple[in
 
 
 def test_on_a_terminal_many_are_asked_about_first_and_then_shown_by_a_bar(
-    shell: Any, address: dict[str, str], grave: Undertaker
+    shell: Any, shared_address: str, group: str
 ) -> None:
-    for number in range(LETTERS):
-        grave.bury("shop", "orders", b"%d" % number)
-    replay = ("dlq", "replay", "shop", "--all", "-n", address["namesrv"])
+    replay = ("dlq", "replay", group, "--all", "-n", shared_address)
 
     refused, question = on_a_terminal(shell, replay, b"n\n")
     nothing = shell.output_of(*replay, "--dry-run")
     done, shown = on_a_terminal(shell, replay, b"y\n")
 
     assert refused == 1
-    assert f"Replay {LETTERS} dead letters of group shop to %RETRY%shop?" in question
+    assert f"Replay {LETTERS} dead letters of group {group} to %RETRY%{group}?" in question
     assert nothing.splitlines()[-1].startswith(f"{LETTERS} would replay in ")
     assert done == 0
     assert f"{LETTERS}/{LETTERS}" in shown
@@ -114,12 +117,9 @@ def test_on_a_terminal_many_are_asked_about_first_and_then_shown_by_a_bar(
 
 
 def test_many_are_refused_without_a_yes_where_nobody_can_answer(
-    shell: Any, address: dict[str, str], grave: Undertaker
+    shell: Any, shared_address: str, group: str
 ) -> None:
-    for number in range(LETTERS):
-        grave.bury("shop", "orders", b"%d" % number)
-
-    ended = shell.run("dlq", "replay", "shop", "--all", "-n", address["namesrv"])
+    ended = shell.run("dlq", "replay", group, "--all", "-n", shared_address)
 
     assert ended.returncode == 2
     assert f"Replay {LETTERS} dead letters" in ended.stderr
