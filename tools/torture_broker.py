@@ -20,6 +20,7 @@ ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT / "tests" / "support"))
 
 from kill_run import ALL_DAY, KillRun  # noqa: E402
+from kinds_kill import KindsKill  # noqa: E402
 from power_cuts import cut_often  # noqa: E402
 
 from pyromq.config.settings import FlushDiskType  # noqa: E402
@@ -31,7 +32,9 @@ RUNS: dict[str, tuple[FlushDiskType, str, dict[str, object]]] = {
     "retention": (FlushDiskType.ASYNC_FLUSH, "broker", ALL_DAY),
 }
 POWER = "power"
-KINDS = [*RUNS, POWER]
+#: Delayed messages, transactions and send-backs.
+WAITING = "waiting"
+KINDS = [*RUNS, WAITING, POWER]
 #: A broker's disk gets slow in the simulation when it has lived long.
 CUTS_IN_A_LIFE = 60
 
@@ -46,9 +49,10 @@ def main() -> int:
     parser.add_argument("--only", choices=KINDS, nargs="*", default=KINDS, help="which runs")
     asked = parser.parse_args()
     seed = SystemRandom().randrange(1 << 32) if asked.seed is None else asked.seed
+    runs = {POWER: _cut, WAITING: _kill_while_messages_wait}
     return max(
         (
-            _cut(seed, asked.kills) if kind == POWER else _torture(kind, seed, asked.kills)
+            runs[kind](seed, asked.kills) if kind in runs else _torture(kind, seed, asked.kills)
             for kind in asked.only
         ),
         default=0,
@@ -66,6 +70,27 @@ def _cut(seed: int, cuts: int) -> int:
                 print(f"{POWER}: seed {one}, {flush}: {error!r}", flush=True)
                 return 1
         print(f"{POWER}: seeds from {seed}, {flush}: {cuts} power cuts, 0 promises broken", flush=True)
+    return 0
+
+
+def _kill_while_messages_wait(seed: int, kills: int) -> int:
+    folder = Path(tempfile.mkdtemp(prefix="pyromq-torture-"))
+    print(f"{WAITING}: seed {seed}", flush=True)
+    run = KindsKill(folder / "run", seed)
+
+    async def kill_and_check() -> None:
+        await run.kill_often(kills)
+        await run.check()
+
+    try:
+        asyncio.run(kill_and_check())
+    except AssertionError as error:
+        print(f"{WAITING}: {error}\nthe data is in {folder}", flush=True)
+        return 1
+    finally:
+        run.close()
+    print(f"{WAITING}: {run.summary}", flush=True)
+    shutil.rmtree(folder)
     return 0
 
 
