@@ -11,7 +11,7 @@ from staged_batches import TOPIC, ids_of, make_topic, readable, stage_part, unit
 from pyromq import Admin, PullConsumer, TopicNotFound
 from pyromq.client.sync.staged import StagedSends
 from pyromq.codes import ResponseCode
-from pyromq.errors import IllegalOperation, MessageIllegal, NoPermission, NoRoute, Refused
+from pyromq.errors import IllegalOperation, MessageIllegal, NetworkError, NoPermission, NoRoute, Refused
 from pyromq.model import Message, MessageQueue
 from pyromq.testing.clock import ManualClock
 from pyromq.testing.cluster import ThreadCluster, running_cluster
@@ -267,18 +267,10 @@ def test_what_nobody_publishes_expires(tmp_path: Path) -> None:
         with StagedSends(cluster.namesrv_address) as sends:
             part, _ = stage_part(sends, batch=0, part=0)
 
-            clock.advance(HOUR_MS + 10_000)
+            clock.advance(HOUR_MS + 1)
 
-            def is_forgotten() -> bool:
-                try:
-                    sends.publish([part])
-                except IllegalOperation as error:
-                    return "is not open here" in str(error)
-                return False
-
-            # Until the broker looked after its batches, the part can still be published: never here, for then
-            # the test would find it.
-            assert eventually(is_forgotten)
+            with pytest.raises(IllegalOperation, match="is not open here"):
+                sends.publish([part])
             assert readable(cluster.namesrv_address) == Counter()
 
 
@@ -336,7 +328,7 @@ def test_a_broker_that_is_away_while_the_batch_is_published_comes_back_to_its_sh
             sends.publish([stage_part(sends, batch=0, part=0)[0]])
             parts = [stage_part(sends, batch=1, part=part)[0] for part in range(2)]
             cluster.stop_broker("broker-b")
-            with pytest.raises((NoRoute, OSError, Exception), match="broker-b"):
+            with pytest.raises((NoRoute, NetworkError), match="broker-b"):
                 sends.publish(parts, timeout_ms=400)
             cluster.start_broker("broker-b")
 

@@ -226,13 +226,8 @@ class Staging:
 
     async def upkeep(self) -> None:
         """Forget what expired, go on with what failed, and write the table."""
-        now_ms = self._clock.now_ms()
-        for name, number in self._ledger.expire(now_ms - self._settings.staged_message_timeout):
-            log.info(
-                "batch %d of query %s was staged and not published in time; it is forgotten", number, name
-            )
-            self._is_saved = False
-        self._ledger.forget_queries(now_ms - QUERY_KEPT_MS)
+        self._expire()
+        self._ledger.forget_queries(self._clock.now_ms() - QUERY_KEPT_MS)
         self.resume()
         await self.save()
 
@@ -331,7 +326,15 @@ class Staging:
                 ResponseCode.SERVICE_NOT_AVAILABLE, "the disk takes longer than syncFlushTimeout; ask again"
             ) from error
 
+    def _expire(self) -> None:
+        before_ms = self._clock.now_ms() - self._settings.staged_message_timeout
+        for name, number in self._ledger.expire(before_ms):
+            log.info("batch %d of query %s was not published in time and is forgotten", number, name)
+            self._is_saved = False
+
     def _query(self, name: str, home: str) -> Query | None:
+        """Return what is known of a query now; raise IllegalOperation when another broker is its home."""
+        self._expire()
         query = self._ledger.queries.get(name)
         if query is not None and query.home != home:
             raise _refused(f"the home of query {name} is {query.home}, not {home}")
