@@ -1,7 +1,7 @@
 """One story of every kind of message, told by a Java client to our servers and to Apache's.
 
 All kinds run side by side, for most of their time is waiting: the third delay level and a first retry take
-ten seconds, and a transaction that nobody decides is asked about three times. What becomes of a message is
+ten seconds, and a transaction that nobody decides is asked about four times. What becomes of a message is
 written in its body (`programs/java/Kinds.java`).
 """
 
@@ -29,7 +29,8 @@ CLIENTS = {"4.9.8": "four", "5.5.0": "five"}
 
 #: The first three levels are those of every broker. Retries begin with the third; the next is short here.
 DELAYS_MS = {1: 1_000, 2: 5_000, 3: 10_000, 4: 1_000, 5: 2_000}
-CHECKS_MAX = 3
+#: RocketMQ counts the time of a message's own immunity too: that takes two of these.
+CHECKS_MAX = 4
 SETTINGS: dict[str, str | int] = {
     "messageDelayLevel": " ".join(f"{delay_ms // 1_000}s" for delay_ms in DELAYS_MS.values()),
     "transactionTimeOut": 1_000,
@@ -53,7 +54,7 @@ QUEUES_IN_ORDER = 4
 KEYS = ("anna", "bert", "carl", "dora", "emil", "fred", "gina", "hans")
 BATCH, BATCH_BYTES_MAX = 5, 4 * 1024 * 1024
 LARGE, LARGE_BYTES = 9, 500_000
-IMMUNITY_S = 4
+IMMUNITY_S = 3
 
 RETRIED = ("later/done", "throw/done", "null/done", "later", "soon", "never")
 DELAYED = (1, 2, 3, 99)
@@ -139,7 +140,11 @@ class Tale:
 
     def transact(self, member: str, body: str, **properties: object) -> list[Event]:
         """Send a message in a transaction."""
-        return self.program.do("transact", member, self.name("transaction"), body, *_words(properties))
+        return self.ask("transact", member, self.name("transaction"), body, *_words(properties))
+
+    def ask(self, *words: object) -> list[Event]:
+        """Give a command that sends, and return how its messages were answered."""
+        return [event for event in self.program.do(*words) if event["event"] in ("sent", "refused")]
 
     def wait_for(self, member: str, count: int) -> None:
         """Wait until a member was given so many."""
@@ -245,7 +250,7 @@ def _transact(tale: Tale) -> None:
         tale.program.do("produce", member, tale.name(group), tale.name("transaction"))
     for body in DECIDED:
         tale.transact("anna", body, TAGS="blue", KEYS="account-1")
-    answer, *_ = tale.transact("anna", "commit/delayed", DELAY=3)
+    (answer,) = tale.transact("anna", "commit/delayed", DELAY=3)
     if answer["event"] == "sent":  # the 5.x client refuses it
         tale.committing |= {"commit/delayed"}
     tale.transact("anna", "unknown/commit/immune", CHECK_IMMUNITY_TIME_IN_SECONDS=IMMUNITY_S)
@@ -272,11 +277,10 @@ def _filter(tale: Tale) -> None:
 
 
 def _batch(tale: Tale) -> None:
-    do = tale.program.do
-    tale.answers["batch"] = do("batch", tale.name("batch"), BATCH, 10)[:-1]
+    tale.answers["batch"] = tale.ask("batch", tale.name("batch"), BATCH, 10)
     tale.join("batch", "batch", together=BATCH)
-    tale.answers["large"] = do("batch", tale.name("large"), LARGE, LARGE_BYTES)[:-1]
-    tale.answers["split"] = do("split", tale.name("large"), LARGE, LARGE_BYTES, BATCH_BYTES_MAX)[:-1]
+    tale.answers["large"] = tale.ask("batch", tale.name("large"), LARGE, LARGE_BYTES)
+    tale.answers["split"] = tale.ask("split", tale.name("large"), LARGE, LARGE_BYTES, BATCH_BYTES_MAX)
     for body in ("one", "soon/done", "three"):
         tale.send("together", body)
     tale.join("together", "together", together=3)

@@ -14,8 +14,9 @@ from pyromq.wire.record import Record
 
 HALF, OP = "RMQ_SYS_TRANS_HALF_TOPIC", "RMQ_SYS_TRANS_OP_HALF_TOPIC"
 _ID = re.compile(r"\b(?:[0-9A-F]{32}|[0-9A-F]{56})\b")  # by an IPv4 or an IPv6 address
-#: How often a transaction was asked about depends on how quickly it was answered.
-_CHECKS = re.compile("(TRANSACTION_CHECK_TIMES\x01)[0-9]+")
+_UNIQUE_ID = re.compile("(?:^|\x02)UNIQ_KEY\x01([^\x02]+)")
+#: Where a half was first, and how often it was asked about, depends on how quickly others were answered.
+_NUMBERS = re.compile("((?:TRANSACTION_CHECK_TIMES|TRAN_PREPARED_QUEUE_OFFSET)\x01)[0-9]+")
 
 
 class Entry(NamedTuple):
@@ -80,14 +81,15 @@ class Ledger:
     def name_ids(self, properties: str) -> str:
         """Put names in the place of ids."""
         named = _ID.sub(lambda found: self._named.get(found[0], found[0]), properties)
-        return _CHECKS.sub(r"\1n", named)
+        return _NUMBERS.sub(r"\1n", named)
 
     def _note(self, record: Record) -> None:
         label = f"{record.body[:40]!r}"
-        own_id = unique_id(record)
+        own_id, *of_batch = _UNIQUE_ID.findall(record.properties) or [""]
         if own_id:
             self._first.setdefault(own_id, record)
             self._named[own_id] = f"<the message {label}>"
+        self._named |= dict.fromkeys(of_batch, "<a batch>")
         self._named[offset_id(record)] = f"<{label} in {record.topic}, time {record.reconsume_times}>"
 
     def _half_of(self, op: Record) -> Record:
@@ -106,7 +108,8 @@ class Ledger:
 
 def unique_id(record: Record) -> str:
     """Return the id that a message got from its producer; the op messages of a broker have none."""
-    return names.find_text(record.properties, names.UNIQ_KEY) or ""
+    found = _UNIQUE_ID.search(record.properties)
+    return found[1] if found else ""
 
 
 def offset_id(record: Record) -> str:

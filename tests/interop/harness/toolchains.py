@@ -43,7 +43,7 @@ def java_classpath(project: str) -> str:
             ]
         )
 
-    return (_built(f"java-{project}", [pom], build) / "classpath").read_text()
+    return (built(f"java-{project}", [pom], build) / "classpath").read_text()
 
 
 def java_client(version: str) -> list[str]:
@@ -54,7 +54,7 @@ def java_client(version: str) -> list[str]:
     def build(target: Path) -> None:
         _run(["javac", "-nowarn", "-cp", classpath, "-d", target, *sources])
 
-    classes = _built(f"java-driver-{version}", sources, build)
+    classes = built(f"java-driver-{version}", sources, build)
     return [tool("java"), *JVM, "-Xmx256m", "-cp", f"{classes}:{classpath}"]
 
 
@@ -69,7 +69,7 @@ def java_class(name: str, version: str, options: Sequence[str] = (), *, jars: st
     def build(target: Path) -> None:
         _run(["javac", "-nowarn", "-encoding", "UTF-8", "-cp", classpath, "-d", target, source])
 
-    classes = _built(f"java-{name}-{version}", [source], build)
+    classes = built(f"java-{name}-{version}", [source], build)
     words = [tool("java"), *JVM, "-Dfile.encoding=UTF-8", *options, "-Xmx256m"]
     return [*words, "-cp", f"{classes}:{classpath}", name]
 
@@ -85,7 +85,7 @@ def go_client() -> list[str]:
     def build(target: Path) -> None:
         _run(["go", "build", "-o", target / "interop", "."], cwd=source)
 
-    return [str(_built("go", [source / "main.go", source / "go.mod", source / "go.sum"], build) / "interop")]
+    return [str(built("go", [source / "main.go", source / "go.mod", source / "go.sum"], build) / "interop")]
 
 
 def cpp_client() -> list[str]:
@@ -97,7 +97,7 @@ def cpp_client() -> list[str]:
         _run([target / "venv/bin/pip", "install", "-q", "-r", source / "requirements.txt"])
         _run([target / "venv/bin/python", "-c", "import rocketmq.client"])
 
-    environment = _built("cpp", [source / "requirements.txt"], build)
+    environment = built("cpp", [source / "requirements.txt"], build)
     return [str(environment / "venv/bin/python"), str(source / "interop.py")]
 
 
@@ -111,10 +111,10 @@ def js_client() -> list[str]:
             shutil.copy(part, target)
         _run(["npm", "ci", "--no-audit", "--no-fund", "--ignore-scripts"], cwd=target)
 
-    return [tool("node"), str(_built("js", parts, build) / "interop.js")]
+    return [tool("node"), str(built("js", parts, build) / "interop.js")]
 
 
-def _built(name: str, sources: Sequence[Path], build: Callable[[Path], None]) -> Path:
+def built(name: str, sources: Sequence[Path], build: Callable[[Path], None]) -> Path:
     """Return the folder of a finished build of these very sources, building it if it is not there."""
     digest = hashlib.sha256(b"".join(source.read_bytes() for source in sources)).hexdigest()[:12]
     target = CACHE / f"{name}-{digest}"

@@ -113,6 +113,7 @@ public class Kinds {
         one.setNamesrvAddr(nameServer);
         one.setInstanceName(name);
         one.setSendMsgTimeout(PATIENT_MS);
+        one.setMqClientApiTimeout(PATIENT_MS);
         one.setMaxMessageSize(16 * 1024 * 1024); // what is too large is for the broker to say
         one.start();
         return one;
@@ -214,6 +215,7 @@ public class Kinds {
         DefaultMQPushConsumer member = new DefaultMQPushConsumer(words[2]);
         member.setNamesrvAddr(nameServer);
         member.setInstanceName(name);
+        member.setMqClientApiTimeout(PATIENT_MS);
         member.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
         member.setConsumeThreadMin(2);
         member.setConsumeThreadMax(2);
