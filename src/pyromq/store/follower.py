@@ -33,6 +33,8 @@ TIMER_TOPIC: Final = "rmq_sys_wheel_timer"
 TIMED_TOPICS: Final = frozenset({SCHEDULE_TOPIC, TIMER_TOPIC})
 _TAGS: Final = f"{PROPERTY_SEPARATOR}{TAGS}{NAME_VALUE_SEPARATOR}"
 _KEYS: Final = f"{PROPERTY_SEPARATOR}{KEYS}{NAME_VALUE_SEPARATOR}"
+_OUT: Final = f"{PROPERTY_SEPARATOR}{TIMER_OUT_MS}{NAME_VALUE_SEPARATOR}"
+_RECALL: Final = f"{PROPERTY_SEPARATOR}{TIMER_DEL_UNIQKEY}{NAME_VALUE_SEPARATOR}"
 _UNIQ_KEY: Final = f"{PROPERTY_SEPARATOR}{UNIQ_KEY}{NAME_VALUE_SEPARATOR}"
 _PREPARED: Final = int(SysFlag.TRANSACTION_PREPARED)
 _ROLLBACK: Final = int(SysFlag.TRANSACTION_ROLLBACK)
@@ -105,12 +107,13 @@ def entry_of(record: Record, size: int, delays_ms: Mapping[int, int]) -> LogEntr
     """
     # All pairs of the string begin with a separator here, so that a name is found by one search.
     properties = PROPERTY_SEPARATOR + record.properties
-    tags = _value(properties, _TAGS)
-    tags_code = java_hash(tags) if tags else 0
-    if record.topic == SCHEDULE_TOPIC:
-        tags_code = _delivery_ms(record.properties, record.stored_at_ms, delays_ms) or tags_code
-    elif record.topic == TIMER_TOPIC:
-        tags_code = _due_ms(record.properties)
+    if record.topic == TIMER_TOPIC:
+        tags_code = _due_ms(properties)
+    else:
+        tags = _value(properties, _TAGS)
+        tags_code = java_hash(tags) if tags else 0
+        if record.topic == SCHEDULE_TOPIC:
+            tags_code = _delivery_ms(record.properties, record.stored_at_ms, delays_ms) or tags_code
     return LogEntry(
         record.topic,
         record.queue_id,
@@ -146,6 +149,6 @@ def _delivery_ms(properties: str, stored_at_ms: int, delays_ms: Mapping[int, int
 
 def _due_ms(properties: str) -> int:
     """Return when a record of the timer topic is due, 0 when it is none that waits."""
-    text = find_text(properties, TIMER_OUT_MS) or ""
+    text = _value(properties, _OUT) or ""
     is_time = text.isascii() and text.isdecimal() and len(text) <= _TIME_DIGITS_MAX
-    return int(text) if is_time and find_text(properties, TIMER_DEL_UNIQKEY) is None else 0
+    return int(text) if is_time and _RECALL not in properties else 0

@@ -12,8 +12,8 @@ at most ten in a round. Over `diskSpaceWarningLevelRatio` (90 %) nothing is writ
 A file's age counts from the first message of the file behind it, which is when it was finished. RocketMQ
 takes the time at which the file was last modified, which is the same until somebody copies the store.
 
-Whoever still needs messages of a file is asked before it goes. Those that wait for their time are stored again
-at the end of the log first, also over 90 %.
+Whoever still needs messages of a file is asked before it goes. Those that wait for their time are stored
+again at the end of the log first, also over 90 %.
 """
 
 import time

@@ -86,6 +86,11 @@ class Timers:
         """How many changes are not written down yet."""
         return self._keeper.pending
 
+    @property
+    def in_memory(self) -> int:
+        """How many of the waiting messages are in memory."""
+        return len(self._near)
+
     def stop(self) -> None:
         """Deliver no more."""
         if self._alarm is not None:
