@@ -36,6 +36,19 @@ class Dialect(StrEnum):
         """Whether rows that another transaction holds can be passed over."""
         return self is not Dialect.SQLITE
 
+    @property
+    def table_options(self) -> str:
+        """What ends a CREATE TABLE, so that it does not matter what the server is set to.
+
+        MySQL would store text in the database's letters, take words that differ by case for the same, and may
+        have an engine without transactions.
+        """
+        return (
+            " ENGINE=InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin"
+            if self is Dialect.MYSQL
+            else ""
+        )
+
     def insert_new(self, table: str, columns: Sequence[str]) -> str:
         """Return an INSERT that changes nothing when the row is there already."""
         names, values = ", ".join(columns), ", ".join(f":{name}" for name in columns)

@@ -20,6 +20,8 @@ _PROCESSING: Final = "processing"
 _DONE: Final = "done"
 #: Tokens whose time is over are removed by whoever begins, once in that many milliseconds.
 _SWEEP_MS: Final = 60_000
+#: And not more at once than that, where rows are removed one by one.
+_SWEEP_ROWS: Final = 1_000
 _COLUMNS: Final = ("token_key", "state", "owner", "expires_ms")
 
 
@@ -54,13 +56,10 @@ class DbTokens:
 
     def ddl(self, dialect: str) -> str:
         """Return the statement that makes the table in a database, for a migration."""
-        key = f"VARCHAR({KEY_CHARACTERS_MAX})"
-        if dialect_named(dialect) is Dialect.MYSQL:
-            # Keys that differ by case or accent only are different keys.
-            key += " CHARACTER SET utf8mb4 COLLATE utf8mb4_bin"
         return (
-            f"CREATE TABLE IF NOT EXISTS {self._table} (token_key {key} PRIMARY KEY, "
+            f"CREATE TABLE IF NOT EXISTS {self._table} (token_key VARCHAR({KEY_CHARACTERS_MAX}) PRIMARY KEY, "
             "state VARCHAR(16) NOT NULL, owner VARCHAR(64) NOT NULL, expires_ms BIGINT NOT NULL)"
+            + dialect_named(dialect).table_options
         )
 
     def create_table(self, connection: object) -> None:
@@ -70,8 +69,8 @@ class DbTokens:
 
     def begin(self, key: str, owner: str) -> Began:
         """Take the token, unless another holds it or the work is done."""
+        self._sweep()
         with self._own_transaction() as on:
-            self._sweep(on)
             if self._take(on, key, owner, _PROCESSING, self._lease_ms):
                 return Began.MINE
             found = on.rows(f"SELECT state FROM {self._table} WHERE token_key = :key", key=self._key(key))
@@ -120,6 +119,15 @@ class DbTokens:
 
     def _take_expired(self, on: Statements, key: str, owner: str, state: str, lasts_ms: int) -> int:
         now_ms = self._clock.now_ms()
+        if on.dialect is Dialect.MYSQL:
+            # There the INSERT that found the row shares a lock on it with all others who came. Were they all
+            # to write now, whether the row has expired or not, each would wait for each, a deadlock.
+            found = on.rows(
+                f"SELECT expires_ms FROM {self._table} WHERE token_key = :key LOCK IN SHARE MODE",
+                key=self._key(key),
+            )
+            if found and found[0]["expires_ms"] > now_ms:
+                return 0
         return on.execute(
             f"UPDATE {self._table} SET state = :state, owner = :owner, expires_ms = :expires "
             "WHERE token_key = :key AND expires_ms <= :now",
@@ -130,11 +138,25 @@ class DbTokens:
             now=now_ms,
         )
 
-    def _sweep(self, on: Statements) -> None:
+    def _sweep(self) -> None:
         now_ms = self._clock.now_ms()
-        if now_ms - self._swept_ms >= _SWEEP_MS:
-            self._swept_ms = now_ms
-            on.execute(f"DELETE FROM {self._table} WHERE expires_ms <= :now", now=now_ms)
+        if now_ms - self._swept_ms < _SWEEP_MS:
+            return
+        self._swept_ms = now_ms
+        with self._own_transaction() as on:
+            if not on.dialect.can_skip_locked:
+                on.execute(f"DELETE FROM {self._table} WHERE expires_ms <= :now", now=now_ms)
+                return
+            # Nobody is waited for: whoever has a row takes it anew. Under MySQL's own level, rows that are
+            # only looked at would be locked too.
+            on.execute("SET TRANSACTION ISOLATION LEVEL READ COMMITTED")
+            expired = on.rows(
+                f"SELECT token_key FROM {self._table} WHERE expires_ms <= :now LIMIT {_SWEEP_ROWS} "
+                "FOR UPDATE SKIP LOCKED",
+                now=now_ms,
+            )
+            for row in expired:
+                on.execute(f"DELETE FROM {self._table} WHERE token_key = :key", key=row["token_key"])
 
     def _key(self, key: str) -> str:
         return stored_key(self._scope, key)

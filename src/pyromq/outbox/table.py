@@ -113,7 +113,8 @@ class OutboxTable:
                 f"KEY {index}_due (sent_ms, due_ms)",
                 f"KEY {index}_group (message_group, sent_ms, id)",
             ]
-        yield f"CREATE TABLE IF NOT EXISTS {self.name} (\n  " + ",\n  ".join(columns) + "\n)"
+        made = f"CREATE TABLE IF NOT EXISTS {self.name} (\n  " + ",\n  ".join(columns) + "\n)"
+        yield made + self.dialect.table_options
         if self.dialect is not Dialect.MYSQL:
             for name, on in (("due", "due_ms"), ("group", "message_group, id")):
                 yield (

@@ -1,14 +1,15 @@
-"""The outbox on a real PostgreSQL: rows are locked while they are sent."""
+"""The outbox on a real PostgreSQL and a real MariaDB: rows are locked while they are sent."""
 
 import threading
-from collections.abc import Iterator
 from datetime import timedelta
+from typing import Any
 
 import psycopg
+import pymysql
 import pytest
 import sqlalchemy
+from databases import Database, NewDatabase, new_database, run
 from outbox_stage import SendsToMemory, SendsToMemoryAwaitably
-from postgresql import PostgreSQL, running_postgresql
 from psycopg.rows import dict_row
 from sqlalchemy.orm import Session
 
@@ -19,42 +20,38 @@ from pyromq.testing.clock import ManualClock
 AWAY = RequestTimeout("no answer within 3 s")
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[PostgreSQL]:
-    with running_postgresql() as server:
-        yield server
+__all__ = ["new_database"]
 
 
-class PgShop:
+class ServerShop:
     """A shop with a table of orders and an outbox, in a database of its own."""
 
-    def __init__(self, address: str) -> None:
-        self.address = address
+    def __init__(self, database: Database) -> None:
+        self.database = database
         self.clock = ManualClock()
-        self.outbox = Outbox("postgresql", clock=self.clock)
-        with self.connect() as connection:
-            connection.execute("CREATE TABLE orders (number INTEGER PRIMARY KEY)")
+        self.outbox = Outbox(database.dialect, clock=self.clock)
+        with database.transaction() as connection:
+            run(connection, "CREATE TABLE orders (number INTEGER PRIMARY KEY)")
             self.outbox.create_table(connection)
 
-    def connect(self) -> psycopg.Connection:
-        return psycopg.connect(self.address)
+    def connect(self) -> Any:
+        return self.database.connect()
 
     def order(self, number: int, *, group: str | None = None) -> str:
-        with self.connect() as connection:
-            connection.execute("INSERT INTO orders VALUES (%s)", (number,))
+        with self.database.transaction() as connection:
+            run(connection, "INSERT INTO orders VALUES (%s)", number)
             return self.outbox.add(connection, Message("orders", b"order %d" % number), group=group)
 
     def relay(self, producer: SendsToMemory, **settings: int | bool) -> Relay:
         return Relay(self.connect, producer, RelaySettings(**settings), clock=self.clock)
 
     def rows(self, columns: str) -> list[tuple[object, ...]]:
-        with self.connect() as connection:
-            return connection.execute(f"SELECT {columns} FROM pyromq_outbox ORDER BY id").fetchall()
+        return self.database.rows(f"SELECT {columns} FROM pyromq_outbox ORDER BY id")
 
 
 @pytest.fixture
-def shop(server: PostgreSQL) -> PgShop:
-    return PgShop(server.database())
+def shop(new_database: NewDatabase) -> ServerShop:
+    return ServerShop(new_database())
 
 
 @pytest.fixture
@@ -64,10 +61,10 @@ def producer() -> SendsToMemory:
 
 @pytest.mark.row("ID-01")
 def test_what_was_committed_is_sent_and_what_was_rolled_back_is_not(
-    shop: PgShop, producer: SendsToMemory
+    shop: ServerShop, producer: SendsToMemory
 ) -> None:
     message_id = shop.order(1)
-    with shop.connect() as connection:
+    with shop.database.transaction() as connection:
         shop.outbox.add(connection, Message("orders", b"undone"))
         connection.rollback()
 
@@ -77,17 +74,17 @@ def test_what_was_committed_is_sent_and_what_was_rolled_back_is_not(
     assert shop.rows("id") == []
 
 
-def test_making_the_table_again_changes_nothing(shop: PgShop) -> None:
+def test_making_the_table_again_changes_nothing(shop: ServerShop) -> None:
     shop.order(1)
 
-    with shop.connect() as connection:
+    with shop.database.transaction() as connection:
         shop.outbox.create_table(connection)
 
     assert len(shop.rows("id")) == 1
 
 
 @pytest.mark.row("ID-01")
-def test_a_failure_is_written_down_reported_and_mended(shop: PgShop, producer: SendsToMemory) -> None:
+def test_a_failure_is_written_down_reported_and_mended(shop: ServerShop, producer: SendsToMemory) -> None:
     message_id = shop.order(1)
     relay = shop.relay(producer)
     producer.failing = {"orders": AWAY}
@@ -106,7 +103,7 @@ def test_a_failure_is_written_down_reported_and_mended(shop: PgShop, producer: S
 
 @pytest.mark.row("ID-01")
 def test_a_row_that_one_relay_sends_is_passed_over_by_another_which_goes_on_with_the_rest(
-    shop: PgShop, producer: SendsToMemory
+    shop: ServerShop, producer: SendsToMemory
 ) -> None:
     for number in range(3):
         shop.order(number)
@@ -119,7 +116,7 @@ def test_a_row_that_one_relay_sends_is_passed_over_by_another_which_goes_on_with
     assert other.bodies == [b"order 1", b"order 2"]
 
 
-def test_a_group_that_one_relay_works_at_is_not_overtaken(shop: PgShop, producer: SendsToMemory) -> None:
+def test_a_group_that_one_relay_works_at_is_not_overtaken(shop: ServerShop, producer: SendsToMemory) -> None:
     shop.order(1, group="customer-7")
     shop.order(2, group="customer-7")
     other = SendsToMemory()
@@ -131,7 +128,7 @@ def test_a_group_that_one_relay_works_at_is_not_overtaken(shop: PgShop, producer
     assert producer.bodies == [b"order 1"]
 
 
-def test_messages_can_be_added_while_rows_are_being_sent(shop: PgShop, producer: SendsToMemory) -> None:
+def test_messages_can_be_added_while_rows_are_being_sent(shop: ServerShop, producer: SendsToMemory) -> None:
     shop.order(1)
     relay = shop.relay(producer)
 
@@ -148,7 +145,7 @@ def test_messages_can_be_added_while_rows_are_being_sent(shop: PgShop, producer:
 
 
 @pytest.mark.row("ID-01")
-def test_rows_of_a_relay_that_died_are_free_at_once(shop: PgShop, producer: SendsToMemory) -> None:
+def test_rows_of_a_relay_that_died_are_free_at_once(shop: ServerShop, producer: SendsToMemory) -> None:
     class Died(BaseException):
         pass
 
@@ -167,7 +164,7 @@ def test_rows_of_a_relay_that_died_are_free_at_once(shop: PgShop, producer: Send
 
 
 @pytest.mark.row("ID-01")
-def test_four_relays_at_once_send_each_message_once_and_each_group_in_order(shop: PgShop) -> None:
+def test_four_relays_at_once_send_each_message_once_and_each_group_in_order(shop: ServerShop) -> None:
     for number in range(80):
         shop.order(number, group=f"customer-{number % 5}" if number % 2 else None)
     producer = SendsToMemory()
@@ -202,7 +199,7 @@ def test_four_relays_at_once_send_each_message_once_and_each_group_in_order(shop
         assert ours
 
 
-def test_rows_are_kept_when_told_to(shop: PgShop, producer: SendsToMemory) -> None:
+def test_rows_are_kept_when_told_to(shop: ServerShop, producer: SendsToMemory) -> None:
     shop.order(1)
     relay = shop.relay(producer, keep_sent=True)
     relay.run_once()
@@ -212,29 +209,68 @@ def test_rows_are_kept_when_told_to(shop: PgShop, producer: SendsToMemory) -> No
     assert relay.forget_sent(timedelta(0)) == 1
 
 
-def test_an_autocommit_connection_is_refused_by_the_relay(shop: PgShop, producer: SendsToMemory) -> None:
-    relay = Relay(lambda: psycopg.connect(shop.address, autocommit=True), producer)
+def test_an_autocommit_connection_is_refused_by_the_relay(shop: ServerShop, producer: SendsToMemory) -> None:
+    def connect() -> Any:
+        connection = shop.connect()
+        turn_on = (
+            connection.set_autocommit if shop.database.dialect == "postgresql" else connection.autocommit
+        )
+        turn_on(True)
+        return connection
 
     with pytest.raises(ConfigError, match="autocommit"):
-        relay.run_once()
+        Relay(connect, producer).run_once()
 
 
-def test_a_message_can_be_added_in_a_transaction_block_of_an_autocommit_connection(
-    shop: PgShop, producer: SendsToMemory
+def test_a_message_can_be_added_in_a_transaction_that_an_autocommit_connection_began(
+    shop: ServerShop, producer: SendsToMemory
 ) -> None:
-    with (
-        psycopg.connect(shop.address, autocommit=True, row_factory=dict_row) as connection,
-        connection.transaction(),
-    ):
-        shop.outbox.add(connection, Message("orders", b"in a block"))
+    connection = shop.connect()
+    if isinstance(connection, psycopg.Connection):
+        connection.autocommit = True
+        connection.row_factory = dict_row
+        with connection, connection.transaction():
+            shop.outbox.add(connection, Message("orders", b"in a block"))
+    else:
+        connection.autocommit(True)
+        connection.cursorclass = pymysql.cursors.DictCursor
+        with connection:
+            connection.begin()
+            shop.outbox.add(connection, Message("orders", b"in a block"))
+            connection.commit()
 
     shop.relay(producer).run_once()
 
     assert producer.bodies == [b"in a block"]
 
 
-def test_sqlalchemy_serves_both_ends(shop: PgShop, producer: SendsToMemory) -> None:
-    engine = sqlalchemy.create_engine(shop.address.replace("postgresql:", "postgresql+psycopg:"))
+@pytest.mark.row("ID-01")
+def test_a_body_of_any_bytes_and_text_of_any_letters_come_out_as_they_went_in(
+    shop: ServerShop, producer: SendsToMemory
+) -> None:
+    body = bytes(range(256)) * 1_000
+    message = Message("orders", body, tags="über", keys=["中文", "🐍"], properties={"note": "a'b\\c%s"})
+    with shop.database.transaction() as connection:
+        shop.outbox.add(connection, message, group="Größe 🐍")
+
+    shop.relay(producer).run_once()
+
+    (sent,) = producer.messages
+    assert (sent.body, sent.tags, sent.keys) == (body, "über", ["中文", "🐍"])
+    assert sent.properties["note"] == "a'b\\c%s"
+
+
+def test_groups_that_differ_by_case_or_accent_do_not_wait_for_each_other(
+    shop: ServerShop, producer: SendsToMemory
+) -> None:
+    for number, group in enumerate(("muller", "Muller", "müller")):
+        shop.order(number, group=group)
+
+    assert shop.relay(producer).run_once().sent == 3
+
+
+def test_sqlalchemy_serves_both_ends(shop: ServerShop, producer: SendsToMemory) -> None:
+    engine = sqlalchemy.create_engine(shop.database.url)
     with Session(engine) as session:
         session.execute(sqlalchemy.text("INSERT INTO orders VALUES (1)"))
         shop.outbox.add(session, Message("orders", b"of a session"))
@@ -247,7 +283,7 @@ def test_sqlalchemy_serves_both_ends(shop: PgShop, producer: SendsToMemory) -> N
     engine.dispose()
 
 
-async def test_the_awaitable_relay_sends_a_round_at_once(shop: PgShop) -> None:
+async def test_the_awaitable_relay_sends_a_round_at_once(shop: ServerShop) -> None:
     ids = [shop.order(number) for number in range(5)]
     producer = SendsToMemoryAwaitably()
 
