@@ -34,14 +34,16 @@ class _QueryRow(msgspec.Struct, rename="camel", kw_only=True):
     decided: list[_DecidedRow] = msgspec.field(default_factory=list)
 
 
-class _Snapshot(msgspec.Struct, rename="camel", kw_only=True):
+class Snapshot(msgspec.Struct, rename="camel", kw_only=True):
+    """What the file says."""
+
     queries: dict[str, _QueryRow]
     chunk_offset: int
     op_offset: int
 
 
-_DECODER: Final = msgspec.json.Decoder(_Snapshot)
-_EMPTY: Final = _Snapshot(queries={}, chunk_offset=0, op_offset=0)
+_DECODER: Final = msgspec.json.Decoder(Snapshot)
+_EMPTY: Final = Snapshot(queries={}, chunk_offset=0, op_offset=0)
 
 
 class StagedTable:
@@ -50,30 +52,30 @@ class StagedTable:
     def __init__(self, path: Path, *, files: Files | None = None) -> None:
         self._file = JsonTable(path, lambda: self._text, files=files)
         self._text = b""
-        self._loaded = _EMPTY
+        self.loaded: Snapshot = _EMPTY
 
     def load(self) -> None:
         """Read the file; raise CorruptRecord when it does not read."""
-        self._loaded = self._file.load(_decode, field="queries") or _EMPTY
+        self.loaded = self._file.load(decode_snapshot, field="queries") or _EMPTY
 
     @property
     def chunk_offset(self) -> int:
         """From which chunk on the file, as it was read, has to be brought up to date."""
-        return self._loaded.chunk_offset
+        return self.loaded.chunk_offset
 
     @property
     def op_offset(self) -> int:
         """From which op on."""
-        return self._loaded.op_offset
+        return self.loaded.op_offset
 
     def fill_queries(self, ledger: Ledger) -> None:
         """Let a new ledger know the queries of the file; to be done before it learns of chunks."""
-        for name, row in self._loaded.queries.items():
+        for name, row in self.loaded.queries.items():
             ledger.queries[name] = Query(row.home, row.used_at_ms, row.last_published)
 
     def fill_decisions(self, ledger: Ledger) -> None:
         """Let it know what was decided; to be done when it knows the chunks, and before it learns of ops."""
-        for name, row in self._loaded.queries.items():
+        for name, row in self.loaded.queries.items():
             for decided in row.decided:
                 ledger.restore_decision(
                     name, decided.batch, decided.parts, decided.position, is_out=decided.is_out
@@ -81,24 +83,26 @@ class StagedTable:
 
     async def save(self, ledger: Ledger, durability: Durability, *, chunk_end: int, op_end: int) -> None:
         """Write what the ledger knows now, when it is on the disk that the log says so."""
-        text = _encode(ledger, chunk_end=chunk_end, op_end=op_end)
+        text = encode_snapshot(ledger, chunk_end=chunk_end, op_end=op_end)
         await durability.sync_now()
         self._text = text
         self._file.changed_unsaved()
         await self._file.save()
 
 
-def _decode(data: bytes) -> _Snapshot:
+def decode_snapshot(data: bytes) -> Snapshot:
+    """Return what a file says; raise BodyError when it does not read."""
     try:
         return _DECODER.decode(data)
     except msgspec.MsgspecError as error:
         raise BodyError(str(error)) from error
 
 
-def _encode(ledger: Ledger, *, chunk_end: int, op_end: int) -> bytes:
+def encode_snapshot(ledger: Ledger, *, chunk_end: int, op_end: int) -> bytes:
+    """Return what a ledger knows that was told of all records before the ends of the two queues."""
     chunk_offset, op_offset = ledger.first_needed(chunk_end=chunk_end, op_end=op_end)
     queries = {name: _row(query) for name, query in ledger.queries.items()}
-    snapshot = _Snapshot(queries=queries, chunk_offset=chunk_offset, op_offset=op_offset)
+    snapshot = Snapshot(queries=queries, chunk_offset=chunk_offset, op_offset=op_offset)
     return msgspec.json.format(msgspec.json.encode(snapshot), indent=1)
 
 
