@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -587,6 +588,51 @@ async def test_a_half_from_before_a_restart_can_be_ended_after_it(stage: ManualS
     stage.clock.advance(INTERVAL_MS)
     await settle()
     assert client.asked_for(RequestCode.CHECK_TRANSACTION_STATE) == []
+
+
+@pytest.mark.row("TX-04", "TX-07")
+async def test_with_a_restart_after_every_question_there_are_fifteen_and_one_given_up(
+    stage: ManualStage,
+) -> None:
+    half = await send_half(stage.connect(), b"pay 15")
+    for times in range(1, 16):
+        await stage.restart()
+        client = stage.connect()
+        await client.heartbeat(producer=GROUP)
+        stage.clock.advance(INTERVAL_MS)
+        (check,) = await await_checks(client, 1)
+        assert properties_of(decode_record(check.body))["TRANSACTION_CHECK_TIMES"] == str(times)
+    for _ in range(3):
+        await stage.restart()
+        client = stage.connect()
+        await client.heartbeat(producer=GROUP)
+        stage.clock.advance(INTERVAL_MS)
+        (given_up,) = await client.await_stored(GIVEN_UP)
+        await settle()
+
+    assert given_up.body == b"pay 15"
+    assert client.asked_for(RequestCode.CHECK_TRANSACTION_STATE) == []
+    assert "given up" in ((await end(client, half, COMMIT)).remark or "")
+    assert await visible(client) == []
+
+
+@pytest.mark.row("TX-08")
+async def test_an_immunity_holds_over_restarts(stage: ManualStage) -> None:
+    half = await send_half(stage.connect(), CHECK_IMMUNITY_TIME_IN_SECONDS="600")
+    for minutes in range(1, 10):
+        await stage.restart()
+        client = stage.connect()
+        await client.heartbeat(producer=GROUP)
+        stage.clock.advance(INTERVAL_MS)
+        await aeventually(partial(_count_is, client, HALF, b"pay", minutes + 1))
+        assert client.asked_for(RequestCode.CHECK_TRANSACTION_STATE) == []
+
+    stage.clock.advance(INTERVAL_MS)
+
+    (check,) = await await_checks(client, 1)
+    assert (await answer_check(client, check, COMMIT)).code == ResponseCode.SUCCESS
+    assert "already" in ((await end(client, half, ROLLBACK)).remark or "")
+    assert len(await visible(client)) == 1
 
 
 # Many that nobody ends.

@@ -11,6 +11,7 @@ from pyromq.wire.record import Record
 QUEUE_ID = 0
 #: The tag of an op message: the half is done with.
 DONE_TAG = "d"
+_OP_PROPERTIES = names.encode({names.TAGS: DONE_TAG, names.WAIT: "true"})
 
 
 def committed_draft(half: Record) -> Draft | None:
@@ -42,7 +43,7 @@ def op_draft(offset: int, *, now_ms: int, host: bytes) -> Draft:
         topic=topic_names.TRANSACTION_OP_HALF,
         queue_id=QUEUE_ID,
         body=str(offset).encode(),
-        properties=names.encode({names.TAGS: DONE_TAG, names.WAIT: "true"}),
+        properties=_OP_PROPERTIES,
         flag=0,
         sys_flag=0,
         born_at_ms=now_ms,
