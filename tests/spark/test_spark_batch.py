@@ -1,46 +1,20 @@
 """A topic read as a Spark table, by a real Spark in local mode."""
 
-import os
-import sys
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from pyromq import Message, Producer
-from pyromq.testing.cluster import running_cluster
-
-pytestmark = [pytest.mark.timeout(300), pytest.mark.filterwarnings("ignore")]
 
 
-@pytest.fixture(scope="module")
-def name_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with running_cluster(data_dir=Path(tmp_path_factory.mktemp("spark"))) as cluster:
-        with Producer("spark-test", cluster.namesrv_address) as producer:
-            for number in range(100):
-                tags = "even" if number % 2 == 0 else "odd"
-                message = Message("numbers", str(number).encode(), tags=tags, keys=[f"n{number}"])
-                message.properties["square"] = str(number * number)
-                producer.send(message)
-        yield cluster.namesrv_address
-
-
-@pytest.fixture(scope="module")
-def spark() -> Iterator[SparkSession]:
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
-    session = (
-        SparkSession.builder.master("local[2]")
-        .config("spark.ui.enabled", "false")
-        .config("spark.sql.shuffle.partitions", "2")
-        .config("spark.driver.host", "127.0.0.1")
-        .getOrCreate()
-    )
-    session.sparkContext.setLogLevel("ERROR")
-    yield session
-    session.stop()
+@pytest.fixture(scope="module", autouse=True)
+def numbers(name_server: str) -> None:
+    with Producer("spark-test", name_server) as producer:
+        for number in range(100):
+            tags = "even" if number % 2 == 0 else "odd"
+            message = Message("numbers", str(number).encode(), tags=tags, keys=[f"n{number}"])
+            message.properties["square"] = str(number * number)
+            producer.send(message)
 
 
 def test_a_topic_is_a_table_with_every_message_once(spark: SparkSession, name_server: str) -> None:
