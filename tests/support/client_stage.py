@@ -14,7 +14,14 @@ from pyromq.codes import CommandFlag, RequestCode, ResponseCode
 from pyromq.config.settings import ClientSettings
 from pyromq.errors import ConnectFailed, NetworkError, RequestTimeout
 from pyromq.testing.clock import ManualClock
-from pyromq.wire.bodies.route import BrokerAddresses, BrokerQueues, TopicRoute, encode_route
+from pyromq.wire.bodies.route import (
+    BrokerAddresses,
+    BrokerQueues,
+    ClusterTable,
+    TopicRoute,
+    encode_cluster,
+    encode_route,
+)
 from pyromq.wire.command import Command
 from pyromq.wire.header import read_header, write_header
 from pyromq.wire.headers.namesrv import GetRouteInfo
@@ -149,8 +156,14 @@ class Stage:
         got = self._answer(step)
         return None if step.oneway else got
 
+    def _cluster(self) -> ClusterTable:
+        brokers = {data.broker_name: data for route in self.routes.values() for data in route.broker_datas}
+        return ClusterTable(broker_addr_table=brokers, cluster_addr_table={"c": sorted(brokers)})
+
     def _answer(self, call: Call) -> Command:
         if call.address in NAME_SERVERS and call.address not in self.brokers:
+            if call.command.code == RequestCode.GET_BROKER_CLUSTER_INFO:
+                return answer(body=encode_cluster(self._cluster()))
             topic = read_header(GetRouteInfo, call.command.ext).topic
             if topic not in self.routes:
                 return answer(ResponseCode.TOPIC_NOT_EXIST, remark="No topic route info")

@@ -9,6 +9,8 @@ from pyromq.errors import ConfigError, MessageIllegal
 TOPIC_CHARACTERS_MAX: Final = 127
 GROUP_CHARACTERS_MAX: Final = 255
 RETRY_TOPIC_PREFIX: Final = "%RETRY%"
+#: RocketMQ's default groups, which everybody would share by mistake.
+DEFAULT_GROUPS: Final = frozenset({"DEFAULT_PRODUCER", "DEFAULT_CONSUMER"})
 
 #: Topics that only brokers write to.
 FORBIDDEN_TOPICS: Final = frozenset(
@@ -60,3 +62,5 @@ def check_group(group: str) -> None:
         )
     if not _IS_LEGAL(group):
         raise ConfigError(f"the group's name {group!r} may have only {_LETTERS}")
+    if group in DEFAULT_GROUPS:
+        raise ConfigError(f"{group!r} is RocketMQ's default group, not for use; give this client its own")

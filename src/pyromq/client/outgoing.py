@@ -206,6 +206,8 @@ def _illegal(text: str) -> MessageIllegal:
 
 
 def _checked_body(message: Message, settings: ClientSettings) -> bytes:
+    if not isinstance(message, Message):
+        raise _illegal(f"{type(message).__name__} is no message; send Message(topic, body)")
     check_sendable_topic(message.topic)
     body = message.body
     if not isinstance(body, bytes):
@@ -246,6 +248,8 @@ def _pairs(message: Message, message_id: str, namespace: str) -> dict[str, str]:
             raise _illegal(f"a key may have no space, which separates keys: {keys!r}")
         pairs[names.KEYS] = names.KEY_SEPARATOR.join(keys)
     if message.tags:
+        if not isinstance(message.tags, str):
+            raise _illegal(f"tags is {message.tags!r}, not text; a message has one tag, such as tags='paid'")
         pairs[names.TAGS] = message.tags
     if message.delay_level:
         pairs[names.DELAY] = str(message.delay_level)
@@ -264,6 +268,8 @@ def _check_property(name: str, value: str) -> None:
         raise _illegal(f"property {name} is RocketMQ's own; use Message({_OWN_FIELDS[name]}=…)")
     if name in _NOT_A_PRODUCERS:
         raise _illegal(f"property {name} is written by brokers and consumers; leave it out or rename it")
+    if not isinstance(value, str) or not isinstance(name, str):
+        raise _illegal(f"property {name!r} is {value!r}; names and values must be text: use str(…)")
     if not name or not value:
         raise _illegal(f"property {name!r} has an empty name or value, which does not travel; leave it out")
 

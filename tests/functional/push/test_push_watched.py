@@ -1,5 +1,6 @@
 """Push consumers that are full, that operators look at, and their states."""
 
+import asyncio
 import subprocess
 import sys
 import textwrap
@@ -93,6 +94,37 @@ def test_an_operator_sees_how_many_listeners_may_run(
         for size in (0, 5):
             with pytest.raises(ConfigError, match="at least 1 and at most 4"):
                 consumer.update_core_pool_size(size)
+
+
+def test_a_listener_that_closes_its_consumer_is_told_how_to(
+    face: Face, address, topic, group, producer
+) -> None:
+    producer.send(Message(topic, b"x"))
+    told = threading.Event()
+    if face.is_blocking:
+
+        def listen(_message) -> None:
+            with pytest.raises(RuntimeError, match="let the listener tell another thread or task"):
+                consumer.close()
+            told.set()
+
+        consumer: Any = pyromq.PushConsumer(group, address, listener=listen, **QUICK, **FIRST)
+        with consumer:
+            consumer.subscribe(topic)
+            assert told.wait(20)
+        return
+
+    async def main() -> None:
+        async def listen(_message) -> None:
+            with pytest.raises(RuntimeError, match="let the listener tell another thread or task"):
+                await consumer.close()
+            told.set()
+
+        async with aio.PushConsumer(group, address, listener=listen, **QUICK, **FIRST) as consumer:
+            consumer.subscribe(topic)
+            await aeventually(told.is_set)
+
+    asyncio.run(main())
 
 
 def test_an_operator_can_have_a_message_consumed(

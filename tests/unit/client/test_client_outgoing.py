@@ -99,6 +99,20 @@ def test_text_as_a_body_is_refused_with_the_way_out() -> None:
         prepare(Message("t", "text"), "ID", SETTINGS)  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize(
+    ("message", "way_out"),
+    [
+        (b"x", r"send Message\(topic, body\)"),
+        (Message("t", b"x", tags=["paid"]), "tags='paid'"),  # type: ignore[arg-type]
+        (Message("t", b"x", properties={"a": 1}), r"use str\("),  # type: ignore[dict-item]
+        (Message("t", b"x", properties={1: "a"}), r"use str\("),  # type: ignore[dict-item]
+    ],
+)
+def test_what_is_of_the_wrong_type_is_refused_with_the_way_out(message: Message, way_out: str) -> None:
+    with pytest.raises(MessageIllegal, match=way_out):
+        prepare(message, "ID", SETTINGS)
+
+
 @pytest.mark.parametrize("name", ["TAGS", "KEYS", "DELAY", "WAIT"])
 def test_a_property_that_a_field_stands_for_is_refused(name: str) -> None:
     with pytest.raises(MessageIllegal, match=r"Message\("):
@@ -175,7 +189,7 @@ def test_a_batch_over_four_mib_is_refused_with_the_way_out() -> None:
 
 
 @pytest.mark.row("PR-02")
-@pytest.mark.parametrize("group", ["", " ", "a b", "g" * 256, "ä"])
+@pytest.mark.parametrize("group", ["", " ", "a b", "g" * 256, "ä", "DEFAULT_PRODUCER"])
 def test_a_group_s_name_is_checked(group: str) -> None:
     with pytest.raises(ConfigError, match="group"):
         check_group(group)

@@ -61,8 +61,22 @@ def test_without_a_template_a_new_topic_has_no_route_and_the_error_says_what_to_
     with pytest.raises(NoRoute) as caught:
         stage.run(publish_route(stage.session(), "new", three_seconds(stage)))
 
-    for word in ("'new'", *NAME_SERVERS, "updateTopic", "autoCreateTopicEnable"):
+    for word in ("'new'", *NAME_SERVERS, "a at a:1; b at b:1", "updateTopic", "autoCreateTopicEnable"):
         assert word in str(caught.value)
+
+
+def test_without_any_broker_the_error_says_so(stage: Stage) -> None:
+    stage.routes.clear()
+
+    with pytest.raises(NoRoute, match="no broker is registered there: start one"):
+        stage.run(publish_route(stage.session(), "new", three_seconds(stage)))
+
+
+def test_a_topic_without_a_readable_queue_is_said_to_be_so(stage: Stage) -> None:
+    stage.routes["orders"] = route_of("a", perm=2)
+
+    with pytest.raises(NoRoute, match="on these brokers: a, but none of them has a readable queue"):
+        stage.run(subscribe_route(stage.session(), "orders", three_seconds(stage)))
 
 
 def test_a_topic_without_a_writable_queue_is_said_to_be_so(stage: Stage) -> None:

@@ -352,6 +352,11 @@ def test_a_selector_sees_the_writable_queues_and_the_message(stage: Stage, sessi
     assert result.queue == MessageQueue("orders", "b", 1)
 
 
+def test_a_selector_that_returns_no_queue_is_told_so(stage: Stage, session: Session) -> None:
+    with pytest.raises(MessageIllegal, match=r"the selector returned 3 .* one of the 8 queues"):
+        send_sync(stage, session, target=Target(selector=lambda _queues, _message: 3))  # type: ignore[arg-type, return-value]
+
+
 @pytest.mark.row("PR-17")
 def test_a_message_goes_to_the_queue_it_is_given(stage: Stage, session: Session) -> None:
     queue = MessageQueue("orders", "b", 3)

@@ -1,5 +1,6 @@
 """The decisions of a push consumer that need nobody: flow, shares, outcomes, subscriptions, arguments."""
 
+import asyncio
 from datetime import UTC, datetime
 
 import pytest
@@ -279,7 +280,8 @@ def terms(**more):
 @pytest.mark.parametrize(
     ("more", "text"),
     [
-        ({"group": "DEFAULT_CONSUMER"}, "give this consumer its own"),
+        ({"group": "DEFAULT_CONSUMER"}, "give this client its own"),
+        ({"listener": asyncio.sleep, "on_threads": True}, "use pyromq.aio.PushConsumer"),
         ({"group": "a b"}, "may have only"),
         ({"model": "cluster"}, "it must be 'clustering' or 'broadcasting'"),
         ({"order": "random"}, "it must be 'concurrent' or 'orderly'"),

@@ -86,7 +86,11 @@ class PushConsumer:
         await self._engine.start()
 
     async def close(self) -> None:
-        """Wait for listeners that run, commit what is done, leave the group, and close the connections."""
+        """Wait for listeners that run, commit what is done, leave the group, and close the connections.
+
+        A listener must not call it, which would wait for itself: RuntimeError.
+        """
+        self._engine.check_not_in_listener()
         await self._engine.close()
 
     def suspend(self) -> None:

@@ -11,7 +11,8 @@ from pyromq.client.incoming import received_messages
 from pyromq.client.names import check_topic
 from pyromq.client.namespaces import unwrap, unwrap_queue, wrap
 from pyromq.client.plans.broker import call_broker
-from pyromq.client.plans.route import ask_name_servers, fetch_route, subscribe_route
+from pyromq.client.plans.route import cluster as cluster
+from pyromq.client.plans.route import fetch_route, subscribe_route
 from pyromq.client.route_cache import MASTER_ID
 from pyromq.client.session import Session
 from pyromq.client.steps import Call, Deadline, Plan, ask, must_succeed, request
@@ -19,7 +20,7 @@ from pyromq.codes import Perm, RequestCode, ResponseCode
 from pyromq.errors import ConfigError, NoRoute, QueryNotFound
 from pyromq.model import ReceivedMessage
 from pyromq.net.address import join_address
-from pyromq.wire.bodies.route import BrokerAddresses, ClusterTable, TopicRoute, decode_cluster
+from pyromq.wire.bodies.route import BrokerAddresses, ClusterTable, TopicRoute
 from pyromq.wire.headers.query import QueryMessage, ViewMessage
 from pyromq.wire.headers.topic import UpdateAndCreateTopic
 from pyromq.wire.message_id import parse_offset_message_id
@@ -47,13 +48,6 @@ class KeyQuery:
     count: int = 32
     begin_ms: int = 0
     end_ms: int = FOREVER_MS
-
-
-def cluster(session: Session, deadline: Deadline) -> Plan[ClusterTable]:
-    """Return all brokers by name, and the brokers of each cluster."""
-    command = request(RequestCode.GET_BROKER_CLUSTER_INFO)
-    answer = yield from ask_name_servers(session, command, deadline)
-    return decode_cluster(must_succeed(answer).body)
 
 
 def route(session: Session, topic: str, deadline: Deadline) -> Plan[TopicRoute]:

@@ -14,8 +14,8 @@ from pyromq.client.route_cache import CachedRoute
 from pyromq.client.session import Session
 from pyromq.client.steps import Alone, Deadline, Plan, ask, fetch, must_succeed, request
 from pyromq.codes import RequestCode
-from pyromq.errors import NetworkError, NoRoute, Refused, TopicNotFound
-from pyromq.wire.bodies.route import TopicRoute, decode_route
+from pyromq.errors import BodyError, NetworkError, NoRoute, Refused, TopicNotFound
+from pyromq.wire.bodies.route import ClusterTable, TopicRoute, decode_cluster, decode_route
 from pyromq.wire.command import Command
 from pyromq.wire.headers.namesrv import GetRouteInfo
 
@@ -104,7 +104,7 @@ def publish_route(session: Session, topic: str, deadline: Deadline) -> Plan[Cach
         yield from _learn(session, topic, deadline, with_template=True)
         known = session.routes.get(topic)
     if known is None:
-        raise _no_route(session, topic)
+        raise (yield from _no_route(session, topic, deadline))
     if not known.write_queues:
         raise _no_writable_queue(session, topic, known)
     return known
@@ -116,8 +116,10 @@ def subscribe_route(session: Session, topic: str, deadline: Deadline) -> Plan[Ca
     if known is None or not known.read_queues or session.routes.wants_refresh(topic):
         yield from _learn(session, topic, deadline, with_template=False)
         known = session.routes.get(topic)
-    if known is None or not known.read_queues:
-        raise _no_route(session, topic)
+    if known is None:
+        raise (yield from _no_route(session, topic, deadline))
+    if not known.read_queues:
+        raise _no_readable_queue(session, topic, known)
     return known
 
 
@@ -177,12 +179,43 @@ def _guess(session: Session, topic: str, deadline: Deadline) -> Plan[None]:
     session.routes.put(topic, replace(template, queue_datas=queues))
 
 
-def _no_route(session: Session, topic: str) -> NoRoute:
+def cluster(session: Session, deadline: Deadline) -> Plan[ClusterTable]:
+    """Return all brokers by name, and the brokers of each cluster."""
+    command = request(RequestCode.GET_BROKER_CLUSTER_INFO)
+    answer = yield from ask_name_servers(session, command, deadline)
+    return decode_cluster(must_succeed(answer).body)
+
+
+def _no_route(session: Session, topic: str, deadline: Deadline) -> Plan[NoRoute]:
+    brokers = yield from _brokers_there(session, deadline)
     return NoRoute(
-        f"no route to topic {topic!r}: the name servers ({session.name_servers}) do not know it. The first "
-        "send creates it where a broker has autoCreateTopicEnable=true; else create it with "
+        f"no route to topic {topic!r}: the name servers ({session.name_servers}) do not know it{brokers}. "
+        "The first send creates it where a broker has autoCreateTopicEnable=true; else create it with "
         f"pyromq.Admin(...).create_topic({topic!r}) or mqadmin updateTopic. If it should be there, check "
         "that brokers and client use the same name servers"
+    )
+
+
+def _brokers_there(session: Session, deadline: Deadline) -> Plan[str]:
+    """Return which brokers the name servers know, in words; none when there was no answer in time."""
+    try:
+        table = yield from cluster(session, deadline)
+    except (NetworkError, Refused, BodyError):
+        return ""
+    if not table.broker_addr_table:
+        return ", and no broker is registered there: start one, or correct its namesrvAddr"
+    there = (
+        f"{name} at {', '.join(sorted(broker.broker_addrs.values()))}"
+        for name, broker in sorted(table.broker_addr_table.items())
+    )
+    return f"; they know these brokers: {'; '.join(there)}"
+
+
+def _no_readable_queue(session: Session, topic: str, known: CachedRoute) -> NoRoute:
+    brokers = ", ".join(known.broker_names) or "none"
+    return NoRoute(
+        f"no route to topic {topic!r}: the name servers ({session.name_servers}) know it on these brokers: "
+        f"{brokers}, but none of them has a readable queue; give the topic read permission"
     )
 
 

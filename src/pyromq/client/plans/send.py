@@ -280,6 +280,12 @@ def _chosen_queue(
         if namespace:
             queues = tuple(unwrap_queue(namespace, queue) for queue in queues)
         queue = target.selector(queues, outgoing.message)
+        if not isinstance(queue, MessageQueue):
+            raise MessageIllegal(
+                ResponseCode.MESSAGE_ILLEGAL,
+                f"the selector returned {queue!r} for topic {outgoing.topic!r}; it must return one of the "
+                f"{len(queues)} queues that it is given",
+            )
     if queue is not None:
         queue = wrap_queue(namespace, queue)
     if queue is not None and queue.topic != outgoing.topic:

@@ -25,6 +25,8 @@ _log = logging.getLogger("pyromq.client")
 #: Calls that did not wait after which a task lets others have their turn.
 CALLS_A_TURN = 64
 
+_NO_COROUTINE = "the listener of a blocking PushConsumer is a coroutine function; use pyromq.aio.PushConsumer"
+
 #: Takes a work that ended, on the engine's loop.
 Done: TypeAlias = Callable[[Work], None]
 
@@ -73,6 +75,10 @@ class Caller(Protocol):
         """Begin no further work, and wait for what runs, but not longer than that."""
         ...
 
+    def is_calling_here(self) -> bool:
+        """Whether whoever asks is a listener that this calls now, on its thread or in its task."""
+        ...
+
     @property
     def size(self) -> int:
         """How many calls may run at once."""
@@ -83,10 +89,14 @@ class Caller(Protocol):
         ...
 
 
-def calls(listener: Listener | None, batch_listener: BatchListener | None) -> Callable[[Work], object]:
+def calls(
+    listener: Listener | None, batch_listener: BatchListener | None, *, on_threads: bool = False
+) -> Callable[[Work], object]:
     """Return how the one given listener is called; its second parameter, if it has one, is the delivery."""
     if listener is not None and batch_listener is not None:
         raise ConfigError("a listener and a batch_listener are given; give one of them")
+    if on_threads and inspect.iscoroutinefunction(listener or batch_listener):
+        raise ConfigError(_NO_COROUTINE)
     if listener is not None:
         function: Callable[..., object] = listener
         if _wants_delivery(function):
@@ -145,6 +155,10 @@ class TaskCaller:
             task.cancel()
         if late:
             await asyncio.wait(late)
+
+    def is_calling_here(self) -> bool:
+        """Whether whoever asks is a listener that this calls now."""
+        return asyncio.current_task() in self._workers
 
     def _start_worker(self) -> None:
         worker = asyncio.create_task(self._work(), name="pyromq-listener")
@@ -210,6 +224,7 @@ class ThreadCaller:
         self._surplus = 0
         self._surplus_lock = threading.Lock()
         self._started_count = 0
+        self._here = threading.local()
         self._is_closed = False
         self._idle = asyncio.Event()
         self._idle.set()
@@ -255,6 +270,10 @@ class ThreadCaller:
         except TimeoutError:
             _log.warning("%s: %d listener calls still ran at the end", self._name, self._under_way)
 
+    def is_calling_here(self) -> bool:
+        """Whether whoever asks is a listener that this calls now."""
+        return getattr(self._here, "is_calling", False)
+
     def _start_thread(self) -> None:
         self._thread_count += 1
         self._started_count += 1
@@ -270,6 +289,7 @@ class ThreadCaller:
             return is_surplus
 
     def _work(self) -> None:
+        self._here.is_calling = True
         while not self._is_surplus():
             item = self._waiting.get()
             if item is None:
@@ -299,9 +319,7 @@ class ThreadCaller:
             answer = self._listening.start(work, started_ms)
             if answer is not None:
                 _close_unawaited(answer)
-                raise ConfigError(
-                    "the listener of a blocking PushConsumer is a coroutine; use pyromq.aio.PushConsumer"
-                )
+                raise ConfigError(_NO_COROUTINE)
         except BaseException as error:  # noqa: BLE001  not even exit() in a listener may end this thread
             note_error(work, error)
         self._listening.end(work, self._clock.now_ms() - started_ms)

@@ -12,8 +12,6 @@ from pyromq.errors import ConfigError
 
 E = TypeVar("E", bound=StrEnum)
 
-#: RocketMQ's default group, which everybody would share by mistake.
-DEFAULT_GROUP = "DEFAULT_CONSUMER"
 TIMESTAMP_FORM = "%Y%m%d%H%M%S"
 #: A new group that starts by time starts that long ago.
 DEFAULT_AGO_MS = 30 * 60 * 1_000

@@ -141,6 +141,14 @@ class Engine:
             await self._abandon(session)
             raise
 
+    def check_not_in_listener(self) -> None:
+        """Raise RuntimeError when a listener of this consumer asks, which would wait for itself."""
+        if self.is_running and self.caller.is_calling_here():
+            raise RuntimeError(
+                f"{self._name} was closed by its own listener, for whose end the closing waits; let the "
+                "listener tell another thread or task, by an Event, to close it"
+            )
+
     async def close(self) -> None:
         """Wait for listeners, commit what is finished, and leave the group. Closing again does nothing."""
         if self._is_closed or not self.is_running:

@@ -9,7 +9,7 @@ from pyromq.client.hooks import ConsumeHook
 from pyromq.client.name_servers import name_server_addresses
 from pyromq.client.names import check_group
 from pyromq.client.push.calling import calls
-from pyromq.client.push.checks import DEFAULT_GROUP, member_of, start_time_ms, with_changes
+from pyromq.client.push.checks import member_of, start_time_ms, with_changes
 from pyromq.client.push.delivery import BatchListener, ConsumeModel, ConsumeOrder, Listener
 from pyromq.client.push.engine import Terms
 from pyromq.clock import SystemClock
@@ -36,8 +36,6 @@ def new_terms(
 ) -> Terms:
     """Return the terms; raise ConfigError for what no consumer can start with."""
     check_group(group)
-    if group == DEFAULT_GROUP:
-        raise ConfigError(f"{DEFAULT_GROUP!r} is RocketMQ's default group; give this consumer its own")
     chosen = with_changes(settings, changes)
     if listener is not None and chosen.consume_message_batch_max_size > 1:
         raise ConfigError(
@@ -48,7 +46,7 @@ def new_terms(
         group=group,
         addresses=name_server_addresses(name_server, chosen),
         settings=chosen,
-        call=calls(listener, batch_listener),
+        call=calls(listener, batch_listener, on_threads=on_threads),
         model=member_of(ConsumeModel, "model", model),
         order=member_of(ConsumeOrder, "order", order),
         allocate=allocate,

@@ -99,8 +99,9 @@ class PushConsumer:
     def close(self) -> None:
         """Wait for listeners that run, commit what is done, leave the group, and close the connections.
 
-        A listener must not call it: it would wait for itself.
+        A listener must not call it, which would wait for itself: RuntimeError.
         """
+        self._engine.check_not_in_listener()
         if self._host.is_running:
             try:
                 self._host.run(self._engine.close())
