@@ -2,9 +2,14 @@
 
 Whoever lists is answered in pages, and for each page only so many messages are looked at: a filter that
 matches nothing among five million brings empty pages and holds up nobody.
+
+After a start it may take a while until it is known which messages wait. Nobody is kept waiting for that; one
+is told to ask again.
 """
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from typing import Final
 
 from pyromq.broker.durability import Durability
@@ -19,6 +24,7 @@ from pyromq.errors import (
     HeaderError,
     IllegalOperation,
     ServiceNotAvailable,
+    SystemBusy,
     TopicNotFound,
 )
 from pyromq.net.routes import Answer, Request
@@ -36,6 +42,8 @@ TURN: Final = 64
 PAGE_BYTES: Final = 256 * 1_024
 #: Messages with one key that are looked at, the newest; the index gives no more.
 KEY_COUNT_MAX: Final = 64
+#: Clients wait for three seconds.
+PATIENCE_S: Final = 2.0
 _LAST: Final = 2**63 - 1
 
 Wants = Callable[[bytes], bool]
@@ -68,7 +76,8 @@ class TimerHandlers:
         it.
         """
         handle = self._handle(request.header)
-        recalled = await self._timers.recall(handle.topic, handle.message_id, due_ms=handle.due_ms)
+        async with _patience():
+            recalled = await self._timers.recall(handle.topic, handle.message_id, due_ms=handle.due_ms)
         if recalled.placed is None:
             raise _illegal(
                 f"recall failed, message {handle.message_id} does not wait: it was delivered or recalled "
@@ -85,15 +94,16 @@ class TimerHandlers:
     async def list_waiting(self, request: Request[ListWaiting]) -> Answer:
         """Answer a page of what waits, and how many wait; an empty one costs nothing."""
         header = request.header
-        if header.max_num <= 0:
-            answer = _answer(ListWaitingAnswer())
-        elif header.key is not None:
-            answer = await self._with_key(header, header.key)
-        else:
-            answer = await self._page(header)
-        if header.with_count:
-            assert answer.ext is not None
-            answer.ext["waitingCount"] = str(await self._timers.count())
+        async with _patience():
+            if header.max_num <= 0:
+                answer = _answer(ListWaitingAnswer())
+            elif header.key is not None:
+                answer = await self._with_key(header, header.key)
+            else:
+                answer = await self._page(header)
+            if header.with_count:
+                assert answer.ext is not None
+                answer.ext["waitingCount"] = str(await self._timers.count())
         return answer
 
     def _handle(self, header: RecallMessage) -> RecallHandle:
@@ -156,6 +166,19 @@ class TimerHandlers:
         due_ms, position = place
         entries: list[Waiting] = await self._timers.list_waiting(after=(due_ms, position - 1), count=1)
         return bool(entries) and (entries[0].due_ms, entries[0].position) == place
+
+
+@asynccontextmanager
+async def _patience() -> AsyncIterator[None]:
+    """Refuse what takes too long; a recall is not cut short once it is stored, for it awaits nothing then."""
+    try:
+        async with asyncio.timeout(PATIENCE_S):
+            yield
+    except TimeoutError as error:
+        raise SystemBusy(
+            ResponseCode.SYSTEM_BUSY,
+            "the broker does not know yet which messages wait, as after a start; try again in some seconds",
+        ) from error
 
 
 def _wanted(topic: str | None) -> Wants:
