@@ -71,7 +71,7 @@ async def test_whenever_the_power_fails_nothing_is_lost_and_nothing_comes_twice(
     disk, now_ms = await told(STORIES[story])
     cuts = [cut for cut in cuts_of(disk.journal, chance, each_max=1, random_cuts=1) if cut.marks]
 
-    for cut in chance.sample(cuts, min(len(cuts), 100)):
+    for cut in chance.sample(cuts, min(len(cuts), 50)):
         left = SimulatedDisk(cut.image)
         await keep_promises(left, promised_at(cut), now_ms, f"power cut at {cut.at}, {cut.story}")
 

@@ -21,7 +21,7 @@ from pyromq.store.store import Draft, MessageStore
 from pyromq.wire import properties as names
 from pyromq.wire.record import Record
 
-_REAL_TOPIC_MARK = names.REAL_TOPIC + names.NAME_VALUE_SEPARATOR
+_REAL_TOPIC_MARK = (names.REAL_TOPIC + names.NAME_VALUE_SEPARATOR).encode()
 
 
 def due_draft(record: Record) -> Draft | None:
@@ -48,14 +48,10 @@ def progress_in_log(store: MessageStore, position: int, progress: Mapping[int, i
     """
     # The diversion writes the level it chose into DELAY.
     levels = {str(number): _Level(store, number, progress.get(number, 0)) for number in store.delays_ms}
-    end = store.max_position
-    for record in store.log.walk(max(position, store.min_position), check_crc=False):
-        if record.position >= end:
-            break
-        if _REAL_TOPIC_MARK in record.properties and record.topic != topic_names.SCHEDULE:
-            level = levels.get(names.find_text(record.properties, names.DELAY) or "")
-            if level is not None:
-                level.meet(record)
+    for record in store.log.walk_marked(max(position, store.min_position), _REAL_TOPIC_MARK):
+        level = levels.get(names.find_text(record.properties, names.DELAY) or "")
+        if level is not None and record.topic != topic_names.SCHEDULE:
+            level.meet(record)
     found = {level.number: level.offset for level in levels.values()}
     return {**progress, **{number: offset for number, offset in found.items() if offset}}
 
