@@ -188,6 +188,78 @@ def sends(random: Random) -> None:
         expect(sum(queue.end for queue in queues) == ends + count, "each message has its entry")
 
 
+@cache
+def _unit_bodies() -> list[bytes]:
+    """Return bodies of batches: plain ones, and those that are left to Python."""
+    from pyromq.wire.batch import BatchUnit, encode_batch
+
+    texts = (
+        "",
+        "TAGS\x01paid",
+        "UNIQ_KEY\x01a\x02KEYS\x01a  b\x02",
+        "DELAY\x011",
+        "a\x01\x02\x01b\x02\x02",
+        "s\x01ü",
+        "\0",
+    )
+    return [
+        encode_batch([BatchUnit(flag=1, body=b"x" * size, properties=text)] * many)
+        for text in texts
+        for size, many in ((0, 1), (90, 1), (30, 3))
+    ]
+
+
+@target("sends.measure_units", "sends.Sends")
+def units(random: Random) -> None:
+    from pyromq.wire.record import iter_records
+
+    tails, host = module("tails"), b"\x7f\0\0\x01\0\0\x2a\x9f"
+    index, queue = tails.IndexTail(5000, 1 << 20), tails.QueueTail()
+    kernel = module("sends").Sends(
+        store_host=host,
+        cluster=b"",
+        answer_parts=[],
+        binary_parts=[],
+        diverting=(),
+        wait_matters=False,
+        has_index=random.random() < 0.8,
+        body_bytes_max=0,
+        language=0,
+        version=0,
+    )
+    for _ in range(random.randrange(1, 5)):
+        messages = exact_bytes(some(random, _unit_bodies(), count_max=6))
+        measured = module("sends").measure_units(
+            messages, (b"DELAY", b"TRAN_MSG"), _mostly(random, 20, 0, 32_760)
+        )
+        planned = kernel.plan_units(
+            messages,
+            _mostly(random, 0, 1, 22, len(messages), len(messages) + 1, -1),
+            topic=random.choice((b"orders", b"t" * 127, b"", b"t" * 128)),
+            queue_id=_mostly(random, 1, -1, 1 << 31),
+            queue=queue,
+            sys_flag=_mostly(random, 1, 4, 16),
+            born_at_ms=number(random),
+            born_host=random.choice((host, host, host, b"", host * 3)),
+            prepared_position=number(random),
+            more_properties=random.choice((b"CLUSTER\x01c", b"", b"x" * 32_767)),
+            now_ms=number(random),
+            log_end=random.randrange(1 << 60),
+            log_room=_mostly(random, 1 << 30, 0, 500),
+            index_room=_mostly(random, 1 << 20, 0, 3),
+        )
+        expect(measured is None or measured[0] * 22 + measured[1] == len(messages), "all bytes are measured")
+        expect(planned == kernel.message_count, "what is planned is counted")
+        expect(len(list(iter_records(kernel.records))) == planned, "records are whole")
+        end = queue.end
+        if random.random() < 0.3:
+            kernel.drop()
+            planned = 0
+        else:
+            kernel.apply(index, random.choice((20, 4096)))
+        expect(queue.end == end + planned, "each message has its entry")
+
+
 # Pulls -----------------------------------------------------------------------------------------------------
 
 PULLED_FILE_BYTES = 1000
