@@ -8,6 +8,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import takewhile
 
 from pyromq.broker.timers.near import Row
 from pyromq.broker.timers.timed import delivered_draft, recall_draft, rolled_draft
@@ -74,7 +75,7 @@ class Endings:
 
     def before(self, position: int) -> list[int]:
         """Return which waits were ended by records before a position."""
-        return [named for at, named in self._done if at < position]
+        return [named for _, named in takewhile(lambda done: done[0] < position, self._done)]
 
     def position_behind(self, count: int) -> int | None:
         """Return where the done record is behind the first `count`, None when there are no more."""

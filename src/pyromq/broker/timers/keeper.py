@@ -45,8 +45,8 @@ T = TypeVar("T")
 LOOKAHEAD_MS: Final = 3_000
 MARGIN_MS: Final = 1_000
 #: How many are loaded at once, and how few must be left of them before the next are.
-LOADED_MAX: Final = 16_384
-LOW_COUNT: Final = 8_192
+LOADED_MAX: Final = 6_144
+LOW_COUNT: Final = 6_144
 #: A start after a crash walks the log from the progress on, so it is written after so much or so long.
 WALKED_BYTES_MAX: Final = 64 << 20
 NOTE_S: Final = 5.0
@@ -114,7 +114,7 @@ class Keeper:
 
     def write_if_many(self) -> None:
         """Have the changes written when there are many."""
-        if self.pending >= CHANGES_MAX:
+        if self.pending >= CHANGES_MAX and not self._last_error:
             self._wake.set()
 
     def nudge(self) -> None:

@@ -41,7 +41,7 @@ TURN_BYTES_MAX: Final = 256 << 10
 #: How long deliveries wait after the store refused one, and while the table cannot follow them.
 PAUSE_MS: Final = 1_000
 UNWRITTEN_MAX: Final = 200_000
-#: So many are in memory, and so many stay there when they get more.
+#: So many are in memory at most, and so many stay there when they get more.
 NEAR_MAX: Final = 49_152
 NEAR_KEPT: Final = 24_576
 #: Messages of one key that are looked at for a recall, and messages that are looked at in one turn.
