@@ -132,6 +132,16 @@ def test_a_batch_without_messages_is_published_too(cluster: ThreadCluster, sends
     assert readable(cluster.namesrv_address) == Counter()
 
 
+def test_a_topic_is_created_by_its_first_chunk_as_by_its_first_message(
+    cluster: ThreadCluster, sends: StagedSends
+) -> None:
+    writer = sends.writer(query="q", batch=0, part=0)
+    writer.stage(writer.queues("fresh")[0], units(["a"]), 1)
+    sends.publish([writer.finish()])
+
+    eventually(lambda: readable(cluster.namesrv_address, "fresh") == once(["a"]))
+
+
 def test_queries_do_not_know_each_other(cluster: ThreadCluster, sends: StagedSends) -> None:
     one, one_ids = stage_part(sends, batch=0, part=0, query="one")
     other, other_ids = stage_part(sends, batch=0, part=0, query="other")

@@ -145,9 +145,10 @@ def test_what_nobody_touched_expires_unless_it_is_promised() -> None:
     records.op(Prepared(query="q", batch=2, home=HOME, parts=[part()]), at_ms=100)
     records.op(Decided(query="q", batch=3, home=HOME, parts=[part()]), at_ms=100)
 
-    assert records.ledger.expire(150) == [("q", 0)]
+    assert records.ledger.expire(150, min_position=0) == [("q", 0)]
     assert sorted(records.ledger.queries["q"].batches) == [1, 2, 3]
     assert records.ledger.chunk_count == 4
+    assert records.ledger.expire(150, min_position=1 << 40) == [("q", 2)]
 
 
 def test_a_query_is_forgotten_when_nobody_used_it_for_long_and_nothing_of_it_is_decided() -> None:

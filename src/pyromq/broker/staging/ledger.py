@@ -59,6 +59,11 @@ class Batch:
             yield from self.chunks_of((part.part, part.attempt))
 
     @property
+    def end_position(self) -> int:
+        """The log position of the last chunk, 0 when there is none."""
+        return max((chunks[-1].position for chunks in self.attempts.values() if chunks), default=0)
+
+    @property
     def out_count(self) -> int:
         """How many messages of the decided parts are out."""
         return sum(chunk.out_count for chunk in self.decided_chunks())
@@ -186,12 +191,17 @@ class Ledger:
 
     # Forgetting
 
-    def expire(self, before_ms: int) -> list[tuple[str, int]]:
-        """Forget batches that nobody touched since, save those that are prepared or decided; return which."""
+    def expire(self, before_ms: int, min_position: int) -> list[tuple[str, int]]:
+        """Forget batches that nobody touched since, and return which; decided ones stay.
+
+        Those that are prepared stay as long as the log, which begins at `min_position`, has some of them.
+        """
         expired = [
             (name, batch.number)
             for name, _, batch in self.batches()
-            if batch.active_at_ms < before_ms and not batch.is_prepared and batch.decision is None
+            if batch.active_at_ms < before_ms
+            and batch.decision is None
+            and not (batch.is_prepared and batch.end_position > min_position)
         ]
         for name, number in expired:
             self._drop_batch(self.queries[name], number)

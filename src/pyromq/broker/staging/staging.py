@@ -72,8 +72,9 @@ class Staging:
         self._clock = clock
         self._store_host = store_host
         self._publishing: dict[tuple[str, int], asyncio.Task[None]] = {}
-        #: Records of the two topics that the table does not speak for.
+        #: Whether the table speaks for all records of the two topics.
         self._is_saved = False
+        self._is_closing = False
 
     # What clients ask for
 
@@ -247,6 +248,7 @@ class Staging:
 
     async def close(self) -> None:
         """Stop publishing, where it is, and write the table."""
+        self._is_closing = True
         tasks = tuple(self._publishing.values())
         for task in tasks:
             task.cancel()
@@ -258,6 +260,10 @@ class Staging:
             log.warning("the table of staged batches was not written; the log has what it lacks: %s", error)
 
     def _begin(self, name: str, batch: Batch) -> "asyncio.Task[None]":
+        if self._is_closing:
+            raise ServiceNotAvailable(
+                ResponseCode.SERVICE_NOT_AVAILABLE, "the broker stops; ask again when it is back"
+            )
         key = (name, batch.number)
         task = self._publishing.get(key)
         if task is None:
@@ -328,7 +334,7 @@ class Staging:
 
     def _expire(self) -> None:
         before_ms = self._clock.now_ms() - self._settings.staged_message_timeout
-        for name, number in self._ledger.expire(before_ms):
+        for name, number in self._ledger.expire(before_ms, self._store.min_position):
             log.info("batch %d of query %s was not published in time and is forgotten", number, name)
             self._is_saved = False
 
