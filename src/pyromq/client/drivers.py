@@ -7,7 +7,8 @@ import asyncio
 import threading
 from typing import TypeVar
 
-from pyromq.client.steps import Alone, Brought, Call, Fetch, Pause, Plan, Save, Step
+from pyromq.client.signing import Sign
+from pyromq.client.steps import Alone, Brought, Call, CallAll, Fetch, Pause, Plan, Save, Step
 from pyromq.errors import ClientClosed, PyroError, RequestTimeout
 from pyromq.net.blocking import BlockingLinks
 from pyromq.net.http import fetch
@@ -16,11 +17,22 @@ from pyromq.net.links import Links
 T = TypeVar("T")
 
 
+def _sign_step(step: Step, sign: Sign | None) -> None:
+    if sign is None:
+        return
+    if isinstance(step, Call):
+        sign(step.command)
+    elif isinstance(step, CallAll):
+        for command in step.commands:
+            sign(command)
+
+
 class Blocking:
     """Plans on plain sockets, in the caller's thread. Many threads may run plans at once."""
 
-    def __init__(self, links: BlockingLinks) -> None:
+    def __init__(self, links: BlockingLinks, sign: Sign | None = None) -> None:
         self._links = links
+        self._sign = sign
         self._turns: dict[str, threading.Lock] = {}
         self._closing = threading.Event()
 
@@ -55,11 +67,14 @@ class Blocking:
         self._links.close()
 
     def _carry_out(self, step: Step) -> Brought:
+        _sign_step(step, self._sign)
         if isinstance(step, Call):
             if step.oneway:
                 self._links.oneway(step.address, step.command, step.timeout_s)
                 return None
             return self._links.request(step.address, step.command, step.timeout_s)
+        if isinstance(step, CallAll):
+            return self._links.request_all(step.address, step.commands, step.timeout_s)
         if isinstance(step, Pause):
             if self._closing.wait(step.seconds):
                 raise ClientClosed("the client was closed while it waited")
@@ -87,8 +102,9 @@ class Blocking:
 class Asyncio:
     """Plans on asyncio links, in the caller's task."""
 
-    def __init__(self, links: Links) -> None:
+    def __init__(self, links: Links, sign: Sign | None = None) -> None:
         self._links = links
+        self._sign = sign
         self._turns: dict[str, asyncio.Lock] = {}
 
     async def run(self, plan: Plan[T]) -> T:
@@ -98,7 +114,7 @@ class Asyncio:
             while True:
                 try:
                     # A call is what nearly all steps are; it does without a coroutine in between.
-                    if step.__class__ is Call and not step.oneway:
+                    if step.__class__ is Call and not step.oneway and self._sign is None:
                         answer: Brought = await self._links.request(
                             step.address, step.command, step.timeout_s
                         )
@@ -119,11 +135,15 @@ class Asyncio:
         await self._links.close()
 
     async def _carry_out(self, step: Step) -> Brought:
+        _sign_step(step, self._sign)
         if isinstance(step, Call):
             if step.oneway:
                 await self._links.oneway(step.address, step.command, step.timeout_s)
                 return None
             return await self._links.request(step.address, step.command, step.timeout_s)
+        if isinstance(step, CallAll):
+            asked = [self._links.request(step.address, one, step.timeout_s) for one in step.commands]
+            return await asyncio.gather(*asked)
         if isinstance(step, Pause):
             await asyncio.sleep(step.seconds)
             return None

@@ -8,7 +8,7 @@ blocking and the asyncio face. A test plays the broker by hand.
     plan ◄── Command, or NetworkError ── driver ◄── frame ── broker
 """
 
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias, TypeVar
 
@@ -32,6 +32,15 @@ class Call(msgspec.Struct, frozen=True):
     command: Command
     timeout_s: float
     oneway: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class CallAll:
+    """Send several commands to one address without waiting in between; bring their answers in that order."""
+
+    address: str
+    commands: Sequence[Command]
+    timeout_s: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,9 +79,9 @@ class Save:
     offsets: Mapping[MessageQueue, int]
 
 
-Step: TypeAlias = Call | Pause | Alone | Fetch | Save
-#: What a driver brings for a step: an answer, bytes that were fetched, or nothing.
-Brought: TypeAlias = Command | bytes | None
+Step: TypeAlias = Call | CallAll | Pause | Alone | Fetch | Save
+#: What a driver brings for a step: an answer or several, bytes that were fetched, or nothing.
+Brought: TypeAlias = Command | list[Command] | bytes | None
 Plan: TypeAlias = Generator[Step, Brought, T]
 
 
@@ -109,6 +118,13 @@ def ask(address: str, command: Command, timeout_s: float) -> Plan[Command]:
     answer = yield Call(address, command, timeout_s)
     assert isinstance(answer, Command), "a driver brings an answer to every call that is not oneway"
     return answer
+
+
+def ask_all(address: str, commands: Sequence[Command], timeout_s: float) -> Plan[list[Command]]:
+    """Send commands to one address together and return their answers, whatever their codes."""
+    answers = yield CallAll(address, commands, timeout_s)
+    assert isinstance(answers, list), "a driver brings the answers to calls that are made together"
+    return answers
 
 
 def tell(address: str, command: Command, timeout_s: float) -> Plan[None]:

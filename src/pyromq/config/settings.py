@@ -511,6 +511,9 @@ class ClientSettings:
     tls_client_cert_path: str = setting("", "PEM file of the certificate shown to servers.")
     tls_client_key_path: str = setting("", "PEM file of its private key.")
     tls_client_key_password: str = setting("", "Password of that key.", secret=True)
+    access_key: str = setting("", "Name that requests are signed with, where brokers have aclEnable=true.")
+    secret_key: str = setting("", "The key for it.", secret=True)
+    security_token: str = setting("", "Token of temporary keys.", secret=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

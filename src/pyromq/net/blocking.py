@@ -13,7 +13,7 @@ import socket
 import ssl
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from pyromq.codes import CommandFlag, ResponseCode
 from pyromq.config.settings import NetSettings
@@ -48,6 +48,26 @@ class BlockingLinks:
         with self._borrowed(address, deadline) as link:
             link.send(command, deadline)
             return link.answer(command.opaque, deadline)
+
+    def request_all(self, address: str, commands: Sequence[Command], timeout_s: float) -> list[Command]:
+        """Send requests one behind the other on one socket, and return their answers in that order.
+
+        Raises as `request` does, for all of them: some may have been carried out.
+        """
+        deadline = time.monotonic() + timeout_s
+        for command in commands:
+            command.opaque = next(self._opaques) & 0x7FFFFFFF
+        with self._borrowed(address, deadline) as link:
+            link.send_all(commands, deadline)
+            # A server with threads answers in any order.
+            missing = {command.opaque for command in commands}
+            answers: dict[int, Command] = {}
+            while missing:
+                answer = link.next_answer(deadline)
+                if answer.opaque in missing:
+                    missing.discard(answer.opaque)
+                    answers[answer.opaque] = answer
+        return [answers[command.opaque] for command in commands]
 
     def oneway(self, address: str, command: Command, timeout_s: float) -> None:
         """Send a request that wants no answer; returns when the system has taken its bytes."""
@@ -154,10 +174,16 @@ class _BlockingLink:
 
     def send(self, command: Command, deadline: float) -> None:
         """Write a command."""
-        frame = encode(command)
+        self._write(encode(command), deadline)
+
+    def send_all(self, commands: Sequence[Command], deadline: float) -> None:
+        """Write commands in one piece."""
+        self._write(b"".join([encode(command) for command in commands]), deadline)
+
+    def _write(self, frames: bytes, deadline: float) -> None:
         try:
             self._connection.settimeout(_left(deadline, self._address))
-            self._connection.sendall(frame)
+            self._connection.sendall(frames)
         except TimeoutError as error:
             raise RequestTimeout(f"{self._address} did not take the request in time") from error
         except OSError as error:
@@ -168,16 +194,23 @@ class _BlockingLink:
     def answer(self, opaque: int, deadline: float) -> Command:
         """Read until the answer to `opaque`."""
         while True:
+            answer = self.next_answer(deadline)
+            if answer.opaque == opaque:
+                return answer
+
+    def next_answer(self, deadline: float) -> Command:
+        """Read the next answer, to whatever request."""
+        while True:
             try:
                 command = self._reader.next_command()
             except RemoteProtocolError as error:
                 raise ConnectionLost(f"{self._address} sent what is no command: {error}") from error
             if command is None:
                 self._receive(deadline)
-            elif not command.is_response:
-                self._turn_down(command, deadline)
-            elif command.opaque == opaque:
+            elif command.is_response:
                 return command
+            else:
+                self._turn_down(command, deadline)
 
     def close(self) -> None:
         """End the connection."""

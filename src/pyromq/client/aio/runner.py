@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 from pyromq.client.background import Upkeep, akeep_up
 from pyromq.client.drivers import Asyncio
 from pyromq.client.session import Session, net_settings
+from pyromq.client.signing import signer
 from pyromq.client.steps import Plan
 from pyromq.errors import AlreadyStarted, ClientClosed
 from pyromq.net.links import Links
@@ -62,7 +63,8 @@ class Runner:
             raise AlreadyStarted(f"{self._name} is started already; start it once")
         self._session = self._new_session()
         self._driver = Asyncio(
-            Links(net_settings(self._session.settings), handle=self._handle, name=self._name)
+            Links(net_settings(self._session.settings), handle=self._handle, name=self._name),
+            signer(self._session.settings),
         )
         if self._upkeep is not None:
             self._task = asyncio.create_task(

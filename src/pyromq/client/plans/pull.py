@@ -1,18 +1,19 @@
 """Pulling: the messages of one queue from an offset on, held by the broker until there are some."""
 
-from collections.abc import Set
+from collections.abc import Iterator, Sequence, Set
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
 
 from pyromq.client.incoming import received_messages
 from pyromq.client.namespaces import unwrap, wrap_queue
-from pyromq.client.plans.broker import call_broker, unknown_broker
+from pyromq.client.plans.broker import call_broker, explained, unknown_broker
 from pyromq.client.plans.route import subscribe_route
 from pyromq.client.route_cache import MASTER_ID
 from pyromq.client.session import Session
-from pyromq.client.steps import Call, Deadline, Plan, request
+from pyromq.client.steps import Call, Deadline, Plan, ask_all, request
 from pyromq.codes import PullFlag, RequestCode, ResponseCode
-from pyromq.errors import ConfigError, NetworkError, refusal
+from pyromq.errors import ConfigError, ConnectFailed, NetworkError, refusal
 from pyromq.filter.tags import ALL, parse_tags, wants_all
 from pyromq.model import MessageQueue, PullResult, PullStatus, ReceivedMessage
 from pyromq.wire import properties as names
@@ -21,6 +22,8 @@ from pyromq.wire.header import read_header
 from pyromq.wire.headers.pull import PullMessage, PullMessageAnswer
 
 COUNT_MAX: Final = 1_024
+#: The same for a pull that says how many bytes it takes.
+BULK_COUNT_MAX: Final = 65_536
 _STATUSES: Final[dict[int, PullStatus]] = {
     ResponseCode.SUCCESS: PullStatus.FOUND,
     ResponseCode.PULL_NOT_FOUND: PullStatus.NO_NEW_MESSAGE,
@@ -42,12 +45,27 @@ class Wanted:
     tags: str = ALL
     wait_ms: int = 0
     sql: str | None = None
+    #: Bytes that an answer may have. Brokers have limits of their own; with this, PyroMQ's go beyond them.
+    bytes_max: int | None = None
 
     def __post_init__(self) -> None:
         if self.sql is not None and not wants_all(self.tags):
             raise ConfigError("choose messages by tags or by sql, not by both; in SQL, TAGS is a name too")
-        if not 1 <= self.count <= COUNT_MAX:
-            raise ConfigError(f"a pull may ask for 1 to {COUNT_MAX} messages, not {self.count}")
+        most = COUNT_MAX if self.bytes_max is None else BULK_COUNT_MAX
+        if not 1 <= self.count <= most:
+            raise ConfigError(f"a pull may ask for 1 to {most} messages, not {self.count}")
+
+
+@dataclass(frozen=True, slots=True)
+class Pulled:
+    """What the answer to a pull says; `records` are the messages as they are stored, one behind the other."""
+
+    status: PullStatus
+    next_offset: int
+    min_offset: int
+    max_offset: int
+    suggested_broker_id: int
+    records: bytes
 
 
 def pull_deadline(session: Session, wait_ms: int, timeout_ms: int | None) -> Deadline:
@@ -64,28 +82,58 @@ def pull(session: Session, wanted: Wanted, deadline: Deadline) -> Plan[PullResul
     """Return what a queue has from an offset on, from the broker that the queue's last answer suggested."""
     namespace = session.settings.namespace
     queue = wrap_queue(namespace, wanted.queue)
-    place = session.routes.reading_address(queue.broker_name, session.reading_from.get(queue, MASTER_ID))
-    if place is None:
-        yield from subscribe_route(session, queue.topic, deadline)
-        place = session.routes.reading_address(queue.broker_name)
-    if place is None:
-        raise unknown_broker(session, queue)
-    _, address = place
+    address = yield from _reading_address(session, queue, deadline)
     command = request(RequestCode.PULL_MESSAGE, _header(session.group, queue.topic, wanted))
     call = Call(address, command, deadline.part_s(deadline.timeout_ms))
-    try:
+    with _stale_on_failure(session, queue):
         answer = yield from call_broker(session, queue.broker_name, call)
-    except NetworkError:
-        # The next pull starts at the master again, by a fresh route.
-        session.reading_from.pop(queue, None)
-        session.routes.mark_stale(queue.topic)
-        raise
     result = read_answer(queue, parse_tags(wanted.tags), answer)
     session.reading_from[queue] = result.suggested_broker_id
     if namespace:
         for message in result.messages:
             message.topic, message.queue = unwrap(namespace, message.topic), wanted.queue
     return result
+
+
+def pull_records(session: Session, pulls: Sequence[Wanted], deadline: Deadline) -> Plan[list[Pulled]]:
+    """Return what several pulls from one queue give; they are on their way together.
+
+    A reader that knows how many messages an answer has asks for the next ones before it has it.
+    """
+    queue = wrap_queue(session.settings.namespace, pulls[0].queue)
+    address = yield from _reading_address(session, queue, deadline)
+    commands = [
+        request(RequestCode.PULL_MESSAGE, _header(session.group, queue.topic, wanted)) for wanted in pulls
+    ]
+    with _stale_on_failure(session, queue):
+        try:
+            answers = yield from ask_all(address, commands, deadline.part_s(deadline.timeout_ms))
+        except ConnectFailed as error:
+            raise explained(session, queue.broker_name, error) from error
+    pulled = [read_pulled(answer) for answer in answers]
+    session.reading_from[queue] = pulled[-1].suggested_broker_id
+    return pulled
+
+
+def _reading_address(session: Session, queue: MessageQueue, deadline: Deadline) -> Plan[str]:
+    place = session.routes.reading_address(queue.broker_name, session.reading_from.get(queue, MASTER_ID))
+    if place is None:
+        yield from subscribe_route(session, queue.topic, deadline)
+        place = session.routes.reading_address(queue.broker_name)
+    if place is None:
+        raise unknown_broker(session, queue)
+    return place[1]
+
+
+@contextmanager
+def _stale_on_failure(session: Session, queue: MessageQueue) -> Iterator[None]:
+    try:
+        yield
+    except NetworkError:
+        # The next pull starts at the master again, by a fresh route.
+        session.reading_from.pop(queue, None)
+        session.routes.mark_stale(queue.topic)
+        raise
 
 
 def _header(group: str, topic: str, wanted: Wanted) -> PullMessage:
@@ -103,25 +151,39 @@ def _header(group: str, topic: str, wanted: Wanted) -> PullMessage:
         subscription=(wanted.tags or ALL) if wanted.sql is None else wanted.sql,
         sub_version=0,
         expression_type="TAG" if wanted.sql is None else "SQL92",
+        max_msg_bytes=wanted.bytes_max,
         broker_name=wanted.queue.broker_name,
     )
 
 
 def read_answer(queue: MessageQueue, tags: Set[str], answer: Command) -> PullResult:
     """Return what the answer to a pull says; raise the error for a code that says no."""
+    pulled = read_pulled(answer)
+    messages: list[ReceivedMessage] = []
+    if pulled.status is PullStatus.FOUND:
+        ends = {names.MIN_OFFSET: str(pulled.min_offset), names.MAX_OFFSET: str(pulled.max_offset)}
+        messages = received_messages(pulled.records, queue.broker_name, ends, tags)
+    return PullResult(
+        status=pulled.status,
+        next_offset=pulled.next_offset,
+        min_offset=pulled.min_offset,
+        max_offset=pulled.max_offset,
+        messages=messages,
+        suggested_broker_id=pulled.suggested_broker_id,
+    )
+
+
+def read_pulled(answer: Command) -> Pulled:
+    """Return what the answer to a pull says, its messages unread; raise the error for a code that says no."""
     status = _STATUSES.get(answer.code)
     if status is None:
         raise refusal(answer.code, answer.remark)
     header = read_header(PullMessageAnswer, answer.ext)
-    messages: list[ReceivedMessage] = []
-    if status is PullStatus.FOUND:
-        ends = {names.MIN_OFFSET: str(header.min_offset), names.MAX_OFFSET: str(header.max_offset)}
-        messages = received_messages(answer.body, queue.broker_name, ends, tags)
-    return PullResult(
+    return Pulled(
         status=status,
         next_offset=header.next_begin_offset,
         min_offset=header.min_offset,
         max_offset=header.max_offset,
-        messages=messages,
         suggested_broker_id=header.suggest_which_broker_id,
+        records=answer.body if status is PullStatus.FOUND else b"",
     )

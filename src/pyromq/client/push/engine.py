@@ -28,6 +28,7 @@ from pyromq.client.push.rebalance import Rebalancer
 from pyromq.client.push.subscriptions import SQL92, retry_topic, subscription
 from pyromq.client.push.timers import Tasks, every, whenever
 from pyromq.client.session import Session, net_settings, new_session
+from pyromq.client.signing import signer
 from pyromq.clock import SystemClock
 from pyromq.config.settings import ClientSettings
 from pyromq.errors import AlreadyStarted, ClientClosed, ConfigError, PyroError
@@ -210,7 +211,8 @@ class Engine:
         terms = self._terms
         self.started_ms = session.clock.now_ms()
         table = RouteTable(self._incoming.routes())
-        driver = Asyncio(Links(net_settings(session.settings), handle=table, name=self._name))
+        links = Links(net_settings(session.settings), handle=table, name=self._name)
+        driver = Asyncio(links, signer(session.settings))
         self._driver = driver
         if terms.model is ConsumeModel.CLUSTERING:
             name = retry_topic(session.group)

@@ -8,6 +8,7 @@ from typing import TypeVar
 from pyromq.client.background import Upkeep, keep_up
 from pyromq.client.drivers import Blocking
 from pyromq.client.session import Session, net_settings
+from pyromq.client.signing import signer
 from pyromq.client.steps import Plan
 from pyromq.errors import AlreadyStarted, ClientClosed
 from pyromq.net.blocking import BlockingLinks
@@ -90,7 +91,7 @@ class Runner:
 
     def _open(self) -> Session:
         session = self._new_session()
-        driver = Blocking(BlockingLinks(net_settings(session.settings)))
+        driver = Blocking(BlockingLinks(net_settings(session.settings)), signer(session.settings))
         self._session, self._driver = session, driver
         if self._upkeep is not None:
             self._thread = threading.Thread(
