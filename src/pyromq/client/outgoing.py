@@ -39,7 +39,7 @@ _OWN_FIELDS: Final = {
 }
 #: Properties that only brokers and consumers write. Whoever copies a received message's properties into a new
 #: message would send it to a wrong place with these.
-_NOT_A_PRODUCERS: Final = frozenset(
+NOT_A_PRODUCERS: Final = frozenset(
     {
         names.RETRY_TOPIC,
         names.REAL_TOPIC,
@@ -266,7 +266,7 @@ def _pairs(message: Message, message_id: str, namespace: str) -> dict[str, str]:
 def _check_property(name: str, value: str) -> None:
     if name in _OWN_FIELDS:
         raise _illegal(f"property {name} is RocketMQ's own; use Message({_OWN_FIELDS[name]}=…)")
-    if name in _NOT_A_PRODUCERS:
+    if name in NOT_A_PRODUCERS:
         raise _illegal(f"property {name} is written by brokers and consumers; leave it out or rename it")
     if not isinstance(value, str) or not isinstance(name, str):
         raise _illegal(f"property {name!r} is {value!r}; names and values must be text: use str(…)")
