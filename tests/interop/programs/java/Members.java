@@ -52,6 +52,10 @@ public class Members {
         // What a listener has begun is finished before its member is gone.
         member.setAwaitTerminationMillisWhenShutdown(5_000);
         member.setPersistConsumerOffsetInterval(500);
+        // A broker that was away is found again, and finds its members again, within a second and not within 30.
+        member.setHeartbeatBrokerInterval(1_000);
+        member.setPollNameServerInterval(1_000);
+        member.setPullTimeDelayMillsWhenException(500);
         member.subscribe(topic, "*");
         if (orderly) {
             member.registerMessageListener((MessageListenerOrderly) (messages, context) -> {
