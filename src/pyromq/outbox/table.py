@@ -17,6 +17,7 @@ import dataclasses
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import Final
 
 from pyromq.model import Message
@@ -77,9 +78,17 @@ class Claimed:
 
 
 def attributes_of(message: Message) -> str:
-    """Return what a message is beside topic and body, as JSON."""
+    """Return what a message is beside topic and body, as JSON; times become numbers.
+
+    What it has not is left out, so that a relay of an older version reads the rows that do not need a newer.
+    """
     fields = {field.name: getattr(message, field.name) for field in dataclasses.fields(message)}
-    return json.dumps({name: value for name, value in fields.items() if name not in _OWN_COLUMNS})
+    if isinstance(message.delay, timedelta):
+        fields["delay"] = message.delay.total_seconds()
+    if isinstance(message.deliver_at, datetime):
+        fields["deliver_at"] = round(message.deliver_at.timestamp() * 1_000)
+    has = {name: value for name, value in fields.items() if value is not None and name not in _OWN_COLUMNS}
+    return json.dumps(has)
 
 
 class OutboxTable:

@@ -1,7 +1,10 @@
 """A message is in the outbox if and only if its transaction was committed."""
 
+import json
 from contextlib import closing
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 import sqlalchemy
@@ -49,6 +52,33 @@ def test_a_message_comes_out_as_it_went_in(shop: Shop) -> None:
     assert sent.properties == {"who": "me", "UNIQ_KEY": message_id}
     sent.properties = {"who": "me"}
     assert sent == message
+
+
+@pytest.mark.parametrize(
+    ("when", "then"),
+    [
+        ({"delay": timedelta(minutes=1.5)}, {"delay": 90}),
+        ({"delay": 0.5}, {"delay": 0.5}),
+        ({"deliver_at": datetime(2027, 1, 1, tzinfo=UTC)}, {"deliver_at": 1_798_761_600_000}),
+        ({"deliver_at": 1_798_761_600_000}, {"deliver_at": 1_798_761_600_000}),
+    ],
+)
+def test_a_message_keeps_its_time(shop: Shop, when: dict[str, Any], then: dict[str, Any]) -> None:
+    producer = SendsToMemory()
+    with closing(shop.connect()) as connection, connection:
+        shop.outbox.add(connection, Message("orders", b"x", **when))
+
+    shop.relay(producer).run_once()
+
+    (sent,) = producer.messages
+    assert {name: getattr(sent, name) for name in then} == then
+
+
+def test_a_row_names_no_field_that_its_message_has_not(shop: Shop) -> None:
+    shop.order(1)
+
+    ((attributes,),) = shop.rows("attributes")
+    assert not {"delay", "deliver_at"} & json.loads(attributes).keys()
 
 
 def test_an_id_that_the_application_gave_is_kept(shop: Shop) -> None:
