@@ -109,7 +109,7 @@ class StagingHandlers:
     async def status(self, request: Request[StagedStatus]) -> Answer:
         """Say how far a query is."""
         header = request.header
-        _check_names(header.query)
+        _check_names(header.query, batch=header.batch or 0)
         return _answer(await self._staging.status(header.query, header.batch))
 
     def _topic(self, topic: str) -> TopicConfig:
