@@ -64,6 +64,8 @@ class Tally:
     """What the generator saw."""
 
     begun: int = 0
+    refused: int = 0
+    """Requests that the broker was too busy for (Apache's flow control); they are made again."""
     done_at: list[float] = field(default_factory=list)
     took_s: list[float] = field(default_factory=list)
     is_over: bool = False
@@ -78,6 +80,7 @@ class Figures:
     per_cpu_second: float
     p50_ms: float
     p99_ms: float
+    refused: int
     others_cores: float
     """What other processes used of the machine meanwhile."""
 
@@ -90,8 +93,8 @@ class Connection(asyncio.Protocol):
         self._tally = tally
         self._reader = CommandReader()
         self._opaque = 0
-        #: By opaque: when the transaction began, and whether its end was told.
-        self._waiting: dict[int, tuple[float, bool]] = {}
+        #: By opaque: when the transaction began, and how its end is told once it is.
+        self._waiting: dict[int, tuple[float, dict[str, str] | None]] = {}
         self.is_idle = asyncio.get_running_loop().create_future()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -105,25 +108,35 @@ class Connection(asyncio.Protocol):
         """Take answers: a half that is stored is committed, and after its end the next one begins."""
         self._reader.feed(data)
         while (answer := self._reader.next_command()) is not None:
-            began_at, is_told = self._waiting.pop(answer.opaque)
-            if answer.code != ResponseCode.SUCCESS:
-                raise SystemExit(f"refused: {answer.code} {answer.remark}")
-            if not is_told:
-                self._commit(answer.ext or {}, began_at)
-                continue
-            now = time.perf_counter()
-            self._tally.done_at.append(now)
-            self._tally.took_s.append(now - began_at)
-            if not self._tally.is_over:
-                self._begin()
-            elif not self._waiting:
-                self.is_idle.set_result(None)
+            began_at, end = self._waiting.pop(answer.opaque)
+            if answer.code == ResponseCode.SYSTEM_BUSY:
+                self._tally.refused += 1
+                if end is None:
+                    self._begin()
+                else:
+                    self._send(RequestCode.END_TRANSACTION, end, began_at, end)
+            elif answer.code != ResponseCode.SUCCESS:
+                self.is_idle.set_exception(SystemExit(f"refused: {answer.code} {answer.remark}"))
+            elif end is None:
+                self._tally.begun += 1
+                end = _end_of(answer.ext or {})
+                self._send(RequestCode.END_TRANSACTION, end, began_at, end)
+            else:
+                self._finish(began_at)
+
+    def _finish(self, began_at: float) -> None:
+        now = time.perf_counter()
+        self._tally.done_at.append(now)
+        self._tally.took_s.append(now - began_at)
+        if not self._tally.is_over:
+            self._begin()
+        elif not self._waiting:
+            self.is_idle.set_result(None)
 
     def _begin(self) -> None:
-        tally = self._tally
-        tally.begun += 1
+        self._opaque += 1
         properties = {
-            names.UNIQ_KEY: f"7F0000010001{tally.begun:020X}",
+            names.UNIQ_KEY: f"7F000001{self._number:08X}{time.time_ns():016X}",
             names.TRANSACTION_PREPARED: "true",
             names.PRODUCER_GROUP: GROUP,
             names.WAIT: "true",
@@ -133,7 +146,7 @@ class Connection(asyncio.Protocol):
             "b": TOPIC,
             "c": "TBW102",
             "d": "4",
-            "e": str(tally.begun % QUEUES),
+            "e": str(self._opaque % QUEUES),
             "f": str(int(SysFlag.TRANSACTION_PREPARED)),
             "g": str(time.time_ns() // 1_000_000),
             "h": "0",
@@ -142,23 +155,26 @@ class Connection(asyncio.Protocol):
             "k": "false",
             "m": "false",
         }
-        self._send(RequestCode.SEND_MESSAGE_V2, ext, time.perf_counter(), BODY, is_end=False)
+        self._send(RequestCode.SEND_MESSAGE_V2, ext, time.perf_counter(), None, BODY)
 
-    def _commit(self, stored: dict[str, str], began_at: float) -> None:
-        ext = {
-            "producerGroup": GROUP,
-            "tranStateTableOffset": stored["queueOffset"],
-            "commitLogOffset": str(parse_offset_message_id(stored["msgId"]).position),
-            "commitOrRollback": str(int(SysFlag.TRANSACTION_COMMIT)),
-            "fromTransactionCheck": "false",
-            "msgId": stored["msgId"],
-        }
-        self._send(RequestCode.END_TRANSACTION, ext, began_at, b"", is_end=True)
-
-    def _send(self, code: int, ext: dict[str, str], began_at: float, body: bytes, *, is_end: bool) -> None:
+    def _send(
+        self, code: int, ext: dict[str, str], began_at: float, end: dict[str, str] | None, body: bytes = b""
+    ) -> None:
         self._opaque += 1
-        self._waiting[self._opaque] = began_at, is_end
+        self._waiting[self._opaque] = began_at, end
         self._transport.write(encode(Command(code, opaque=self._opaque, ext=ext, body=body)))
+
+
+def _end_of(stored: dict[str, str]) -> dict[str, str]:
+    """Return the fields that commit a half message that was stored."""
+    return {
+        "producerGroup": GROUP,
+        "tranStateTableOffset": stored["queueOffset"],
+        "commitLogOffset": str(parse_offset_message_id(stored["msgId"]).position),
+        "commitOrRollback": str(int(SysFlag.TRANSACTION_COMMIT)),
+        "fromTransactionCheck": "false",
+        "msgId": stored["msgId"],
+    }
 
 
 async def load(broker: Broker, seconds: float) -> Tally:
@@ -206,6 +222,7 @@ def one_round(broker: Broker, seconds: float) -> Figures:
         per_cpu_second=tally.begun / cpu_s,
         p50_ms=cuts[49] * 1e3,
         p99_ms=cuts[98] * 1e3,
+        refused=tally.refused,
         others_cores=round(max(others, 0.0) / took_s, 2),
     )
 
@@ -233,7 +250,8 @@ def measure(pace: Pace) -> list[Figures]:
                 print(
                     f"  {number + 1}/{pace.rounds} {TITLES[kind]:10} {figures.per_second:9,.0f}/s "
                     f"{figures.per_cpu_second:9,.0f} a CPU-second, p50 {figures.p50_ms:.2f} ms, "
-                    f"p99 {figures.p99_ms:.2f} ms (others {figures.others_cores:.2f} cores)",
+                    f"p99 {figures.p99_ms:.2f} ms, {figures.refused} refused "
+                    f"(others {figures.others_cores:.2f} cores)",
                     flush=True,
                 )
     return found
