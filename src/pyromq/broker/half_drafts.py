@@ -11,6 +11,7 @@ from pyromq.wire.record import Record
 QUEUE_ID = 0
 #: The tag of an op message: the half is done with.
 DONE_TAG = "d"
+_COMMIT = int(SysFlag.TRANSACTION_COMMIT)
 _OP_PROPERTIES = names.encode({names.TAGS: DONE_TAG, names.WAIT: "true"})
 
 
@@ -25,7 +26,7 @@ def committed_draft(half: Record) -> Draft | None:
         return None
     draft = draft_of(half)
     draft.topic, draft.queue_id = topic, int(queue_id)
-    draft.sys_flag = half.sys_flag & ~TRANSACTION_MASK | SysFlag.TRANSACTION_COMMIT
+    draft.sys_flag = half.sys_flag & ~TRANSACTION_MASK | _COMMIT
     draft.prepared_position = half.position
     return draft
 

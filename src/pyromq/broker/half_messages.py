@@ -205,8 +205,8 @@ class HalfMessages:
 
     def latest_offset(self, half: Record) -> int:
         """Return the offset of the newest copy of a half, its own if it was not stored again."""
-        identity = identity_of(half)
         offset = half.queue_offset
+        identity = identity_of(half) if self._latest else None
         return offset if identity is None else max(self._latest.get(identity, offset), offset)
 
     def is_decided(self, offset: int) -> bool:
@@ -216,7 +216,8 @@ class HalfMessages:
     def decide(self, half: Record, offset: int) -> None:
         """Note that a half, whose newest copy is at `offset`, is decided."""
         self._decided.add(offset)
-        self._latest.pop(identity_of(half) or "", None)
+        if self._latest:
+            self._latest.pop(identity_of(half) or "", None)
 
     def op_stored(self, offset: int) -> None:
         """Note that an op message for the half at `offset` is behind the others."""
