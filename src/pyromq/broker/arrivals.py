@@ -47,6 +47,8 @@ class Arrivals:
         self._held: dict[tuple[str, int], list[HeldPull]] = {}
         self._woken: list[HeldPull] = []
         self._count = 0
+        #: Set when the broker stops: what finds nothing now must not wait here.
+        self.is_over = False
         #: Told of each queue that a pull begins to wait for.
         self.on_hold: Callable[[str, int], None] = lambda _topic, _queue_id: None
 
@@ -99,6 +101,7 @@ class Arrivals:
 
     def wake_all(self) -> None:
         """Wake every pull, for the broker stops."""
+        self.is_over = True
         for queue in list(self._held):
             self._wake_if(queue, lambda _pull: True)
 

@@ -29,7 +29,7 @@ from pyromq.broker.turns import Turns
 from pyromq.clock import Clock
 from pyromq.codes import Perm, PullFlag, ResponseCode
 from pyromq.config.settings import BrokerRole, BrokerSettings
-from pyromq.errors import NoPermission, Refused, ServerFailed, TopicNotFound
+from pyromq.errors import NoPermission, Refused, ServerFailed, ServiceNotAvailable, TopicNotFound
 from pyromq.filter.tags import parse_tags, wants_all
 from pyromq.net.routes import Answer, Request
 from pyromq.store.reading import GetStatus, Got, MatchesRecord, WantsTags
@@ -136,8 +136,20 @@ class PullHandlers:
         has_room = self._arrivals.held_count < self._settings.held_pulls_max
         is_empty = reading.answer.code == ResponseCode.PULL_NOT_FOUND
         if is_empty and header.sys_flag & PullFlag.SUSPEND and has_room:
+            self._check_not_over()
             return self._hold(request, reading.wanted)
         return reading.answer
+
+    def _check_not_over(self) -> None:
+        """Refuse a pull that found nothing when the broker stops.
+
+        A client that hears «nothing» pulls again at once, by a connection that is about to end; a Java client
+        of 4.9 waits 30 s for that answer. One that is refused waits some seconds and connects anew.
+        """
+        if self._arrivals.is_over:
+            raise ServiceNotAvailable(
+                ResponseCode.SERVICE_NOT_AVAILABLE, "the broker stops; pull again in some seconds"
+            )
 
     def _hold(self, request: PullRequest, wanted: _Wanted) -> "asyncio.Future[Answer]":
         header = request.header
@@ -153,7 +165,10 @@ class PullHandlers:
             if later.done():
                 return
             try:
-                later.set_result(self._read(request).answer)
+                answer = self._read(request).answer
+                if answer.code == ResponseCode.PULL_NOT_FOUND:
+                    self._check_not_over()
+                later.set_result(answer)
             except Refused as refusal:
                 # The topic or the subscription may have gone while the pull was held.
                 later.set_exception(refusal)
