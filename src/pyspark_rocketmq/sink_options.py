@@ -1,0 +1,71 @@
+"""The options of `format("rocketmq")` for writing: read once, each bad one named, with the next step."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from pyromq.client.names import check_sendable_topic
+from pyromq.errors import ConfigError, MessageIllegal
+from pyspark_rocketmq.given import given_options
+from pyspark_rocketmq.options import NAMES as SOURCE_NAMES
+from pyspark_rocketmq.options import Connection, read_connection
+
+#: Options that say how to reach a cluster, which are those of a read.
+_CONNECTION: Final = (
+    "nameServer",
+    "accessKey",
+    "secretKey",
+    "securityToken",
+    "tls",
+    "tlsTrustCertPath",
+    "tlsCertPath",
+    "tlsKeyPath",
+    "tlsKeyPassword",
+    "namespace",
+)
+#: All options, each with the other names it is known by.
+NAMES: Final[dict[str, tuple[str, ...]]] = {name: SOURCE_NAMES[name] for name in _CONNECTION} | {
+    "topic": (),
+    "delivery": (),
+    "sendTimeoutMs": ("kafka.delivery.timeout.ms",),
+    # Spark's own, which it hands on.
+    "checkpointLocation": (),
+}
+
+
+class Delivery(StrEnum):
+    """What is promised of each row."""
+
+    EXACTLY_ONCE = "exactly-once"
+    AT_LEAST_ONCE = "at-least-once"
+
+
+@dataclass(frozen=True, slots=True)
+class SinkOptions:
+    """What a write asks for. With a `topic` the column of that name counts for nothing.
+
+    `timeout_ms` is how long one request may take, with its repetitions: a broker may be restarted meanwhile.
+    """
+
+    connection: Connection
+    topic: str | None
+    delivery: Delivery
+    timeout_ms: int
+
+
+def read_sink_options(options: Mapping[str, str]) -> SinkOptions:
+    """Return the options; raise ConfigError that names what is missing, unknown or wrong."""
+    given = given_options(options, NAMES)
+    topic = given.text("topic")
+    if topic is not None:
+        try:
+            check_sendable_topic(topic)
+        except MessageIllegal as error:
+            raise ConfigError(f"topic is {topic!r}: {error}") from error
+    return SinkOptions(
+        connection=read_connection(given),
+        topic=topic,
+        delivery=given.member("delivery", Delivery, Delivery.EXACTLY_ONCE),
+        timeout_ms=given.milliseconds("sendTimeoutMs", 60_000),
+    )
