@@ -22,12 +22,16 @@ AttemptKey = tuple[int, str]
 
 @dataclass(slots=True)
 class Chunk:
-    """A record with staged messages. `out_count` are the first of them, which are out already."""
+    """A record with staged messages. `out_count` are the first of them, which are out already.
+
+    `out_bytes` is what these take in the chunk, 0 when nobody looked yet.
+    """
 
     position: int
     message_count: int
     record_bytes: int
     out_count: int = 0
+    out_bytes: int = 0
 
 
 @dataclass(slots=True)

@@ -30,7 +30,15 @@ from pyromq.store.messages import untorn
 from pyromq.store.store import Draft, MessageStore
 from pyromq.wire import properties as names
 from pyromq.wire.batch import BatchUnit, decode_batch
-from pyromq.wire.record import BLANK_BYTES, HOST_BYTES_V4, PROPERTIES_BYTES_MAX, Record, record_size
+from pyromq.wire.record import (
+    BLANK_BYTES,
+    HOST_BYTES_V4,
+    PROPERTIES_BYTES_MAX,
+    RECORD_BYTES_MIN,
+    Record,
+    decode_record,
+    record_size,
+)
 
 if TYPE_CHECKING:
     from pyromq._kernel.sends import Sends
@@ -103,8 +111,6 @@ class Publisher:
         self._kinds = tuple(name.encode() for name in intake.diverting)
         if use_kernel and len(store_host) == HOST_BYTES_V4 and self._common.isascii():
             self._kernel = _new_kernel(store_host, has_index=store.settings.message_index_enable)
-        #: The chunk that Python is in the middle of, decoded.
-        self._units_of: tuple[int, list[BatchUnit]] = (-1, [])
 
     def measure(self, topic: str, queue_id: int, messages: bytes) -> Measured:
         """Return what publishing a chunk will have to do; raise MessageIllegal when it could not be done."""
@@ -126,16 +132,27 @@ class Publisher:
 
         Raises CorruptRecord when the chunk is gone or damaged, and Refused when nothing can be stored now.
         """
-        record = self._store.record_at(chunk.position)
-        if record is None:
-            raise CorruptRecord(
-                f"the staged chunk at position {chunk.position} of the log cannot be read any more"
-            )
+        record = self._read(chunk.position)
         note = read_note(record.properties)
-        if not (note.is_plain and self._kernel is not None and self._put_planned(chunk, note, record)):
-            self._put_slice(chunk, note, record)
-        if chunk.out_count >= chunk.message_count:
-            self._units_of = (-1, [])
+        if chunk.out_count and not chunk.out_bytes:
+            chunk.out_bytes = _end_of_units(record.body, 0, chunk.out_count)
+        if not note.is_plain or self._kernel is None:
+            self._put_slice(chunk, note, record, SLICE_MESSAGES)
+        elif self._store.queue(note.topic, note.queue_id) is None:
+            # The kernel finds the queue when it has a message.
+            self._put_slice(chunk, note, record, 1)
+        elif not self._put_planned(chunk, note, record):
+            self._put_slice(chunk, note, record, SLICE_MESSAGES)
+
+    def _read(self, position: int) -> Record:
+        """Return a chunk's record. It is large, and copied no more than needed."""
+        log_ = self._store.log
+        head = log_.read(position, RECORD_BYTES_MIN)
+        data = None if head is None else log_.read(position, int.from_bytes(head[:4], "big"))
+        if data is None:
+            raise CorruptRecord(f"the staged chunk at position {position} of the log is gone")
+        # What this process wrote was never anywhere else than in memory.
+        return decode_record(data, check_crc=position < log_.written_from)
 
     # With the kernel
 
@@ -157,7 +174,6 @@ class Publisher:
         if queue is None or self._kernel is None:
             return False
         sends = self._kernel.sends
-        start = _unit_start(record.body, chunk.out_count)
         try:
             store.make_room(note.record_bytes)
         except StoreError:
@@ -166,7 +182,7 @@ class Publisher:
         now_ms, first = self._now_ms(), queue.end
         count = sends.plan_units(
             record.body,
-            start,
+            chunk.out_bytes,
             topic=note.topic.encode(),
             queue_id=note.queue_id,
             queue=queue,
@@ -188,6 +204,7 @@ class Publisher:
             sends.drop()
             return False
         chunk.out_count += count
+        chunk.out_bytes = len(record.body)
         self._appended()
         self._announce(note.topic, note.queue_id, first, queue.end)
         return True
@@ -220,12 +237,11 @@ class Publisher:
             raise self._intake.too_large()
         return record_size(len(draft.topic), len(draft.body), properties_bytes, _HOSTS_V6)
 
-    def _put_slice(self, chunk: Chunk, note: ChunkNote, record: Record) -> None:
-        if self._units_of[0] != chunk.position:
-            self._units_of = (chunk.position, decode_batch(record.body))
-        units = self._units_of[1][chunk.out_count : chunk.out_count + SLICE_MESSAGES]
+    def _put_slice(self, chunk: Chunk, note: ChunkNote, record: Record, count: int) -> None:
+        """Store the next messages of a chunk with one write."""
+        end = _end_of_units(record.body, chunk.out_bytes, count)
         drafts = []
-        for unit in units:
+        for unit in decode_batch(record.body[chunk.out_bytes : end]):
             draft = self._draft(unit, note.topic, note.queue_id)
             draft.sys_flag |= note.sys_flag | self._sys_flag_of(note.topic)
             draft.born_at_ms, draft.born_host = record.born_at_ms, record.born_host
@@ -238,6 +254,7 @@ class Publisher:
             drafts.append(draft)
         self._intake.put_together(drafts)
         chunk.out_count += len(drafts)
+        chunk.out_bytes = end
 
     def _draft(self, unit: BatchUnit, topic: str, queue_id: int) -> Draft:
         """Return a message as it is stored in its own topic, but for what the chunk's record says of it."""
@@ -284,12 +301,13 @@ def _new_kernel(store_host: bytes, *, has_index: bool) -> Kernel:
     return Kernel(sends, measure_units)
 
 
-def _unit_start(messages: bytes, count: int) -> int:
-    """Return where the message begins that has `count` before it."""
-    at = 0
+def _end_of_units(messages: bytes, start: int, count: int) -> int:
+    """Return where `count` messages end that begin at `start`; there may be fewer."""
     for _ in range(count):
-        at += int.from_bytes(messages[at : at + 4], "big")
-    return at
+        if start >= len(messages):
+            break
+        start += int.from_bytes(messages[start : start + 4], "big")
+    return start
 
 
 def _illegal(remark: str) -> MessageIllegal:
