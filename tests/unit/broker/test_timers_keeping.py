@@ -53,8 +53,9 @@ def few(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(timers, "TURN_MESSAGES_MAX", 7)
     monkeypatch.setattr(keeper, "LOADED_MAX", 16)
     monkeypatch.setattr(keeper, "LOW_COUNT", 8)
-    monkeypatch.setattr(keeper, "CHANGES_MAX", 30)
-    monkeypatch.setattr(keeper, "ROLLED_COUNT", 5)
+    monkeypatch.setattr(keeper, "WRITTEN_MAX", 30)
+    monkeypatch.setattr(keeper, "MANY", 20)
+    monkeypatch.setattr(keeper, "LOOKED_AT", 5)
     monkeypatch.setattr(catching_up, "CHANGES_MAX", 30)
     monkeypatch.setattr(catching_up, "STEP_RECORDS", 11)
 

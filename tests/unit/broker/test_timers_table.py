@@ -22,7 +22,9 @@ def opened(path: Path | None) -> WaitingTable:
     return table
 
 
-def changes(*new: tuple[int, int, int], done: tuple[int, ...] = (), position: int = 1000) -> Changes:
+def changes(
+    *new: tuple[int, int, int], done: tuple[tuple[int, int], ...] = (), position: int = 1000
+) -> Changes:
     return Changes(new, done, Progress(len(new), position, (1, 2, 3)))
 
 
@@ -32,19 +34,19 @@ def test_a_new_table_has_no_progress(path: Path) -> None:
 
     assert table.open() is None
 
-    assert (table.exists, table.is_open, table.count, table.oldest) == (True, True, 0, None)
+    assert (table.exists, table.is_open, table.count) == (True, True, 0)
     table.close()
 
 
 def test_what_was_applied_is_there_again(path: Path) -> None:
     table = opened(path)
-    table.apply(changes((50, 100, 9), (40, 200, 9), (60, 300, 9), done=(200,)))
+    table.apply(changes((50, 100, 9), (40, 200, 9), (60, 300, 9), done=((40, 200),)))
     table.close()
 
     table = WaitingTable(path)
 
     assert table.open() == Progress(3, 1000, (1, 2, 3))
-    assert (table.count, table.oldest) == (2, 100)
+    assert table.count == 2
     assert table.next_due(NEVER, DUE_MS_MAX, count=10) == [(50, 100, 9), (60, 300, 9)]
     table.close()
 
@@ -52,7 +54,7 @@ def test_what_was_applied_is_there_again(path: Path) -> None:
 def test_what_was_applied_before_changes_nothing(path: Path) -> None:
     table = opened(path)
     for _ in range(2):
-        table.apply(changes((50, 100, 9), (40, 200, 9), done=(300,)))
+        table.apply(changes((50, 100, 9), (40, 200, 9), done=((60, 300), (40, 100))))
 
     assert table.count == 2
     table.close()
@@ -68,13 +70,60 @@ def test_rows_come_in_the_order_of_their_times_and_in_pages(path: Path) -> None:
     table.close()
 
 
-def test_rows_are_found_by_their_positions(path: Path) -> None:
+def test_the_old_ones_are_found_in_steps(path: Path) -> None:
     table = opened(path)
-    table.apply(changes((50, 300, 9), (40, 900, 9), (70, 100, 9)))
+    table.apply(changes((50, 300, 9), (40, 900, 9), (70, 100, 9), (80, 200, 9), (90, 990, 9)))
+    found, after = [], NEVER
 
-    assert table.within(0, 900, count=5) == [(70, 100, 9), (50, 300, 9)]
-    assert table.within(101, 1000, count=1) == [(50, 300, 9)]
-    assert (table.find(900), table.find(901)) == ((40, 900, 9), None)
+    for _ in range(4):
+        rows, until = table.old_ones(300, after, look_at=2)
+        found.append(rows)
+        after = until or after
+
+    assert found == [[], [(70, 100, 9), (80, 200, 9)], [], []]
+    assert table.old_ones(300, (90, 990), look_at=2) == ([], None)
+    table.close()
+
+
+def test_one_is_found_by_its_time_and_its_position(path: Path) -> None:
+    table = opened(path)
+    table.apply(changes((50, 300, 9)))
+
+    assert table.has(50, 300)
+    assert not table.has(51, 300)
+    assert not table.has(50, 301)
+    table.close()
+
+
+def test_a_new_table_that_is_filled_in_any_order_is_sorted(path: Path) -> None:
+    table = opened(path)
+    table.begin_filling()
+    table.fill(changes((50, 300, 9), (40, 900, 9), (70, 100, 9)))
+    table.fill(changes((20, 950, 9), (30, 960, 9), done=((40, 900), (20, 950))))
+    assert (table.count, table.next_due(NEVER, DUE_MS_MAX, count=9)) == (0, [])
+
+    table.end_filling(Progress(5, 1000, (7, 8, 9)))
+    table.close()
+
+    table = WaitingTable(path)
+    assert table.open() == Progress(5, 1000, (7, 8, 9))
+    assert table.next_due(NEVER, DUE_MS_MAX, count=9) == [(30, 960, 9), (50, 300, 9), (70, 100, 9)]
+    assert table.count == 3
+    table.close()
+
+
+def test_a_table_that_was_not_filled_to_the_end_is_new(path: Path) -> None:
+    table = opened(path)
+    table.begin_filling()
+    table.fill(changes((50, 300, 9), (40, 900, 9)))
+    table.close()
+
+    table = WaitingTable(path)
+    assert table.open() is None
+    table.begin_filling()
+    table.end_filling(Progress(0, 0))
+
+    assert table.count == 0
     table.close()
 
 
@@ -86,7 +135,7 @@ def test_what_the_log_let_go_is_forgotten(path: Path) -> None:
     table.close()
 
     table = opened(path)
-    assert (table.count, table.oldest) == (2, 300)
+    assert (table.count, table.old_ones(300, NEVER, look_at=9)[0]) == (2, [])
     table.close()
 
 
@@ -100,9 +149,9 @@ def test_a_change_that_fails_is_not_there_in_part(path: Path) -> None:
     connection.execute(f"PRAGMA max_page_count = {pages}")
 
     with pytest.raises(DiskFull):
-        table.apply(changes(*((60 + number, 1000 + number, 9) for number in range(5000)), done=(300,)))
+        table.apply(changes(*((60 + number, 1000 + number, 9) for number in range(5000)), done=((50, 300),)))
 
-    assert (table.count, table.find(300)) == (1, (50, 300, 9))
+    assert (table.count, table.has(50, 300)) == (1, True)
     table.close()
 
 

@@ -20,6 +20,7 @@ from pyromq.broker.topic_names import WHEEL_TIMER
 from pyromq.codes import SysFlag
 from pyromq.store.commitlog import CommitLog
 from pyromq.store.consumequeue import ENTRY
+from pyromq.store.follower import entry_of
 from pyromq.store.store import MessageStore
 from pyromq.wire.record import HOST_BYTES_V4, HOST_BYTES_V6, MAGIC_V1, MAGIC_V2, RECORD_BYTES_MIN
 
@@ -34,7 +35,7 @@ _MORE_BYTES_V6: Final = HOST_BYTES_V6 - HOST_BYTES_V4
 #: How many records are looked at in one step; some milliseconds.
 STEP_RECORDS: Final = 2_000
 #: How many changes are gathered before the table gets them.
-CHANGES_MAX: Final = 8_192
+CHANGES_MAX: Final = 32_768
 _ENTRIES_READ: Final = 4_096
 
 #: A timer queue's entry: position, size, due_ms.
@@ -98,9 +99,11 @@ def changes_since(store: MessageStore, progress: Progress, end: int) -> Iterator
     What is yielded last has progress to `end`. Between two steps the log may grow.
     """
     new: list[Row] = []
-    done: list[int] = []
+    done: list[tuple[int, int]] = []
     while progress.position < end:
-        position = _gather_done(store.log, progress.position, end, done)
+        named: list[int] = []
+        position = _gather_named(store.log, progress.position, end, named)
+        done += _waiting_at(store, named)
         progress = gather_new(store, progress._replace(position=position), new)
         if len(new) + len(done) >= CHANGES_MAX or position >= end:
             yield Changes(new, done, progress)
@@ -132,7 +135,21 @@ def gather_new(
     return Progress(offset, end, last)
 
 
-def _gather_done(log: CommitLog, position: int, end: int, done: list[int]) -> int:
+def _waiting_at(store: MessageStore, positions: list[int]) -> Iterator[tuple[int, int]]:
+    """Yield those of the positions at which waiting records stand, each with when it was due.
+
+    Halves of transactions are named too. A record that the log let go, or that is damaged, cannot be
+    delivered any more.
+    """
+    for position in positions:
+        record = store.record_at(position)
+        if record is not None and record.topic == WHEEL_TIMER:
+            due_ms = entry_of(record, record.size, {}).tags_code
+            if due_ms > 0:
+                yield due_ms, position
+
+
+def _gather_named(log: CommitLog, position: int, end: int, named: list[int]) -> int:
     """Add the positions that records from a position on name, for one step, and return where it ended."""
     for _ in range(STEP_RECORDS):
         segment = log.segment_at(position)
@@ -149,7 +166,7 @@ def _gather_done(log: CommitLog, position: int, end: int, done: list[int]) -> in
             more = _MORE_BYTES_V6 * (bool(sys_flag & _BORN_V6) + bool(sys_flag & _STORE_V6))
             (prepared,) = _PREPARED.unpack_from(segment.map, at + _PREPARED_AT + more)
         if prepared > 0:
-            done.append(position_named(prepared))
+            named.append(position_named(prepared))
         position += size
     return min(position, end)
 

@@ -29,8 +29,8 @@ class Endings:
     def __init__(self, store: MessageStore, clock: Clock) -> None:
         self._store = store
         self._clock = clock
-        #: Where the done record is and where the waiting one was, in the log's order.
-        self._done: deque[tuple[int, int]] = deque()
+        #: Where the done record is, when the waiting one was due and where it was, in the log's order.
+        self._done: deque[tuple[int, int, int]] = deque()
         self._positions: set[int] = set()
 
     def __len__(self) -> int:
@@ -58,7 +58,7 @@ class Endings:
             self._give_up(row, "cannot be read")
             return None
         placed = self._store.put(recall_draft(record, self._clock.now_ms()))
-        self._add(placed.position, row[1])
+        self._add(placed.position, row)
         return placed
 
     def record_of(self, row: Row) -> Record | None:
@@ -73,9 +73,9 @@ class Endings:
         is_itself = record is not None and record.position == position and record.topic == WHEEL_TIMER
         return record if is_itself and record else None
 
-    def before(self, position: int) -> list[int]:
-        """Return which waits were ended by records before a position."""
-        return [named for _, named in takewhile(lambda done: done[0] < position, self._done)]
+    def before(self, position: int) -> list[tuple[int, int]]:
+        """Return which waits were ended by records before a position: when they were due, and where."""
+        return [done[1:] for done in takewhile(lambda done: done[0] < position, self._done)]
 
     def position_behind(self, count: int) -> int | None:
         """Return where the done record is behind the first `count`, None when there are no more."""
@@ -84,7 +84,7 @@ class Endings:
     def forget_before(self, position: int) -> None:
         """Forget the waits that were ended by records before a position: the table has them no more."""
         while self._done and self._done[0][0] < position:
-            self._positions.discard(self._done.popleft()[1])
+            self._positions.discard(self._done.popleft()[2])
 
     def _end(self, rows: Sequence[Row], make: Callable[[Record], Draft | None], put: Put) -> None:
         drafts: list[Draft] = []
@@ -113,13 +113,13 @@ class Endings:
                 self._put([draft], [row], put)
             return
         for one, row in zip(placed, rows, strict=True):
-            self._add(one.position, row[1])
+            self._add(one.position, row)
 
-    def _add(self, done_at: int, position: int) -> None:
-        self._done.append((done_at, position))
-        self._positions.add(position)
+    def _add(self, done_at: int, row: Row) -> None:
+        self._done.append((done_at, row[0], row[1]))
+        self._positions.add(row[1])
 
     def _give_up(self, row: Row, why: str) -> None:
         """End a wait without a record; the table forgets it."""
         log.error("the timed message at position %d, due at %d ms, %s", row[1], row[0], why)
-        self._add(max(self._store.max_position - 1, 0), row[1])
+        self._add(max(self._store.max_position - 1, 0), row)

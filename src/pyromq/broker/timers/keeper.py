@@ -15,12 +15,12 @@ import asyncio
 import logging
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Final, TypeVar
 
 from pyromq.broker.durability import Durability
 from pyromq.broker.timers.catching_up import (
-    CHANGES_MAX,
     beginning,
     changes_since,
     entries_from,
@@ -29,7 +29,7 @@ from pyromq.broker.timers.catching_up import (
     within_log,
 )
 from pyromq.broker.timers.ending import Endings
-from pyromq.broker.timers.near import DUE_MS_MAX, POSITION_MAX, NearFuture, Row
+from pyromq.broker.timers.near import DUE_MS_MAX, NEVER, POSITION_MAX, NearFuture, Row
 from pyromq.broker.timers.table import Changes, Progress, WaitingTable
 from pyromq.broker.timers.timed import QUEUE_ID
 from pyromq.broker.topic_names import WHEEL_TIMER
@@ -50,8 +50,11 @@ LOW_COUNT: Final = 6_144
 #: A start after a crash walks the log from the progress on, so it is written after so much or so long.
 WALKED_BYTES_MAX: Final = 64 << 20
 NOTE_S: Final = 5.0
-#: Messages that are stored again in one turn of the loop, and their bytes.
-ROLLED_COUNT: Final = 256
+#: So many changes are written at once when there are more, and the table is asked to when there are so many.
+WRITTEN_MAX: Final = 32_768
+MANY: Final = 8_192
+#: Messages that are looked at for those whose file is to go, and bytes of them that one turn stores again.
+LOOKED_AT: Final = 8_192
 ROLLED_BYTES: Final = 256 << 10
 
 
@@ -75,9 +78,13 @@ class Keeper:
         self._is_load_wanted = False
         self._noted_at = clock.monotonic()
         self._last_error = ""
-        #: Files of the log that end here are to go, and up to where their messages were stored again.
+        #: Files of the log that end here are to go, and how far messages of theirs were looked for.
         self._wanted_before = 0
+        self._looked_until = NEVER
+        #: What was stored again is written down when the progress is here; then the files before may go.
+        self._rolled_at = 0
         self._rolled_before = 0
+        self._free_before = 0
         self.progress = Progress(0, 0)
         #: How often the table was written.
         self.writes = 0
@@ -114,7 +121,7 @@ class Keeper:
 
     def write_if_many(self) -> None:
         """Have the changes written when there are many."""
-        if self.pending >= CHANGES_MAX and not self._last_error:
+        if self.pending >= MANY and not self._last_error:
             self._wake.set()
 
     def nudge(self) -> None:
@@ -129,14 +136,12 @@ class Keeper:
         """
         if not self._caught_up.is_set():
             return 0
-        oldest = [entry[0] for entry in entries_from(self._store, self.progress.offset, 1)]
-        if self._table.oldest is not None:
-            oldest.append(self._table.oldest)
-        free_before = min(oldest, default=position)
-        if free_before < position:
+        if not self._table.count and not entries_from(self._store, self.progress.offset, 1):
+            return position
+        if self._free_before < position and not self._wanted_before:
             self._wanted_before = position
             self._wake.set()
-        return min(free_before, position)
+        return min(self._free_before, position)
 
     async def ready(self) -> None:
         """Return when the table has caught up with the log."""
@@ -148,9 +153,9 @@ class Keeper:
             return []
         return await self._call(lambda: self._table.next_due(after, until_ms, count=count))
 
-    async def find(self, position: int) -> Row | None:
-        """Return the table's row of a position, None when there is none."""
-        return await self._call(lambda: self._table.find(position)) if self._table.is_open else None
+    async def has(self, due_ms: int, position: int) -> bool:
+        """Return whether the table has a message."""
+        return self._table.is_open and await self._call(lambda: self._table.has(due_ms, position))
 
     # The task
 
@@ -213,13 +218,18 @@ class Keeper:
         if table.exists or entries_from(store, progress.offset, 1):
             found = await self._open()
             progress = found or progress
+            if found is None:
+                await self._call(table.begin_filling)
             await durability.sync_now()
             for changes in changes_since(store, progress, store.flushed_position):
                 if changes is None:
                     await asyncio.sleep(0)
                 else:
-                    await self._apply(changes)
+                    take_in = table.fill if found is None else table.apply
+                    await self._call(partial(take_in, changes))
                     progress = changes.progress
+            if found is None:
+                await self._call(partial(table.end_filling, progress))
             store.log.forget_pages()
         self.progress = progress
         self._endings.forget_before(progress.position)
@@ -236,9 +246,9 @@ class Keeper:
         progress = within_log(self._store, found)
         if progress is None:
             raise CorruptRecord("the table of waiting messages is of another log, or of another part of it")
-        min_position = self._store.min_position
-        if table.oldest is not None and table.oldest < min_position:
-            await self._call(lambda: table.forget_before(min_position))
+        if found.position < self._store.flushed_position and self._store.min_position > 0:
+            # A crash may have taken it back to before the oldest files went.
+            await self._call(partial(table.forget_before, self._store.min_position))
         return progress
 
     # Loading
@@ -270,7 +280,7 @@ class Keeper:
 
     def _is_write_due(self) -> bool:
         pending = self.pending
-        if pending >= CHANGES_MAX:
+        if pending >= MANY:
             return True
         if not self._is_write_wanted:
             return False
@@ -287,47 +297,63 @@ class Keeper:
         if self.pending:
             await durability.sync_now()
         end = self._store.flushed_position
-        behind = endings.position_behind(CHANGES_MAX)
+        behind = endings.position_behind(WRITTEN_MAX)
         new: list[Row] = []
         progress = gather_new(
             self._store,
             self.progress._replace(position=end if behind is None else min(end, behind)),
             new,
-            count_max=CHANGES_MAX,
+            count_max=WRITTEN_MAX,
         )
-        await self._apply(Changes(new, endings.before(progress.position), progress))
+        if not self._table.is_open:
+            await self._call(self._table.open)
+        await self._call(
+            partial(self._table.apply, Changes(new, endings.before(progress.position), progress))
+        )
+        self.writes += 1
         self.progress = progress
         endings.forget_before(progress.position)
         self._noted_at = self._clock.monotonic()
-
-    async def _apply(self, changes: Changes) -> None:
-        if not self._table.is_open:
-            await self._call(self._table.open)
-        await self._call(lambda: self._table.apply(changes))
-        self.writes += 1
+        if progress.position >= self._rolled_at:
+            self._free_before = max(self._free_before, self._rolled_before)
 
     # Rolling
 
     async def _roll(self) -> None:
-        """Store some of the messages again whose file is to go, in turns; then the table is written."""
-        start, end = self._rolled_before, self._wanted_before
-        rows = await self._call(lambda: self._table.within(start, end, count=ROLLED_COUNT))
-        if len(rows) < ROLLED_COUNT:
-            self._wanted_before = self._rolled_before = 0
-            self._is_write_wanted = True
-        else:
-            self._rolled_before = rows[-1][1] + 1
+        """Look at some messages for those whose file is to go, and store them again, in turns.
+
+        When all were looked at, the files may go as soon as the table has what was stored.
+        """
+        before = self._wanted_before
+        if self.progress.position < before:
+            # What the table does not have yet would be passed over.
+            self._wanted_before = 0
+            return
+        rows, looked_until = await self._call(
+            partial(self._table.old_ones, before, self._looked_until, look_at=LOOKED_AT)
+        )
         while rows:
-            waiting, size = [], 0
-            while rows and size < ROLLED_BYTES:
-                row = rows.pop(0)
-                if row[1] not in self._endings:
-                    waiting.append(row)
-                    size += row[2]
-            try:
-                self._endings.roll(waiting)
-            finally:
-                for row in waiting:
-                    if row[1] in self._endings:
-                        self._near.discard(row[1])
-            await asyncio.sleep(0)
+            await self._roll_some(rows)
+        if looked_until is not None:
+            self._looked_until = looked_until
+            return
+        self._wanted_before, self._looked_until = 0, NEVER
+        if not self.pending:
+            self._free_before = before
+        self._rolled_before, self._rolled_at = before, self._store.max_position
+        self._is_write_wanted = True
+
+    async def _roll_some(self, rows: list[Row]) -> None:
+        waiting, size = [], 0
+        while rows and size < ROLLED_BYTES:
+            row = rows.pop()
+            if row[1] not in self._endings:
+                waiting.append(row)
+                size += row[2]
+        try:
+            self._endings.roll(waiting)
+        finally:
+            for row in waiting:
+                if row[1] in self._endings:
+                    self._near.discard(row[1])
+        await asyncio.sleep(0)

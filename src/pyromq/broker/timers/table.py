@@ -1,6 +1,6 @@
 """The waiting messages on disk, in the order in which they are due: one SQLite file.
 
-    {root}/timers/waiting.db    waiting   (due_ms, position) → size, and found by position too
+    {root}/timers/waiting.db    waiting   (due_ms, position) → size
                                 progress  one row: which part of the log is in it
                                           │
     log   ├─────────────────────────────┤ position
@@ -11,6 +11,9 @@ progress move together, in one transaction, and only as far as the log is synced
 the file holds the waiting messages of a stretch of the log that is still there, and the rest of the log tells
 what happened since (`catching_up.py`). That is why a transaction may be lost: WAL with synchronous=NORMAL
 never leaves half of one, and syncs only when it moves pages into the main file.
+
+A table that is new is filled in the log's order first and sorted once (`fill`): five million messages that
+are due in no order would touch every page again and again.
 
 All calls but the constructor are for one thread at a time. Thousands of rows go in and out as one JSON text,
 because Python's sqlite3 takes and gives the interpreter lock for every row, and the loop would win it each
@@ -35,19 +38,19 @@ _VERSION: Final = 1
 #: Pages that are kept in memory, in KiB; the system keeps the others.
 _CACHE_KIB: Final = 8 * 1024
 #: Pages in the write-ahead log before they are moved into the file.
-_LOG_PAGES_MAX: Final = 4096
+_LOG_PAGES_MAX: Final = 16384
 _SETUP: Final = (
     "PRAGMA locking_mode = EXCLUSIVE",
     "PRAGMA journal_mode = WAL",
     "PRAGMA synchronous = NORMAL",
     f"PRAGMA cache_size = -{_CACHE_KIB}",
     f"PRAGMA wal_autocheckpoint = {_LOG_PAGES_MAX}",
-    "PRAGMA temp_store = MEMORY",
+    # Sorting five million rows takes more memory than we have for it.
+    "PRAGMA temp_store = FILE",
 )
 _SCHEMA: Final = (
     "CREATE TABLE waiting (due_ms INTEGER NOT NULL, position INTEGER NOT NULL, size INTEGER NOT NULL,"
     " PRIMARY KEY (due_ms, position)) WITHOUT ROWID",
-    "CREATE UNIQUE INDEX by_position ON waiting (position)",
     "CREATE TABLE progress (id INTEGER PRIMARY KEY CHECK (id = 0), offset INTEGER NOT NULL,"
     " position INTEGER NOT NULL, last_position INTEGER NOT NULL, last_size INTEGER NOT NULL,"
     " last_code INTEGER NOT NULL, count INTEGER NOT NULL)",
@@ -57,16 +60,27 @@ _INSERT: Final = (
     "INSERT OR IGNORE INTO waiting"
     " SELECT value ->> 0, value ->> 1, value ->> 2 FROM json_each(?) ORDER BY 1, 2"
 )
-_DELETE: Final = "DELETE FROM waiting WHERE position IN (SELECT value FROM json_each(?))"
+_DELETE: Final = (
+    "DELETE FROM waiting WHERE (due_ms, position) IN (SELECT value ->> 0, value ->> 1 FROM json_each(?))"
+)
+_MAKE_FILLING: Final = "CREATE TABLE filling (position INTEGER PRIMARY KEY, due_ms, size)"
+_DROP_FILLING: Final = "DROP TABLE IF EXISTS filling"
+_FILL: Final = (
+    "INSERT OR IGNORE INTO filling (due_ms, position, size)"
+    " SELECT value ->> 0, value ->> 1, value ->> 2 FROM json_each(?)"
+)
+_UNFILL: Final = "DELETE FROM filling WHERE position IN (SELECT value ->> 1 FROM json_each(?))"
+_SORT: Final = "INSERT INTO waiting SELECT due_ms, position, size FROM filling ORDER BY due_ms, position"
 _NOTE: Final = "REPLACE INTO progress VALUES (0, ?, ?, ?, ?, ?, ?)"
 _AS_JSON: Final = "SELECT json_group_array(json_array(due_ms, position, size)) FROM ({})"
 _AFTER: Final = _AS_JSON.format(
     "SELECT * FROM waiting WHERE (due_ms, position) > (?, ?) AND due_ms <= ?"
     " ORDER BY due_ms, position LIMIT ?"
 )
-_BEFORE: Final = _AS_JSON.format(
-    "SELECT * FROM waiting WHERE position >= ? AND position < ? ORDER BY position LIMIT ?"
-)
+_PAGE: Final = "SELECT * FROM waiting WHERE (due_ms, position) > (?, ?) ORDER BY due_ms, position LIMIT ?"
+_OLD: Final = _AS_JSON.format(f"SELECT * FROM ({_PAGE}) WHERE position < ?")
+_LAST: Final = f"SELECT due_ms, position FROM ({_PAGE}) ORDER BY due_ms DESC, position DESC LIMIT 1"
+_HAS: Final = "SELECT count(*) FROM waiting WHERE due_ms = ? AND position = ?"
 _DAMAGED: Final = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_MISMATCH})
 #: Extended error codes have the plain one in their last byte.
 _PLAIN_CODE: Final = 0xFF
@@ -88,10 +102,13 @@ class Progress(NamedTuple):
 
 
 class Changes(NamedTuple):
-    """What a stretch of the log changes: messages that began to wait, positions of those that ended."""
+    """What a stretch of the log changes: messages that began to wait, and those that ended.
+
+    Of those that ended the time is told, and the position.
+    """
 
     new: Sequence[Row]
-    done: Sequence[int]
+    done: Sequence[tuple[int, int]]
     progress: Progress
 
 
@@ -103,8 +120,6 @@ class WaitingTable:
         self._connection: sqlite3.Connection | None = None
         #: How many wait.
         self.count = 0
-        #: The position of the oldest that waits, None when none does.
-        self.oldest: int | None = None
 
     @property
     def is_open(self) -> bool:
@@ -132,7 +147,6 @@ class WaitingTable:
             if row is None:
                 return None
             _, offset, position, *last, self.count = row
-            self.oldest = self._find_oldest(connection)
             return Progress(offset, position, tuple(last))
 
     def _connect(self) -> sqlite3.Connection:
@@ -166,8 +180,33 @@ class WaitingTable:
                 if changes.done:
                     count -= connection.execute(_DELETE, (_encode(changes.done).decode(),)).rowcount
                 connection.execute(_NOTE, (progress.offset, progress.position, *progress.last, count))
-                oldest = self._find_oldest(connection)
-            self.count, self.oldest = count, oldest
+            self.count = count
+
+    def begin_filling(self) -> None:
+        """Begin to fill a new table; whatever was filled before and not ended is gone."""
+        with _errors_mapped(self._path):
+            connection = self._opened()
+            with _transaction(connection):
+                connection.execute(_DROP_FILLING)
+                connection.execute(_MAKE_FILLING)
+
+    def fill(self, changes: Changes) -> None:
+        """Take a stretch of the log in, to be sorted later."""
+        with _errors_mapped(self._path):
+            connection = self._opened()
+            with _transaction(connection):
+                connection.execute(_FILL, (_encode(changes.new).decode(),))
+                connection.execute(_UNFILL, (_encode(changes.done).decode(),))
+
+    def end_filling(self, progress: Progress) -> None:
+        """Sort what was filled in, and note how far that goes, both or nothing."""
+        with _errors_mapped(self._path):
+            connection = self._opened()
+            with _transaction(connection):
+                count = connection.execute(_SORT).rowcount
+                connection.execute(_DROP_FILLING)
+                connection.execute(_NOTE, (progress.offset, progress.position, *progress.last, count))
+            self.count = count
 
     def forget_before(self, position: int) -> None:
         """Drop what points before a position: the log let go of it, so it does not wait any more."""
@@ -177,7 +216,6 @@ class WaitingTable:
                 gone = connection.execute("DELETE FROM waiting WHERE position < ?", (position,)).rowcount
                 connection.execute("UPDATE progress SET count = count - ?", (gone,))
             self.count -= gone
-            self.oldest = self._find_oldest(connection)
 
     def next_due(self, after: tuple[int, int], until_ms: int, *, count: int) -> list[Row]:
         """Return those that are due behind `after` and not behind `until_ms`, in order, up to a count."""
@@ -185,21 +223,29 @@ class WaitingTable:
             (text,) = self._opened().execute(_AFTER, (*after, until_ms, count)).fetchone()
             return _decode_rows(text)
 
-    def within(self, start: int, end: int, *, count: int) -> list[Row]:
-        """Return those whose records are in a stretch of the log, in the log's order, up to a count."""
-        with _errors_mapped(self._path):
-            (text,) = self._opened().execute(_BEFORE, (start, end, count)).fetchone()
-            return _decode_rows(text)
+    def old_ones(
+        self, before: int, after: tuple[int, int], *, look_at: int
+    ) -> tuple[list[Row], tuple[int, int] | None]:
+        """Look at some messages in their order; return those whose records are before a position.
 
-    def find(self, position: int) -> Row | None:
-        """Return the one whose record is at a position, None when it does not wait."""
-        rows = self.within(position, position + 1, count=1)
-        return rows[0] if rows else None
+        And where to go on; None when all were looked at.
+        """
+        with _errors_mapped(self._path):
+            connection = self._opened()
+            (text,) = connection.execute(_OLD, (*after, look_at, before)).fetchone()
+            last = connection.execute(_LAST, (*after, look_at)).fetchone()
+            return _decode_rows(text), last
+
+    def has(self, due_ms: int, position: int) -> bool:
+        """Return whether a message waits, by when it is due and where its record is."""
+        with _errors_mapped(self._path):
+            (found,) = self._opened().execute(_HAS, (due_ms, position)).fetchone()
+            return bool(found)
 
     def remove(self) -> None:
         """Remove the file, so that `open` begins with an empty one."""
         self.close()
-        self.count, self.oldest = 0, None
+        self.count = 0
         if self._path is not None:
             with _errors_mapped(self._path):
                 for ending in ("", "-wal", "-shm"):
@@ -217,10 +263,6 @@ class WaitingTable:
     def _opened(self) -> sqlite3.Connection:
         assert self._connection is not None
         return self._connection
-
-    def _find_oldest(self, connection: sqlite3.Connection) -> int | None:
-        (oldest,) = connection.execute("SELECT min(position) FROM waiting").fetchone()
-        return None if oldest is None else int(oldest)
 
 
 @contextmanager

@@ -262,8 +262,8 @@ class Timers:
             writes = -1
             while writes != self._keeper.writes:
                 writes = self._keeper.writes
-                found = await self._keeper.find(position)
-            if found is None:
+                is_found = await self._keeper.has(row[0], position)
+            if not is_found:
                 return False
         if position in self._endings:
             return False
