@@ -14,6 +14,7 @@
     ├── SendFailed             every try of a send failed; the last failure is its cause
     ├── TooManyInFlight        this client has as many requests under way as it may
     ├── NetworkError           no answer: ConnectFailed  ConnectionLost  RequestTimeout
+    ├── SearchIncomplete       a broker's index cannot tell all that it should find
     ├── StagedSendsUnsupported a broker cannot publish a batch as a whole
     ├── ClientClosed           used after close
     ├── AlreadyStarted         started twice
@@ -36,6 +37,10 @@ class PyroError(Exception):
 
     retriable: ClassVar[bool] = False
     stale_route: ClassVar[bool] = False
+
+
+class SearchIncomplete(PyroError):
+    """A broker's index has more entries for a question than it can tell apart."""
 
 
 class ConfigError(PyroError):

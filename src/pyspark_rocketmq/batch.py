@@ -4,84 +4,77 @@ A DataFrame is a snapshot: Spark asks for the partitions once, so a second actio
 reads the same messages. Load again to see newer ones.
 """
 
+import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
-from pyspark.sql.types import StructType
 
-from pyromq import PullConsumer
-from pyromq.errors import PyroError
-from pyromq.model import MessageQueue, PullStatus, ReceivedMessage
-from pyspark_rocketmq.columns import check_schema, to_batch
-from pyspark_rocketmq.options import Edge, SourceOptions
-
-#: Making the arrays of a batch costs about as much as filling 300 rows of them, so pulls are gathered.
-ROWS_PER_BATCH = 4096
-#: The most that a pull may ask for; brokers give fewer (`maxTransferCountOnMessageInMemory`).
-PULL_COUNT = 1024
-#: The group that pulls are made for; a batch read commits nothing in its name.
-GROUP = "pyspark_rocketmq"
+from pyromq.client.plans.admin import FOREVER_MS
+from pyspark_rocketmq.asking import Cluster
+from pyspark_rocketmq.bounds import Losses, known_edges, resolve
+from pyspark_rocketmq.columns import Columns
+from pyspark_rocketmq.failures import ReadFailed, with_retries
+from pyspark_rocketmq.options import SourceOptions
+from pyspark_rocketmq.places import Times
+from pyspark_rocketmq.planning import KeyTask, QueueRange, RangeTask, pack
+from pyspark_rocketmq.reading import Reading
 
 
-@dataclass
-class QueueRange(InputPartition):
-    """The messages of one queue from `start` up to, not including, `end`."""
-
-    queue: MessageQueue
-    start: int
-    end: int
+def reading_of(options: SourceOptions, columns: Columns) -> Reading:
+    """Return what the executors need of the options."""
+    return Reading(options.connection, options.group, options.only, options.on_loss, options.retries, columns)
 
 
 class TopicReader(DataSourceReader):
     """Plans on the driver, reads on the executors."""
 
-    def __init__(self, options: SourceOptions, schema: StructType) -> None:
+    def __init__(self, options: SourceOptions, columns: Columns) -> None:
         self._options = options
-        self._columns = check_schema(schema)
+        self._reading = reading_of(options, columns)
 
     def partitions(self) -> Sequence[InputPartition]:
-        """Return each queue's range as it is now."""
+        """Return each queue's range as it is now, packed into tasks."""
         options = self._options
-        ranges: list[InputPartition] = []
-        with PullConsumer(GROUP, options.name_server) as consumer:
-            for topic in options.topics:
-                for queue in consumer.queues(topic):
-                    least, most = consumer.min_offset(queue), consumer.max_offset(queue)
-                    start = least if options.starting is Edge.EARLIEST else most
-                    end = most if options.ending is Edge.LATEST else least
-                    if start < end:
-                        ranges.append(QueueRange(queue, start, end))
-        return ranges
+        return with_retries(
+            options.retries, self._plan, lambda: f"planning the read of {options.choice.option}"
+        )
+
+    def _plan(self) -> list[InputPartition]:
+        options = self._options
+        with Cluster(options.connection, options.group) as cluster:
+            if options.choice.keys:
+                topics = dict.fromkeys(queue.topic for queue in cluster.queues(options.choice))
+                return [self._key_task(topic) for topic in topics]
+            return list(pack(self._ranges(cluster), options.tasks, os.cpu_count() or 1))
+
+    def _ranges(self, cluster: Cluster) -> list[QueueRange]:
+        options = self._options
+        losses = Losses(options.on_loss)
+        edges = known_edges(cluster.edges(cluster.queues(options.choice)))
+        starts = resolve(cluster, options.start, edges, losses)
+        ends = resolve(cluster, options.end, edges, losses)
+        for queue, start in starts.items():
+            if start > ends[queue] and ends[queue] > edges[queue].min_offset:
+                raise ReadFailed(
+                    f"startingOffsets: topic {queue.topic!r}, queue {queue.queue_id} of {queue.broker_name}, "
+                    f"offset {start}: the read ends before it, at {ends[queue]}; correct startingOffsets or "
+                    "endingOffsets"
+                )
+        return [QueueRange(queue, start, ends[queue]) for queue, start in starts.items()]
+
+    def _key_task(self, topic: str) -> KeyTask:
+        start, end = self._options.start, self._options.end
+        begin_ms = start.at_ms if isinstance(start, Times) else None
+        end_ms = end.at_ms if isinstance(end, Times) else None
+        # The end of a search is within it, and that of a read is not.
+        return KeyTask(
+            topic, self._options.choice.keys, begin_ms or 0, FOREVER_MS if end_ms is None else end_ms - 1
+        )
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Pull a range and yield it as Arrow batches."""
-        assert isinstance(partition, QueueRange)
-        rows: list[ReceivedMessage] = []
-        with PullConsumer(GROUP, self._options.name_server) as consumer:
-            for messages in self._pulls(consumer, partition):
-                rows += messages
-                if len(rows) >= ROWS_PER_BATCH:
-                    yield to_batch(self._columns, rows)
-                    rows = []
-        if rows:
-            yield to_batch(self._columns, rows)
-
-    def _pulls(self, consumer: PullConsumer, asked: QueueRange) -> Iterator[list[ReceivedMessage]]:
-        at = asked.start
-        while at < asked.end:
-            found = consumer.pull(
-                asked.queue,
-                at,
-                count=PULL_COUNT,
-                tags=self._options.tags,
-                timeout_ms=self._options.pull_timeout_ms,
-            )
-            if found.status is PullStatus.OFFSET_ILLEGAL or found.next_offset <= at:
-                raise PyroError(
-                    f"{asked.queue} no longer holds offset {at}: the broker has {found.min_offset} to "
-                    f"{found.max_offset}. Messages expired while Spark was reading; load the DataFrame again"
-                )
-            yield [message for message in found.messages if message.queue_offset < asked.end]
-            at = found.next_offset
+        """Pull a task's ranges, or find its keys, and yield Arrow batches."""
+        if isinstance(partition, RangeTask):
+            yield from self._reading.ranges(partition.ranges)
+        elif isinstance(partition, KeyTask):
+            yield from self._reading.keys(partition)

@@ -1,27 +1,84 @@
 """The columns of a topic, and messages turned into Arrow batches of them.
 
 A batch holds just the columns of the schema that Spark was given, in its order: `.schema("keys string")` is a
-projection, and what is not asked for is not built.
+projection, and what is not asked for is not built. With the option `schema` as 'kafka' a topic has the eight
+columns of Spark's Kafka source, made of ours.
 """
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
-from pyspark.sql.types import StructType
+import pyarrow.compute as pc
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    DataType,
+    IntegerType,
+    LongType,
+    MapType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
 
 from pyromq.errors import ConfigError
 from pyromq.kernel import IS_COMPILED
 from pyromq.model import ReceivedMessage
+from pyspark_rocketmq.options import ColumnSet
 
-SCHEMA = (
-    "topic string, broker string, queue_id int, queue_offset bigint, msg_id string, tags string, "
-    "keys string, body binary, properties map<string,string>, born_timestamp timestamp, "
-    "store_timestamp timestamp, reconsume_times int, born_host string, message_group string, "
-    "flag int, sys_flag int"
+ROCKETMQ: Final[dict[str, DataType]] = {
+    "topic": StringType(),
+    "broker": StringType(),
+    "queue_id": IntegerType(),
+    "queue_offset": LongType(),
+    "msg_id": StringType(),
+    "tags": StringType(),
+    "keys": StringType(),
+    "body": BinaryType(),
+    "properties": MapType(StringType(), StringType()),
+    "born_timestamp": TimestampType(),
+    "store_timestamp": TimestampType(),
+    "reconsume_times": IntegerType(),
+    "born_host": StringType(),
+    "message_group": StringType(),
+    "deliver_at": TimestampType(),
+    "flag": IntegerType(),
+    "sys_flag": IntegerType(),
+}
+KAFKA: Final[dict[str, DataType]] = {
+    "key": BinaryType(),
+    "value": BinaryType(),
+    "topic": StringType(),
+    "partition": IntegerType(),
+    "offset": LongType(),
+    "timestamp": TimestampType(),
+    "timestampType": IntegerType(),
+    "headers": ArrayType(StructType([StructField("key", StringType()), StructField("value", BinaryType())])),
+}
+_SETS: Final = {ColumnSet.ROCKETMQ: ROCKETMQ, ColumnSet.KAFKA: KAFKA}
+_WITH_PROPERTIES: Final = ("properties", "headers")
+#: Kafka's word for times that the broker gave, as `timestamp` is.
+_LOG_APPEND_TIME: Final = 1
+
+_TIME: Final = pa.timestamp("us", tz="UTC")
+_HEADERS: Final = pa.list_(
+    pa.field("element", pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())]))
 )
 
-_TIME = pa.timestamp("us", tz="UTC")
+
+def _deliver_at(message: ReceivedMessage) -> int | None:
+    text = message.properties.get("TIMER_OUT_MS", message.properties.get("TIMER_DELIVER_MS", ""))
+    return int(text) * 1000 if _is_time(text) else None
+
+
+def _is_time(text: str) -> bool:
+    return text.isascii() and text.isdecimal() and len(text) <= 15
+
+
 _COLUMNS: dict[str, tuple[pa.DataType, Callable[[ReceivedMessage], Any]]] = {
     "topic": (pa.string(), lambda message: message.topic),
     "broker": (pa.string(), lambda message: message.queue.broker_name),
@@ -37,19 +94,52 @@ _COLUMNS: dict[str, tuple[pa.DataType, Callable[[ReceivedMessage], Any]]] = {
     "reconsume_times": (pa.int32(), lambda message: message.reconsume_times),
     "born_host": (pa.string(), lambda message: message.born_host),
     "message_group": (pa.string(), lambda message: message.properties.get("__SHARDINGKEY")),
+    "deliver_at": (_TIME, _deliver_at),
     "flag": (pa.int32(), lambda message: message.flag),
     "sys_flag": (pa.int32(), lambda message: message.sys_flag),
 }
 
 
-def check_schema(schema: StructType) -> list[str]:
-    """Return the names of the columns asked for; raise ConfigError when the source does not have one."""
-    unknown = [name for name in schema.names if name not in _COLUMNS]
-    if unknown:
-        raise ConfigError(
-            f"a RocketMQ topic has no column {', '.join(unknown)}; it has {', '.join(_COLUMNS)}"
-        )
-    return list(schema.names)
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """The columns that a read was asked for."""
+
+    names: tuple[str, ...]
+    schema: pa.Schema
+    is_kafka: bool
+
+    def batch(self, messages: list[ReceivedMessage]) -> pa.RecordBatch:
+        """Return the messages as one Arrow batch."""
+        make = kafka_column if self.is_kafka else column
+        return pa.RecordBatch.from_arrays([make(name, messages) for name in self.names], schema=self.schema)
+
+
+def table_schema(columns: ColumnSet, *, with_properties: bool) -> StructType:
+    """Return all columns, for a read that named none."""
+    return StructType(
+        [
+            StructField(name, kind)
+            for name, kind in _SETS[columns].items()
+            if with_properties or name not in _WITH_PROPERTIES
+        ]
+    )
+
+
+def choose_columns(schema: StructType, columns: ColumnSet) -> Columns:
+    """Return the columns asked for; raise ConfigError when a topic has none of that name or that type."""
+    known = _SETS[columns]
+    for asked in schema.fields:
+        kind = known.get(asked.name)
+        if kind is None:
+            raise ConfigError(f"a topic has no column {asked.name}; it has {', '.join(known)}")
+        is_called, should = asked.dataType.simpleString(), kind.simpleString()
+        if is_called != should:
+            raise ConfigError(
+                f"column {asked.name} is {should}, not {is_called}; ask for it as it is, and cast it: "
+                f".selectExpr('cast({asked.name} as {is_called})')"
+            )
+    arrow = to_arrow_schema(schema, timezone="UTC")
+    return Columns(tuple(schema.names), arrow, columns is ColumnSet.KAFKA)
 
 
 def pure_column(name: str, messages: list[ReceivedMessage]) -> pa.Array:
@@ -66,6 +156,8 @@ else:
     def column(name: str, messages: list[ReceivedMessage]) -> pa.Array:
         """Return the column of that name, from the bytes that the messages were pulled in."""
         kind, _ = _COLUMNS[name]
+        if name == "deliver_at":
+            return _due_times(messages)
         if pa.types.is_map(kind):
             rows, names, values = pairs(messages)
             return pa.MapArray.from_arrays(
@@ -74,6 +166,18 @@ else:
         if pa.types.is_string(kind) or pa.types.is_binary(kind):
             return _array(kind, len(messages), *texts(messages, name))
         return _array(kind, len(messages), None, numbers(messages, name))
+
+    def _due_times(messages: list[ReceivedMessage]) -> pa.Array:
+        count = len(messages)
+        due, asked = (
+            _array(pa.string(), count, *texts(messages, f"property {name}"))
+            for name in ("TIMER_OUT_MS", "TIMER_DELIVER_MS")
+        )
+        if due.null_count + asked.null_count == 2 * count:
+            return pa.nulls(count, _TIME)
+        text = pc.coalesce(due, asked)
+        digits = pc.if_else(pc.match_substring_regex(text, r"^[0-9]{1,15}$"), text, None)
+        return pc.multiply(digits.cast(pa.int64()), 1000).cast(_TIME)
 
 
 def _strings(offsets: bytearray, text: bytearray) -> pa.Array:
@@ -85,6 +189,26 @@ def _array(kind: pa.DataType, count: int, *buffers: bytearray | None) -> pa.Arra
     return pa.Array.from_buffers(kind, count, held)
 
 
-def to_batch(names: list[str], messages: list[ReceivedMessage]) -> pa.RecordBatch:
-    """Return the messages as one Arrow batch of the named columns."""
-    return pa.RecordBatch.from_arrays([column(name, messages) for name in names], names=names)
+#: Kafka's columns that are one of ours under another name.
+_SAME: Final = {
+    "value": "body",
+    "topic": "topic",
+    "partition": "queue_id",
+    "offset": "queue_offset",
+    "timestamp": "store_timestamp",
+}
+
+
+def kafka_column(name: str, messages: list[ReceivedMessage]) -> pa.Array:
+    """Return the column of that name of Spark's Kafka source."""
+    same = _SAME.get(name)
+    if same is not None:
+        return column(same, messages)
+    if name == "key":
+        return column("keys", messages).cast(pa.binary())
+    if name == "timestampType":
+        return pa.array([_LOG_APPEND_TIME] * len(messages), pa.int32())
+    pairs_of_rows = column("properties", messages)
+    fields = [pairs_of_rows.keys, pairs_of_rows.items.cast(pa.binary())]
+    values = pa.StructArray.from_arrays(fields, fields=list(_HEADERS.value_type))
+    return pa.ListArray.from_arrays(pairs_of_rows.offsets, values, type=_HEADERS)

@@ -1,92 +1,340 @@
-"""The options of `format("rocketmq")`: read once, each bad one named."""
+"""The options of `format("rocketmq")` for reading: read once, each bad one named, with the next step.
 
-import difflib
+Names are taken without regard to case, and under the names that Spark's Kafka source has for the same thing.
+`given.py` reads the single values; which of them go together is said here.
+"""
+
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Final
 
+from pyromq.client.names import RETRY_TOPIC_PREFIX, check_group
+from pyromq.client.namespaces import DEAD_LETTER_TOPIC_PREFIX
+from pyromq.config.settings import ClientSettings
 from pyromq.errors import ConfigError
+from pyromq.filter.tags import ALL
+from pyspark_rocketmq.given import Given, given_options
+from pyspark_rocketmq.places import Offsets, QueueChoice, Times, read_assigned, read_offsets, read_times
 
-#: Spark's own options that reach every source.
-_SPARK_OPTIONS = {"path", "paths"}
-#: Our options, and the names under which users of the Kafka source know them; all without regard to case.
-_NAMES = {
-    "nameserver": "nameServer",
-    "rocketmq.nameserver": "nameServer",
-    "subscribe": "subscribe",
-    "topic": "subscribe",
-    "startingoffsets": "startingOffsets",
-    "endingoffsets": "endingOffsets",
-    "tags": "tags",
-    "pulltimeoutms": "pullTimeoutMs",
+#: All options, each with the other names it is known by.
+NAMES: Final[dict[str, tuple[str, ...]]] = {
+    "nameServer": ("rocketmq.nameServer", "namesrvAddr", "kafka.bootstrap.servers"),
+    "subscribe": ("topic",),
+    "subscribePattern": (),
+    "assign": (),
+    "dlq": (),
+    "retry": (),
+    "keys": (),
+    "startingOffsets": (),
+    "endingOffsets": (),
+    "startingTimestamp": (),
+    "endingTimestamp": (),
+    "startingOffsetsByTimestamp": (),
+    "endingOffsetsByTimestamp": (),
+    "failOnDataLoss": (),
+    "maxMessagesPerTrigger": ("maxOffsetsPerTrigger",),
+    "minMessagesPerTrigger": ("minOffsetsPerTrigger",),
+    "maxBytesPerTrigger": (),
+    "maxTriggerDelay": (),
+    "minPartitions": (),
+    "maxPartitions": (),
+    "groupId": ("kafka.group.id", "consumerGroup"),
+    "tags": (),
+    "sql": (),
+    "schema": (),
+    "includeProperties": ("includeHeaders",),
+    "accessKey": (),
+    "secretKey": (),
+    "securityToken": (),
+    "tls": ("useTLS",),
+    "tlsTrustCertPath": (),
+    "tlsCertPath": (),
+    "tlsKeyPath": (),
+    "tlsKeyPassword": (),
+    "namespace": (),
+    "pullTimeoutMs": ("kafkaConsumer.pollTimeoutMs",),
+    "retries": ("fetchOffset.numRetries",),
+    "retryIntervalMs": ("fetchOffset.retryIntervalMs",),
 }
+#: Each says what to read; a read has one of them.
+_CHOICES: Final = ("subscribe", "subscribePattern", "assign", "dlq", "retry")
+_STARTS: Final = ("startingOffsets", "startingTimestamp", "startingOffsetsByTimestamp")
+_ENDS: Final = ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp")
+_FOR_STREAMS: Final = (
+    "maxMessagesPerTrigger",
+    "minMessagesPerTrigger",
+    "maxBytesPerTrigger",
+    "maxTriggerDelay",
+)
 
 
-class Edge(StrEnum):
-    """The end of a queue that a read starts or ends at."""
+class End(StrEnum):
+    """A place in every queue that has a name."""
 
     EARLIEST = "earliest"
     LATEST = "latest"
+    GROUP = "group"
+
+
+#: Where a read starts or ends: at a named place, at the offsets of queues, or at times (also one for all).
+Bound = End | Offsets | Times
+
+
+class OnLoss(StrEnum):
+    """What to do when messages are gone that should have been read."""
+
+    FAIL = "true"
+    IGNORE = "false"
+    REPORT = "report"
+
+
+class ColumnSet(StrEnum):
+    """Whose columns a read has."""
+
+    ROCKETMQ = "rocketmq"
+    KAFKA = "kafka"
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """How to reach a cluster. Those that are equal share their connections in a process."""
+
+    name_server: str
+    timeout_ms: int = 10_000
+    access_key: str = ""
+    secret_key: str = field(default="", repr=False)
+    security_token: str = field(default="", repr=False)
+    is_tls: bool = False
+    tls_trust_cert_path: str = ""
+    tls_cert_path: str = ""
+    tls_key_path: str = ""
+    tls_key_password: str = field(default="", repr=False)
+    namespace: str = ""
+
+    def settings(self) -> ClientSettings:
+        """Return the same as a client's settings."""
+        return ClientSettings(
+            access_key=self.access_key,
+            secret_key=self.secret_key,
+            security_token=self.security_token,
+            use_tls=self.is_tls,
+            tls_client_auth_server=bool(self.tls_trust_cert_path),
+            tls_client_trust_cert_path=self.tls_trust_cert_path,
+            tls_client_cert_path=self.tls_cert_path,
+            tls_client_key_path=self.tls_key_path,
+            tls_client_key_password=self.tls_key_password,
+            namespace=self.namespace,
+            consumer_pull_timeout_millis=self.timeout_ms,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What to read: named topics, those that a pattern matches, or some queues; `option` says which option.
+
+    With `keys` only the messages with one of them, found by the brokers' index.
+    """
+
+    option: str
+    topics: tuple[str, ...] = ()
+    pattern: str | None = None
+    queues: QueueChoice | None = None
+    keys: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """Which messages a broker gives out at all."""
+
+    tags: str = ALL
+    sql: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Admission:
+    """How much a batch of a stream takes; None is no limit."""
+
+    messages_max: int | None = None
+    messages_min: int | None = None
+    bytes_max: int | None = None
+    delay_ms_max: int = 15 * 60_000
+
+    @property
+    def is_limited(self) -> bool:
+        """Whether a batch may have less than everything."""
+        return not (self.messages_max is self.messages_min is self.bytes_max is None)
+
+
+@dataclass(frozen=True, slots=True)
+class Tasks:
+    """How many tasks a read may have; None is up to us."""
+
+    count_min: int | None = None
+    count_max: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Retries:
+    """How often, and after how long, what failed is tried again."""
+
+    count: int = 10
+    interval_ms: int = 1_000
 
 
 @dataclass(frozen=True, slots=True)
 class SourceOptions:
     """What a read asks for."""
 
-    name_server: str
-    topics: tuple[str, ...]
-    starting: Edge
-    ending: Edge
-    tags: str
-    pull_timeout_ms: int
+    connection: Connection
+    choice: Choice
+    start: Bound
+    end: Bound = End.LATEST
+    only: Filter = Filter()
+    group: str | None = None
+    on_loss: OnLoss = OnLoss.FAIL
+    admission: Admission = Admission()
+    tasks: Tasks = Tasks()
+    retries: Retries = Retries()
 
 
-def read_options(options: Mapping[str, str]) -> SourceOptions:
-    """Return the options; raise ConfigError that names what is missing, unknown or unreadable."""
-    given: dict[str, str] = {}
-    for key, value in options.items():
-        name = _NAMES.get(key.lower())
-        if name is not None:
-            given[name] = value
-        elif key.lower() not in _SPARK_OPTIONS:
-            raise ConfigError(f"format('rocketmq') has no option {key!r}{_nearest(key)}")
-    topics = tuple(topic.strip() for topic in _required(given, "subscribe").split(",") if topic.strip())
-    return SourceOptions(
-        name_server=_required(given, "nameServer").replace(",", ";"),
-        topics=topics,
-        starting=_edge(given, "startingOffsets", Edge.EARLIEST),
-        ending=_edge(given, "endingOffsets", Edge.LATEST),
-        tags=given.get("tags", "*"),
-        pull_timeout_ms=_number(given, "pullTimeoutMs", 10_000),
+def read_batch_options(options: Mapping[str, str]) -> SourceOptions:
+    """Return the options of a batch read; raise ConfigError that names what is missing, unknown or wrong."""
+    given = given_options(options, NAMES)
+    given.refuse(_FOR_STREAMS, "is for streams; end a batch read with endingOffsets or endingTimestamp")
+    return _read(given, start=End.EARLIEST)
+
+
+def read_stream_options(options: Mapping[str, str]) -> SourceOptions:
+    """Return the options of a stream; raise ConfigError that names what is missing, unknown or wrong."""
+    given = given_options(options, NAMES)
+    given.refuse(_ENDS, "is for batch reads; a stream goes on: leave it out, or use spark.read")
+    given.refuse(("keys",), "is for batch reads; use spark.read, or filter the stream by the column keys")
+    return _read(given, start=End.LATEST)
+
+
+def read_column_set(options: Mapping[str, str]) -> tuple[ColumnSet, bool]:
+    """Return whose columns a read has, and whether properties are among them."""
+    given = given_options(options, NAMES)
+    return given.member("schema", ColumnSet, ColumnSet.ROCKETMQ), given.flag(
+        "includeProperties", default=True
     )
 
 
-def _nearest(key: str) -> str:
-    near = difflib.get_close_matches(key.lower(), _NAMES, n=1)
-    return (
-        f"; did you mean {_NAMES[near[0]]!r}?"
-        if near
-        else f"; it has {', '.join(sorted(set(_NAMES.values())))}"
+def _read(given: Given, start: End) -> SourceOptions:
+    only = Filter(given.text("tags") or ALL, given.text("sql"))
+    if only.sql is not None and only.tags != ALL:
+        raise ConfigError("tags and sql were both given; choose one: in SQL, TAGS is a name too")
+    read = SourceOptions(
+        connection=read_connection(given),
+        choice=_choice(given),
+        start=_bound(given, _STARTS, start),
+        end=_bound(given, _ENDS, End.LATEST),
+        only=only,
+        group=_group(given, "groupId"),
+        on_loss=given.member("failOnDataLoss", OnLoss, OnLoss.FAIL),
+        admission=_admission(given),
+        tasks=_tasks(given),
+        retries=Retries(given.count("retries", 10, at_least=0), given.milliseconds("retryIntervalMs", 1_000)),
     )
+    _check_together(given, read)
+    return read
 
 
-def _required(given: Mapping[str, str], name: str) -> str:
-    value = given.get(name, "").strip()
-    if not value:
-        example = "127.0.0.1:9876" if name == "nameServer" else "orders"
-        raise ConfigError(f"format('rocketmq') needs .option({name!r}, …), for example {example!r}")
-    return value
+def read_connection(given: Given) -> Connection:
+    """Return how to reach the cluster; a sink is given the same options."""
+    connection = Connection(
+        name_server=given.required("nameServer", "127.0.0.1:9876").replace(",", ";"),
+        timeout_ms=given.milliseconds("pullTimeoutMs", 10_000),
+        access_key=given.text("accessKey") or "",
+        secret_key=given.text("secretKey") or "",
+        security_token=given.text("securityToken") or "",
+        is_tls=given.flag("tls", default=False),
+        tls_trust_cert_path=given.text("tlsTrustCertPath") or "",
+        tls_cert_path=given.text("tlsCertPath") or "",
+        tls_key_path=given.text("tlsKeyPath") or "",
+        tls_key_password=given.text("tlsKeyPassword") or "",
+        namespace=given.text("namespace") or "",
+    )
+    if bool(connection.access_key) != bool(connection.secret_key):
+        missing = "secretKey" if connection.access_key else "accessKey"
+        raise ConfigError(f"accessKey and secretKey go together; give {missing} too")
+    if not connection.is_tls:
+        paths = ("tlsTrustCertPath", "tlsCertPath", "tlsKeyPath", "tlsKeyPassword")
+        given.refuse(paths, "was given without TLS; add .option('tls', 'true')")
+    return connection
 
 
-def _edge(given: Mapping[str, str], name: str, default: Edge) -> Edge:
-    try:
-        return Edge(given.get(name, default).lower())
-    except ValueError:
-        raise ConfigError(f"{name} is {given[name]!r}; it can be 'earliest' or 'latest'") from None
+def _choice(given: Given) -> Choice:
+    named = given.one_of(_CHOICES)
+    if named is None:
+        raise ConfigError(
+            "format('rocketmq') needs .option('subscribe', 'orders') to know what to read; or one of "
+            f"{', '.join(_CHOICES[1:])}"
+        )
+    value = given.required(named, "orders")
+    keys = tuple(_parts(given.text("keys") or ""))
+    if named == "subscribePattern":
+        return Choice(named, pattern=given.pattern(named), keys=keys)
+    if named == "assign":
+        queues = read_assigned(named, value)
+        return Choice(named, topics=queues.topics, queues=queues, keys=keys)
+    if named == "subscribe":
+        return Choice(named, topics=tuple(_parts(value)), keys=keys)
+    prefix = DEAD_LETTER_TOPIC_PREFIX if named == "dlq" else RETRY_TOPIC_PREFIX
+    group = _group(given, named)
+    return Choice(named, topics=(f"{prefix}{group}",), keys=keys)
 
 
-def _number(given: Mapping[str, str], name: str, default: int) -> int:
-    try:
-        return int(given.get(name, default))
-    except ValueError:
-        raise ConfigError(f"{name} is {given[name]!r}; it is a number of milliseconds") from None
+def _bound(given: Given, names: tuple[str, ...], default: End) -> Bound:
+    named = given.one_of(names)
+    if named is None:
+        return default
+    value = given.required(named, str(default))
+    if not named.endswith("Offsets"):
+        return read_times(named, value)
+    if value.lstrip().startswith("{"):
+        return read_offsets(named, value)
+    return given.member(named, End, default)
+
+
+def _group(given: Given, name: str) -> str | None:
+    group = given.text(name)
+    if group is not None:
+        try:
+            check_group(group)
+        except ConfigError as error:
+            raise ConfigError(f"{name} is {group!r}: {error}") from error
+    return group
+
+
+def _admission(given: Given) -> Admission:
+    most, least = given.limit("maxMessagesPerTrigger"), given.limit("minMessagesPerTrigger")
+    if most is not None and least is not None and least > most:
+        raise ConfigError(
+            f"minMessagesPerTrigger is {least} and maxMessagesPerTrigger {most}; no batch can have both"
+        )
+    if least is None:
+        given.refuse(("maxTriggerDelay",), "was given without minMessagesPerTrigger, which it belongs to")
+    return Admission(most, least, given.size("maxBytesPerTrigger"), given.duration("maxTriggerDelay", "15m"))
+
+
+def _tasks(given: Given) -> Tasks:
+    least, most = given.limit("minPartitions"), given.limit("maxPartitions")
+    if least is not None and most is not None and least > most:
+        raise ConfigError(f"minPartitions is {least} and maxPartitions {most}; minPartitions is the smaller")
+    return Tasks(least, most)
+
+
+def _check_together(given: Given, read: SourceOptions) -> None:
+    if End.GROUP in (read.start, read.end) and read.group is None:
+        name = "startingOffsets" if read.start is End.GROUP else "endingOffsets"
+        raise ConfigError(f"{name} is 'group'; say whose progress with .option('groupId', 'billing')")
+    if read.choice.keys:
+        refused = ("startingOffsets", "endingOffsets", "tags", "sql", "minPartitions", "maxPartitions")
+        given.refuse(refused, "does not go with keys; narrow the search with startingTimestamp")
+        given.refuse(("assign",), "does not go with keys; use subscribe")
+
+
+def _parts(value: str) -> list[str]:
+    return [part.strip() for part in value.split(",") if part.strip()]

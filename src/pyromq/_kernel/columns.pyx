@@ -167,8 +167,9 @@ cdef inline bint is_ascii(Text text) noexcept nogil:
 
 
 def texts(list messages not None, str name not None):
-    """Return a column of strings, or `body`."""
-    cdef _Texts column = _Texts(len(messages), name in _PROPERTIES)
+    """Return a column of strings, or `body`; «property NAME» is any property, and null without it."""
+    cdef str wanted = name[9:] if name.startswith("property ") else _PROPERTIES.get(name)
+    cdef _Texts column = _Texts(len(messages), wanted is not None)
     if name == "topic":
         fill_topics(column, messages)
     elif name == "broker":
@@ -179,8 +180,10 @@ def texts(list messages not None, str name not None):
         fill_bodies(column, messages)
     elif name == "msg_id":
         fill_ids(column, messages)
+    elif wanted is not None:
+        fill_property(column, messages, wanted)
     else:
-        fill_property(column, messages, _PROPERTIES[name])
+        raise KeyError(name)
     return column.buffers()
 
 

@@ -1,5 +1,6 @@
 """Messages make the same Arrow columns compiled and not."""
 
+from datetime import datetime
 from typing import Any
 
 import pytest
@@ -16,7 +17,10 @@ from pyromq.wire.record import Record, encode_record
 pytest.importorskip("pyarrow")
 pytest.importorskip("pyspark")
 
-from pyspark_rocketmq.columns import _COLUMNS, column, pure_column, to_batch
+from pyspark.sql.types import StringType, StructField, StructType
+
+from pyspark_rocketmq.columns import _COLUMNS, choose_columns, column, pure_column
+from pyspark_rocketmq.options import ColumnSet
 
 pytestmark = pytest.mark.skipif(not IS_COMPILED, reason="the pure version runs")
 
@@ -70,7 +74,8 @@ def test_columns_are_filled_alike(
 def test_a_batch_has_the_columns_asked_for_in_their_order() -> None:
     messages = pulled([Record(topic="t", body=b"x", properties="TAGS\x01a")], {})
 
-    batch = to_batch(["tags", "topic"], messages)
+    asked = StructType([StructField("tags", StringType()), StructField("topic", StringType())])
+    batch = choose_columns(asked, ColumnSet.ROCKETMQ).batch(messages)
 
     assert batch.to_pylist() == [{"tags": "a", "topic": "t"}]
 
@@ -101,3 +106,23 @@ def test_a_time_that_no_column_holds_is_refused(name: str) -> None:
         column(name, messages)
     with pytest.raises((OverflowError, ValueError)):
         pure_column(name, messages)
+
+
+@pytest.mark.parametrize(
+    ("properties", "due"),
+    [
+        ("TIMER_OUT_MS\x011700000000001", "2023-11-14T22:13:20.001+00:00"),
+        ("TIMER_DELIVER_MS\x011700000000001", "2023-11-14T22:13:20.001+00:00"),
+        ("TIMER_DELIVER_MS\x015\x02TIMER_OUT_MS\x011700000000001", "2023-11-14T22:13:20.001+00:00"),
+        ("TIMER_OUT_MS\x01soon", None),
+        ("TIMER_OUT_MS\x01", None),
+        ("TAGS\x01a", None),
+    ],
+)
+def test_the_time_that_a_message_was_due_is_one_of_two_properties(properties: str, due: str | None) -> None:
+    record = Record(topic="t", body=b"x", properties=properties)
+    other = Record(topic="t", body=b"x", properties="TIMER_OUT_MS\x011")
+
+    for fill in (column, pure_column):
+        found = fill("deliver_at", pulled([record, other], {})).to_pylist()
+        assert found[0] == (None if due is None else datetime.fromisoformat(due))

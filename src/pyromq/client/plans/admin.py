@@ -4,22 +4,23 @@ In a namespace topics are named without it, on their way out and back.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from pyromq.client.incoming import received_messages
 from pyromq.client.names import check_topic
 from pyromq.client.namespaces import unwrap, unwrap_queue, wrap
 from pyromq.client.plans.broker import call_broker
+from pyromq.client.plans.route import ask_name_servers, fetch_route, subscribe_route
 from pyromq.client.plans.route import cluster as cluster
-from pyromq.client.plans.route import fetch_route, subscribe_route
 from pyromq.client.route_cache import MASTER_ID
 from pyromq.client.session import Session
 from pyromq.client.steps import Call, Deadline, Plan, ask, must_succeed, request
 from pyromq.codes import Perm, RequestCode, ResponseCode
-from pyromq.errors import ConfigError, NoRoute, QueryNotFound
+from pyromq.errors import ConfigError, NoRoute, QueryNotFound, SearchIncomplete
 from pyromq.model import ReceivedMessage
 from pyromq.net.address import join_address
+from pyromq.wire.bodies.lists import decode_topic_list
 from pyromq.wire.bodies.route import BrokerAddresses, ClusterTable, TopicRoute
 from pyromq.wire.headers.query import QueryMessage, ViewMessage
 from pyromq.wire.headers.topic import UpdateAndCreateTopic
@@ -27,6 +28,8 @@ from pyromq.wire.message_id import parse_offset_message_id
 
 #: The end of a query's time range when none is given: Java's largest number.
 FOREVER_MS: Final = 2**63 - 1
+#: The most that a broker finds for one query (RocketMQ's maxMsgsNumBatch).
+QUERY_COUNT_MAX: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +51,17 @@ class KeyQuery:
     count: int = 32
     begin_ms: int = 0
     end_ms: int = FOREVER_MS
+
+
+def topics(session: Session, deadline: Deadline) -> Plan[list[str]]:
+    """Return the names of all topics that a name server knows, in the application's namespace, sorted."""
+    command = request(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
+    answer = yield from ask_name_servers(session, command, deadline)
+    namespace = session.settings.namespace
+    names = decode_topic_list(must_succeed(answer).body).topic_list
+    return sorted(
+        unwrap(namespace, name) for name in names if wrap(namespace, unwrap(namespace, name)) == name
+    )
 
 
 def route(session: Session, topic: str, deadline: Deadline) -> Plan[TopicRoute]:
@@ -100,6 +114,34 @@ def query_message(session: Session, query: KeyQuery, deadline: Deadline) -> Plan
     return sorted(matching, key=lambda message: message.stored_at_ms)[: query.count]
 
 
+def query_all_messages(session: Session, query: KeyQuery, deadline: Deadline) -> Plan[list[ReceivedMessage]]:
+    """Return all messages with a key, however many they are, oldest first.
+
+    A broker gives the newest 64 at most; it is asked again for what is older, until nothing new comes. Its
+    index knows seconds: raises SearchIncomplete when more than those were stored in one.
+    """
+    topic = wrap(session.settings.namespace, query.topic)
+    known = yield from subscribe_route(session, topic, deadline)
+    found: dict[str, ReceivedMessage] = {}
+    for broker in known.route.broker_datas:
+        end_ms, is_more = query.end_ms, True
+        while is_more:
+            header = _query_header(topic, replace(query, count=QUERY_COUNT_MAX, end_ms=end_ms))
+            page = yield from _query_broker(session, broker.broker_name, header, deadline)
+            before = len(found)
+            found |= {f"{broker.broker_name} {one.offset_message_id}": one for one in page}
+            is_more = len(page) >= QUERY_COUNT_MAX
+            if is_more and len(found) == before:
+                raise SearchIncomplete(
+                    f"topic {query.topic!r} has more messages with the key {query.key!r} than the index of "
+                    f"{broker.broker_name} tells apart: {QUERY_COUNT_MAX} of one second are the limit; read "
+                    "the topic instead, and choose by the keys"
+                )
+            end_ms = min((one.stored_at_ms for one in page), default=0)
+    matching = (one for one in found.values() if query.key in one.keys and one.topic == topic)
+    return _unwrapped(session, sorted(matching, key=lambda message: message.stored_at_ms))
+
+
 def find_message(session: Session, topic: str, message_id: str, deadline: Deadline) -> Plan[ReceivedMessage]:
     """Return the message with the unique id that its producer gave it, the first if it was sent twice."""
     query = KeyQuery(topic, message_id)
@@ -119,7 +161,15 @@ def _query(
 ) -> Plan[list[ReceivedMessage]]:
     topic = wrap(session.settings.namespace, query.topic)
     known = yield from subscribe_route(session, topic, deadline)
-    header = QueryMessage(
+    header = _query_header(topic, query, by_unique_id=by_unique_id)
+    found: list[ReceivedMessage] = []
+    for broker in known.route.broker_datas:
+        found += yield from _query_broker(session, broker.broker_name, header, deadline)
+    return _unwrapped(session, found)
+
+
+def _query_header(topic: str, query: KeyQuery, *, by_unique_id: bool = False) -> QueryMessage:
+    return QueryMessage(
         topic=topic,
         key=query.key,
         max_num=query.count,
@@ -127,17 +177,20 @@ def _query(
         end_timestamp=query.end_ms,
         unique_key_query=by_unique_id,
     )
-    found: list[ReceivedMessage] = []
-    for broker in known.route.broker_datas:
-        place = session.routes.reading_address(broker.broker_name)
-        if place is None:
-            continue
-        command = request(RequestCode.QUERY_MESSAGE, header)
-        call = Call(place[1], command, deadline.part_s(deadline.timeout_ms))
-        answer = yield from call_broker(session, broker.broker_name, call)
-        if answer.code != ResponseCode.QUERY_NOT_FOUND:
-            found += received_messages(must_succeed(answer).body, broker.broker_name)
-    return _unwrapped(session, found)
+
+
+def _query_broker(
+    session: Session, broker_name: str, header: QueryMessage, deadline: Deadline
+) -> Plan[list[ReceivedMessage]]:
+    place = session.routes.reading_address(broker_name)
+    if place is None:
+        return []
+    command = request(RequestCode.QUERY_MESSAGE, header)
+    call = Call(place[1], command, deadline.part_s(deadline.timeout_ms))
+    answer = yield from call_broker(session, broker_name, call)
+    if answer.code == ResponseCode.QUERY_NOT_FOUND:
+        return []
+    return received_messages(must_succeed(answer).body, broker_name)
 
 
 def _unwrapped(session: Session, messages: list[ReceivedMessage]) -> list[ReceivedMessage]:

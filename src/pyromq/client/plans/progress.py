@@ -20,8 +20,10 @@ from pyromq.errors import (
     TopicNotFound,
 )
 from pyromq.model import MessageQueue
+from pyromq.wire.bodies.offsets import TopicOffset, decode_topic_stats
 from pyromq.wire.command import Command
 from pyromq.wire.header import Header, read_header
+from pyromq.wire.headers.admin import GetTopicStats
 from pyromq.wire.headers.offset import (
     GetEarliestMessageStoreTime,
     GetEarliestMessageStoreTimeAnswer,
@@ -134,6 +136,17 @@ def max_offset(session: Session, queue: MessageQueue, deadline: Deadline) -> Pla
     header = GetMaxOffset(topic=queue.topic, queue_id=queue.queue_id)
     answer = yield from _ask_master(session, queue, RequestCode.GET_MAX_OFFSET, header, deadline)
     return read_header(GetMaxOffsetAnswer, answer.ext).offset
+
+
+def edges(
+    session: Session, topic: str, broker_name: str, deadline: Deadline
+) -> Plan[dict[MessageQueue, TopicOffset]]:
+    """Return where all queues that a broker has of a topic begin and end, by one question."""
+    namespace = session.settings.namespace
+    any_queue = wrap_queue(namespace, MessageQueue(topic, broker_name, 0))
+    header = GetTopicStats(topic=any_queue.topic)
+    answer = yield from _ask_master(session, any_queue, RequestCode.GET_TOPIC_STATS_INFO, header, deadline)
+    return {unwrap_queue(namespace, queue): ends for queue, ends in decode_topic_stats(answer.body).items()}
 
 
 def offset_by_time(session: Session, queue: MessageQueue, at_ms: int, deadline: Deadline) -> Plan[int]:

@@ -1,0 +1,57 @@
+"""What goes wrong while reading, said with the option, the topic, the queue, the offset, and what to do."""
+
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+from pyromq.errors import NetworkError, NoRoute, PyroError, Refused
+from pyromq.model import MessageQueue
+from pyspark_rocketmq.options import Retries
+
+T = TypeVar("T")
+
+
+class ReadFailed(PyroError):
+    """A topic could not be read; the first line says what to do."""
+
+
+class DataLoss(ReadFailed):
+    """Messages that should have been read are gone."""
+
+
+def place(queue: MessageQueue, offset: int | None = None) -> str:
+    """Return a queue, and an offset in it, in words."""
+    at = "" if offset is None else f", offset {offset}"
+    return f"topic {queue.topic!r}, queue {queue.queue_id} of {queue.broker_name}{at}"
+
+
+def lost(queue: MessageQueue, offset: int, why: str) -> DataLoss:
+    """Return the error for messages that are gone."""
+    return DataLoss(
+        f"failOnDataLoss: {place(queue, offset)}: {why}. To read on with what is there, set failOnDataLoss "
+        "to 'false', or to 'report' to be told of each gap; to begin anew, use a new checkpoint"
+    )
+
+
+def is_passing(error: PyroError) -> bool:
+    """Return whether a later try may do: the broker restarts, or moves."""
+    return isinstance(error, NetworkError | NoRoute) or (isinstance(error, Refused) and error.retriable)
+
+
+def with_retries(retries: Retries, work: Callable[[], T], doing: Callable[[], str]) -> T:
+    """Return what `work` does; try again when that may help, so often and no more.
+
+    `doing` names the option, the topic and the place, for the error in the end.
+    """
+    for left in range(retries.count, -1, -1):
+        try:
+            return work()
+        except ReadFailed:
+            raise
+        except PyroError as error:
+            if left and is_passing(error):
+                time.sleep(retries.interval_ms / 1_000)
+                continue
+            tries = f" (tried {retries.count + 1} times, see option retries)" if is_passing(error) else ""
+            raise ReadFailed(f"{doing()}: {error}{tries}") from error
+    raise AssertionError("the last try returns or raises")
