@@ -23,8 +23,9 @@ check: setup     ## Format, lint, types, import contracts, rules, unit tests
 test: check coverage-rows   ## Everything that CI runs
 	$(PY) -m pytest -q -n 2 tests/conformance tests/fuzz tests/functional tests/crash
 	PYROMQ_PURE=1 $(PY) -m pytest -q -n 2 tests/unit/store tests/unit/broker tests/conformance tests/functional/test_[bfkr]*.py tests/functional/test_client_round_trip.py
-	$(PY) -m pytest -q -n 2 --dist loadfile tests/system tests/interop
-	$(PY) -m pytest -q tests/spark
+	mkdir -p .cache && { $(PY) -m pytest -q tests/spark > .cache/spark.txt 2>&1 & } && spark=$$!; \
+	$(PY) -m pytest -q -n 3 --dist loadgroup --no-loadscope-reorder tests/system tests/interop; others=$$?; \
+	wait $$spark; spark=$$?; cat .cache/spark.txt; exit $$((others + spark))
 
 torture-store: setup   ## Kills, power cuts and damage for longer; seeds are printed, and a script replays one
 	$(PY) tools/torture_store.py
