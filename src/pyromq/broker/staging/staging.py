@@ -72,8 +72,8 @@ class Staging:
         self._clock = clock
         self._store_host = store_host
         self._publishing: dict[tuple[str, int], asyncio.Task[None]] = {}
-        #: Whether the table speaks for all records of the two topics.
-        self._is_saved = False
+        #: Whether the table speaks for all records of the two topics; without any there need be none.
+        self._is_saved = not ledger.queries
         self._is_closing = False
 
     # What clients ask for
