@@ -60,6 +60,15 @@ def test_what_was_applied_before_changes_nothing(path: Path) -> None:
     table.close()
 
 
+def test_an_open_table_can_be_opened_again(path: Path) -> None:
+    table = opened(path)
+    table.apply(changes((50, 100, 9)))
+
+    assert table.open() == Progress(1, 1000, (1, 2, 3))
+
+    table.close()
+
+
 def test_rows_come_in_the_order_of_their_times_and_in_pages(path: Path) -> None:
     table = opened(path)
     table.apply(changes((50, 300, 9), (50, 200, 9), (40, 900, 9), (70, 100, 9)))

@@ -33,7 +33,7 @@ _BORN_V6, _STORE_V6 = int(SysFlag.BORN_HOST_V6), int(SysFlag.STORE_HOST_V6)
 _MORE_BYTES_V6: Final = HOST_BYTES_V6 - HOST_BYTES_V4
 
 #: How many records are looked at in one step; some milliseconds.
-STEP_RECORDS: Final = 2_000
+STEP_RECORDS: Final = 1_000
 #: How many changes are gathered before the table gets them.
 CHANGES_MAX: Final = 32_768
 _ENTRIES_READ: Final = 4_096
@@ -93,19 +93,22 @@ def _is_boundary(store: MessageStore, position: int) -> bool:
     return position >= store.max_position or store.read_at(position) is not None
 
 
-def changes_since(store: MessageStore, progress: Progress, end: int) -> Iterator[Changes | None]:
+def changes_since(
+    store: MessageStore, progress: Progress, end: int, *, is_new: bool
+) -> Iterator[Changes | None]:
     """Yield what the log changes from the progress up to `end`, which is synced; None is a step without.
 
-    What is yielded last has progress to `end`. Between two steps the log may grow.
+    What is yielded last has progress to `end`. Between two steps the log may grow. A table that `is_new`
+    finds by positions alone what ended, so no times are looked up for it.
     """
     new: list[Row] = []
     done: list[tuple[int, int]] = []
     while progress.position < end:
         named: list[int] = []
-        position = _gather_named(store.log, progress.position, end, named)
-        done += _waiting_at(store, named)
-        progress = gather_new(store, progress._replace(position=position), new)
-        if len(new) + len(done) >= CHANGES_MAX or position >= end:
+        reached = _gather_named(store.log, progress.position, end, named)
+        done += ((0, position) for position in named) if is_new else _waiting_at(store, named)
+        progress = gather_new(store, progress._replace(position=reached), new)
+        if len(new) + len(done) >= CHANGES_MAX or reached >= end:
             yield Changes(new, done, progress)
             new, done = [], []
         else:

@@ -221,7 +221,8 @@ class Keeper:
             if found is None:
                 await self._call(table.begin_filling)
             await durability.sync_now()
-            for changes in changes_since(store, progress, store.flushed_position):
+            end = store.flushed_position
+            for changes in changes_since(store, progress, end, is_new=found is None):
                 if changes is None:
                     await asyncio.sleep(0)
                 else:

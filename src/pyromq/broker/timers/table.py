@@ -132,12 +132,12 @@ class WaitingTable:
         return self._connection is not None or (self._path is not None and self._path.exists())
 
     def open(self) -> Progress | None:
-        """Open the file, made if need be, and return how far it goes; None when it is new.
+        """Open the file, made if need be, and return how far it goes; None when it is new. Can be tried again.
 
         Raises CorruptRecord when it is damaged, DiskFull or StoreError when it cannot be used.
         """
         with _errors_mapped(self._path):
-            connection = self._connection = self._connect()
+            connection = self._connection = self._connection or self._connect()
             (version,) = connection.execute("PRAGMA user_version").fetchone()
             if version == 0:
                 self._make(connection)
