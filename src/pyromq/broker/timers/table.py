@@ -132,7 +132,7 @@ class WaitingTable:
         return self._connection is not None or (self._path is not None and self._path.exists())
 
     def open(self) -> Progress | None:
-        """Open the file, made if need be, and return how far it goes; None when it is new. Can be tried again.
+        """Open the file, made if need be, and return how far it goes; None when it is new.
 
         Raises CorruptRecord when it is damaged, DiskFull or StoreError when it cannot be used.
         """
