@@ -1,7 +1,8 @@
 """End a transaction: the half message becomes a real one, or nothing.
 
 Producers send END_TRANSACTION oneway, so a refusal is seen by nobody but the log; a half that stays undecided
-is asked about later.
+is asked about later. A transaction is decided once: a second end, whichever, is refused, and a crash at any
+moment leaves the message and the note of its end both or neither (`half_messages.py`).
 """
 
 import logging
