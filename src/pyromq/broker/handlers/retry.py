@@ -4,8 +4,8 @@ The whole message is stored again, with its first topic in RETRY_TOPIC, the id o
 ORIGIN_MESSAGE_ID, and one more in its reconsume times. The delay grows with them: level 3 (10 s) at first,
 one level more each time.
 
-It is one message of the log: a crash leaves it there, once, or not at all. A consumer that gets no answer sends
-the message to the retry topic itself, so it may come once more for each answer that was lost.
+It is one message of the log: a crash leaves it there, once, or not at all. A consumer that gets no answer
+sends the message to the retry topic itself, so it may come once more for each answer that was lost.
 """
 
 from collections.abc import Awaitable
