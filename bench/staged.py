@@ -1,6 +1,6 @@
 """Messages a second through stage and publish, into one broker process, beside plain batch sends.
 
-    .venv/bin/python bench/staged.py [--messages 2000000] [--body 100] [--pure]
+    .venv/bin/python bench/staged.py [--messages 2000000] [--body 100] [--folder DIR] [--pure]
 
 The broker is a process of its own, with its data in a temporary folder. One client stages chunks of about 1
 MiB, encoded beforehand, over four queues, then publishes the batch; the same chunks are then sent as ordinary
@@ -37,9 +37,10 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--messages", type=int, default=2_000_000)
     parser.add_argument("--body", type=int, default=100)
+    parser.add_argument("--folder", help="where the broker's data goes, for a while (default: the system's)")
     parser.add_argument("--pure", action="store_true", help="without the compiled kernel in the broker")
     arguments = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="pyromq-bench-") as folder:
+    with tempfile.TemporaryDirectory(prefix="pyromq-bench-", dir=arguments.folder) as folder:
         broker, name_server = start(Path(folder), is_pure=arguments.pure)
         try:
             measure(name_server, broker.pid, arguments.messages, arguments.body)
