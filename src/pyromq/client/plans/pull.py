@@ -118,6 +118,8 @@ def pull_records(session: Session, pulls: Sequence[Wanted], deadline: Deadline) 
 def _reading_address(session: Session, queue: MessageQueue, deadline: Deadline) -> Plan[str]:
     place = session.routes.reading_address(queue.broker_name, session.reading_from.get(queue, MASTER_ID))
     if place is None:
+        # The broker may have come back since the route was learnt.
+        session.routes.mark_stale(queue.topic)
         yield from subscribe_route(session, queue.topic, deadline)
         place = session.routes.reading_address(queue.broker_name)
     if place is None:
