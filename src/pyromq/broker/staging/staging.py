@@ -93,8 +93,9 @@ class Staging:
                 self._note(Opened(query=name, batch=number, home=home))
         elif query is None or number > query.last_published:
             is_first = self._open(query, Opened(query=name, batch=number, home=home, layout=layout))
-        await self._safe()
-        return self._answer(name, number, is_first=is_first)
+        if is_first:
+            await self._safe()
+        return await self._told(name, number, is_first=is_first)
 
     def _open(self, query: Query | None, op: Opened) -> bool:
         batches = {} if query is None else query.batches
@@ -168,7 +169,7 @@ class Staging:
                 self._check_parts(name, number, batch, parts)
                 self._note(Prepared(query=name, batch=number, home=home, parts=list(parts)))
         await self._safe()
-        return self._answer(name, number)
+        return await self._told(name, number)
 
     async def publish(
         self, name: str, number: int, home: str, parts: Sequence[PartChunks], wait_s: float
@@ -187,8 +188,7 @@ class Staging:
                 self._check_parts(name, number, batch, parts)
                 self._note(Decided(query=name, batch=number, home=home, parts=list(parts)))
             await self._wait_until_out(name, number, wait_s)
-        await self._safe()
-        return self._answer(name, number)
+        return await self._told(name, number)
 
     async def complete(self, name: str, number: int, home: str) -> tuple[StagedAnswer, StagedBody]:
         """Note at the home that all other brokers are done."""
@@ -198,8 +198,7 @@ class Staging:
             if home != self._name or batch is None or not batch.is_out:
                 raise _refused(f"batch {number} of query {name} is not out here; publish it first")
             self._note(Published(query=name, batch=number))
-        await self._safe()
-        return self._answer(name, number)
+        return await self._told(name, number)
 
     async def abort(
         self, name: str, number: int, home: str, attempts: Sequence[AttemptKey]
@@ -210,12 +209,11 @@ class Staging:
         if batch is not None and batch.decision is None and not batch.aborted.issuperset(attempts):
             self._note(Aborted(query=name, batch=number, attempts=list(attempts)))
         await self._safe()
-        return self._answer(name, number)
+        return await self._told(name, number)
 
     async def status(self, name: str, number: int | None) -> tuple[StagedAnswer, StagedBody]:
         """Say who the query's home is, and how far a batch is."""
-        await self._safe()
-        return self._answer(name, number)
+        return await self._told(name, number)
 
     # What goes on
 
@@ -323,6 +321,15 @@ class Staging:
         self._ledger.apply(
             op, offset=placed.queue_offset, position=placed.position, at_ms=placed.stored_at_ms
         )
+
+    async def _told(
+        self, name: str, number: int | None, *, is_first: bool = False
+    ) -> tuple[StagedAnswer, StagedBody]:
+        """Return what is known now, when the disk has it; that a batch is open needs no proof."""
+        answer, body = self._answer(name, number, is_first=is_first)
+        if answer.state in (BatchState.DECIDED, BatchState.PUBLISHED):
+            await self._safe()
+        return answer, body
 
     async def _safe(self) -> None:
         try:
