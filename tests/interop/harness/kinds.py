@@ -254,7 +254,8 @@ def _transact(tale: Tale) -> None:
     if answer["event"] == "sent":  # the 5.x client refuses it
         tale.committing |= {"commit/delayed"}
     tale.transact("anna", "unknown/commit/immune", CHECK_IMMUNITY_TIME_IN_SECONDS=IMMUNITY_S)
-    tale.transact("carl", "unknown/commit/orphan")
+    # Immune too, so that its sender is gone before anybody is asked.
+    tale.transact("carl", "unknown/commit/orphan", CHECK_IMMUNITY_TIME_IN_SECONDS=IMMUNITY_S)
     tale.program.do("dismiss", "carl")
 
 
