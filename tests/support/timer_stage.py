@@ -81,9 +81,13 @@ class TimerStage:
         return self._intake.put(draft, properties)
 
     async def write(self) -> None:
-        """Have the table written, and wait for it."""
-        self.timers.nudge()
-        await aeventually(lambda: not self.pending, what="the table is written")
+        """Have the table written, and wait for it; what is delivered meanwhile is written too."""
+
+        def is_written() -> bool:
+            self.timers.nudge()
+            return not self.pending
+
+        await aeventually(is_written, what="the table is written")
 
     @property
     def pending(self) -> int:

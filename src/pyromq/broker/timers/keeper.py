@@ -293,11 +293,11 @@ class Keeper:
 
     async def _write(self, durability: Durability) -> None:
         """Bring the table forth to where the log is synced, but only so many changes at once."""
-        self._is_write_wanted = self._is_closing
         endings = self._endings
         if self.pending:
             await durability.sync_now()
         end = self._store.flushed_position
+        self._is_write_wanted = self._is_closing
         behind = endings.position_behind(WRITTEN_MAX)
         new: list[Row] = []
         progress = gather_new(
@@ -315,6 +315,8 @@ class Keeper:
         self.progress = progress
         endings.forget_before(progress.position)
         self._noted_at = self._clock.monotonic()
+        # There may be more than was written at once.
+        self._is_write_wanted |= progress.position < end
         if progress.position >= self._rolled_at:
             self._free_before = max(self._free_before, self._rolled_before)
 
