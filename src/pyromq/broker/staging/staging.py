@@ -8,93 +8,47 @@ protocol, and what each failure leads to.
 An answer that says more of a batch than that it is open leaves when the disk has the log that says so.
 """
 
-import asyncio
 import logging
 from collections.abc import Sequence
 
-from pyromq.broker import topic_names
-from pyromq.broker.durability import Durability, FlushTimeout
-from pyromq.broker.intake import Intake
-from pyromq.broker.staging.ledger import AttemptKey, Batch, Chunk, Ledger, Query
-from pyromq.broker.staging.ops import Aborted, AnyOp, Decided, Opened, Out, Prepared, Published
-from pyromq.broker.staging.publishing import Publisher
-from pyromq.broker.staging.records import QUEUE_ID, ChunkNote, chunk_draft, op_draft
-from pyromq.broker.staging.table import StagedTable
-from pyromq.clock import Clock
+from pyromq.broker.durability import FlushTimeout
+from pyromq.broker.staging.departures import Departures
+from pyromq.broker.staging.journal import Journal
+from pyromq.broker.staging.ledger import AttemptKey, Batch, Chunk, Query
+from pyromq.broker.staging.ops import Aborted, Decided, Opened, Prepared, Published
+from pyromq.broker.staging.records import ChunkNote
 from pyromq.codes import ResponseCode
-from pyromq.config.settings import BrokerSettings
-from pyromq.errors import (
-    CorruptRecord,
-    IllegalOperation,
-    Refused,
-    ServerFailed,
-    ServiceNotAvailable,
-    StoreError,
-    SystemBusy,
-)
-from pyromq.store.store import MessageStore
+from pyromq.errors import IllegalOperation, ServiceNotAvailable, StoreError, SystemBusy
 from pyromq.wire.bodies.staging import Layout, PartChunks, StagedBody
 from pyromq.wire.headers.staging import BatchState, StagedAnswer
 
 log = logging.getLogger(__name__)
 
-#: Queries are remembered for so long after they were last used: a batch of theirs is not published twice.
-QUERY_KEPT_MS = 30 * 24 * 3_600_000
 QUERIES_MAX = 100_000
-#: So many missing chunks are named in a refusal.
-_NAMED_MAX = 5
 
 
 class Staging:
     """Staged batches. Everything but the waiting happens at once, on the broker's loop."""
 
-    def __init__(
-        self,
-        *,
-        ledger: Ledger,
-        table: StagedTable,
-        store: MessageStore,
-        intake: Intake,
-        durability: Durability,
-        publisher: Publisher,
-        settings: BrokerSettings,
-        clock: Clock,
-        store_host: bytes,
-    ) -> None:
-        self._ledger = ledger
-        self._table = table
-        self._store = store
-        self._intake = intake
-        self._durability = durability
-        self._publisher = publisher
-        self._settings = settings
-        self._name = settings.broker_name
-        self._clock = clock
-        self._store_host = store_host
-        self._publishing: dict[tuple[str, int], asyncio.Task[None]] = {}
-        #: Whether the table speaks for all records of the two topics; without any there need be none.
-        self._is_saved = not ledger.queries
-        self._is_closing = False
-
-    # What clients ask for
+    def __init__(self, journal: Journal, departures: Departures) -> None:
+        self._journal = journal
+        self._departures = departures
+        self._ledger = journal.ledger
+        self._name = journal.broker_name
 
     async def open(
         self, name: str, number: int, home: str, layout: Layout
     ) -> tuple[StagedAnswer, StagedBody]:
         """Begin a batch, or join it. Of two layouts for a topic the first holds; others note who is home."""
         query = self._query(name, home)
-        if query is None and len(self._ledger.queries) >= QUERIES_MAX:
-            raise SystemBusy(
-                ResponseCode.SYSTEM_BUSY, f"the broker remembers {QUERIES_MAX} queries and takes no more now"
-            )
         is_first = False
         if home != self._name:
             if query is None:
-                self._note(Opened(query=name, batch=number, home=home))
+                self._journal.note(Opened(query=name, batch=number, home=home))
         elif query is None or number > query.last_published:
             is_first = self._open(query, Opened(query=name, batch=number, home=home, layout=layout))
         if is_first:
-            await self._safe()
+            await self._journal.safe()
         return await self._told(name, number, is_first=is_first)
 
     def _open(self, query: Query | None, op: Opened) -> bool:
@@ -113,9 +67,9 @@ class Staging:
         is_first = batch is None or batch.layout is None
         known: Layout = {} if batch is None or batch.layout is None else batch.layout
         if is_first or op.layout.keys() - known.keys():
-            self._note(op)
+            self._journal.note(op)
         elif batch is not None:
-            batch.active_at_ms = self._clock.now_ms()
+            self._journal.touch(batch)
         return is_first
 
     def check_stageable(self, note: ChunkNote) -> Chunk | None:
@@ -144,19 +98,7 @@ class Staging:
 
     def stage(self, note: ChunkNote, messages: bytes, *, born_at_ms: int, born_host: bytes) -> int:
         """Store a chunk that may be staged; return the log position behind it."""
-        if self._ledger.chunk_count >= self._settings.staged_chunks_max:
-            raise SystemBusy(
-                ResponseCode.SYSTEM_BUSY,
-                f"{self._ledger.chunk_count} staged chunks wait to be published (stagedChunksMax)",
-            )
-        draft = chunk_draft(
-            note, messages, born_at_ms=born_at_ms, born_host=born_host, store_host=self._store_host
-        )
-        placed = self._intake.put_as_is(draft)
-        self._is_saved = False
-        chunk = Chunk(placed.position, note.message_count, note.record_bytes)
-        self._ledger.chunk_stored(note, chunk, offset=placed.queue_offset, at_ms=placed.stored_at_ms)
-        return placed.end
+        return self._journal.stage(note, messages, born_at_ms=born_at_ms, born_host=born_host)
 
     async def prepare(
         self, name: str, number: int, home: str, parts: Sequence[PartChunks]
@@ -167,8 +109,8 @@ class Staging:
             batch = self._ledger.batch(name, number)
             if batch is None or batch.decision is None:
                 self._check_parts(name, number, batch, parts)
-                self._note(Prepared(query=name, batch=number, home=home, parts=list(parts)))
-        await self._safe()
+                self._journal.note(Prepared(query=name, batch=number, home=home, parts=list(parts)))
+        await self._journal.safe()
         return await self._told(name, number)
 
     async def publish(
@@ -186,8 +128,8 @@ class Staging:
                 )
             if batch is None or batch.decision is None:
                 self._check_parts(name, number, batch, parts)
-                self._note(Decided(query=name, batch=number, home=home, parts=list(parts)))
-            await self._wait_until_out(name, number, wait_s)
+                self._journal.note(Decided(query=name, batch=number, home=home, parts=list(parts)))
+            await self._departures.wait(name, number, wait_s)
         return await self._told(name, number)
 
     async def complete(self, name: str, number: int, home: str) -> tuple[StagedAnswer, StagedBody]:
@@ -197,7 +139,7 @@ class Staging:
             batch = self._ledger.batch(name, number)
             if home != self._name or batch is None or not batch.is_out:
                 raise _refused(f"batch {number} of query {name} is not out here; publish it first")
-            self._note(Published(query=name, batch=number))
+            self._journal.note(Published(query=name, batch=number))
         return await self._told(name, number)
 
     async def abort(
@@ -207,8 +149,8 @@ class Staging:
         self._query(name, home)
         batch = self._ledger.batch(name, number)
         if batch is not None and batch.decision is None and not batch.aborted.issuperset(attempts):
-            self._note(Aborted(query=name, batch=number, attempts=list(attempts)))
-        await self._safe()
+            self._journal.note(Aborted(query=name, batch=number, attempts=list(attempts)))
+        await self._journal.safe()
         return await self._told(name, number)
 
     async def status(self, name: str, number: int | None) -> tuple[StagedAnswer, StagedBody]:
@@ -217,140 +159,36 @@ class Staging:
 
     # What goes on
 
-    def resume(self) -> None:
-        """Go on with what is decided and not out."""
-        for name, _, batch in self._ledger.batches():
-            if batch.decision is not None and not batch.is_out:
-                self._begin(name, batch)
-
     async def upkeep(self) -> None:
         """Forget what expired, go on with what failed, and write the table."""
-        self._expire()
-        self._ledger.forget_queries(self._clock.now_ms() - QUERY_KEPT_MS)
-        self.resume()
-        await self.save()
-
-    async def save(self) -> None:
-        """Write the table if it is behind."""
-        if not self._is_saved:
-            self._is_saved = True
-            ends = {
-                "chunk_end": self._store.max_offset(topic_names.STAGED, QUEUE_ID),
-                "op_end": self._store.max_offset(topic_names.STAGED_OP, QUEUE_ID),
-            }
-            try:
-                await self._table.save(self._ledger, self._durability, **ends)
-            except BaseException:
-                self._is_saved = False
-                raise
+        self._journal.expire()
+        self._journal.forget_queries()
+        self._departures.resume()
+        await self._journal.save()
 
     async def close(self) -> None:
         """Stop publishing, where it is, and write the table."""
-        self._is_closing = True
-        tasks = tuple(self._publishing.values())
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            await asyncio.wait(tasks)
+        await self._departures.close()
         try:
-            await self.save()
+            await self._journal.save()
         except (StoreError, ServiceNotAvailable, FlushTimeout) as error:
             log.warning("the table of staged batches was not written; the log has what it lacks: %s", error)
 
-    def _begin(self, name: str, batch: Batch) -> "asyncio.Task[None]":
-        if self._is_closing:
-            raise ServiceNotAvailable(
-                ResponseCode.SERVICE_NOT_AVAILABLE, "the broker stops; ask again when it is back"
-            )
-        key = (name, batch.number)
-        task = self._publishing.get(key)
-        if task is None:
-            task = asyncio.get_running_loop().create_task(
-                self._publish(name, batch), name=f"publish batch {batch.number} of {name}"
-            )
-            self._publishing[key] = task
-            task.add_done_callback(lambda task: self._ended(key, task))
-        return task
-
-    def _ended(self, key: tuple[str, int], task: "asyncio.Task[None]") -> None:
-        del self._publishing[key]
-        if not task.cancelled() and (error := task.exception()) is not None:
-            log.error(
-                "batch %d of query %s is decided and not all out, it is tried again: %s",
-                key[1],
-                key[0],
-                error,
-            )
-
-    async def _publish(self, name: str, batch: Batch) -> None:
-        """Let a decided batch out, a chunk in each turn of the loop."""
-        missing = self._missing(batch, batch.decision or ())
-        if missing:
-            raise CorruptRecord(f"of what was decided, the log does not have {missing} any more")
-        for chunk in tuple(batch.decided_chunks()):
-            while chunk.out_count < chunk.message_count:
-                self._publisher.publish_some(chunk)
-                await asyncio.sleep(0)
-        is_all_here = all(part.chunks.keys() <= {self._name} for part in batch.decision or ())
-        if self._ledger.queries[name].home == self._name and not is_all_here:
-            self._note(Out(query=name, batch=batch.number))
-        else:
-            self._note(Published(query=name, batch=batch.number))
-
-    async def _wait_until_out(self, name: str, number: int, wait_s: float) -> None:
-        batch = self._ledger.batch(name, number)
-        if batch is None or batch.is_out:
-            return
-        # Whoever waits may go away; the publishing is not his.
-        done, _ = await asyncio.wait({self._begin(name, batch)}, timeout=wait_s)
-        for task in done:
-            error = None if task.cancelled() else task.exception()
-            if isinstance(error, Refused):
-                raise error
-            if error is not None:
-                raise ServerFailed(ResponseCode.SYSTEM_ERROR, str(error)) from error
-
-    # What both stand on
-
-    def _note(self, op: AnyOp) -> None:
-        """Store what happens, and let it have happened."""
-        placed = self._intake.put_as_is(
-            op_draft(op, now_ms=self._clock.now_ms(), store_host=self._store_host)
-        )
-        self._is_saved = False
-        self._ledger.apply(
-            op, offset=placed.queue_offset, position=placed.position, at_ms=placed.stored_at_ms
-        )
-
-    async def _told(
-        self, name: str, number: int | None, *, is_first: bool = False
-    ) -> tuple[StagedAnswer, StagedBody]:
-        """Return what is known now, when the disk has it; that a batch is open needs no proof."""
-        answer, body = self._answer(name, number, is_first=is_first)
-        if answer.state in (BatchState.DECIDED, BatchState.PUBLISHED):
-            await self._safe()
-        return answer, body
-
-    async def _safe(self) -> None:
-        try:
-            await self._durability.sync_now()
-        except FlushTimeout as error:
-            raise ServiceNotAvailable(
-                ResponseCode.SERVICE_NOT_AVAILABLE, "the disk takes longer than syncFlushTimeout; ask again"
-            ) from error
-
-    def _expire(self) -> None:
-        before_ms = self._clock.now_ms() - self._settings.staged_message_timeout
-        for name, number in self._ledger.expire(before_ms, self._store.min_position):
-            log.info("batch %d of query %s was not published in time and is forgotten", number, name)
-            self._is_saved = False
+    # What is known
 
     def _query(self, name: str, home: str) -> Query | None:
-        """Return what is known of a query now; raise IllegalOperation when another broker is its home."""
-        self._expire()
+        """Return what is known of a query now; raise IllegalOperation when another broker is its home.
+
+        Raises SystemBusy when it is unknown and there are too many to know one more.
+        """
+        self._journal.expire()
         query = self._ledger.queries.get(name)
         if query is not None and query.home != home:
             raise _refused(f"the home of query {name} is {query.home}, not {home}")
+        if query is None and len(self._ledger.queries) >= QUERIES_MAX:
+            raise SystemBusy(
+                ResponseCode.SYSTEM_BUSY, f"the broker remembers {QUERIES_MAX} queries and takes no more now"
+            )
         return query
 
     def _check_parts(self, name: str, number: int, batch: Batch | None, parts: Sequence[PartChunks]) -> None:
@@ -359,24 +197,21 @@ class Staging:
                 raise _refused(
                     f"attempt {part.attempt} at part {part.part} of batch {number} of {name} was aborted"
                 )
-        missing = self._missing(batch, parts)
+        missing = self._journal.missing(batch, parts)
         if missing:
             raise _refused(
                 f"batch {number} of query {name} cannot be published: {self._name} does not have {missing}; "
                 "were they staged longer ago than stagedMessageTimeout? Stage them again, in another attempt"
             )
 
-    def _missing(self, batch: Batch | None, parts: Sequence[PartChunks]) -> str:
-        """Return in words which chunks of the parts this broker should have and has not; empty when none."""
-        missing = []
-        for part in parts:
-            wanted = part.chunks.get(self._name, 0)
-            chunks = [] if batch is None else batch.chunks_of((part.part, part.attempt))
-            there = sum(chunk.position >= self._store.min_position for chunk in chunks)
-            if there != wanted or len(chunks) != wanted:
-                missing.append(f"{wanted} chunks of attempt {part.attempt} at part {part.part} (but {there})")
-        more = f" and {len(missing) - _NAMED_MAX} more" if len(missing) > _NAMED_MAX else ""
-        return ", ".join(missing[:_NAMED_MAX]) + more
+    async def _told(
+        self, name: str, number: int | None, *, is_first: bool = False
+    ) -> tuple[StagedAnswer, StagedBody]:
+        """Return what is known now, when the disk has it; that a batch is open needs no proof."""
+        answer, body = self._answer(name, number, is_first=is_first)
+        if answer.state in (BatchState.DECIDED, BatchState.PUBLISHED):
+            await self._journal.safe()
+        return answer, body
 
     def _answer(
         self, name: str, number: int | None, *, is_first: bool = False

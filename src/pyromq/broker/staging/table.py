@@ -103,7 +103,7 @@ def encode_snapshot(ledger: Ledger, *, chunk_end: int, op_end: int) -> bytes:
     chunk_offset, op_offset = ledger.first_needed(chunk_end=chunk_end, op_end=op_end)
     queries = {name: _row(query) for name, query in ledger.queries.items()}
     snapshot = Snapshot(queries=queries, chunk_offset=chunk_offset, op_offset=op_offset)
-    return msgspec.json.format(msgspec.json.encode(snapshot), indent=1)
+    return msgspec.json.encode(snapshot)
 
 
 def _row(query: Query) -> _QueryRow:

@@ -10,6 +10,8 @@ from pyromq.broker.durability import Durability
 from pyromq.broker.fast_sends import MULTI_TAG
 from pyromq.broker.handlers.staging import StagingHandlers
 from pyromq.broker.intake import Intake
+from pyromq.broker.staging.departures import Departures
+from pyromq.broker.staging.journal import Journal
 from pyromq.broker.staging.publishing import Publisher
 from pyromq.broker.staging.replay import replay
 from pyromq.broker.staging.staging import Staging
@@ -57,20 +59,21 @@ async def start_staging(
         clock=clock,
         use_kernel=use_kernel,
     )
-    staging = Staging(
-        ledger=await asyncio.to_thread(replay, store, table),
-        table=table,
+    journal = Journal(
+        await asyncio.to_thread(replay, store, table),
+        table,
         store=store,
         intake=intake,
         durability=durability,
-        publisher=publisher,
         settings=settings,
         clock=clock,
         store_host=store_host,
     )
+    departures = Departures(journal, publisher)
+    staging = Staging(journal, departures)
     closing.push_async_callback(staging.close)
     background.every("look after staged batches", UPKEEP_S, staging.upkeep)
-    staging.resume()
+    departures.resume()
     return StagingHandlers(
         staging=staging,
         publisher=publisher,
