@@ -231,6 +231,19 @@ def test_another_tag_with_the_same_hash_is_not_consumed(tale: Tale) -> None:
     assert tale.times("collision") == [("last", 0), ("one", 0)]
 
 
+@pytest.mark.row("FI-02", "FI-03")
+def test_a_consumer_gets_what_its_expression_matches(tale: Tale) -> None:
+    assert tale.times("sql") == [("15", 0), ("25", 0)]
+
+
+# Requests
+
+
+@pytest.mark.row("SM-18", "SM-19")
+def test_a_request_is_replied_to(tale: Tale) -> None:
+    assert [event["body"] for event in tale.answers["request"] if event["event"] == "reply"] == ["reply!"]
+
+
 # Batches
 
 

@@ -37,6 +37,7 @@ SETTINGS: dict[str, str | int] = {
     # Longer than the answer to a check takes on a busy machine: a second check would be another story.
     "transactionCheckInterval": 2_000,
     "transactionCheckMax": CHECKS_MAX,
+    "enablePropertyFilter": "true",
 }
 #: Rebalancing and letting go of queues, sooner than after the 20 s of the defaults.
 JAVA = (
@@ -65,7 +66,19 @@ COMMITTED = frozenset(
         *("unknown/commit/orphan", "unknown/commit/immune"),
     }
 )
-TOPICS = ("retry", "delay", "transaction", "stuck", "tags", "collision", "batch", "large", "together")
+TOPICS = (
+    "retry",
+    "delay",
+    "transaction",
+    "stuck",
+    "tags",
+    "collision",
+    "sql",
+    "request",
+    "batch",
+    "large",
+    "together",
+)
 
 
 @dataclass(repr=False)
@@ -203,7 +216,7 @@ def _tell(cluster: Cluster, version: str, folder: Path) -> Tale:
     tale = Tale(cluster.kind, CLIENTS[version], program, Observer(cluster.name_server))
     try:
         _create_topics(tale, cluster)
-        for begin in (_retry, _delay, _transact, _get_stuck, _filter, _batch):
+        for begin in (_retry, _delay, _transact, _get_stuck, _filter, _request, _batch):
             begin(tale)
         _keep_order(tale)
         _wait_until_all_came(tale)
@@ -275,6 +288,15 @@ def _filter(tale: Tale) -> None:
     for body, tag in (("one", "Aa"), ("other", "BB"), ("last", "Aa")):
         tale.send("collision", body, TAGS=tag)
     tale.join("collision", "collision", tags="Aa")
+    for amount in (5, 15, 25, 7):
+        tale.send("sql", str(amount), amount=amount)
+    tale.send("sql", "none")
+    tale.join("sql", "sql", tags="sql:amount,BETWEEN,10,AND,20,OR,amount,=,25")
+
+
+def _request(tale: Tale) -> None:
+    tale.join("request", "request")
+    tale.answers["request"] = tale.program.do("request", tale.name("request"), "reply", "KEYS=question")
 
 
 def _batch(tale: Tale) -> None:
@@ -339,6 +361,7 @@ def _wait_until_all_came(tale: Tale) -> None:
     tale.wait_for("delay", len(DELAYED))
     tale.wait_for("tags", 5)
     tale.wait_for("collision", 2)
+    tale.wait_for("sql", 2)
     tale.wait_for("batch", BATCH)
     tale.wait_for("together", 6)
     tale.wait_for("stuck", 4)

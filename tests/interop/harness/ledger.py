@@ -13,10 +13,13 @@ from pyromq.wire.message_id import offset_message_id
 from pyromq.wire.record import Record
 
 HALF, OP = "RMQ_SYS_TRANS_HALF_TOPIC", "RMQ_SYS_TRANS_OP_HALF_TOPIC"
+CORRELATION = "CORRELATION_ID"
 _ID = re.compile(r"\b(?:[0-9A-F]{32}|[0-9A-F]{56})\b")  # by an IPv4 or an IPv6 address
 _UNIQUE_ID = re.compile("(?:^|\x02)UNIQ_KEY\x01([^\x02]+)")
 #: Where a half was first, and how often it was asked about, depends on how quickly others were answered.
-_NUMBERS = re.compile("((?:TRANSACTION_CHECK_TIMES|TRAN_PREPARED_QUEUE_OFFSET)\x01)[0-9]+")
+_NUMBERS_OF_HALVES = re.compile("((?:TRANSACTION_CHECK_TIMES|TRAN_PREPARED_QUEUE_OFFSET)\x01)[0-9]+")
+#: Who asked and when, in a request and in its reply.
+_OF_REQUESTS = re.compile("((?:CORRELATION_ID|REPLY_TO_CLIENT|ARRIVE_TIME|PUSH_REPLY_TIME)\x01)[^\x02]+")
 
 
 class Entry(NamedTuple):
@@ -42,6 +45,7 @@ class Ledger:
         self._records = records
         self._named: dict[str, str] = {}
         self._first: dict[str, Record] = {}
+        self._asked: dict[str, str] = {}
         self._halves = {record.queue_offset: record for record in records.values() if record.topic == HALF}
         for record in records.values():
             self._note(record)
@@ -81,10 +85,13 @@ class Ledger:
     def name_ids(self, properties: str) -> str:
         """Put names in the place of ids."""
         named = _ID.sub(lambda found: self._named.get(found[0], found[0]), properties)
-        return _NUMBERS.sub(r"\1n", named)
+        return _OF_REQUESTS.sub(r"\1-", _NUMBERS_OF_HALVES.sub(r"\1n", named))
 
     def _note(self, record: Record) -> None:
         label = f"{record.body[:40]!r}"
+        correlation = names.find_text(record.properties, CORRELATION)
+        if correlation is not None:
+            self._asked.setdefault(correlation, record.topic)
         own_id, *of_batch = _UNIQUE_ID.findall(record.properties) or [""]
         if own_id:
             self._first.setdefault(own_id, record)
@@ -96,14 +103,14 @@ class Ledger:
         return self._halves[int(op.body)]
 
     def _owner(self, record: Record) -> str:
-        """Return the topic that a record is in, will be in, or was in at first."""
+        """Return the topic that a record is in, will be in, was in at first, or is a reply to."""
         if record.topic == OP:
             record = self._half_of(record)
         properties = names.decode(record.properties)
         for name in (names.RETRY_TOPIC, names.REAL_TOPIC):
             if name in properties:
                 return properties[name]
-        return record.topic
+        return self._asked.get(properties.get(CORRELATION, ""), record.topic)
 
 
 def unique_id(record: Record) -> str:

@@ -9,6 +9,7 @@ import java.util.Map;
 import java.util.TreeMap;
 import java.util.concurrent.ConcurrentHashMap;
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
+import org.apache.rocketmq.client.consumer.MessageSelector;
 import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyContext;
 import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
 import org.apache.rocketmq.client.consumer.listener.ConsumeOrderlyContext;
@@ -24,6 +25,7 @@ import org.apache.rocketmq.client.producer.SendResult;
 import org.apache.rocketmq.client.producer.TransactionListener;
 import org.apache.rocketmq.client.producer.TransactionMQProducer;
 import org.apache.rocketmq.client.producer.selector.SelectMessageQueueByHash;
+import org.apache.rocketmq.client.utils.MessageUtil;
 import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
 import org.apache.rocketmq.common.message.Message;
 import org.apache.rocketmq.common.message.MessageAccessor;
@@ -33,18 +35,20 @@ import org.apache.rocketmq.common.message.MessageExt;
  * Messages of every kind. What becomes of a message is written in it: its body is words with slashes between them, and
  * word k says what is done with it the k-th time; the last word holds for all times after it.
  *
- * <p>A consumer knows {@code done}, {@code later}, {@code soon} (at delay level 1), {@code never}, {@code null} and
- * {@code throw}; a member of a group of transactions {@code commit}, {@code rollback} and {@code unknown}, of which the
+ * <p>A consumer knows {@code done}, {@code reply}, {@code later}, {@code soon} (at delay level 1), {@code never},
+ * {@code null} and {@code throw}; a member of a group of transactions {@code commit}, {@code rollback} and {@code unknown}, of which the
  * first is for its own part and the others are answers to the broker. Other words are {@code done}.
  *
  * <p>Commands: {@code join NAME GROUP TOPIC concurrent|orderly TAGS LIMIT TOGETHER}, {@code leave NAME},
- * {@code send TOPIC BODY [NAME=VALUE…]}, {@code order TOPIC KEY BODY}, {@code batch TOPIC COUNT SIZE},
+ * {@code send TOPIC BODY [NAME=VALUE…]}, {@code request TOPIC BODY}, {@code order TOPIC KEY BODY}, {@code batch TOPIC COUNT SIZE},
  * {@code split TOPIC COUNT SIZE LIMIT}, {@code produce NAME GROUP TOPIC}, {@code transact NAME TOPIC BODY [NAME=VALUE…]},
  * {@code dismiss NAME}, {@code quit}.
  */
 public class Kinds {
     private static final PrintStream OUT = new PrintStream(System.out, true, StandardCharsets.UTF_8);
     private static final int PATIENT_MS = 30_000;
+    /** A broker finds whom a reply is for by the client's id: two programs must not have the same. */
+    private static final long PROCESS = ProcessHandle.current().pid();
     private static final Map<String, DefaultMQPushConsumer> MEMBERS = new HashMap<>();
     private static final Map<String, TransactionMQProducer> PRODUCERS = new HashMap<>();
     private static final Map<String, Integer> CHECKS = new ConcurrentHashMap<>();
@@ -87,6 +91,10 @@ public class Kinds {
                 keyed.setKeys(words[2]);
                 sent(producer.send(keyed, new SelectMessageQueueByHash(), words[2]));
                 break;
+            case "request":
+                Message reply = producer.request(message(words[1], words[2], words, 3), PATIENT_MS);
+                event("reply", "body", text(reply));
+                break;
             case "batch":
                 batch(messages(words));
                 break;
@@ -111,7 +119,7 @@ public class Kinds {
 
     private static <P extends DefaultMQProducer> P started(P one, String name) throws Exception {
         one.setNamesrvAddr(nameServer);
-        one.setInstanceName(name);
+        one.setInstanceName(name + "-" + PROCESS);
         one.setSendMsgTimeout(PATIENT_MS);
         one.setMqClientApiTimeout(PATIENT_MS);
         one.setMaxMessageSize(16 * 1024 * 1024); // what is too large is for the broker to say
@@ -214,7 +222,7 @@ public class Kinds {
         String name = words[1];
         DefaultMQPushConsumer member = new DefaultMQPushConsumer(words[2]);
         member.setNamesrvAddr(nameServer);
-        member.setInstanceName(name);
+        member.setInstanceName(name + "-" + PROCESS);
         member.setMqClientApiTimeout(PATIENT_MS);
         member.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
         member.setConsumeThreadMin(2);
@@ -227,7 +235,12 @@ public class Kinds {
         member.setSuspendCurrentQueueTimeMillis(50);
         member.setMaxReconsumeTimes(Integer.parseInt(words[6]));
         member.setConsumeMessageBatchMaxSize(Integer.parseInt(words[7]));
-        member.subscribe(words[3], words[5].replace(',', ' '));
+        String wanted = words[5].replace(',', ' ');
+        if (wanted.startsWith("sql:")) {
+            member.subscribe(words[3], MessageSelector.bySql(wanted.substring(4)));
+        } else {
+            member.subscribe(words[3], wanted);
+        }
         if (words[4].equals("orderly")) {
             member.registerMessageListener((MessageListenerOrderly) (messages, context) -> inOrder(name, messages, context));
         } else {
@@ -270,11 +283,22 @@ public class Kinds {
                 "offset", message.getQueueOffset(), "times", message.getReconsumeTimes(), "together", messages.size(),
                 "body", text(message), "stored", message.getStoreTimestamp(), "properties", message.getProperties());
             String word = word(message, message.getReconsumeTimes());
+            if (word.equals("reply")) {
+                reply(message);
+            }
             if (verdict.equals("done") && word.matches("later|soon|never|null|throw")) {
                 verdict = word;
             }
         }
         return verdict;
+    }
+
+    private static void reply(MessageExt message) {
+        try {
+            producer.send(MessageUtil.createReplyMessage(message, (text(message) + "!").getBytes(StandardCharsets.UTF_8)));
+        } catch (Exception error) {
+            event("failed", "error", error.toString());
+        }
     }
 
     private static String word(Message message, int times) {
