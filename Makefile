@@ -16,16 +16,20 @@ setup: .venv/.kernel
 demo: setup      ## A cluster, messages, and a Spark pipeline over them
 	PATH="$(CURDIR)/.venv/bin:$$PATH" $(PY) examples/demo.py
 
+# $(call beside,one,other): both at the same time; what the one prints comes at the end.
+beside = mkdir -p .cache && { { $(1); } > .cache/$@-beside.txt 2>&1 & } && one=$$!; \
+	$(2); other=$$?; wait $$one; one=$$?; cat .cache/$@-beside.txt; exit $$((one + other))
+
 check: setup     ## Format, lint, types, import contracts, rules, unit tests
-	.venv/bin/ruff format --check . && .venv/bin/ruff check . && .venv/bin/mypy && .venv/bin/lint-imports --cache-dir .cache/imports
-	$(PY) -m pytest -q -n 2 tests/tidy tests/unit
+	.venv/bin/ruff format --check . && .venv/bin/ruff check .
+	$(call beside,.venv/bin/mypy && .venv/bin/lint-imports --cache-dir .cache/imports,\
+	$(PY) -m pytest -q -n 2 tests/tidy tests/unit)
 
 test: check coverage-rows   ## Everything that CI runs
 	$(PY) -m pytest -q -n 2 tests/conformance tests/fuzz tests/functional tests/crash
 	PYROMQ_PURE=1 $(PY) -m pytest -q -n 2 tests/unit/store tests/unit/broker tests/conformance tests/functional/test_[bfkr]*.py tests/functional/test_client_round_trip.py
-	mkdir -p .cache && { $(PY) -m pytest -q tests/spark > .cache/spark.txt 2>&1 & } && spark=$$!; \
-	$(PY) -m pytest -q -n 3 --dist loadgroup --no-loadscope-reorder tests/system tests/interop; others=$$?; \
-	wait $$spark; spark=$$?; cat .cache/spark.txt; exit $$((others + spark))
+	$(call beside,$(PY) -m pytest -q tests/spark,\
+	$(PY) -m pytest -q -n 3 --dist loadgroup --no-loadscope-reorder tests/system tests/interop)
 
 torture-store: setup   ## Kills, power cuts and damage for longer; seeds are printed, and a script replays one
 	$(PY) tools/torture_store.py

@@ -43,6 +43,11 @@ IS_MADE = bool(SOURCES) and all(shipped(source).exists() for source in SOURCES)
 class BuildKernel(build_ext):
     """Builds what it can, and leaves no module of an older build where the new one failed."""
 
+    def finalize_options(self) -> None:
+        """Use all cores, unless told otherwise."""
+        super().finalize_options()
+        self.parallel = self.parallel or os.cpu_count()
+
     def build_extension(self, ext: Extension) -> None:
         """Build one module."""
         try:

@@ -53,7 +53,7 @@ def numbers(store: MessageStore) -> list[int]:
 
 
 @pytest.mark.row("CL-05", "CL-06", "SC-08")
-@pytest.mark.parametrize("seed", [4, 7, 10, 28])
+@pytest.mark.parametrize("seed", [4, 28])  # `make torture-store` goes on with others
 def test_a_life_on_a_small_disk_loses_nothing_and_goes_on(seed):
     tried, story = store_full.try_all_cuts(seed, steps=200, each_max=1, random_cuts=1)
 

@@ -165,7 +165,7 @@ def test_rows_of_a_relay_that_died_are_free_at_once(shop: ServerShop, producer: 
 
 @pytest.mark.row("ID-01")
 def test_four_relays_at_once_send_each_message_once_and_each_group_in_order(shop: ServerShop) -> None:
-    for number in range(80):
+    for number in range(40):
         shop.order(number, group=f"customer-{number % 5}" if number % 2 else None)
     producer = SendsToMemory()
     relays = [shop.relay(producer, batch_rows=3, poll_ms=10) for _ in range(4)]
@@ -178,7 +178,7 @@ def test_four_relays_at_once_send_each_message_once_and_each_group_in_order(shop
             message_id = message.properties["UNIQ_KEY"]
             overlaps.extend([message_id] if message_id in under_way else [])
             under_way.add(message_id)
-            if len(under_way) == 80:
+            if len(under_way) == 40:
                 for relay in relays:
                     relay.stop()
 
@@ -192,7 +192,7 @@ def test_four_relays_at_once_send_each_message_once_and_each_group_in_order(shop
 
     assert overlaps == []
     numbers = [int(body.split()[1]) for body in producer.bodies]
-    assert sorted(numbers) == list(range(80))
+    assert sorted(numbers) == list(range(40))
     for group in range(5):
         ours = [number for number in numbers if number % 2 and number % 5 == group]
         assert ours == sorted(ours)
