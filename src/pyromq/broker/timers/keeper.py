@@ -198,7 +198,7 @@ class Keeper:
     async def _work(self, durability: Durability) -> None:
         if not self._caught_up.is_set():
             await self._catch_up(durability)
-        while True:
+        while self._caught_up.is_set():
             if self._is_load_wanted and not self._is_closing:
                 await self._load()
             elif self._is_write_due():
@@ -223,6 +223,9 @@ class Keeper:
             await durability.sync_now()
             end = store.flushed_position
             for changes in changes_since(store, progress, end, is_new=found is None):
+                if self._is_closing:
+                    # It takes a minute with millions, and the next start finds all of it in the log.
+                    return
                 if changes is None:
                     await asyncio.sleep(0)
                 else:
@@ -328,9 +331,9 @@ class Keeper:
         When all were looked at, the files may go as soon as the table has what was stored.
         """
         before = self._wanted_before
-        if self.progress.position < before:
+        if any(entry[0] < before for entry in entries_from(self._store, self.progress.offset, 1)):
             # What the table does not have yet would be passed over.
-            self._wanted_before = 0
+            self._is_write_wanted = True
             return
         rows, looked_until = await self._call(
             partial(self._table.old_ones, before, self._looked_until, look_at=LOOKED_AT)
