@@ -140,34 +140,33 @@ def encode_record(record: Record) -> bytes:
         sys_flag = host_flags(sys_flag, born_host, store_host)
         head = _HEADS[sys_flag & _V6_MASK]
     is_v1 = len(topic) <= TOPIC_BYTES_MAX_V1
-    tail = b"".join(
+    topic_length_bytes = 1 if is_v1 else 2
+    # A body may be megabytes: it is copied once.
+    return b"".join(
         (
+            head.pack(
+                head.size + len(body) + topic_length_bytes + len(topic) + 2 + len(properties),
+                MAGIC_V1 if is_v1 else MAGIC_V2,
+                crc32(body) & CRC_MASK,
+                record.queue_id,
+                record.flag,
+                record.queue_offset,
+                record.position,
+                sys_flag,
+                record.born_at_ms,
+                born_host,
+                record.stored_at_ms,
+                store_host,
+                record.reconsume_times,
+                record.prepared_position,
+                len(body),
+            ),
             body,
-            len(topic).to_bytes(1 if is_v1 else 2, "big"),
+            len(topic).to_bytes(topic_length_bytes, "big"),
             topic,
             len(properties).to_bytes(2, "big"),
             properties,
         )
-    )
-    return (
-        head.pack(
-            head.size + len(tail),
-            MAGIC_V1 if is_v1 else MAGIC_V2,
-            crc32(body) & CRC_MASK,
-            record.queue_id,
-            record.flag,
-            record.queue_offset,
-            record.position,
-            sys_flag,
-            record.born_at_ms,
-            born_host,
-            record.stored_at_ms,
-            store_host,
-            record.reconsume_times,
-            record.prepared_position,
-            len(body),
-        )
-        + tail
     )
 
 
