@@ -7,22 +7,30 @@ Clients are kept for the life of the process: Spark runs many tasks in one.
 """
 
 import logging
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from pyspark import TaskContext
 from pyspark.sql.datasource import WriterCommitMessage
 
 from pyromq.client.sync.encoded import EncodedSends
 from pyromq.client.sync.staged import StagedPart, StagedSends
-from pyromq.errors import PyroError
+from pyromq.errors import NoRoute, PyroError
 from pyromq.model import MessageQueue
 from pyromq.wire.batch import decode_batch
+from pyspark_rocketmq.failures import is_passing
 from pyspark_rocketmq.options import Connection
 from pyspark_rocketmq.sink_options import Delivery, SinkOptions
 
 log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+#: A topic that nobody knows may be that of a broker which is just started again; or a wrong name.
+NO_ROUTE_MS_MAX = 15_000
+_PAUSE_S = 0.3
 
 #: Spark waits for it, and what is not let go of expires by itself.
 ABORT_TIMEOUT_MS = 10_000
@@ -81,15 +89,16 @@ class StagedOutlet:
             timeout_ms=options.timeout_ms,
         )
         self._topics = () if options.topic is None else (options.topic,)
+        self._timeout_ms = options.timeout_ms
 
     def is_needed(self) -> bool:
         """Join the batch; one that is decided takes nothing more, and is published as it is."""
-        self._writer.open(self._topics)
+        patiently(lambda: self._writer.open(self._topics), self._timeout_ms)
         return self._writer.is_needed
 
     def queues(self, topic: str) -> list[MessageQueue]:
         """Return the queues that all parts of the batch use."""
-        return self._writer.queues(topic)
+        return patiently(lambda: self._writer.queues(topic), self._timeout_ms)
 
     def put(self, queue: MessageQueue, units: bytes, count: int) -> None:
         """Stage a chunk."""
@@ -115,7 +124,7 @@ class SentOutlet:
 
     def queues(self, topic: str) -> list[MessageQueue]:
         """Return the queues that the topic has now."""
-        return self._sends.queues(topic, timeout_ms=self._timeout_ms)
+        return patiently(lambda: self._sends.queues(topic, timeout_ms=self._timeout_ms), self._timeout_ms)
 
     def put(self, queue: MessageQueue, units: bytes, count: int) -> None:
         """Send a batch; a single message goes by itself, for it may be one that is delivered later."""
@@ -133,6 +142,19 @@ def open_outlet(options: SinkOptions, place: Place) -> Outlet:
     if options.delivery is Delivery.EXACTLY_ONCE:
         return StagedOutlet(options, place)
     return SentOutlet(options)
+
+
+def patiently(work: Callable[[], T], timeout_ms: int) -> T:
+    """Return what `work` does; try again while a broker may be restarting, which has no routes meanwhile."""
+    began = time.monotonic()
+    while True:
+        try:
+            return work()
+        except PyroError as error:
+            patience_ms = min(timeout_ms, NO_ROUTE_MS_MAX) if isinstance(error, NoRoute) else timeout_ms
+            if not is_passing(error) or (time.monotonic() - began) * 1_000 > patience_ms:
+                raise
+        time.sleep(_PAUSE_S)
 
 
 # On the driver

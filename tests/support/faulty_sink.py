@@ -4,8 +4,8 @@
 
 A fault is what happens, at which step, and in which batch; a file in the folder notes that it did, so that it
 does not happen when the batch is tried again. Steps: «before write», «in write» (after the first rows),
-«after write», «before commit», «after commit». What happens: «raise», or «kill» of the processes whose ids are
-in the file `kill` of the folder.
+«after write», «before commit», «after commit». What happens: «raise», or «kill» of the processes whose ids
+are in the file `kill` of the folder.
 """
 
 import json
@@ -108,7 +108,7 @@ def register(spark: SparkSession) -> None:
 
 
 def start_query(spark: SparkSession, source: str, checkpoint: str, **options: str) -> Any:
-    """Start a query over the text files of a folder, one file a batch, a line a message; it ends by itself."""
+    """Start a query over the text files of a folder: a file a batch, a line a message; it ends by itself."""
     lines = spark.readStream.option("maxFilesPerTrigger", "1").text(source).repartition(2)
     writing = lines.selectExpr("value AS body").writeStream.format("faulty").options(**options)
     return writing.option("checkpointLocation", checkpoint).trigger(availableNow=True).start()
