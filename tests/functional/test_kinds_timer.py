@@ -4,7 +4,16 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from kinds_stage import HOUR_MS, ManualStage, Peer, after_a_crash, properties_of, running_stage, settle
+from kinds_stage import (
+    HOUR_MS,
+    ManualStage,
+    Peer,
+    after_a_crash,
+    properties_of,
+    running_real_stage,
+    running_stage,
+    settle,
+)
 from retention_stage import LOOK_MS, RetentionStage, local_ms, retention_stage
 
 from pyromq.codes import RequestCode, ResponseCode
@@ -243,6 +252,24 @@ async def test_a_held_pull_wakes_when_one_is_delivered(stage: ManualStage) -> No
     stage.clock.advance(1_000)
 
     assert b"later" in (await pulling).body
+
+
+@pytest.mark.row("DE-10")
+async def test_on_a_real_clock_none_comes_before_its_time(tmp_path: Path) -> None:
+    async with running_real_stage(tmp_path) as stage:
+        client = stage.connect()
+        for delay_ms in (150, 1, 80, 20):
+            answer = await client.send("orders", b"later", properties={"TIMER_DELAY_MS": str(delay_ms)})
+            assert answer.code == ResponseCode.SUCCESS
+
+        delivered = await client.await_stored("orders", 4)
+
+    early = [
+        record
+        for record in delivered
+        if record.stored_at_ms < int(properties_of(record).get("TIMER_OUT_MS", "0"))
+    ]
+    assert early == []
 
 
 # Restarts and crashes

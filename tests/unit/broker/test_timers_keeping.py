@@ -352,6 +352,39 @@ async def test_a_recall_that_cannot_be_stored_is_refused(
     assert await stage.await_delivered(1) == {"a": 1}
 
 
+# Files that go
+
+
+@pytest.mark.row("DE-10")
+@pytest.mark.parametrize("delay_ms", [2_000, HOUR_MS])
+async def test_a_message_of_a_file_that_went_comes_once_however_soon_it_is_due(
+    stage: TimerStage, files: StagedFiles, clock: SettableClock, delay_ms: int
+) -> None:
+    stage.send("a", delay_ms)
+    await stage.write()
+    await turns()
+    for number in range(8):
+        stage.send(f"plain {number}", filling=900)
+    stage.store.sync_queues()
+    files.percent_used = 88
+
+    async def is_gone() -> bool:
+        stage.store.sweep().remove()
+        stage.store.sync_queues()
+        stage.timers.nudge()
+        return stage.store.min_position > 0
+
+    await aeventually(is_gone, what="the oldest file is gone")
+    await stage.write()
+    clock.advance(delay_ms)
+
+    await aeventually(lambda: stage.delivered()["a"] == 1)
+    clock.advance(HOUR_MS)
+    await turns()
+    assert stage.delivered()["a"] == 1
+    assert await stage.timers.count() == 0
+
+
 # Records that cannot be delivered
 
 
