@@ -227,9 +227,7 @@ class MessageStore:
         return 0 if newest is None else newest.entries_max - newest.count
 
     def make_room(self, size: int) -> None:
-        """Begin a new file of the log unless the current one takes `size` bytes; raises as `put` does."""
-        if self._poison is not None or self._full is not None:
-            self._refuse()
+        """Begin a new file of the log unless the current one takes `size` bytes; the store is writable."""
         if size > self._log.room():
             self._roll(size)
 

@@ -171,7 +171,7 @@ class Publisher:
     def _put_planned(self, chunk: Chunk, note: ChunkNote, record: Record) -> bool:
         """Store the rest of a chunk with one write; return False when the kernel leaves it to Python."""
         store, queue = self._store, self._store.queue(note.topic, note.queue_id)
-        if queue is None or self._kernel is None:
+        if queue is None or self._kernel is None or not store.is_writable:
             return False
         sends = self._kernel.sends
         try:
