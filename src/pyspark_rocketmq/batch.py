@@ -1,18 +1,27 @@
 """A batch read: the queues' ranges are fixed when Spark plans, and each task pulls its own.
 
+With an archive, what brokers no longer have comes from there.
+
 A DataFrame is a snapshot: Spark asks for the partitions once, so a second action on the same DataFrame
 reads the same messages. Load again to see newer ones.
 """
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from pyromq.client.plans.admin import FOREVER_MS
+from pyromq.model import MessageQueue
+from pyromq.wire.bodies.offsets import TopicOffset
 from pyspark_rocketmq.asking import Cluster
-from pyspark_rocketmq.bounds import Losses, known_edges, resolve
+from pyspark_rocketmq.bounds import Answers, Losses, known_edges, resolve
+from pyspark_rocketmq.cold.folder import ArchiveFolder
+from pyspark_rocketmq.cold.manifest import Manifest
+from pyspark_rocketmq.cold.reading import read_cold
+from pyspark_rocketmq.cold.seam import ColdTask, HotAndCold
 from pyspark_rocketmq.columns import Columns
 from pyspark_rocketmq.failures import ReadFailed, with_retries
 from pyspark_rocketmq.options import SourceOptions
@@ -42,6 +51,8 @@ class TopicReader(DataSourceReader):
 
     def _plan(self) -> list[InputPartition]:
         options = self._options
+        if options.archive is not None:
+            return self._plan_with_archive(options.archive)
         with Cluster(options.connection, options.group) as cluster:
             if options.choice.keys:
                 topics = dict.fromkeys(queue.topic for queue in cluster.queues(options.choice))
@@ -52,8 +63,28 @@ class TopicReader(DataSourceReader):
         options = self._options
         losses = Losses(options.on_loss)
         edges = known_edges(cluster.edges(cluster.queues(options.choice)))
-        starts = resolve(cluster, options.start, edges, losses)
-        ends = resolve(cluster, options.end, edges, losses)
+        starts, ends = self._bounds(cluster, edges, losses)
+        return [QueueRange(queue, start, ends[queue]) for queue, start in starts.items()]
+
+    def _plan_with_archive(self, path: str) -> list[InputPartition]:
+        options, at_once = self._options, os.cpu_count() or 1
+        manifest = Manifest.load(ArchiveFolder(path))
+        losses = Losses(options.on_loss)
+        with ExitStack() as closing:
+            cluster = None
+            if options.connection.name_server:
+                cluster = closing.enter_context(Cluster(options.connection, options.group))
+            both = HotAndCold(manifest, cluster, options.choice)
+            cold, hot = both.cut(*self._bounds(both, both.edges, losses), losses)
+            return [*both.tasks(cold, options.tasks, at_once), *pack(hot, options.tasks, at_once)]
+
+    def _bounds(
+        self, asked: Answers, edges: Mapping[MessageQueue, TopicOffset], losses: Losses
+    ) -> tuple[dict[MessageQueue, int], dict[MessageQueue, int]]:
+        """Return where each queue's part begins and ends."""
+        options = self._options
+        starts = resolve(asked, options.start, edges, losses)
+        ends = resolve(asked, options.end, edges, losses)
         for queue, start in starts.items():
             if start > ends[queue] and ends[queue] > edges[queue].min_offset:
                 raise ReadFailed(
@@ -61,7 +92,7 @@ class TopicReader(DataSourceReader):
                     f"offset {start}: the read ends before it, at {ends[queue]}; correct startingOffsets or "
                     "endingOffsets"
                 )
-        return [QueueRange(queue, start, ends[queue]) for queue, start in starts.items()]
+        return starts, ends
 
     def _key_task(self, topic: str) -> KeyTask:
         start, end = self._options.start, self._options.end
@@ -78,3 +109,5 @@ class TopicReader(DataSourceReader):
             yield from self._reading.ranges(partition.ranges)
         elif isinstance(partition, KeyTask):
             yield from self._reading.keys(partition)
+        elif isinstance(partition, ColdTask):
+            yield from read_cold(partition, self._reading.columns, self._reading.only)

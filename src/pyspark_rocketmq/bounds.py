@@ -3,11 +3,11 @@
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from pyromq.errors import PyroError
 from pyromq.model import MessageQueue
 from pyromq.wire.bodies.offsets import TopicOffset
-from pyspark_rocketmq.asking import Cluster
 from pyspark_rocketmq.failures import DataLoss, ReadFailed, lost, place
 from pyspark_rocketmq.options import Bound, End, OnLoss
 from pyspark_rocketmq.places import EARLIEST, LATEST, Offsets, Times
@@ -43,8 +43,18 @@ def known_edges(
     return known
 
 
+class Answers(Protocol):
+    """Whoever knows the queues: a cluster, or one together with an archive."""
+
+    def by_time(self, times: Mapping[MessageQueue, int]) -> dict[MessageQueue, int]:
+        """Return the offset of the first message of each queue that was stored at or after a time."""
+
+    def committed(self, queues: Sequence[MessageQueue]) -> dict[MessageQueue, int | None]:
+        """Return how far the group got in each queue, None where it never was."""
+
+
 def resolve(
-    cluster: Cluster, bound: Bound, edges: Mapping[MessageQueue, TopicOffset], losses: Losses
+    cluster: Answers, bound: Bound, edges: Mapping[MessageQueue, TopicOffset], losses: Losses
 ) -> dict[MessageQueue, int]:
     """Return the offset of each queue that a bound means, within what is there.
 

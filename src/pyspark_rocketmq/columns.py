@@ -199,16 +199,30 @@ _SAME: Final = {
 }
 
 
+#: Kafka's columns that are made of one of ours.
+_MADE_OF: Final = {"key": ("keys",), "timestampType": (), "headers": ("properties",)}
+
+
+def kafka_needs(name: str) -> tuple[str, ...]:
+    """Return which of our columns a column of Spark's Kafka source is made of."""
+    return (_SAME[name],) if name in _SAME else _MADE_OF[name]
+
+
 def kafka_column(name: str, messages: list[ReceivedMessage]) -> pa.Array:
     """Return the column of that name of Spark's Kafka source."""
+    return kafka_of(name, lambda own: column(own, messages), len(messages))
+
+
+def kafka_of(name: str, own: Callable[[str], pa.Array], count: int) -> pa.Array:
+    """Return the same, made of our columns, which `own` returns."""
     same = _SAME.get(name)
     if same is not None:
-        return column(same, messages)
+        return own(same)
     if name == "key":
-        return column("keys", messages).cast(pa.binary())
+        return own("keys").cast(pa.binary())
     if name == "timestampType":
-        return pa.array([_LOG_APPEND_TIME] * len(messages), pa.int32())
-    pairs_of_rows = column("properties", messages)
+        return pa.array([_LOG_APPEND_TIME] * count, pa.int32())
+    pairs_of_rows = own("properties")
     fields = [pairs_of_rows.keys, pairs_of_rows.items.cast(pa.binary())]
     values = pa.StructArray.from_arrays(fields, fields=list(_HEADERS.value_type))
     return pa.ListArray.from_arrays(pairs_of_rows.offsets, values, type=_HEADERS)

@@ -44,15 +44,16 @@ def check_java() -> int:
         said = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60, check=False)
     except OSError as error:
         raise JavaMissing(
-            f"{java} does not start: {error.strerror}; install Java {JAVA_MIN} or newer with\n{install_command()}"
+            f"{java} does not start: {error.strerror}; install Java {JAVA_MIN} or newer with\n"
+            f"{install_command()}"
         ) from error
     found = _VERSION.search(said.stderr + said.stdout)
     version = int(found[1]) if found else 0
     if version < JAVA_MIN:
         raise JavaMissing(
             f"Spark needs Java {JAVA_MIN} or newer, and {java} is "
-            f"{version or 'of a version that it does not tell'}; install a newer one with\n{install_command()}\n"
-            "or set JAVA_HOME to one that is there"
+            f"{version or 'of a version that it does not tell'}; install a newer one with\n"
+            f"{install_command()}\nor set JAVA_HOME to one that is there"
         )
     return version
 

@@ -26,6 +26,7 @@ NAMES: Final[dict[str, tuple[str, ...]]] = {
     "dlq": (),
     "retry": (),
     "keys": (),
+    "archive": (),
     "startingOffsets": (),
     "endingOffsets": (),
     "startingTimestamp": (),
@@ -196,6 +197,8 @@ class SourceOptions:
     admission: Admission = Admission()
     tasks: Tasks = Tasks()
     retries: Retries = Retries()
+    #: Where messages are that brokers no longer have; without a name server, all that are read.
+    archive: str | None = None
 
 
 def read_batch_options(options: Mapping[str, str]) -> SourceOptions:
@@ -209,6 +212,7 @@ def read_stream_options(options: Mapping[str, str]) -> SourceOptions:
     """Return the options of a stream; raise ConfigError that names what is missing, unknown or wrong."""
     given = given_options(options, NAMES)
     given.refuse(_ENDS, "is for batch reads; a stream goes on: leave it out, or use spark.read")
+    given.refuse(("archive",), "is for batch reads; a stream begins with what brokers have: use spark.read")
     given.refuse(("keys",), "is for batch reads; use spark.read, or filter the stream by the column keys")
     return _read(given, start=End.LATEST)
 
@@ -225,8 +229,9 @@ def _read(given: Given, start: End) -> SourceOptions:
     only = Filter(given.text("tags") or ALL, given.text("sql"))
     if only.sql is not None and only.tags != ALL:
         raise ConfigError("tags and sql were both given; choose one: in SQL, TAGS is a name too")
+    archive = given.text("archive")
     read = SourceOptions(
-        connection=read_connection(given),
+        connection=read_connection(given, is_optional=archive is not None),
         choice=_choice(given),
         start=_bound(given, _STARTS, start),
         end=_bound(given, _ENDS, End.LATEST),
@@ -236,15 +241,19 @@ def _read(given: Given, start: End) -> SourceOptions:
         admission=_admission(given),
         tasks=_tasks(given),
         retries=Retries(given.count("retries", 10, at_least=0), given.milliseconds("retryIntervalMs", 1_000)),
+        archive=archive,
     )
     _check_together(given, read)
     return read
 
 
-def read_connection(given: Given) -> Connection:
+def read_connection(given: Given, *, is_optional: bool = False) -> Connection:
     """Return how to reach the cluster; a sink is given the same options."""
+    name_server = given.text("nameServer") or ""
+    if not is_optional:
+        name_server = given.required("nameServer", "127.0.0.1:9876")
     connection = Connection(
-        name_server=given.required("nameServer", "127.0.0.1:9876").replace(",", ";"),
+        name_server=name_server.replace(",", ";"),
         timeout_ms=given.milliseconds("pullTimeoutMs", 10_000),
         access_key=given.text("accessKey") or "",
         secret_key=given.text("secretKey") or "",
@@ -334,6 +343,7 @@ def _check_together(given: Given, read: SourceOptions) -> None:
         refused = ("startingOffsets", "endingOffsets", "tags", "sql", "minPartitions", "maxPartitions")
         given.refuse(refused, "does not go with keys; narrow the search with startingTimestamp")
         given.refuse(("assign",), "does not go with keys; use subscribe")
+        given.refuse(("archive",), "does not go with keys; filter by the column keys")
 
 
 def _parts(value: str) -> list[str]:
