@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import (
     ArrayType,
@@ -151,7 +150,7 @@ def pure_column(name: str, messages: list[ReceivedMessage]) -> pa.Array:
 if TYPE_CHECKING or not IS_COMPILED:
     column = pure_column
 else:
-    from pyromq._kernel.columns import numbers, pairs, texts
+    from pyromq._kernel.columns import due_times, numbers, pairs, texts
 
     def column(name: str, messages: list[ReceivedMessage]) -> pa.Array:
         """Return the column of that name, from the bytes that the messages were pulled in."""
@@ -168,16 +167,8 @@ else:
         return _array(kind, len(messages), None, numbers(messages, name))
 
     def _due_times(messages: list[ReceivedMessage]) -> pa.Array:
-        count = len(messages)
-        due, asked = (
-            _array(pa.string(), count, *texts(messages, f"property {name}"))
-            for name in ("TIMER_OUT_MS", "TIMER_DELIVER_MS")
-        )
-        if due.null_count + asked.null_count == 2 * count:
-            return pa.nulls(count, _TIME)
-        text = pc.coalesce(due, asked)
-        digits = pc.if_else(pc.match_substring_regex(text, r"^[0-9]{1,15}$"), text, None)
-        return pc.multiply(digits.cast(pa.int64()), 1000).cast(_TIME)
+        valid, times = due_times(messages)
+        return pa.nulls(len(messages), _TIME) if valid is None else _array(_TIME, len(messages), valid, times)
 
 
 def _strings(offsets: bytearray, text: bytearray) -> pa.Array:

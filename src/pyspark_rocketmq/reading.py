@@ -39,7 +39,7 @@ PULL_BYTES: Final = 1 << 20
 AHEAD_BYTES: Final = 2 << 20
 AHEAD_MAX: Final = 64
 #: Making the arrays of a batch costs about as much as filling 300 rows of them, so pulls are gathered.
-BATCH_ROWS: Final = 10_000
+BATCH_ROWS: Final = 4_096
 BATCH_BYTES: Final = 16 << 20
 #: Milliseconds that a search by a key may take.
 QUERY_MS: Final = 30_000

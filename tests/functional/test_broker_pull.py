@@ -67,6 +67,18 @@ async def test_an_answer_has_at_most_32_messages(client: WireClient) -> None:
     assert len(bodies(await pull(client, maxMsgNums=1024))) == 32
 
 
+async def test_whoever_says_that_it_takes_many_bytes_gets_many_messages(client: WireClient) -> None:
+    await send(client, *(b"%d" % number for number in range(40)))
+    # Java 5.x says 256 KiB in every pull, and gets 32 messages.
+    usual = await pull(client, maxMsgNums=1000, maxMsgBytes=256 * 1024)
+    # Twice: the kernel learns from the first.
+    bulk = [await pull(client, maxMsgNums=1000, maxMsgBytes=1 << 20) for _ in range(2)]
+    assert outcome(usual)[2] == "32"
+    assert [outcome(answer) for answer in bulk] == [(ResponseCode.SUCCESS, "FOUND", "40")] * 2
+    assert bodies(bulk[1]) == [b"%d" % number for number in range(40)]
+    assert outcome(await pull(client, maxMsgNums=35, maxMsgBytes=1 << 20))[2] == "35"
+
+
 @pytest.mark.parametrize(
     ("offset", "expected"),
     [

@@ -4,6 +4,7 @@ A column is filled for all messages in one call, and no Python object is made fo
 was read yet. What was read or set before counts as it is now. `pyspark_rocketmq.columns` makes arrays of the
 buffers, and its pure version says what each column means.
 
+    due_times validity bits (None when none is valid), int64
     numbers   one number after the other, as the machine writes them
     texts     validity bits (None when all are valid), int32 offsets, bytes
     pairs     int32 offsets of rows among pairs, then offsets and bytes of names, and of values
@@ -28,6 +29,8 @@ cdef enum:
     INT32_MAX = 0x7FFFFFFF
     #: A row with more is left to a dictionary, which does not compare each name with each.
     PAIRS_MAX = 32
+    #: A time in milliseconds has no more, and in microseconds fits into 64 bits.
+    TIME_DIGITS = 15
 
 #: Columns that are a number of the record's head: where, how many bytes in the column, and times what.
 _NUMBERS = {
@@ -84,6 +87,50 @@ cdef bytearray queue_ids(list messages):
             queue_id = last.queue_id
         out[row] = queue_id
     return column
+
+
+def due_times(list messages not None):
+    """Return validity bits (None when no message has the time) and the times that messages were due, in us."""
+    cdef Py_ssize_t row, count = len(messages)
+    cdef bytearray column = bytearray(count * 8), valid = bytearray((count + 7) // 8)
+    cdef int64_t *out = <int64_t *> PyByteArray_AS_STRING(column)
+    cdef uint8_t *bits = <uint8_t *> PyByteArray_AS_STRING(valid)
+    cdef int64_t value
+    cdef bint is_any = False
+    cdef ReceivedMessage message
+    for row in range(count):
+        message = <ReceivedMessage?> messages[row]
+        if message._properties is not None or message._buffer is None:
+            text = message.properties.get("TIMER_OUT_MS", message.properties.get("TIMER_DELIVER_MS", ""))
+            value = int(text) if text.isascii() and text.isdecimal() and len(text) <= TIME_DIGITS else -1
+        else:
+            value = due_time(message._properties_text)
+        if value >= 0:
+            is_any = True
+            bits[row >> 3] |= 1 << (row & 7)
+            out[row] = value * 1000
+    return valid if is_any else None, column
+
+
+cdef int64_t due_time(Text left) noexcept:
+    """Return the milliseconds of TIMER_OUT_MS, else of TIMER_DELIVER_MS; -1 when it is no number."""
+    cdef Text name, value, asked
+    cdef bint is_due = False
+    cdef Py_ssize_t number
+    cdef int64_t time = 0
+    asked.at, asked.length = NULL, 0
+    while next_pair(&left, &name, &value):
+        if name.length == 12 and memcmp(name.at, b"TIMER_OUT_MS", 12) == 0:
+            asked, is_due = value, True
+        elif not is_due and name.length == 16 and memcmp(name.at, b"TIMER_DELIVER_MS", 16) == 0:
+            asked = value
+    if not 0 < asked.length <= TIME_DIGITS:
+        return -1
+    for number in range(asked.length):
+        if not c'0' <= asked.at[number] <= c'9':
+            return -1
+        time = time * 10 + (asked.at[number] - c'0')
+    return time
 
 
 # _Texts
@@ -167,9 +214,8 @@ cdef inline bint is_ascii(Text text) noexcept nogil:
 
 
 def texts(list messages not None, str name not None):
-    """Return a column of strings, or `body`; «property NAME» is any property, and null without it."""
-    cdef str wanted = name[9:] if name.startswith("property ") else _PROPERTIES.get(name)
-    cdef _Texts column = _Texts(len(messages), wanted is not None)
+    """Return a column of strings, or `body`."""
+    cdef _Texts column = _Texts(len(messages), name in _PROPERTIES)
     if name == "topic":
         fill_topics(column, messages)
     elif name == "broker":
@@ -180,10 +226,8 @@ def texts(list messages not None, str name not None):
         fill_bodies(column, messages)
     elif name == "msg_id":
         fill_ids(column, messages)
-    elif wanted is not None:
-        fill_property(column, messages, wanted)
     else:
-        raise KeyError(name)
+        fill_property(column, messages, _PROPERTIES[name])
     return column.buffers()
 
 

@@ -6,7 +6,13 @@ from pyromq.store.queue_tail import QueueTail
 
 class Limits:
     def __init__(
-        self, *, bytes_in_memory: int, count_in_memory: int, bytes_on_disk: int, count_on_disk: int
+        self,
+        *,
+        bytes_in_memory: int,
+        count_in_memory: int,
+        bytes_on_disk: int,
+        count_on_disk: int,
+        bulk_bytes: int = 0,
     ) -> None: ...
 
 class Pulls:

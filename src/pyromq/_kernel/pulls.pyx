@@ -81,13 +81,18 @@ cdef class PullPlan:
 
 
 cdef class Limits:
-    """How much one answer may have: so many bytes and messages, and fewer of what has left the memory."""
+    """How much one answer may have: so many bytes and messages, and fewer of what has left the memory.
 
-    cdef int64_t bytes_in_memory, count_in_memory, bytes_on_disk, count_on_disk
+    Whoever asks for more bytes than that gets up to `bulk_bytes`, as `store.reading.limits_of` says.
+    """
+
+    cdef int64_t bytes_in_memory, count_in_memory, bytes_on_disk, count_on_disk, bulk_bytes
 
     def __init__(
-        self, *, int64_t bytes_in_memory, int64_t count_in_memory, int64_t bytes_on_disk, int64_t count_on_disk
+        self, *, int64_t bytes_in_memory, int64_t count_in_memory, int64_t bytes_on_disk,
+        int64_t count_on_disk, int64_t bulk_bytes=0,
     ):
+        self.bulk_bytes = bulk_bytes
         self.bytes_in_memory = bytes_in_memory
         self.count_in_memory = count_in_memory
         self.bytes_on_disk = bytes_on_disk
@@ -210,7 +215,7 @@ cdef class Pulls:
         self, Frame *frame, log, int64_t log_end, int64_t written_from, int64_t disk_position, list commits
     ):
         """Return the answer to one pull, None when it is Python's."""
-        cdef int64_t offset, count_max, flags, commit, ignored
+        cdef int64_t offset, count_max, flags, commit, ignored, bytes_max = 0
         cdef PullPlan plan
         cdef bytes key, entries
         cdef QueueTail queue
@@ -225,7 +230,7 @@ cdef class Pulls:
             return None
         if not _number(frame, b"sysFlag", 7, False, &flags) or not _is_int32(flags):
             return None
-        if not _number(frame, b"maxMsgBytes", 11, True, &ignored) or not _is_int32(ignored):
+        if not _number(frame, b"maxMsgBytes", 11, True, &bytes_max) or not _is_int32(bytes_max):
             return None
         if not _number(frame, b"requestSource", 13, True, &ignored) or not _is_int32(ignored):
             return None
@@ -245,7 +250,9 @@ cdef class Pulls:
             entries = queue.read(offset, count_max)
         else:
             entries = queue.read(offset, max(count_max, <int64_t> SCANNED_ENTRIES_MIN))
-        passed = self._gather(plan, entries, offset, count_max, log, log_end, written_from, disk_position)
+        passed = self._gather(
+            plan, entries, offset, count_max, bytes_max, log, log_end, written_from, disk_position
+        )
         if passed <= 0:
             return None
         answer = self._encode(frame, offset + passed, queue.min_offset, queue.end)
@@ -254,7 +261,7 @@ cdef class Pulls:
         return answer
 
     cdef int64_t _gather(
-        self, PullPlan plan, bytes entries, int64_t offset, int64_t count_max, log,
+        self, PullPlan plan, bytes entries, int64_t offset, int64_t count_max, int64_t bytes_max, log,
         int64_t log_end, int64_t written_from, int64_t disk_position,
     ) except -2:
         """Find the wanted records; return how many entries were passed, -1 when anything is not as usual."""
@@ -264,6 +271,8 @@ cdef class Pulls:
         cdef int64_t position, size, count = 0, total = 0, kind_bytes, kind_count
         cdef const uint8_t *record
         cdef Limits limits = self._limits
+        cdef int64_t bulk_bytes = min(bytes_max, limits.bulk_bytes)
+        cdef bint is_bulk = bulk_bytes > limits.bytes_in_memory
         self._run_count = 0
         for i in range(entry_count):
             position = load64(entry)
@@ -271,7 +280,10 @@ cdef class Pulls:
             if size <= 0 or size == BLANK_SIZE or position < 0:
                 return -1
             if count:
-                if position < disk_position:
+                if is_bulk:
+                    kind_bytes = bulk_bytes // 4 if position < disk_position else bulk_bytes
+                    kind_count = count_max
+                elif position < disk_position:
                     kind_bytes, kind_count = limits.bytes_on_disk, limits.count_on_disk
                 else:
                     kind_bytes, kind_count = limits.bytes_in_memory, limits.count_in_memory

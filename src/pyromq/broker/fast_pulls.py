@@ -121,6 +121,7 @@ def make_pulls(settings: StoreSettings, *, broker_id: int) -> "Pulls":
             count_in_memory=settings.max_transfer_count_on_message_in_memory,
             bytes_on_disk=settings.max_transfer_bytes_on_message_in_disk,
             count_on_disk=settings.max_transfer_count_on_message_in_disk,
+            bulk_bytes=settings.max_transfer_bytes_on_bulk_pull,
         ),
         answer_parts=json_parts(fields, remark=str(GetStatus.FOUND)),
         binary_parts=binary_parts(fields),

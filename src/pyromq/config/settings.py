@@ -302,6 +302,12 @@ class StoreSettings:
     max_transfer_count_on_message_in_disk: int = setting(
         8, "Old messages that one pull may return.", live=True
     )
+    max_transfer_bytes_on_bulk_pull: int = setting(
+        4 * MIB,
+        "Bytes that one pull may return which asks for more than maxTransferBytesOnMessageInMemory (by "
+        "maxMsgBytes, as Spark's source does), a quarter of it from old messages; 0: as any other. Ours.",
+        live=True,
+    )
     access_message_in_memory_max_ratio: int = setting(
         40,
         "Percent of the machine's memory; messages within that much of the log's end are young.",

@@ -19,8 +19,8 @@ from pyromq.config.settings import StoreSettings
 from pyromq.store.commitlog import CommitLog
 from pyromq.store.consumequeue import BLANK_SIZE, ENTRY, ENTRY_BYTES, ConsumeQueue
 
-#: At least this many bytes of entries are looked at for a filter.
-_SCAN_BYTES_MIN: Final = 16_000
+#: At least this many entries are looked at for a filter by tags, and as many records for one by properties.
+_SCANNED: Final = 16_000 // ENTRY_BYTES
 #: Before every position, even one that a damaged entry names.
 _NOTHING_GONE: Final = -(1 << 63)
 
@@ -69,8 +69,13 @@ class Limits(msgspec.Struct, frozen=True):
     disk_position: int
 
 
-def limits_of(settings: StoreSettings, count_max: int, disk_position: int) -> Limits:
-    """Return the limits of one read by the settings."""
+def limits_of(
+    settings: StoreSettings, count_max: int, disk_position: int, bytes_max: int | None = None
+) -> Limits:
+    """Return the limits of one read by the settings; `bytes_max` is what it asks for, if it says."""
+    bulk_bytes = min(bytes_max or 0, settings.max_transfer_bytes_on_bulk_pull)
+    if bulk_bytes > settings.max_transfer_bytes_on_message_in_memory:
+        return Limits(count_max, bulk_bytes, count_max, bulk_bytes // 4, count_max, disk_position)
     return Limits(
         count_max,
         settings.max_transfer_bytes_on_message_in_memory,
@@ -94,9 +99,8 @@ def read_queue(
     if status is not GetStatus.FOUND:
         return Got(status, next_offset, queue.min_offset, queue.end)
     # RocketMQ looks into as many records as were asked for, be it millions; so many are never answered.
-    looked_at_max = limits.count_max if matches is None else min(limits.count_max, limits.count_in_memory_max)
-    scan_max = max(_SCAN_BYTES_MIN // ENTRY_BYTES, looked_at_max)
-    entries = queue.read(offset, scan_max if wants or matches else min(limits.count_max, scan_max))
+    scan_max = _SCANNED if matches else max(_SCANNED, limits.count_max)
+    entries = queue.read(offset, scan_max if wants or matches else limits.count_max)
     if not entries:
         return Got(GetStatus.OFFSET_FOUND_NULL, queue.next_file(offset), queue.min_offset, queue.end)
     gathered = _Gathering(log, limits, queue, offset)

@@ -458,17 +458,19 @@ class MessageStore:
         offset: int,
         *,
         count_max: int,
+        bytes_max: int | None = None,
         wants: WantsTags | None = None,
         matches: MatchesRecord | None = None,
     ) -> Got:
         """Return messages of a queue from `offset` on, as they stand in the log.
 
-        `wants` is asked with a message's tags code, `matches` with its record.
+        `wants` is asked with a message's tags code, `matches` with its record. With many `bytes_max` there
+        may be more of them than usual.
         """
         queue = self._queues.get(topic, queue_id)
         if queue is None:
             return Got(GetStatus.NO_MESSAGE_IN_QUEUE, 0, 0, 0)
-        limits = limits_of(self.settings, count_max, self.disk_position)
+        limits = limits_of(self.settings, count_max, self.disk_position, bytes_max)
         return read_queue(self._log, queue, offset, limits, wants, matches)
 
     @property

@@ -207,6 +207,7 @@ class PullHandlers:
             header.queue_offset,
             # RocketMQ answers one message to whoever asks for none.
             count_max=max(header.max_msg_nums, 1),
+            bytes_max=header.max_msg_bytes,
             wants=wanted.tags,
             matches=wanted.matches,
         )
