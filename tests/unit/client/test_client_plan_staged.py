@@ -180,6 +180,17 @@ def test_nobody_decides_while_a_broker_that_may_know_does_not_answer(stage: Stag
         stage.run(staged.open_batch(brokers, writing(), [], deadline(stage)))
 
 
+def test_a_broker_that_is_back_in_time_is_asked_again(stage: Stage, brokers: Brokers) -> None:
+    stage.down.add("b:1")
+    stage.on_pause = lambda _seconds: stage.down.clear()
+    stage.brokers["b:1"] = opens(home="b")
+    one = writing()
+
+    stage.run(staged.open_batch(brokers, one, [], deadline(stage)))
+
+    assert one.home == "b"
+
+
 def test_a_broker_that_does_not_answer_does_not_matter_when_another_knows(
     stage: Stage, brokers: Brokers
 ) -> None:

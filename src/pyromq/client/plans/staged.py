@@ -205,11 +205,22 @@ def _announce(brokers: Brokers, header: OpenStagedBatch, deadline: Deadline) -> 
 def _find_home(brokers: Brokers, query: str, deadline: Deadline) -> Plan[str]:
     """Return the broker that decides for a query: the one that does so already, or the first of all by name.
 
-    Raises NetworkError when nobody knows and a broker that may know cannot be asked.
+    Raises NetworkError when nobody knows and a broker that may know cannot be asked, NoRoute when it is away.
     """
     known = brokers.homes.get(query)
     if known is not None:
         return known
+    while True:
+        try:
+            return (yield from _ask_for_home(brokers, query, deadline))
+        except (NetworkError, NoRoute):
+            if deadline.left_s <= _PAUSE_S:
+                raise
+        # A broker that is restarted is back soon.
+        yield Pause(_PAUSE_S)
+
+
+def _ask_for_home(brokers: Brokers, query: str, deadline: Deadline) -> Plan[str]:
     yield from _find_brokers(brokers, deadline)
     homes: set[str] = set()
     able: list[str] = []
