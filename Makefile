@@ -29,7 +29,7 @@ test: check coverage-rows   ## Everything that CI runs
 	$(PY) -m pytest -q -n 2 tests/conformance tests/fuzz tests/functional tests/crash
 	PYROMQ_PURE=1 $(PY) -m pytest -q -n 2 tests/unit/store tests/unit/broker tests/conformance tests/functional/test_[bfkr]*.py tests/functional/test_client_round_trip.py
 	$(call beside,$(PY) -m pytest -q tests/spark,\
-	$(PY) -m pytest -q -n 3 --dist loadgroup --no-loadscope-reorder tests/system tests/interop)
+	$(PY) -m pytest -q -n 3 --dist loadfile --no-loadscope-reorder tests/system tests/interop)
 
 torture-store: setup   ## Kills, power cuts and damage for longer; seeds are printed, and a script replays one
 	$(PY) tools/torture_store.py

@@ -1,11 +1,11 @@
 """What holds for all tests."""
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import settings
+from xdist.scheduler import LoadFileScheduling
 
 # A slow machine is no reason to fail: nothing here is timed.
 settings.register_profile("untimed", deadline=None)
@@ -26,16 +26,22 @@ LONGEST = (
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
-    """Say which tests must share a worker (`--dist loadgroup`), and, when they are shuffled, order them."""
-    for item in items:
-        item.add_marker(pytest.mark.xdist_group(_group(item.path, getattr(item, "callspec", None))))
+    """Order the files, when they have been shuffled."""
     yield
     places = {name: place for place, name in enumerate(LONGEST)}
     items.sort(key=lambda item: places.get(item.path.name, len(places)))
 
 
-def _group(path: Path, call: Any) -> str:
-    """Return what tests that share servers have in common: their file, or the story that they look at."""
-    if call is None or "story" not in call.params:
-        return path.name
-    return "-".join((path.name, str(call.params["story"]), str(call.params.get("cluster_kind", ""))))
+class ByServers(LoadFileScheduling):  # type: ignore[misc]
+    """Gives a file's tests to one worker, for they share servers; of the clients' stories, those of one."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        file, _, test = nodeid.partition("::")
+        _, has_story, story = test.partition("[")
+        return f"{file}[{story}" if has_story and file.endswith("/test_interop_clients.py") else file
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Have `--dist loadfile` mean that."""
+    return ByServers(config, log) if config.getoption("dist") == "loadfile" else None
