@@ -1,0 +1,254 @@
+"""Builds what answers clients: a handler for each kind of request, and its routes in the table."""
+
+from contextlib import AsyncExitStack
+
+from pyromq.broker.addresses import BrokerAddresses
+from pyromq.broker.admission import Admission
+from pyromq.broker.durability import Durability
+from pyromq.broker.fast_pulls import FastPulls, make_pulls
+from pyromq.broker.fast_sends import FastSends, make_sends
+from pyromq.broker.handlers.admin import AdminHandlers
+from pyromq.broker.handlers.progress import ProgressHandlers
+from pyromq.broker.handlers.pull import MASTER_ID, PullHandlers
+from pyromq.broker.handlers.query import QueryHandlers
+from pyromq.broker.handlers.relay import RelayHandlers
+from pyromq.broker.handlers.reply import ReplyHandlers
+from pyromq.broker.handlers.retry import RetryHandlers
+from pyromq.broker.handlers.send import SendHandlers
+from pyromq.broker.handlers.timers import TimerHandlers
+from pyromq.broker.handlers.transaction import TransactionHandlers
+from pyromq.broker.intake import Intake
+from pyromq.broker.offset_events import OffsetEvents
+from pyromq.broker.parts import Parts
+from pyromq.broker.registration import Registration
+from pyromq.broker.routes import (
+    admin_routes,
+    group_routes,
+    kind_routes,
+    pull_routes,
+    query_routes,
+    send_routes,
+    staging_routes,
+    timer_routes,
+)
+from pyromq.broker.staging.wiring import start_staging
+from pyromq.config.settings import BrokerRole
+from pyromq.net.link import either
+from pyromq.net.routes import RouteTable
+from pyromq.net.server import Server
+
+
+async def fill_routes(
+    parts: Parts,
+    table: RouteTable,
+    server: Server,
+    *,
+    intake: Intake,
+    durability: Durability,
+    addresses: BrokerAddresses,
+    registration: Registration,
+    closing: AsyncExitStack,
+) -> None:
+    """Fill the table of routes, and give the server the kernel's shortcut around it."""
+    send = _send_handlers(parts, intake, durability, addresses)
+    pull = _pull_handlers(parts, intake, addresses)
+    server.shortcut = either(
+        _fast_sends(parts, send, intake, durability, addresses), _fast_pulls(parts, pull)
+    )
+    table.add(send_routes(send))
+    table.add(
+        kind_routes(
+            _retry_handlers(parts, intake, durability, addresses),
+            _transaction_handlers(parts, intake, durability, addresses),
+            _reply_handlers(parts, intake, addresses),
+        )
+    )
+    table.add(
+        staging_routes(
+            await start_staging(
+                store=parts.store,
+                intake=intake,
+                topics=parts.topics,
+                admission=_admission(parts, addresses),
+                arrivals=parts.arrivals,
+                durability=durability,
+                settings=parts.settings,
+                clock=parts.clock,
+                store_host=addresses.store_host,
+                table=parts.staged,
+                use_kernel=parts.use_kernel,
+                background=parts.background,
+                closing=closing,
+            )
+        )
+    )
+    table.add(pull_routes(pull))
+    table.add(group_routes(ProgressHandlers(parts.store, parts.offsets, parts.queue_locks), parts.presence))
+    table.add(
+        query_routes(QueryHandlers(parts.store, unique_count_max=parts.store_settings.default_query_max_num))
+    )
+    table.add(timer_routes(_timer_handlers(parts, durability)))
+    table.add(admin_routes(_admin_handlers(parts, registration), _relay_handlers(parts)))
+
+
+def _send_handlers(
+    parts: Parts, intake: Intake, durability: Durability, addresses: BrokerAddresses
+) -> SendHandlers:
+    return SendHandlers(
+        admission=_admission(parts, addresses),
+        topics=parts.topics,
+        groups=parts.groups,
+        intake=intake,
+        durability=durability,
+        settings=parts.settings,
+        store_host=addresses.store_host,
+    )
+
+
+def _fast_sends(
+    parts: Parts, send: SendHandlers, intake: Intake, durability: Durability, addresses: BrokerAddresses
+) -> FastSends | None:
+    # A synchronous master answers each send by what its slave has.
+    if not parts.use_kernel or parts.settings.broker_role == BrokerRole.SYNC_MASTER:
+        return None
+    sends = make_sends(
+        store_host=addresses.store_host,
+        cluster=parts.settings.broker_cluster_name,
+        common_ext=send.common_ext,
+        diverting=intake.diverting,
+        wait_matters=not durability.is_immediate,
+        has_index=parts.store_settings.message_index_enable,
+        body_bytes_max=parts.store_settings.max_message_size,
+    )
+    if sends is None:
+        return None
+    fast = FastSends(
+        sends,
+        store=parts.store,
+        topics=parts.topics,
+        arrivals=parts.arrivals,
+        durability=durability,
+        common_ext=send.common_ext,
+        requests_under_way_max=parts.net_settings.requests_under_way_max,
+        clock=parts.clock,
+    )
+    send.learn = fast.learn
+    return fast
+
+
+def _fast_pulls(parts: Parts, pull: PullHandlers) -> FastPulls | None:
+    # Whether a slave is suggested depends on what was read.
+    if not parts.use_kernel or parts.settings.slave_read_enable:
+        return None
+    fast = FastPulls(
+        make_pulls(parts.store_settings, broker_id=MASTER_ID),
+        store=parts.store,
+        topics=parts.topics,
+        groups=parts.groups,
+        consumers=parts.consumers,
+        offsets=parts.offsets,
+    )
+    pull.learn = fast.learn
+    return fast
+
+
+def _admission(parts: Parts, addresses: BrokerAddresses) -> Admission:
+    return Admission(parts.topics, parts.settings, parts.clock, broker_ip=addresses.ip)
+
+
+def _retry_handlers(
+    parts: Parts, intake: Intake, durability: Durability, addresses: BrokerAddresses
+) -> RetryHandlers:
+    return RetryHandlers(
+        store=parts.store,
+        intake=intake,
+        topics=parts.topics,
+        groups=parts.groups,
+        durability=durability,
+        settings=parts.settings,
+        broker_ip=addresses.ip,
+    )
+
+
+def _transaction_handlers(
+    parts: Parts, intake: Intake, durability: Durability, addresses: BrokerAddresses
+) -> TransactionHandlers:
+    return TransactionHandlers(
+        store=parts.store,
+        intake=intake,
+        halves=parts.halves,
+        durability=durability,
+        clock=parts.clock,
+        role=parts.settings.broker_role,
+        store_host=addresses.store_host,
+    )
+
+
+def _timer_handlers(parts: Parts, durability: Durability) -> TimerHandlers:
+    return TimerHandlers(
+        parts.timers,
+        store=parts.store,
+        topics=parts.topics,
+        durability=durability,
+        settings=parts.settings,
+    )
+
+
+def _reply_handlers(parts: Parts, intake: Intake, addresses: BrokerAddresses) -> ReplyHandlers:
+    return ReplyHandlers(
+        admission=_admission(parts, addresses),
+        topics=parts.topics,
+        producers=parts.producers,
+        intake=intake,
+        settings=parts.settings,
+        clock=parts.clock,
+        store_address=addresses.advertised,
+        store_host=addresses.store_host,
+    )
+
+
+def _pull_handlers(parts: Parts, intake: Intake, addresses: BrokerAddresses) -> PullHandlers:
+    return PullHandlers(
+        store=parts.store,
+        topics=parts.topics,
+        groups=parts.groups,
+        consumers=parts.consumers,
+        filters=parts.filters,
+        offsets=parts.offsets,
+        arrivals=parts.arrivals,
+        offset_events=OffsetEvents(
+            intake,
+            parts.clock,
+            broker_name=parts.settings.broker_name,
+            store_host=addresses.store_host,
+        ),
+        conflicts=parts.conflicts,
+        settings=parts.settings,
+        clock=parts.clock,
+        broker_ip=addresses.ip,
+    )
+
+
+def _admin_handlers(parts: Parts, registration: Registration) -> AdminHandlers:
+    return AdminHandlers(
+        topics=parts.topics,
+        groups=parts.groups,
+        offsets=parts.offsets,
+        delayed=parts.delayed,
+        consumers=parts.consumers,
+        conflicts=parts.conflicts,
+        producers=parts.producers,
+        store=parts.store,
+        registration=registration,
+        broker_name=parts.settings.broker_name,
+    )
+
+
+def _relay_handlers(parts: Parts) -> RelayHandlers:
+    return RelayHandlers(
+        consumers=parts.consumers,
+        topics=parts.topics,
+        offsets=parts.offsets,
+        store=parts.store,
+        broker_name=parts.settings.broker_name,
+    )
