@@ -50,7 +50,7 @@ def recreate(cluster: ThreadCluster, topic: str, queue_count: int = 2) -> None:
 
     async def forget() -> None:
         for broker in cluster._cluster.brokers.values():
-            broker._store.delete_topic(topic)
+            broker._parts.store.delete_topic(topic)
 
     cluster._wait_for(forget())
     make_topic(cluster.namesrv_address, topic, queue_count)
