@@ -211,6 +211,16 @@ def test_apache_s_brokers_do_not_know_staged_sends(stage: Stage, brokers: Broker
         stage.run(staged.open_batch(brokers, writing(), ["orders"], deadline(stage)))
 
 
+def test_brokers_that_are_not_registered_now_are_not_taken_for_apache_s(
+    stage: Stage, brokers: Brokers
+) -> None:
+    nobody = ClusterTable(broker_addr_table={}, cluster_addr_table={})
+    stage.brokers = dict.fromkeys(NAME_SERVERS, lambda _command: answer(body=encode_cluster(nobody)))
+
+    with pytest.raises(NoRoute, match="know no broker now"):
+        stage.run(staged.open_batch(brokers, writing(), [], deadline(stage)))
+
+
 def test_a_chunk_for_one_of_apache_s_brokers_is_refused_with_its_name(stage: Stage, brokers: Brokers) -> None:
     stage.brokers["b:1"] = refuses(ResponseCode.REQUEST_CODE_NOT_SUPPORTED)
     one = opened(stage, brokers)

@@ -12,7 +12,7 @@ from pyromq.client.plans.route import publish_route
 from pyromq.client.plans.send import send_once
 from pyromq.client.session import Session
 from pyromq.client.steps import Deadline, Pause, Plan
-from pyromq.errors import PyroError
+from pyromq.errors import NoRoute, PyroError
 from pyromq.model import Message, MessageQueue, SendResult
 from pyromq.wire import properties as names
 from pyromq.wire.batch import BatchUnit
@@ -57,7 +57,9 @@ def _send(session: Session, queue: MessageQueue, outgoing: Outgoing, deadline: D
         except PyroError as error:
             if error.stale_route:
                 session.routes.mark_stale(outgoing.topic)
-            if not error.retriable or deadline.left_s <= _PAUSE_S:
+            # A broker that restarts is not registered for a moment, and its topics have no route.
+            can_pass = error.retriable or isinstance(error, NoRoute)
+            if not can_pass or deadline.left_s <= _PAUSE_S:
                 raise
         yield Pause(_PAUSE_S)
 

@@ -222,6 +222,9 @@ def _find_home(brokers: Brokers, query: str, deadline: Deadline) -> Plan[str]:
 
 def _ask_for_home(brokers: Brokers, query: str, deadline: Deadline) -> Plan[str]:
     yield from _find_brokers(brokers, deadline)
+    if not brokers.addresses:
+        # A broker that is started again is not known for a moment, and nobody can say what it can do.
+        raise NoRoute(f"name servers {brokers.session.name_servers} know no broker now; is one up?")
     homes: set[str] = set()
     able: list[str] = []
     silent: NetworkError | None = None
