@@ -6,6 +6,7 @@ from pyromq.client.plans.admin import KeyQuery, NewTopic
 from pyromq.client.session import Session
 from pyromq.client.steps import Deadline
 from pyromq.codes import RequestCode, ResponseCode
+from pyromq.config.settings import ClientSettings
 from pyromq.errors import ConfigError, HeaderError, MessageIllegal, NoRoute, QueryNotFound, Refused
 from pyromq.wire import properties
 from pyromq.wire.bodies.route import BrokerAddresses, ClusterTable, encode_cluster
@@ -78,10 +79,10 @@ def test_what_cannot_be_a_topic_is_not_asked_for(stage: Stage, session: Session)
     assert stage.calls == []
 
 
-def record(*, at_ms: int, keys: str = "", unique: str = "U") -> bytes:
+def record(*, at_ms: int, keys: str = "", unique: str = "U", topic: str = "orders") -> bytes:
     return encode_record(
         Record(
-            topic="orders",
+            topic=topic,
             body=b"x",
             stored_at_ms=at_ms,
             store_host=encode_host("10.0.0.1", 10911),
@@ -175,3 +176,54 @@ def test_a_message_of_a_broker_that_left_the_cluster_has_no_broker_s_name(
     message = stage.run(admin.view_message(session, "0A000009" + "00002A9F" + f"{0:016X}", deadline(stage)))
 
     assert message.queue.broker_name == ""
+
+
+# In a namespace -------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def in_shop(stage: Stage) -> Session:
+    stage.routes["shop%orders"] = route_of("a")
+    return stage.session(ClientSettings(namespace="shop"))
+
+
+@pytest.mark.row("PR-18")
+def test_a_topic_of_a_namespace_is_created_under_its_full_name(stage: Stage, in_shop: Session) -> None:
+    stage.run(admin.create_topic(in_shop, NewTopic("new"), None, "a", deadline(stage)))
+
+    assert read_header(UpdateAndCreateTopic, stage.calls[-1].command.ext).topic == "shop%new"
+
+
+def test_a_name_that_is_too_long_with_its_namespace_is_refused(stage: Stage, in_shop: Session) -> None:
+    with pytest.raises(MessageIllegal, match="130 characters"):
+        stage.run(admin.create_topic(in_shop, NewTopic("x" * 125), None, None, deadline(stage)))
+
+
+def test_the_route_of_a_namespace_s_topic_is_asked_for_by_its_full_name(
+    stage: Stage, in_shop: Session
+) -> None:
+    del stage.brokers[NAME_SERVERS[0]]
+
+    assert stage.run(admin.route(in_shop, "orders", deadline(stage))) == stage.routes["shop%orders"]
+
+
+@pytest.mark.parametrize("topic", ["orders", "shop%orders"])
+def test_messages_of_a_namespace_are_found_and_named_without_it(
+    stage: Stage, in_shop: Session, topic: str
+) -> None:
+    del stage.brokers[NAME_SERVERS[0]]
+    stage.brokers["a:1"] = lambda _: answer(body=record(at_ms=1, keys="42", topic="shop%orders"))
+
+    (by_key,) = stage.run(admin.query_message(in_shop, KeyQuery(topic, "42"), deadline(stage)))
+    by_id = stage.run(admin.find_message(in_shop, topic, "U", deadline(stage)))
+
+    assert read_header(QueryMessage, stage.calls[-1].command.ext).topic == "shop%orders"
+    assert [by_key.topic, by_key.queue.topic, by_id.topic] == ["orders"] * 3
+
+
+def test_a_message_at_its_place_is_named_without_its_namespace(stage: Stage, in_shop: Session) -> None:
+    stage.brokers["10.0.0.1:10911"] = lambda _: answer(body=record(at_ms=5, topic="shop%orders"))
+
+    message = stage.run(admin.view_message(in_shop, "0A000001" + "00002A9F" + f"{0:016X}", deadline(stage)))
+
+    assert (message.topic, message.queue.topic) == ("orders", "orders")
