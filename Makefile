@@ -2,7 +2,7 @@
 PYTHON ?= python3
 PY := .venv/bin/python
 
-.PHONY: setup demo test check bench bench-client bench-kinds bench-parts clean coverage-rows interop torture-store fuzz-kernel guard-kernel
+.PHONY: setup demo test check bench bench-client bench-kinds bench-parts clean coverage-rows interop test-spark-long torture-store fuzz-kernel guard-kernel
 setup: .venv/.kernel
 
 .venv/.ready: pyproject.toml requirements.lock
@@ -30,6 +30,9 @@ test: check coverage-rows   ## Everything that CI runs
 	PYROMQ_PURE=1 $(PY) -m pytest -q -n 2 tests/unit/store tests/unit/broker tests/conformance tests/functional/test_[bfkr]*.py tests/functional/test_client_round_trip.py
 	$(call beside,$(PY) -m pytest -q tests/spark,\
 	$(PY) -m pytest -q -n 3 --dist loadfile --no-loadscope-reorder tests/system tests/interop)
+
+test-spark-long: setup   ## Spark's drivers, tasks and brokers killed at each step of a batch: each row once (about 5 minutes)
+	$(PY) -m pytest -q tests/spark_long
 
 torture-store: setup   ## Kills, power cuts and damage for longer; seeds are printed, and a script replays one
 	$(PY) tools/torture_store.py
