@@ -267,18 +267,17 @@ def _first_stored_since(session: Session, queue: MessageQueue, at_ms: int) -> Pl
     deadline = session.deadline(None, TIMEOUT_MS)
     least = yield from progress.min_offset(session, queue, deadline)
     offset = yield from progress.offset_by_time(session, queue, at_ms, deadline)
-    begin = max(offset - _AROUND, least)
-    while True:
+    begin = offset
+    around: list[ReceivedMessage] = []
+    while begin > least and (not around or around[0].stored_at_ms >= at_ms):
+        begin = max(begin - _AROUND, least)
         around = yield from _sample(session, queue, begin, _AROUND)
-        if not around:
-            return (yield from progress.max_offset(session, queue, session.deadline(None, TIMEOUT_MS)))
-        if around[0].stored_at_ms >= at_ms and begin > least:
-            begin = max(begin - _AROUND, least)
-            continue
+    while around := (yield from _sample(session, queue, begin, _AROUND)):
         for message in around:
             if message.stored_at_ms >= at_ms:
                 return message.queue_offset
         begin = around[-1].queue_offset + 1
+    return (yield from progress.max_offset(session, queue, session.deadline(None, TIMEOUT_MS)))
 
 
 _AROUND: Final = 32

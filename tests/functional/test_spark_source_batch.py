@@ -199,6 +199,21 @@ def test_times_say_where_to_start_and_end(name_server: str, topic: str) -> None:
     assert numbers(read_batch(**options, startingOffsetsByTimestamp=by_queue)) == list(range(16, 32))
 
 
+@pytest.mark.parametrize("second", [0, 1, 3, 8, 9])
+def test_a_time_is_found_in_a_long_queue(tmp_path: Path, second: int) -> None:
+    clock = ManualClock()
+    with running_cluster(data_dir=tmp_path, clock=clock, default_topic_queue_nums=1) as cluster:
+        begin_ms = clock.now_ms()
+        for batch in range(9):
+            send_numbers(cluster.namesrv_address, "long", 40 * batch, 40)
+            clock.advance(1_000)
+        options = {"nameServer": cluster.namesrv_address, "subscribe": "long"}
+
+        rows = read_batch(**options, startingTimestamp=begin_ms + 1_000 * second)
+
+        assert numbers(rows) == list(range(40 * second, 360))
+
+
 def _later(name_server: str, topic: str) -> int:
     """Return a time behind all messages of a topic, and wait until it is there."""
     rows = read_batch("store_timestamp timestamp", nameServer=name_server, subscribe=topic)

@@ -194,7 +194,7 @@ def start_java(
 def apache_home(folder: Path) -> dict[str, str]:
     """Lay out the little that the servers want of an installation: where their logs go."""
     conf = folder / "home" / "conf"
-    conf.mkdir(parents=True)
+    conf.mkdir(parents=True, exist_ok=True)
     for name in ("logback_namesrv.xml", "logback_broker.xml"):
         (conf / name).write_text('<configuration><root level="OFF"/></configuration>')
     return {**os.environ, "ROCKETMQ_HOME": str(folder / "home")}
