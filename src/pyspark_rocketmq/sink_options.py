@@ -7,7 +7,7 @@ from typing import Final
 
 from pyromq.client.names import check_sendable_topic
 from pyromq.errors import ConfigError, MessageIllegal
-from pyspark_rocketmq.given import given_options
+from pyspark_rocketmq.given import Given, given_options
 from pyspark_rocketmq.options import NAMES as SOURCE_NAMES
 from pyspark_rocketmq.options import Connection, read_connection
 
@@ -28,6 +28,8 @@ _CONNECTION: Final = (
 NAMES: Final[dict[str, tuple[str, ...]]] = {name: SOURCE_NAMES[name] for name in _CONNECTION} | {
     "topic": (),
     "delivery": (),
+    "txnAppId": (),
+    "txnVersion": (),
     "sendTimeoutMs": ("kafka.delivery.timeout.ms",),
     # Spark's own, which it hands on.
     "checkpointLocation": (),
@@ -46,12 +48,14 @@ class SinkOptions:
     """What a write asks for. With a `topic` the column of that name counts for nothing.
 
     `timeout_ms` is how long one request may take, with its repetitions: a broker may be restarted meanwhile.
+    A batch write under a `transaction`, a name and a number, is done once: repeated, it changes nothing.
     """
 
     connection: Connection
     topic: str | None
     delivery: Delivery
     timeout_ms: int
+    transaction: tuple[str, int] | None = None
 
 
 def read_sink_options(options: Mapping[str, str]) -> SinkOptions:
@@ -68,4 +72,15 @@ def read_sink_options(options: Mapping[str, str]) -> SinkOptions:
         topic=topic,
         delivery=given.member("delivery", Delivery, Delivery.EXACTLY_ONCE),
         timeout_ms=given.milliseconds("sendTimeoutMs", 60_000),
+        transaction=_transaction(given),
     )
+
+
+def _transaction(given: Given) -> tuple[str, int] | None:
+    """Return the name and the number of a write that is done once; Delta's sink has the same two options."""
+    name = given.text("txnAppId")
+    if name is None:
+        given.refuse(("txnVersion",), "was given without txnAppId, which it is a number of")
+        return None
+    given.required("txnVersion", "0")
+    return name, given.count("txnVersion", 0, at_least=0)

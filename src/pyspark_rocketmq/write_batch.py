@@ -1,7 +1,8 @@
 """A DataFrame appended to topics, by a batch write.
 
 Spark makes the writer once and sends copies of it to the executors and to the commit, so an id that it is
-given when it is made tells this write from all others.
+given when it is made tells this write from all others. A write that has a name and a number of its own
+(options `txnAppId`, `txnVersion`) is told by them, and if it is done again, it is done already.
 """
 
 from collections.abc import Iterator
@@ -23,11 +24,11 @@ class TopicWriter(DataSourceArrowWriter):
     def __init__(self, options: SinkOptions, schema: StructType) -> None:
         self._options = options
         self._columns = check_columns(schema, topic=options.topic)
-        self._job = uuid4().hex
+        self._query, self._batch = options.transaction or (uuid4().hex, 0)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Write a partition."""
-        return write_part(self._options, self._columns, outlets.this_part(self._job, 0), iterator)
+        return write_part(self._options, self._columns, outlets.this_part(self._query, self._batch), iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Let all partitions out, together."""

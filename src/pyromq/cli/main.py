@@ -15,6 +15,7 @@ from pyromq.cli import (
     client_commands,
     delayed_commands,
     dlq_commands,
+    job_commands,
     output,
     server_commands,
     store_commands,
@@ -190,6 +191,38 @@ dlq.command(
     )
 )(dlq_commands.replay)
 app.add_typer(dlq, name="dlq")
+job = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    help="Whole topics with Spark: archive, verify, replay, mirror; each goes on where it was stopped.",
+)
+job.command(
+    epilog=_examples(
+        "pyromq job archive orders payments --to /data/archive",
+        "pyromq job archive orders --to s3://bucket/archive --follow --interval 15m",
+        "pyromq job archive orders --to /data/archive --master spark://HOST:7077 --json",
+    )
+)(job_commands.archive)
+job.command(
+    epilog=_examples(
+        "pyromq job verify /data/archive",
+        "pyromq job verify /data/archive --files-only --json",
+    )
+)(job_commands.verify)
+job.command(
+    epilog=_examples(
+        "pyromq job replay --archive /archive --topic orders --to again --where \"tags = 'x'\" --dry-run",
+        "pyromq job replay --archive /data/archive --topic orders --since 7d --to orders-again --rate 500",
+        "pyromq job replay --dlq billing --where \"properties['city'] = 'Oslo'\" --to-origin",
+    )
+)(job_commands.replay)
+job.command(
+    epilog=_examples(
+        "pyromq job mirror orders --from ns-a:9876 --to ns-b:9876 --group mirror-b",
+        "pyromq job mirror orders payments --from ns-a:9876 --to ns-b:9876 --once",
+    )
+)(job_commands.mirror)
+app.add_typer(job, name="job")
 bench = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode="rich",

@@ -32,3 +32,32 @@ def byte_progress_bar(verb: str, total: int) -> Iterator[Callable[[int], None]]:
     with Progress(*columns, console=Console(file=sys.stderr), transient=True) as progress:
         task = progress.add_task(verb, total=total)
         yield lambda count: progress.advance(task, count)
+
+
+@contextmanager
+def row_progress_bar(verb: str) -> Iterator[Callable[[int, int | None, str], None]]:
+    """Show a bar while the block runs; call what it is given with the rows done, those left, and a note."""
+    columns = (
+        TextColumn(verb),
+        BarColumn(),
+        TextColumn("{task.completed:,.0f} messages"),
+        TextColumn("{task.fields[rate]}"),
+        TimeRemainingColumn(),
+        TextColumn("{task.fields[note]}"),
+    )
+    with Progress(*columns, console=Console(file=sys.stderr), transient=True) as progress:
+        task = progress.add_task(verb, total=None, rate="", note="")
+
+        def show(done: int, left: int | None, note: str) -> None:
+            seconds = progress.tasks[0].elapsed or 0.0
+            rate = f"{done / seconds:,.0f}/s" if seconds > 1 else ""
+            waiting = "" if left is None else f"{left:,} left"
+            progress.update(
+                task,
+                completed=done,
+                total=None if left is None else done + left,
+                rate=rate,
+                note=" ".join(part for part in (waiting, note) if part),
+            )
+
+        yield show

@@ -45,14 +45,11 @@ class Checksums:
 def _streams(array: pa.Array) -> list[memoryview]:
     kind = array.type
     if pa.types.is_map(kind):
-        lengths = pc.fill_null(pc.list_value_length(array), _ABSENT)
-        offsets = array.offsets
-        first, last = offsets[0].as_py(), offsets[-1].as_py()
-        texts = (
-            *_streams(array.keys.slice(first, last - first)),
-            *_streams(array.items.slice(first, last - first)),
-        )
-        return [_numbers(lengths), *texts]
+        offsets = array.offsets.to_numpy()
+        lengths = np.where(array.is_valid().to_numpy(zero_copy_only=False), np.diff(offsets), _ABSENT)
+        first, count = int(offsets[0]), int(offsets[-1] - offsets[0])
+        texts = [*_streams(array.keys.slice(first, count)), *_streams(array.items.slice(first, count))]
+        return [lengths.astype(np.int32).view(np.uint8).data, *texts]
     if pa.types.is_string(kind) or pa.types.is_binary(kind):
         lengths = pc.fill_null(pc.binary_length(array), _ABSENT)
         filled = pc.fill_null(array, b"" if pa.types.is_binary(kind) else "") if array.null_count else array

@@ -1,0 +1,284 @@
+"""The commands for work on whole topics with Spark: `job archive`, `verify`, `replay` and `mirror`."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pyromq.cli import options
+
+SPARK = "Spark"
+CHOICE = "Which messages"
+
+Topics = Annotated[
+    list[str], typer.Argument(metavar="TOPIC...", help="The topics, each by its name.", show_default=False)
+]
+Master = Annotated[
+    str | None,
+    typer.Option(
+        metavar="URL", help="Spark's master (default: local[*], this machine).", rich_help_panel=SPARK
+    ),
+]
+Remote = Annotated[
+    str | None,
+    typer.Option(metavar="URL", help="A Spark Connect server, sc://HOST:15002.", rich_help_panel=SPARK),
+]
+Conf = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--conf", metavar="KEY=VALUE", help="A setting of Spark; may be repeated.", rich_help_panel=SPARK
+    ),
+]
+Connection = Annotated[
+    list[str] | None,
+    typer.Option(
+        "-o",
+        "--option",
+        metavar="KEY=VALUE",
+        help="An option of format('rocketmq'), as accessKey=…, secretKey=…, tls=true; may be repeated.",
+    ),
+]
+Since = Annotated[
+    str | None,
+    typer.Option(
+        metavar="TIME",
+        help="Only stored since: 2026-01-31T12:00:00, how long ago (30m, 2h, 7d), or ms since 1970.",
+        rich_help_panel=CHOICE,
+    ),
+]
+Until = Annotated[
+    str | None,
+    typer.Option(metavar="TIME", help="Only stored before this time.", rich_help_panel=CHOICE),
+]
+
+
+def archive(
+    topics: Topics,
+    *,
+    to: Annotated[
+        str,
+        typer.Option(
+            metavar="DIR", help="The archive: a path, or a URI as s3://bucket/orders.", show_default=False
+        ),
+    ],
+    name_server: options.NameServer = options.DEFAULT_NAME_SERVER,
+    follow: Annotated[
+        bool, typer.Option("--follow", help="Go on with what comes, until it is stopped.")
+    ] = False,
+    interval: Annotated[
+        str, typer.Option(metavar="TIME", help="With --follow: how often, as 90s, 15m, 2h.")
+    ] = "5m",
+    accept_gaps: Annotated[
+        bool,
+        typer.Option("--accept-gaps", help="Note what brokers dropped before it was archived, and go on."),
+    ] = False,
+    connection: Connection = None,
+    master: Master = None,
+    remote: Remote = None,
+    conf: Conf = None,
+    as_json: options.Json = False,
+) -> None:
+    """Write the messages of topics to Parquet files; a second run goes on where the first ended.
+
+    Status 0: all that was there is archived. 1: it failed, and what was archived before stays. 130: stopped.
+    """
+    from pyromq.cli.jobs import Place, run_archive
+
+    place = Place(master, remote, tuple(conf or ()), is_json=as_json)
+    run_archive(
+        place,
+        topics=topics,
+        folder=to,
+        name_server=name_server,
+        interval=interval if follow else None,
+        accepts_gaps=accept_gaps,
+        assignments=connection or [],
+    )
+
+
+def verify(
+    folder: Annotated[str, typer.Argument(metavar="DIR", help="The archive.", show_default=False)],
+    *,
+    name_server: options.NameServer = options.DEFAULT_NAME_SERVER,
+    topic: Annotated[
+        list[str] | None, typer.Option(metavar="TOPIC", help="Only this topic; may be repeated.")
+    ] = None,
+    files_only: Annotated[
+        bool, typer.Option("--files-only", help="Compare the files with the manifest, and ask no broker.")
+    ] = False,
+    connection: Connection = None,
+    master: Master = None,
+    remote: Remote = None,
+    conf: Conf = None,
+    as_json: options.Json = False,
+) -> None:
+    """Compare an archive with its manifest and with what brokers still have, range by range.
+
+    Status 0: all of it is as it was written. 1: a file is damaged, or a broker has something else.
+    """
+    from pyromq.cli.jobs import Place, run_verify
+
+    place = Place(master, remote, tuple(conf or ()), is_json=as_json)
+    is_good = run_verify(
+        place,
+        folder=folder,
+        name_server=None if files_only else name_server,
+        topics=topic or [],
+        assignments=connection or [],
+    )
+    if not is_good:
+        raise typer.Exit(1)
+
+
+def replay(
+    *,
+    name_server: options.NameServer = options.DEFAULT_NAME_SERVER,
+    archive: Annotated[
+        str | None,
+        typer.Option(metavar="DIR", help="Messages of this archive; with --topic.", rich_help_panel=CHOICE),
+    ] = None,
+    topic: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="TOPIC", help="A topic of the archive; may be repeated.", rich_help_panel=CHOICE
+        ),
+    ] = None,
+    dlq: Annotated[
+        str | None, typer.Option(metavar="GROUP", help="Dead letters of this group.", rich_help_panel=CHOICE)
+    ] = None,
+    where: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SQL",
+            help="Only those of which this is true, as \"tags = 'paid'\".",
+            rich_help_panel=CHOICE,
+        ),
+    ] = None,
+    since: Since = None,
+    until: Until = None,
+    to: Annotated[str | None, typer.Option(metavar="TOPIC", help="Send them to this topic.")] = None,
+    to_origin: Annotated[
+        bool, typer.Option("--to-origin", help="Send each to the topic it was first sent to.")
+    ] = False,
+    rate: Annotated[
+        float | None, typer.Option(metavar="N", min=0.001, help="Messages a second, at most.")
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Count them, and send nothing.")] = False,
+    again: Annotated[bool, typer.Option("--again", help="Also if the same was replayed before.")] = False,
+    at_least_once: Annotated[
+        bool,
+        typer.Option("--at-least-once", help="For brokers of Apache's, which cannot do it exactly once."),
+    ] = False,
+    state: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Where to note how far it is (default: in your data folder)."),
+    ] = None,
+    connection: Connection = None,
+    master: Master = None,
+    remote: Remote = None,
+    conf: Conf = None,
+    as_json: options.Json = False,
+) -> None:
+    """Send messages of an archive, or dead letters, again: each once, also if this is killed and run again.
+
+    Status 0: all that were meant are sent. 1: it failed. 130: stopped; run it again, and it goes on.
+    """
+    from pyromq.cli.jobs import Place, Replaying, run_replay
+
+    place = Place(master, remote, tuple(conf or ()), is_json=as_json)
+    run_replay(
+        place,
+        Replaying(
+            name_server=name_server,
+            archive=archive,
+            topics=tuple(topic or ()),
+            dead_letters_of=dlq,
+            where=where,
+            since=since,
+            until=until,
+            to=to,
+            is_to_origin=to_origin,
+            rate=rate,
+            is_rehearsal=dry_run,
+            is_again=again,
+            delivery="at-least-once" if at_least_once else "exactly-once",
+            state=state,
+            assignments=tuple(connection or ()),
+        ),
+    )
+
+
+def mirror(
+    topics: Topics,
+    *,
+    source: Annotated[
+        str,
+        typer.Option("--from", metavar="HOST:PORT", help="Name servers of the source.", show_default=False),
+    ],
+    target: Annotated[
+        str, typer.Option("--to", metavar="HOST:PORT", help="Name servers of the target.", show_default=False)
+    ],
+    once: Annotated[bool, typer.Option("--once", help="Copy what is there now, and end.")] = False,
+    start: Annotated[
+        str,
+        typer.Option(metavar="WHERE", help="The first time, begin at the earliest or the latest message."),
+    ] = "earliest",
+    group: Annotated[
+        str | None,
+        typer.Option(metavar="GROUP", help="Show the progress as this consumer group's, at the source."),
+    ] = None,
+    batch: Annotated[int, typer.Option(metavar="N", min=1, help="Messages of a batch, at most.")] = 500_000,
+    source_name: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="What the source is called (default: its cluster's name)."),
+    ] = None,
+    target_name: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="What the target is called (default: its cluster's name)."),
+    ] = None,
+    at_least_once: Annotated[
+        bool,
+        typer.Option("--at-least-once", help="For a target of Apache's, which cannot do it exactly once."),
+    ] = False,
+    checkpoint: Annotated[
+        str | None,
+        typer.Option(metavar="DIR", help="Where to note how far it is (default: in your data folder)."),
+    ] = None,
+    source_option: Annotated[
+        list[str] | None,
+        typer.Option(metavar="KEY=VALUE", help="An option of the source, as accessKey=…; may be repeated."),
+    ] = None,
+    target_option: Annotated[
+        list[str] | None,
+        typer.Option(metavar="KEY=VALUE", help="An option of the target; may be repeated."),
+    ] = None,
+    master: Master = None,
+    remote: Remote = None,
+    conf: Conf = None,
+    as_json: options.Json = False,
+) -> None:
+    """Copy the messages of topics to another cluster as they come: same ids, same queues, each once.
+
+    Status 0: all is copied (--once). 1: it failed. 130: stopped; run it again, and it goes on.
+    """
+    from pyromq.cli.jobs import Mirroring, Place, run_mirror
+
+    place = Place(master, remote, tuple(conf or ()), is_json=as_json)
+    run_mirror(
+        place,
+        Mirroring(
+            topics=tuple(topics),
+            source=source,
+            target=target,
+            is_once=once,
+            start=start,
+            group=group,
+            batch=batch,
+            source_name=source_name,
+            target_name=target_name,
+            delivery="at-least-once" if at_least_once else "exactly-once",
+            checkpoint=checkpoint,
+            source_assignments=tuple(source_option or ()),
+            target_assignments=tuple(target_option or ()),
+        ),
+    )
