@@ -149,7 +149,7 @@ class TooManyInFlight(PyroError):
 
 
 class StagedSendsUnsupported(PyroError):
-    """The brokers do not know staged sends, which are PyroMQ's own: a batch cannot be published as a whole."""
+    """The brokers know no staged sends, which are PyroMQ's own: a batch cannot be published as a whole."""
 
 
 class NetworkError(PyroError):

@@ -61,7 +61,9 @@ def test_rocketmqs_spelling_leads_to_our_name(key: str, name: str) -> None:
     assert meaning_of(key) is Meaning.OURS
 
 
-@pytest.mark.parametrize("key", ["sendMessageThreadPoolNums", "timerRollWindowSlot", "com.rocketmq.remoting.x"])
+@pytest.mark.parametrize(
+    "key", ["sendMessageThreadPoolNums", "timerRollWindowSlot", "com.rocketmq.remoting.x"]
+)
 def test_names_of_things_that_we_do_otherwise_have_no_effect(key: str) -> None:
     assert meaning_of(key) is Meaning.NO_EFFECT
 
