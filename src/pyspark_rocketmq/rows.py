@@ -175,6 +175,8 @@ def _pairs(array: pa.Array) -> pa.MapArray:
 
 def _joined_keys(array: pa.Array) -> pa.BinaryArray:
     """Return lists of keys as texts in which a space separates them; null keys are left out."""
+    # Spark says of literals that they are not null, and Arrow does not join lists of such.
+    array = array.cast(pa.list_(pa.string()))
     keys = array.flatten()
     if pc.any(pc.match_substring(keys, KEY_SEPARATOR)).as_py():
         bad = keys.filter(pc.match_substring(keys, KEY_SEPARATOR))[0].as_py()

@@ -56,6 +56,21 @@ def test_every_column_reaches_its_message(name_server: str, topic: str, delivery
     assert len(second.message_id) == 32
 
 
+def test_nested_values_may_be_declared_as_never_null(name_server: str, topic: str) -> None:
+    key = pa.field("element", pa.string(), nullable=False)
+    value = pa.field("value", pa.string(), nullable=False)
+    rows = batch_of(
+        body=["a"],
+        keys=pa.array([["k1", "k2"]], pa.list_(key)),
+        properties=pa.array([[("x", "1")]], pa.map_(pa.string(), value)),
+    )
+
+    publish(name_server, write(rows, topic=topic, nameServer=name_server))
+
+    (message,) = messages_in(name_server, topic)
+    assert (message.keys, message.properties["x"]) == (["k1", "k2"], "1")
+
+
 def test_kafkas_names_of_columns_mean_the_same(name_server: str, topic: str) -> None:
     header = pa.struct([("key", pa.string()), ("value", pa.binary())])
     rows = batch_of(
