@@ -20,14 +20,13 @@ def __getattr__(name: str) -> Any:
 def register(spark: Any) -> None:
     """Make `format("rocketmq")` known to a session that did not find this package by itself.
 
-    For `--py-files` and Spark Connect: the package is sent by value, so executors need not have it installed.
+    For `--py-files` and Spark Connect: the code is sent along, so executors need not have it installed. What
+    is compiled does not travel, and the pure version runs there.
     """
     from pyspark import cloudpickle
 
-    import pyromq
-    import pyspark_rocketmq
-    from pyspark_rocketmq.source import RocketMQSource
+    from pyspark_rocketmq import shipping
 
-    for package in (pyromq, pyspark_rocketmq):
-        cloudpickle.register_pickle_by_value(package)  # type: ignore[no-untyped-call]  # pyspark's own copy
-    spark.dataSource.register(RocketMQSource)
+    shipping.check_python(spark)
+    cloudpickle.register_pickle_by_value(shipping)  # type: ignore[no-untyped-call]  # pyspark's own copy
+    spark.dataSource.register(shipping.shipped_source(shipping.packed_packages()))
