@@ -81,5 +81,5 @@ def _start(name: str, place: SparkPlace) -> "SparkSession":
         builder = builder.config(key, value)
     session: SparkSession = builder.getOrCreate()
     if place.remote is None:
-        session.sparkContext.setLogLevel("ERROR")
+        session.sparkContext.setLogLevel("FATAL")
     return session

@@ -29,7 +29,7 @@ R = TypeVar("R")
 _WORK: Final = "work"
 _RESULT: Final = pa.schema([("number", pa.int64()), ("result", pa.binary())])
 #: The last line of a Python traceback: an error's class, and what it says.
-_RAISED: Final = re.compile(r"^(?:[a-zA-Z_]\w*\.)*([A-Z]\w*): (.+)$", re.MULTILINE)
+_RAISED: Final = re.compile(r"^(?:(?:[a-z_]\w*\.)+([A-Z]\w*)|([A-Z]\w*Error)): (.+)$", re.MULTILINE)
 _FRAMES: Final = ("PythonException", "SparkException", "StreamingQueryException", "PySparkRuntimeError")
 
 
@@ -140,7 +140,7 @@ def width(spark: "SparkSession") -> int:
 def failed(error: PySparkException) -> JobFailed:
     """Return what went wrong inside of Spark in one line, where it can be found in the trace."""
     text = str(error)
-    raised = [(kind, said) for kind, said in _RAISED.findall(text) if kind not in _FRAMES]
+    raised = [said for kind, _, said in _RAISED.findall(text) if kind not in _FRAMES]
     if raised:
-        return JobFailed(raised[-1][1])
+        return JobFailed(raised[-1])
     return JobFailed(text.strip().splitlines()[0] if text.strip() else type(error).__name__)
