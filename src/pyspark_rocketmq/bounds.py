@@ -8,7 +8,7 @@ from typing import Protocol
 from pyromq.errors import PyroError
 from pyromq.model import MessageQueue
 from pyromq.wire.bodies.offsets import TopicOffset
-from pyspark_rocketmq.failures import DataLoss, ReadFailed, lost, place
+from pyspark_rocketmq.failures import ReadFailed, lost, place
 from pyspark_rocketmq.options import Bound, End, OnLoss
 from pyspark_rocketmq.places import EARLIEST, LATEST, Offsets, Times
 
@@ -23,7 +23,7 @@ class Losses:
     gaps: dict[MessageQueue, list[tuple[int, int]]] = field(default_factory=dict)
 
     def note(self, queue: MessageQueue, start: int, end: int, why: str) -> None:
-        """Raise DataLoss, or pass over the messages from `start` to before `end`."""
+        """Raise MessagesLost, or pass over the messages from `start` to before `end`."""
         if self.policy is OnLoss.FAIL:
             raise lost(queue, start, why)
         if self.policy is OnLoss.REPORT:
@@ -119,6 +119,3 @@ def _check_named(
                 f"{option}: topic {topic!r}, queue {queue_id}{f' of {broker}' if broker else ''} is not "
                 "among the queues that are read; take it out, or correct subscribe or assign"
             )
-
-
-__all__ = ["DataLoss", "Losses", "known_edges", "resolve"]

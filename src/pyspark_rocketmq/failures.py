@@ -15,7 +15,7 @@ class ReadFailed(PyroError):
     """A topic could not be read; the first line says what to do."""
 
 
-class DataLoss(ReadFailed):
+class MessagesLost(ReadFailed):
     """Messages that should have been read are gone."""
 
 
@@ -25,9 +25,9 @@ def place(queue: MessageQueue, offset: int | None = None) -> str:
     return f"topic {queue.topic!r}, queue {queue.queue_id} of {queue.broker_name}{at}"
 
 
-def lost(queue: MessageQueue, offset: int, why: str) -> DataLoss:
+def lost(queue: MessageQueue, offset: int, why: str) -> MessagesLost:
     """Return the error for messages that are gone."""
-    return DataLoss(
+    return MessagesLost(
         f"failOnDataLoss: {place(queue, offset)}: {why}. To read on with what is there, set failOnDataLoss "
         "to 'false', or to 'report' to be told of each gap; to begin anew, use a new checkpoint"
     )

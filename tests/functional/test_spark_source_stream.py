@@ -19,7 +19,7 @@ from pyromq.errors import ConfigError
 from pyromq.model import MessageQueue
 from pyromq.testing.cluster import ThreadCluster, running_cluster
 from pyspark_rocketmq import stream
-from pyspark_rocketmq.failures import DataLoss, ReadFailed
+from pyspark_rocketmq.failures import MessagesLost, ReadFailed
 
 
 @pytest.fixture(scope="module")
@@ -248,7 +248,9 @@ def test_a_topic_that_was_created_again_is_noticed(
         recreate(cluster, topic)
         send_numbers(name_server, topic, 100, count)
 
-        with pytest.raises(DataLoss, match=r"^failOnDataLoss: topic .*, queue \d of broker-.*created again"):
+        with pytest.raises(
+            MessagesLost, match=r"^failOnDataLoss: topic .*, queue \d of broker-.*created again"
+        ):
             query.batch()
     with Query(None, query.at, **options, failOnDataLoss="report") as going_on:
         assert numbers(going_on.batch()) == list(range(100, 100 + count))
@@ -269,7 +271,7 @@ def test_a_batch_of_an_older_incarnation_is_not_filled_with_new_messages(
         send_numbers(name_server, topic, 100, 20)
 
         (task,) = query.reader.partitions(start, end)
-        with pytest.raises(DataLoss, match="created again"):
+        with pytest.raises(MessagesLost, match="created again"):
             list(query.reader.read(task))
 
 
@@ -282,7 +284,7 @@ def test_messages_that_expired_are_a_loss_a_report_or_nothing(name_server: str, 
 
     with (
         Query(None, before, **options) as query,
-        pytest.raises(DataLoss, match="offset -5: the first message"),
+        pytest.raises(MessagesLost, match="offset -5: the first message"),
     ):
         query.batch()
     with Query(None, before, **options, failOnDataLoss="report") as query:

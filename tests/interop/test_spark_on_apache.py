@@ -23,7 +23,7 @@ from pyromq.config.settings import ClientSettings, NetSettings
 from pyromq.net.blocking import BlockingLinks
 from pyromq.testing.waiting import eventually
 from pyromq.wire.command import Command
-from pyspark_rocketmq.failures import DataLoss, ReadFailed
+from pyspark_rocketmq.failures import MessagesLost, ReadFailed
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(900)]
 
@@ -103,7 +103,7 @@ def test_a_topic_that_was_created_again_is_noticed(servers: Cluster, topic: str)
         _delete(servers, topic)
         _make_topic(name_server, topic)
         send_numbers(name_server, topic, 100, 20)
-        with pytest.raises(DataLoss, match="created again"):
+        with pytest.raises(MessagesLost, match="created again"):
             query.batch()
     with Query(None, query.at, **options, failOnDataLoss="false") as query:
         assert numbers(query.batch()) == list(range(100, 120))
