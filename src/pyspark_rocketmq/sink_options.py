@@ -33,6 +33,7 @@ NAMES: Final[dict[str, tuple[str, ...]]] = {name: SOURCE_NAMES[name] for name in
     "sendTimeoutMs": ("kafka.delivery.timeout.ms",),
     # Spark's own, which it hands on.
     "checkpointLocation": (),
+    "queryName": (),
 }
 
 

@@ -17,6 +17,7 @@ from pyromq.cli import (
     dlq_commands,
     job_commands,
     output,
+    pipeline_commands,
     server_commands,
     store_commands,
 )
@@ -148,6 +149,26 @@ delayed.command(
     )
 )(delayed_commands.recall)
 app.add_typer(delayed, name="delayed")
+pipeline = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    help="Pipelines on Spark, from a topic through SQL to topics and tables: begin, check, run.",
+)
+pipeline.command(epilog=_examples("pyromq pipeline init orders", "pyromq pipeline init orders/pipeline.yml"))(
+    pipeline_commands.init
+)
+pipeline.command(epilog=_examples("pyromq pipeline check orders", "pyromq pipeline check orders.yml --json"))(
+    pipeline_commands.check
+)
+pipeline.command(
+    epilog=_examples(
+        "pyromq pipeline run orders",
+        "pyromq pipeline run orders.yml --once --create-topics",
+        "pyromq pipeline run orders.yml --master spark://host:7077 --conf spark.executor.memory=2g",
+        "pyromq pipeline run orders --remote sc://host:15002",
+    )
+)(pipeline_commands.run)
+app.add_typer(pipeline, name="pipeline")
 store = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode="rich",
