@@ -98,9 +98,15 @@ class Cluster:
             if isinstance(answer, PyroError):
                 found |= dict.fromkeys(own, answer)
             else:
-                # A queue that nothing was ever written to may be missing.
-                found |= {queue: answer.get(queue, TopicOffset()) for queue in own}
-        return found
+                found |= {queue: answer[queue] for queue in own if queue in answer}
+        # A broker tells of the queues that may be written to, and those that may not any more are read too.
+        found |= self._edges_one_by_one([queue for queue in queues if queue not in found])
+        return {queue: found[queue] for queue in queues}
+
+    def _edges_one_by_one(
+        self, queues: Sequence[MessageQueue]
+    ) -> dict[MessageQueue, TopicOffset | PyroError]:
+        return dict(zip(queues, self._all(_edges_of(self._session, queue) for queue in queues), strict=True))
 
     def committed(self, queues: Sequence[MessageQueue]) -> dict[MessageQueue, int | None]:
         """Return how far the group got in each queue, None where it never was."""
@@ -248,6 +254,13 @@ def _must_succeed(queues: Sequence[MessageQueue], answers: Sequence[T | PyroErro
             raise ReadFailed(f"{place(queue)}: {answer}") from answer
         found[queue] = answer
     return found
+
+
+def _edges_of(session: Session, queue: MessageQueue) -> Plan[TopicOffset]:
+    deadline = session.deadline(None, TIMEOUT_MS)
+    least = yield from progress.min_offset(session, queue, deadline)
+    most = yield from progress.max_offset(session, queue, deadline)
+    return TopicOffset(min_offset=max(least, 0), max_offset=max(most, 0))
 
 
 def _sample(session: Session, queue: MessageQueue, offset: int, count: int) -> Plan[list[ReceivedMessage]]:

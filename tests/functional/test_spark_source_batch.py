@@ -3,21 +3,29 @@
 import json
 import time
 from collections.abc import Iterator
+from contextlib import AsyncExitStack
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from uuid import uuid4
 
 import pytest
+import trustme
 
 pytest.importorskip("pyspark")
 
 from pyspark.sql.datasource import InputPartition
 from spark_stage import columns_of, make_topic, numbers, read_batch, rows_of, send_numbers, source, tasks_of
 
-from pyromq import Message, Producer, PullConsumer
+from pyromq import Admin, Message, Producer, PullConsumer
+from pyromq.clock import SystemClock
+from pyromq.codes import RequestCode
+from pyromq.config.settings import NamesrvSettings, NetSettings
 from pyromq.errors import ConfigError
+from pyromq.namesrv.namesrv import NameServer
+from pyromq.net.blocking import BlockingLinks
 from pyromq.testing.clock import ManualClock
-from pyromq.testing.cluster import running_cluster
+from pyromq.testing.cluster import Cluster, ThreadCluster, running_cluster
+from pyromq.wire.command import Command
 from pyspark_rocketmq.failures import ReadFailed
 
 COUNT = 40
@@ -325,3 +333,53 @@ def test_a_cluster_that_is_away_is_tried_again_and_then_named() -> None:
 def test_a_schema_that_does_not_fit_is_refused(schema: str, complaint: str) -> None:
     with pytest.raises(ConfigError, match=complaint):
         read_batch(schema, nameServer="127.0.0.1:1", subscribe="orders")
+
+
+class TlsCluster(Cluster):
+    """A cluster that takes TLS on all of its ports."""
+
+    async def _start_name_server(self, folder: Path, closing: AsyncExitStack) -> None:
+        paths = {
+            "tls_server_cert_path": str(folder / "server.pem"),
+            "tls_server_key_path": str(folder / "key.pem"),
+        }
+        settings = NamesrvSettings(listen_port=0, kv_config_path=str(folder / "kvConfig.json"))
+        self.name_server = NameServer(settings, NetSettings(**paths), clock=SystemClock())
+        await self.name_server.start()
+        closing.push_async_callback(self.name_server.close)
+        self._overrides |= paths
+
+
+def test_a_read_over_tls_checks_the_servers_certificate(tmp_path: Path) -> None:
+    authority = trustme.CA()
+    certificate = authority.issue_cert("127.0.0.1")
+    certificate.private_key_pem.write_to_path(tmp_path / "key.pem")
+    for pem in certificate.cert_chain_pems:
+        pem.write_to_path(tmp_path / "server.pem", append=True)
+    authority.cert_pem.write_to_path(tmp_path / "ca.pem")
+    trustme.CA().cert_pem.write_to_path(tmp_path / "other.pem")
+    with ThreadCluster(TlsCluster(data_dir=tmp_path)) as cluster:
+        send_numbers(cluster.namesrv_address, "secret", 0, 5)
+        options = {"nameServer": cluster.namesrv_address, "subscribe": "secret", "tls": "true", "retries": 0}
+
+        rows = read_batch(**options, tlsTrustCertPath=tmp_path / "ca.pem")
+
+        assert numbers(rows) == list(range(5))
+        with pytest.raises(ReadFailed, match="certificate"):
+            read_batch(**options, tlsTrustCertPath=tmp_path / "other.pem")
+
+
+def test_queues_that_may_not_be_written_any_more_are_read(name_server: str) -> None:
+    topic = f"t-{uuid4().hex[:10]}"
+    make_topic(name_server, topic, queue_count=4)
+    send_numbers(name_server, topic, 0, 16)
+    header = {"topic": topic, "defaultTopic": "TBW102", "readQueueNums": "4", "writeQueueNums": "1"}
+    header |= {"perm": "6", "topicFilterType": "SINGLE_TAG", "topicSysFlag": "0", "order": "false"}
+    links = BlockingLinks(NetSettings())
+    with Admin(name_server) as admin:
+        for broker in admin.route(topic).broker_datas:
+            command = Command(RequestCode.UPDATE_AND_CREATE_TOPIC, ext=dict(header))
+            assert links.request(broker.broker_addrs[0], command, 5.0).code == 0
+    links.close()
+
+    assert numbers(read_batch(nameServer=name_server, subscribe=topic)) == list(range(16))
