@@ -1,12 +1,16 @@
 """The options of a read: each one read, each bad one named with the next step."""
 
+from pathlib import Path
+
 import pytest
 
 pytest.importorskip("pyspark")
 
 from pyromq.errors import ConfigError
 from pyromq.model import MessageQueue
+from pyspark_rocketmq.columns import KAFKA, ROCKETMQ
 from pyspark_rocketmq.options import (
+    NAMES,
     Admission,
     End,
     OnLoss,
@@ -175,3 +179,10 @@ def test_a_bad_option_of_a_stream_is_named(options: dict[str, str], complaint: s
     with pytest.raises(ConfigError) as raised:
         stream(**options)
     assert complaint in str(raised.value)
+
+
+def test_every_option_and_column_is_in_the_how_to() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "howto" / "read-with-spark.md").read_text()
+
+    missing = [name for name in (*NAMES, *ROCKETMQ, *KAFKA) if f"`{name}`" not in page]
+    assert missing == []
