@@ -167,7 +167,6 @@ class Keeper:
             self._wake.clear()
             try:
                 await self._work(durability)
-                self._last_error = ""
             except CorruptRecord as error:
                 log.warning("%s; it is made again from the log", error)
                 self._caught_up.clear()
@@ -315,6 +314,7 @@ class Keeper:
             partial(self._table.apply, Changes(new, endings.before(progress.position), progress))
         )
         self.writes += 1
+        self._last_error = ""
         self.progress = progress
         endings.forget_before(progress.position)
         self._noted_at = self._clock.monotonic()

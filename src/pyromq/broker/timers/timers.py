@@ -63,7 +63,7 @@ class Timers:
         self._near = NearFuture()
         self._endings = Endings(store, clock)
         self._keeper = Keeper(store, clock, path, self._near, self._endings)
-        self._keeper.on_loaded = self._set_alarm
+        self._keeper.on_loaded = self._loaded
         self._alarm: Alarm | None = None
         self._keeping: asyncio.Task[None] | None = None
         self._not_before_ms = 0
@@ -114,9 +114,7 @@ class Timers:
             for position, size, _ in entries_from(self._store, end - 1, 1):
                 if near.covers(due_ms, position):
                     near.add((due_ms, position, size))
-                    if len(near) > NEAR_MAX:
-                        self._shrink()
-                    self._set_alarm()
+                    self._loaded()
                     keeper.write_if_many()
                     return
         if keeper.beyond_ms is None or due_ms < keeper.beyond_ms:
@@ -158,9 +156,12 @@ class Timers:
                     self._near.add(row)
         self._keeper.write_if_many()
 
-    def _shrink(self) -> None:
-        self._near.shrink(NEAR_KEPT)
-        self._keeper.beyond_ms = min(self._near.until[0], self._keeper.beyond_ms or DUE_MS_MAX)
+    def _loaded(self) -> None:
+        """Let go of what is too much for memory: a load brings all that the table does not have yet."""
+        if len(self._near) > NEAR_MAX:
+            self._near.shrink(NEAR_KEPT)
+            self._keeper.beyond_ms = min(self._near.until[0], self._keeper.beyond_ms or DUE_MS_MAX)
+        self._set_alarm()
 
     def _set_alarm(self) -> None:
         if self._alarm is None:
