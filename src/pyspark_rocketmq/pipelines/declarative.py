@@ -6,6 +6,7 @@ ourselves it needs one JVM less, and can be told a master as well as a Spark Con
 
 import importlib.util
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -19,6 +20,8 @@ from pyspark_rocketmq.pipelines.views import PipelineFailed, what_spark_says
 from pyspark_rocketmq.session import LOCAL, SparkPlace
 
 SPEC_NAMES: Final = ("spark-pipeline.yml", "spark-pipeline.yaml")
+#: Settings that a JVM starts with.
+DEFAULTS_NAME: Final = "spark-defaults.conf"
 #: What Spark Connect needs, by the modules' names.
 _NEEDED: Final = ("grpc", "grpc_status", "google.rpc", "pandas", "yaml", "zstandard")
 _LINE: Final = re.compile(r"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d): (.*)")
@@ -72,7 +75,7 @@ def run_declarative(
             stderr=errors,
             text=True,
             cwd=spec.parent,
-            env={**environment, **_place_variables(place), "PYTHONUNBUFFERED": "1"},
+            env={**environment, **_place_variables(place, spec.parent), "PYTHONUNBUFFERED": "1"},
             # A Ctrl-C reaches it through us, once.
             start_new_session=True,
         )
@@ -102,8 +105,15 @@ def _follow(child: "subprocess.Popen[str]", tell: Callable[[Told], None]) -> int
             child.wait()
 
 
-def _place_variables(place: SparkPlace) -> dict[str, str]:
-    variables = {"PYSPARK_PYTHON": sys.executable}
+def _place_variables(place: SparkPlace, folder: Path) -> dict[str, str]:
+    # Some settings count only when a JVM starts with them, and are refused in the project's own file.
+    arguments = [part for pair in place.settings.items() for part in ("--conf", "=".join(pair))]
+    if (folder / DEFAULTS_NAME).is_file():
+        arguments += ["--properties-file", str(folder / DEFAULTS_NAME)]
+    variables = {
+        "PYSPARK_PYTHON": sys.executable,
+        "PYSPARK_SUBMIT_ARGS": shlex.join([*arguments, "pyspark-shell"]),
+    }
     if place.is_local:
         variables["SPARK_LOCAL_IP"] = "127.0.0.1"
     if place.remote is not None or place.is_local:

@@ -55,8 +55,16 @@ class Findings:
 class Part:
     """A value of the file with its place, and its path from the top, such as `sinks.answers.topic`."""
 
-    def __init__(self, node: yaml.Node, path: str, file: str, environment: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        node: yaml.Node,
+        path: str,
+        file: str,
+        environment: Mapping[str, str],
+        key: yaml.Node | None = None,
+    ) -> None:
         self._node = node
+        self._key = key or node
         self._file = file
         self._environment = environment
         self.path = path
@@ -65,6 +73,12 @@ class Part:
     def spot(self) -> Spot:
         """Where it begins."""
         mark = self._node.start_mark
+        return Spot(self._file, mark.line + 1, mark.column + 1)
+
+    @property
+    def key_spot(self) -> Spot:
+        """Where its key stands, if it has one."""
+        mark = self._key.start_mark
         return Spot(self._file, mark.line + 1, mark.column + 1)
 
     def spot_inside(self, line: int, position: int) -> Spot:
@@ -85,10 +99,10 @@ class Part:
         parts: dict[str, Part] = {}
         for key, value in self._node.value:
             name = str(key.value)
-            inner = Part(value, f"{self.path}.{name}" if self.path else name, self._file, self._environment)
+            path = f"{self.path}.{name}" if self.path else name
+            inner = Part(value, path, self._file, self._environment, key)
             if name in parts:
-                mark = key.start_mark
-                findings.add(inner, "is here twice", Spot(self._file, mark.line + 1, mark.column + 1))
+                findings.add(inner, "is here twice", inner.key_spot)
             parts[name] = inner
         return parts
 
@@ -99,7 +113,8 @@ class Part:
         for name in [name for name in parts if name not in names]:
             near = difflib.get_close_matches(name, names, n=1)
             hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(names)}"
-            findings.add(parts.pop(name), f"there is no such key; {hint}")
+            part = parts.pop(name)
+            findings.add(part, f"there is no such key; {hint}", part.key_spot)
         return parts
 
     def text(self, findings: Findings) -> str:

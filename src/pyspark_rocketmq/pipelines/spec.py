@@ -164,7 +164,7 @@ def _read_source(part: Part, name_server: str | None, findings: Findings) -> dic
     try:
         read_stream_options(options)
     except ConfigError as error:
-        findings.add(named_in(str(error), parts, part), in_yaml(error))
+        note_option(error, parts, part, findings)
     return options
 
 
@@ -284,18 +284,21 @@ class _SinkReader:
             read_sink_options(options)
         except ConfigError as error:
             inner = fields["options"].table(Findings()) if "options" in fields else {}
-            self.findings.add(
-                named_in(str(error), {**inner, "topic": fields["topic"]}, sink.part), in_yaml(error)
-            )
+            note_option(error, {**inner, "topic": fields["topic"]}, sink.part, self.findings)
         return options
 
 
-def named_in(text: str, parts: Mapping[str, Part], otherwise: Part) -> Part:
-    """Return the part whose name an error's text begins with, or has in quotes."""
+def note_option(error: ConfigError, parts: Mapping[str, Part], otherwise: Part, findings: Findings) -> None:
+    """Note what is wrong with an option, at the part that the error's text begins with, or has in quotes."""
+    text = str(error)
     for name, part in parts.items():
-        if re.match(rf"{re.escape(name)}\b", text, re.IGNORECASE) or repr(name).lower() in text.lower():
-            return part
-    return otherwise
+        if re.match(rf"{re.escape(name)}\b", text, re.IGNORECASE):
+            findings.add(part, in_yaml(error))
+            return
+        if repr(name).lower() in text.lower():
+            findings.add(part, in_yaml(error), part.key_spot)
+            return
+    findings.add(otherwise, in_yaml(error))
 
 
 def in_yaml(error: ConfigError) -> str:
