@@ -5,6 +5,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final
 
 from pyromq.errors import ConfigError
@@ -51,10 +52,7 @@ class SparkPlace:
 @contextmanager
 def spark_session(name: str, place: SparkPlace) -> Iterator["SparkSession"]:
     """Start a session, or join one, and end it; what is missing is said first, with what installs it."""
-    if place.master and place.remote:
-        raise ConfigError("--master and --remote are two ways to the same; give one of them")
-    if place.remote is None or not place.remote.startswith("sc://"):
-        check_java()
+    check_machine(place)
     # Workers would take the first python3 there is, which may lack pyarrow.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     if place.is_local:
@@ -66,14 +64,23 @@ def spark_session(name: str, place: SparkPlace) -> Iterator["SparkSession"]:
         session.stop()
 
 
+def check_machine(place: SparkPlace) -> None:
+    """Raise ConfigError or JavaMissing when Spark cannot run so, with what to do; takes no time."""
+    if place.master and place.remote:
+        raise ConfigError("--master and --remote are two ways to the same; give one of them")
+    for package in ("pyspark", "pyarrow", "numpy"):
+        if find_spec(package) is None:
+            raise ConfigError(
+                f"this needs {package}, which {sys.executable} does not have; install it with\n"
+                f"{sys.executable} -m pip install 'pyromq[spark]'"
+            )
+    if place.remote is None or not place.remote.startswith("sc://"):
+        check_java()
+
+
 def _start(name: str, place: SparkPlace) -> "SparkSession":
-    try:
-        from pyspark.sql import SparkSession
-    except ModuleNotFoundError as error:
-        raise ConfigError(
-            f"this needs {error.name}, which {sys.executable} does not have; install it with\n"
-            f"{sys.executable} -m pip install 'pyromq[spark]'"
-        ) from error
+    from pyspark.sql import SparkSession
+
     builder = SparkSession.Builder().appName(name)
     builder = builder.remote(place.remote) if place.remote else builder.master(place.master or LOCAL)
     settings = {} if place.remote else {**_SETTINGS, **(_LOCAL_SETTINGS if place.is_local else {})}

@@ -19,8 +19,7 @@ from pyromq.cli.data_folder import default_folder
 from pyromq.cli.times import past_ms, span_s
 from pyromq.errors import ConfigError
 from pyromq.model import MessageQueue
-from pyspark_rocketmq.java import check_java
-from pyspark_rocketmq.session import SparkPlace, spark_session
+from pyspark_rocketmq.session import SparkPlace, check_machine, spark_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -45,15 +44,17 @@ class Place:
     settings: tuple[str, ...]
     is_json: bool
 
+    @property
+    def spark(self) -> SparkPlace:
+        """Where Spark runs."""
+        return SparkPlace(self.master, self.remote, pairs(self.settings, "--conf"))
+
     @contextmanager
     def session(self, name: str) -> Iterator["SparkSession"]:
-        """Start Spark, once it is known that it can be."""
-        where = SparkPlace(self.master, self.remote, pairs(self.settings, "--conf"))
-        if self.remote is None:
-            check_java()
+        """Start Spark."""
         if not self.is_json:
             output.note(f"starting Spark ({self.remote or self.master or 'on this machine'})")
-        with spark_session(name, where) as spark:
+        with spark_session(name, self.spark) as spark:
             yield spark
 
     @contextmanager
@@ -162,17 +163,18 @@ def run_archive(
 ) -> None:
     """Archive once, or again and again until a signal comes."""
     pause_s = None if interval is None else span_s(interval, "--interval")
-    with place.session("pyromq job archive") as spark:
-        from pyspark_rocketmq.cold.folder import ArchiveFolder
-        from pyspark_rocketmq.jobs.archive import ArchiveOrder, archive
-        from pyspark_rocketmq.options import Choice
+    check_machine(place.spark)
+    from pyspark_rocketmq.cold.folder import ArchiveFolder
+    from pyspark_rocketmq.jobs.archive import ArchiveOrder, archive
+    from pyspark_rocketmq.options import Choice
 
-        order = ArchiveOrder(
-            _connection(name_server, assignments),
-            Choice("TOPIC", tuple(dict.fromkeys(topics))),
-            ArchiveFolder(folder),
-            accepts_gaps=accepts_gaps,
-        )
+    order = ArchiveOrder(
+        _connection(name_server, assignments),
+        Choice("TOPIC", tuple(dict.fromkeys(topics))),
+        ArchiveFolder(folder),
+        accepts_gaps=accepts_gaps,
+    )
+    with place.session("pyromq job archive") as spark:
         rows = files = size = left = 0
         with place.watch("archiving") as watch:
             while True:
@@ -199,14 +201,15 @@ def run_verify(
     place: Place, *, folder: str, name_server: str | None, topics: list[str], assignments: list[str]
 ) -> bool:
     """Verify, print each range that is not as it should be, and return whether all are."""
-    with place.session("pyromq job verify") as spark:
-        from pyspark_rocketmq.cold.folder import ArchiveFolder
-        from pyspark_rocketmq.jobs.verify import VerifyOrder, verify
+    check_machine(place.spark)
+    from pyspark_rocketmq.cold.folder import ArchiveFolder
+    from pyspark_rocketmq.jobs.verify import VerifyOrder, archived_files, verify
 
-        connection = None if name_server is None else _connection(name_server, assignments)
-        order = VerifyOrder(ArchiveFolder(folder), connection, tuple(topics))
-        with place.watch("verifying") as watch:
-            found = verify(spark, order, watch)
+    connection = None if name_server is None else _connection(name_server, assignments)
+    order = VerifyOrder(ArchiveFolder(folder), connection, tuple(topics))
+    archived_files(order)
+    with place.session("pyromq job verify") as spark, place.watch("verifying") as watch:
+        found = verify(spark, order, watch)
     _say_findings(place, found)
     counts = dict.fromkeys(("same", "gone", "whole", "differs", "damaged"), 0)
     rows = 0
@@ -306,27 +309,27 @@ class Replaying:
 def run_replay(place: Place, replaying: Replaying) -> None:
     """Count, or replay; and say how many."""
     replaying.check()
-    with place.session("pyromq job replay") as spark:
-        from pyspark_rocketmq.jobs.replay import ReplayOrder, count, replay
-        from pyspark_rocketmq.jobs.replay_plan import ReplayState
+    check_machine(place.spark)
+    from pyspark_rocketmq.jobs.replay import ReplayOrder, count, replay
+    from pyspark_rocketmq.jobs.replay_plan import ReplayState
 
-        state = ReplayState(replaying.state or _state_folder("replay", *replaying.words()))
-        if replaying.is_again and not replaying.is_rehearsal:
-            state.forget()
-        order = ReplayOrder(
-            source=replaying.source(),
-            target={
-                "nameServer": replaying.name_server,
-                "delivery": replaying.delivery,
-                **pairs(replaying.assignments, "--option"),
-            },
-            where=replaying.where,
-            topic=replaying.to,
-            queue_count=_queue_count(replaying),
-            rate=replaying.rate,
-        )
-        with place.watch("replaying") as watch:
-            done = count(spark, order) if replaying.is_rehearsal else replay(spark, order, state, watch)
+    order = ReplayOrder(
+        source=replaying.source(),
+        target={
+            "nameServer": replaying.name_server,
+            "delivery": replaying.delivery,
+            **pairs(replaying.assignments, "--option"),
+        },
+        where=replaying.where,
+        topic=replaying.to,
+        queue_count=_queue_count(replaying),
+        rate=replaying.rate,
+    )
+    state = ReplayState(replaying.state or _state_folder("replay", *replaying.words()))
+    if replaying.is_again and not replaying.is_rehearsal:
+        state.forget()
+    with place.session("pyromq job replay") as spark, place.watch("replaying") as watch:
+        done = count(spark, order) if replaying.is_rehearsal else replay(spark, order, state, watch)
     if replaying.is_rehearsal:
         _say_count(place, done)
         return
@@ -401,22 +404,23 @@ def run_mirror(place: Place, mirroring: Mirroring) -> None:
         "delivery": mirroring.delivery,
         **pairs(mirroring.target_assignments, "--target-option"),
     }
-    with place.session("pyromq job mirror") as spark:
-        from pyspark_rocketmq.jobs.mirror import MirrorOrder, mirror
+    check_machine(place.spark)
+    from pyspark_rocketmq.jobs.mirror import MirrorOrder, mirror, prepare
 
-        order = MirrorOrder(
-            source=source,
-            target=target,
-            topics=topics,
-            checkpoint=checkpoint,
-            source_name=mirroring.source_name,
-            target_name=mirroring.target_name,
-            is_once=mirroring.is_once,
-        )
-        if not place.is_json:
-            output.note(f"how far it is is noted in {checkpoint}")
-        with place.watch("mirroring") as watch:
-            done = mirror(spark, order, watch)
+    order = MirrorOrder(
+        source=source,
+        target=target,
+        topics=topics,
+        checkpoint=checkpoint,
+        source_name=mirroring.source_name,
+        target_name=mirroring.target_name,
+        is_once=mirroring.is_once,
+    )
+    prepare(order)
+    if not place.is_json:
+        output.note(f"how far it is is noted in {checkpoint}")
+    with place.session("pyromq job mirror") as spark, place.watch("mirroring") as watch:
+        done = mirror(spark, order, watch)
     record = {"rows": done.row_count, "source": done.source_name, "target": done.target_name}
     text = f"{done.row_count:,} messages read of {done.source_name} for {done.target_name}"
     place.end(record, text, is_stopped=done.is_stopped)

@@ -63,7 +63,7 @@ class Mirrored:
 
 def mirror(spark: "SparkSession", order: MirrorOrder, watch: Watch) -> Mirrored:
     """Copy until all is copied, or until it is stopped; raise JobFailed when the query fails."""
-    source_name, target_name = _prepare(order)
+    source_name, target_name = prepare(order)
     try:
         stream = spark.readStream.format("rocketmq").options(**order.source)
         stream = stream.option("subscribe", ",".join(order.topics)).schema(_SCHEMA)
@@ -99,7 +99,7 @@ def with_property(column: str, name: str, value: "Column") -> "Column":
     return sql.map_concat(others, sql.create_map(sql.lit(name), value))
 
 
-def _prepare(order: MirrorOrder) -> tuple[str, str]:
+def prepare(order: MirrorOrder) -> tuple[str, str]:
     """Return the names of both clusters, and see to it that the target has every topic with enough queues."""
     with _admin(order.source, SOURCE_NAMES) as source, _admin(order.target, SINK_NAMES) as target:
         source_name = order.source_name or cluster_name(source)

@@ -104,13 +104,19 @@ class VerifyOrder:
     topics: tuple[str, ...] = ()
 
 
-def verify(spark: "SparkSession", order: VerifyOrder, watch: Watch) -> Verified:
-    """Look at every file; raise ArchiveFault when there is no archive."""
+def archived_files(order: VerifyOrder) -> tuple[Manifest, list[ArchivedFile]]:
+    """Return an archive with the files that are meant; raise ArchiveFault when there are none."""
     manifest = Manifest.load(order.folder)
     files = [file for file in manifest.files() if not order.topics or file.queue.topic in order.topics]
     if not files:
         what = f"nothing of {', '.join(order.topics)}" if order.topics else "no archive"
         raise ArchiveFault(f"{order.folder.uri} has {what}; is the path right? pyromq job archive makes one")
+    return manifest, files
+
+
+def verify(spark: "SparkSession", order: VerifyOrder, watch: Watch) -> Verified:
+    """Look at every file; raise ArchiveFault when there is no archive."""
+    manifest, files = archived_files(order)
     edges = None if order.connection is None else _edges(order.connection, files)
     reading = None if order.connection is None else reading_all(order.connection)
     work = CompareFile(order.folder, reading, None if edges is None else dict(edges))
