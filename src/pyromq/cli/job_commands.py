@@ -68,6 +68,10 @@ def archive(
     interval: Annotated[
         str, typer.Option(metavar="TIME", help="With --follow: how often, as 90s, 15m, 2h.")
     ] = "5m",
+    round_messages: Annotated[
+        int,
+        typer.Option("--round", metavar="N", min=1, help="Messages for each commit, which a kill can cost."),
+    ] = 1_000_000,
     accept_gaps: Annotated[
         bool,
         typer.Option("--accept-gaps", help="Note what brokers dropped before it was archived, and go on."),
@@ -92,6 +96,7 @@ def archive(
         name_server=name_server,
         interval=interval if follow else None,
         accepts_gaps=accept_gaps,
+        round_messages=round_messages,
         assignments=connection or [],
     )
 

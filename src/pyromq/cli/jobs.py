@@ -159,6 +159,7 @@ def run_archive(
     name_server: str,
     interval: str | None,
     accepts_gaps: bool,
+    round_messages: int,
     assignments: list[str],
 ) -> None:
     """Archive once, or again and again until a signal comes."""
@@ -173,6 +174,7 @@ def run_archive(
         Choice("TOPIC", tuple(dict.fromkeys(topics))),
         ArchiveFolder(folder),
         accepts_gaps=accepts_gaps,
+        round_messages=round_messages,
     )
     with place.session("pyromq job archive") as spark:
         rows = files = size = left = 0
