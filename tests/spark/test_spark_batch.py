@@ -4,6 +4,7 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+import pyspark_rocketmq
 from pyromq import Message, Producer
 
 
@@ -56,3 +57,47 @@ def test_an_option_that_does_not_exist_is_named_with_the_nearest(
 
     with pytest.raises(PySparkException, match=r"no option 'nameservr'.*did you mean 'nameServer'"):
         read.load().count()
+
+
+def test_sql_reads_a_topic_with_kafka_s_columns(spark: SparkSession, name_server: str) -> None:
+    spark.sql(
+        f"CREATE OR REPLACE TEMPORARY VIEW kafka_numbers USING rocketmq OPTIONS (nameServer '{name_server}', "
+        "subscribe 'numbers', schema 'kafka', minPartitions '3')"
+    )
+
+    rows = spark.sql(
+        "SELECT sum(cast(cast(value AS string) AS int)) AS total, count(DISTINCT key) AS keys, "
+        "max(timestampType) AS type, sum(size(filter(headers, h -> h.key = 'square'))) AS squares "
+        "FROM kafka_numbers"
+    ).collect()
+
+    assert rows[0].asDict() == {"total": 4950, "keys": 100, "type": 1, "squares": 100}
+
+
+def test_a_column_of_another_type_is_refused_with_the_cast(spark: SparkSession, name_server: str) -> None:
+    read = spark.read.format("rocketmq").option("nameServer", name_server).option("subscribe", "numbers")
+
+    with pytest.raises(PySparkException, match=r"column body is binary, not string.*cast\(body as string\)"):
+        read.schema("body string").load().count()
+
+
+def test_a_source_that_brings_its_code_along_reads_batches_and_streams(
+    spark: SparkSession, name_server: str, checkpoint: str
+) -> None:
+    session = spark.newSession()
+    pyspark_rocketmq.register(session)
+    options = {"nameServer": name_server, "subscribe": "numbers", "startingOffsets": "earliest"}
+
+    batch = session.read.format("rocketmq").options(**options).load()
+    stream = session.readStream.format("rocketmq").options(**options).load()
+    query = (
+        stream.writeStream.format("memory")
+        .queryName("shipped_numbers")
+        .option("checkpointLocation", checkpoint)
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination()
+
+    assert batch.count() == 100
+    assert session.table("shipped_numbers").count() == 100
