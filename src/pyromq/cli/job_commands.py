@@ -86,7 +86,8 @@ def archive(
 
     Status 0: all that was there is archived. 1: it failed, and what was archived before stays. 130: stopped.
     """
-    from pyromq.cli.jobs import Place, run_archive
+    from pyromq.cli.job_archive import run_archive
+    from pyromq.cli.job_place import Place
 
     place = Place(master, remote, tuple(conf or ()), is_json=as_json)
     run_archive(
@@ -121,7 +122,8 @@ def verify(
 
     Status 0: all of it is as it was written. 1: a file is damaged, or a broker has something else.
     """
-    from pyromq.cli.jobs import Place, run_verify
+    from pyromq.cli.job_archive import run_verify
+    from pyromq.cli.job_place import Place
 
     place = Place(master, remote, tuple(conf or ()), is_json=as_json)
     is_good = run_verify(
@@ -188,7 +190,8 @@ def replay(
 
     Status 0: all that were meant are sent. 1: it failed. 130: stopped; run it again, and it goes on.
     """
-    from pyromq.cli.jobs import Place, Replaying, run_replay
+    from pyromq.cli.job_place import Place
+    from pyromq.cli.job_replay import Replaying, run_replay
 
     place = Place(master, remote, tuple(conf or ()), is_json=as_json)
     run_replay(
@@ -266,7 +269,8 @@ def mirror(
 
     Status 0: all is copied (--once). 1: it failed. 130: stopped; run it again, and it goes on.
     """
-    from pyromq.cli.jobs import Mirroring, Place, run_mirror
+    from pyromq.cli.job_mirror import Mirroring, run_mirror
+    from pyromq.cli.job_place import Place
 
     place = Place(master, remote, tuple(conf or ()), is_json=as_json)
     run_mirror(
