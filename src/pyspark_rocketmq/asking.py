@@ -20,11 +20,11 @@ from pyromq.client.plans.pull import Wanted, pull, pull_deadline, pull_records
 from pyromq.client.session import Session, new_session
 from pyromq.client.steps import Plan
 from pyromq.client.sync.hosted import HostedLoop
-from pyromq.errors import PyroError
+from pyromq.errors import NoRoute, PyroError
 from pyromq.model import MessageQueue, PullResult, ReceivedMessage
 from pyromq.wire.bodies.heartbeat import ConsumerPart
 from pyromq.wire.bodies.offsets import TopicOffset
-from pyspark_rocketmq.failures import ReadFailed, place
+from pyspark_rocketmq.failures import ReadFailed, TopicMissing, place
 from pyspark_rocketmq.options import Choice, Connection
 
 T = TypeVar("T")
@@ -76,13 +76,20 @@ class Cluster:
             if isinstance(queues, PyroError):
                 raise queues
             if not queues:
-                raise ReadFailed(
-                    f"{choice.option}: topic {topic!r} does not exist, or may not be read, at name server "
-                    f"{self._runner.session.name_servers}; is the name right? pyromq.Admin(...).create_topic("
-                    f"{topic!r}) or mqadmin updateTopic creates it"
-                )
+                raise self._missing(choice.option, topic)
             found += queues
         return sorted(self._chosen(choice, found))
+
+    def _missing(self, option: str, topic: str) -> PyroError:
+        servers = self._session.name_servers
+        if not self._run(
+            route.cluster(self._session, self._session.deadline(None, TIMEOUT_MS))
+        ).broker_addr_table:
+            return NoRoute(f"name server {servers} knows no broker at all; does it restart?")
+        return TopicMissing(
+            f"{option}: topic {topic!r} does not exist, or may not be read, at name server {servers}; is the "
+            f"name right? pyromq.Admin(...).create_topic({topic!r}) or mqadmin updateTopic creates it"
+        )
 
     def edges(self, queues: Iterable[MessageQueue]) -> dict[MessageQueue, TopicOffset | PyroError]:
         """Return where each queue begins and ends, or why that is not known."""

@@ -15,6 +15,10 @@ class ReadFailed(PyroError):
     """A topic could not be read; the first line says what to do."""
 
 
+class TopicMissing(ReadFailed):
+    """No broker that is there has a topic."""
+
+
 class MessagesLost(ReadFailed):
     """Messages that should have been read are gone."""
 
@@ -46,12 +50,14 @@ def with_retries(retries: Retries, work: Callable[[], T], doing: Callable[[], st
     for left in range(retries.count, -1, -1):
         try:
             return work()
-        except ReadFailed:
-            raise
         except PyroError as error:
-            if left and is_passing(error):
+            cause = error.__cause__ if isinstance(error, ReadFailed) else error
+            may_pass = isinstance(cause, PyroError) and is_passing(cause)
+            if left and may_pass:
                 time.sleep(retries.interval_ms / 1_000)
                 continue
-            tries = f" (tried {retries.count + 1} times, see option retries)" if is_passing(error) else ""
+            if isinstance(error, ReadFailed):
+                raise
+            tries = f" (tried {retries.count + 1} times, see option retries)" if may_pass else ""
             raise ReadFailed(f"{doing()}: {error}{tries}") from error
     raise AssertionError("the last try returns or raises")

@@ -8,7 +8,7 @@ calls is a function of its arguments and of the options, so that a batch that is
 
 import logging
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import pyarrow as pa
@@ -30,8 +30,8 @@ from pyspark_rocketmq.asking import Cluster
 from pyspark_rocketmq.batch import reading_of
 from pyspark_rocketmq.bounds import Losses, known_edges, resolve
 from pyspark_rocketmq.columns import Columns
-from pyspark_rocketmq.failures import ReadFailed, place, with_retries
-from pyspark_rocketmq.options import OnLoss, SourceOptions
+from pyspark_rocketmq.failures import TopicMissing, place, with_retries
+from pyspark_rocketmq.options import SourceOptions
 from pyspark_rocketmq.places import key_of
 from pyspark_rocketmq.planning import QueueRange, RangeTask, pack
 from pyspark_rocketmq.stream_offset import StreamOffset, read_offset
@@ -166,7 +166,7 @@ class TopicStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Return where the queues end; those of a broker that is away are left where they are."""
         queues = self._queues
         if time.monotonic() - self._looked_at >= LOOK_S or not queues:
-            queues = self._find_queues()
+            queues = self._find_queues(begin.next)
         if self._target is not None:
             queues = [queue for queue in queues if queue in self._target]
         found = self._open().edges(queues)
@@ -289,14 +289,18 @@ class TopicStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._cluster = Cluster(self._options.connection, self._options.group)
         return self._cluster
 
-    def _find_queues(self) -> list[MessageQueue]:
-        """Return the queues there are now; those of a topic that went away stay known."""
+    def _find_queues(self, known: Iterable[MessageQueue] = ()) -> list[MessageQueue]:
+        """Return the queues there are now, and those there were.
+
+        A topic that the name servers do not know any more, but that was read (`known`), may come back with
+        its broker.
+        """
         try:
             found = self._open().queues(self._options.choice)
-        except ReadFailed:
-            if not self._queues or self._options.on_loss is OnLoss.FAIL:
+        except TopicMissing:
+            found = list(known)
+            if not self._queues and not found:
                 raise
-            found = []
         self._queues = sorted({*self._queues, *found})
         self._looked_at = time.monotonic()
         return self._queues
@@ -307,7 +311,7 @@ class TopicStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return
         try:
             if self._published is None:
-                self._find_queues()
+                self._find_queues(begin.next)
                 self._open().introduce()
             known = self._published or {}
             changed = {queue: at for queue, at in begin.next.items() if known.get(queue) != at}

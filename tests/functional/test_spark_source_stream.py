@@ -355,3 +355,34 @@ def test_a_topic_that_does_not_exist_is_named(name_server: str) -> None:
         pytest.raises(ReadFailed, match=r"^subscribe: topic 'nowhere' does not exist"),
     ):
         query.batch()
+
+
+def test_a_query_starts_while_its_broker_restarts(tmp_path: Path) -> None:
+    with running_cluster(data_dir=tmp_path) as cluster:
+        name_server = cluster.namesrv_address
+        options = {"nameServer": name_server, "subscribe": "restart", "startingOffsets": "earliest"}
+        send_numbers(name_server, "restart", 0, 6)
+        with Query(**options) as query:
+            assert len(query.batch()) == 6
+        send_numbers(name_server, "restart", 6, 2)
+        cluster.stop_broker("broker-a")
+        threading.Timer(0.5, cluster.start_broker, ("broker-a",)).start()
+
+        with Query(None, query.at, **options, retries=100, retryIntervalMs=50) as again:
+            again.reader.prepareForTriggerAvailableNow()
+            assert numbers(again.batch()) == [6, 7]
+
+
+def test_a_topic_that_goes_away_while_it_is_read_is_an_error_in_the_end(
+    cluster: ThreadCluster, name_server: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stream, "LOOK_S", 0.0)
+    with running_cluster() as other:
+        make_topic(other.namesrv_address, "going", queue_count=1)
+        with Query(
+            nameServer=other.namesrv_address, subscribe="going", retries=1, retryIntervalMs=10
+        ) as query:
+            assert query.batch() == []
+            other.stop_broker("broker-a")
+            with pytest.raises(ReadFailed, match="going"):
+                query.batch()
