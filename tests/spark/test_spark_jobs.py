@@ -3,13 +3,14 @@
 from pathlib import Path
 
 import pytest
+from dead_letter_stage import undertaker
 from pyspark.sql import SparkSession
 from sink_stage import messages_in
 from spark_stage import make_topic
 
 from pyromq import Message, Producer
 from pyromq.model import ReceivedMessage
-from pyromq.testing.cluster import running_cluster
+from pyromq.testing.cluster import ThreadCluster, running_cluster
 from pyspark_rocketmq.cold.folder import ArchiveFolder
 from pyspark_rocketmq.jobs.archive import ArchiveOrder, archive
 from pyspark_rocketmq.jobs.mirror import MIRRORED_FROM, MirrorOrder, mirror
@@ -97,6 +98,29 @@ def test_a_replay_sends_what_the_condition_chooses_once_in_order_with_ids_and_pr
     one = next(one for one in messages_in(name_server, target) if one.body == b"8")
     assert (one.tags, one.keys) == ("even", ["n8"])
     assert one.properties["REPLAYED_FROM"].startswith(f"{orders}/broker-a/")
+
+
+def test_dead_letters_are_replayed_to_the_topics_that_they_were_sent_to(
+    spark: SparkSession, cluster: ThreadCluster, name_server: str, topic: str, tmp_path: Path
+) -> None:
+    make_topic(name_server, topic, 1)
+    with undertaker(name_server, cluster.broker_addresses) as buries:
+        for number in range(6):
+            buries.bury(f"g-{topic}", topic, b"%d" % number, tags="paid", properties={"n": str(number)})
+    order = ReplayOrder(
+        source={"nameServer": name_server, "dlq": f"g-{topic}"},
+        target={"nameServer": name_server},
+        where="properties['n'] >= '4'",
+    )
+
+    assert count(spark, order).by_topic == {topic: 2}
+    assert replay(spark, order, ReplayState(tmp_path), Watch()).row_count == 2
+
+    first, again = messages_in(name_server, topic)[:6], messages_in(name_server, topic)[6:]
+    assert [one.body for one in again] == [b"4", b"5"]
+    assert [one.message_id for one in again] == [one.message_id for one in first[4:]]
+    assert {one.tags for one in again} == {"paid"}
+    assert all(one.properties["REPLAYED_FROM"].startswith(f"%DLQ%g-{topic}/broker-a/0/") for one in again)
 
 
 def test_a_replay_of_something_wrong_says_so(

@@ -27,7 +27,7 @@ def run_archive(
     pause_s = None if interval is None else span_s(interval, "--interval")
     check_machine(place.spark)
     from pyspark_rocketmq.cold.folder import ArchiveFolder
-    from pyspark_rocketmq.jobs.archive import ArchiveOrder, archive
+    from pyspark_rocketmq.jobs.archive import ArchiveOrder, archive, look
     from pyspark_rocketmq.options import Choice
 
     order = ArchiveOrder(
@@ -37,6 +37,7 @@ def run_archive(
         accepts_gaps=accepts_gaps,
         round_messages=round_messages,
     )
+    look(order)
     with place.session("pyromq job archive") as spark:
         rows = files = size = left = 0
         with place.watch("archiving") as watch:

@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any, Final
 import typer
 
 from pyromq.cli import output
-from pyromq.cli.data_folder import default_folder
+from pyromq.cli.data_folder import default_folder, prepare
 from pyromq.errors import ConfigError
-from pyspark_rocketmq.session import SparkPlace, spark_session
+from pyspark_rocketmq.pipelines.session_log import quiet_session
+from pyspark_rocketmq.session import SparkPlace
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -50,7 +51,9 @@ class Place:
         """Start Spark."""
         if not self.is_json:
             output.note(f"starting Spark ({self.remote or self.master or 'on this machine'})")
-        with spark_session(name, self.spark) as spark:
+        # Its own log would mix with ours, and with JSON on standard output.
+        log = prepare(default_folder(os.environ) / "jobs") / "spark.log"
+        with quiet_session(name, self.spark, log) as spark:
             yield spark
 
     @contextmanager
@@ -106,14 +109,18 @@ class _Lines:
     def __init__(self, verb: str) -> None:
         self._verb = verb
         self._began_at = self._told_at = time.monotonic()
+        #: What was done by earlier runs.
+        self._before: int | None = None
 
     def tell(self, progress: "Progress") -> None:
         """Print how far it is, if that was not just done."""
         now = time.monotonic()
+        if self._before is None:
+            self._before = progress.done
         if now - self._told_at < LINE_S:
             return
         self._told_at = now
-        rate = progress.done / (now - self._began_at)
+        rate = (progress.done - self._before) / (now - self._began_at)
         left = "" if progress.left is None else f", {progress.left:,} left"
         output.note(f"{self._verb}: {progress.done:,} messages{left}, {rate:,.0f}/s {progress.note}".rstrip())
 

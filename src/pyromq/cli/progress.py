@@ -47,10 +47,14 @@ def row_progress_bar(verb: str) -> Iterator[Callable[[int, int | None, str], Non
     )
     with Progress(*columns, console=Console(file=sys.stderr), transient=True) as progress:
         task = progress.add_task(verb, total=None, rate="", note="")
+        before: list[int] = []
 
         def show(done: int, left: int | None, note: str) -> None:
+            # What earlier runs did is no part of the rate.
+            before.append(done)
+            del before[1:]
             seconds = progress.tasks[0].elapsed or 0.0
-            rate = f"{done / seconds:,.0f}/s" if seconds > 1 else ""
+            rate = f"{(done - before[0]) / seconds:,.0f}/s" if seconds > 1 else ""
             waiting = "" if left is None else f"{left:,} left"
             progress.update(
                 task,

@@ -52,12 +52,19 @@ class Archived:
     left: int
 
 
-def archive(spark: "SparkSession", order: ArchiveOrder, watch: Watch) -> Archived:
-    """Archive all that is there now and was not archived before; raise ArchiveFault if that cannot be."""
+def look(order: ArchiveOrder) -> tuple[Manifest, dict[MessageQueue, TopicOffset]]:
+    """Return what is archived, and what brokers have now; raise ArchiveFault if it cannot be gone on with."""
     manifest = Manifest.load(order.folder)
     with Cluster(order.connection, None) as cluster:
         edges = known_edges(cluster.edges(cluster.queues(order.choice)))
         _check_same(cluster, manifest, edges)
+    plan(manifest, edges, accepts_gaps=order.accepts_gaps)
+    return manifest, edges
+
+
+def archive(spark: "SparkSession", order: ArchiveOrder, watch: Watch) -> Archived:
+    """Archive all that is there now and was not archived before; raise ArchiveFault if that cannot be."""
+    manifest, edges = look(order)
     waiting, gaps = plan(manifest, edges, accepts_gaps=order.accepts_gaps)
     if gaps:
         manifest.commit([], gaps)
