@@ -5,7 +5,7 @@ projection, and what is not asked for is not built. With the option `schema` as 
 columns of Spark's Kafka source, made of ours.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -109,8 +109,11 @@ class Columns:
 
     def batch(self, messages: list[ReceivedMessage]) -> pa.RecordBatch:
         """Return the messages as one Arrow batch."""
-        make = kafka_column if self.is_kafka else column
-        return pa.RecordBatch.from_arrays([make(name, messages) for name in self.names], schema=self.schema)
+        if self.is_kafka:
+            arrays = [kafka_column(name, messages) for name in self.names]
+        else:
+            arrays = columns(self.names, messages)
+        return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
 
 def table_schema(columns: ColumnSet, *, with_properties: bool) -> StructType:
@@ -147,10 +150,27 @@ def pure_column(name: str, messages: list[ReceivedMessage]) -> pa.Array:
     return pa.array([take(message) for message in messages], kind)
 
 
+def pure_columns(names: Sequence[str], messages: list[ReceivedMessage]) -> list[pa.Array]:
+    """Return the columns of those names."""
+    return [pure_column(name, messages) for name in names]
+
+
 if TYPE_CHECKING or not IS_COMPILED:
-    column = pure_column
+    column, columns = pure_column, pure_columns
 else:
-    from pyromq._kernel.columns import due_times, numbers, pairs, texts
+    from pyromq._kernel.columns import due_times, named, numbers, pairs, texts
+
+    #: Columns that one walk over the properties of a message fills.
+    _WALKED = {"msg_id", "tags", "keys", "message_group"}
+
+    def columns(names: Sequence[str], messages: list[ReceivedMessage]) -> list[pa.Array]:
+        """Return the columns of those names, from the bytes that the messages were pulled in."""
+        walked = tuple(dict.fromkeys(name for name in names if name in _WALKED))
+        filled = dict(zip(walked, named(messages, walked), strict=True)) if walked else {}
+        return [
+            _array(pa.string(), len(messages), *filled[name]) if name in filled else column(name, messages)
+            for name in names
+        ]
 
     def column(name: str, messages: list[ReceivedMessage]) -> pa.Array:
         """Return the column of that name, from the bytes that the messages were pulled in."""

@@ -554,6 +554,7 @@ def checksum(random: Random) -> None:
     "columns.texts",
     "columns.pairs",
     "columns.due_times",
+    "columns.named",
 )
 def pulled_messages(random: Random) -> None:
     from pyromq.client.incoming import received_messages
@@ -579,6 +580,8 @@ def pulled_messages(random: Random) -> None:
             expect(len(columns.numbers(messages, name)) == width * len(messages), "a number for each")
     for name in random.sample(("topic", "broker", "msg_id", "tags", "body", "born_host"), 3):
         expect(len(columns.texts(messages, name)[1]) == 4 * len(messages) + 4, "a text for each")
+    walked = columns.named(messages, ("msg_id", "tags", "keys", "message_group"))
+    expect(all(len(offsets) == 4 * len(messages) + 4 for _, offsets, _ in walked), "a text for each")
     expect(len(columns.due_times(messages)[1]) == 8 * len(messages), "a time for each")
     rows, (names, _), (values, _) = columns.pairs(messages)
     expect(len(rows) == 4 * len(messages) + 4 and len(names) == len(values), "a row of pairs for each")

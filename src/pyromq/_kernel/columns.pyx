@@ -158,18 +158,29 @@ cdef class _Texts:
 
     cdef int add(self, const uint8_t *at, Py_ssize_t length) except -1:
         """Add a row of any bytes."""
-        if self.rows >= self.room:
-            self.room = 2 * self.room + 16
-            PyByteArray_Resize(self.offsets, 4 * (self.room + 1))
-        if self.used + length > PyByteArray_GET_SIZE(self.data):
-            # Twice as much, so that what is there is moved a few times only.
-            self.reserve(max(self.used + length, min(2 * self.used + 4096, INT32_MAX)))
+        self.make_room(1, length)
         memcpy(PyByteArray_AS_STRING(self.data) + self.used, at, length)
         self.used += length
         if self.valid is not None:
             (<uint8_t *> PyByteArray_AS_STRING(self.valid))[self.rows >> 3] |= 1 << (self.rows & 7)
         self.end_row()
         return 0
+
+    cdef int make_room(self, Py_ssize_t rows, Py_ssize_t length) except -1:
+        """Make room for so many rows more, with so many bytes together."""
+        if self.rows + rows > self.room:
+            self.room = 2 * self.room + rows
+            PyByteArray_Resize(self.offsets, 4 * (self.room + 1))
+        if self.used + length > PyByteArray_GET_SIZE(self.data):
+            # Twice as much, so that what is there is moved a few times only.
+            self.reserve(max(self.used + length, min(2 * self.used + 4096, INT32_MAX)))
+        return 0
+
+    cdef inline void put(self, const uint8_t *at, Py_ssize_t length) noexcept:
+        """Add a row that room was made for, to a column without nulls."""
+        memcpy(PyByteArray_AS_STRING(self.data) + self.used, at, length)
+        self.used += length
+        self.end_row()
 
     cdef int add_text(self, Text text) except -1:
         """Add a row of what should be UTF-8; Arrow believes that it is."""
@@ -187,7 +198,7 @@ cdef class _Texts:
         at = PyUnicode_AsUTF8AndSize(text, &length)
         return self.add(<const uint8_t *> at, length)
 
-    cdef void end_row(self) noexcept:
+    cdef inline void end_row(self) noexcept:
         self.rows += 1
         (<int32_t *> PyByteArray_AS_STRING(self.offsets))[self.rows] = <int32_t> self.used
 
@@ -327,12 +338,94 @@ cdef int fill_property(_Texts column, list messages, str name) except -1:
     cdef bytes wanted = name.encode()
     for one in messages:
         message = <ReceivedMessage?> one
-        if message._properties is not None or message._buffer is None or name in message._added:
+        if message._properties is not None or message._buffer is None or message._added and name in message._added:
             column.add_string(message.properties.get(name))
         elif find_property(message._properties_text, wanted, len(wanted), &found):
             column.add_text(found)
         else:
             column.add_string(None)
+    return 0
+
+
+def named(list messages not None, tuple wanted not None):
+    """Return some of the columns msg_id, tags, keys and message_group, by one walk over the properties."""
+    cdef Py_ssize_t count = len(messages)
+    cdef _Texts ids = _Texts(count, False) if "msg_id" in wanted else None
+    cdef _Texts tags = _Texts(count, True) if "tags" in wanted else None
+    cdef _Texts keys = _Texts(count, True) if "keys" in wanted else None
+    cdef _Texts groups = _Texts(count, True) if "message_group" in wanted else None
+    cdef ReceivedMessage message
+    cdef Named found
+    cdef object one
+    for one in messages:
+        message = <ReceivedMessage?> one
+        if (
+            message._properties is not None
+            or message._message_id is not None
+            or message._offset_message_id is not None
+            or message._buffer is None
+            or message._added
+        ):
+            add_read(message, ids, tags, keys, groups)
+            continue
+        walk(message._properties_text, &found)
+        if ids is not None:
+            add_id(ids, message, found.identity)
+        add_found(tags, found.tags)
+        add_found(keys, found.keys)
+        add_found(groups, found.group)
+    made = {"msg_id": ids, "tags": tags, "keys": keys, "message_group": groups}
+    return [(<_Texts?> made[name]).buffers() for name in wanted]
+
+
+cdef struct Named:
+    Text identity, tags, keys, group
+
+
+cdef void walk(Text left, Named *found) noexcept:
+    """Find the properties that have a column; of two with one name the later holds, a length of -1 is none."""
+    cdef Text name, value
+    found.identity.length = found.tags.length = found.keys.length = found.group.length = -1
+    while next_pair(&left, &name, &value):
+        if name.length == 4:
+            if memcmp(name.at, b"TAGS", 4) == 0:
+                found.tags = value
+            elif memcmp(name.at, b"KEYS", 4) == 0:
+                found.keys = value
+        elif name.length == 8:
+            if memcmp(name.at, b"UNIQ_KEY", 8) == 0:
+                found.identity = value
+        elif name.length == 13 and memcmp(name.at, b"__SHARDINGKEY", 13) == 0:
+            found.group = value
+
+
+cdef int add_found(_Texts column, Text found) except -1:
+    if column is None:
+        return 0
+    return column.add_string(None) if found.length < 0 else column.add_text(found)
+
+
+cdef int add_id(_Texts ids, ReceivedMessage message, Text identity) except -1:
+    cdef uint8_t made[32]
+    if identity.length >= 0:
+        return ids.add_text(identity)
+    write_hex(made, message._head + STORE_HOST_AT)
+    write_hex(made + 16, message._head + POSITION_AT)
+    return ids.add(made, 32)
+
+
+cdef int add_read(
+    ReceivedMessage message, _Texts ids, _Texts tags, _Texts keys, _Texts groups
+) except -1:
+    """Add what was read or set before, as it is now."""
+    if ids is not None:
+        ids.add_string(message.message_id)
+    if tags is not None:
+        tags.add_string(message.properties.get("TAGS"))
+    if keys is not None:
+        keys.add_string(message.properties.get("KEYS"))
+    if groups is not None:
+        groups.add_string(message.properties.get("__SHARDINGKEY"))
     return 0
 
 
@@ -364,23 +457,32 @@ def pairs(list messages not None):
 cdef bint add_pairs(_Texts names, _Texts values, Text left, dict added) except -1:
     """Add the pairs of a message; return False, with nothing added, when a name is there twice."""
     cdef Text found[2 * PAIRS_MAX]
+    cdef Text all_of_it = left
     cdef Py_ssize_t count = 0, number, other
+    cdef bint has_added = len(added) > 0
     while next_pair(&left, &found[2 * count], &found[2 * count + 1]):
         for other in range(count):
             if found[2 * other].length == found[2 * count].length and memcmp(
                 found[2 * other].at, found[2 * count].at, found[2 * count].length
             ) == 0:
                 return False
-        if is_added(found[2 * count], added) or count == PAIRS_MAX - 1:
+        if count == PAIRS_MAX - 1 or has_added and is_added(found[2 * count], added):
             return False
         count += 1
-    for number in range(count):
-        # Two names that are not UTF-8 may read the same.
-        if not is_ascii(found[2 * number]):
-            return False
-    for number in range(count):
-        names.add(found[2 * number].at, found[2 * number].length)
-        values.add_text(found[2 * number + 1])
+    if is_ascii(all_of_it):
+        names.make_room(count, all_of_it.length)
+        values.make_room(count, all_of_it.length)
+        for number in range(count):
+            names.put(found[2 * number].at, found[2 * number].length)
+            values.put(found[2 * number + 1].at, found[2 * number + 1].length)
+    else:
+        for number in range(count):
+            # Two names that are not UTF-8 may read the same.
+            if not is_ascii(found[2 * number]):
+                return False
+        for number in range(count):
+            names.add(found[2 * number].at, found[2 * number].length)
+            values.add_text(found[2 * number + 1])
     for name, value in added.items():
         names.add_string(name)
         values.add_string(value)

@@ -19,7 +19,14 @@ pytest.importorskip("pyspark")
 
 from pyspark.sql.types import StringType, StructField, StructType
 
-from pyspark_rocketmq.columns import _COLUMNS, choose_columns, column, pure_column
+from pyspark_rocketmq.columns import (
+    _COLUMNS,
+    choose_columns,
+    column,
+    columns,
+    pure_column,
+    pure_columns,
+)
 from pyspark_rocketmq.options import ColumnSet
 
 pytestmark = pytest.mark.skipif(not IS_COMPILED, reason="the pure version runs")
@@ -69,6 +76,11 @@ def test_columns_are_filled_alike(
             made[fill][-1].validate(full=True)
 
     assert made[column] == made[pure_column]
+
+    messages = pulled(records, added)
+    for number, message in enumerate(messages):
+        TOUCHES[touches[number % len(touches)]](message)
+    assert columns(NAMES, messages) == pure_columns(NAMES, messages)
 
 
 def test_a_batch_has_the_columns_asked_for_in_their_order() -> None:
