@@ -11,7 +11,7 @@ SPARK = "Spark"
 CHOICE = "Which messages"
 
 Topics = Annotated[
-    list[str], typer.Argument(metavar="TOPIC...", help="The topics, each by its name.", show_default=False)
+    list[str], typer.Argument(metavar="TOPIC", help="The topics, each by its name.", show_default=False)
 ]
 Master = Annotated[
     str | None,
@@ -49,6 +49,67 @@ Since = Annotated[
 Until = Annotated[
     str | None,
     typer.Option(metavar="TIME", help="Only stored before this time.", rich_help_panel=CHOICE),
+]
+
+ArchiveToReplay = Annotated[
+    str | None,
+    typer.Option(metavar="DIR", help="Messages of this archive; with --topic.", rich_help_panel=CHOICE),
+]
+TopicToReplay = Annotated[
+    list[str] | None,
+    typer.Option(metavar="TOPIC", help="A topic of the archive; may be repeated.", rich_help_panel=CHOICE),
+]
+DeadLettersOf = Annotated[
+    str | None, typer.Option(metavar="GROUP", help="Dead letters of this group.", rich_help_panel=CHOICE)
+]
+Where = Annotated[
+    str | None,
+    typer.Option(
+        metavar="SQL",
+        help="Only those of which this is true, as \"tags = 'paid'\".",
+        rich_help_panel=CHOICE,
+    ),
+]
+ToTopic = Annotated[str | None, typer.Option(metavar="TOPIC", help="Send them to this topic.")]
+Rate = Annotated[float | None, typer.Option(metavar="N", min=0.001, help="Messages a second, at most.")]
+State = Annotated[
+    Path | None,
+    typer.Option(metavar="DIR", help="Where to note how far it is (default: in your data folder)."),
+]
+SourceNameServer = Annotated[
+    str,
+    typer.Option("--from", metavar="HOST:PORT", help="Name servers of the source.", show_default=False),
+]
+TargetNameServer = Annotated[
+    str, typer.Option("--to", metavar="HOST:PORT", help="Name servers of the target.", show_default=False)
+]
+Start = Annotated[
+    str,
+    typer.Option(metavar="WHERE", help="The first time, begin at the earliest or the latest message."),
+]
+ProgressGroup = Annotated[
+    str | None,
+    typer.Option(metavar="GROUP", help="Show the progress as this consumer group's, at the source."),
+]
+SourceName = Annotated[
+    str | None,
+    typer.Option(metavar="NAME", help="What the source is called (default: its cluster's name)."),
+]
+TargetName = Annotated[
+    str | None,
+    typer.Option(metavar="NAME", help="What the target is called (default: its cluster's name)."),
+]
+Checkpoint = Annotated[
+    str | None,
+    typer.Option(metavar="DIR", help="Where to note how far it is (default: in your data folder)."),
+]
+SourceOptions = Annotated[
+    list[str] | None,
+    typer.Option(metavar="KEY=VALUE", help="An option of the source, as accessKey=…; may be repeated."),
+]
+TargetOptions = Annotated[
+    list[str] | None,
+    typer.Option(metavar="KEY=VALUE", help="An option of the target; may be repeated."),
 ]
 
 
@@ -140,46 +201,24 @@ def verify(
 def replay(
     *,
     name_server: options.NameServer = options.DEFAULT_NAME_SERVER,
-    archive: Annotated[
-        str | None,
-        typer.Option(metavar="DIR", help="Messages of this archive; with --topic.", rich_help_panel=CHOICE),
-    ] = None,
-    topic: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="TOPIC", help="A topic of the archive; may be repeated.", rich_help_panel=CHOICE
-        ),
-    ] = None,
-    dlq: Annotated[
-        str | None, typer.Option(metavar="GROUP", help="Dead letters of this group.", rich_help_panel=CHOICE)
-    ] = None,
-    where: Annotated[
-        str | None,
-        typer.Option(
-            metavar="SQL",
-            help="Only those of which this is true, as \"tags = 'paid'\".",
-            rich_help_panel=CHOICE,
-        ),
-    ] = None,
+    archive: ArchiveToReplay = None,
+    topic: TopicToReplay = None,
+    dlq: DeadLettersOf = None,
+    where: Where = None,
     since: Since = None,
     until: Until = None,
-    to: Annotated[str | None, typer.Option(metavar="TOPIC", help="Send them to this topic.")] = None,
+    to: ToTopic = None,
     to_origin: Annotated[
         bool, typer.Option("--to-origin", help="Send each to the topic it was first sent to.")
     ] = False,
-    rate: Annotated[
-        float | None, typer.Option(metavar="N", min=0.001, help="Messages a second, at most.")
-    ] = None,
+    rate: Rate = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Count them, and send nothing.")] = False,
     again: Annotated[bool, typer.Option("--again", help="Also if the same was replayed before.")] = False,
     at_least_once: Annotated[
         bool,
         typer.Option("--at-least-once", help="For brokers of Apache's, which cannot do it exactly once."),
     ] = False,
-    state: Annotated[
-        Path | None,
-        typer.Option(metavar="DIR", help="Where to note how far it is (default: in your data folder)."),
-    ] = None,
+    state: State = None,
     connection: Connection = None,
     master: Master = None,
     remote: Remote = None,
@@ -219,47 +258,21 @@ def replay(
 def mirror(
     topics: Topics,
     *,
-    source: Annotated[
-        str,
-        typer.Option("--from", metavar="HOST:PORT", help="Name servers of the source.", show_default=False),
-    ],
-    target: Annotated[
-        str, typer.Option("--to", metavar="HOST:PORT", help="Name servers of the target.", show_default=False)
-    ],
+    source: SourceNameServer,
+    target: TargetNameServer,
     once: Annotated[bool, typer.Option("--once", help="Copy what is there now, and end.")] = False,
-    start: Annotated[
-        str,
-        typer.Option(metavar="WHERE", help="The first time, begin at the earliest or the latest message."),
-    ] = "earliest",
-    group: Annotated[
-        str | None,
-        typer.Option(metavar="GROUP", help="Show the progress as this consumer group's, at the source."),
-    ] = None,
+    start: Start = "earliest",
+    group: ProgressGroup = None,
     batch: Annotated[int, typer.Option(metavar="N", min=1, help="Messages of a batch, at most.")] = 500_000,
-    source_name: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="What the source is called (default: its cluster's name)."),
-    ] = None,
-    target_name: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="What the target is called (default: its cluster's name)."),
-    ] = None,
+    source_name: SourceName = None,
+    target_name: TargetName = None,
     at_least_once: Annotated[
         bool,
         typer.Option("--at-least-once", help="For a target of Apache's, which cannot do it exactly once."),
     ] = False,
-    checkpoint: Annotated[
-        str | None,
-        typer.Option(metavar="DIR", help="Where to note how far it is (default: in your data folder)."),
-    ] = None,
-    source_option: Annotated[
-        list[str] | None,
-        typer.Option(metavar="KEY=VALUE", help="An option of the source, as accessKey=…; may be repeated."),
-    ] = None,
-    target_option: Annotated[
-        list[str] | None,
-        typer.Option(metavar="KEY=VALUE", help="An option of the target; may be repeated."),
-    ] = None,
+    checkpoint: Checkpoint = None,
+    source_option: SourceOptions = None,
+    target_option: TargetOptions = None,
     master: Master = None,
     remote: Remote = None,
     conf: Conf = None,
