@@ -4,7 +4,7 @@ import os
 import signal
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,7 +14,7 @@ from pyromq.cli.pipeline_view import progress_view
 from pyromq.errors import ConfigError
 from pyspark_rocketmq.java import JavaMissing, check_java
 from pyspark_rocketmq.pipelines.project import Kind, Project, create_project, find_project
-from pyspark_rocketmq.session import SparkPlace, spark_session
+from pyspark_rocketmq.session import SparkPlace
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -163,19 +163,12 @@ def _stops(started: "RunningPipeline") -> Iterator[None]:
             signal.signal(number, handler)
 
 
-@contextmanager
-def _session(project: Project, pipeline: "Pipeline", choice: SparkChoice) -> Iterator["SparkSession"]:
-    from pyspark_rocketmq.pipelines.session_log import spark_log
+def _session(
+    project: Project, pipeline: "Pipeline", choice: SparkChoice
+) -> AbstractContextManager["SparkSession"]:
+    from pyspark_rocketmq.pipelines.session_log import quiet_session
 
-    place = choice.place(dict(pipeline.spark))
-    log = project.file.parent / "spark.log"
-    session = spark_session(pipeline.name, place)
-    with spark_log(log):
-        spark = session.__enter__()
-    try:
-        yield spark
-    finally:
-        session.__exit__(None, None, None)
+    return quiet_session(pipeline.name, choice.place(dict(pipeline.spark)), project.file.parent / "spark.log")
 
 
 def _read(project: Project, name_server: str | None, findings: "Findings") -> "Pipeline | None":

@@ -11,6 +11,7 @@ topic nor files get its rows twice. So waiting for a batch costs less work later
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final
 
 from pyspark.sql import DataFrame, SparkSession
@@ -25,6 +26,10 @@ from pyspark_rocketmq.pipelines.views import PipelineFailed, define_views, what_
 POLL_S: Final = 0.2
 #: A batch that takes longer than this is not waited for.
 FINISH_S_MAX: Final = 120.0
+#: Spark gives a new worker ten seconds to report, which is not enough on a machine that is very busy.
+_PASSING: Final = "Python worker failed to connect back"
+#: So often such a query is started again, from its checkpoint.
+_RESTARTS_MAX: Final = 3
 
 
 @dataclass(slots=True)
@@ -33,6 +38,8 @@ class RunningSink:
 
     sink: Sink
     query: StreamingQuery
+    start: Callable[[], StreamingQuery] | None = None
+    restarts: int = 0
     batch_next: int = -1
     rows: int = 0
     finish_after: int | None = None
@@ -51,6 +58,14 @@ class RunningSink:
                 self.batch_next = done.batch + 1
                 self.rows += done.rows
                 yield done
+
+    def restart(self, error: Exception) -> bool:
+        """Start the query again, if what ended it may pass by itself; return whether it was."""
+        if self.start is None or _PASSING not in str(error) or self.restarts == _RESTARTS_MAX:
+            return False
+        self.restarts += 1
+        self.query = self.start()
+        return True
 
     def is_between_batches(self) -> bool:
         """Whether a stop would interrupt nothing."""
@@ -80,14 +95,12 @@ class RunningPipeline:
         The others are stopped then, so that no sink runs ahead of the rest for days.
         """
         try:
-            while any(running.is_active for running in self.sinks):
+            while self._goes_on():
                 yield from self._news()
                 if self._ends_at is not None:
                     self._stop_idle()
-                self._raise_failure()
                 poll(POLL_S if self._ends_at is None else POLL_S / 10)
             yield from self._news()
-            self._raise_failure()
         finally:
             for running in self.sinks:
                 if running.is_active:
@@ -105,11 +118,15 @@ class RunningPipeline:
             if running.is_active and (is_late or has_finished or running.is_between_batches()):
                 running.query.stop()
 
-    def _raise_failure(self) -> None:
+    def _goes_on(self) -> bool:
+        """Return whether a query runs; raise PipelineFailed for one that failed and was not started again."""
+        is_active = False
         for running in self.sinks:
             error = running.query.exception()
-            if error is not None:
+            is_active |= error is not None or running.is_active
+            if error is not None and (self._ends_at is not None or not running.restart(error)):
                 raise PipelineFailed(f"sink {running.sink.name}: {what_spark_says(str(error))}") from error
+        return is_active
 
 
 def start_pipeline(spark: SparkSession, pipeline: Pipeline, *, is_once: bool) -> RunningPipeline:
@@ -127,8 +144,8 @@ def start_pipeline(spark: SparkSession, pipeline: Pipeline, *, is_once: bool) ->
             writer = writer.trigger(availableNow=True)
         elif pipeline.trigger is not None:
             writer = writer.trigger(processingTime=pipeline.trigger)
-        query = writer.toTable(sink.target) if sink.kind is SinkKind.ICEBERG else writer.start()
-        running.sinks.append(RunningSink(sink, query))
+        start = partial(writer.toTable, sink.target) if sink.kind is SinkKind.ICEBERG else writer.start
+        running.sinks.append(RunningSink(sink, start(), start))
     return running
 
 

@@ -7,8 +7,23 @@ into the file while the session starts, and back again.
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pyspark_rocketmq.session import SparkPlace, spark_session
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@contextmanager
+def quiet_session(name: str, place: SparkPlace, log: Path) -> Iterator["SparkSession"]:
+    """Start a session whose log goes into a file, and end it."""
+    with ExitStack() as stack:
+        with spark_log(log):
+            session = stack.enter_context(spark_session(name, place))
+        yield session
 
 
 @contextmanager

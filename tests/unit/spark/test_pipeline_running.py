@@ -132,6 +132,22 @@ def test_one_sink_that_fails_stops_the_others_and_is_named() -> None:
     assert not other.isActive
 
 
+def test_a_query_whose_worker_came_too_late_is_started_again_and_not_forever() -> None:
+    late = ValueError("[STREAM_FAILED] Python worker failed to connect back.")
+    pipeline = pipeline_of(PlayedQuery(isActive=False, error=late))
+    started: list[PlayedQuery] = []
+
+    def start() -> StreamingQuery:
+        started.append(PlayedQuery(isActive=False, error=late))
+        return cast("StreamingQuery", started[-1])
+
+    pipeline.sinks[0].start = start
+    with pytest.raises(PipelineFailed, match="failed to connect back"):
+        list(pipeline.watch(lambda _: None))
+
+    assert len(started) == 3
+
+
 def test_of_what_spark_says_the_sentence_that_matters_is_left() -> None:
     ours = "[STREAM_FAILED] Query x\n  File a\npyspark_rocketmq.failures.ReadFailed: topic 'a' is gone\n more"
     unresolved = (
