@@ -2,7 +2,7 @@
 PYTHON ?= python3
 PY := .venv/bin/python
 
-.PHONY: setup demo test check bench bench-client bench-kinds bench-parts clean coverage-rows interop test-spark-long torture-store fuzz-kernel guard-kernel
+.PHONY: setup demo test check bench bench-client bench-kinds bench-parts bench-spark clean coverage-rows interop test-spark-long torture-store fuzz-kernel guard-kernel
 setup: .venv/.kernel
 
 .venv/.ready: pyproject.toml requirements.lock
@@ -31,7 +31,7 @@ test: check coverage-rows   ## Everything that CI runs
 	$(call beside,$(PY) -m pytest -q tests/spark,\
 	$(PY) -m pytest -q -n 3 --dist loadfile --no-loadscope-reorder tests/system tests/interop)
 
-test-spark-long: setup   ## Spark's drivers, tasks and brokers killed at each step of a batch: each row once (about 5 minutes)
+test-spark-long: setup   ## Drivers, tasks, executors and brokers killed at each step of a batch, on clusters too: each row once (about 8 minutes)
 	$(PY) -m pytest -q tests/spark_long
 
 torture-store: setup   ## Kills, power cuts and damage for longer; seeds are printed, and a script replays one
@@ -60,6 +60,9 @@ bench-kinds: setup   ## Any delay with 5 million waiting, SQL filters, transacti
 	$(PY) bench/delayed.py $(BENCH)
 	$(PY) bench/sql.py
 	$(PY) bench/transactions.py $(BENCH)
+
+bench-spark: setup   ## A topic as a Spark table beside pre-built Arrow and Spark's Kafka connector; about 6 minutes (BENCH=--quick: 2)
+	$(PY) bench/spark.py $(BENCH)
 
 bench-parts: setup   ## Start-up time, memory, and the speed of the store, of recovery and of verify
 	for part in startup store_micro recovery verify; do echo "== $$part"; $(PY) bench/$$part.py || exit 1; done

@@ -74,6 +74,15 @@ def java_class(name: str, version: str, options: Sequence[str] = (), *, jars: st
     return [*words, "-cp", f"{classes}:{classpath}", name]
 
 
+def java_classes(name: str, sources: Sequence[Path], classpath: str) -> str:
+    """Return the folder of compiled Java sources."""
+
+    def build(target: Path) -> None:
+        _run(["javac", "-nowarn", "-encoding", "UTF-8", "-cp", classpath, "-d", target, *sources])
+
+    return str(built(f"java-{name}", sources, build))
+
+
 #: Quick to start and small: none of these processes lives long enough to be worth optimising.
 JVM = ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto"]
 

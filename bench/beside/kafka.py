@@ -1,0 +1,73 @@
+"""A Kafka broker, and Spark's own connector for it: fetched by Maven, started in a folder of its own."""
+
+import socket
+import subprocess
+from base64 import urlsafe_b64encode
+from contextlib import ExitStack
+from pathlib import Path
+from uuid import uuid4
+
+import pyspark
+from harness.servers import free_broker_port
+from harness.toolchains import java_classes, java_classpath, tool
+
+from pyromq.testing.waiting import eventually
+
+#: As much memory as Apache's RocketMQ is given in the other comparison.
+JVM = ["-server", "-Xms1g", "-Xmx1g", "-XX:+UseG1GC"]
+START_TIMEOUT_S = 180.0
+TOKENS = Path(__file__).resolve().parents[1] / "clients" / "kafka_tokens"
+
+
+def connector_classpath() -> str:
+    """Return the class path that Spark's driver needs to read and write Kafka's topics."""
+    spark_jars = Path(pyspark.__file__).parent / "jars"
+    tokens = java_classes("kafka-tokens", sorted(TOKENS.glob("*.java")), f"{spark_jars}/*")
+    return f"{java_classpath('spark-kafka')}:{tokens}"
+
+
+def start_kafka(folder: Path, partitions: int, closing: ExitStack) -> str:
+    """Start one broker that is its own controller, with Kafka's defaults for all else; return its address."""
+    classpath = java_classpath("server-kafka")
+    port, controller_port = free_broker_port(), free_broker_port()
+    settings = folder / "kafka.properties"
+    settings.write_text(
+        f"""process.roles=broker,controller
+node.id=1
+controller.quorum.voters=1@127.0.0.1:{controller_port}
+listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}
+advertised.listeners=PLAINTEXT://127.0.0.1:{port}
+controller.listener.names=CONTROLLER
+log.dirs={folder / "kafka"}
+num.partitions={partitions}
+auto.create.topics.enable=true
+offsets.topic.replication.factor=1
+transaction.state.log.replication.factor=1
+transaction.state.log.min.isr=1
+"""
+    )
+    java = [tool("java"), *JVM, "-cp", classpath]
+    identity = urlsafe_b64encode(uuid4().bytes).decode().rstrip("=")
+    subprocess.run(
+        [*java, "kafka.tools.StorageTool", "format", "-t", identity, "-c", str(settings)],
+        check=True,
+        capture_output=True,
+    )
+    with (folder / "kafka.out").open("wb") as out:
+        process = subprocess.Popen([*java, "kafka.Kafka", str(settings)], stdout=out, stderr=out, cwd=folder)
+    closing.callback(_end, process)
+    eventually(lambda: _accepts(port), START_TIMEOUT_S, what="Kafka's broker is up")
+    return f"127.0.0.1:{port}"
+
+
+def _end(process: "subprocess.Popen[bytes]") -> None:
+    process.kill()
+    process.wait()
+
+
+def _accepts(port: int) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", port), 1).close()
+    except OSError:
+        return False
+    return True
