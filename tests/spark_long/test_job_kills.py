@@ -18,7 +18,7 @@ from pyromq.testing.waiting import eventually
 from pyspark_rocketmq.cold.folder import ArchiveFolder
 from pyspark_rocketmq.cold.manifest import Manifest
 
-COUNT = 6_000
+COUNT = 3_000
 ROUND = 200
 START_S = 240.0
 
