@@ -1,7 +1,8 @@
-"""What goes wrong while reading, said with the option, the topic, the queue, the offset, and what to do."""
+"""What goes wrong while reading or writing, said with option, topic, queue, offset, and what to do."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TypeVar
 
 from pyromq.errors import NetworkError, NoRoute, PyroError, Refused
@@ -13,6 +14,10 @@ T = TypeVar("T")
 
 class ReadFailed(PyroError):
     """A topic could not be read; the first line says what to do."""
+
+
+class WriteFailed(PyroError):
+    """Rows could not be written; the first line says what to do."""
 
 
 class TopicMissing(ReadFailed):
@@ -40,6 +45,20 @@ def lost(queue: MessageQueue, offset: int, why: str) -> MessagesLost:
 def is_passing(error: PyroError) -> bool:
     """Return whether a later try may do: the broker restarts, or moves."""
     return isinstance(error, NetworkError | NoRoute) or (isinstance(error, Refused) and error.retriable)
+
+
+@contextmanager
+def write_explained(where: str, timeout_ms: int) -> Iterator[None]:
+    """Let a broker that did not come back in time be said with the place and the option that mattered."""
+    try:
+        yield
+    except PyroError as error:
+        if not is_passing(error):
+            raise
+        raise WriteFailed(
+            f"{where}: {error} (tried for up to {timeout_ms} ms, see option sendTimeoutMs). When the "
+            "broker is up, Spark's next try, or the query started again on its checkpoint, goes on"
+        ) from error
 
 
 def with_retries(retries: Retries, work: Callable[[], T], doing: Callable[[], str]) -> T:

@@ -21,7 +21,8 @@ from pyromq.client.sync.staged import StagedPart, StagedSends
 from pyromq.errors import NoRoute, PyroError
 from pyromq.model import MessageQueue
 from pyromq.wire.batch import decode_batch
-from pyspark_rocketmq.failures import is_passing
+from pyspark_rocketmq.failures import is_passing, write_explained
+from pyspark_rocketmq.failures import place as place_of
 from pyspark_rocketmq.options import Connection
 from pyspark_rocketmq.sink_options import Delivery, SinkOptions
 
@@ -93,16 +94,19 @@ class StagedOutlet:
 
     def is_needed(self) -> bool:
         """Join the batch; one that is decided takes nothing more, and is published as it is."""
-        patiently(lambda: self._writer.open(self._topics), self._timeout_ms)
+        with write_explained(f"topic {', '.join(self._topics) or 'of each row'}", self._timeout_ms):
+            patiently(lambda: self._writer.open(self._topics), self._timeout_ms)
         return self._writer.is_needed
 
     def queues(self, topic: str) -> list[MessageQueue]:
         """Return the queues that all parts of the batch use."""
-        return patiently(lambda: self._writer.queues(topic), self._timeout_ms)
+        with write_explained(f"topic {topic!r}", self._timeout_ms):
+            return patiently(lambda: self._writer.queues(topic), self._timeout_ms)
 
     def put(self, queue: MessageQueue, units: bytes, count: int) -> None:
         """Stage a chunk."""
-        self._writer.stage(queue, units, count)
+        with write_explained(place_of(queue), self._timeout_ms):
+            self._writer.stage(queue, units, count)
 
     def finish(self) -> StagedPart:
         """Return what is to be published."""
@@ -124,14 +128,16 @@ class SentOutlet:
 
     def queues(self, topic: str) -> list[MessageQueue]:
         """Return the queues that the topic has now."""
-        return patiently(lambda: self._sends.queues(topic, timeout_ms=self._timeout_ms), self._timeout_ms)
+        with write_explained(f"topic {topic!r}", self._timeout_ms):
+            return patiently(lambda: self._sends.queues(topic, timeout_ms=self._timeout_ms), self._timeout_ms)
 
     def put(self, queue: MessageQueue, units: bytes, count: int) -> None:
         """Send a batch; a single message goes by itself, for it may be one that is delivered later."""
-        if count == 1:
-            self._sends.send_unit(queue, decode_batch(units)[0], timeout_ms=self._timeout_ms)
-        else:
-            self._sends.send_units(queue, units, timeout_ms=self._timeout_ms)
+        with write_explained(place_of(queue), self._timeout_ms):
+            if count == 1:
+                self._sends.send_unit(queue, decode_batch(units)[0], timeout_ms=self._timeout_ms)
+            else:
+                self._sends.send_units(queue, units, timeout_ms=self._timeout_ms)
 
     def finish(self) -> None:
         """All of it is there already."""
@@ -164,7 +170,9 @@ def publish(options: SinkOptions, messages: list[WriterCommitMessage | None]) ->
     """Let out all parts of a batch, together; a batch that is out already stays as it is."""
     parts = _staged(messages)
     if parts:
-        staged_sends(options.connection).publish(parts, timeout_ms=options.timeout_ms)
+        where = f"batch {parts[0].batch} of query {parts[0].query}, at its home {parts[0].home}"
+        with write_explained(where, options.timeout_ms):
+            staged_sends(options.connection).publish(parts, timeout_ms=options.timeout_ms)
 
 
 def abort(options: SinkOptions, messages: list[WriterCommitMessage | None]) -> None:

@@ -10,7 +10,9 @@ from pyspark.sql import SparkSession
 from sink_stage import batch_of, bodies, ids, messages_in, new_query, write
 from spark_stage import make_topic
 
+from pyromq.testing.cluster import running_cluster
 from pyspark_rocketmq import outlets
+from pyspark_rocketmq.failures import WriteFailed
 from pyspark_rocketmq.sink_options import read_sink_options
 
 FILES, LINES = 3, 40
@@ -133,6 +135,21 @@ def test_an_abort_that_reaches_nobody_is_no_error(monkeypatch: pytest.MonkeyPatc
     nobody = read_sink_options({"nameserver": "127.0.0.1:1"})
 
     outlets.abort(nobody, [part])
+
+
+def test_a_broker_that_stays_away_is_named_with_the_option_that_matters(tmp_path: Path) -> None:
+    with running_cluster(data_dir=tmp_path) as cluster:
+        options = {"nameServer": cluster.namesrv_address, "topic": "orders", "sendTimeoutMs": "500"}
+        written = write(batch_of(body=["a"]), **options)
+        read = read_sink_options({name.lower(): value for name, value in options.items()})
+        cluster.stop_broker("broker-a")
+
+        with pytest.raises(WriteFailed, match=r"^batch 0 of query .*sendTimeoutMs"):
+            outlets.publish(read, [written])
+        with pytest.raises(WriteFailed, match=r"^topic orders: .*sendTimeoutMs"):
+            write(batch_of(body=["b"]), **options)
+        with pytest.raises(WriteFailed, match=r"^topic 'orders': .*sendTimeoutMs"):
+            write(batch_of(body=["b"]), **options, delivery="at-least-once")
 
 
 def test_parts_without_rows_are_published_too(name_server: str, topic: str) -> None:
