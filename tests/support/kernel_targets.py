@@ -18,6 +18,7 @@ from types import SimpleNamespace
 from typing import Any
 from zlib import crc32
 
+import kernel_unit_targets  # noqa: F401  its targets enter themselves
 from kernel_inputs import cuts, exact, exact_bytes, expect, module, mutated, number, some, target
 
 from pyromq.errors import PyroError
