@@ -80,6 +80,8 @@ def _filled(spark: SparkSession, name_server: str, kafka: str, folder: Path, row
     for one in (table, kafka_table):
         drain(one)
     stage = Stage(spark, name_server, kafka, folder, rows, table, kafka_table)
+    for topic in (TOPIC, "exactly", "least"):
+        stage.create_ours(topic)
     stage.write_ours(TOPIC, "exactly-once")
     stage.write_kafka(TOPIC)
     for name, found in (("PyroMQ", stage.ours()), ("Kafka", stage.from_kafka())):
@@ -94,8 +96,10 @@ def measure(stage: Stage, rounds: int) -> dict[str, list[float]]:
     took: dict[str, list[float]] = {}
     for number in range(rounds + 1):
         for case in cases_of(stage):
+            # What others have written is written by the time that this one writes.
+            os.sync()
             begin = time.monotonic()
-            case.run(number)
+            case.run()
             seconds = time.monotonic() - begin
             print(f"round {number}: {case.key:14s} {stage.rows / seconds:12,.0f} rows/s", flush=True)
             if number:

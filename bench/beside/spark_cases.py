@@ -9,6 +9,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import CaseInsensitiveDict
 
 from pyromq import Admin
+from pyromq.errors import NoRoute
+from pyromq.testing.waiting import eventually
 from pyspark_rocketmq.columns import table_schema
 from pyspark_rocketmq.options import ColumnSet
 from pyspark_rocketmq.source import RocketMQSource
@@ -46,8 +48,7 @@ class Case:
 
     key: str
     title: str
-    run: Callable[[int], None]
-    """Takes the number of the round."""
+    run: Callable[[], None]
     goals: tuple[Goal, ...] = ()
 
 
@@ -88,13 +89,17 @@ class Stage:
 
     def write_ours(self, topic: str, delivery: str) -> None:
         """Write the table to a topic of ours."""
-        with Admin(self.name_server) as admin:
-            admin.create_topic(topic, QUEUES)
         writer = self.table.write.format("rocketmq").mode("append")
         writer.options(nameServer=self.name_server, topic=topic, delivery=delivery).save()
 
+    def create_ours(self, topic: str) -> None:
+        """Create a topic of ours, and wait until clients find it."""
+        with Admin(self.name_server) as admin:
+            admin.create_topic(topic, QUEUES)
+            eventually(lambda: _is_known(admin, topic), 60, what=f"{topic} is known")
+
     def write_kafka(self, topic: str) -> None:
-        """Write the table to a topic of Kafka's."""
+        """Write the table to a topic of Kafka's, which creates it if there is none."""
         writer = self.kafka_table.write.format("kafka").mode("append")
         writer.options(**{"kafka.bootstrap.servers": self.kafka, "topic": topic}).save()
 
@@ -109,6 +114,14 @@ class Stage:
             out.write_batch(batch)
 
 
+def _is_known(admin: Admin, topic: str) -> bool:
+    try:
+        admin.route(topic)
+    except NoRoute:
+        return False
+    return True
+
+
 def drain(rows: DataFrame) -> None:
     """Have all rows made, and drop them."""
     rows.write.format("noop").mode("overwrite").save()
@@ -117,57 +130,57 @@ def drain(rows: DataFrame) -> None:
 def cases_of(stage: Stage) -> list[Case]:
     """Return what is measured."""
     return [
-        Case("arrow", "read: pre-built Arrow batches", lambda _: drain(stage.prebuilt())),
-        Case("tuples", "read: pre-built tuples", lambda _: drain(stage.prebuilt(tuples="yes"))),
+        Case("arrow", "read: pre-built Arrow batches", lambda: drain(stage.prebuilt())),
+        Case("tuples", "read: pre-built tuples", lambda: drain(stage.prebuilt(tuples="yes"))),
         Case(
             "ours",
             "read: **PyroMQ**, all columns",
-            lambda _: drain(stage.ours()),
+            lambda: drain(stage.ours()),
             (Goal("arrow", 0.7), Goal("kafka", 1.0)),
         ),
         Case(
             "arrow-slim",
             "read: pre-built Arrow batches, without properties",
-            lambda _: drain(stage.prebuilt(with_properties=False)),
+            lambda: drain(stage.prebuilt(with_properties=False)),
         ),
         Case(
             "ours-slim",
             "read: **PyroMQ**, without properties",
-            lambda _: drain(stage.ours_without_properties()),
+            lambda: drain(stage.ours_without_properties()),
             (Goal("arrow-slim", 0.7), Goal("kafka-slim", 1.0)),
         ),
         Case(
             "ours-kafka",
             "read: **PyroMQ**, Kafka's columns",
-            lambda _: drain(stage.ours(schema="kafka")),
+            lambda: drain(stage.ours(schema="kafka")),
             (Goal("kafka", 1.0),),
         ),
         Case(
             "kafka",
             "read: Kafka connector, with headers",
-            lambda _: drain(stage.from_kafka(includeHeaders="true")),
+            lambda: drain(stage.from_kafka(includeHeaders="true")),
         ),
-        Case("kafka-slim", "read: Kafka connector, without headers", lambda _: drain(stage.from_kafka())),
+        Case("kafka-slim", "read: Kafka connector, without headers", lambda: drain(stage.from_kafka())),
         Case(
             "dropped",
             "write: Arrow batches that are dropped",
-            lambda _: stage.table.write.format("prebuilt").mode("append").save(),
+            lambda: stage.table.write.format("prebuilt").mode("append").save(),
         ),
         Case(
             "exactly-once",
             "write: **PyroMQ**, exactly once",
-            lambda number: stage.write_ours(f"exactly-{number}", "exactly-once"),
-            (Goal("dropped", 0.5),),
+            lambda: stage.write_ours("exactly", "exactly-once"),
+            (Goal("dropped", 0.5), Goal("kafka-write", 1.0)),
         ),
         Case(
             "at-least-once",
             "write: **PyroMQ**, at least once",
-            lambda number: stage.write_ours(f"least-{number}", "at-least-once"),
-            (Goal("dropped", 0.5),),
+            lambda: stage.write_ours("least", "at-least-once"),
+            (Goal("dropped", 0.5), Goal("kafka-write", 1.0)),
         ),
         Case(
             "kafka-write",
             "write: Kafka connector (at least once)",
-            lambda number: stage.write_kafka(f"written-{number}"),
+            lambda: stage.write_kafka("written"),
         ),
     ]
