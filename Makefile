@@ -31,7 +31,10 @@ test: check coverage-rows   ## Everything that CI runs
 	$(call beside,$(PY) -m pytest -q tests/spark,\
 	$(PY) -m pytest -q -n 3 --dist loadfile --no-loadscope-reorder tests/system tests/interop)
 
-test-spark-long: setup   ## Drivers, tasks, executors and brokers killed at each step of a batch, on clusters too: each row once (about 8 minutes)
+.venv/.pipelines: .venv/.ready
+	$(PY) -m pip install -q -c requirements.lock --no-build-isolation -e '.[dev,pipelines]' && touch $@
+
+test-spark-long: setup .venv/.pipelines   ## Drivers, tasks, executors and brokers killed at each step of a batch, on clusters too: each row once (about 8 minutes)
 	$(PY) -m pytest -q tests/spark_long
 
 torture-store: setup   ## Kills, power cuts and damage for longer; seeds are printed, and a script replays one

@@ -24,7 +24,9 @@ SOURCE_VIEW: Final = "source"
 _TOP: Final = ("name", "source", "steps", "sinks", "trigger", "checkpoint", "spark")
 _NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,100}")
 _VIEW: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_TRIGGER: Final = re.compile(r"\d+\s*(milliseconds?|ms|seconds?|s|minutes?|min|hours?|h)", re.IGNORECASE)
+_TRIGGER: Final = re.compile(r"(\d+)\s*([a-z]+)", re.IGNORECASE)
+#: Short words for times, and Spark's for the same.
+_UNITS: Final = {"ms": "milliseconds", "s": "seconds", "min": "minutes", "m": "minutes", "h": "hours"}
 
 
 class SinkKind(StrEnum):
@@ -150,9 +152,13 @@ def _read_trigger(parts: Mapping[str, Part], findings: Findings) -> str | None:
     if "trigger" not in parts:
         return None
     trigger = parts["trigger"].text(findings).strip()
-    if not _TRIGGER.fullmatch(trigger):
+    found = _TRIGGER.fullmatch(trigger)
+    unit = found[2].lower() if found else ""
+    unit = _UNITS.get(unit, unit)
+    if found is None or f"{unit.rstrip('s')}s" not in _UNITS.values():
         findings.add(parts["trigger"], f"{trigger!r} is no time between batches; write '10 seconds'")
-    return trigger
+        return None
+    return f"{found[1]} {unit}"
 
 
 def _read_source(part: Part, name_server: str | None, findings: Findings) -> dict[str, str]:

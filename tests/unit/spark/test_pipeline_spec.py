@@ -173,6 +173,14 @@ def test_all_mistakes_are_told_together(tmp_path: Path) -> None:
     assert [finding.split(":")[0] for finding in findings] == ["5", "14", "1"]
 
 
+@pytest.mark.parametrize(
+    ("written", "taken"),
+    [("10 seconds", "10 seconds"), ("1 minute", "1 minute"), ("250ms", "250 milliseconds")],
+)
+def test_the_time_between_batches_is_written_short_or_long(tmp_path: Path, written: str, taken: str) -> None:
+    assert good(tmp_path, f"{GOOD}trigger: {written}\n").trigger == taken
+
+
 def test_an_empty_file_is_told_what_writes_one(tmp_path: Path) -> None:
     _, findings = read(tmp_path, "")
 
