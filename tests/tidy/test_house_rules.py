@@ -109,6 +109,7 @@ def test_only_the_borders_catch_everything() -> None:
         "namesrv/background.py",
         "outbox/relay.py",  # a relay outlives whatever the database's driver raises
         "outbox/aio.py",
+        "pyspark_rocketmq/pipelines/views.py",  # Spark's errors are py4j's, gRPC's or its own
     }
     broad = [
         where(path, node)
@@ -117,7 +118,7 @@ def test_only_the_borders_catch_everything() -> None:
         if isinstance(node, ast.ExceptHandler)
         and (node.type is None or ast.unparse(node.type) in ("Exception", "BaseException"))
         and not _only_cleans_up(node)
-        and path.relative_to(ROOT / "src" / "pyromq").as_posix() not in borders
+        and path.relative_to(ROOT / "src").as_posix().removeprefix("pyromq/") not in borders
     ]
     assert not broad
 
