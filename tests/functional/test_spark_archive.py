@@ -285,7 +285,8 @@ def test_a_damaged_or_missing_file_is_named(name_server: str, tmp_path: Path) ->
     missing, flipped = tmp_path / files[0].path, tmp_path / files[1].path
     missing.unlink()
     damaged = bytearray(flipped.read_bytes())
-    damaged[len(damaged) // 3] ^= 0xFF
+    for place in range(4, len(damaged) // 3):  # behind the file's magic number come its pages
+        damaged[place] ^= 0xFF
     flipped.write_bytes(damaged)
 
     found = verify_here(name_server, tmp_path)
