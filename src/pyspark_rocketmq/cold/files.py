@@ -4,6 +4,7 @@ Row `n` of a file is the message at offset `start + n`, which is checked when it
 or a repeated message is never finished.
 """
 
+import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
@@ -21,6 +22,7 @@ from pyspark_rocketmq.cold.manifest import ArchivedFile, ArchiveFault
 #: Bytes of Arrow after which the next file begins; Parquet makes about a quarter of it.
 FILE_BYTES: Final = 256 << 20
 BATCH_ROWS: Final = 10_000
+READ_BYTES: Final = 1 << 20
 
 
 def write_range(
@@ -52,13 +54,42 @@ def _check_offsets(queue: MessageQueue, start: int, batch: pa.RecordBatch) -> No
         )
 
 
+class _Summed:
+    """A stream to write to, which knows the checksum of what went through it."""
+
+    def __init__(self, stream: pa.NativeFile) -> None:
+        self._stream = stream
+        self.crc = 0
+        self.size_bytes = 0
+
+    def write(self, content: bytes) -> int:
+        self.crc = zlib.crc32(content, self.crc)
+        self.size_bytes += len(content)
+        self._stream.write(content)
+        return len(content)
+
+    def tell(self) -> int:
+        return self.size_bytes
+
+    def flush(self) -> None:
+        self._stream.flush()
+
+    def close(self) -> None:
+        if not self._stream.closed:
+            self._stream.close()
+
+    @property
+    def closed(self) -> bool:
+        return bool(self._stream.closed)
+
+
 class _Part:
     """A file that is being written."""
 
     def __init__(self, folder: ArchiveFolder, queue: MessageQueue, start: int, schema: pa.Schema) -> None:
         self._folder, self._queue, self._start = folder, queue, start
         self._path = f"{queue.topic}/{queue.broker_name}/{queue.queue_id}/{start}-{uuid4().hex[:16]}.parquet"
-        self._stream = folder.open_output(self._path)
+        self._stream = _Summed(folder.open_output(self._path))
         self._writer = pq.ParquetWriter(self._stream, schema, compression="zstd")
         self._checksums = Checksums()
         self._times: list[int] = []
@@ -75,7 +106,6 @@ class _Part:
 
     def finish(self) -> ArchivedFile:
         self._writer.close()
-        size_bytes = self._stream.tell()
         self._stream.close()
         self._folder.keep(self._path)
         return ArchivedFile(
@@ -83,7 +113,8 @@ class _Part:
             start=self._start,
             end=self._start + self._checksums.row_count,
             path=self._path,
-            size_bytes=size_bytes,
+            size_bytes=self._stream.size_bytes,
+            crc32=f"{self._stream.crc:08x}",
             first_stored_ms=min(self._times),
             last_stored_ms=max(self._times),
             last_id=self._last_id,
@@ -115,11 +146,25 @@ def read_range(folder: ArchiveFolder, wanted: ColdRange, columns: list[str]) -> 
                     f"says {file.row_count}; put it back from a copy"
                 )
             yield from _slices(parquet, wanted, columns)
-    except (OSError, pa.ArrowInvalid) as error:
+    except (OSError, KeyError, ValueError, pa.ArrowException) as error:
+        # What a damaged file makes of Arrow's readers.
         raise ArchiveFault(
             f"{folder.uri}/{file.path} does not read: {error}; put it back from a copy, or see what is still "
             "whole with pyromq job verify"
         ) from error
+
+
+def check_file(folder: ArchiveFolder, file: ArchivedFile) -> None:
+    """Raise ArchiveFault unless a file is, byte for byte, what was written."""
+    crc = 0
+    try:
+        with folder.open_input(file.path) as stream:
+            while content := stream.read(READ_BYTES):
+                crc = zlib.crc32(content, crc)
+    except OSError as error:
+        raise ArchiveFault(f"{folder.uri}/{file.path} does not read: {error}") from error
+    if f"{crc:08x}" != file.crc32:
+        raise ArchiveFault(f"{folder.uri}/{file.path} is not what was written; put it back from a copy")
 
 
 def _slices(parquet: pq.ParquetFile, wanted: ColdRange, columns: list[str]) -> Iterator[pa.RecordBatch]:

@@ -34,7 +34,8 @@ class ArchiveFault(PyroError):
 class ArchivedFile:
     """A file with the messages of one queue from `start` up to, not including, `end`, in order.
 
-    `last_id` is the last message's id: whether a queue is still the one that was archived is told by it.
+    `crc32` is the checksum of the file itself, `checksums` are those of its columns. `last_id` is the last
+    message's id: whether a queue is still the one that was archived is told by it.
     """
 
     queue: MessageQueue
@@ -42,6 +43,7 @@ class ArchivedFile:
     end: int
     path: str = field(compare=False)
     size_bytes: int = field(compare=False)
+    crc32: str = field(compare=False)
     first_stored_ms: int = field(compare=False)
     last_stored_ms: int = field(compare=False)
     last_id: str = field(compare=False)
@@ -60,6 +62,7 @@ class ArchivedFile:
             "end": self.end,
             "path": self.path,
             "bytes": self.size_bytes,
+            "crc32": self.crc32,
             "first_stored_ms": self.first_stored_ms,
             "last_stored_ms": self.last_stored_ms,
             "last_id": self.last_id,
@@ -201,6 +204,7 @@ def _file_of(record: Mapping[str, Any]) -> ArchivedFile:
         record["end"],
         record["path"],
         record["bytes"],
+        record["crc32"],
         record["first_stored_ms"],
         record["last_stored_ms"],
         record["last_id"],

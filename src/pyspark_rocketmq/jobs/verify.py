@@ -17,7 +17,7 @@ from pyromq.wire.bodies.offsets import TopicOffset
 from pyspark_rocketmq.asking import Cluster
 from pyspark_rocketmq.bounds import known_edges
 from pyspark_rocketmq.cold.checksums import Checksums
-from pyspark_rocketmq.cold.files import ColdRange, read_range
+from pyspark_rocketmq.cold.files import ColdRange, check_file, read_range
 from pyspark_rocketmq.cold.folder import ArchiveFolder
 from pyspark_rocketmq.cold.manifest import ArchivedFile, ArchiveFault, Gap, Manifest
 from pyspark_rocketmq.failures import ReadFailed
@@ -176,6 +176,7 @@ class CompareFile:
         seam = self._seam(file)
         whole, tail = Checksums(), Checksums()
         try:
+            check_file(self.folder, file)
             _add_file(self.folder, file, seam, whole, tail)
         except ArchiveFault as error:
             return Finding(file, Verdict.DAMAGED, str(error))

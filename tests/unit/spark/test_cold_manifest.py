@@ -20,7 +20,9 @@ def folder(tmp_path: Path) -> ArchiveFolder:
 
 
 def file(start: int, end: int, queue: MessageQueue = QUEUE) -> ArchivedFile:
-    return ArchivedFile(queue, start, end, f"{queue.queue_id}/{start}.parquet", 1, 2, 3, "id", {"body": "00"})
+    return ArchivedFile(
+        queue, start, end, f"{queue.queue_id}/{start}.parquet", 1, "00", 2, 3, "id", {"body": "00"}
+    )
 
 
 def edges(start: int, end: int) -> dict[MessageQueue, TopicOffset]:
