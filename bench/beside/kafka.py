@@ -2,10 +2,8 @@
 
 import socket
 import subprocess
-from base64 import urlsafe_b64encode
 from contextlib import ExitStack
 from pathlib import Path
-from uuid import uuid4
 
 import pyspark
 from harness.servers import free_broker_port
@@ -15,6 +13,8 @@ from pyromq.testing.waiting import eventually
 
 #: As much memory as Apache's RocketMQ is given in the other comparison.
 JVM = ["-server", "-Xms1g", "-Xmx1g", "-XX:+UseG1GC"]
+#: Of the cluster: 16 bytes, as Kafka writes them.
+IDENTITY = "PyroMQ-bench-cluster-A"
 START_TIMEOUT_S = 180.0
 TOKENS = Path(__file__).resolve().parents[1] / "clients" / "kafka_tokens"
 
@@ -47,11 +47,10 @@ transaction.state.log.min.isr=1
 """
     )
     java = [tool("java"), *JVM, "-cp", classpath]
-    identity = urlsafe_b64encode(uuid4().bytes).decode().rstrip("=")
     subprocess.run(
-        [*java, "kafka.tools.StorageTool", "format", "-t", identity, "-c", str(settings)],
+        [*java, "kafka.tools.StorageTool", "format", "-t", IDENTITY, "-c", str(settings)],
         check=True,
-        capture_output=True,
+        stdout=subprocess.DEVNULL,
     )
     with (folder / "kafka.out").open("wb") as out:
         process = subprocess.Popen([*java, "kafka.Kafka", str(settings)], stdout=out, stderr=out, cwd=folder)
