@@ -22,5 +22,5 @@ def batch_writer(options: Mapping[str, str], schema: StructType, *, overwrite: b
 def stream_writer(options: Mapping[str, str], schema: StructType, *, overwrite: bool) -> TopicStreamWriter:
     """Return who appends a streaming query's batches; raise ConfigError as `batch_writer` does."""
     if overwrite:
-        raise ConfigError(f"{_NOT_REPLACED}: use .outputMode('append'), or 'update'")
+        raise ConfigError(f"{_NOT_REPLACED}: use .outputMode('append')")
     return TopicStreamWriter(read_sink_options(options), schema)
