@@ -27,7 +27,10 @@ def connector_classpath() -> str:
 
 
 def start_kafka(folder: Path, partitions: int, closing: ExitStack) -> str:
-    """Start one broker that is its own controller, with Kafka's defaults for all else; return its address."""
+    """Start one broker that is its own controller, with Kafka's defaults for all else; return its address.
+
+    A busy machine may keep it from beating its heart for seconds, which is no reason to take its partitions away.
+    """
     classpath = java_classpath("server-kafka")
     port, controller_port = free_broker_port(), free_broker_port()
     settings = folder / "kafka.properties"
@@ -41,6 +44,8 @@ controller.listener.names=CONTROLLER
 log.dirs={folder / "kafka"}
 num.partitions={partitions}
 auto.create.topics.enable=true
+broker.session.timeout.ms=600000
+controller.quorum.fetch.timeout.ms=60000
 offsets.topic.replication.factor=1
 transaction.state.log.replication.factor=1
 transaction.state.log.min.isr=1
