@@ -29,7 +29,7 @@ def connector_classpath() -> str:
 def start_kafka(folder: Path, partitions: int, closing: ExitStack) -> str:
     """Start one broker that is its own controller, with Kafka's defaults for all else; return its address.
 
-    A busy machine may keep it from beating its heart for seconds, which is no reason to take its partitions away.
+    A busy machine may hold its heartbeat up for seconds, which is no reason to take its partitions away.
     """
     classpath = java_classpath("server-kafka")
     port, controller_port = free_broker_port(), free_broker_port()
