@@ -31,7 +31,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tests/interop"))  # which know what comes from Maven
 
 from beside import spark_rows  # noqa: E402
-from beside.kafka import connector_classpath, start_kafka  # noqa: E402
+from beside.kafka import connector_classpath, create_in_kafka, start_kafka  # noqa: E402
 from beside.results import machine, where  # noqa: E402
 from beside.spark_cases import CORES, KAFKA_ROWS, QUEUES, ROWS, TOPIC, Case, Stage, cases_of, drain  # noqa: E402
 
@@ -56,7 +56,7 @@ def running(folder: Path, rows: int) -> Iterator[Stage]:
             process = subprocess.Popen(command, stdout=out, stderr=out)
         closing.callback(process.wait)
         closing.callback(process.terminate)
-        kafka = start_kafka(folder, QUEUES, closing)
+        kafka = start_kafka(folder, closing)
         eventually(ready.exists, 60, what="pyromq is up")
         name_server = json.loads(ready.read_text())["namesrv"]
         settings = {
@@ -82,6 +82,7 @@ def _filled(spark: SparkSession, name_server: str, kafka: str, folder: Path, row
     stage = Stage(spark, name_server, kafka, folder, rows, table, kafka_table)
     for topic in (TOPIC, "exactly", "least"):
         stage.create_ours(topic)
+    create_in_kafka(spark, kafka, [TOPIC, "written"], QUEUES)
     stage.write_ours(TOPIC, "exactly-once")
     stage.write_kafka(TOPIC)
     for name, found in (("PyroMQ", stage.ours()), ("Kafka", stage.from_kafka())):

@@ -4,10 +4,12 @@ import socket
 import subprocess
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pyspark
 from harness.servers import free_broker_port
 from harness.toolchains import java_classes, java_classpath, tool
+from pyspark.sql import SparkSession
 
 from pyromq.testing.waiting import eventually
 
@@ -26,7 +28,7 @@ def connector_classpath() -> str:
     return f"{java_classpath('spark-kafka')}:{tokens}"
 
 
-def start_kafka(folder: Path, partitions: int, closing: ExitStack) -> str:
+def start_kafka(folder: Path, closing: ExitStack) -> str:
     """Start one broker that is its own controller, with Kafka's defaults for all else; return its address.
 
     A busy machine may hold its heartbeat up for seconds, which is no reason to take its partitions away.
@@ -42,8 +44,7 @@ listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}
 advertised.listeners=PLAINTEXT://127.0.0.1:{port}
 controller.listener.names=CONTROLLER
 log.dirs={folder / "kafka"}
-num.partitions={partitions}
-auto.create.topics.enable=true
+auto.create.topics.enable=false
 broker.session.timeout.ms=600000
 controller.quorum.fetch.timeout.ms=60000
 offsets.topic.replication.factor=1
@@ -62,6 +63,32 @@ transaction.state.log.min.isr=1
     closing.callback(_end, process)
     eventually(lambda: _accepts(port), START_TIMEOUT_S, what="Kafka's broker is up")
     return f"127.0.0.1:{port}"
+
+
+def create_in_kafka(spark: SparkSession, address: str, topics: list[str], partitions: int) -> None:
+    """Create topics, by Kafka's own client in Spark's JVM, and wait until each partition has a leader.
+
+    A producer that writes to a topic which is being made may wait for one of its partitions in vain.
+    """
+    machine: Any = spark.sparkContext._jvm
+    settings = machine.java.util.Properties()
+    settings.setProperty("bootstrap.servers", address)
+    admin = machine.org.apache.kafka.clients.admin.AdminClient.create(settings)
+    optional = machine.java.util.Optional
+    new_topic = machine.org.apache.kafka.clients.admin.NewTopic
+    made = [new_topic(topic, optional.of(partitions), optional.empty()) for topic in topics]
+    admin.createTopics(made).all().get()
+
+    def is_led() -> bool:
+        found = admin.describeTopics(topics).allTopicNames().get()
+        return all(
+            len(found[topic].partitions()) == partitions
+            and all(one.leader() is not None for one in found[topic].partitions())
+            for topic in topics
+        )
+
+    eventually(is_led, START_TIMEOUT_S, what="each of Kafka's partitions has a leader")
+    admin.close()
 
 
 def _end(process: "subprocess.Popen[bytes]") -> None:

@@ -99,7 +99,7 @@ class Stage:
             eventually(lambda: _is_known(admin, topic), 60, what=f"{topic} is known")
 
     def write_kafka(self, topic: str) -> None:
-        """Write the table to a topic of Kafka's, which creates it if there is none."""
+        """Write the table to a topic of Kafka's."""
         writer = self.kafka_table.write.format("kafka").mode("append")
         writer.options(**{"kafka.bootstrap.servers": self.kafka, "topic": topic}).save()
 
