@@ -2,7 +2,7 @@
 PYTHON ?= python3
 PY := .venv/bin/python
 
-.PHONY: setup demo test check bench bench-client bench-kinds bench-parts bench-spark clean coverage-rows interop test-spark-long torture-store fuzz-kernel guard-kernel
+.PHONY: setup demo test check bench bench-client bench-kinds bench-parts bench-spark clean coverage-rows interop test-spark test-spark-long torture-store fuzz-kernel guard-kernel
 setup: .venv/.kernel
 
 .venv/.ready: pyproject.toml requirements.lock
@@ -28,8 +28,11 @@ check: setup     ## Format, lint, types, import contracts, rules, unit tests
 test: check coverage-rows   ## Everything that CI runs
 	$(PY) -m pytest -q -n 2 tests/conformance tests/fuzz tests/functional tests/crash
 	PYROMQ_PURE=1 $(PY) -m pytest -q -n 2 tests/unit/store tests/unit/broker tests/conformance tests/functional/test_[bfkr]*.py tests/functional/test_client_round_trip.py
-	$(call beside,$(PY) -m pytest -q tests/spark,\
-	$(PY) -m pytest -q -n 3 --dist loadfile --no-loadscope-reorder tests/system tests/interop)
+	$(PY) -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder --ignore-glob='*/interop/test_spark*' --ignore-glob='*/test_mixed_group*' tests/system tests/interop
+	$(PY) -m pytest -q tests/spark/test_spark_batch.py tests/spark/test_sink.py
+
+test-spark: setup      ## All of Spark that takes no kills: sources, sink, jobs, pipelines, their how-to, Apache's brokers
+	$(PY) -m pytest -q tests/spark tests/interop/test_spark_on_apache.py tests/interop/test_spark_sink_on_apache.py
 
 .venv/.pipelines: .venv/.ready
 	$(PY) -m pip install -q -c requirements.lock --no-build-isolation -e '.[dev,pipelines]' && touch $@

@@ -18,7 +18,6 @@ LONGEST = (
     "test_demo.py",
     "test_push_with_java.py",
     "test_our_client_on_apache.py",
-    "test_spark_batch.py",
     "test_mixed_group_under_load.py",
     "test_kinds_of_java.py",
 )

@@ -55,7 +55,7 @@ def test_rows_of_every_kind_are_there_when_the_task_ends(options: dict[str, str]
         message_group=[f"customer-{number % 7}" if number % 3 == 0 else None for number in range(count)],
         properties=pa.array([[("area", "größer")]] * count, pa.map_(pa.string(), pa.string())),
         # Delivered later, so sent by itself.
-        delay_level=pa.array([1 if number == 17 else None for number in range(count)], pa.int32()),
+        delay_level=pa.array([9 if number == 17 else None for number in range(count)], pa.int32()),
     )
 
     written = write(rows, **options)
