@@ -90,7 +90,7 @@ def test_a_java_client_is_refused_a_delay_of_more_than_a_year(ours: str, java: P
 def test_our_client_s_timed_messages_are_delivered_and_recalled_by_apache_5(
     running: Callable[[str], Cluster],
 ) -> None:
-    address = running("apache-5").name_server
+    address = running("apache-5-timers").name_server
     with Admin(address) as admin, Producer("delayed_ours", address) as producer:
         admin.create_topic("delayed_of_ours", 1)
         eventually(lambda: admin.route("delayed_of_ours"), DEADLINE_S)
