@@ -166,7 +166,10 @@ def test_the_checkpoint_of_a_stopped_broker_names_the_newest_message(relays: dic
     stopped = [turn for relay in relays.values() for turn in relay.turns if turn.end is End.STOP]
     assert {turn.kind for turn in stopped} == {"ours", "apache"}
     for turn in stopped:
-        assert turn.checkpoint_ms == (turn.newest_ms, turn.newest_ms), turn.kind
+        log_ms, queues_ms = turn.checkpoint_ms
+        assert queues_ms == turn.newest_ms, turn.kind
+        # Apache notes the log's time when a flush has something to do; on a busy machine that is not the last.
+        assert log_ms == turn.newest_ms or (turn.kind == "apache" and log_ms < turn.newest_ms), turn.kind
 
 
 def test_settings_that_are_not_the_defaults_are_kept(relays: dict[str, Relay]) -> None:

@@ -173,6 +173,8 @@ def start_apache(kind: str, folder: Path, closing: ExitStack, **more: str | int)
         bindAddress="127.0.0.1",
         brokerIP2="127.0.0.1",
         haListenPort=broker_port + 1,
+        # A busy machine is no reason to refuse a send that waited for 200 ms.
+        waitTimeMillsInSendQueue=START_TIMEOUT_S * 1000,
         **({"timerWheelEnable": "false"} | more),
     )
     broker = start_java(classpath, "broker.BrokerStartup", settings, "broker-a", folder, environment)
