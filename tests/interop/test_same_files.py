@@ -168,7 +168,7 @@ def test_the_checkpoint_of_a_stopped_broker_names_the_newest_message(relays: dic
     for turn in stopped:
         log_ms, queues_ms = turn.checkpoint_ms
         assert queues_ms == turn.newest_ms, turn.kind
-        # Apache notes the log's time when a flush has something to do; on a busy machine that is not the last.
+        # Apache notes the log's time when a flush has work; on a busy machine that is not the last.
         assert log_ms == turn.newest_ms or (turn.kind == "apache" and log_ms < turn.newest_ms), turn.kind
 
 
