@@ -28,7 +28,7 @@ check: setup     ## Format, lint, types, import contracts, rules, unit tests
 test: check coverage-rows   ## Everything that CI runs
 	$(PY) -m pytest -q -n 2 tests/conformance tests/fuzz tests/functional tests/crash
 	PYROMQ_PURE=1 $(PY) -m pytest -q -n 2 tests/unit/store tests/unit/broker tests/conformance tests/functional/test_[bfkr]*.py tests/functional/test_client_round_trip.py
-	$(PY) -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder --ignore-glob='*/interop/test_spark*' --ignore-glob='*/test_mixed_group*' tests/system tests/interop
+	$(PY) -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder --ignore-glob='*/interop/test_spark*' --ignore-glob='*/test_mixed_group*' --ignore-glob='*/test_dead_letters_of_java*' tests/system tests/interop
 	$(PY) -m pytest -q tests/spark/test_spark_batch.py tests/spark/test_sink.py
 
 test-spark: setup      ## All of Spark that takes no kills: sources, sink, jobs, pipelines, their how-to, Apache's brokers
