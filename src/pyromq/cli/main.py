@@ -220,7 +220,7 @@ job = typer.Typer(
 job.command(
     epilog=_examples(
         "pyromq job archive orders payments --to /data/archive",
-        "pyromq job archive orders --to s3://bucket/archive --follow --interval 15m",
+        "pyromq job archive orders --to /data/archive --follow --interval 15m",
         "pyromq job archive orders --to /data/archive --master spark://HOST:7077 --json",
     )
 )(job_commands.archive)
