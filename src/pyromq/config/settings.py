@@ -118,6 +118,21 @@ class BrokerSettings:
     broker_permission: int = setting(
         6, "What clients may do here: 4 read, 2 write, 6 both.", at_most=7, live=True
     )
+    failover: str = setting(
+        "", "Where it is decided who is master, etcd://HOST:2379; empty: the role stays as it is. Ours."
+    )
+    failover_lease: int = setting(
+        3_000, "Milliseconds without a word from etcd after which a master is none. Ours.", at_least=2_000
+    )
+    in_sync_timeout: int = setting(
+        2_000, "Milliseconds behind after which a replica may not become master. Ours.", at_least=100
+    )
+    copy_topics_on_join: bool = setting(
+        False, "Take over the topics of the cluster's other brokers at the first start. Ours."
+    )
+    auto_create_on_all: bool = setting(
+        False, "Create a topic on every broker of the cluster at its first send. Ours.", live=True
+    )
     region_id: str = setting("DefaultRegion", "Region's name, handed to producers for traces.")
     trace_on: bool = setting(True, "Tell producers that traces are wanted.", live=True)
 
@@ -328,6 +343,30 @@ class StoreSettings:
         True, "Check the bodies' checksums when the store is opened.", key="checkCRCOnRecover"
     )
     ha_listen_port: int = setting(0, "TCP port for slaves; 0: the broker's port plus one.", at_most=PORT_MAX)
+    ha_master_address: str = setting(
+        "", "Where a slave copies from, host:port; empty: as the name servers say.", form="addresses"
+    )
+    ha_transfer_batch_size: int = setting(
+        32 * KIB, "Bytes of the log that a master puts into one frame for a slave.", at_least=KIB
+    )
+    ha_send_heartbeat_interval: int = setting(
+        5_000, "Milliseconds of silence after which master and slave say something.", at_least=10
+    )
+    ha_housekeeping_interval: int = setting(
+        20_000, "Milliseconds of silence after which a master or slave takes the other for gone.", at_least=50
+    )
+    ha_slave_fallbehind_max: int = setting(
+        256 * MIB, "Bytes behind which a slave is too far for a synchronous master to wait for.", live=True
+    )
+    slave_timeout: int = setting(
+        3_000, "Milliseconds that a send waits for slaves before FLUSH_SLAVE_TIMEOUT.", at_least=1, live=True
+    )
+    in_sync_replicas: int = setting(
+        1, "Brokers, the master too, that a synchronous master waits for; at least 2 are.", at_least=1
+    )
+    min_in_sync_replicas: int = setting(
+        1, "Brokers, the master too, without which a master takes no messages.", at_least=1
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
