@@ -50,6 +50,8 @@ class TopicTable:
         #: Topics that changed since all was on disk, with the number of the change.
         self._unsaved: dict[str, int] = {}
         self.on_change: Callable[[], None] = lambda: None
+        #: Called with each topic that a first send created.
+        self.on_inherited: Callable[[TopicConfig], None] = lambda _: None
 
     def load(self) -> None:
         """Read the file over the system topics."""
@@ -99,7 +101,7 @@ class TopicTable:
         if default_topic == topic_names.AUTO_CREATE and not self._settings.auto_create_topic_enable:
             return None
         count = max(min(queue_count, lender.write_queue_nums), 0)
-        return self.put(
+        config = self.put(
             TopicConfig(
                 topic_name=topic,
                 read_queue_nums=count,
@@ -109,6 +111,8 @@ class TopicTable:
                 topic_sys_flag=sys_flag,
             )
         )
+        self.on_inherited(config)
+        return config
 
     def ensure(self, topic: str, *, queue_count: int, sys_flag: int = 0) -> TopicConfig:
         """Return a readable and writable topic that the broker itself needs, created if it is missing."""
