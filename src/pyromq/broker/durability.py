@@ -14,15 +14,16 @@ asynchronous flush nothing waits, and the log is synced every half second if eno
 
 A failed sync leaves unknown what the disk has. Everyone who waits is refused, and the store takes no more
 writes until a restart.
+
+A synchronous master's messages are safe when its slaves have them too (`replicated.py`).
 """
 
 import asyncio
 import logging
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol
 
-from pyromq.broker.watermark import Watermark
+from pyromq.broker.watermark import Settle, Watermark
 from pyromq.clock import Clock
 from pyromq.codes import ResponseCode
 from pyromq.config.settings import FlushDiskType, StoreSettings
@@ -77,15 +78,34 @@ class RunsLong(Protocol):
         ...
 
 
-class FlushTimeout(Exception):
-    """The disk took longer than `syncFlushTimeout`; the message is in the log all the same."""
+class NotSafe(Exception):
+    """A message is in the log, but not as safe as it should be; `code` tells the sender."""
+
+    code: ResponseCode
+
+
+class FlushTimeout(NotSafe):
+    """The disk took longer than `syncFlushTimeout`."""
+
+    code = ResponseCode.FLUSH_DISK_TIMEOUT
+
+
+class Elsewhere(Protocol):
+    """Other brokers that must have a message before it is safe."""
+
+    def when_there(self, end: int, settle: Settle) -> None:
+        """Call `settle` once they have the log up to `end`, with None, NotSafe or ServiceNotAvailable."""
+        ...
 
 
 class Durability:
-    """Syncs the log, and tells senders when their messages are safe."""
+    """Syncs the log, and tells senders when their messages are safe: on the disk, and elsewhere."""
 
-    def __init__(self, log_: SyncedLog, settings: StoreSettings, clock: Clock) -> None:
+    def __init__(
+        self, log_: SyncedLog, settings: StoreSettings, clock: Clock, elsewhere: Elsewhere | None = None
+    ) -> None:
         self._log = log_
+        self._elsewhere = elsewhere
         self._settings = settings
         self._clock = clock
         self._flushed = Watermark(log_.flushed_position)
@@ -96,40 +116,49 @@ class Durability:
         self._has_failed = False
         self._watchdog: asyncio.TimerHandle | None = None
         self._synced_at = clock.monotonic()
-        #: Whether a send is answered before the disk has it.
-        self.is_immediate = settings.flush_disk_type == FlushDiskType.ASYNC_FLUSH
+        #: Whether all that is appended is brought to the disk at once.
+        self.syncs_all = settings.flush_disk_type == FlushDiskType.SYNC_FLUSH
+        #: Whether a send is answered without waiting for anything.
+        self.is_immediate = not self.syncs_all and elsewhere is None
 
-    def when_safe(self, end: int, settle: Callable[[Exception | None], None]) -> None:
-        """Call `settle` once the disk has the log up to `end`.
+    def when_safe(self, end: int, settle: Settle) -> None:
+        """Call `settle` once the log is safe up to `end`.
 
-        It gets None, FlushTimeout, or ServiceNotAvailable after a failed sync.
+        It gets None, a NotSafe, or ServiceNotAvailable: after a failed sync, or from who is master no more.
         """
         if self._has_failed:
             settle(_failed_disk())
-            return
-        self._flushed.when(end, settle)
-        self._sync_soon()
+        elif self._elsewhere is None:
+            self._flushed.when(end, settle)
+            self._sync_soon()
+        elif not self.syncs_all:
+            self._elsewhere.when_there(end, settle)
+        else:
+            both = _Both(settle)
+            self._flushed.when(end, both.first)
+            self._sync_soon()
+            self._elsewhere.when_there(end, both.second)
 
     def appended(self) -> None:
         """Note that the log grew; under synchronous flush it is synced at once, even if nobody waits.
 
         That concerns messages with WAIT=false, and those that the broker itself stores.
         """
-        if not self.is_immediate and not self._has_failed:
+        if self.syncs_all and not self._has_failed:
             self._sync_soon()
 
     def confirm(self, end: int, answer: Answer) -> "asyncio.Future[Answer]":
-        """Return the answer once the disk has the log up to `end`; its code says so if that took too long."""
+        """Return the answer once the log is safe up to `end`; its code says so if that took too long."""
         confirmed: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
 
         def settle(error: Exception | None) -> None:
             if confirmed.done():
                 return
-            if error is not None and not isinstance(error, FlushTimeout):
+            if isinstance(error, NotSafe):
+                answer.code = error.code
+            elif error is not None:
                 confirmed.set_exception(error)
                 return
-            if error is not None:
-                answer.code = ResponseCode.FLUSH_DISK_TIMEOUT
             confirmed.set_result(answer)
 
         self.when_safe(end, settle)
@@ -214,9 +243,30 @@ class Durability:
             self._flushed.give_up(self._log.max_position, _failed_disk())
             return
         self._flushed.raise_to(sync.result())
-        is_behind = not self.is_immediate and self._log.max_position > self._flushed.value
+        is_behind = self.syncs_all and self._log.max_position > self._flushed.value
         if is_behind or self._flushed.waiting_count:
             self._sync_soon()
+
+
+class _Both:
+    """Waits for two, and tells of both with the second one's word, which RocketMQ lets win."""
+
+    def __init__(self, settle: Settle) -> None:
+        self._settle = settle
+        self._said: list[Exception | None] = []
+        self._last_word: Exception | None = None
+
+    def first(self, error: Exception | None) -> None:
+        self._note(error)
+
+    def second(self, error: Exception | None) -> None:
+        self._last_word = error
+        self._note(error)
+
+    def _note(self, error: Exception | None) -> None:
+        self._said.append(error)
+        if len(self._said) == 2:
+            self._settle(self._last_word or self._said[0] or self._said[1])
 
 
 def _failed_disk() -> ServiceNotAvailable:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pyromq.broker.answer_parts import binary_parts, json_parts
 from pyromq.broker.arrivals import Arrivals
-from pyromq.broker.durability import Durability, FlushTimeout
+from pyromq.broker.durability import Durability, NotSafe
 from pyromq.broker.topic_names import RETRY_PREFIX
 from pyromq.broker.topics import TopicTable
 from pyromq.clock import Clock
@@ -148,8 +148,8 @@ class FastSends:
         reader.feed(answers)
         frames = []
         while (answer := reader.next_command()) is not None:
-            if isinstance(error, FlushTimeout):
-                answer.code = ResponseCode.FLUSH_DISK_TIMEOUT
+            if isinstance(error, NotSafe):
+                answer.code = error.code
             else:
                 is_refused = isinstance(error, Refused)
                 answer.code = error.code if is_refused else ResponseCode.SYSTEM_ERROR  # type: ignore[attr-defined]

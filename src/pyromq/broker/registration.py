@@ -13,6 +13,7 @@ from contextlib import suppress
 
 import msgspec
 
+from pyromq.broker.standing import Leader, Lease
 from pyromq.broker.topics import TopicTable
 from pyromq.codes import Perm, RequestCode, ResponseCode
 from pyromq.config.settings import BrokerSettings
@@ -26,8 +27,8 @@ from pyromq.wire.bodies.registration import (
 )
 from pyromq.wire.bodies.topics import TopicConfigTable
 from pyromq.wire.command import Command
-from pyromq.wire.header import write_header
-from pyromq.wire.headers.namesrv import RegisterBroker, UnregisterBroker
+from pyromq.wire.header import read_header, write_header
+from pyromq.wire.headers.namesrv import RegisterBroker, RegisterBrokerAnswer, UnregisterBroker
 
 log = logging.getLogger(__name__)
 
@@ -52,12 +53,16 @@ class Registration:
         *,
         address: str,
         ha_address: str,
+        lease: Lease,
     ) -> None:
         self._links = links
         self._topics = topics
         self._settings = settings
         self._address = address
         self._ha_address = ha_address
+        self._lease = lease
+        #: Where a slave's master is, as the name servers said last.
+        self.leader: Leader | None = None
         self._name_servers = [text.strip() for text in settings.namesrv_addr.split(";") if text.strip()]
         self._wanted = 0
         self._done = 0
@@ -126,6 +131,9 @@ class Registration:
                 await self._hurry.wait()
 
     async def _register_once(self) -> None:
+        if not self._lease.is_held:
+            # The name servers may know the next master already.
+            return
         settings = self._settings
         shown = self._shown_topics()
         data = encode_register_broker(
@@ -146,9 +154,16 @@ class Registration:
             lambda: Command(RequestCode.REGISTER_BROKER, ext=write_header(header), body=data),
             settings.register_broker_timeout_mills / 1000,
         )
+        self._note_leader(answers)
         ordered = next((answer.body for answer in answers if answer.body), None)
         if ordered is not None:
             self._topics.set_ordered(decode_key_values(ordered).table)
+
+    def _note_leader(self, answers: list[Command]) -> None:
+        for answer in answers:
+            said = read_header(RegisterBrokerAnswer, answer.ext)
+            if said.master_addr and said.ha_server_addr:
+                self.leader = Leader(said.master_addr, said.ha_server_addr)
 
     def _shown_topics(self) -> TopicConfigTable:
         """Return the topics as clients may use them: a broker that forbids something forbids it for all."""

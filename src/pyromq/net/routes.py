@@ -8,7 +8,7 @@ one, or None for no answer at all. It raises `Refused` to say no.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from pyromq.codes import ResponseCode
@@ -113,6 +113,13 @@ class RouteTable:
         for route in routes:
             assert route.code not in self.by_code, f"code {route.code} is routed twice"
             self.by_code[int(route.code)] = route
+
+    def guard(self, guard: Guard, codes: Iterable[int] | None = None) -> None:
+        """Let the requests of some codes, or all, pass a guard before the ones that they have."""
+        for code in self.by_code if codes is None else codes:
+            route = self.by_code.get(int(code))
+            if route is not None:
+                self.by_code[int(code)] = replace(route, guards=(guard, *route.guards))
 
     @property
     def codes(self) -> frozenset[int]:

@@ -309,17 +309,24 @@ class PullHandlers:
             assert status in _EMPTY_QUEUE
             is_begin = header.queue_offset == 0
             code = ResponseCode.PULL_NOT_FOUND if is_begin else ResponseCode.PULL_OFFSET_MOVED
-        if code == ResponseCode.PULL_OFFSET_MOVED:
-            self._offset_events.moved(header, got.next_offset)
-        broker_id = MASTER_ID
+        broker_id, next_offset = MASTER_ID, got.next_offset
         if self._settings.slave_read_enable:
             broker_id = group.which_broker_when_consume_slowly if got.suggest_slave else group.broker_id
+        if code == ResponseCode.PULL_OFFSET_MOVED and self._settings.broker_role == BrokerRole.SLAVE:
+            # What this slave does not have yet, its master may: nobody's progress is moved from here.
+            code, broker_id, next_offset = (
+                ResponseCode.PULL_RETRY_IMMEDIATELY,
+                group.broker_id,
+                header.queue_offset,
+            )
+        elif code == ResponseCode.PULL_OFFSET_MOVED:
+            self._offset_events.moved(header, next_offset)
         return Answer(
             code,
             status.name,
             ext={
                 "suggestWhichBrokerId": str(broker_id),
-                "nextBeginOffset": str(got.next_offset),
+                "nextBeginOffset": str(next_offset),
                 "minOffset": str(got.min_offset),
                 "maxOffset": str(got.max_offset),
             },

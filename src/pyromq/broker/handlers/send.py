@@ -18,7 +18,7 @@ from pyromq.broker.groups import GroupTable
 from pyromq.broker.intake import Intake
 from pyromq.broker.topics import TopicTable
 from pyromq.codes import TRANSACTION_MASK, ResponseCode, SysFlag
-from pyromq.config.settings import BrokerRole, BrokerSettings
+from pyromq.config.settings import BrokerSettings
 from pyromq.errors import MessageIllegal
 from pyromq.net.routes import Answer, Request
 from pyromq.store.store import Draft, Placed
@@ -57,8 +57,6 @@ class SendHandlers:
         self._durability = durability
         self._cluster = settings.broker_cluster_name
         self._broker_name = settings.broker_name
-        #: A synchronous master whose slave is not there says so with each message, as RocketMQ does.
-        self._lacks_slave = settings.broker_role == BrokerRole.SYNC_MASTER
         self._store_host = store_host
         #: Told of each queue that a plain message was stored in.
         self.learn: Learn | None = None
@@ -175,11 +173,7 @@ class SendHandlers:
         )
 
     def _confirm(self, end: int, answer: Answer, properties: dict[str, str]) -> Sent:
-        if not _waits(properties):
-            return answer
-        if self._lacks_slave:
-            answer.code = ResponseCode.SLAVE_NOT_AVAILABLE
-        if self._durability.is_immediate:
+        if self._durability.is_immediate or not _waits(properties):
             return answer
         return self._durability.confirm(end, answer)
 

@@ -1,0 +1,84 @@
+"""Which requests a broker may answer now: by its lease, and by how many replicas there are.
+
+A master whose lease is over answers nothing: another may be master already. A master with fewer replicas
+than `minInSyncReplicas` takes no messages, and serves everything else.
+"""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from pyromq.broker.replicated import no_longer_master
+from pyromq.broker.standing import Lease
+from pyromq.codes import RequestCode, ResponseCode
+from pyromq.errors import ServiceNotAvailable
+from pyromq.net.link import Link, Shortcut
+from pyromq.net.routes import Request, RouteTable
+from pyromq.wire.command import CommandReader
+
+#: The requests that store messages.
+WRITES: Final = frozenset(
+    {
+        RequestCode.SEND_MESSAGE,
+        RequestCode.SEND_MESSAGE_V2,
+        RequestCode.SEND_BATCH_MESSAGE,
+        RequestCode.CONSUMER_SEND_MSG_BACK,
+        RequestCode.END_TRANSACTION,
+        RequestCode.SEND_REPLY_MESSAGE,
+        RequestCode.SEND_REPLY_MESSAGE_V2,
+        RequestCode.RECALL_MESSAGE,
+        RequestCode.OPEN_STAGED_BATCH,
+        RequestCode.STAGE_MESSAGES,
+        RequestCode.PUBLISH_STAGED,
+        RequestCode.ABORT_STAGED,
+    }
+)
+
+
+class Gate:
+    """Says no to requests, and to the kernel's shortcut around them."""
+
+    def __init__(self, lease: Lease, *, replica_count: Callable[[], int], replicas_min: int) -> None:
+        self._lease = lease
+        self._replica_count = replica_count
+        self._replicas_min = replicas_min
+        #: Set while a master hands over: it takes no more messages, and still serves the rest.
+        self.is_handing_over = False
+
+    def put_before(self, table: RouteTable) -> None:
+        """Let every request of a table pass here first."""
+        table.guard(self._check_lease)
+        table.guard(self._check_replicas, WRITES)
+
+    def around(self, shortcut: Shortcut | None) -> Shortcut | None:
+        """Return a shortcut that is taken only where every request would pass."""
+        if shortcut is None:
+            return None
+
+        def pass_through(link: Link, reader: CommandReader, answer_bytes_max: int) -> bool:
+            return self.is_open and shortcut(link, reader, answer_bytes_max)
+
+        return pass_through
+
+    @property
+    def is_open(self) -> bool:
+        """Whether every request may pass."""
+        return (
+            self._lease.is_held
+            and not self.is_handing_over
+            and (self._replicas_min <= 1 or self._replica_count() >= self._replicas_min)
+        )
+
+    def _check_lease(self, _request: Request[Any]) -> None:
+        if not self._lease.is_held:
+            raise no_longer_master()
+
+    def _check_replicas(self, _request: Request[Any]) -> None:
+        if self.is_handing_over:
+            raise no_longer_master()
+        count = self._replica_count() if self._replicas_min > 1 else self._replicas_min
+        if count < self._replicas_min:
+            raise ServiceNotAvailable(
+                ResponseCode.SERVICE_NOT_AVAILABLE,
+                f"service not available now: {count} of the group's brokers are in sync, and "
+                f"minInSyncReplicas={self._replicas_min} must be; start the others, or lower it",
+            )

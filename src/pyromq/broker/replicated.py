@@ -1,0 +1,114 @@
+"""When a message is safe elsewhere: what a synchronous master's senders wait for.
+
+The slaves acknowledge positions of the log, and `Followers` says up to where enough of them have it. Whoever
+waits is told when that passes the end of its message, and after `slaveTimeout` that it did not. There is no
+timer for a message: what the log's end was is noted a few times in each timeout, and all who wait for what
+was there a timeout ago give up together.
+
+A master whose lease is over says to nobody that anything is safe.
+"""
+
+import asyncio
+from collections import deque
+from typing import Final, Protocol
+
+from pyromq.broker.durability import NotSafe
+from pyromq.broker.standing import Lease
+from pyromq.broker.watermark import Settle, Watermark
+from pyromq.clock import Clock
+from pyromq.codes import ResponseCode
+from pyromq.config.settings import StoreSettings
+from pyromq.errors import ServiceNotAvailable
+
+_LOOKS_A_TIMEOUT: Final = 8
+
+
+class SlaveTimeout(NotSafe):
+    """The slaves took longer than `slaveTimeout`."""
+
+    code = ResponseCode.FLUSH_SLAVE_TIMEOUT
+
+
+class NoSlaveNear(NotSafe):
+    """No slave is there, or none that is near enough to wait for."""
+
+    code = ResponseCode.SLAVE_NOT_AVAILABLE
+
+
+class Followed(Protocol):
+    """The part of `Followers` that is waited for."""
+
+    def is_anyone_near(self, end: int) -> bool:
+        """Return whether there are enough followers that will soon have the log up to `end`."""
+        ...
+
+
+class Replicated:
+    """Tells senders when the slaves have their messages."""
+
+    def __init__(self, followers: Followed, settings: StoreSettings, clock: Clock, lease: Lease) -> None:
+        self._followers = followers
+        self._settings = settings
+        self._clock = clock
+        self._lease = lease
+        self._confirmed = Watermark(0)
+        self._looks: deque[tuple[float, int]] = deque()
+        self._highest = 0
+        self._timer: asyncio.TimerHandle | None = None
+
+    def when_there(self, end: int, settle: Settle) -> None:
+        """Call `settle` once enough slaves have the log up to `end`.
+
+        It gets None, SlaveTimeout, NoSlaveNear, or ServiceNotAvailable when this is no longer the master.
+        """
+        if end > self._confirmed.value and not self._followers.is_anyone_near(end):
+            settle(NoSlaveNear("SLAVE_NOT_AVAILABLE"))
+            return
+        self._highest = max(self._highest, end)
+        self._confirmed.when(end, self._fenced(settle))
+        if self._timer is None and self._confirmed.waiting_count:
+            self._look_later()
+
+    def raise_to(self, position: int) -> None:
+        """Note that enough slaves have the log up to a position."""
+        self._confirmed.raise_to(position)
+
+    def close(self) -> None:
+        """Tell all who wait that this broker will not know."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._confirmed.give_up(self._highest, no_longer_master())
+
+    def _fenced(self, settle: Settle) -> Settle:
+        lease = self._lease
+
+        def settle_if_master(error: Exception | None) -> None:
+            settle(error if lease.is_held else no_longer_master())
+
+        return settle_if_master
+
+    def _look_later(self) -> None:
+        self._looks.append((self._clock.monotonic(), self._highest))
+        self._timer = asyncio.get_running_loop().call_later(
+            self._settings.slave_timeout / 1000 / _LOOKS_A_TIMEOUT, self._look
+        )
+
+    def _look(self) -> None:
+        overdue = self._clock.monotonic() - self._settings.slave_timeout / 1000
+        while self._looks and self._looks[0][0] <= overdue:
+            _, end = self._looks.popleft()
+            self._confirmed.give_up(end, SlaveTimeout("FLUSH_SLAVE_TIMEOUT"))
+        self._timer = None
+        if self._confirmed.waiting_count:
+            self._look_later()
+        else:
+            self._looks.clear()
+
+
+def no_longer_master() -> ServiceNotAvailable:
+    """Return the refusal of a master whose lease is over."""
+    return ServiceNotAvailable(
+        ResponseCode.SERVICE_NOT_AVAILABLE,
+        "this broker is no longer the master of its group; ask the name server for the new one and send again",
+    )
