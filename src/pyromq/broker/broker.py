@@ -22,6 +22,7 @@ from pyromq.broker.intake import Intake
 from pyromq.broker.metrics import MetricsPage, Sources, start_metrics
 from pyromq.broker.parts import Parts, make_parts
 from pyromq.broker.registration import FIRST_PERIOD_MS, Registration
+from pyromq.broker.standing import Standing
 from pyromq.broker.timers.timed import timer_diversions
 from pyromq.broker.topic_names import SCHEDULE, WHEEL_TIMER
 from pyromq.broker.transaction_checks import TransactionChecks
@@ -61,7 +62,9 @@ class Broker:
         clock: Clock | None = None,
         files: Files | None = None,
         use_kernel: bool = IS_COMPILED,
+        standing: Standing | None = None,
     ) -> None:
+        self._standing = standing or Standing()
         self._parts = make_parts(process, clock=clock or SystemClock(), files=files, use_kernel=use_kernel)
         #: Where metrics are served, if they are.
         self.metrics: MetricsPage | None = None
@@ -180,7 +183,12 @@ class Broker:
         links = Links(parts.net_settings, clock=parts.clock, name=settings.broker_name)
         self._closing.push_async_callback(links.close)
         registration = Registration(
-            links, parts.topics, settings, address=addresses.advertised, ha_address=addresses.ha
+            links,
+            parts.topics,
+            settings,
+            address=addresses.advertised,
+            ha_address=addresses.ha,
+            lease=self._standing.lease,
         )
         intake = Intake(
             parts.store,
