@@ -1,0 +1,1 @@
+"""Masters and slaves: the log and the tables, copied."""
