@@ -1,0 +1,133 @@
+"""What happened in a run: every send with its outcome, every message that was read, in one order of time.
+
+Times are seconds of one clock, the harness's own, which no fault touches. Every message carries a number that
+no other has; a number is sent once, so it may be stored once.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from enum import StrEnum
+from pathlib import Path
+
+#: Topic and queue id.
+Queue = tuple[str, int]
+
+
+class Outcome(StrEnum):
+    """What a producer knows about a send."""
+
+    ACKNOWLEDGED = "acknowledged"
+    #: An answer that says no. Whether the message was stored is another question.
+    REFUSED = "refused"
+    #: No answer in time, or the connection ended, or an answer that says «stored, but».
+    UNKNOWN = "unknown"
+
+
+@dataclass(slots=True)
+class Send:
+    """One message on its way, and what became of it."""
+
+    number: int
+    queue: Queue
+    #: Which node was asked.
+    node: int
+    #: Messages of one connection to one queue arrive in the order in which they were sent.
+    connection: int
+    sent_at: float
+    ended_at: float = 0.0
+    outcome: Outcome = Outcome.UNKNOWN
+    offset: int = -1
+    #: Where it begins in the log of the broker that acknowledged it.
+    position: int = -1
+    detail: str = ""
+
+
+@dataclass(slots=True, frozen=True)
+class Read:
+    """A message that somebody read at a node."""
+
+    queue: Queue
+    offset: int
+    number: int
+    node: int
+    at: float
+
+
+@dataclass(slots=True)
+class History:
+    """Everything that was sent and read."""
+
+    sends: dict[int, Send] = field(default_factory=dict)
+    #: What each node was seen to have, each message once a node: the first time it was read there.
+    reads: dict[tuple[int, Queue, int, int], Read] = field(default_factory=dict)
+    #: Things that no reader may see at all, such as a body that nobody sent.
+    complaints: list[str] = field(default_factory=list)
+    #: What refusals said, and how often.
+    refusals: Counter[str] = field(default_factory=Counter)
+    #: The faults, in words, with their time.
+    faults: list[tuple[float, str]] = field(default_factory=list)
+
+    def begin(self, queue: Queue, *, node: int, connection: int, now: float) -> Send:
+        """Note that a new message is sent, and return it."""
+        send = Send(len(self.sends), queue, node, connection, now)
+        self.sends[send.number] = send
+        return send
+
+    def see(self, queue: Queue, offset: int, number: int, *, node: int, now: float) -> None:
+        """Note that a node has a message."""
+        key = node, queue, offset, number
+        if key not in self.reads:
+            self.reads[key] = Read(queue, offset, number, node, now)
+
+    def acknowledged(self) -> Iterator[Send]:
+        """Yield the sends that were acknowledged, in the order of sending."""
+        return (send for send in self.sends.values() if send.outcome is Outcome.ACKNOWLEDGED)
+
+    def count(self, outcome: Outcome) -> int:
+        """Return how many sends ended so."""
+        return sum(send.outcome is outcome for send in self.sends.values())
+
+    def save(self, path: Path) -> None:
+        """Write everything down, a line for each thing, for whoever looks into a failure."""
+        with path.open("w") as file:
+            for at, text in self.faults:
+                file.write(json.dumps({"kind": "fault", "at": round(at, 4), "what": text}) + "\n")
+            for send in self.sends.values():
+                file.write(json.dumps({"kind": "send", **asdict(send)}) + "\n")
+            for read in self.reads.values():
+                file.write(json.dumps({"kind": "read", **asdict(read)}) + "\n")
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """A message in the log at the end."""
+
+    number: int
+    position: int
+    #: The node that gave it its place, as the record says.
+    node: int
+
+
+@dataclass(slots=True)
+class Final:
+    """What was there when all faults were over: the master's queues, and its epochs."""
+
+    #: Each queue from its first message; offsets that nobody has are None.
+    queues: dict[Queue, dict[int, Stored]] = field(default_factory=dict)
+    #: (epoch, where it begins in the log), oldest first.
+    epochs: list[tuple[int, int]] = field(default_factory=list)
+
+    def places(self) -> dict[int, tuple[Queue, int, Stored]]:
+        """Return where each number is; of several places, the first."""
+        places: dict[int, tuple[Queue, int, Stored]] = {}
+        for queue, messages in self.queues.items():
+            for offset, stored in sorted(messages.items()):
+                places.setdefault(stored.number, (queue, offset, stored))
+        return places
+
+    def epoch_at(self, position: int) -> int:
+        """Return the epoch in which a place of the log was written."""
+        began = [epoch for epoch, start in self.epochs if start <= position]
+        return began[-1] if began else 0
