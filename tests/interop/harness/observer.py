@@ -6,6 +6,7 @@ mistake that our client and our broker share cannot hide.
 
 import itertools
 import json
+import re
 import socket
 import struct
 import zlib
@@ -56,6 +57,19 @@ class Observer:
             for data in route["queueDatas"]
         }
 
+    def replicas(self, broker_name: str) -> dict[int, str]:
+        """Return the brokers that the name server has under one name: their ids and addresses."""
+        code, _, body = self._ask(self._name_server, 106)
+        assert code == SUCCESS, body
+        broker = loads(body)["brokerAddrTable"].get(broker_name, {"brokerAddrs": {}})
+        return {int(number): address for number, address in broker["brokerAddrs"].items()}
+
+    def table(self, address: str, code: int) -> Any:
+        """Return one of the tables that a slave copies from its master."""
+        answer, _, body = self._ask(address, code)
+        assert answer == SUCCESS, (code, answer, body)
+        return loads(body)
+
     def members(self, group: str, broker: str) -> list[str]:
         """Return the client ids that a broker counts in a group."""
         code, _, body = self._ask(broker, 38, consumerGroup=group)
@@ -89,7 +103,34 @@ class Observer:
             for message in self._read_queue(name, address, topic, queue)
         ]
 
-    def _read_queue(self, name: str, address: str, topic: str, queue: int) -> list[Stored]:
+    def end(self, address: str, topic: str, queue: int) -> int:
+        """Return the maximum offset of a queue at one broker, whatever its role."""
+        return int(self._ask(address, 30, topic=topic, queueId=queue)[1]["offset"])
+
+    def read(self, address: str, topic: str, queue: int, start: int = 0) -> list[Stored]:
+        """Read a queue at one broker, whatever its role, from an offset to its end."""
+        return self._read_queue("", address, topic, queue, start)
+
+    def send(self, address: str, topic: str) -> int:
+        """Try to send a message to one broker, whatever its role, and return the answer's code."""
+        return self._ask(
+            address,
+            10,
+            producerGroup="interop_observer",
+            topic=topic,
+            defaultTopic="TBW102",
+            defaultTopicQueueNums=4,
+            queueId=0,
+            sysFlag=0,
+            bornTimestamp=0,
+            flag=0,
+            properties="",
+            reconsumeTimes=0,
+            unitMode="false",
+            batch="false",
+        )[0]
+
+    def _read_queue(self, name: str, address: str, topic: str, queue: int, start: int = 0) -> list[Stored]:
         messages: list[Stored] = []
         while True:
             code, ext, body = self._ask(
@@ -98,7 +139,7 @@ class Observer:
                 consumerGroup="interop_observer",
                 topic=topic,
                 queueId=queue,
-                queueOffset=len(messages),
+                queueOffset=start + len(messages),
                 maxMsgNums=32,
                 sysFlag=4,
                 commitOffset=0,
@@ -111,7 +152,7 @@ class Observer:
                 return messages
             assert code == SUCCESS, (code, ext)
             messages += _records(name, body)
-            assert int(ext["nextBeginOffset"]) == len(messages)
+            assert int(ext["nextBeginOffset"]) == start + len(messages)
 
     def _ask(self, address: str, code: int, **fields: Any) -> tuple[int, dict[str, str], bytes]:
         host, _, port = address.rpartition(":")
@@ -133,6 +174,11 @@ class Observer:
         answer = json.loads(frame[4 : 4 + header_length])
         assert answer["opaque"] == header["opaque"]
         return answer["code"], answer.get("extFields") or {}, frame[4 + header_length :]
+
+
+def loads(text: bytes) -> Any:
+    """Read what fastjson writes: numbers that are keys have no quotes."""
+    return json.loads(re.sub(rb"([{,]\s*)(\d+):", rb'\1"\2":', text))
 
 
 _FIXED = struct.Struct(

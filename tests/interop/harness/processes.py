@@ -1,5 +1,6 @@
 """Processes of the tests' own: started in a folder for their output, ended by their id."""
 
+import signal
 import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -55,6 +56,14 @@ class Server:
         """End the process at once: nobody asks how it stops."""
         self._process.kill()
         self._process.wait()
+
+    def freeze(self) -> None:
+        """Take its processor time away: it neither answers nor hangs up."""
+        self._process.send_signal(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        """Let it go on."""
+        self._process.send_signal(signal.SIGCONT)
 
     def _alive(self) -> bool:
         status = self._process.poll()

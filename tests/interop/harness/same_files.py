@@ -44,12 +44,6 @@ SETTINGS: dict[str, str | int] = {
     "brokerIP2": "127.0.0.1",
 }
 
-#: Java 17 lets nobody look into its buffers, and a 4.9 broker that cannot do so does not end in order.
-_OPEN_BUFFERS = {
-    "JDK_JAVA_OPTIONS": "--add-opens=java.base/java.nio=ALL-UNNAMED "
-    "--add-exports=java.base/jdk.internal.ref=ALL-UNNAMED"
-}
-
 
 class SharedStore:
     """A store folder, and a port for whichever broker has it open."""
@@ -61,7 +55,7 @@ class SharedStore:
         self._folder = folder
         self._closing = closing
         folder.mkdir()
-        self._environment = servers.apache_home(folder) | _OPEN_BUFFERS
+        self._environment = servers.apache_home(folder) | servers.OPEN_BUFFERS
         self._settings = servers.broker_file(
             folder, BROKER, port, namesrvAddr=name_server, haListenPort=port + 1, **SETTINGS
         )
