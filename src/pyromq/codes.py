@@ -95,6 +95,9 @@ class RequestCode(IntEnum):
     PUBLISH_STAGED = 9103
     ABORT_STAGED = 9104
     STAGED_STATUS = 9105
+    #: Ours: a group of replicas whose master etcd decides.
+    SWITCH_MASTER = 9201
+    LIST_REPLICAS = 9202
 
 
 class ResponseCode(IntEnum):

@@ -14,6 +14,7 @@
     ├── SendFailed             every try of a send failed; the last failure is its cause
     ├── TooManyInFlight        this client has as many requests under way as it may
     ├── NetworkError           no answer: ConnectFailed  ConnectionLost  RequestTimeout
+    ├── EtcdFailed             etcd, which decides who is master, did not answer or refused
     ├── SearchIncomplete       a broker's index cannot tell all that it should find
     ├── StagedSendsUnsupported a broker cannot publish a batch as a whole
     ├── ClientClosed           used after close
@@ -169,6 +170,14 @@ class ConnectionLost(NetworkError):
 
 class RequestTimeout(NetworkError):
     """The answer did not come in time."""
+
+
+class EtcdFailed(PyroError):
+    """etcd did not answer, or refused. `may_be_done` says that a change may have been made all the same."""
+
+    def __init__(self, text: str, *, may_be_done: bool = False) -> None:
+        super().__init__(text)
+        self.may_be_done = may_be_done
 
 
 class ClientClosed(PyroError):
