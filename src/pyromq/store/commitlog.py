@@ -176,6 +176,32 @@ class CommitLog:
         tail.file.write(data, self.end - tail.base)
         self.end += len(data)
 
+    def append_copied(self, data: bytes | memoryview) -> None:
+        """Write bytes of another log at the end, over as many files as they need."""
+        with memoryview(data) as view:
+            at = 0
+            while at < len(view):
+                tail = self._tail
+                if tail is None or self.end == tail.end:
+                    tail = self._tail = self._segments.add(self.end)
+                part = view[at : at + tail.end - self.end]
+                tail.file.write(part, self.end - tail.base)
+                at += len(part)
+                self.end += len(part)
+
+    def take_back(self, end: int) -> None:
+        """Remove what stands behind a position where the log ended a moment ago."""
+        self._segments.cut(end)
+        self.end = end
+        self.synced = min(self.synced, end)
+        self._tail = self._segments.find(end)
+
+    def begin_at(self, position: int) -> None:
+        """Let a log without records begin at a position, where a file begins."""
+        self._segments.remove(self._segments.detach_first(len(self._segments.row)))
+        self._segments.add(position).sync()
+        self.open_at(position)
+
     def wipe_tail(self) -> None:
         """Remove what a failed write left behind the end."""
         if self._tail is not None:
@@ -190,7 +216,8 @@ class CommitLog:
         for segment in self._segments.row:
             if segment.end > synced and segment.base < end:
                 segment.sync()
-        self.synced = end
+        # What came last of another log may have been taken back meanwhile.
+        self.synced = min(end, self.end)
         return end
 
     # Reading

@@ -264,6 +264,21 @@ class ConsumeQueue(QueueTail):
         entry = self.read(offset, 1)
         return ENTRY.unpack(entry)[:2] if entry else None
 
+    def end_before(self, position: int) -> int:
+        """Return the offset of the first message that does not end before a log position, else the end.
+
+        It is looked for from the end: mostly only the newest messages are not before it.
+        """
+        step = 1
+        while self.end - step > self.min_offset and self._ends_past(self.end - step, position):
+            step *= 2
+        low = max(self.end - step, self.min_offset)
+        return low + _first(self.end - low, lambda at: self._ends_past(low + at, position))
+
+    def _ends_past(self, offset: int, position: int) -> bool:
+        at, size = self.place(offset) or (0, 0)
+        return at >= position if size == BLANK_SIZE else at + size > position
+
     def next_file(self, offset: int) -> int:
         """Return the first offset of the file behind the one that `offset` falls into."""
         return offset + self._entries_per_file - offset % self._entries_per_file

@@ -219,6 +219,18 @@ class ConsumeQueues:
         self._files.remove_folder(self._folder / topic)
         return len(doomed)
 
+    def remove_empty(self) -> None:
+        """Remove the queues that never had a message."""
+        for topic, queues in list(self._topics.items()):
+            empty = [queue for queue in queues if not queue.end]
+            for queue in empty:
+                del self._table[topic, queue.queue_id]
+                queues.remove(queue)
+                queue.remove()
+            if not queues:
+                del self._topics[topic]
+                self._files.remove_folder(self._folder / topic)
+
     def remove_damaged(self) -> dict[tuple[str, int], int]:
         """Remove every queue, to be made again from the log; return how far they seemed to go."""
         ends = {key: queue.guess_end() for key, queue in self._table.items()}

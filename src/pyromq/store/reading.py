@@ -93,16 +93,20 @@ def read_queue(
     limits: Limits,
     wants: WantsTags | None,
     matches: MatchesRecord | None,
+    end: int,
 ) -> Got:
-    """Return messages from `offset` on that `wants` takes by their tags code and `matches` by their bytes."""
-    status, next_offset = _place_of(queue, offset)
+    """Return messages from `offset` on that `wants` takes by their tags code and `matches` by their bytes.
+
+    The queue ends at `end`, whatever there is behind it.
+    """
+    status, next_offset = _place_of(queue, offset, end)
     if status is not GetStatus.FOUND:
-        return Got(status, next_offset, queue.min_offset, queue.end)
+        return Got(status, next_offset, queue.min_offset, end)
     # RocketMQ looks into as many records as were asked for, be it millions; so many are never answered.
     scan_max = _SCANNED if matches else max(_SCANNED, limits.count_max)
-    entries = queue.read(offset, scan_max if wants or matches else limits.count_max)
+    entries = queue.read(offset, min(end - offset, scan_max if wants or matches else limits.count_max))
     if not entries:
-        return Got(GetStatus.OFFSET_FOUND_NULL, queue.next_file(offset), queue.min_offset, queue.end)
+        return Got(GetStatus.OFFSET_FOUND_NULL, queue.next_file(offset), queue.min_offset, end)
     gathered = _Gathering(log, limits, queue, offset)
     passed = gathered.take_run(entries) if wants is None and matches is None else 0
     passed += gathered.take(entries[passed * ENTRY_BYTES :], wants, matches)
@@ -110,22 +114,22 @@ def read_queue(
         gathered.status,
         offset + passed,
         queue.min_offset,
-        queue.end,
+        end,
         gathered.body(),
         gathered.count,
         gathered.last_position < limits.disk_position,
     )
 
 
-def _place_of(queue: ConsumeQueue, offset: int) -> tuple[GetStatus, int]:
-    if queue.end == 0:
+def _place_of(queue: ConsumeQueue, offset: int, end: int) -> tuple[GetStatus, int]:
+    if end == 0:
         return GetStatus.NO_MESSAGE_IN_QUEUE, 0
     if offset < queue.min_offset:
         return GetStatus.OFFSET_TOO_SMALL, queue.min_offset
-    if offset == queue.end:
+    if offset == end:
         return GetStatus.OFFSET_OVERFLOW_ONE, offset
-    if offset > queue.end:
-        return GetStatus.OFFSET_OVERFLOW_BADLY, queue.end
+    if offset > end:
+        return GetStatus.OFFSET_OVERFLOW_BADLY, end
     return GetStatus.FOUND, offset
 
 

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
-from pyromq.errors import DiskFull
+from pyromq.errors import DiskFull, StoreError
 from pyromq.store.abort import Stop
 from pyromq.store.checkpoint import Checkpoint
 from pyromq.store.commitlog import CommitLog
@@ -94,6 +94,39 @@ class Recovery:
         self._note_last_time(report)
         self.log.forget_pages()
         return report
+
+    def cut(self, position: int) -> Recovered | None:
+        """Let everything at a log position or behind it go; all must be in order and on the disk.
+
+        The checkpoint goes back first. From then on a start after a crash begins there: with what is left of
+        the log at that moment, and without what the followers made of the rest.
+
+        Raises StoreError when no record begins there.
+        """
+        report = None
+        if position < self.log.end:
+            self._check_boundary(position)
+            self.checkpoint.safe_position = position
+            self.checkpoint.save()
+            self.log.cut_at(position, synced=position)
+            self.queues.close()
+            self.queues.find_all()
+            if self.index is not None:
+                self.index.close()
+            # Nothing that was written is missing, as after a kill.
+            report = Recovered(Stop.KILLED)
+            self._replay_from(position, report)
+            self._note_last_time(report)
+        self.queues.remove_empty()
+        return report
+
+    def _check_boundary(self, position: int) -> None:
+        segment = self.log.segment_at(position)
+        if segment is None:
+            raise StoreError(f"the log begins at {self.log.min_position} and cannot be cut at {position}")
+        is_start = position == segment.base or self.log.behind_blank(position) != position
+        if not is_start and self.log.record_bytes(position) is None:
+            raise StoreError(f"the log cannot be cut at {position}: no record begins there")
 
     def _bring_together(self, report: Recovered) -> None:
         if not self.log.segments:

@@ -9,30 +9,27 @@ thread meanwhile.
 """
 
 import logging
-import os
 import threading
 from collections.abc import Callable, Collection, Iterable
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from pyromq.clock import Clock
 from pyromq.config.settings import StoreSettings
-from pyromq.errors import DiskFull, MessageTooLarge, StoreError, SyncFailed
+from pyromq.errors import CorruptRecord, DiskFull, MessageTooLarge, StoreError, SyncFailed
 from pyromq.store.abort import AbortFile, Stop
 from pyromq.store.checkpoint import Checkpoint
-from pyromq.store.commitlog import CommitLog
-from pyromq.store.consumequeue import ENTRY, HELD_BYTES_MAX, ConsumeQueue
-from pyromq.store.consumequeues import ConsumeQueues
+from pyromq.store.consumequeue import HELD_BYTES_MAX, ConsumeQueue
 from pyromq.store.delay_levels import parse_delay_levels
 from pyromq.store.files import FileLock, Files, SystemFiles
 from pyromq.store.follower import TIMED_TOPICS, Follower, StoreFile, entry_of, has_queue_entry
-from pyromq.store.index import KeyIndex
 from pyromq.store.messages import Draft, Placed, Queried, QueueEntry, encode_all, untorn
 from pyromq.store.queue_sync import QueueSync
-from pyromq.store.reading import GetStatus, Got, MatchesRecord, WantsTags, limits_of, read_queue
+from pyromq.store.reading import GetStatus, Got
 from pyromq.store.recovery import Recovered, Recovery
+from pyromq.store.replica import Arriving
 from pyromq.store.retention import Swept, count_expired
-from pyromq.wire.record import TOPIC_BYTES_MAX_V1, Record, decode_record, encode_record
+from pyromq.store.stored import StoredMessages
+from pyromq.wire.record import TOPIC_BYTES_MAX_V1, Record, encode_record
 
 if TYPE_CHECKING:
     from pyromq._kernel.sends import Sends
@@ -42,8 +39,6 @@ __all__ = ["Draft", "GetStatus", "Got", "MessageStore", "Placed", "Queried", "Qu
 _log: Final = logging.getLogger(__name__)
 #: Topics whose queues stay when no topic table knows them (DefaultMessageStore.java, cleanUnusedTopic).
 _KEPT_TOPICS: Final = TIMED_TOPICS | {"RMQ_SYS_TRANS_OP_HALF_TOPIC"}
-#: RocketMQ's maxMsgsNumBatch.
-_QUERY_COUNT_MAX: Final = 64
 #: A checkpoint is due when this much of the log is new; it is what a start after a crash has to walk.
 _QUEUE_SYNC_BYTES: Final = 128 << 20
 
@@ -52,7 +47,7 @@ _QUEUE_SYNC_BYTES: Final = 128 << 20
 OnAppend = Callable[[str, int, int, int], None]
 
 
-class MessageStore:
+class MessageStore(StoredMessages):
     """Messages on disk, in RocketMQ's files."""
 
     def __init__(
@@ -64,32 +59,17 @@ class MessageStore:
         on_append: OnAppend | None = None,
         memory_bytes: int | None = None,
     ) -> None:
-        self.settings = settings
+        super().__init__(settings, clock=clock, files=files or SystemFiles(), memory_bytes=memory_bytes)
         self.on_append = on_append
         #: Called before files of the log are closed, so that nobody keeps looking into them.
         self.on_files_gone: Callable[[], None] = lambda: None
         #: Asked before files of the log go that end at a position; returns up to where they may.
         self.may_go_before: Callable[[int], int] = lambda position: position
         self.delays_ms = parse_delay_levels(settings.message_delay_level)
-        self._clock = clock
-        self._files: Files = files if files is not None else SystemFiles()
-        self._memory_bytes = memory_bytes or os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-        self._root = Path(settings.store_path_root_dir)
-        log_folder = Path(settings.store_path_commit_log or self._root / "commitlog")
-        self._log = CommitLog(self._files, log_folder, settings.mapped_file_size_commit_log)
-        self._queues = ConsumeQueues(
-            self._files, self._root / "consumequeue", settings.mapped_file_size_consume_queue
-        )
-        self._index = KeyIndex(
-            self._files,
-            self._root / "index",
-            slots=settings.max_hash_slot_num,
-            entries_max=settings.max_index_num,
-            now_ms=clock.now_ms,
-        )
         self._followers: tuple[Follower, ...] = (self._queues,)
         if settings.message_index_enable:
             self._followers += (self._index,)
+        self._arriving = Arriving(settings.mapped_file_size_commit_log)
         self._checkpoint = Checkpoint(self._files, self._root / "checkpoint")
         self._abort = AbortFile(self._files, self._root / "abort")
         self._lock: FileLock | None = None
@@ -105,20 +85,23 @@ class MessageStore:
 
     # Opening and closing
 
-    def open(self) -> Recovered:
+    def open(self, cut_at: int | None = None) -> Recovered:
         """Lock the folder, bring the files into order, and take messages.
+
+        With `cut_at`, everything at that position of the log or behind it goes, as if it had never been; a
+        record must begin there. When that is interrupted, the next start has to be told again.
 
         Raises StoreLocked when another process has the store, StoreError when the files cannot be used.
         """
         self._files.make_folder(self._root)
         self._lock = self._files.lock(self._root / "lock")
         try:
-            return self._open_locked()
+            return self._open_locked(cut_at)
         except BaseException:
             self._close_files()
             raise
 
-    def _open_locked(self) -> Recovered:
+    def _open_locked(self, cut_at: int | None) -> Recovered:
         stop = self._abort.last_stop()
         self._files.make_folder(self._log.folder)
         recovery = Recovery(
@@ -136,8 +119,20 @@ class MessageStore:
         self._poison = None
         if stop is not Stop.IN_ORDER or recovered.replayed or self._checkpoint.safe_position is None:
             self._begin_safely()
+        if cut_at is not None:
+            self._cut(recovery, recovered, cut_at)
         self.check_disk()
         return recovered
+
+    def _cut(self, recovery: Recovery, recovered: Recovered, position: int) -> None:
+        end = self._log.end
+        self.sync_queues()
+        cut = recovery.cut(position)
+        if cut is not None:
+            recovered.find(f"the log was cut at {position}; {end - position} bytes went")
+            recovered.end, recovered.last_position = position, None
+            self._last_stored_at_ms = cut.last_stored_at_ms
+        self.sync_queues()
 
     def _begin_safely(self) -> None:
         """Sync everything that was found; on a full disk only the log, and the rest when there is room."""
@@ -158,6 +153,7 @@ class MessageStore:
             return
         try:
             if self._poison is None:
+                self._drop_arriving()
                 self.sync_queues()
                 self._abort.remove()
         except StoreError as error:
@@ -218,7 +214,8 @@ class MessageStore:
     @property
     def log_room(self) -> int:
         """How many bytes the log takes now without a new file; negative when it takes none."""
-        return self._log.room() if self._poison is None and self._full is None else -1
+        is_ready = self._poison is None and self._full is None and not self._arriving.partial
+        return self._log.room() if is_ready else -1
 
     @property
     def index_room(self) -> int:
@@ -250,14 +247,12 @@ class MessageStore:
             self._note_failure(error)
         return grown
 
-    def queue(self, topic: str, queue_id: int) -> ConsumeQueue | None:
-        """Return a queue's entries, None when it never had any."""
-        return self._queues.get(topic, queue_id)
-
     def _record(self, draft: Draft, *, is_for_room: bool = False) -> Record:
         """Return the record of a draft that would be appended now."""
         if self._poison is not None or (self._full is not None and not is_for_room):
             self._refuse()
+        if self._arriving.partial:
+            raise StoreError("the log ends in a part of a record that is being copied from the master")
         topic, queue_id, sys_flag = draft.topic, draft.queue_id, draft.sys_flag
         topic_bytes = len(topic) if topic.isascii() else len(topic.encode())
         if len(draft.body) > self.settings.max_message_size or topic_bytes > TOPIC_BYTES_MAX_V1:
@@ -323,6 +318,66 @@ class MessageStore:
             self.on_append(record.topic, record.queue_id, record.queue_offset + 1, entry.tags_code)
         return Placed(record.position, size, record.queue_id, record.queue_offset, record.stored_at_ms)
 
+    # Copying another store's log
+
+    @property
+    def whole_position(self) -> int:
+        """Where the log's last whole record ends; what stands behind it is the beginning of the next."""
+        return self._log.end - len(self._arriving.partial)
+
+    def append_copied(self, data: bytes | memoryview) -> None:
+        """Add bytes of the master's log that follow at `max_position`; they may be cut anywhere.
+
+        What is whole reaches the followers. Raises CorruptRecord when these bytes, with those before them,
+        are no records: then nothing of them is added, and the beginning of the record that failed goes too,
+        so that `max_position` may go back. Raises as `put` does, with nothing changed.
+        """
+        if self._poison is not None or self._full is not None:
+            self._refuse()
+        end = self._log.end
+        try:
+            split = self._arriving.split(data, end)
+        except CorruptRecord:
+            self._drop_arriving()
+            raise
+        try:
+            self._log.append_copied(data)
+        except StoreError as error:
+            self._note_failure(error)
+            self._take_back(end)
+            raise
+        self._arriving.keep(data, split)
+        for record in split.records:
+            self._follow(record, record.size)
+
+    def begin_at(self, position: int) -> None:
+        """Let a store that has no message begin at a position of the master's log, where a file begins."""
+        if self._poison is not None:
+            self._refuse()
+        if position == self._log.end:
+            return
+        if self._log.end != self._log.min_position or position % self._log.segment_bytes:
+            raise StoreError(
+                f"a log from {self._log.min_position} to {self._log.end}, in files of "
+                f"{self._log.segment_bytes} bytes (mappedFileSizeCommitLog), cannot begin at {position}"
+            )
+        self._checkpoint.safe_position = None
+        self._checkpoint.save()
+        self._log.begin_at(position)
+        self.sync_queues()
+
+    def _drop_arriving(self) -> None:
+        """Remove the beginning of a record whose rest did not come."""
+        if self._arriving.partial:
+            self._take_back(self.whole_position)
+            self._arriving.forget()
+
+    def _take_back(self, end: int) -> None:
+        try:
+            self._log.take_back(end)
+        except StoreError as error:
+            self._note_failure(StoreError(str(error)))
+
     def _refuse(self) -> None:
         if self._poison is not None:
             raise SyncFailed(f"the store takes no messages: {self._poison}")
@@ -343,16 +398,6 @@ class MessageStore:
         return self._poison is None and self._full is None
 
     # Syncing
-
-    @property
-    def max_position(self) -> int:
-        """Where the next record goes."""
-        return self._log.end
-
-    @property
-    def min_position(self) -> int:
-        """Where the oldest file of the log begins."""
-        return self._log.min_position
 
     @property
     def flushed_position(self) -> int:
@@ -392,7 +437,9 @@ class MessageStore:
         last = self._queue_sync
         # One that failed, or was never run, has files that the next checkpoint speaks for too.
         files = [] if last is None or last.is_done else list(last.files)
-        self._queue_sync = QueueSync(self, files, self._log.end, self._queues.reach, self._last_stored_at_ms)
+        self._queue_sync = QueueSync(
+            self, files, self.whole_position, self._queues.reach, self._last_stored_at_ms
+        )
         self._queues.begin_settling()
         return self._queue_sync
 
@@ -428,7 +475,7 @@ class MessageStore:
     @property
     def unsafe_bytes(self) -> int:
         """How much of the log a start after a crash would have to walk."""
-        return self._log.end - (self._checkpoint.safe_position or 0)
+        return self.whole_position - (self._checkpoint.safe_position or 0)
 
     def sync_queues(self) -> None:
         """Put the log and all that follows it on the disk; only for the store's own thread."""
@@ -448,101 +495,6 @@ class MessageStore:
         except StoreError as error:
             self._note_failure(error)
             raise
-
-    # Getting
-
-    def get(
-        self,
-        topic: str,
-        queue_id: int,
-        offset: int,
-        *,
-        count_max: int,
-        bytes_max: int | None = None,
-        wants: WantsTags | None = None,
-        matches: MatchesRecord | None = None,
-    ) -> Got:
-        """Return messages of a queue from `offset` on, as they stand in the log.
-
-        `wants` is asked with a message's tags code, `matches` with its record. With many `bytes_max` there
-        may be more of them than usual.
-        """
-        queue = self._queues.get(topic, queue_id)
-        if queue is None:
-            return Got(GetStatus.NO_MESSAGE_IN_QUEUE, 0, 0, 0)
-        limits = limits_of(self.settings, count_max, self.disk_position, bytes_max)
-        return read_queue(self._log, queue, offset, limits, wants, matches)
-
-    @property
-    def log(self) -> CommitLog:
-        """The log, to be read."""
-        return self._log
-
-    @property
-    def disk_position(self) -> int:
-        """The log position before which messages are taken to have left the memory."""
-        return self._log.end - self._memory_bytes * self.settings.access_message_in_memory_max_ratio // 100
-
-    def is_in_memory(self, topic: str, queue_id: int, offset: int) -> bool:
-        """Return whether a message is taken to be in memory still; one that does not exist is."""
-        queue = self._queues.get(topic, queue_id)
-        place = queue.place(offset) if queue is not None else None
-        return place is None or place[0] >= self.disk_position
-
-    def entries(self, topic: str, queue_id: int, offset: int, count: int) -> list[QueueEntry]:
-        """Return up to `count` entries of a queue from `offset` on; at a file's end there may be fewer."""
-        queue = self._queues.get(topic, queue_id)
-        if queue is None or offset < queue.min_offset:
-            return []
-        return [QueueEntry(*entry) for entry in ENTRY.iter_unpack(queue.read(offset, count))]
-
-    def min_offset(self, topic: str, queue_id: int) -> int:
-        """Return the offset of a queue's oldest message."""
-        queue = self._queues.get(topic, queue_id)
-        return 0 if queue is None else queue.min_offset
-
-    def max_offset(self, topic: str, queue_id: int) -> int:
-        """Return the offset that a queue's next message gets."""
-        queue = self._queues.get(topic, queue_id)
-        return 0 if queue is None else queue.end
-
-    def offset_by_time(self, topic: str, queue_id: int, stored_at_ms: int) -> int:
-        """Return the offset of the message that was stored at a time, or nearest to it; 0 if none was."""
-        queue = self._queues.get(topic, queue_id)
-        if queue is None:
-            return 0
-        return queue.offset_by_time(stored_at_ms, self._log.min_position, self._log.stored_at)
-
-    def earliest_time(self, topic: str, queue_id: int) -> int:
-        """Return when a queue's oldest message was stored, −1 in an empty queue."""
-        return self.stored_time(topic, queue_id, self.min_offset(topic, queue_id))
-
-    def stored_time(self, topic: str, queue_id: int, offset: int) -> int:
-        """Return when a queue's message was stored, −1 when it is not there."""
-        queue = self._queues.get(topic, queue_id)
-        place = queue.place(offset) if queue is not None else None
-        stored_at_ms = None if place is None else self._log.stored_at(place[0])
-        return -1 if stored_at_ms is None else stored_at_ms
-
-    def read_at(self, position: int) -> bytes | None:
-        """Return the record that begins at a position of the log, None when none does."""
-        return self._log.record_bytes(position)
-
-    def record_at(self, position: int) -> Record | None:
-        """Return the record that begins at a position of the log, decoded; None when none does."""
-        data = self._log.record_bytes(position)
-        return None if data is None else decode_record(data, check_crc=False)
-
-    def query(self, topic: str, key: str, *, count_max: int, begin_ms: int, end_ms: int) -> Queried:
-        """Return messages stored in a time that may have a key: the newest `count_max`, oldest first."""
-        count_max = min(count_max, _QUERY_COUNT_MAX)
-        matches = self._index.query(topic, key, count_max=count_max, begin_ms=begin_ms, end_ms=end_ms)
-        records = [self._log.record_bytes(position) for position in sorted(matches.positions)]
-        return Queried(
-            [record for record in records if record is not None],
-            matches.last_stored_at_ms,
-            matches.last_position,
-        )
 
     # Forgetting
 

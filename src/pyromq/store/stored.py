@@ -1,0 +1,181 @@
+"""What can be read of a store: a queue's messages, its offsets and times, single records, keys.
+
+It looks at the log and what follows it, and changes nothing. `MessageStore` adds the writing.
+"""
+
+import os
+from pathlib import Path
+from typing import Final
+
+from pyromq.clock import Clock
+from pyromq.config.settings import StoreSettings
+from pyromq.store.commitlog import CommitLog
+from pyromq.store.consumequeue import ENTRY, ConsumeQueue
+from pyromq.store.consumequeues import ConsumeQueues
+from pyromq.store.files import Files
+from pyromq.store.index import KeyIndex
+from pyromq.store.messages import Queried, QueueEntry
+from pyromq.store.reading import GetStatus, Got, MatchesRecord, WantsTags, limits_of, read_queue
+from pyromq.wire.record import Record, decode_record
+
+#: RocketMQ's maxMsgsNumBatch.
+_QUERY_COUNT_MAX: Final = 64
+
+
+class StoredMessages:
+    """The log, the queues and the index of a store, to be read.
+
+    When `readable_position` is set, queues end for readers before the first message that does not end before
+    it in the log: on a master whose messages count only when its slaves have them, nobody sees the others.
+    """
+
+    def __init__(
+        self, settings: StoreSettings, *, clock: Clock, files: Files, memory_bytes: int | None = None
+    ) -> None:
+        self.settings = settings
+        self.readable_position: int | None = None
+        self._clock = clock
+        self._files = files
+        self._memory_bytes = memory_bytes or os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        self._root = Path(settings.store_path_root_dir)
+        log_folder = Path(settings.store_path_commit_log or self._root / "commitlog")
+        self._log = CommitLog(self._files, log_folder, settings.mapped_file_size_commit_log)
+        self._queues = ConsumeQueues(
+            self._files, self._root / "consumequeue", settings.mapped_file_size_consume_queue
+        )
+        self._index = KeyIndex(
+            self._files,
+            self._root / "index",
+            slots=settings.max_hash_slot_num,
+            entries_max=settings.max_index_num,
+            now_ms=clock.now_ms,
+        )
+
+    def get(
+        self,
+        topic: str,
+        queue_id: int,
+        offset: int,
+        *,
+        count_max: int,
+        bytes_max: int | None = None,
+        wants: WantsTags | None = None,
+        matches: MatchesRecord | None = None,
+    ) -> Got:
+        """Return messages of a queue from `offset` on, as they stand in the log.
+
+        `wants` is asked with a message's tags code, `matches` with its record. With many `bytes_max` there
+        may be more of them than usual.
+        """
+        queue = self._queues.get(topic, queue_id)
+        if queue is None:
+            return Got(GetStatus.NO_MESSAGE_IN_QUEUE, 0, 0, 0)
+        limits = limits_of(self.settings, count_max, self.disk_position, bytes_max)
+        return read_queue(self._log, queue, offset, limits, wants, matches, self._readable_end(queue))
+
+    @property
+    def log(self) -> CommitLog:
+        """The log, to be read."""
+        return self._log
+
+    @property
+    def disk_position(self) -> int:
+        """The log position before which messages are taken to have left the memory."""
+        return self._log.end - self._memory_bytes * self.settings.access_message_in_memory_max_ratio // 100
+
+    def is_in_memory(self, topic: str, queue_id: int, offset: int) -> bool:
+        """Return whether a message is taken to be in memory still; one that does not exist is."""
+        queue = self._queues.get(topic, queue_id)
+        place = queue.place(offset) if queue is not None else None
+        return place is None or place[0] >= self.disk_position
+
+    def entries(self, topic: str, queue_id: int, offset: int, count: int) -> list[QueueEntry]:
+        """Return up to `count` entries of a queue from `offset` on; at a file's end there may be fewer."""
+        queue = self._queues.get(topic, queue_id)
+        if queue is None or offset < queue.min_offset:
+            return []
+        return [QueueEntry(*entry) for entry in ENTRY.iter_unpack(queue.read(offset, count))]
+
+    @property
+    def max_position(self) -> int:
+        """Where the next record goes."""
+        return self._log.end
+
+    @property
+    def min_position(self) -> int:
+        """Where the oldest file of the log begins."""
+        return self._log.min_position
+
+    @property
+    def queues(self) -> ConsumeQueues:
+        """All queues, to be gone through."""
+        return self._queues
+
+    def queue(self, topic: str, queue_id: int) -> ConsumeQueue | None:
+        """Return a queue's entries, None when it never had any."""
+        return self._queues.get(topic, queue_id)
+
+    def min_offset(self, topic: str, queue_id: int) -> int:
+        """Return the offset of a queue's oldest message."""
+        queue = self._queues.get(topic, queue_id)
+        return 0 if queue is None else queue.min_offset
+
+    def max_offset(self, topic: str, queue_id: int) -> int:
+        """Return the offset that a queue's next message gets."""
+        queue = self._queues.get(topic, queue_id)
+        return 0 if queue is None else queue.end
+
+    def readable_end(self, topic: str, queue_id: int) -> int:
+        """Return the offset at which a queue ends for readers; see `readable_position`."""
+        queue = self._queues.get(topic, queue_id)
+        return 0 if queue is None else self._readable_end(queue)
+
+    def _readable_end(self, queue: ConsumeQueue) -> int:
+        position = self.readable_position
+        return queue.end if position is None or queue.reach <= position else queue.end_before(position)
+
+    def log_bytes(self, position: int, size: int) -> bytes:
+        """Return up to `size` bytes of the log from a position on; nothing where the log has none.
+
+        Fewer are returned at the end of the log and at the end of a file.
+        """
+        size = min(size, self._log.run_end(position) - position)
+        return self._log.read(position, size) or b""
+
+    def offset_by_time(self, topic: str, queue_id: int, stored_at_ms: int) -> int:
+        """Return the offset of the message that was stored at a time, or nearest to it; 0 if none was."""
+        queue = self._queues.get(topic, queue_id)
+        if queue is None:
+            return 0
+        return queue.offset_by_time(stored_at_ms, self._log.min_position, self._log.stored_at)
+
+    def earliest_time(self, topic: str, queue_id: int) -> int:
+        """Return when a queue's oldest message was stored, −1 in an empty queue."""
+        return self.stored_time(topic, queue_id, self.min_offset(topic, queue_id))
+
+    def stored_time(self, topic: str, queue_id: int, offset: int) -> int:
+        """Return when a queue's message was stored, −1 when it is not there."""
+        queue = self._queues.get(topic, queue_id)
+        place = queue.place(offset) if queue is not None else None
+        stored_at_ms = None if place is None else self._log.stored_at(place[0])
+        return -1 if stored_at_ms is None else stored_at_ms
+
+    def read_at(self, position: int) -> bytes | None:
+        """Return the record that begins at a position of the log, None when none does."""
+        return self._log.record_bytes(position)
+
+    def record_at(self, position: int) -> Record | None:
+        """Return the record that begins at a position of the log, decoded; None when none does."""
+        data = self._log.record_bytes(position)
+        return None if data is None else decode_record(data, check_crc=False)
+
+    def query(self, topic: str, key: str, *, count_max: int, begin_ms: int, end_ms: int) -> Queried:
+        """Return messages stored in a time that may have a key: the newest `count_max`, oldest first."""
+        count_max = min(count_max, _QUERY_COUNT_MAX)
+        matches = self._index.query(topic, key, count_max=count_max, begin_ms=begin_ms, end_ms=end_ms)
+        records = [self._log.record_bytes(position) for position in sorted(matches.positions)]
+        return Queried(
+            [record for record in records if record is not None],
+            matches.last_stored_at_ms,
+            matches.last_position,
+        )
