@@ -1,0 +1,344 @@
+"""The slave's side: connects to the master's HA port, copies the log, and says up to where it has it.
+
+    connect → compare (last record, or epochs) → hello → pieces … → the link ends → pause → connect → …
+
+Whatever ends the link is said once, until something else is the matter or it works again; `trouble` has it.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Final, cast
+
+from pyromq.broker.replication.copying import Copying
+from pyromq.broker.replication.divergence import Diverged, check_last_record
+from pyromq.clock import Clock
+from pyromq.config.settings import StoreSettings
+from pyromq.errors import ConnectFailed, ConnectionLost, NetworkError, ProtocolError, PyroError, StoreError
+from pyromq.net.address import split_address
+from pyromq.net.links import Links
+from pyromq.store.epochs import Epochs
+from pyromq.store.store import MessageStore
+from pyromq.wire.replication import (
+    EPOCH_PIECE_HEAD_BYTES,
+    FRAME_BYTES_MAX,
+    Hello,
+    encode_hello,
+    encode_position,
+    encode_report,
+    read_welcome,
+)
+
+CONNECT_S_MAX: Final = 3.0
+#: Between two tries with static roles, as RocketMQ has it, and with failover.
+RETRY_S: Final = 5.0
+FAILOVER_RETRY_S: Final = 0.2
+#: After the logs were found to differ: whoever was told needs time.
+DIVERGED_RETRY_S: Final = 5.0
+#: How much is read at once.
+READ_BYTES: Final = 512 << 10
+LOOKS_AN_INTERVAL: Final = 4
+
+log = logging.getLogger(__name__)
+
+
+class MasterLink(asyncio.BufferedProtocol):
+    """The connection to the master."""
+
+    def __init__(self, client: "ReplicationClient", copying: Copying, address: str) -> None:
+        self.address = address
+        #: Why it ended, once it has.
+        self.ended: asyncio.Future[PyroError] = asyncio.get_running_loop().create_future()
+        #: Whether the handshake is over, if there is one, and the log comes.
+        self.is_copying = False
+        self._client = client
+        self._copying = copying
+        self._transport: asyncio.Transport | None = None
+        self._buffer = bytearray(FRAME_BYTES_MAX + EPOCH_PIECE_HEAD_BYTES + READ_BYTES)
+        self._view = memoryview(self._buffer)
+        self._filled = 0
+        self._has_copied = False
+        self._told = 0
+        self._heard_at = self._spoke_at = client.clock.monotonic()
+        self._has_epochs = client.epochs is not None
+
+    # What the loop calls
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Start; nothing is said before `begin`."""
+        self._transport = cast(asyncio.Transport, transport)
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """Give the next part of the buffer."""
+        return self._view[self._filled : self._filled + READ_BYTES]
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """Take what has come."""
+        self._filled += nbytes
+        self._heard_at = self._client.clock.monotonic()
+        if self.ended.done():
+            return
+        try:
+            if self.is_copying:
+                self._copy()
+            elif self._has_epochs:
+                self._shake_hands()
+            else:
+                self.end(ConnectionLost("the master spoke before it was asked"))
+        except (ProtocolError, StoreError, Diverged) as error:
+            self.end(error)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """Note the end."""
+        self._transport = None
+        self.end(ConnectionLost(str(error) if error else "the master has closed the connection"))
+
+    # What the client calls
+
+    def begin(self) -> None:
+        """Say hello: with static roles that is how far the log goes."""
+        if self._has_epochs:
+            self._write(encode_hello(Hello(self._client.broker_id)))
+        else:
+            self.is_copying = True
+            self._tell()
+
+    def look(self, now: float) -> None:
+        """End the link when the master is silent, and break our own silence."""
+        settings = self._client.settings
+        if now - self._heard_at > settings.ha_housekeeping_interval / 1000:
+            silence_s = settings.ha_housekeeping_interval / 1000
+            self.end(ConnectionLost(f"the master was silent for more than {silence_s:g} s"))
+        elif self.is_copying and now - self._spoke_at > settings.ha_send_heartbeat_interval / 1000:
+            self._tell()
+
+    def end(self, error: PyroError) -> None:
+        """End the link for a reason; the first one counts."""
+        if not self.ended.done():
+            self.ended.set_result(error)
+        self.is_copying = False
+        if self._transport is not None:
+            self._transport.abort()
+
+    # Inside
+
+    def _shake_hands(self) -> None:
+        found = read_welcome(self._view[: self._filled])
+        if found is None:
+            return
+        welcome, length = found
+        self._copying.compare(welcome)
+        self._move_up(length)
+        self.is_copying = True
+        self._tell()
+        self._copy()
+
+    def _copy(self) -> None:
+        store = self._client.store
+        before = store.max_position
+        try:
+            taken = self._copying.take(self._view[: self._filled])
+            self._move_up(taken)
+        finally:
+            if store.max_position > before:
+                self._client.note_copied(store.max_position - before)
+        if not self._has_copied and taken:
+            self._has_copied = True
+            self._client.note_following(self.address, before)
+        if store.max_position > self._told:
+            self._tell()
+
+    def _move_up(self, taken: int) -> None:
+        """Move what is left to the beginning of the buffer."""
+        if taken:
+            left = self._filled - taken
+            if left:
+                self._buffer[:left] = self._buffer[taken : self._filled]
+            self._filled = left
+
+    def _tell(self) -> None:
+        self._told = self._client.store.max_position
+        self._write((encode_report if self._has_epochs else encode_position)(self._told))
+
+    def _write(self, data: bytes) -> None:
+        if self._transport is not None:
+            self._spoke_at = self._client.clock.monotonic()
+            self._transport.write(data)
+
+
+class ReplicationClient:
+    """Follows a master.
+
+    `ha_address` is asked before each try; None: there is no master now. With `epochs` it speaks the protocol
+    of failover, as `broker_id`, to a master of `epoch` or a later one. With static roles the last record is
+    compared through `links` with the broker at `master_address`, as long as that is known.
+
+    `on_diverged` is called when the logs differ, with the position up to which they are the same if what is
+    behind may be cut off. `on_copied` is called after each append.
+    """
+
+    def __init__(
+        self,
+        store: MessageStore,
+        *,
+        ha_address: Callable[[], str | None],
+        settings: StoreSettings,
+        clock: Clock,
+        links: Links | None = None,
+        master_address: Callable[[], str | None] = lambda: None,
+        epochs: Epochs | None = None,
+        epoch: int = 0,
+        broker_id: int = 0,
+        on_diverged: Callable[[int | None], None] = lambda common_end: None,
+        on_copied: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.store = store
+        self.settings = settings
+        self.clock = clock
+        self.epochs = epochs
+        self.broker_id = broker_id
+        #: Why nothing is copied; None while it is, or when nothing was tried.
+        self.trouble: str | None = None
+        self.copied_bytes = 0
+        self.connects_count = 0
+        self.is_diverged = False
+        self._ha_address = ha_address
+        self._links = links
+        self._master_address = master_address
+        self._on_diverged = on_diverged
+        self._on_copied = on_copied
+        self._copying = Copying(store, epochs, epoch=epoch)
+        self._retry_s = RETRY_S if epochs is None else FAILOVER_RETRY_S
+        self._link: MasterLink | None = None
+        self._following: asyncio.Task[None] | None = None
+        self._looking: asyncio.TimerHandle | None = None
+        self._forget_clock: Callable[[], None] = lambda: None
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether the log is being copied."""
+        return self._link is not None and self._link.is_copying
+
+    @property
+    def lag_bytes(self) -> int:
+        """How much of the master's log is known to be missing here."""
+        return max(0, self._copying.known_end - self.store.max_position)
+
+    def start(self) -> None:
+        """Begin to follow. With failover nothing is readable before the master has confirmed it."""
+        if self.epochs is not None and self.store.readable_position is None:
+            self.store.readable_position = 0
+        loop = asyncio.get_running_loop()
+        self._following = loop.create_task(self._follow_always(), name="follow the master")
+        self._look_later()
+
+        def look_soon() -> None:
+            loop.call_soon_threadsafe(self.look)
+
+        self._forget_clock = self.clock.on_move(look_soon)
+
+    async def close(self) -> None:
+        """End the connection, and follow no more."""
+        self._forget_clock()
+        if self._looking is not None:
+            self._looking.cancel()
+        if self._following is not None:
+            self._following.cancel()
+            await asyncio.wait({self._following})
+            self._following = None
+
+    def look(self) -> None:
+        """End a link that is silent or leads to one who is no longer the master; break our own silence."""
+        link = self._link
+        if link is None:
+            return
+        address = self._ha_address()
+        if address is not None and address != link.address:
+            link.end(ConnectionLost(f"the master is at {address} now"))
+        else:
+            link.look(self.clock.monotonic())
+
+    def note_copied(self, size: int) -> None:
+        """Note that the log has grown. The link calls it."""
+        self.copied_bytes += size
+        self._on_copied()
+
+    def note_following(self, address: str, position: int) -> None:
+        """Note that the master sends what fits. The link calls it."""
+        log.info("this slave follows %s from %d on", address, position)
+        self.trouble = None
+        self.is_diverged = False
+
+    # Inside
+
+    async def _follow_always(self) -> None:
+        while True:
+            pause_s = self._retry_s
+            address = self._ha_address()
+            if address is not None:
+                try:
+                    await self._follow(address)
+                except Diverged as error:
+                    self._note_diverged(address, error)
+                    pause_s = DIVERGED_RETRY_S
+                except PyroError as error:
+                    self._note_trouble(address, error)
+            await asyncio.sleep(pause_s)
+
+    async def _follow(self, address: str) -> None:
+        """Copy from a master until the connection ends, and raise why."""
+        link = await self._connect(address)
+        self._link = link
+        try:
+            if self.epochs is None:
+                await self._compare_last_record()
+            link.begin()
+            self.connects_count += 1
+            raise await link.ended
+        finally:
+            self._link = None
+            link.end(ConnectionLost("this slave follows no more"))
+
+    async def _connect(self, address: str) -> MasterLink:
+        host, port = split_address(address)
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(CONNECT_S_MAX):
+                _, link = await loop.create_connection(
+                    lambda: MasterLink(self, self._copying, address), host, port
+                )
+        except TimeoutError as error:
+            raise ConnectFailed(f"no connection within {CONNECT_S_MAX:g} s") from error
+        except OSError as error:
+            raise ConnectFailed(f"no connection: {error.strerror or error}") from error
+        return link
+
+    async def _compare_last_record(self) -> None:
+        address = self._master_address()
+        if self._links is not None and address is not None:
+            await check_last_record(self.store, self._links, address)
+
+    def _note_trouble(self, address: str, error: PyroError) -> None:
+        trouble = f"the master's log at {address} is not copied: {error}"
+        if trouble != self.trouble:
+            self.trouble = trouble
+            level = logging.WARNING if isinstance(error, NetworkError) else logging.ERROR
+            log.log(level, "%s", trouble)
+
+    def _note_diverged(self, address: str, error: Diverged) -> None:
+        is_new = not self.is_diverged
+        self.is_diverged = True
+        self._note_trouble(address, error)
+        if is_new or error.common_end is not None:
+            self._on_diverged(error.common_end)
+
+    def _look_later(self) -> None:
+        settings = self.settings
+        interval_ms = min(settings.ha_housekeeping_interval, settings.ha_send_heartbeat_interval)
+        self._looking = asyncio.get_running_loop().call_later(
+            interval_ms / 1000 / LOOKS_AN_INTERVAL, self._look_and_again
+        )
+
+    def _look_and_again(self) -> None:
+        self.look()
+        self._look_later()

@@ -1,0 +1,122 @@
+"""What a slave makes of the bytes that its master sends.
+
+Pieces must follow each other and the log that is there. All that arrived in one read is appended at once.
+With failover the epochs are compared before anything is taken, and each piece says of which epoch it is; a
+new one is written down before its first byte.
+"""
+
+from pyromq.broker.replication.divergence import MENDING, Diverged
+from pyromq.errors import RemoteProtocolError
+from pyromq.store.epochs import Epoch, Epochs
+from pyromq.store.store import MessageStore
+from pyromq.wire.replication import Piece, Welcome, read_epoch_piece, read_piece
+
+
+class Copying:
+    """Puts what a master sends into the log. With `epochs` it reads the protocol of failover.
+
+    `epoch` is the master's at least: an older one is a master no more.
+    """
+
+    def __init__(self, store: MessageStore, epochs: Epochs | None = None, *, epoch: int = 0) -> None:
+        self._store = store
+        self._epochs = epochs
+        self._epoch = epoch
+        self._read = read_piece if epochs is None else read_epoch_piece
+        #: Up to where the master's log is known to go.
+        self.known_end = 0
+
+    def compare(self, welcome: Welcome) -> None:
+        """Compare the epochs; raise Diverged when this log is not the beginning of the master's."""
+        epochs, own_end = self._epochs, self._store.max_position
+        assert epochs is not None
+        newest = max(self._epoch, epochs.last.epoch if epochs.last is not None else 0)
+        if welcome.epoch < newest:
+            raise RemoteProtocolError(
+                f"it is master of epoch {welcome.epoch}, and epoch {newest} has begun: it is followed no more"
+            )
+        self.known_end = welcome.end
+        if own_end == 0:
+            epochs.cut(0)
+            return
+        common_end = epochs.common_end([Epoch(*entry) for entry in welcome.epochs], welcome.end, own_end)
+        if common_end is None:
+            raise Diverged(
+                f"this slave's log up to {own_end} and the master's have no epoch in common, and nothing is "
+                f"copied. {MENDING}"
+            )
+        if common_end < own_end:
+            raise Diverged(
+                f"this slave's log goes up to {own_end}, and is the same as the master's up to {common_end} "
+                f"only: what stands behind that was never confirmed, and is cut off",
+                common_end,
+            )
+
+    def take(self, view: memoryview) -> int:
+        """Append all whole pieces that bytes begin with, and return how many bytes that were.
+
+        Raises RemoteProtocolError, Diverged, or a StoreError; what came before the piece in question is
+        appended.
+        """
+        at, end = 0, self._store.max_position
+        bodies: list[memoryview] = []
+        try:
+            while (found := self._read(view[at:])) is not None:
+                piece, length = found
+                if piece.start != end:
+                    if end:
+                        raise _unfitting(piece, end)
+                    if piece.body:
+                        # A new slave: its log begins where the master lets it.
+                        self._store.begin_at(piece.start)
+                        end = piece.start
+                if self._epochs is not None and self._is_of_new_epoch(piece):
+                    self._append(bodies)
+                    self._epochs.append(piece.epoch, piece.epoch_start)
+                if piece.body:
+                    bodies.append(piece.body)
+                    end += len(piece.body)
+                at += length
+        finally:
+            self._append(bodies)
+        if at and self._epochs is not None:
+            self._confirm(piece.confirmed)
+        self.known_end = max(self.known_end, end)
+        return at
+
+    def _append(self, bodies: list[memoryview]) -> None:
+        if bodies:
+            data = bodies[0] if len(bodies) == 1 else b"".join(bodies)
+            bodies.clear()
+            self._store.append_copied(data)
+
+    def _is_of_new_epoch(self, piece: Piece) -> bool:
+        assert self._epochs is not None
+        last = self._epochs.last
+        if last is None or piece.epoch > last.epoch:
+            # What stands before the master's first epoch belongs to none.
+            return piece.start >= piece.epoch_start
+        if piece.epoch < last.epoch or piece.epoch_start != last.start:
+            raise RemoteProtocolError(
+                f"a piece of epoch {piece.epoch} from {piece.epoch_start} on, and the log is of epoch "
+                f"{last.epoch} from {last.start} on"
+            )
+        return False
+
+    def _confirm(self, confirmed: int) -> None:
+        readable = self._store.readable_position
+        if readable is None or confirmed > readable:
+            self._store.readable_position = confirmed
+        self.known_end = max(self.known_end, confirmed)
+
+
+def _unfitting(piece: Piece, end: int) -> Diverged:
+    if piece.start > end:
+        return Diverged(
+            f"this slave has the log up to {end}, and the master's goes on at {piece.start}: what is between "
+            f"is gone there. Stop this slave, remove its store folder, and start it again for a new copy"
+        )
+    return Diverged(
+        f"this slave has the log up to {end}, and the master's ends or goes on at {piece.start}: this slave "
+        f"has what the master has not, and nothing is copied. {MENDING}"
+    )

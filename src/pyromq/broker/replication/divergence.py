@@ -1,0 +1,70 @@
+"""Whether a slave's log is the beginning of its master's, asked before anything is copied.
+
+With static roles there are no epochs to compare. The slave asks for its own last whole record by its position
+(VIEW_MESSAGE_BY_ID, which Apache's brokers answer too). The same bytes: everything before them is the same,
+because it was copied from there. Other bytes, or none: one of the two has what the other has not, and copying
+would mix them.
+"""
+
+import struct
+from typing import Final
+
+from pyromq.codes import RequestCode, ResponseCode
+from pyromq.errors import PyroError
+from pyromq.net.links import Links
+from pyromq.store.commitlog import CommitLog
+from pyromq.store.store import MessageStore
+from pyromq.wire.command import Command
+from pyromq.wire.header import write_header
+from pyromq.wire.headers.query import ViewMessage
+from pyromq.wire.record import RECORD_BYTES_MIN, is_blank
+
+REQUEST_TIMEOUT_S: Final = 3.0
+#: What to do about two logs that do not fit; nobody but the user knows which of them is right.
+MENDING: Final = (
+    "If the master is right, stop this slave, remove its store folder, and start it again for a new copy"
+)
+_INT32: Final = struct.Struct(">i")
+
+
+class Diverged(PyroError):
+    """A slave's log is not the beginning of its master's; `common_end` is up to where it is, if known."""
+
+    def __init__(self, text: str, common_end: int | None = None) -> None:
+        super().__init__(text)
+        self.common_end = common_end
+
+
+async def check_last_record(store: MessageStore, links: Links, address: str) -> None:
+    """Compare the last whole record with the master's; raise Diverged, or NetworkError without an answer."""
+    position = last_record_position(store.log)
+    if position is None:
+        return
+    ours = store.read_at(position)
+    question = Command(RequestCode.VIEW_MESSAGE_BY_ID, ext=write_header(ViewMessage(offset=position)))
+    answer = await links.request(address, question, REQUEST_TIMEOUT_S)
+    if answer.code == ResponseCode.SUCCESS and answer.body == ours:
+        return
+    what = "has something else there"
+    if answer.code != ResponseCode.SUCCESS:
+        what = "has none there: it never had it, or has removed it by now"
+    raise Diverged(
+        f"the last message of this slave is at {position} of its log, and the master {address} {what}. "
+        f"The two logs do not fit, and nothing is copied. {MENDING}"
+    )
+
+
+def last_record_position(log: CommitLog) -> int | None:
+    """Return where the last whole record begins; None when there is none."""
+    for segment in reversed(log.segments):
+        last, at = None, 0
+        limit = min(log.end - segment.base, segment.size)
+        with memoryview(segment.map) as view:
+            while at + RECORD_BYTES_MIN <= limit and not is_blank(view, at):
+                size = _INT32.unpack_from(view, at)[0]
+                if size < RECORD_BYTES_MIN or at + size > limit:
+                    break
+                last, at = at, at + size
+        if last is not None:
+            return segment.base + last
+    return None

@@ -1,0 +1,190 @@
+"""Who follows a master, and up to where enough of them have its log.
+
+    static roles      max(1, inSyncReplicas − 1) slaves are enough, whichever they are
+    with failover     all members of the in-sync set must have it; one that is gone holds it up where it was,
+                      until the set changes; without members the master's own log is enough
+
+It is worked out when a slave acknowledges, not when a message comes; only a master alone looks at each
+append.
+"""
+
+from collections.abc import Callable
+from heapq import nlargest
+from typing import Protocol
+
+from pyromq.clock import Clock
+from pyromq.config.settings import StoreSettings
+
+
+class EndingLog(Protocol):
+    """The part of the store that is looked at here."""
+
+    @property
+    def max_position(self) -> int:
+        """Where the next record goes."""
+        ...
+
+
+class Follower:
+    """One slave as the master sees it.
+
+    `id` is its broker id, which it tells with failover only; `acked` up to where it has the log.
+    """
+
+    __slots__ = ("_due", "_due_since", "acked", "address", "caught_up_at", "id", "is_connected", "is_learner")
+
+    def __init__(self, address: str, now: float, id_: int | None = None, *, is_learner: bool = False) -> None:
+        self.id = id_
+        self.address = address
+        self.is_learner = is_learner
+        self.is_connected = True
+        self.acked = 0
+        #: When it last had everything; while it is connected and has everything, that is now.
+        self.caught_up_at = now
+        self._due: int | None = None
+        self._due_since = now
+
+    def __repr__(self) -> str:
+        who = self.address if self.id is None else f"{self.id} at {self.address}"
+        return f"<Follower {who}, acked {self.acked}{'' if self.is_connected else ', gone'}>"
+
+    def sent(self, end: int, now: float) -> None:
+        """Note that it was sent the log up to `end`: once it has that, it had everything as of now."""
+        if self._due is None:
+            self._due, self._due_since = end, now
+
+    def note(self, position: int) -> None:
+        """Note up to where it has the log."""
+        self.acked = position
+        if self._due is not None and position >= self._due:
+            self._due, self.caught_up_at = None, max(self.caught_up_at, self._due_since)
+
+    def take_over(self, earlier: "Follower") -> None:
+        """Begin with what was known of the same broker before it connected again."""
+        self.acked, self.caught_up_at = earlier.acked, earlier.caught_up_at
+
+
+class Followers:
+    """The slaves of a master. `on_confirmed` is called whenever `confirmed` has risen."""
+
+    def __init__(
+        self,
+        log: EndingLog,
+        settings: StoreSettings,
+        clock: Clock,
+        *,
+        in_sync: frozenset[int] | None = None,
+        on_confirmed: Callable[[int], None] | None = None,
+    ) -> None:
+        self.on_confirmed = on_confirmed
+        self._log = log
+        self._settings = settings
+        self._clock = clock
+        self._enough = max(1, settings.in_sync_replicas - 1)
+        self._in_sync = in_sync
+        self._is_alone = in_sync is not None and not in_sync
+        #: Those that are connected, and members of the in-sync set that are gone.
+        self._followers: list[Follower] = []
+        self._confirmed = 0
+        #: What the slaves that are connected have; behind `confirmed` when some left.
+        self._reached: int | None = None
+        self._work_out()
+
+    # Who looks
+
+    @property
+    def confirmed(self) -> int:
+        """Up to where enough followers have the log; it only rises."""
+        return self._confirmed
+
+    @property
+    def members(self) -> tuple[Follower, ...]:
+        """All that are connected, and members of the in-sync set that are gone."""
+        return tuple(self._followers)
+
+    @property
+    def connected_count(self) -> int:
+        """How many are connected."""
+        return sum(follower.is_connected for follower in self._followers)
+
+    @property
+    def in_sync(self) -> frozenset[int] | None:
+        """The broker ids, without the master's, that must have a message; None with static roles."""
+        return self._in_sync
+
+    @in_sync.setter
+    def in_sync(self, ids: frozenset[int]) -> None:
+        self._in_sync = ids
+        self._is_alone = not ids
+        self._followers = [one for one in self._followers if one.is_connected or one.id in ids]
+        self._work_out()
+
+    def is_anyone_near(self, end: int) -> bool:
+        """Return whether there are enough followers that will soon have the log up to `end`.
+
+        Members of an in-sync set are waited for in any case.
+        """
+        if self._in_sync is not None:
+            return True
+        return self._reached is not None and end - self._reached < self._settings.ha_slave_fallbehind_max
+
+    def lag_bytes(self, follower: Follower) -> int:
+        """Return how much of the log a follower does not have."""
+        return max(0, self._log.max_position - follower.acked)
+
+    def behind_s(self, follower: Follower) -> float:
+        """Return for how long a follower has not had everything; 0 when it is connected and has."""
+        if follower.is_connected and follower.acked >= self._log.max_position:
+            return 0.0
+        return self._clock.monotonic() - follower.caught_up_at
+
+    # What happens
+
+    def connected(self, address: str, id_: int | None = None, *, is_learner: bool = False) -> Follower:
+        """Note that a slave follows; of a broker that did before, the last connection is the one."""
+        follower = Follower(address, self._clock.monotonic(), id_, is_learner=is_learner)
+        if id_ is not None:
+            for earlier in [one for one in self._followers if one.id == id_]:
+                follower.take_over(earlier)
+                self._followers.remove(earlier)
+        self._followers.append(follower)
+        return follower
+
+    def acknowledged(self, follower: Follower, position: int) -> None:
+        """Note up to where a follower has the log."""
+        follower.note(position)
+        self._work_out()
+
+    def gone(self, follower: Follower) -> None:
+        """Note that a slave's connection is over."""
+        if follower not in self._followers:
+            return
+        if follower.acked >= self._log.max_position:
+            follower.caught_up_at = self._clock.monotonic()
+        follower.is_connected = False
+        if self._in_sync is None or follower.id not in self._in_sync:
+            self._followers.remove(follower)
+        self._work_out()
+
+    def appended(self) -> None:
+        """Note that the log grew; of a master alone all of it is confirmed."""
+        if self._is_alone:
+            self._confirm(self._log.max_position)
+
+    def _work_out(self) -> None:
+        if self._is_alone:
+            self._confirm(self._log.max_position)
+        elif self._in_sync is not None:
+            acked = {one.id: one.acked for one in self._followers}
+            self._confirm(min(acked.get(id_, 0) for id_ in self._in_sync))
+        else:
+            highest = nlargest(self._enough, [one.acked for one in self._followers])
+            self._reached = highest[-1] if len(highest) == self._enough else None
+            if self._reached is not None:
+                self._confirm(self._reached)
+
+    def _confirm(self, position: int) -> None:
+        if position > self._confirmed:
+            self._confirmed = position
+            if self.on_confirmed is not None:
+                self.on_confirmed(position)
