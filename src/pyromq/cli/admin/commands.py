@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from pyromq.cli import options
+from pyromq.cli.admin.scaling_commands import add_scaling_commands
 
 #: What a command ends with that found members of a group which want different things.
 STATUS_CONFLICT = 3
@@ -61,3 +62,4 @@ admin.command(
     "\n\n[cyan]pyromq admin consumerStatus -g billing -i 10.0.0.7@4711#1 -s[/cyan]"
     "\n\n[cyan]pyromq admin consumerStatus -g billing --json[/cyan]",
 )(consumer_status)
+add_scaling_commands(admin)

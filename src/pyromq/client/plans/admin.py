@@ -89,7 +89,7 @@ def create_topic(
         topic_sys_flag=0,
         order=new.is_ordered,
     )
-    for broker in _masters(session, table, cluster_name, broker_name):
+    for broker in masters(session, table, cluster_name, broker_name):
         command = request(RequestCode.UPDATE_AND_CREATE_TOPIC, header)
         call = Call(broker.broker_addrs[MASTER_ID], command, deadline.part_s(deadline.timeout_ms))
         must_succeed((yield from call_broker(session, broker.broker_name, call)))
@@ -202,9 +202,10 @@ def _unwrapped(session: Session, messages: list[ReceivedMessage]) -> list[Receiv
     return messages
 
 
-def _masters(
+def masters(
     session: Session, table: ClusterTable, cluster_name: str | None, broker_name: str | None
 ) -> Iterable[BrokerAddresses]:
+    """Return the brokers with a master, of one cluster or of all, by name; raise NoRoute when none has."""
     wanted = [
         broker
         for broker in table.broker_addr_table.values()

@@ -5,6 +5,7 @@
 220   {"offsetTable":{{"brokerName":…,"queueId":0,"topic":…}:12}}      for C++ a list of objects
 221   {"messageQueueTable":{{…}:12}}
 202   {"offsetTable":{{…}:{"lastUpdateTimestamp":…,"maxOffset":…,"minOffset":…}}}
+208   {"consumeTps":0.0,"offsetTable":{{…}:{"brokerOffset":…,"consumerOffset":…,"lastTimestamp":…}}}
 """
 
 from collections.abc import Mapping
@@ -26,6 +27,14 @@ class TopicOffset(Body, kw_only=True, frozen=True):
     min_offset: Int64 = 0
     max_offset: Int64 = 0
     last_update_timestamp: Int64 = 0
+
+
+class GroupProgress(Body, kw_only=True, frozen=True):
+    """The end of a queue, how far a group got, and when the message was stored that it consumed last."""
+
+    broker_offset: Int64 = 0
+    consumer_offset: Int64 = 0
+    last_timestamp: Int64 = 0
 
 
 def encode_group_offsets(
@@ -117,6 +126,12 @@ def decode_topic_stats(data: bytes) -> dict[MessageQueue, TopicOffset]:
     """Return begin and end of each of a topic's queues."""
     table = read_map(read_object(data).get("offsetTable", {}), "offsetTable")
     return {read_queue(queue): convert(TopicOffset, offset) for queue, offset in table.items()}
+
+
+def decode_consume_stats(data: bytes) -> dict[MessageQueue, GroupProgress]:
+    """Return how far a group got in each queue, from the answer to 208."""
+    table = read_map(read_object(data).get("offsetTable", {}), "offsetTable")
+    return {read_queue(queue): convert(GroupProgress, progress) for queue, progress in table.items()}
 
 
 def _by_queue(table: dict[object, object]) -> dict[MessageQueue, int]:
