@@ -95,6 +95,8 @@ class RequestCode(IntEnum):
     PUBLISH_STAGED = 9103
     ABORT_STAGED = 9104
     STAGED_STATUS = 9105
+    #: Ours: which members hold which queues, for slaves.
+    GET_QUEUE_LOCKS = 9201
     #: Ours: a group of replicas whose master etcd decides.
     SWITCH_MASTER = 9201
     LIST_REPLICAS = 9202

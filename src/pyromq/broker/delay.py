@@ -95,6 +95,8 @@ class DelayedMessages:
         self._safe_progress: dict[int, int] = {}
         #: Where the log ended when the safe progress was the progress; None when nobody noted it.
         self._safe_position: int | None = None
+        #: While nothing is delivered here: where the log ended when the progress was so.
+        self._known_at = 0
         self._file = JsonTable(path, self._encode_file, files=files)
         #: When the head of each level is due, for the levels in which messages wait.
         self._due_ms: dict[int, int] = {}
@@ -112,6 +114,7 @@ class DelayedMessages:
             self._next_offset(level)
         if position is not None:
             self._add_from_log(position)
+        self._known_at = self._store.whole_position
 
     def _add_from_log(self, position: int) -> None:
         before = sum(self._progress.values())
@@ -133,6 +136,7 @@ class DelayedMessages:
         if self._alarm is not None:
             self._alarm.end()
             self._alarm = None
+            self._known_at = self._store.whole_position
 
     def arrived(self, queue_id: int, due_ms: int) -> None:
         """Note a message that was stored in a queue of the schedule topic."""
@@ -143,7 +147,8 @@ class DelayedMessages:
 
     async def save(self, durability: Durability) -> None:
         """Bring the progress to the disk, and before it the messages that were delivered."""
-        progress, position = dict(self._progress), self._store.max_position
+        progress = dict(self._progress)
+        position = self._known_at if self._alarm is None else self._store.max_position
         is_far = bool(self._due_ms) and position - (self._safe_position or 0) >= WALKED_BYTES_MAX
         if progress == self._safe_progress and not is_far:
             return
@@ -151,6 +156,19 @@ class DelayedMessages:
         self._safe_progress, self._safe_position = progress, position
         self._file.changed_unsaved()
         await self._file.save()
+
+    async def follow(self, progress: Mapping[int, int], position: int, durability: Durability) -> None:
+        """Take over a master's progress; the log has all that it delivered before it was so.
+
+        `position` is a place where the log ended before: what was delivered since is found behind it.
+        """
+        self._progress, self._known_at = dict(progress), position
+        is_far = position - (self._safe_position or 0) >= WALKED_BYTES_MAX
+        if is_far or self._progress != self._safe_progress:
+            await durability.sync_now()
+            self._safe_progress, self._safe_position = dict(progress), position
+            self._file.changed_unsaved()
+            await self._file.save()
 
     def encode(self) -> bytes:
         """Return the progress of the levels that delivered something, as RocketMQ writes it."""

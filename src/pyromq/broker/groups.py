@@ -40,6 +40,7 @@ class GroupTable:
         self._clock = clock
         self._configs = {name: SubscriptionGroupConfig(group_name=name) for name in _SYSTEM_GROUPS}
         self._version = DataVersion(timestamp=clock.now_ms())
+        self._revision = 0
         self._text = TableText(TABLE_BUCKETS)
         for name in self._configs:
             self._text.changed(name)
@@ -56,8 +57,8 @@ class GroupTable:
 
     @property
     def revision(self) -> int:
-        """A number that each change raises."""
-        return self._version.counter
+        """A number that each change raises; the version's may come back, with a master's table."""
+        return self._revision
 
     @property
     def configs(self) -> Mapping[str, SubscriptionGroupConfig]:
@@ -78,8 +79,26 @@ class GroupTable:
         self._configs[config.group_name] = config
         self._text.changed(config.group_name)
         self._version = self._version.bumped(self._clock.now_ms())
+        self._revision += 1
         self._file.changed()
         return config
+
+    def follow(self, master: SubscriptionGroupTable) -> bool:
+        """Be a master's table from now on, version and all, and return whether it was another.
+
+        System groups that the master does not have stay. `save` says when it is on disk.
+        """
+        if master.data_version == self._version:
+            return False
+        system = {name: self._configs[name] for name in _SYSTEM_GROUPS}
+        self._configs = system | master.subscription_group_table
+        self._text = TableText(TABLE_BUCKETS)
+        for name in self._configs:
+            self._text.changed(name)
+        self._version = master.data_version
+        self._revision += 1
+        self._file.changed()
+        return True
 
     async def save(self) -> None:
         """Return when all changes are on disk; raise StoreError when they cannot be written."""

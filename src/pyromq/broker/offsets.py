@@ -8,7 +8,7 @@ the end of a queue.
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from pyromq.broker.json_table import JsonTable
@@ -70,6 +70,23 @@ class OffsetTable:
         offsets[queue_id] = offset
         self._text.changed(key)
         self._file.changed_unsaved()
+
+    def follow(self, master: Mapping[str, Mapping[int, int]]) -> None:
+        """Take over the progress that a master has, by «topic@group»; groups that it does not have stay."""
+        for key, theirs in master.items():
+            offsets = self._progress.get(key)
+            if offsets != theirs:
+                self._progress[key] = dict(theirs)
+                self._text.changed(key)
+                self._file.changed_unsaved()
+
+    def forget(self, group: str) -> None:
+        """Know no progress of a group any more."""
+        for key in self._progress:
+            if key.partition(SEPARATOR)[2] == group:
+                self._progress[key] = {}
+                self._text.changed(key)
+                self._file.changed_unsaved()
 
     def progress(self, group: str, topic: str, queue_id: int) -> int | None:
         """Return the offset that the group reads next, or None when it never committed one."""

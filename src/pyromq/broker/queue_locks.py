@@ -12,7 +12,7 @@ is read from it holds for as long as its member believes in it without a renewal
 """
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -55,11 +55,16 @@ class QueueLocks:
         except CorruptRecord as error:
             log.warning("nobody holds a queue after this start: %s", error)
             return
-        as_if_ms = self._clock.now_ms() - LOCK_LIFE_MS + BELIEVED_MS
-        for group, holders in table.items():
-            self._locks[group] = {
-                queue: _Lock(client_id, as_if_ms) for client_id, queues in holders.items() for queue in queues
-            }
+        self._take(table)
+
+    def follow(self, master: bytes) -> None:
+        """Know who holds what at a master, whose table this is as its file has it; saved as any change is.
+
+        What is read so holds as if it had been read from our own file: for as long as members believe in it.
+        """
+        if master != self._encode():
+            self._take(decode_lock_table(master))
+            self._file.changed()
 
     @property
     def is_saved(self) -> bool:
@@ -96,6 +101,19 @@ class QueueLocks:
                 self._file.changed()
         if not held:
             self._locks.pop(group, None)
+
+    def encode(self) -> bytes:
+        """Return who holds what, as the file says it."""
+        return self._encode()
+
+    def _take(self, table: Mapping[str, Mapping[str, Iterable[MessageQueue]]]) -> None:
+        as_if_ms = self._clock.now_ms() - LOCK_LIFE_MS + BELIEVED_MS
+        self._locks = {
+            group: {
+                queue: _Lock(client_id, as_if_ms) for client_id, queues in holders.items() for queue in queues
+            }
+            for group, holders in table.items()
+        }
 
     def _encode(self) -> bytes:
         """Return the table without the locks whose life is over."""

@@ -102,6 +102,7 @@ def group_routes(progress: ProgressHandlers, presence: PresenceHandlers) -> list
         ),
         Route(Code.LOCK_BATCH_MQ, progress.lock_batch),
         Route(Code.UNLOCK_BATCH_MQ, progress.unlock_batch),
+        Route(Code.GET_QUEUE_LOCKS, progress.queue_locks),
         Route(Code.HEART_BEAT, presence.heartbeat),
         Route(Code.UNREGISTER_CLIENT, presence.unregister, group.UnregisterClient, refusal_ext={}),
         Route(
@@ -142,6 +143,7 @@ def admin_routes(admin: AdminHandlers, relay: RelayHandlers) -> list[Route[Any]]
         Route(Code.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, admin.all_groups),
         Route(Code.GET_ALL_CONSUMER_OFFSET, admin.all_offsets),
         Route(Code.GET_ALL_DELAY_OFFSET, admin.all_delay_offsets),
+        Route(Code.GET_BROKER_RUNTIME_INFO, admin.runtime),
         Route(Code.GET_TOPIC_STATS_INFO, admin.topic_stats, headers.GetTopicStats),
         Route(Code.GET_CONSUME_STATS, admin.consume_stats, headers.GetConsumeStats),
         Route(

@@ -43,6 +43,7 @@ class TopicTable:
         self._configs = {config.topic_name: config for config in _system_topics(settings)}
         self._system_names = tuple(dict.fromkeys((*topic_names.SYSTEM_TOPICS, *self._configs)))
         self._version = DataVersion(timestamp=clock.now_ms())
+        self._revision = 0
         #: What is kept of the table's JSON, so that a change does not cost what all topics cost.
         self.text = TableText(TABLE_BUCKETS)
         self._text_of(self._configs)
@@ -67,8 +68,8 @@ class TopicTable:
 
     @property
     def revision(self) -> int:
-        """A number that each change raises."""
-        return self._version.counter
+        """A number that each change raises; the version's may come back, with a master's table."""
+        return self._revision
 
     @property
     def configs(self) -> Mapping[str, TopicConfig]:
@@ -150,6 +151,29 @@ class TopicTable:
         if wrong:
             self._next_version()
 
+    def follow(self, master: TopicConfigTable) -> bool:
+        """Be a master's table from now on, version and all, and return whether it was another.
+
+        System topics that the master does not have stay. `save` says when it is on disk.
+        """
+        if master.data_version == self._version:
+            return False
+        system = {name: self._configs[name] for name in self._system_names if name in self._configs}
+        theirs = system | master.topic_config_table
+        if self._configs.keys() - theirs.keys():
+            # Names do not leave a text that is kept.
+            self.text = TableText(TABLE_BUCKETS)
+            changed = list(theirs)
+        else:
+            changed = [name for name, config in theirs.items() if self._configs.get(name) != config]
+        self._configs.clear()
+        self._configs.update(theirs)
+        self._text_of(changed)
+        self._version = master.data_version
+        self._revision += 1
+        self._file.changed()
+        return True
+
     def has_saved(self, *topics: str) -> bool:
         """Return whether these topics are on disk as they are here; others may not be."""
         return self._file.is_saved or all(
@@ -174,6 +198,7 @@ class TopicTable:
 
     def _next_version(self) -> int:
         self._version = self._version.bumped(self._clock.now_ms())
+        self._revision += 1
         return self._file.changed()
 
 

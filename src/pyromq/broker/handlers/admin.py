@@ -6,6 +6,7 @@ from pyromq.broker.delay import DelayedMessages
 from pyromq.broker.groups import GroupTable
 from pyromq.broker.offsets import OffsetTable
 from pyromq.broker.registration import Registration
+from pyromq.broker.runtime import runtime_of
 from pyromq.broker.subscription_conflicts import SubscriptionConflicts, stance_of
 from pyromq.broker.topics import TopicTable
 from pyromq.codes import Language, ResponseCode
@@ -15,6 +16,7 @@ from pyromq.net.routes import Answer, Request
 from pyromq.store.store import MessageStore
 from pyromq.wire.bodies.lists import TopicList, encode_topic_list
 from pyromq.wire.bodies.offsets import TopicOffset, encode_topic_stats
+from pyromq.wire.bodies.registration import KeyValueTable, encode_key_values
 from pyromq.wire.bodies.topics import TopicConfig
 from pyromq.wire.headers.admin import (
     GetConsumerConnectionList,
@@ -95,6 +97,12 @@ class AdminHandlers:
     def all_offsets(self, _request: Request[None]) -> Answer:
         """Answer the progress of all groups."""
         return Answer(body=self._offsets.encode())
+
+    def runtime(self, _request: Request[None]) -> Answer:
+        """Answer where the log begins and ends, and how the disk is."""
+        table = runtime_of(self._store)
+        ordered = {name: table[name] for name in java_map_order(tuple(table))}
+        return Answer(body=encode_key_values(KeyValueTable(table=ordered)))
 
     def all_delay_offsets(self, _request: Request[None]) -> Answer:
         """Answer how far the messages of each delay level are delivered."""

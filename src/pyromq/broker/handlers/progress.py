@@ -5,6 +5,7 @@ from collections.abc import Awaitable
 
 from pyromq.broker.offsets import OffsetTable
 from pyromq.broker.queue_locks import QueueLocks
+from pyromq.broker.replication.committed_here import Commit, CommittedHere
 from pyromq.codes import ResponseCode
 from pyromq.errors import QueryNotFound, StoreError
 from pyromq.net.routes import Answer, Request
@@ -19,10 +20,17 @@ log = logging.getLogger(__name__)
 class ProgressHandlers:
     """Answers QUERY_ and UPDATE_CONSUMER_OFFSET, LOCK_ and UNLOCK_BATCH_MQ."""
 
-    def __init__(self, store: MessageStore, offsets: OffsetTable, locks: QueueLocks) -> None:
+    def __init__(
+        self,
+        store: MessageStore,
+        offsets: OffsetTable,
+        locks: QueueLocks,
+        committed_here: CommittedHere | None = None,
+    ) -> None:
         self._store = store
         self._offsets = offsets
         self._locks = locks
+        self._committed_here = committed_here
 
     def query_consumer_offset(self, request: Request[QueryConsumerOffset]) -> Answer:
         """Answer the offset that a group reads next.
@@ -50,9 +58,12 @@ class ProgressHandlers:
         return Answer(ext={"offset": str(offset)})
 
     def update_consumer_offset(self, request: Request[UpdateConsumerOffset]) -> Answer:
-        """Set the offset that a group reads next."""
+        """Set the offset that a group reads next; a slave tells its master when that is back."""
         header = request.header
-        self._offsets.commit(header.consumer_group, header.topic, header.queue_id, header.commit_offset)
+        commit = Commit(header.consumer_group, header.topic, header.queue_id, header.commit_offset)
+        self._offsets.commit(*commit)
+        if self._committed_here is not None:
+            self._committed_here.note(commit)
         return Answer(ext={})
 
     def lock_batch(self, request: Request[None]) -> Answer | Awaitable[Answer]:
@@ -68,6 +79,10 @@ class ProgressHandlers:
         except StoreError as error:
             log.warning("who holds which queue is not known after a crash: %s", error)
         return answer
+
+    def queue_locks(self, _request: Request[None]) -> Answer:
+        """Answer which members hold which queues, for a slave that may become master."""
+        return Answer(body=self._locks.encode())
 
     def unlock_batch(self, request: Request[None]) -> Answer:
         """Unlock queues of a member."""
