@@ -2,7 +2,7 @@
 PYTHON ?= python3
 PY := .venv/bin/python
 
-.PHONY: setup demo test check bench bench-client bench-kinds bench-parts bench-spark clean coverage-rows interop test-spark test-spark-long torture-store fuzz-kernel guard-kernel
+.PHONY: setup demo test check bench bench-client bench-kinds bench-parts bench-replication bench-spark clean coverage-rows interop test-spark test-spark-long torture-store fuzz-kernel guard-kernel
 setup: .venv/.kernel
 
 .venv/.ready: pyproject.toml requirements.lock
@@ -69,6 +69,9 @@ bench-kinds: setup   ## Any delay with 5 million waiting, SQL filters, transacti
 
 bench-spark: setup   ## A topic as a Spark table beside pre-built Arrow and Spark's Kafka connector; about 6 minutes (BENCH=--quick: 2)
 	$(PY) bench/spark.py $(BENCH)
+
+bench-replication: setup   ## What synchronous replication costs, and how long a switch of masters takes; about 6 minutes (BENCH=--quick: 1)
+	$(PY) bench/replication.py $(BENCH)
 
 bench-parts: setup   ## Start-up time, memory, and the speed of the store, of recovery and of verify
 	for part in startup store_micro recovery verify; do echo "== $$part"; $(PY) bench/$$part.py || exit 1; done

@@ -24,6 +24,11 @@ class Server:
             )
 
     @property
+    def pid(self) -> int:
+        """The process's id."""
+        return self._process.pid
+
+    @property
     def output(self) -> str:
         """What the process printed so far."""
         return self._output.read_text(errors="replace")

@@ -58,26 +58,29 @@ def start_name_server(kind: str, folder: Path, closing: ExitStack) -> str:
 
 
 class Replica:
-    """One broker of the group, on a port and in a folder of its own, as often as it is started."""
+    """One broker of the group, on a port and in a folder of its own, as often as it is started.
+
+    Without an id its role is decided elsewhere (`failover` among its settings).
+    """
 
     def __init__(
-        self, kind: str, folder: Path, name_server: str, broker_id: int, **settings: str | int
+        self, kind: str, folder: Path, name_server: str, broker_id: int | None, **settings: str | int
     ) -> None:
         self.kind, self.broker_id = kind, broker_id
         port = free_broker_port()
         self.address = f"127.0.0.1:{port}"
         folder.mkdir()
         self._folder, self._name_server = folder, name_server
-        self._name = f"{kind}-{broker_id}"
+        self._name = kind if broker_id is None else f"{kind}-{broker_id}"
         self.root = folder / self._name / "store"
-        role = "ASYNC_MASTER" if broker_id == 0 else "SLAVE"
+        role = "SLAVE" if broker_id else "ASYNC_MASTER"
         self._settings = broker_file(
             folder,
             self._name,
             port,
             **(
                 SETTINGS
-                | {"namesrvAddr": name_server, "brokerId": broker_id, "brokerRole": role}
+                | {"namesrvAddr": name_server, "brokerId": broker_id or 0, "brokerRole": role}
                 | {"haListenPort": port + 1}
                 | settings
             ),
@@ -85,7 +88,7 @@ class Replica:
         self._server: Server | None = None
 
     def start(self) -> None:
-        """Start it, and return when the name server has it in its role."""
+        """Start it, and return when the name server has it in its role, if that is fixed."""
         ready_file = self._folder / f"{self._name}.ready"
         if self.kind == OURS:
             ready_file.unlink(missing_ok=True)
@@ -99,6 +102,8 @@ class Replica:
                 classpath, "broker.BrokerStartup", self._settings, self._name, self._folder, home
             )
             self._server.wait_for_text("boot success", START_TIMEOUT_S)
+        if self.broker_id is None:
+            return
         observer = Observer(self._name_server)
         eventually(
             lambda: observer.replicas(BROKER).get(self.broker_id) == self.address,
