@@ -174,7 +174,7 @@ class ReplicationClient:
     compared through `links` with the broker at `master_address`, as long as that is known.
 
     `on_diverged` is called when the logs differ, with the position up to which they are the same if what is
-    behind may be cut off. `on_copied` is called after each append.
+    behind may be cut off. `on_copied` is called after each append, `on_confirmed` when more may be read.
     """
 
     def __init__(
@@ -191,6 +191,8 @@ class ReplicationClient:
         broker_id: int = 0,
         on_diverged: Callable[[int | None], None] = lambda common_end: None,
         on_copied: Callable[[], None] = lambda: None,
+        on_confirmed: Callable[[int], None] | None = None,
+        retry_s: float | None = None,
     ) -> None:
         self.store = store
         self.settings = settings
@@ -207,8 +209,8 @@ class ReplicationClient:
         self._master_address = master_address
         self._on_diverged = on_diverged
         self._on_copied = on_copied
-        self._copying = Copying(store, epochs, epoch=epoch)
-        self._retry_s = RETRY_S if epochs is None else FAILOVER_RETRY_S
+        self._copying = Copying(store, epochs, epoch=epoch, on_confirmed=on_confirmed)
+        self._retry_s = retry_s or (RETRY_S if epochs is None else FAILOVER_RETRY_S)
         self._link: MasterLink | None = None
         self._following: asyncio.Task[None] | None = None
         self._looking: asyncio.TimerHandle | None = None

@@ -5,6 +5,8 @@ With failover the epochs are compared before anything is taken, and each piece s
 new one is written down before its first byte.
 """
 
+from collections.abc import Callable
+
 from pyromq.broker.replication.divergence import MENDING, Diverged
 from pyromq.errors import RemoteProtocolError
 from pyromq.store.epochs import Epoch, Epochs
@@ -15,13 +17,22 @@ from pyromq.wire.replication import Piece, Welcome, read_epoch_piece, read_piece
 class Copying:
     """Puts what a master sends into the log. With `epochs` it reads the protocol of failover.
 
-    `epoch` is the master's at least: an older one is a master no more.
+    `epoch` is the master's at least: an older one is a master no more. `on_confirmed` is told up to where the
+    master says that enough replicas have the log; from then on it may be read so far.
     """
 
-    def __init__(self, store: MessageStore, epochs: Epochs | None = None, *, epoch: int = 0) -> None:
+    def __init__(
+        self,
+        store: MessageStore,
+        epochs: Epochs | None = None,
+        *,
+        epoch: int = 0,
+        on_confirmed: Callable[[int], None] | None = None,
+    ) -> None:
         self._store = store
         self._epochs = epochs
         self._epoch = epoch
+        self._on_confirmed = on_confirmed
         self._read = read_piece if epochs is None else read_epoch_piece
         #: Up to where the master's log is known to go.
         self.known_end = 0
@@ -107,6 +118,8 @@ class Copying:
         readable = self._store.readable_position
         if readable is None or confirmed > readable:
             self._store.readable_position = confirmed
+            if self._on_confirmed is not None:
+                self._on_confirmed(confirmed)
         self.known_end = max(self.known_end, confirmed)
 
 

@@ -12,7 +12,6 @@ from typing import Final
 from pyromq.codes import RequestCode, ResponseCode
 from pyromq.errors import PyroError
 from pyromq.net.links import Links
-from pyromq.store.commitlog import CommitLog
 from pyromq.store.store import MessageStore
 from pyromq.wire.command import Command
 from pyromq.wire.header import write_header
@@ -37,7 +36,7 @@ class Diverged(PyroError):
 
 async def check_last_record(store: MessageStore, links: Links, address: str) -> None:
     """Compare the last whole record with the master's; raise Diverged, or NetworkError without an answer."""
-    position = last_record_position(store.log)
+    position = last_record_position(store)
     if position is None:
         return
     ours = store.read_at(position)
@@ -54,17 +53,23 @@ async def check_last_record(store: MessageStore, links: Links, address: str) -> 
     )
 
 
-def last_record_position(log: CommitLog) -> int | None:
-    """Return where the last whole record begins; None when there is none."""
-    for segment in reversed(log.segments):
-        last, at = None, 0
-        limit = min(log.end - segment.base, segment.size)
+def last_record_position(store: MessageStore) -> int | None:
+    """Return where the last whole record of the log begins; None when there is none.
+
+    The newest message of the queues is at or near the end; only the few that have no place in a queue can
+    stand behind it.
+    """
+    newest = max(store.queues, key=lambda queue: queue.reach, default=None)
+    place = newest.place(newest.end - 1) if newest is not None and newest.reach else None
+    position = store.min_position if place is None else max(place[0], store.min_position)
+    last = None
+    while (segment := store.log.segment_at(position)) is not None and position < store.max_position:
+        at, limit = position - segment.base, min(store.max_position, segment.end) - segment.base
         with memoryview(segment.map) as view:
             while at + RECORD_BYTES_MIN <= limit and not is_blank(view, at):
                 size = _INT32.unpack_from(view, at)[0]
                 if size < RECORD_BYTES_MIN or at + size > limit:
-                    break
-                last, at = at, at + size
-        if last is not None:
-            return segment.base + last
-    return None
+                    return last
+                last, at = segment.base + at, at + size
+        position = segment.end
+    return last

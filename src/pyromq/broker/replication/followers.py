@@ -10,6 +10,7 @@ append.
 
 from collections.abc import Callable
 from heapq import nlargest
+from math import inf
 from typing import Protocol
 
 from pyromq.clock import Clock
@@ -31,33 +32,52 @@ class Follower:
     `id` is its broker id, which it tells with failover only; `acked` up to where it has the log.
     """
 
-    __slots__ = ("_due", "_due_since", "acked", "address", "caught_up_at", "id", "is_connected", "is_learner")
+    __slots__ = (
+        "_due",
+        "_due_since",
+        "acked",
+        "address",
+        "caught_up_at",
+        "has_all",
+        "id",
+        "is_connected",
+        "is_learner",
+    )
 
-    def __init__(self, address: str, now: float, id_: int | None = None, *, is_learner: bool = False) -> None:
+    def __init__(self, address: str, id_: int | None = None, *, is_learner: bool = False) -> None:
         self.id = id_
         self.address = address
         self.is_learner = is_learner
         self.is_connected = True
         self.acked = 0
-        #: When it last had everything; while it is connected and has everything, that is now.
-        self.caught_up_at = now
-        self._due: int | None = None
-        self._due_since = now
+        #: Whether it had everything when last seen, and nothing came since.
+        self.has_all = False
+        #: When it last had everything, as far as that is over.
+        self.caught_up_at = -inf
+        #: Once it has the log up to here, it had everything at this time.
+        self._due = 0
+        self._due_since = -inf
 
     def __repr__(self) -> str:
         who = self.address if self.id is None else f"{self.id} at {self.address}"
         return f"<Follower {who}, acked {self.acked}{'' if self.is_connected else ', gone'}>"
 
-    def sent(self, end: int, now: float) -> None:
-        """Note that it was sent the log up to `end`: once it has that, it had everything as of now."""
-        if self._due is None:
+    def note(self, position: int, end: int, now: float) -> None:
+        """Note up to where it has the log, which ends at `end` now."""
+        self.acked = position
+        if position >= end:
+            self.has_all = True
+        elif position >= self._due:
+            # It is a little behind all the time while messages come; what counts is how much later it has
+            # what was there at some time.
+            self.caught_up_at = max(self.caught_up_at, self._due_since)
             self._due, self._due_since = end, now
 
-    def note(self, position: int) -> None:
-        """Note up to where it has the log."""
-        self.acked = position
-        if self._due is not None and position >= self._due:
-            self._due, self.caught_up_at = None, max(self.caught_up_at, self._due_since)
+    def left_behind(self, end: int, now: float) -> None:
+        """Note that the log has grown up to `end` and it no longer has everything."""
+        self.has_all = False
+        self.caught_up_at = now
+        self._due, self._due_since = end, now
 
     def take_over(self, earlier: "Follower") -> None:
         """Begin with what was known of the same broker before it connected again."""
@@ -85,6 +105,7 @@ class Followers:
         self._is_alone = in_sync is not None and not in_sync
         #: Those that are connected, and members of the in-sync set that are gone.
         self._followers: list[Follower] = []
+        self._has_any_all = False
         self._confirmed = 0
         #: What the slaves that are connected have; behind `confirmed` when some left.
         self._reached: int | None = None
@@ -134,7 +155,7 @@ class Followers:
 
     def behind_s(self, follower: Follower) -> float:
         """Return for how long a follower has not had everything; 0 when it is connected and has."""
-        if follower.is_connected and follower.acked >= self._log.max_position:
+        if follower.is_connected and follower.has_all:
             return 0.0
         return self._clock.monotonic() - follower.caught_up_at
 
@@ -142,9 +163,10 @@ class Followers:
 
     def connected(self, address: str, id_: int | None = None, *, is_learner: bool = False) -> Follower:
         """Note that a slave follows; of a broker that did before, the last connection is the one."""
-        follower = Follower(address, self._clock.monotonic(), id_, is_learner=is_learner)
+        follower = Follower(address, id_, is_learner=is_learner)
         if id_ is not None:
             for earlier in [one for one in self._followers if one.id == id_]:
+                self._note_end(earlier)
                 follower.take_over(earlier)
                 self._followers.remove(earlier)
         self._followers.append(follower)
@@ -152,24 +174,37 @@ class Followers:
 
     def acknowledged(self, follower: Follower, position: int) -> None:
         """Note up to where a follower has the log."""
-        follower.note(position)
+        follower.note(position, self._log.max_position, self._clock.monotonic())
+        self._has_any_all = self._has_any_all or follower.has_all
         self._work_out()
 
     def gone(self, follower: Follower) -> None:
         """Note that a slave's connection is over."""
         if follower not in self._followers:
             return
-        if follower.acked >= self._log.max_position:
-            follower.caught_up_at = self._clock.monotonic()
-        follower.is_connected = False
+        self._note_end(follower)
         if self._in_sync is None or follower.id not in self._in_sync:
             self._followers.remove(follower)
         self._work_out()
 
     def appended(self) -> None:
         """Note that the log grew; of a master alone all of it is confirmed."""
+        if self._has_any_all:
+            self._leave_behind()
         if self._is_alone:
             self._confirm(self._log.max_position)
+
+    def _note_end(self, follower: Follower) -> None:
+        if follower.has_all:
+            follower.left_behind(self._log.max_position, self._clock.monotonic())
+        follower.is_connected = False
+
+    def _leave_behind(self) -> None:
+        self._has_any_all = False
+        end, now = self._log.max_position, self._clock.monotonic()
+        for follower in self._followers:
+            if follower.has_all:
+                follower.left_behind(end, now)
 
     def _work_out(self) -> None:
         if self._is_alone:

@@ -121,8 +121,6 @@ class FollowerLink(asyncio.Protocol):
             self._refuse(self._next)
             return False
         now = self._server.clock.monotonic()
-        if self.follower is not None:
-            self.follower.sent(end, now)
         self._write(b"".join(parts), now)
         return self._next < end and not self._is_paused
 
