@@ -4,7 +4,6 @@ from pathlib import Path
 import pytest
 
 from pyromq.codes import RequestCode, ResponseCode, Serializer, SysFlag
-from pyromq.errors import ConfigError
 from pyromq.testing.cluster import Cluster
 from pyromq.testing.requests import BORN_AT_MS, batch_body, pull_fields, send_fields, send_v2_fields
 from pyromq.testing.wire_client import WireClient
@@ -457,9 +456,3 @@ async def test_a_synchronous_master_without_a_slave_says_so_with_each_message(tm
 
         assert answer.code == ResponseCode.SLAVE_NOT_AVAILABLE
         assert [record.body for record in await records(client, "orders")] == [b"one copy"]
-
-
-async def test_a_broker_refuses_to_start_as_a_slave_that_would_copy_nothing(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="cannot follow a master"):
-        async with Cluster(data_dir=tmp_path, broker_role="SLAVE", broker_id=1):
-            pass

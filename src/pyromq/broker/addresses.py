@@ -4,7 +4,7 @@ import asyncio
 import socket
 from dataclasses import dataclass
 
-from pyromq.config.settings import BrokerSettings, StoreSettings
+from pyromq.config.settings import BrokerSettings
 from pyromq.errors import ConfigError
 from pyromq.net.address import join_address
 from pyromq.wire.record import encode_host
@@ -29,10 +29,9 @@ class BrokerAddresses:
         return join_address(self.ip, self.port)
 
 
-async def advertise(broker: BrokerSettings, store: StoreSettings, port: int) -> BrokerAddresses:
-    """Work out the addresses of a broker that listens on `port`."""
+async def advertise(broker: BrokerSettings, port: int, ha_port: int) -> BrokerAddresses:
+    """Work out the addresses of a broker that listens on `port`, and for slaves on another."""
     ip = broker.broker_ip1 or _own_ip(broker.bind_address)
-    ha_port = store.ha_listen_port or port + 1
     return BrokerAddresses(
         ip=ip,
         port=port,

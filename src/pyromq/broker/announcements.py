@@ -1,4 +1,4 @@
-"""Tells of new messages once they may be read.
+"""Tells held pulls of new messages once they may be read.
 
 Usually that is at once. A master with failover that waits for its slaves lets nobody read what they do not
 have yet, and a slave what its master has not confirmed: if the master were lost, the next one would give the
@@ -6,33 +6,51 @@ same offset to another message, and who had read the first would never see the s
 """
 
 from collections import deque
-from collections.abc import Callable
 
+from pyromq.broker.arrivals import Arrivals
 from pyromq.store.store import MessageStore
-
-#: Told of a message: topic, queue id, the queue's end behind it, its tags code.
-Announce = Callable[[str, int, int, int], None]
 
 
 class Announcements:
-    """Holds what was stored and may not be read yet."""
+    """Announces what was stored, and holds back what may not be read yet."""
 
-    def __init__(self, store: MessageStore, announce: Announce) -> None:
+    def __init__(self, store: MessageStore, arrivals: Arrivals) -> None:
         self._store = store
-        self._announce = announce
+        self._arrivals = arrivals
         self._held: deque[tuple[int, str, int, int, int]] = deque()
 
+    @property
+    def are_held_back(self) -> bool:
+        """Whether messages are announced later than they are stored, to pulls that may come meanwhile."""
+        return self._store.readable_position is not None
+
     def stored(self, topic: str, queue_id: int, end: int, tags_code: int) -> None:
-        """Announce a message that the queues have, now or when it may be read."""
+        """Announce a message that made its queue `end` long, now or when it may be read."""
         if self._store.readable_position is None:
-            self._announce(topic, queue_id, end, tags_code)
+            self._arrivals.announce(topic, queue_id, end, tags_code)
         else:
-            self._held.append((self._store.max_position, topic, queue_id, end, tags_code))
+            self._held.append((self._store.max_position, topic, queue_id, end - 1, end))
+
+    def grew(self, topic: str, queue_id: int, first: int, end: int) -> None:
+        """Announce the messages from one offset of a queue up to another; see `stored`."""
+        if self._store.readable_position is None:
+            self._announce(topic, queue_id, first, end)
+        else:
+            self._held.append((self._store.max_position, topic, queue_id, first, end))
 
     def readable_up_to(self, position: int) -> None:
         """Let messages be read up to a position of the log."""
         self._store.readable_position = position
         held = self._held
         while held and held[0][0] <= position:
-            _, topic, queue_id, end, tags_code = held.popleft()
-            self._announce(topic, queue_id, end, tags_code)
+            _, topic, queue_id, first, end = held.popleft()
+            self._announce(topic, queue_id, first, end)
+
+    def _announce(self, topic: str, queue_id: int, first: int, end: int) -> None:
+        while first < end and self._arrivals.is_awaited(topic, queue_id):
+            entries = self._store.entries(topic, queue_id, first, end - first)
+            if not entries:
+                return
+            for entry in entries:
+                first += 1
+                self._arrivals.announce(topic, queue_id, first, entry.tags_code)

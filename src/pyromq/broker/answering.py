@@ -4,6 +4,7 @@ from contextlib import AsyncExitStack
 
 from pyromq.broker.addresses import BrokerAddresses
 from pyromq.broker.admission import Admission
+from pyromq.broker.announcements import Announcements
 from pyromq.broker.durability import Durability
 from pyromq.broker.fast_pulls import FastPulls, make_pulls
 from pyromq.broker.fast_sends import FastSends, make_sends
@@ -21,6 +22,7 @@ from pyromq.broker.intake import Intake
 from pyromq.broker.offset_events import OffsetEvents
 from pyromq.broker.parts import Parts
 from pyromq.broker.registration import Registration
+from pyromq.broker.replication.committed_here import CommittedHere
 from pyromq.broker.routes import (
     admin_routes,
     group_routes,
@@ -47,13 +49,15 @@ async def fill_routes(
     durability: Durability,
     addresses: BrokerAddresses,
     registration: Registration,
+    announcements: Announcements,
+    committed_here: CommittedHere | None,
     closing: AsyncExitStack,
 ) -> None:
     """Fill the table of routes, and give the server the kernel's shortcut around it."""
     send = _send_handlers(parts, intake, durability, addresses)
     pull = _pull_handlers(parts, intake, addresses)
     server.shortcut = either(
-        _fast_sends(parts, send, intake, durability, addresses), _fast_pulls(parts, pull)
+        _fast_sends(parts, send, intake, durability, addresses, announcements), _fast_pulls(parts, pull)
     )
     table.add(send_routes(send))
     table.add(
@@ -63,27 +67,29 @@ async def fill_routes(
             _reply_handlers(parts, intake, addresses),
         )
     )
-    table.add(
-        staging_routes(
-            await start_staging(
-                store=parts.store,
-                intake=intake,
-                topics=parts.topics,
-                admission=_admission(parts, addresses),
-                arrivals=parts.arrivals,
-                durability=durability,
-                settings=parts.settings,
-                clock=parts.clock,
-                store_host=addresses.store_host,
-                table=parts.staged,
-                use_kernel=parts.use_kernel,
-                background=parts.background,
-                closing=closing,
+    if parts.settings.broker_role != BrokerRole.SLAVE:
+        table.add(
+            staging_routes(
+                await start_staging(
+                    store=parts.store,
+                    intake=intake,
+                    topics=parts.topics,
+                    admission=_admission(parts, addresses),
+                    announcements=announcements,
+                    durability=durability,
+                    settings=parts.settings,
+                    clock=parts.clock,
+                    store_host=addresses.store_host,
+                    table=parts.staged,
+                    use_kernel=parts.use_kernel,
+                    background=parts.background,
+                    closing=closing,
+                )
             )
         )
-    )
     table.add(pull_routes(pull))
-    table.add(group_routes(ProgressHandlers(parts.store, parts.offsets, parts.queue_locks), parts.presence))
+    progress = ProgressHandlers(parts.store, parts.offsets, parts.queue_locks, committed_here)
+    table.add(group_routes(progress, parts.presence))
     table.add(
         query_routes(QueryHandlers(parts.store, unique_count_max=parts.store_settings.default_query_max_num))
     )
@@ -106,10 +112,14 @@ def _send_handlers(
 
 
 def _fast_sends(
-    parts: Parts, send: SendHandlers, intake: Intake, durability: Durability, addresses: BrokerAddresses
+    parts: Parts,
+    send: SendHandlers,
+    intake: Intake,
+    durability: Durability,
+    addresses: BrokerAddresses,
+    announcements: Announcements,
 ) -> FastSends | None:
-    # A synchronous master answers each send by what its slave has.
-    if not parts.use_kernel or parts.settings.broker_role == BrokerRole.SYNC_MASTER:
+    if not parts.use_kernel or parts.settings.broker_role == BrokerRole.SLAVE:
         return None
     sends = make_sends(
         store_host=addresses.store_host,
@@ -127,6 +137,7 @@ def _fast_sends(
         store=parts.store,
         topics=parts.topics,
         arrivals=parts.arrivals,
+        announcements=announcements,
         durability=durability,
         common_ext=send.common_ext,
         requests_under_way_max=parts.net_settings.requests_under_way_max,
@@ -137,8 +148,10 @@ def _fast_sends(
 
 
 def _fast_pulls(parts: Parts, pull: PullHandlers) -> FastPulls | None:
-    # Whether a slave is suggested depends on what was read.
-    if not parts.use_kernel or parts.settings.slave_read_enable:
+    settings = parts.settings
+    # Whether a slave is suggested depends on what was read, and what may be read on what the replicas have.
+    depends = settings.slave_read_enable or settings.broker_role == BrokerRole.SLAVE or settings.failover
+    if not parts.use_kernel or depends:
         return None
     fast = FastPulls(
         make_pulls(parts.store_settings, broker_id=MASTER_ID),

@@ -10,18 +10,25 @@ What it is made of is built in `parts.py`, what answers clients in `answering.py
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
 
 from pyromq.broker.addresses import BrokerAddresses, advertise
+from pyromq.broker.announcements import Announcements
 from pyromq.broker.answering import fill_routes
 from pyromq.broker.delay import delay_diversion
 from pyromq.broker.durability import Durability
 from pyromq.broker.half_messages import half_diversion
 from pyromq.broker.intake import Intake
+from pyromq.broker.joining import Neighbours
 from pyromq.broker.metrics import MetricsPage, Sources, start_metrics
 from pyromq.broker.parts import Parts, make_parts
 from pyromq.broker.registration import FIRST_PERIOD_MS, Registration
+from pyromq.broker.replicating import Following, Leading, Replicating, load_epochs
+from pyromq.broker.replication.adoption import adopt_topics, forget_beyond
+from pyromq.broker.replication.divergence import last_record_position
 from pyromq.broker.standing import Standing
 from pyromq.broker.timers.timed import timer_diversions
 from pyromq.broker.topic_names import SCHEDULE, WHEEL_TIMER
@@ -32,7 +39,7 @@ from pyromq.errors import ListenFailed, ServiceNotAvailable, StoreError
 from pyromq.kernel import IS_COMPILED
 from pyromq.net.link import Link
 from pyromq.net.links import Links
-from pyromq.net.routes import RouteTable
+from pyromq.net.routes import Route, RouteTable
 from pyromq.net.server import Server
 from pyromq.store.files import Files
 from pyromq.store.retention import Swept
@@ -52,7 +59,9 @@ class Broker:
     """One broker of one process. `start` it, `close` it; it is not started twice.
 
     `files` is where it keeps everything, by default the machine's file system. `use_kernel` lets the compiled
-    kernel handle what it can, by default where there is one.
+    kernel handle what it can, by default where there is one. `standing` is its place in its group when that
+    is not just what the settings say; `on_diverged` is told where a slave's log parts from its master's, and
+    `more_routes` are requests that are answered besides.
     """
 
     def __init__(
@@ -63,9 +72,17 @@ class Broker:
         files: Files | None = None,
         use_kernel: bool = IS_COMPILED,
         standing: Standing | None = None,
+        on_diverged: Callable[[int | None], None] | None = None,
+        more_routes: Sequence[Route[Any]] = (),
     ) -> None:
+        self._on_diverged = on_diverged or (lambda _position: None)
+        self._more_routes = more_routes
         self._standing = standing or Standing()
+        self._files = files
         self._parts = make_parts(process, clock=clock or SystemClock(), files=files, use_kernel=use_kernel)
+        self._announcements = Announcements(self._parts.store, self._parts.arrivals)
+        #: What it does as one of several replicas; known once the broker is started.
+        self.replicating: Replicating | None = None
         #: Where metrics are served, if they are.
         self.metrics: MetricsPage | None = None
         self._table = RouteTable(())
@@ -74,6 +91,7 @@ class Broker:
         #: Files that the store let go and that are still to be removed.
         self._swept: list[Swept] = []
         self._addresses: BrokerAddresses | None = None
+        self._is_leaving = True
         self._closing = AsyncExitStack()
 
     @property
@@ -87,6 +105,11 @@ class Broker:
         """The port that is listened on; known once the broker is started."""
         assert self._addresses is not None
         return self._addresses.port
+
+    @property
+    def max_position(self) -> int:
+        """Where the log ends."""
+        return self._parts.store.max_position
 
     @property
     def codes(self) -> frozenset[int]:
@@ -103,8 +126,12 @@ class Broker:
             await self._start()
             self._closing = closing.pop_all()
 
-    async def close(self) -> None:
-        """Stop in order: answer what is held, leave the name servers, save the tables, close the store."""
+    async def close(self, *, unregister: bool = True) -> None:
+        """Stop in order: answer what is held, leave the name servers, save the tables, close the store.
+
+        Who is master no more must not `unregister`: by its name, the name servers know the next one.
+        """
+        self._is_leaving = unregister
         await self._closing.aclose()
 
     async def _start(self) -> None:
@@ -114,9 +141,12 @@ class Broker:
         await asyncio.to_thread(self._open)
         # What a crash took back is so on disk before the next message takes its place.
         await parts.offsets.save()
-        durability = Durability(parts.store, parts.store_settings, parts.clock)
+        replicating = self.replicating = self._make_replicating()
+        durability = Durability(
+            parts.store, parts.store_settings, parts.clock, elsewhere=replicating.elsewhere
+        )
         closing.callback(durability.close)
-        if not durability.is_immediate:
+        if durability.syncs_all:
             self._sync_soon = durability.appended
         closing.push_async_callback(self._save_tables, durability)
         closing.push_async_callback(parts.timers.close)
@@ -127,6 +157,7 @@ class Broker:
             clock=parts.clock,
             name=parts.settings.broker_name,
             on_link_closed=self._link_closed,
+            before_write=replicating.appended,
         )
         port = parts.settings.listen_port
         if port:
@@ -140,38 +171,69 @@ class Broker:
         else:
             # Nobody knows a port yet that the system chose just now.
             registration, checks = await self._wire(server, durability, real_port)
-        closing.push_async_callback(registration.unregister)
+        closing.push_async_callback(self._leave, registration)
         await registration.register()
         parts.topics.on_change = registration.register_soon
         self._run_jobs(durability, registration)
         await self._serve_metrics(server)
-        if parts.settings.broker_role != BrokerRole.SLAVE:
+        if isinstance(replicating, Following):
+            replicating.start()
+        else:
             self._run_deliveries(durability, checks)
 
     def _open(self) -> None:
-        parts = self._parts
+        parts, cut_at = self._parts, self._standing.cut_at
         parts.store.on_append = self._appended
-        recovered = parts.store.open()
+        if cut_at is not None:
+            forget_beyond(Path(parts.store_settings.store_path_root_dir), cut_at, files=self._files)
+        recovered = parts.store.open(cut_at=cut_at)
         parts.topics.load()
         parts.groups.load()
         parts.offsets.load()
         parts.queue_locks.load()
         parts.filters.load()
-        parts.staged.load()
-        if not recovered.was_clean:
-            parts.offsets.keep_within(parts.store.max_offset)
         parts.delayed.load()
-        parts.halves.load(recovered.last_position)
+        if self._is_slave:
+            return
+        parts.staged.load()
+        last_position = recovered.last_position
+        if parts.settings.failover:
+            # Copying may have ended anywhere, and progress may have come from a master that had more.
+            last_position = last_record_position(parts.store.log)
+            adopt_topics(parts.store, parts.topics)
+        if parts.settings.failover or not recovered.was_clean:
+            parts.offsets.keep_within(parts.store.max_offset)
+        parts.halves.load(last_position)
 
     def _appended(self, topic: str, queue_id: int, end: int, tags_code: int) -> None:
         parts = self._parts
-        parts.arrivals.announce(topic, queue_id, end, tags_code)
+        self._announcements.stored(topic, queue_id, end, tags_code)
+        if self._is_slave:
+            return
         if topic == SCHEDULE:
             parts.delayed.arrived(queue_id, tags_code)
         elif topic == WHEEL_TIMER:
             parts.timers.arrived(end, tags_code)
         if self._sync_soon is not None:
             self._sync_soon()
+        if self.replicating is not None:
+            self.replicating.appended()
+
+    @property
+    def _is_slave(self) -> bool:
+        return self._parts.settings.broker_role == BrokerRole.SLAVE
+
+    def _make_replicating(self) -> Replicating:
+        parts, standing = self._parts, self._standing
+        epochs = load_epochs(parts, standing, self._files)
+        make = Following if self._is_slave else Leading
+        replicating = make(parts, standing, self._announcements, epochs)
+        self._closing.push_async_callback(replicating.close)
+        return replicating
+
+    async def _leave(self, registration: Registration) -> None:
+        if self._is_leaving:
+            await registration.unregister()
 
     async def _wire(
         self, server: Server, durability: Durability, port: int
@@ -179,9 +241,16 @@ class Broker:
         """Build what needs the broker's addresses, and fill the table of routes."""
         parts = self._parts
         settings = parts.settings
-        addresses = self._addresses = await advertise(settings, parts.store_settings, port)
+        replicating = self.replicating
+        assert replicating is not None
+        ha_port = await replicating.listen(port)
+        addresses = self._addresses = await advertise(settings, port, ha_port)
         links = Links(parts.net_settings, clock=parts.clock, name=settings.broker_name)
         self._closing.push_async_callback(links.close)
+        neighbours = Neighbours(links, settings)
+        self._closing.push_async_callback(neighbours.close)
+        parts.topics.on_inherited = neighbours.spread
+        await neighbours.join(parts.topics, parts.groups)
         registration = Registration(
             links,
             parts.topics,
@@ -190,6 +259,11 @@ class Broker:
             ha_address=addresses.ha,
             lease=self._standing.lease,
         )
+        committed_here = None
+        if isinstance(replicating, Following):
+            replicating.find_leader = lambda: registration.leader
+            replicating.on_diverged = self._on_diverged
+            committed_here = replicating.prepare(links, durability).committed_here
         intake = Intake(
             parts.store,
             message_bytes_max=parts.store_settings.max_message_size,
@@ -207,8 +281,14 @@ class Broker:
             durability=durability,
             addresses=addresses,
             registration=registration,
+            announcements=self._announcements,
+            committed_here=committed_here,
             closing=self._closing,
         )
+        self._table.add(self._more_routes)
+        replicating.guard(self._table)
+        if isinstance(replicating, Leading):
+            server.shortcut = replicating.gate.around(server.shortcut)
         return registration, _transaction_checks(parts, intake, durability)
 
     async def _listen_vip(self, server: Server, port: int) -> None:

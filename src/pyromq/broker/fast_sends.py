@@ -14,6 +14,7 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
+from pyromq.broker.announcements import Announcements
 from pyromq.broker.answer_parts import binary_parts, json_parts
 from pyromq.broker.arrivals import Arrivals
 from pyromq.broker.durability import Durability, NotSafe
@@ -44,6 +45,7 @@ class FastSends:
         store: MessageStore,
         topics: TopicTable,
         arrivals: Arrivals,
+        announcements: Announcements,
         durability: Durability,
         common_ext: dict[str, str],
         requests_under_way_max: int,
@@ -53,6 +55,7 @@ class FastSends:
         self._store = store
         self._topics = topics
         self._arrivals = arrivals
+        self._announcements = announcements
         self._durability = durability
         self._common_ext = common_ext
         self._under_way_max = requests_under_way_max
@@ -94,8 +97,8 @@ class FastSends:
         else:
             self._answer_when_safe(link, answers, log_end)
         for queue, first in grown:
-            self._announce(queue.topic, queue.queue_id, first, queue.end)
-            queue.watched = self._arrivals.is_awaited(queue.topic, queue.queue_id)
+            self._announcements.grew(queue.topic, queue.queue_id, first, queue.end)
+            queue.watched = self._is_awaited(queue.topic, queue.queue_id)
         return True
 
     def learn(self, config: TopicConfig, queue_id: int) -> None:
@@ -106,7 +109,7 @@ class FastSends:
         if queue is None or topic.startswith(RETRY_PREFIX) or not topic.isascii():
             return
         if len(topic) <= TOPIC_BYTES_MAX_V1 and self._topics.has_saved(topic):
-            queue.watched = self._arrivals.is_awaited(topic, queue_id)
+            queue.watched = self._is_awaited(topic, queue_id)
             multi_tags = int(SysFlag.MULTI_TAGS) if config.topic_filter_type == MULTI_TAG else 0
             self._sends.learn(topic.encode(), queue_id, queue, multi_tags)
 
@@ -115,19 +118,13 @@ class FastSends:
             self._revision = self._topics.revision
             self._sends.forget_all()
 
+    def _is_awaited(self, topic: str, queue_id: int) -> bool:
+        return self._announcements.are_held_back or self._arrivals.is_awaited(topic, queue_id)
+
     def _watch(self, topic: str, queue_id: int) -> None:
         queue = self._store.queue(topic, queue_id)
         if queue is not None:
             queue.watched = True
-
-    def _announce(self, topic: str, queue_id: int, first: int, end: int) -> None:
-        while first < end:
-            entries = self._store.entries(topic, queue_id, first, end - first)
-            if not entries:
-                return
-            for entry in entries:
-                first += 1
-                self._arrivals.announce(topic, queue_id, first, entry.tags_code)
 
     def _answer_when_safe(self, link: Link, answers: bytes, log_end: int) -> None:
         settled: asyncio.Future[None] = asyncio.get_running_loop().create_future()

@@ -19,7 +19,7 @@ from pyromq.broker.subscription_conflicts import SubscriptionConflicts
 from pyromq.broker.timers.timers import Timers
 from pyromq.broker.topics import TopicTable
 from pyromq.clock import Clock
-from pyromq.config.settings import BrokerProcess, BrokerRole, BrokerSettings, NetSettings, StoreSettings
+from pyromq.config.settings import BrokerProcess, BrokerSettings, NetSettings, StoreSettings
 from pyromq.errors import ConfigError
 from pyromq.store.files import Files, SystemFiles
 from pyromq.store.store import MessageStore
@@ -57,11 +57,6 @@ def make_parts(process: BrokerProcess, *, clock: Clock, files: Files | None, use
     settings, store_settings = process.broker, process.store
     if not store_settings.store_path_root_dir:
         raise ConfigError("storePathRootDir: a broker needs a folder to keep its messages in")
-    if settings.broker_role == BrokerRole.SLAVE:
-        raise ConfigError(
-            "brokerRole=SLAVE: this version cannot follow a master, and a slave that copies nothing "
-            "would serve nothing; run Apache's slave, or a second master under another brokerName"
-        )
     root = Path(store_settings.store_path_root_dir)
     tables = root / "config"
     topics = TopicTable(tables / "topics.json", settings, clock, files=files)

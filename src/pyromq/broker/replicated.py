@@ -110,5 +110,5 @@ def no_longer_master() -> ServiceNotAvailable:
     """Return the refusal of a master whose lease is over."""
     return ServiceNotAvailable(
         ResponseCode.SERVICE_NOT_AVAILABLE,
-        "this broker is no longer the master of its group; ask the name server for the new one and send again",
+        "this broker is no longer the master of its group; ask a name server for the new one, and send again",
     )

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from pyromq.broker.announcements import Announcements
 from pyromq.broker.arrivals import Arrivals, HeldPull
 from pyromq.broker.intake import Intake
 from pyromq.broker.staging.ledger import Chunk
@@ -68,7 +69,7 @@ class Bench:
         self.publisher = Publisher(
             store=self.store,
             intake=Intake(self.store, message_bytes_max=1 << 20),
-            arrivals=self.arrivals,
+            announcements=Announcements(self.store, self.arrivals),
             appended=self._note_append,
             sys_flag_of=lambda _topic: 0,
             store_host=HOST,

@@ -19,7 +19,7 @@ import logging
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from pyromq.broker.arrivals import Arrivals
+from pyromq.broker.announcements import Announcements
 from pyromq.broker.intake import Intake
 from pyromq.broker.staging.ledger import Chunk
 from pyromq.broker.staging.records import ChunkNote, read_note
@@ -91,7 +91,7 @@ class Publisher:
         *,
         store: MessageStore,
         intake: Intake,
-        arrivals: Arrivals,
+        announcements: Announcements,
         appended: Callable[[], None],
         sys_flag_of: Callable[[str], int],
         store_host: bytes,
@@ -101,7 +101,7 @@ class Publisher:
     ) -> None:
         self._store = store
         self._intake = intake
-        self._arrivals = arrivals
+        self._announcements = announcements
         self._appended = appended
         self._sys_flag_of = sys_flag_of
         self._store_host = store_host
@@ -206,17 +206,8 @@ class Publisher:
         chunk.out_count += count
         chunk.out_bytes = len(record.body)
         self._appended()
-        self._announce(note.topic, note.queue_id, first, queue.end)
+        self._announcements.grew(note.topic, note.queue_id, first, queue.end)
         return True
-
-    def _announce(self, topic: str, queue_id: int, first: int, end: int) -> None:
-        while first < end and self._arrivals.is_awaited(topic, queue_id):
-            entries = self._store.entries(topic, queue_id, first, min(end - first, SLICE_MESSAGES))
-            if not entries:
-                return
-            for entry in entries:
-                first += 1
-                self._arrivals.announce(topic, queue_id, first, entry.tags_code)
 
     # Without it
 

@@ -4,7 +4,7 @@ import asyncio
 from contextlib import AsyncExitStack
 
 from pyromq.broker.admission import Admission
-from pyromq.broker.arrivals import Arrivals
+from pyromq.broker.announcements import Announcements
 from pyromq.broker.background import Background
 from pyromq.broker.durability import Durability
 from pyromq.broker.fast_sends import MULTI_TAG
@@ -31,7 +31,7 @@ async def start_staging(
     intake: Intake,
     topics: TopicTable,
     admission: Admission,
-    arrivals: Arrivals,
+    announcements: Announcements,
     durability: Durability,
     settings: BrokerSettings,
     clock: Clock,
@@ -51,7 +51,7 @@ async def start_staging(
     publisher = Publisher(
         store=store,
         intake=intake,
-        arrivals=arrivals,
+        announcements=announcements,
         appended=durability.appended,
         sys_flag_of=sys_flag_of,
         store_host=store_host,

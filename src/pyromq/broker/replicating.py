@@ -1,0 +1,215 @@
+"""What a broker does as one of several replicas: a master lets slaves copy its log, a slave copies.
+
+master   followers ─► confirmed ─► answers of a synchronous master, and what may be read with failover
+slave    copies the log ─► the store applies it; copies the tables of topics, groups and progress
+"""
+
+import logging
+from collections.abc import Callable
+from pathlib import Path
+
+from pyromq.broker.announcements import Announcements
+from pyromq.broker.durability import Durability, Elsewhere
+from pyromq.broker.gate import Gate
+from pyromq.broker.parts import Parts
+from pyromq.broker.replicated import Replicated
+from pyromq.broker.replication.client import ReplicationClient
+from pyromq.broker.replication.followers import Followers
+from pyromq.broker.replication.read_only import guard_slave
+from pyromq.broker.replication.server import ReplicationServer
+from pyromq.broker.replication.tables import FAILOVER_PERIOD_S, PERIOD_S, CopiedTables, TableCopier
+from pyromq.broker.standing import Leader, Standing
+from pyromq.config.settings import BrokerRole
+from pyromq.errors import ListenFailed
+from pyromq.net.links import Links
+from pyromq.net.routes import RouteTable
+from pyromq.store.epochs import FILE_NAME, Epochs
+from pyromq.store.files import Files, SystemFiles
+
+log = logging.getLogger(__name__)
+
+#: The first look is early: the master may be there already.
+FIRST_COPY_S = 0.5
+
+
+def load_epochs(parts: Parts, standing: Standing, files: Files | None) -> Epochs | None:
+    """Return which master wrote which part of the log, None with static roles; the store is open."""
+    if not parts.settings.failover:
+        return None
+    epochs = Epochs(files or SystemFiles(), Path(parts.store_settings.store_path_root_dir) / FILE_NAME)
+    epochs.load()
+    if standing.cut_at is not None:
+        epochs.cut(standing.cut_at)
+    if parts.settings.broker_role != BrokerRole.SLAVE:
+        epochs.append(standing.epoch, parts.store.max_position)
+    return epochs
+
+
+class Leading:
+    """A master's duties towards its slaves."""
+
+    def __init__(
+        self, parts: Parts, standing: Standing, announcements: Announcements, epochs: Epochs | None
+    ) -> None:
+        self._parts = parts
+        self._announcements = announcements
+        settings = parts.store_settings
+        in_sync = None if epochs is None else standing.in_sync or frozenset()
+        self.followers = Followers(parts.store, settings, parts.clock, in_sync=in_sync)
+        self._server = ReplicationServer(
+            parts.store, self.followers, settings=settings, clock=parts.clock, epochs=epochs
+        )
+        is_synchronous = parts.settings.broker_role == BrokerRole.SYNC_MASTER
+        self._replicated = (
+            Replicated(self.followers, settings, parts.clock, standing.lease) if is_synchronous else None
+        )
+        #: What the slaves do not have may be lost with this master, and its offset be another's.
+        self._hides_the_rest = is_synchronous and epochs is not None
+        self.gate = Gate(
+            standing.lease, replica_count=self._count_replicas, replicas_min=settings.min_in_sync_replicas
+        )
+        self.followers.on_confirmed = self._confirmed
+        self._confirmed(self.followers.confirmed)
+
+    @property
+    def elsewhere(self) -> Elsewhere | None:
+        """Where else a message must be before it is safe."""
+        return self._replicated
+
+    def guard(self, table: RouteTable) -> None:
+        """Let every request pass the gate first."""
+        self.gate.put_before(table)
+
+    async def listen(self, port: int) -> int:
+        """Let slaves connect, and return the port where they do, or would if it were free."""
+        settings = self._parts.settings
+        wanted = self._parts.store_settings.ha_listen_port
+        try:
+            return (await self._server.start(settings.bind_address, wanted or port + 1))[1]
+        except ListenFailed as error:
+            if not settings.listen_port and not wanted:
+                # The broker's own port was the system's choice, so this one may be too.
+                return (await self._server.start(settings.bind_address, 0))[1]
+            if wanted or self._replicated is not None or settings.failover:
+                raise
+            log.warning("%s; no slave can follow this broker", error)
+            return port + 1
+
+    def appended(self) -> None:
+        """Note that the log grew."""
+        self._server.appended()
+
+    async def close(self) -> None:
+        """Let the slaves go, and tell who waits for them that nobody will know."""
+        await self._server.close()
+        if self._replicated is not None:
+            self._replicated.close()
+
+    def _confirmed(self, position: int) -> None:
+        if self._hides_the_rest:
+            self._announcements.readable_up_to(position)
+        if self._replicated is not None:
+            self._replicated.raise_to(position)
+
+    def _count_replicas(self) -> int:
+        in_sync = self.followers.in_sync
+        return 1 + (self.followers.connected_count if in_sync is None else len(in_sync))
+
+
+class Following:
+    """A slave's duties towards its master."""
+
+    elsewhere: Elsewhere | None = None
+
+    def __init__(
+        self, parts: Parts, standing: Standing, announcements: Announcements, epochs: Epochs | None
+    ) -> None:
+        self._parts = parts
+        self._standing = standing
+        self._announcements = announcements
+        self._epochs = epochs
+        #: Told where this log parts from the master's, None when they have nothing in common.
+        self.on_diverged: Callable[[int | None], None] = lambda _position: None
+        #: Asked where the master is when nobody was elected: the name servers know.
+        self.find_leader: Callable[[], Leader | None] = lambda: None
+        self.client: ReplicationClient | None = None
+        self.copier: TableCopier | None = None
+        if epochs is not None:
+            # Nobody knows what of this is confirmed, until the master says so.
+            announcements.readable_up_to(0)
+
+    def guard(self, table: RouteTable) -> None:
+        """Refuse what only a master does."""
+        guard_slave(table, self._parts.settings.broker_name)
+
+    async def listen(self, port: int) -> int:
+        """Return the port where slaves would connect if this became their master."""
+        return self._parts.store_settings.ha_listen_port or port + 1
+
+    def prepare(self, links: Links, durability: Durability) -> TableCopier:
+        """Build what copies, and return what notes the progress that clients bring here."""
+        parts = self._parts
+        self.client = ReplicationClient(
+            parts.store,
+            ha_address=self._ha_address,
+            master_address=self._address,
+            links=links,
+            settings=parts.store_settings,
+            clock=parts.clock,
+            epochs=self._epochs,
+            epoch=self._standing.epoch,
+            broker_id=parts.settings.broker_id,
+            on_diverged=lambda position: self.on_diverged(position),
+            on_confirmed=self._announcements.readable_up_to,
+        )
+        self.copier = TableCopier(
+            CopiedTables(
+                topics=parts.topics,
+                groups=parts.groups,
+                offsets=parts.offsets,
+                delayed=parts.delayed,
+                queue_locks=parts.queue_locks,
+            ),
+            store=parts.store,
+            links=links,
+            durability=durability,
+            master=self._address,
+        )
+        return self.copier
+
+    def start(self) -> None:
+        """Begin to copy."""
+        assert self.client is not None
+        assert self.copier is not None
+        self.client.start()
+        self._parts.background.every(
+            "copy the master's tables",
+            PERIOD_S if self._epochs is None else FAILOVER_PERIOD_S,
+            self.copier.copy,
+            first_s=FIRST_COPY_S,
+        )
+
+    def appended(self) -> None:
+        """Nobody follows a slave."""
+
+    async def close(self) -> None:
+        """Stop copying."""
+        if self.copier is not None:
+            await self.copier.close()
+        if self.client is not None:
+            await self.client.close()
+
+    def _leader(self) -> Leader | None:
+        return self._standing.leader or self.find_leader()
+
+    def _ha_address(self) -> str | None:
+        said = self._parts.store_settings.ha_master_address
+        leader = self._leader()
+        return said or (None if leader is None else leader.ha_address)
+
+    def _address(self) -> str | None:
+        leader = self._leader()
+        return None if leader is None else leader.address
+
+
+Replicating = Leading | Following
