@@ -63,6 +63,10 @@ class WireClient:
         self._writer.close()
         await asyncio.wait({self._reading}, timeout=ANSWER_S_MAX)
 
+    def abort(self) -> None:
+        """End the connection at once, whatever is still on its way."""
+        self._writer.transport.abort()
+
     @property
     def is_hung_up(self) -> bool:
         """Whether the server ended the connection."""

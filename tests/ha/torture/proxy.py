@@ -12,6 +12,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
 
+from torture.sockets import Address
+
 #: A node's number, or what else there is.
 Place = int | str
 
@@ -105,10 +107,10 @@ class Wires:
 
 
 class Proxy:
-    """Listens in place of a server; `source` says who a connection's port belongs to."""
+    """Listens in place of a server; `source` says who connects, from which address to which."""
 
     def __init__(
-        self, wires: Wires, target: Place, address: tuple[str, int], source: Callable[[int], Place]
+        self, wires: Wires, target: Place, address: Address, source: Callable[[Address, Address], Place]
     ) -> None:
         self._wires = wires
         self._target = target
@@ -139,7 +141,7 @@ class Proxy:
         writer.transport.abort()
 
     async def _pass_on(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        source = self._source(writer.get_extra_info("peername")[1])
+        source = self._source(writer.get_extra_info("peername"), writer.get_extra_info("sockname"))
         if self._wires.is_refusing(source, self._target):
             return
         # Whoever connects over a cut link must not be heard of.

@@ -1,0 +1,231 @@
+"""The instruments of the torture do what they say: links, disks, clocks, schedules."""
+
+import asyncio
+import contextlib
+import errno
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from torture.clocks import Clock, find_library
+from torture.disks import Disk, why_no_disks
+from torture.nemesis import HARMS
+from torture.proxy import Proxy, Wires
+from torture.schedule import Kind, draw
+from torture.sockets import owner_of
+
+from pyromq.testing.waiting import aeventually, eventually
+
+
+@dataclass
+class Echo:
+    """A server that says everything again, seen through a proxy from place 1 to place 2."""
+
+    wires: Wires
+    reader: asyncio.StreamReader
+    writer: asyncio.StreamWriter
+    heard: bytearray
+    port: int
+
+    async def say(self, data: bytes) -> None:
+        """Send."""
+        self.writer.write(data)
+        await self.writer.drain()
+
+    async def is_silent(self) -> bool:
+        """Whether nothing comes back, for a moment."""
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self.reader.read(1), 0.1)
+            return False
+        return True
+
+
+@pytest.fixture
+async def echo() -> AsyncIterator[Echo]:
+    heard = bytearray()
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(OSError):
+            while data := await reader.read(1024):
+                heard.extend(data)
+                writer.write(data)
+        writer.close()
+
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    wires = Wires()
+    proxy = Proxy(wires, 2, server.sockets[0].getsockname(), lambda _near, _far: 1)
+    port = await proxy.start("127.0.0.1")
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    yield Echo(wires, reader, writer, heard, port)
+    writer.transport.abort()
+    await proxy.close()
+    server.close()
+
+
+async def test_a_healthy_link_passes_everything_on(echo: Echo) -> None:
+    await echo.say(b"hello")
+
+    assert await echo.reader.readexactly(5) == b"hello"
+
+
+async def test_a_cut_link_holds_everything_back_and_delivers_it_when_it_is_healed(echo: Echo) -> None:
+    echo.wires.cut(1, 2)
+    await echo.say(b"hello")
+    assert await echo.is_silent()
+    assert not echo.heard
+
+    echo.wires.heal(1, 2)
+
+    assert await echo.reader.readexactly(5) == b"hello"
+
+
+async def test_a_link_that_is_cut_one_way_lets_the_other_way_through(echo: Echo) -> None:
+    echo.wires.cut_one_way(2, 1)
+    await echo.say(b"hello")
+
+    await aeventually(lambda: bytes(echo.heard) == b"hello")
+    assert await echo.is_silent()
+    echo.wires.heal_all()
+    assert await echo.reader.readexactly(5) == b"hello"
+
+
+async def test_a_connection_over_a_cut_link_is_not_heard_of(echo: Echo) -> None:
+    echo.wires.cut(1, 2)
+    _, writer = await asyncio.open_connection("127.0.0.1", echo.port)
+    writer.write(b"late")
+    assert await echo.is_silent()
+    assert not echo.heard
+
+    echo.wires.heal(1, 2)
+
+    await aeventually(lambda: bytes(echo.heard) == b"late")
+    writer.close()
+
+
+@pytest.mark.parametrize("harm", ["chop", "delay"])
+async def test_a_bad_link_changes_no_byte(echo: Echo, harm: str) -> None:
+    if harm == "chop":
+        echo.wires.chop(1, 2)
+    else:
+        echo.wires.delay(1, 2, 0.005)
+    data = os.urandom(20_000)
+    await echo.say(data)
+
+    assert await echo.reader.readexactly(len(data)) == data
+
+
+async def test_a_torn_connection_ends_for_both(echo: Echo) -> None:
+    await echo.say(b"hello")
+    await echo.reader.readexactly(5)
+
+    echo.wires.tear(1, 2)
+
+    with contextlib.suppress(ConnectionError):
+        assert await echo.reader.read(1) == b""
+
+
+async def test_a_refusing_link_ends_new_connections(echo: Echo) -> None:
+    echo.wires.refuse(1, 2)
+    reader, writer = await asyncio.open_connection("127.0.0.1", echo.port)
+
+    with contextlib.suppress(ConnectionError):
+        assert await reader.read(1) == b""
+    writer.transport.abort()
+
+
+async def test_the_owner_of_a_connection_is_known(echo: Echo) -> None:
+    near, far = (echo.writer.get_extra_info(name) for name in ("sockname", "peername"))
+
+    assert owner_of(near, far, [1, os.getpid()]) == os.getpid()
+    assert owner_of(near, ("127.0.0.2", far[1]), [os.getpid()]) is None
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> object:
+    reason = why_no_disks()
+    if reason is not None:
+        pytest.skip(reason)
+    disk = Disk(tmp_path / "disk", size_bytes=16 << 20)
+    disk.mount()
+    yield disk
+    disk.unmount()
+
+
+def test_a_full_disk_takes_nothing_until_it_is_emptied(disk: Disk) -> None:
+    disk.fill()
+
+    with pytest.raises(OSError) as raised:
+        (disk.folder / "more").write_bytes(bytes(1 << 20))
+    assert raised.value.errno == errno.ENOSPC
+    disk.empty()
+    (disk.folder / "more").write_bytes(bytes(1 << 20))
+
+
+def test_a_write_to_a_frozen_disk_waits(disk: Disk) -> None:
+    disk.freeze()
+    path = disk.folder / "late"
+    writing = threading.Thread(target=path.write_bytes, args=(b"late",))
+    writing.start()
+    writing.join(0.2)
+    assert writing.is_alive()
+
+    disk.thaw()
+
+    writing.join(20)
+    assert path.read_bytes() == b"late"
+
+
+def test_a_clock_of_one_s_own_jumps_while_its_process_runs_and_the_other_clock_does_not(
+    tmp_path: Path,
+) -> None:
+    library = find_library()
+    if library is None:
+        pytest.skip("there is no libfaketime, and it cannot be fetched")
+    clock = Clock(library, tmp_path / "clock")
+    script = "import time\nwhile True:\n  input(); print(time.time(), time.monotonic(), flush=True)"
+    with subprocess.Popen(
+        [sys.executable, "-c", script],
+        env={**os.environ, **clock.environment()},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+
+        def now() -> tuple[float, float]:
+            assert process.stdin is not None
+            assert process.stdout is not None
+            process.stdin.write("\n")
+            process.stdin.flush()
+            day, steady = process.stdout.readline().split()
+            return float(day), float(steady)
+
+        before = now()
+        clock.jump(3600)
+        eventually(lambda: now()[0] - before[0] > 3000, what="the clock has jumped")
+        assert now()[1] - before[1] < 60
+        process.kill()
+
+
+def test_a_seed_is_always_the_same_schedule() -> None:
+    assert draw(7) == draw(7)
+    assert draw(7) != draw(8)
+
+
+def test_what_cannot_be_done_here_does_not_change_the_rest_of_a_schedule() -> None:
+    without = frozenset({Kind.CLOCK_JUMP, Kind.FULL_DISK})
+    for seed in range(50):
+        one, other = draw(seed), draw(seed, without=without)
+        assert [fault.at_s for fault in one.faults] == [fault.at_s for fault in other.faults]
+        assert not {fault.kind for fault in other.faults} & without
+
+
+def test_a_hundred_schedules_have_every_kind_of_fault_and_each_kind_can_be_done() -> None:
+    drawn = {fault.kind for seed in range(100) for fault in draw(seed).faults}
+
+    assert drawn == set(Kind)
+    assert set(HARMS) == set(Kind)

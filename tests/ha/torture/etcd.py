@@ -1,0 +1,80 @@
+"""An etcd of the test's own, which can be killed, stopped and started again on its data."""
+
+import asyncio
+import base64
+import json
+import shutil
+import signal
+import socket
+import subprocess
+import urllib.error
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+from torture.processes import Running
+
+
+class Etcd:
+    """One member, on free ports of an address."""
+
+    def __init__(self, folder: Path, host: str = "127.0.0.1") -> None:
+        self.folder = folder
+        self.host = host
+        self.port, self._peer_port = (_free_port(host) for _ in range(2))
+        self.process: Running | None = None
+
+    @property
+    def url(self) -> str:
+        """Where clients find it."""
+        return f"http://{self.host}:{self.port}"
+
+    def start(self) -> None:
+        """Start it on its data."""
+        peer = f"http://{self.host}:{self._peer_port}"
+        program = shutil.which("etcd")
+        assert program is not None, "there is no etcd (apt-get install etcd-server)"
+        # A quick etcd, on a machine that has better things to do.
+        options = ["--heartbeat-interval", "100", "--election-timeout", "500", "--logger", "zap"]
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with (self.folder / "log").open("ab") as log:
+            self.process = Running(
+                subprocess.Popen(
+                    [
+                        program,
+                        *("--name", "one", "--data-dir", str(self.folder / "data")),
+                        *("--listen-client-urls", self.url, "--advertise-client-urls", self.url),
+                        *("--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer),
+                        *("--initial-cluster", f"one={peer}", *options),
+                    ],
+                    stdout=log,
+                    stderr=log,
+                )
+            )
+
+    def kill(self) -> None:
+        """Kill it."""
+        if self.process is not None:
+            self.process.signal(signal.SIGCONT)
+            self.process.signal(signal.SIGKILL)
+            self.process.wait(10)
+
+    async def read(self, key: str) -> Any:
+        """Return the JSON value of a key; None where there is none, or nobody answers."""
+        return await asyncio.to_thread(self._read, key)
+
+    def _read(self, key: str) -> Any:
+        question = json.dumps({"key": base64.b64encode(key.encode()).decode()}).encode()
+        request = urllib.request.Request(f"{self.url}/v3/kv/range", question)
+        try:
+            with urllib.request.urlopen(request, timeout=2) as answer:
+                found = json.load(answer).get("kvs")
+        except (OSError, urllib.error.URLError, ValueError):
+            return None
+        return json.loads(base64.b64decode(found[0]["value"])) if found else None
+
+
+def _free_port(host: str) -> int:
+    with socket.create_server((host, 0)) as probe:
+        port: int = probe.getsockname()[1]
+        return port
