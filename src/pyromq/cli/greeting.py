@@ -1,6 +1,10 @@
 """What a server says when it is ready: short, and with the next command to type."""
 
-from pyromq.cli.output import paint, say
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from pyromq.cli.output import columns, paint, say
 from pyromq.config.settings import BrokerProcess, FlushDiskType
 from pyromq.kernel import describe
 
@@ -36,6 +40,39 @@ def greet_up(process: BrokerProcess, *, version: str, name_server: str, broker: 
     _print_table(steps, width, "cyan")
     say("")
     say(paint("  Ctrl-C stops it; messages stay.", "dim"))
+    say("")
+
+
+def greet_cluster(brokers: Sequence[Mapping[str, Any]], *, version: str, name_server: str, data: str) -> None:
+    """Print the start-up screen of a whole cluster."""
+    say("")
+    say(f"  {paint(f'PyroMQ {version}', 'bold')}: {len(brokers)} brokers are ready")
+    say("")
+    say(f"  name server {name_server}, data in {data}, {describe()}")
+    say("")
+    rows = [["broker", "replica", "role", "address", "pid", "folder"]]
+    rows += [
+        [
+            broker["name"],
+            str(broker["number"]),
+            broker["role"],
+            broker["broker"],
+            str(broker["pid"]),
+            Path(broker["data"]).name,
+        ]
+        for broker in brokers
+    ]
+    for line in columns(rows):
+        say(f"    {line}")
+    say("")
+    steps = [
+        ("send one", f'pyromq produce -n {name_server} hello "Hello, world"'),
+        ("read it", f"pyromq consume -n {name_server} hello"),
+        ("who is there", f"pyromq admin clusterList -n {name_server}"),
+    ]
+    _print_table(steps, max(len(label) for label, _ in steps), "cyan")
+    say("")
+    say(paint("  Ctrl-C stops all; messages stay. Kill one by its pid to see what the others do.", "dim"))
     say("")
 
 

@@ -19,6 +19,7 @@ from typing import Any
 Start = Callable[[AsyncExitStack], Awaitable[Mapping[str, Any]]]
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
+_STDIN_BYTES = 4096
 
 
 def log_to_standard_error(level: str) -> None:
@@ -30,10 +31,15 @@ def log_to_standard_error(level: str) -> None:
     )
 
 
-async def serve(start: Start, ready_file: Path | None) -> None:
-    """Start, wait for a signal, and close what was started, the last first."""
+async def serve(start: Start, ready_file: Path | None, *, until_stdin_ends: bool = False) -> None:
+    """Start, wait for a signal, and close what was started, the last first.
+
+    The end of standard input may count as one: it comes when the process at its other end is gone.
+    """
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
+    if until_stdin_ends:
+        loop.add_reader(sys.stdin.fileno(), _on_stdin, loop, stop)
     for number in _SIGNALS:
         loop.add_signal_handler(number, _on_signal, loop, stop)
     async with AsyncExitStack() as closing:
@@ -42,6 +48,12 @@ async def serve(start: Start, ready_file: Path | None) -> None:
             closing.callback(ready_file.unlink, missing_ok=True)
             _write_whole(ready_file, hello)
         await stop.wait()
+
+
+def _on_stdin(loop: asyncio.AbstractEventLoop, stop: asyncio.Event) -> None:
+    if not os.read(sys.stdin.fileno(), _STDIN_BYTES):
+        loop.remove_reader(sys.stdin.fileno())
+        stop.set()
 
 
 def _on_signal(loop: asyncio.AbstractEventLoop, stop: asyncio.Event) -> None:

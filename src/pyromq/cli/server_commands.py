@@ -9,6 +9,8 @@ from pyromq.cli.settings import flags, load_settings, print_settings
 from pyromq.cli.version import installed_version
 from pyromq.config.settings import PORT_MAX, BrokerProcess, NamesrvProcess, UpProcess
 
+CLUSTER = "A cluster on this machine"
+
 
 def up(
     *,
@@ -30,6 +32,34 @@ def up(
     cluster_name: Annotated[
         str | None, typer.Option(metavar="NAME", help="The cluster's name (default DefaultCluster).")
     ] = None,
+    brokers: Annotated[
+        int,
+        typer.Option(
+            metavar="N", min=1, max=26, help="Brokers, each with its share.", rich_help_panel=CLUSTER
+        ),
+    ] = 1,
+    replicas: Annotated[
+        int,
+        typer.Option(
+            metavar="N",
+            min=1,
+            max=9,
+            help="Copies of each broker: a master, and slaves.",
+            rich_help_panel=CLUSTER,
+        ),
+    ] = 1,
+    sync: Annotated[
+        bool,
+        typer.Option("--sync", help="Answer a send when a slave has it too.", rich_help_panel=CLUSTER),
+    ] = False,
+    failover: Annotated[
+        str | None,
+        typer.Option(
+            metavar="etcd://HOST:PORT",
+            help="Where it is decided who is master; without it the first replica is.",
+            rich_help_panel=CLUSTER,
+        ),
+    ] = None,
     config: options.ConfigFile = None,
     assignments: options.Assignments = None,
     settings_only: options.PrintSettings = False,
@@ -37,7 +67,7 @@ def up(
     ready_file: options.ReadyFile = None,
     log_level: options.Logging = options.LogLevel.WARNING,
 ) -> None:
-    """Start a name server and a broker in one process.
+    """Start a name server and a broker in one process, or a whole cluster with a process for each broker.
 
     All that a RocketMQ client needs, on this machine only unless you say --listen.
     Data stays in a folder that is printed at the start. Ctrl-C and SIGTERM stop it in order.
@@ -63,9 +93,19 @@ def up(
     if source := loaded.sources.get("namesrv_addr"):
         output.warn(f"namesrvAddr ({source}) is not used: `pyromq up` has a name server of its own")
     process = servers.with_name_server_at(loaded.process, namesrv_port)
-    servers.run_up(
+    start = servers.Start(version=installed_version(), folder=data, ready_file=ready_file, is_json=as_json)
+    if brokers == replicas == 1 and not sync and failover is None:
+        servers.run_up(process, start)
+        return
+    from pyromq.cli import local_cluster
+
+    local_cluster.run_cluster(
         process,
-        servers.Start(version=installed_version(), folder=data, ready_file=ready_file, is_json=as_json),
+        local_cluster.Shape(brokers=brokers, replicas=replicas, is_sync=sync, failover=failover),
+        start,
+        local_cluster.Inherited(
+            config=config, assignments=tuple(assignments or ()), log_level=log_level.value
+        ),
     )
 
 
@@ -133,6 +173,7 @@ def broker(
     as_json: options.Json = False,
     ready_file: options.ReadyFile = None,
     log_level: options.Logging = options.LogLevel.INFO,
+    until_stdin_ends: Annotated[bool, typer.Option("--until-stdin-ends", hidden=True)] = False,
 ) -> None:
     """Start a broker, which keeps the messages and registers with its name servers."""
     loaded = load_settings(
@@ -154,5 +195,11 @@ def broker(
     serve.log_to_standard_error(log_level)
     servers.run_broker(
         loaded.process,
-        servers.Start(version=installed_version(), folder=data, ready_file=ready_file, is_json=as_json),
+        servers.Start(
+            version=installed_version(),
+            folder=data,
+            ready_file=ready_file,
+            is_json=as_json,
+            until_stdin_ends=until_stdin_ends,
+        ),
     )

@@ -20,7 +20,7 @@ from pyromq.net.address import join_address, split_address
 from pyromq.net.loop import run as run_loop
 
 #: An address that means every address of the machine → the one by which the machine reaches itself.
-_LOOPBACK_OF = {"0.0.0.0": "127.0.0.1", "::": "::1"}
+LOOPBACK_OF = {"0.0.0.0": "127.0.0.1", "::": "::1"}
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,13 +31,15 @@ class Start:
     folder: Path | None
     ready_file: Path | None
     is_json: bool
+    #: Stop when standard input ends, as with the process that holds the other end.
+    until_stdin_ends: bool = False
 
     @property
     def data_folder(self) -> Path:
         """The folder for all data: the one given, or the user's own."""
         return self.folder or default_folder(os.environ)
 
-    def hello(self, **fields: str) -> dict[str, Any]:
+    def hello(self, **fields: object) -> dict[str, Any]:
         """Return what a program wants to know once the servers are ready; printed if it asked for it."""
         record = {
             "event": "ready",
@@ -61,12 +63,12 @@ def with_name_server_at(process: UpProcess, port: int | None) -> UpProcess:
 
 def run_up(process: UpProcess, start: Start) -> None:
     """Serve a name server and a broker in this process."""
-    namesrv = _with_key_values(process.namesrv, start)
+    namesrv = with_key_values(process.namesrv, start)
     broker = _with_store(BrokerProcess(broker=process.broker, store=process.store, net=process.net), start)
 
     async def begin(closing: AsyncExitStack) -> Mapping[str, Any]:
-        name_server = await _start_namesrv(namesrv, process.net, closing, option="--namesrv-port")
-        host = _LOOPBACK_OF.get(namesrv.bind_address, namesrv.bind_address)
+        name_server = await start_namesrv(namesrv, process.net, closing, option="--namesrv-port")
+        host = LOOPBACK_OF.get(namesrv.bind_address, namesrv.bind_address)
         near = dataclasses.replace(broker.broker, namesrv_addr=join_address(host, name_server.port))
         server = await _start_broker(
             dataclasses.replace(broker, broker=near), closing, option="--broker-port"
@@ -82,10 +84,10 @@ def run_up(process: UpProcess, start: Start) -> None:
 
 def run_namesrv(process: NamesrvProcess, start: Start) -> None:
     """Serve a name server."""
-    settings = _with_key_values(process.namesrv, start)
+    settings = with_key_values(process.namesrv, start)
 
     async def begin(closing: AsyncExitStack) -> Mapping[str, Any]:
-        name_server = await _start_namesrv(settings, process.net, closing, option="-p")
+        name_server = await start_namesrv(settings, process.net, closing, option="-p")
         address = join_address(settings.bind_address, name_server.port)
         if not start.is_json:
             output.say(
@@ -113,12 +115,13 @@ def run_broker(process: BrokerProcess, start: Start) -> None:
             namesrv=settings.namesrv_addr, broker=broker.address, data=ready.store.store_path_root_dir
         )
 
-    run_loop(serve(begin, start.ready_file))
+    run_loop(serve(begin, start.ready_file, until_stdin_ends=start.until_stdin_ends))
 
 
-async def _start_namesrv(
+async def start_namesrv(
     settings: NamesrvSettings, net: NetSettings, closing: AsyncExitStack, *, option: str
 ) -> NameServer:
+    """Start a name server; `option` is what its port is chosen with."""
     name_server = NameServer(settings, net, clock=SystemClock())
     try:
         await name_server.start()
@@ -149,7 +152,8 @@ def _port_taken(who: str, address: str, error: ListenFailed, option: str) -> str
     )
 
 
-def _with_key_values(settings: NamesrvSettings, start: Start) -> NamesrvSettings:
+def with_key_values(settings: NamesrvSettings, start: Start) -> NamesrvSettings:
+    """Return a name server's settings with a file for its key values, in the data folder if none is said."""
     if settings.kv_config_path:
         return settings
     path = prepare(start.data_folder / "namesrv") / "kvConfig.json"
@@ -164,4 +168,4 @@ def _with_store(process: BrokerProcess, start: Start) -> BrokerProcess:
 
 def _near(address: str) -> str:
     host, port = split_address(address)
-    return join_address(_LOOPBACK_OF.get(host, host), port)
+    return join_address(LOOPBACK_OF.get(host, host), port)
