@@ -1,5 +1,6 @@
 """Builds what answers clients: a handler for each kind of request, and its routes in the table."""
 
+from collections.abc import Callable
 from contextlib import AsyncExitStack
 
 from pyromq.broker.addresses import BrokerAddresses
@@ -51,13 +52,18 @@ async def fill_routes(
     registration: Registration,
     announcements: Announcements,
     committed_here: CommittedHere | None,
+    log_grew: Callable[[], None],
     closing: AsyncExitStack,
 ) -> None:
-    """Fill the table of routes, and give the server the kernel's shortcut around it."""
+    """Fill the table of routes, and give the server the kernel's shortcut around it.
+
+    `log_grew` is for whoever appends without the store telling of each message.
+    """
     send = _send_handlers(parts, intake, durability, addresses)
     pull = _pull_handlers(parts, intake, addresses)
     server.shortcut = either(
-        _fast_sends(parts, send, intake, durability, addresses, announcements), _fast_pulls(parts, pull)
+        _fast_sends(parts, send, intake, durability, addresses, announcements, log_grew),
+        _fast_pulls(parts, pull),
     )
     table.add(send_routes(send))
     table.add(
@@ -77,6 +83,7 @@ async def fill_routes(
                     admission=_admission(parts, addresses),
                     announcements=announcements,
                     durability=durability,
+                    log_grew=log_grew,
                     settings=parts.settings,
                     clock=parts.clock,
                     store_host=addresses.store_host,
@@ -118,6 +125,7 @@ def _fast_sends(
     durability: Durability,
     addresses: BrokerAddresses,
     announcements: Announcements,
+    log_grew: Callable[[], None],
 ) -> FastSends | None:
     if not parts.use_kernel or parts.settings.broker_role == BrokerRole.SLAVE:
         return None
@@ -138,6 +146,7 @@ def _fast_sends(
         topics=parts.topics,
         arrivals=parts.arrivals,
         announcements=announcements,
+        log_grew=log_grew,
         durability=durability,
         common_ext=send.common_ext,
         requests_under_way_max=parts.net_settings.requests_under_way_max,

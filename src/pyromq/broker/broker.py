@@ -157,7 +157,6 @@ class Broker:
             clock=parts.clock,
             name=parts.settings.broker_name,
             on_link_closed=self._link_closed,
-            before_write=replicating.appended,
         )
         port = parts.settings.listen_port
         if port:
@@ -199,7 +198,7 @@ class Broker:
         last_position = recovered.last_position
         if parts.settings.failover:
             # Copying may have ended anywhere, and progress may have come from a master that had more.
-            last_position = last_record_position(parts.store.log)
+            last_position = last_record_position(parts.store)
             adopt_topics(parts.store, parts.topics)
         if parts.settings.failover or not recovered.was_clean:
             parts.offsets.keep_within(parts.store.max_offset)
@@ -214,6 +213,9 @@ class Broker:
             parts.delayed.arrived(queue_id, tags_code)
         elif topic == WHEEL_TIMER:
             parts.timers.arrived(end, tags_code)
+        self._log_grew()
+
+    def _log_grew(self) -> None:
         if self._sync_soon is not None:
             self._sync_soon()
         if self.replicating is not None:
@@ -283,6 +285,7 @@ class Broker:
             registration=registration,
             announcements=self._announcements,
             committed_here=committed_here,
+            log_grew=self._log_grew,
             closing=self._closing,
         )
         self._table.add(self._more_routes)

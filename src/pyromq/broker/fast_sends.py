@@ -46,6 +46,7 @@ class FastSends:
         topics: TopicTable,
         arrivals: Arrivals,
         announcements: Announcements,
+        log_grew: Callable[[], None],
         durability: Durability,
         common_ext: dict[str, str],
         requests_under_way_max: int,
@@ -56,6 +57,7 @@ class FastSends:
         self._topics = topics
         self._arrivals = arrivals
         self._announcements = announcements
+        self._log_grew = log_grew
         self._durability = durability
         self._common_ext = common_ext
         self._under_way_max = requests_under_way_max
@@ -91,6 +93,7 @@ class FastSends:
             sends.drop()
             return False
         reader.skip_to(end)
+        self._log_grew()
         if self._durability.is_immediate:
             if answers:
                 link.send_frames(answers)

@@ -1,6 +1,7 @@
 """Builds what a broker needs for staged sends, and starts it."""
 
 import asyncio
+from collections.abc import Callable
 from contextlib import AsyncExitStack
 
 from pyromq.broker.admission import Admission
@@ -32,6 +33,7 @@ async def start_staging(
     topics: TopicTable,
     admission: Admission,
     announcements: Announcements,
+    log_grew: Callable[[], None],
     durability: Durability,
     settings: BrokerSettings,
     clock: Clock,
@@ -52,7 +54,7 @@ async def start_staging(
         store=store,
         intake=intake,
         announcements=announcements,
-        appended=durability.appended,
+        appended=log_grew,
         sys_flag_of=sys_flag_of,
         store_host=store_host,
         cluster=settings.broker_cluster_name,
