@@ -96,6 +96,7 @@ app.command(
         "pyromq up --data ./data --set flushDiskType=SYNC_FLUSH",
         "pyromq up --listen 0.0.0.0 --advertise 10.0.0.5",
         "pyromq up --namesrv-port 0 --broker-port 0 --json",
+        "pyromq up --brokers 2 --replicas 2 --sync",
     )
 )(server_commands.up)
 app.command(

@@ -21,6 +21,7 @@ from pyromq.clock import Clock, SystemClock
 from pyromq.errors import PyroError
 
 _SHOWN_TOPICS_MAX = 10
+_NOBODY = "(no group reads it)"
 
 
 class NowhereElse(PyroError):
@@ -206,11 +207,12 @@ def _print_leftovers(left: Leftovers, unread: int) -> None:
         for one in sorted(left.unread, key=lambda one: (-one.count, one.topic, one.group))
         if one.count
     ]
-    parts = len(left.unread)
+    parts, behind = len(left.unread), len(rows) - 1
     output.say(
         f"{left.broker_name} at {left.address}: {unread:,} unread, {left.waiting:,} waiting for their time; "
-        f"{parts - len(rows) + 1} of {parts} pairs of topic and group are done"
+        f"{parts - behind} of {parts} pairs of topic and group are done"
     )
+    rows += [[topic, _NOBODY, f"{count:,}"] for topic, count in sorted(left.unclaimed.items())]
     for line in output.columns(rows) if len(rows) > 1 else ():
         output.say(f"  {line}")
     for group in left.broadcasting:
