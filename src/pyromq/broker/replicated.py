@@ -91,10 +91,11 @@ class Replicated:
     def _look_later(self) -> None:
         self._looks.append((self._clock.monotonic(), self._highest))
         self._timer = asyncio.get_running_loop().call_later(
-            self._settings.slave_timeout / 1000 / _LOOKS_A_TIMEOUT, self._look
+            self._settings.slave_timeout / 1000 / _LOOKS_A_TIMEOUT, self.look
         )
 
-    def _look(self) -> None:
+    def look(self) -> None:
+        """Let those give up who have waited for longer than `slaveTimeout`."""
         overdue = self._clock.monotonic() - self._settings.slave_timeout / 1000
         while self._looks and self._looks[0][0] <= overdue:
             _, end = self._looks.popleft()
