@@ -156,6 +156,13 @@ def broker(
     port: Annotated[
         int | None, typer.Option("--port", metavar="N", help="Port (default 10911); 0: a free one.")
     ] = None,
+    failover: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ETCD",
+            help="Let etcd decide who of the brokers of this name is master: etcd://HOST:2379,… .",
+        ),
+    ] = None,
     listen: options.Listen = None,
     advertise: options.Advertise = None,
     data: options.Folder = None,
@@ -185,6 +192,7 @@ def broker(
             listen_port=("--port", port),
             bind_address=("--listen", listen),
             broker_ip1=("--advertise", advertise),
+            failover=("--failover", failover),
         ),
     )
     if settings_only:

@@ -5,7 +5,7 @@ import os
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pyromq.broker.broker import Broker
 from pyromq.cli import greeting, output
@@ -18,6 +18,9 @@ from pyromq.kernel import describe
 from pyromq.namesrv.namesrv import NameServer
 from pyromq.net.address import join_address, split_address
 from pyromq.net.loop import run as run_loop
+
+if TYPE_CHECKING:
+    from pyromq.broker.failover.supervisor import Supervisor
 
 #: An address that means every address of the machine → the one by which the machine reaches itself.
 LOOPBACK_OF = {"0.0.0.0": "127.0.0.1", "::": "::1"}
@@ -132,8 +135,10 @@ async def start_namesrv(
     return name_server
 
 
-async def _start_broker(process: BrokerProcess, closing: AsyncExitStack, *, option: str) -> Broker:
-    broker = Broker(process, clock=SystemClock())
+async def _start_broker(
+    process: BrokerProcess, closing: AsyncExitStack, *, option: str
+) -> "Broker | Supervisor":
+    broker = _make_broker(process)
     try:
         await broker.start()
     except ListenFailed as error:
@@ -141,6 +146,14 @@ async def _start_broker(process: BrokerProcess, closing: AsyncExitStack, *, opti
         raise ListenFailed(_port_taken("the broker", address, error, option)) from error
     closing.push_async_callback(broker.close)
     return broker
+
+
+def _make_broker(process: BrokerProcess) -> "Broker | Supervisor":
+    if not process.broker.failover:
+        return Broker(process, clock=SystemClock())
+    from pyromq.broker.failover.supervisor import Supervisor
+
+    return Supervisor(process, clock=SystemClock())
 
 
 def _port_taken(who: str, address: str, error: ListenFailed, option: str) -> str:

@@ -1,8 +1,8 @@
 """A client for what failover needs of etcd: keys under a prefix, transactions, leases, and a watch.
 
-It speaks etcd's JSON gateway (v3) over HTTP. Each call has a time limit. A member that does not answer is left
-for the next one; a change is sent again only if it cannot have arrived. Reads are linearizable, so a member
-that was cut off from the others cannot answer with what was.
+It speaks etcd's JSON gateway (v3) over HTTP. Each call has a time limit. A member that does not answer is
+left for the next one; a change is sent again only if it cannot have arrived. Reads are linearizable, so a
+member that was cut off from the others cannot answer with what was.
 """
 
 import asyncio
@@ -50,7 +50,7 @@ class Found:
 
 @dataclass(slots=True)
 class Transaction:
-    """Changes that are made together, if every key was last changed at the revision given (0: is not there)."""
+    """Changes that are made together, if every key was last changed at a revision (0: it is not there)."""
 
     unchanged: dict[str, int] = field(default_factory=dict)
     puts: dict[str, tuple[bytes, int]] = field(default_factory=dict)

@@ -1,0 +1,90 @@
+"""What a replica does next, by what etcd says: the same view and the same time give the same decision."""
+
+from dataclasses import dataclass
+from enum import Enum, auto
+
+from pyromq.broker.failover.group import Place, Presence, View
+
+#: Seconds that the first replicas of a new group wait for each other, so that the fullest becomes master.
+FIRST_WAIT_S = 1.0
+
+
+class Step(Enum):
+    """What to do."""
+
+    #: Get a broker id.
+    JOIN = auto()
+    #: Be the master that etcd says this replica is.
+    LEAD = auto()
+    #: Become master, for nobody is.
+    TAKE = auto()
+    #: Copy from the master.
+    FOLLOW = auto()
+    #: Nobody is master, and this replica cannot be; read-only meanwhile.
+    WAIT = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """A step, with the master to follow, or the reason to wait."""
+
+    step: Step
+    leader: Place | None = None
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Me:
+    """The replica that decides. `lease` is the one it has at etcd, 0 if none."""
+
+    address: str
+    mark: str
+    lease: int
+    lease_s: float
+
+
+def decide(view: View, me: Me, *, leaderless_s: float) -> Decision:
+    """Return the next step; `leaderless_s` is for how long this replica has seen no master."""
+    if not view.group.knows(me.address, me.mark):
+        return Decision(Step.JOIN)
+    if view.leader is not None:
+        return _with_leader(view, view.leader, me)
+    if not me.lease:
+        return Decision(Step.WAIT, reason="it has no lease at etcd yet")
+    if view.is_new:
+        return _first(view, me, leaderless_s)
+    if me.address not in view.group.in_sync:
+        return Decision(
+            Step.WAIT,
+            reason=f"{_listed(view.group.in_sync)} has all that was acknowledged, and is not there",
+        )
+    successor = view.group.successor
+    if successor not in (None, me.address) and successor in view.replicas and leaderless_s < me.lease_s:
+        return Decision(Step.WAIT, reason=f"{successor} goes first: the last master handed over to it")
+    return Decision(Step.TAKE)
+
+
+def _with_leader(view: View, leader: Place, me: Me) -> Decision:
+    if leader.address != me.address:
+        return Decision(Step.FOLLOW, leader)
+    if view.leader_lease == me.lease:
+        return Decision(Step.LEAD)
+    return Decision(Step.WAIT, reason="the lease of its own last life has not run out yet")
+
+
+def _first(view: View, me: Me, leaderless_s: float) -> Decision:
+    best = max(view.replicas.values(), key=_fullness, default=None)
+    if best is None or me.address not in view.replicas or leaderless_s < FIRST_WAIT_S:
+        return Decision(Step.WAIT, reason="the group is new: others may be about to come")
+    if best.address != me.address:
+        return Decision(Step.WAIT, reason=f"the group is new, and {best.address} has more, or comes first")
+    return Decision(Step.TAKE)
+
+
+def _fullness(replica: Presence) -> tuple[int, int, tuple[int, ...]]:
+    # Of those that have the same, the one whose address sorts first.
+    return replica.last_epoch, replica.max_position, tuple(-ord(one) for one in replica.address)
+
+
+def _listed(addresses: tuple[str, ...]) -> str:
+    return f"only {' or '.join(addresses)}" if addresses else "none of the replicas"

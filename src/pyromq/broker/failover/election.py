@@ -1,0 +1,89 @@
+"""What a replica asks etcd to change about its group. Each is one transaction: made whole, or not at all.
+
+Whatever a master changes is made only while its key is there, so that one that was replaced changes nothing.
+A change whose answer did not come may have been made: whoever asked looks again.
+"""
+
+import msgspec
+
+from pyromq.broker.failover.etcd import Etcd, Transaction
+from pyromq.broker.failover.group import LEADER, REPLICAS, STATE, Group, Place, Presence, View, read_view
+
+
+class Election:
+    """One replica's side of its group's keys, which begin with `prefix`."""
+
+    def __init__(self, etcd: Etcd, prefix: str, place: Place, mark: str) -> None:
+        self._etcd = etcd
+        self.prefix = prefix
+        self.place = place
+        self.mark = mark
+
+    async def look(self) -> View:
+        """Return the group as it is now. Raises EtcdFailed."""
+        return read_view(await self._etcd.find(self.prefix))
+
+    async def announce(self, lease: int, *, last_epoch: int, max_position: int) -> None:
+        """Say that this replica is there, and how much it has."""
+        presence = Presence(
+            address=self.place.address,
+            ha_address=self.place.ha_address,
+            mark=self.mark,
+            last_epoch=last_epoch,
+            max_position=max_position,
+        )
+        key = f"{REPLICAS}{self.place.address}"
+        await self._commit({}, {key: (msgspec.json.encode(presence), lease)})
+
+    async def join(self, view: View) -> bool:
+        """Get a broker id, which stays; and leave the in-sync set if what was there is gone."""
+        group = view.group.joined(self.place.address, self.mark)
+        return await self._commit({STATE: view.group_revision}, {STATE: _state(group)})
+
+    async def take(self, view: View, lease: int, *, last_epoch: int) -> int | None:
+        """Become master of a group that has none, or has this one; return the epoch, None if another did."""
+        group = view.group.led_by(self.place.address, last_epoch=last_epoch, present=view.replicas)
+        is_made = await self._commit(
+            {STATE: view.group_revision, LEADER: view.leader_revision},
+            {STATE: _state(group), LEADER: (msgspec.json.encode(self.place), lease)},
+        )
+        return group.epoch if is_made else None
+
+    async def set_in_sync(self, view: View, addresses: frozenset[str]) -> bool:
+        """As the master that `view` shows, say who has all that was acknowledged."""
+        group = view.group.with_in_sync(addresses)
+        return await self._commit(
+            {STATE: view.group_revision, LEADER: view.leader_revision}, {STATE: _state(group)}
+        )
+
+    async def leave_in_sync(self, view: View) -> bool:
+        """As a slave that goes, spare the master the wait for it."""
+        group = view.group.with_in_sync(frozenset(view.group.in_sync) - {self.place.address})
+        return await self._commit(
+            {STATE: view.group_revision, LEADER: view.leader_revision}, {STATE: _state(group)}
+        )
+
+    async def hand_over(self, view: View, successor: str | None) -> bool:
+        """As the master that `view` shows, be none any more; the successor goes first, if there is one."""
+        group = view.group.handed_to(successor)
+        return await self._commit(
+            {STATE: view.group_revision, LEADER: view.leader_revision}, {STATE: _state(group)}, [LEADER]
+        )
+
+    async def _commit(
+        self,
+        unchanged: dict[str, int],
+        puts: dict[str, tuple[bytes, int]],
+        deletes: list[str] | None = None,
+    ) -> bool:
+        return await self._etcd.commit(
+            Transaction(
+                unchanged={self.prefix + key: revision for key, revision in unchanged.items()},
+                puts={self.prefix + key: value for key, value in puts.items()},
+                deletes=[self.prefix + key for key in deletes or ()],
+            )
+        )
+
+
+def _state(group: Group) -> tuple[bytes, int]:
+    return msgspec.json.encode(group), 0

@@ -1,0 +1,133 @@
+"""What etcd knows about a group of replicas, and what may be made of it. Nothing here waits or writes.
+
+    /pyromq/{cluster}/{brokerName}/state             Group, changed by compare-and-swap only
+                                  /leader            Place, lives with the master's lease
+                                  /replicas/{address}   Presence, lives with that replica's lease
+
+A replica is known by the address that it advertises, and by the mark that was put into its folder when it
+first joined: an address whose folder was replaced by an empty one is another replica.
+"""
+
+from collections.abc import Container
+
+import msgspec
+
+from pyromq.broker.failover.etcd import Found, Item
+from pyromq.errors import EtcdFailed
+
+
+class Place(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Where a replica is: for requests, and for replication."""
+
+    address: str
+    ha_address: str
+
+
+class Presence(Place, frozen=True, kw_only=True, rename="camel"):
+    """What a replica that is there says of itself."""
+
+    mark: str
+    last_epoch: int = 0
+    max_position: int = 0
+
+
+class Group(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """What was decided. Epoch 0: nobody was master yet.
+
+    `in_sync` are the addresses of those that have all that was acknowledged, the master among them. `ids` are
+    broker ids of slaves, which stay; `marks` say which folder each had. `successor` is whom the last master
+    handed over to: others let it go first.
+    """
+
+    epoch: int = 0
+    master: str | None = None
+    in_sync: tuple[str, ...] = ()
+    ids: dict[str, int] = {}
+    marks: dict[str, str] = {}
+    successor: str | None = None
+
+    def joined(self, address: str, mark: str) -> "Group":
+        """Return it with a replica that has a broker id; one with a new folder is in sync no more."""
+        ids = self.ids
+        if address not in ids:
+            ids = {**ids, address: max(ids.values(), default=0) + 1}
+        is_same = self.marks.get(address) == mark
+        in_sync = self.in_sync if is_same else tuple(one for one in self.in_sync if one != address)
+        return msgspec.structs.replace(self, ids=ids, marks={**self.marks, address: mark}, in_sync=in_sync)
+
+    def knows(self, address: str, mark: str) -> bool:
+        """Return whether a replica has joined with this folder."""
+        return address in self.ids and self.marks.get(address) == mark
+
+    def led_by(self, address: str, *, last_epoch: int, present: Container[str]) -> "Group":
+        """Return it with a new master, in an epoch that nobody has seen.
+
+        Members of the in-sync set that are there stay in it: they have all that was acknowledged, and the new
+        master begins by waiting for them. The last master is not there, or has other things to do first.
+        """
+        stay = {one for one in self.in_sync if one in present and one != self.master}
+        return msgspec.structs.replace(
+            self,
+            epoch=max(self.epoch, last_epoch) + 1,
+            master=address,
+            in_sync=tuple(sorted(stay | {address})),
+            successor=None,
+        )
+
+    def with_in_sync(self, addresses: frozenset[str]) -> "Group":
+        """Return it with others in sync."""
+        return msgspec.structs.replace(self, in_sync=tuple(sorted(addresses)))
+
+    def handed_to(self, successor: str | None) -> "Group":
+        """Return it as a master leaves it that goes."""
+        return msgspec.structs.replace(self, successor=successor)
+
+
+class View(msgspec.Struct, frozen=True, kw_only=True):
+    """The group as etcd had it at one moment; `leader_lease` is whose it is."""
+
+    revision: int
+    group: Group
+    group_revision: int
+    leader: Place | None
+    leader_revision: int
+    leader_lease: int
+    replicas: dict[str, Presence]
+
+    @property
+    def is_new(self) -> bool:
+        """Whether nobody was ever master."""
+        return self.group.epoch == 0
+
+
+STATE = "state"
+LEADER = "leader"
+REPLICAS = "replicas/"
+_NOTHING = Item(b"", 0)
+
+
+def prefix_of(cluster: str, name: str) -> str:
+    """Return what the keys of a group begin with."""
+    return f"/pyromq/{cluster}/{name}/"
+
+
+def read_view(found: Found) -> View:
+    """Read what was found under a group's prefix. Raises EtcdFailed if somebody else has written it."""
+    state = found.items.get(STATE, _NOTHING)
+    leader = found.items.get(LEADER, _NOTHING)
+    try:
+        return View(
+            revision=found.revision,
+            group=msgspec.json.decode(state.value, type=Group) if state.value else Group(),
+            group_revision=state.revision,
+            leader=msgspec.json.decode(leader.value, type=Place) if leader.value else None,
+            leader_revision=leader.revision,
+            leader_lease=leader.lease,
+            replicas={
+                key.removeprefix(REPLICAS): msgspec.json.decode(item.value, type=Presence)
+                for key, item in found.items.items()
+                if key.startswith(REPLICAS)
+            },
+        )
+    except msgspec.DecodeError as error:
+        raise EtcdFailed(f"what etcd has about this group does not read: {error}") from error

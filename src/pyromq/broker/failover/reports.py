@@ -1,0 +1,99 @@
+"""Requests about the group itself: who its replicas are, and that another one be master."""
+
+from typing import Any, Protocol
+
+from pyromq.broker.failover.group import View
+from pyromq.broker.replication.followers import Followers
+from pyromq.codes import RequestCode
+from pyromq.config.settings import BrokerSettings
+from pyromq.net.routes import Answer, Request, Route
+from pyromq.wire.bodies.replicas import ReplicaList, ReplicaState, encode_replicas
+from pyromq.wire.headers.replicas import SwitchMaster, SwitchMasterAnswer
+
+
+class Member(Protocol):
+    """The replica that is asked."""
+
+    @property
+    def address(self) -> str:
+        """What it is known by."""
+        ...
+
+    @property
+    def max_position(self) -> int:
+        """Where its log ends."""
+        ...
+
+    @property
+    def view(self) -> View | None:
+        """The group as it saw it last."""
+        ...
+
+    @property
+    def followers(self) -> Followers | None:
+        """Who follows it, None for a slave."""
+        ...
+
+    async def switch_to(self, name: str) -> str:
+        """Hand over, and return to whom."""
+        ...
+
+
+class ReplicaHandlers:
+    """Answers SWITCH_MASTER and LIST_REPLICAS."""
+
+    def __init__(self, member: Member, settings: BrokerSettings) -> None:
+        self._member = member
+        self._settings = settings
+
+    async def switch(self, request: Request[SwitchMaster]) -> Answer:
+        """Hand over to another replica; answered when etcd has it."""
+        successor = await self._member.switch_to(request.header.new_master or "")
+        return Answer(header=SwitchMasterAnswer(new_master=successor))
+
+    def list_replicas(self, _request: Request[Any]) -> Answer:
+        """Say who is in the group, and how far each is."""
+        return Answer(body=encode_replicas(describe(self._member, self._settings)))
+
+
+def replica_routes(handlers: ReplicaHandlers) -> list[Route[Any]]:
+    """The group itself."""
+    return [
+        Route(RequestCode.SWITCH_MASTER, handlers.switch, SwitchMaster),
+        Route(RequestCode.LIST_REPLICAS, handlers.list_replicas),
+    ]
+
+
+def describe(member: Member, settings: BrokerSettings) -> ReplicaList:
+    """Return what a replica knows of its group."""
+    view, followers = member.view, member.followers
+    listed = ReplicaList(
+        broker_name=settings.broker_name,
+        cluster=settings.broker_cluster_name,
+        answered_by=member.address,
+        is_known=view is not None,
+        max_position=member.max_position,
+    )
+    if view is None:
+        return listed
+    listed.epoch = view.group.epoch
+    listed.master = view.leader.address if view.leader is not None else None
+    seen = {one.id: one for one in followers.members} if followers is not None else {}
+    for address, id_ in view.group.ids.items():
+        state = ReplicaState(
+            address=address,
+            broker_id=id_,
+            is_master=address == listed.master,
+            is_in_sync=address in view.group.in_sync,
+            is_present=address in view.replicas,
+        )
+        if followers is not None and address != member.address:
+            follower = seen.get(id_)
+            state.is_connected = follower is not None and follower.is_connected
+            if follower is not None:
+                state.acked_position = follower.acked
+                state.behind_ms = round(followers.behind_s(follower) * 1000)
+        listed.replicas.append(state)
+    if followers is not None:
+        listed.confirmed_position = followers.confirmed
+    return listed

@@ -1,0 +1,534 @@
+"""Runs one replica of a group: as master or as slave, as etcd says, one `Broker` after the other.
+
+    watch, tick ──► look at etcd ──► decide ──► take · follow · wait ──► close the Broker, start the next
+                          lease kept alive beside it, whatever else takes long
+
+One task makes all decisions, so there is never more than one change of role under way.
+"""
+
+import asyncio
+import dataclasses
+import logging
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+
+from pyromq.broker.addresses import advertise
+from pyromq.broker.broker import Broker
+from pyromq.broker.failover.decision import Decision, Me, Step, decide
+from pyromq.broker.failover.election import Election
+from pyromq.broker.failover.endpoints import read_endpoints
+from pyromq.broker.failover.etcd import Etcd
+from pyromq.broker.failover.group import Place, View, prefix_of
+from pyromq.broker.failover.identity import Identity, load_identity, save_identity
+from pyromq.broker.failover.in_sync import LOOK_S, InSyncKeeper
+from pyromq.broker.failover.reports import ReplicaHandlers, replica_routes
+from pyromq.broker.failover.session import Session
+from pyromq.broker.replicating import Leading
+from pyromq.broker.replication.followers import Followers
+from pyromq.broker.standing import Leader, Lease, Standing
+from pyromq.clock import Clock, SystemClock
+from pyromq.codes import ResponseCode
+from pyromq.config.settings import BrokerProcess, BrokerRole
+from pyromq.errors import ConfigError, EtcdFailed, PyroError, Refused
+from pyromq.store.epochs import FILE_NAME, Epochs
+from pyromq.store.files import SystemFiles
+
+log = logging.getLogger(__name__)
+
+#: Seconds that a successor has to get everything.
+HAND_OVER_S = 3.0
+#: Seconds until a broker that could not be started is tried again.
+RETRY_S = 3.0
+#: Seconds for which a master that handed over waits for the next one, before it serves without.
+SUCCESSION_S = 2.0
+_POLL_S = 0.005
+
+
+@dataclasses.dataclass(slots=True)
+class Reign:
+    """A master that runs here: its epoch, its lease, and who has what it has."""
+
+    epoch: int
+    lease: Lease
+    broker: Broker
+    duties: Leading
+    keeper: InSyncKeeper
+    #: Since when it has had no lease, None while it has.
+    unheld_since: float | None = None
+
+
+class Supervisor:
+    """One replica. `start` it, `close` it, as a Broker; its address stays while its role changes."""
+
+    def __init__(self, process: BrokerProcess, *, clock: Clock | None = None) -> None:
+        if process.broker.broker_role == BrokerRole.SLAVE:
+            raise ConfigError(
+                "brokerRole=SLAVE with failover: who is master is decided at etcd; say SYNC_MASTER or"
+                " ASYNC_MASTER, which holds for whoever is"
+            )
+        self._process = process
+        self._clock = clock or SystemClock()
+        self._etcd = Etcd(read_endpoints(process.broker.failover))
+        self._session = Session(
+            self._etcd,
+            lease_s=-(-process.broker.failover_lease // 1000),
+            clock=self._clock,
+            on_change=self.wake,
+        )
+        self._identity = Identity(mark="", port=0)
+        self._election = Election(self._etcd, "", Place(address="", ha_address=""), "")
+        self._broker: Broker | None = None
+        self._reign: Reign | None = None
+        #: Whom the slave that runs here follows.
+        self._following: Place | None = None
+        self._view: View | None = None
+        self._announced: tuple[int, int, int] | None = None
+        self._leaderless_since: float | None = None
+        self._handed_over_at: float | None = None
+        #: Where the log parts from the master's, once that was found out.
+        self._cut_at: int | None = None
+        self._said = ""
+        self._wanted_successor: asyncio.Future[str] | None = None
+        self._wanted_name = ""
+        self._wake = asyncio.Event()
+        self._first: asyncio.Future[None] | None = None
+        self._is_closing = False
+        self._tasks: list[asyncio.Task[None]] = []
+
+    @property
+    def address(self) -> str:
+        """What name servers hand to clients; known once it is started."""
+        return self._election.place.address
+
+    @property
+    def port(self) -> int:
+        """The port that is listened on."""
+        return self._identity.port
+
+    @property
+    def broker(self) -> Broker | None:
+        """The broker that runs now, None between two."""
+        return self._broker
+
+    @property
+    def is_master(self) -> bool:
+        """Whether the broker that runs now is master, and may acknowledge."""
+        return self._reign is not None and self._reign.lease.is_held
+
+    @property
+    def view(self) -> View | None:
+        """The group as it was seen last."""
+        return self._view
+
+    @property
+    def max_position(self) -> int:
+        """Where the log ends, 0 between two brokers."""
+        return self._broker.max_position if self._broker is not None else 0
+
+    @property
+    def followers(self) -> Followers | None:
+        """Who follows the broker that runs now, None if it is not the master."""
+        return self._reign.duties.followers if self._reign is not None else None
+
+    def wake(self) -> None:
+        """Have the next look at once."""
+        self._wake.set()
+
+    async def start(self) -> None:
+        """Return when a broker runs here, in whatever role, or when it is known that etcd does not answer.
+
+        Raises what the first start of a broker raises; nothing stays behind then.
+        """
+        process = self._process
+        self._identity = await asyncio.to_thread(load_identity, process)
+        broker = dataclasses.replace(process.broker, listen_port=self._identity.port)
+        self._process = dataclasses.replace(process, broker=broker)
+        ha_port = process.store.ha_listen_port or self._identity.port + 1
+        addresses = await advertise(broker, self._identity.port, ha_port)
+        self._election = Election(
+            self._etcd,
+            prefix_of(broker.broker_cluster_name, broker.broker_name),
+            Place(address=addresses.advertised, ha_address=addresses.ha),
+            self._identity.mark,
+        )
+        loop = asyncio.get_running_loop()
+        self._first = loop.create_future()
+        self._session.start()
+        self._tasks = [
+            loop.create_task(self._run(), name="decide"),
+            loop.create_task(self._watch(), name="watch etcd"),
+        ]
+        try:
+            await self._first
+        except BaseException:
+            await self.close()
+            raise
+
+    async def close(self) -> None:
+        """Hand over to another replica if this one is master, and stop in order."""
+        self._is_closing = True
+        self.wake()
+        if self._tasks:
+            # A change of role that is under way ends first: half a broker cannot be closed.
+            await asyncio.wait({self._tasks[0]})
+            self._tasks[1].cancel()
+            await asyncio.wait({self._tasks[1]})
+        with suppress(EtcdFailed):
+            await self._leave_group()
+        if self._broker is not None:
+            await self._stop_broker(unregister=True)
+        await self._session.close()
+        await self._etcd.close()
+
+    # Requests
+
+    async def switch_to(self, name: str) -> str:
+        """Hand over to a replica, by its address or broker id (empty: the one that has most); return which.
+
+        Raises Refused when this is not the master, or that replica is not in sync.
+        """
+        if self._reign is None or self._wanted_successor is not None:
+            raise _refused("this replica is not the master, or a switch is under way")
+        self._successor(name)
+        self._wanted_name = name
+        self._wanted_successor = asyncio.get_running_loop().create_future()
+        self.wake()
+        return await self._wanted_successor
+
+    # Decisions
+
+    async def _run(self) -> None:
+        while not self._is_closing:
+            self._wake.clear()
+            pause_s = LOOK_S
+            try:
+                await self._step()
+            except EtcdFailed as error:
+                await self._without_etcd(error)
+            except PyroError as error:
+                if self._broker is None and self._first is not None and not self._first.done():
+                    self._first.set_exception(error)
+                    return
+                log.error("%s; it is tried again in %g s", error, RETRY_S)  # noqa: TRY400
+                pause_s = RETRY_S
+            if self._broker is not None:
+                self._has_begun()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(pause_s):
+                    await self._wake.wait()
+
+    async def _watch(self) -> None:
+        while True:
+            if self._view is not None:
+                async for _ in self._etcd.watch(self._election.prefix, self._view.revision):
+                    self.wake()
+            await asyncio.sleep(LOOK_S)
+
+    async def _step(self) -> None:
+        view = self._view = await self._election.look()
+        await self._announce()
+        if self._reign is not None:
+            self._reign.keeper.saw(view)
+        if view.leader is not None:
+            self._leaderless_since = None
+        elif self._leaderless_since is None:
+            self._leaderless_since = self._clock.monotonic()
+        if self._wanted_successor is not None:
+            await self._switch()
+            return
+        decision = decide(view, self._me(), leaderless_s=self._since(self._leaderless_since))
+        match decision.step:
+            case Step.JOIN:
+                await self._election.join(view)
+                self.wake()
+            case Step.TAKE:
+                await self._take(view)
+            case Step.LEAD:
+                await self._lead(view)
+            case Step.FOLLOW:
+                await self._follow(view, decision)
+            case Step.WAIT:
+                await self._wait(view, decision)
+
+    def _me(self) -> Me:
+        return Me(
+            address=self.address,
+            mark=self._identity.mark,
+            lease=self._session.id,
+            lease_s=self._session.lease_s,
+        )
+
+    def _since(self, moment: float | None) -> float:
+        return 0.0 if moment is None else self._clock.monotonic() - moment
+
+    async def _announce(self) -> None:
+        """Say what is here: under every new lease, and when what is here has changed its end or epoch."""
+        is_new = self._view is not None and self._view.is_new
+        if not self._session.id or (is_new and self._broker is None):
+            # The replicas of a new group are compared by what they have: this one does not know it yet.
+            return
+        last_epoch, position = self._last_epoch(), self.max_position
+        now = (self._session.id, last_epoch, position if is_new else 0)
+        if now != self._announced:
+            await self._election.announce(self._session.id, last_epoch=last_epoch, max_position=position)
+            self._announced = now
+
+    def _last_epoch(self) -> int:
+        epochs = Epochs(SystemFiles(), Path(self._process.store.store_path_root_dir) / FILE_NAME)
+        epochs.load()
+        return epochs.last.epoch if epochs.last is not None else 0
+
+    # Master
+
+    async def _take(self, view: View) -> None:
+        """Become master, if no other was faster."""
+        if view.is_new and self._broker is None:
+            # How much it has is known when its store is open, and the one that has most begins.
+            await self._be_slave(view, None)
+            return
+        lease_id = self._session.id
+        epoch = await self._election.take(view, lease_id, last_epoch=self._last_epoch())
+        if epoch is None or lease_id != self._session.id:
+            self.wake()
+            return
+        last = f"{view.group.master} is gone" if view.group.master else "the group is new"
+        log.info("this replica is master now, in epoch %d: %s", epoch, last)
+        await self._be_master(epoch, await self._election.look())
+
+    async def _lead(self, view: View) -> None:
+        """Go on as master; or begin again, if what etcd has is of a reign that ended here."""
+        reign = self._reign
+        if reign is None or reign.epoch != view.group.epoch:
+            await self._take(view)
+            return
+        if reign.lease.is_held:
+            if reign.unheld_since is not None:
+                log.info("the lease was renewed: this replica goes on as master in epoch %d", reign.epoch)
+            reign.unheld_since = None
+            await reign.keeper.look()
+
+    async def _be_master(self, epoch: int, view: View) -> None:
+        lease = self._session.bind()
+        await self._stop_broker(unregister=False)
+        ids = view.group.ids
+        in_sync = frozenset(ids[one] for one in view.group.in_sync if one != self.address)
+        settings = dataclasses.replace(self._process.broker, broker_id=0)
+        standing = Standing(epoch=epoch, lease=lease, in_sync=in_sync)
+        try:
+            broker = await self._start_broker(dataclasses.replace(self._process, broker=settings), standing)
+        except PyroError:
+            # Others may be able to: they have what this one has.
+            self._session.release()
+            await self._election.hand_over(view, None)
+            raise
+        duties = broker.replicating
+        assert isinstance(duties, Leading)
+        keeper = InSyncKeeper(
+            self._election, duties.followers, view, timeout_s=settings.in_sync_timeout / 1000
+        )
+        self._reign = Reign(epoch, lease, broker, duties, keeper)
+        self._said = ""
+
+    # Slave
+
+    async def _follow(self, view: View, decision: Decision) -> None:
+        if self._reign is not None:
+            log.warning("this replica is not master any more: %s is", _address(decision.leader))
+        elif self._broker is not None and self._following == decision.leader and self._cut_at is None:
+            return
+        self._said = ""
+        await self._be_slave(view, decision.leader)
+
+    async def _wait(self, view: View, decision: Decision) -> None:
+        if self._reign is not None:
+            log.warning("this replica is not master any more: its lease has run out")
+            await self._be_slave(view, None)
+        elif self._broker is None and self._since(self._handed_over_at or 0.0) > SUCCESSION_S:
+            await self._be_slave(view, None)
+        if decision.reason != self._said and not view.is_new:
+            log.warning("nobody is master: %s", decision.reason)
+            self._said = decision.reason
+
+    async def _be_slave(self, view: View | None, leader: Place | None) -> None:
+        group = view.group if view is not None else None
+        broker_id = group.ids[self.address] if group is not None else self._identity.broker_id
+        await self._remember(broker_id)
+        await self._stop_broker(unregister=False)
+        cut_at, self._cut_at = self._cut_at, None
+        if cut_at is not None:
+            log.warning("what this replica has behind position %d is another log's: it goes", cut_at)
+        settings = dataclasses.replace(
+            self._process.broker, broker_id=broker_id, broker_role=BrokerRole.SLAVE
+        )
+        standing = Standing(
+            epoch=group.epoch if group is not None else 0,
+            leader=Leader(leader.address, leader.ha_address) if leader is not None else None,
+            cut_at=cut_at,
+        )
+        if leader is not None:
+            log.info("this replica follows %s, as broker %d", leader.address, broker_id)
+        await self._start_broker(dataclasses.replace(self._process, broker=settings), standing)
+        self._following = leader
+
+    async def _remember(self, broker_id: int) -> None:
+        if broker_id != self._identity.broker_id:
+            self._identity = msgspec.structs.replace(self._identity, broker_id=broker_id)
+            await asyncio.to_thread(save_identity, self._process, self._identity)
+
+    def _diverged(self, position: int | None) -> None:
+        if position is None:
+            log.error(
+                "this replica's log has nothing in common with the master's, and is not empty: it follows"
+                " nobody. To let it copy the master's, stop it and move its folder %s away",
+                self._process.store.store_path_root_dir,
+            )
+            return
+        self._cut_at = position
+        self.wake()
+
+    # Brokers
+
+    async def _start_broker(self, process: BrokerProcess, standing: Standing) -> Broker:
+        broker = Broker(
+            process,
+            clock=self._clock,
+            standing=standing,
+            on_diverged=self._diverged,
+            more_routes=replica_routes(ReplicaHandlers(self, self._process.broker)),
+        )
+        await broker.start()
+        self._broker = broker
+        return broker
+
+    async def _stop_broker(self, *, unregister: bool) -> None:
+        broker, self._broker = self._broker, None
+        if self._reign is not None and self._reign.broker is broker:
+            self._reign.lease.drop()
+            self._reign = None
+        self._following = None
+        if broker is not None:
+            await broker.close(unregister=unregister)
+
+    async def _without_etcd(self, error: EtcdFailed) -> None:
+        """Serve what is here while etcd does not answer; a master is none when its lease is over."""
+        reign = self._reign
+        try:
+            if reign is not None:
+                if reign.lease.is_held:
+                    return
+                if reign.unheld_since is None:
+                    reign.unheld_since = self._clock.monotonic()
+                    log.warning("this master acknowledges nothing until its lease is renewed: %s", error)
+                elif self._since(reign.unheld_since) > self._session.lease_s:
+                    log.warning("this replica is not master any more: etcd cannot be asked")
+                    await self._be_slave(None, None)
+            elif self._broker is None and self._identity.broker_id:
+                await self._be_slave(None, None)
+        except PyroError as failure:
+            if self._first is not None and not self._first.done():
+                self._first.set_exception(failure)
+                return
+            log.error("%s; it is tried again", failure)  # noqa: TRY400
+        if not self._is_told(error):
+            log.error("%s; it is tried again, and nobody becomes master meanwhile", error)
+        self._has_begun()
+
+    def _is_told(self, error: EtcdFailed) -> bool:
+        return self._session.trouble is not None or "does not answer" in str(error)
+
+    def _has_begun(self) -> None:
+        if self._first is not None and not self._first.done():
+            self._first.set_result(None)
+
+    # Handing over
+
+    def _successor(self, name: str) -> str:
+        """Return the address of the replica to hand over to. Raises Refused."""
+        assert self._reign is not None
+        group = self._reign.keeper.group
+        others = {one: group.ids[one] for one in group.in_sync if one != self.address}
+        if not others:
+            raise _refused("no other replica is in sync, so none may become master")
+        if not name:
+            acked = {one.id: one.acked for one in self._reign.duties.followers.members if one.is_connected}
+            return max(others, key=lambda one: acked.get(others[one], -1))
+        for address, id_ in others.items():
+            if name in (address, str(id_)):
+                return address
+        raise _refused(f"{name} is not in sync, so it may not become master; in sync: {', '.join(others)}")
+
+    async def _switch(self) -> None:
+        future, self._wanted_successor = self._wanted_successor, None
+        assert future is not None
+        try:
+            successor = await self._hand_over(self._wanted_name)
+            self._handed_over_at = self._clock.monotonic()
+        except PyroError as error:
+            if not future.done():
+                future.set_exception(error)
+            return
+        if not future.done():
+            future.set_result(successor)
+        await self._stop_broker(unregister=False)
+        self.wake()
+
+    async def _hand_over(self, name: str) -> str:
+        """Let a successor get everything, and be master no more. Raises Refused, and is still master then."""
+        reign = self._reign
+        if reign is None:
+            raise _refused("this replica is not the master")
+        successor = self._successor(name)
+        reign.duties.gate.is_handing_over = True
+        try:
+            await self._wait_for_successor(reign, reign.keeper.group.ids[successor], successor)
+        except Refused:
+            reign.duties.gate.is_handing_over = False
+            raise
+        # From here on nothing is acknowledged, whether etcd answers or not.
+        self._session.release()
+        log.info("this master hands over to %s", successor)
+        if not await self._election.hand_over(await self._election.look(), successor):
+            raise _refused("the group changed meanwhile; look at it and try again")
+        return successor
+
+    async def _wait_for_successor(self, reign: Reign, id_: int, successor: str) -> None:
+        def has_everything() -> bool:
+            acked = {one.id: one.acked for one in reign.duties.followers.members if one.is_connected}
+            return acked.get(id_, -1) >= reign.broker.max_position
+
+        try:
+            async with asyncio.timeout(HAND_OVER_S):
+                while not has_everything():  # noqa: ASYNC110
+                    await asyncio.sleep(_POLL_S)
+        except TimeoutError:
+            raise _refused(f"{successor} did not get everything within {HAND_OVER_S:g} s") from None
+
+    async def _leave_group(self) -> None:
+        """Let others go on at once, as one that stops in order."""
+        if self._reign is not None:
+            successor = None
+            with suppress(Refused):
+                successor = self._successor("")
+                self._reign.duties.gate.is_handing_over = True
+                await self._wait_for_successor(
+                    self._reign, self._reign.keeper.group.ids[successor], successor
+                )
+            self._session.release()
+            # The name servers forget this one before they hear of the next.
+            await self._stop_broker(unregister=True)
+            log.info("this master stops; %s is to be the next", successor or "no other replica is in sync")
+            await self._election.hand_over(await self._election.look(), successor)
+        elif self._broker is not None and self._session.id:
+            view = await self._election.look()
+            if view.leader is not None and self.address in view.group.in_sync:
+                await self._election.leave_in_sync(view)
+
+
+def _refused(remark: str) -> Refused:
+    return Refused(ResponseCode.SYSTEM_ERROR, remark)
+
+
+def _address(place: Place | None) -> str:
+    return place.address if place is not None else "nobody"

@@ -1,0 +1,15 @@
+"""A group of replicas whose master etcd decides, ours: 9201 switches the master, 9202 lists the replicas."""
+
+from pyromq.wire.header import Header
+
+
+class SwitchMaster(Header, kw_only=True):
+    """9201: hand over to a replica, by its address or broker id; none: to the one that has most."""
+
+    new_master: str | None = None
+
+
+class SwitchMasterAnswer(Header, kw_only=True):
+    """The address of the replica that is to be master."""
+
+    new_master: str
