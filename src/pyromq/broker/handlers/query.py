@@ -18,7 +18,7 @@ class QueryHandlers:
     def max_offset(self, request: Request[GetMaxOffset]) -> Answer:
         """Answer the offset that a queue's next message gets."""
         header = request.header
-        return _offset(self._store.max_offset(header.topic, header.queue_id))
+        return _offset(self._store.readable_end(header.topic, header.queue_id))
 
     def min_offset(self, request: Request[GetMinOffset]) -> Answer:
         """Answer the offset of a queue's oldest message."""
