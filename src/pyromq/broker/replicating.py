@@ -161,6 +161,7 @@ class Following:
             broker_id=parts.settings.broker_id,
             on_diverged=lambda position: self.on_diverged(position),
             on_confirmed=self._announcements.readable_up_to,
+            on_following=self._copy_tables_soon,
         )
         self.copier = TableCopier(
             CopiedTables(
@@ -188,6 +189,10 @@ class Following:
             self.copier.copy,
             first_s=FIRST_COPY_S,
         )
+
+    def _copy_tables_soon(self) -> None:
+        assert self.copier is not None
+        self.copier.copy_soon()
 
     def appended(self) -> None:
         """Nobody follows a slave."""

@@ -174,7 +174,8 @@ class ReplicationClient:
     compared through `links` with the broker at `master_address`, as long as that is known.
 
     `on_diverged` is called when the logs differ, with the position up to which they are the same if what is
-    behind may be cut off. `on_copied` is called after each append, `on_confirmed` when more may be read.
+    behind may be cut off. `on_copied` is called after each append, `on_confirmed` when more may be read,
+    `on_following` once the master sends what fits.
     """
 
     def __init__(
@@ -209,6 +210,7 @@ class ReplicationClient:
         self._master_address = master_address
         self._on_diverged = on_diverged
         self._on_copied = on_copied
+        self._on_following = on_following
         self._copying = Copying(store, epochs, epoch=epoch, on_confirmed=on_confirmed)
         self._retry_s = retry_s or (RETRY_S if epochs is None else FAILOVER_RETRY_S)
         self._link: MasterLink | None = None
@@ -270,6 +272,7 @@ class ReplicationClient:
         log.info("this slave follows %s from %d on", address, position)
         self.trouble = None
         self.is_diverged = False
+        self._on_following()
 
     # Inside
 
