@@ -9,11 +9,12 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from torture.clocks import Clock
 from torture.disks import Disk
 from torture.etcd import Etcd
+from torture.namespaces import Namespaces
 from torture.network import Loopback, folder_for_etcd
 from torture.processes import Running, start_pyromq
 from torture.proxy import Wires
@@ -138,9 +139,13 @@ class Group:
 
     nodes: list[Node]
     etcd: Etcd
-    wires: Wires
-    network: Loopback
+    network: Loopback | Namespaces
     name_server: str
+
+    @property
+    def wires(self) -> Wires:
+        """The links between the nodes and to etcd; those of namespaces can only be cut."""
+        return cast("Wires", self.network.wires)
 
     async def state(self) -> Mapping[str, Any]:
         """Return what etcd says of the group; empty when it says nothing."""
@@ -165,6 +170,17 @@ class Group:
         for node in self.nodes:
             node.start()
 
+    def switch_arguments(self, number: int) -> list[str]:
+        """Return the command by which an operator makes another node the master."""
+        return [
+            *("admin", "switchMaster", "--failover", f"etcd://{self.etcd.host}:{self.etcd.port}"),
+            *("--cluster", CLUSTER, "--broker", GROUP, "--to", self.known_as(number)),
+        ]
+
+    def known_as(self, number: int) -> str:
+        """Return the address by which a node is known to the others."""
+        return f"{self.network.face(number)}:{self.network.ports[number]}"
+
     async def kill_all(self) -> None:
         """Kill every replica at the same moment, as a power cut of the building does."""
         await asyncio.gather(*(node.kill() for node in self.nodes))
@@ -180,34 +196,42 @@ class Plan:
     has_disks: bool = False
     disk_bytes: int = 96 << 20
     clock_library: Path | None = None
+    has_namespaces: bool = False
 
 
 @asynccontextmanager
 async def running_group(plan: Plan, folder: Path) -> AsyncIterator[Group]:
     """Start everything for the block, and leave nothing behind but the data."""
     async with AsyncExitStack() as closing:
-        wires = Wires()
         nodes: list[Node] = []
-        network = Loopback(
-            plan.replicas,
-            wires,
-            lambda: {node.number: node.process.pid for node in nodes if node.process is not None},
-        )
+        network = _network(plan, nodes, closing)
         etcd_folder = folder_for_etcd(folder / "etcd")
-        etcd = Etcd(etcd_folder)
+        etcd = Etcd(etcd_folder, network.etcd_host)
         closing.callback(shutil.rmtree, etcd_folder, ignore_errors=True)
         closing.callback(etcd.kill)
         etcd.start()
         await network.start((etcd.host, etcd.port), closing)
-        name_server = await _start_name_server(folder, closing)
+        name_server = await _start_name_server(folder, network.outside_host, closing)
         for number in range(plan.replicas):
             nodes.append(_node(plan, number, folder, network, name_server, closing))
-        group = Group(nodes, etcd, wires, network, name_server)
+        group = Group(nodes, etcd, network, name_server)
         closing.push_async_callback(group.kill_all)
         closing.push_async_callback(_let_go, group)
         for node in nodes:
             node.start()
         yield group
+
+
+def _network(plan: Plan, nodes: list[Node], closing: AsyncExitStack) -> Loopback | Namespaces:
+    if plan.has_namespaces:
+        namespaces = Namespaces(plan.replicas)
+        namespaces.set_up(closing)
+        return namespaces
+    return Loopback(
+        plan.replicas,
+        Wires(),
+        lambda: {node.number: node.process.pid for node in nodes if node.process is not None},
+    )
 
 
 async def _let_go(group: Group) -> None:
@@ -219,7 +243,12 @@ async def _let_go(group: Group) -> None:
 
 
 def _node(
-    plan: Plan, number: int, folder: Path, network: Loopback, name_server: str, closing: AsyncExitStack
+    plan: Plan,
+    number: int,
+    folder: Path,
+    network: Loopback | Namespaces,
+    name_server: str,
+    closing: AsyncExitStack,
 ) -> Node:
     own = folder / f"node{number}"
     own.mkdir(parents=True)
@@ -246,12 +275,13 @@ def _node(
     return Node(number, own, data, arguments, disk, clock, network.namespace(number))
 
 
-async def _start_name_server(folder: Path, closing: AsyncExitStack) -> str:
+async def _start_name_server(folder: Path, host: str, closing: AsyncExitStack) -> str:
     own = folder / "namesrv"
     own.mkdir(parents=True)
     ready = own / "ready.json"
     process = start_pyromq(
-        ["namesrv", "-p", "0", "--data", str(own), "--ready-file", str(ready)], own / "namesrv.log"
+        ["namesrv", "--listen", host, "-p", "0", "--data", str(own), "--ready-file", str(ready)],
+        own / "namesrv.log",
     )
     closing.callback(process.wait, 10)
     closing.callback(process.signal, signal.SIGKILL)

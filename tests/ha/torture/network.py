@@ -22,6 +22,8 @@ OUTSIDE = "outside"
 class Loopback:
     """All on this machine's loopback network; takes no rights."""
 
+    etcd_host = outside_host = "127.0.0.1"
+
     def __init__(self, count: int, wires: Wires, pids: Callable[[], dict[int, int]]) -> None:
         self.wires = wires
         self._pids = pids
@@ -82,13 +84,6 @@ def _free_broker_port(face: str) -> int:
                         pass
         except OSError:
             continue
-        return port
-
-
-def free_port() -> int:
-    """Return a port that is free now."""
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port: int = probe.getsockname()[1]
         return port
 
 

@@ -65,6 +65,7 @@ async def run_schedule(schedule: Schedule, folder: Path) -> Report:
         settings=schedule.settings,
         has_disks=schedule.has_disks,
         clock_library=find_library() if schedule.has_clocks else None,
+        has_namespaces=schedule.has_namespaces,
     )
     try:
         async with running_group(plan, folder) as group:

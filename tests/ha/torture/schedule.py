@@ -48,6 +48,18 @@ class Target(StrEnum):
     ANY = "any"
 
 
+#: What a network of the kernel's own is good for, and what goes with it.
+NAMESPACE_KINDS = (
+    Kind.KILL,
+    Kind.PAUSE,
+    Kind.ISOLATE,
+    Kind.CUT_ETCD,
+    Kind.CUT_TO_ETCD,
+    Kind.CUT_OF_ETCD,
+    Kind.CUT_PEER,
+    Kind.CUT_TO_PEER,
+    Kind.CUT_OF_PEER,
+)
 DISK_KINDS = {Kind.FULL_DISK, Kind.SLOW_DISK, Kind.STUCK_DISK}
 
 _WEIGHTS: Mapping[Kind, float] = {
@@ -103,6 +115,7 @@ class Schedule:
     replicas: int
     settings: Mapping[str, object]
     faults: tuple[Fault, ...]
+    has_namespaces: bool = False
 
     @property
     def has_disks(self) -> bool:
@@ -116,7 +129,10 @@ class Schedule:
 
     def __str__(self) -> str:
         mode = "synchronous" if self.is_synchronous else "asynchronous"
-        return f"seed {self.seed}, {mode}, {self.replicas} replicas: " + "; ".join(map(str, self.faults))
+        where = ", in namespaces" if self.has_namespaces else ""
+        return f"seed {self.seed}, {mode}, {self.replicas} replicas{where}: " + "; ".join(
+            map(str, self.faults)
+        )
 
 
 def impossible_kinds() -> dict[Kind, str]:
@@ -136,8 +152,11 @@ def draw(
     without: frozenset[Kind] = frozenset(),
     only: tuple[Kind, ...] = (),
     faults_max: int = 4,
+    has_namespaces: bool = False,
 ) -> Schedule:
     """Draw a schedule; kinds that cannot be done here are replaced by others, the rest stays as it is."""
+    if has_namespaces:
+        only = NAMESPACE_KINDS
     chance = Random(seed)
     replicas = chance.choice((2, 3, 3))
     lease_ms = 2_000
@@ -161,7 +180,7 @@ def draw(
         faults.append(Fault(kind, round(at_s, 2), round(lasts_s, 2), target, chance.randrange(1 << 30)))
         # The next begins while this one lasts, soon after it, or when everything is well again.
         at_s += chance.choice((chance.uniform(0, lasts_s), lasts_s + chance.uniform(0, 0.5), lasts_s + 2.0))
-    return Schedule(seed, is_synchronous, replicas, settings, tuple(faults))
+    return Schedule(seed, is_synchronous, replicas, settings, tuple(faults), has_namespaces)
 
 
 def _kind(chance: Random, without: frozenset[Kind], only: tuple[Kind, ...]) -> Kind:
