@@ -193,6 +193,7 @@ class ReplicationClient:
         on_diverged: Callable[[int | None], None] = lambda common_end: None,
         on_copied: Callable[[], None] = lambda: None,
         on_confirmed: Callable[[int], None] | None = None,
+        on_following: Callable[[], None] = lambda: None,
         retry_s: float | None = None,
     ) -> None:
         self.store = store
