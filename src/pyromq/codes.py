@@ -98,8 +98,8 @@ class RequestCode(IntEnum):
     #: Ours: which members hold which queues, for slaves.
     GET_QUEUE_LOCKS = 9201
     #: Ours: a group of replicas whose master etcd decides.
-    SWITCH_MASTER = 9201
-    LIST_REPLICAS = 9202
+    SWITCH_MASTER = 9202
+    LIST_REPLICAS = 9203
 
 
 class ResponseCode(IntEnum):

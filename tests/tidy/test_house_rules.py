@@ -98,6 +98,7 @@ def test_only_the_borders_catch_everything() -> None:
         "net/link.py",  # a mistake on one connection must not touch the others
         "cli/main.py",  # errors become exit codes
         "broker/background.py",  # the owner of the background loops
+        "broker/failover/supervisor.py",  # the owner of the loop that makes the decisions
         "broker/timers/keeper.py",  # the owner of the loop that keeps the table of what waits
         "client/background.py",
         "client/callbacks.py",  # the application's code, which nobody waits for

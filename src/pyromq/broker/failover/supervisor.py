@@ -204,14 +204,16 @@ class Supervisor:
             self._wake.clear()
             pause_s = LOOK_S
             try:
-                await self._step()
-            except EtcdFailed as error:
-                await self._without_etcd(error)
+                await self._step_or_do_without()
             except PyroError as error:
-                if self._broker is None and self._first is not None and not self._first.done():
-                    self._first.set_exception(error)
+                if self._has_failed_first(error):
                     return
                 log.error("%s; it is tried again in %g s", error, RETRY_S)  # noqa: TRY400
+                pause_s = RETRY_S
+            except Exception as error:
+                log.exception("this is a mistake of the program; it goes on in %g s", RETRY_S)
+                if self._has_failed_first(error):
+                    return
                 pause_s = RETRY_S
             if self._broker is not None:
                 self._has_begun()
@@ -225,6 +227,12 @@ class Supervisor:
                 async for _ in self._etcd.watch(self._election.prefix, self._view.revision):
                     self.wake()
             await asyncio.sleep(LOOK_S)
+
+    async def _step_or_do_without(self) -> None:
+        try:
+            await self._step()
+        except EtcdFailed as error:
+            await self._without_etcd(error)
 
     async def _step(self) -> None:
         view = self._view = await self._election.look()
@@ -414,26 +422,26 @@ class Supervisor:
     async def _without_etcd(self, error: EtcdFailed) -> None:
         """Serve what is here while etcd does not answer; a master is none when its lease is over."""
         reign = self._reign
-        try:
-            if reign is not None:
-                if reign.lease.is_held:
-                    return
-                if reign.unheld_since is None:
-                    reign.unheld_since = self._clock.monotonic()
-                    log.warning("this master acknowledges nothing until its lease is renewed: %s", error)
-                elif self._since(reign.unheld_since) > self._session.lease_s:
-                    log.warning("this replica is not master any more: etcd cannot be asked")
-                    await self._be_slave(None, None)
-            elif self._broker is None and self._identity.broker_id:
+        if reign is not None and not reign.lease.is_held:
+            if reign.unheld_since is None:
+                reign.unheld_since = self._clock.monotonic()
+                log.warning("this master acknowledges nothing until its lease is renewed: %s", error)
+            elif self._since(reign.unheld_since) > self._session.lease_s:
+                log.warning("this replica is not master any more: etcd cannot be asked")
                 await self._be_slave(None, None)
-        except PyroError as failure:
-            if self._first is not None and not self._first.done():
-                self._first.set_exception(failure)
-                return
-            log.error("%s; it is tried again", failure)  # noqa: TRY400
+        elif self._broker is None and self._identity.broker_id:
+            await self._be_slave(None, None)
         if not self._is_told(error):
             log.error("%s; it is tried again, and nobody becomes master meanwhile", error)
         self._has_begun()
+
+    def _has_failed_first(self, error: Exception) -> bool:
+        """Tell whoever starts this replica that its first broker does not start, if that is so."""
+        if self._broker is not None or self._first is None or self._first.done():
+            return False
+        self._first.set_exception(error)
+        self._is_closing = True
+        return True
 
     def _is_told(self, error: EtcdFailed) -> bool:
         return self._session.trouble is not None or "does not answer" in str(error)

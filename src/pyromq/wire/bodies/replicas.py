@@ -1,4 +1,4 @@
-"""The replicas of a group, as 9202 (ours) lists them."""
+"""The replicas of a group, as 9203 (ours) lists them."""
 
 import msgspec
 

@@ -1,10 +1,10 @@
-"""A group of replicas whose master etcd decides, ours: 9201 switches the master, 9202 lists the replicas."""
+"""A group of replicas whose master etcd decides, ours: 9202 switches the master, 9203 lists the replicas."""
 
 from pyromq.wire.header import Header
 
 
 class SwitchMaster(Header, kw_only=True):
-    """9201: hand over to a replica, by its address or broker id; none: to the one that has most."""
+    """9202: hand over to a replica, by its address or broker id; none: to the one that has most."""
 
     new_master: str | None = None
 
