@@ -2,26 +2,38 @@
 
 import random
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 from store_story import HOST, ROOT, SETTINGS
 
 from pyromq.codes import SysFlag
+from pyromq.store.delay_levels import parse_delay_levels
+from pyromq.store.inspect.findings import Report
+from pyromq.store.inspect.survey import Layout
+from pyromq.store.inspect.verify import Verification
 from pyromq.store.store import Draft, MessageStore
 from pyromq.testing.clock import ManualClock
 from pyromq.testing.disk import Image, SimulatedDisk
-from pyromq.wire.record import encode_host
+from pyromq.wire.record import encode_host, is_blank
 
 PREPARED, ROLLBACK = int(SysFlag.TRANSACTION_PREPARED), int(SysFlag.TRANSACTION_ROLLBACK)
 HOST_V6 = encode_host("::1", 10911)
 
 
-def open_on(disk: SimulatedDisk, cut_at: int | None = None) -> MessageStore:
+def open_on(disk: SimulatedDisk, cut_at: int | None = None, **changes: Any) -> MessageStore:
     """Return a store that is open on a disk."""
-    store = MessageStore(SETTINGS, clock=ManualClock(), files=disk)
+    store = MessageStore(replace(SETTINGS, **changes), clock=ManualClock(), files=disk)
     store.open(cut_at)
     return store
+
+
+def drafts_of_one_queue(count: int, *, body: bytes = b"body") -> Iterator[Draft]:
+    """Yield plain messages to queue 0 of «orders»."""
+    for number in range(count):
+        yield Draft("orders", 0, body, f"KEYS\x01k{number}\x02TAGS\x01t", 0, 0, 0, HOST, HOST)
 
 
 def some_drafts(seed: int, count: int) -> Iterator[Draft]:
@@ -84,6 +96,32 @@ def copy_all(slave: MessageStore, data: bytes, cuts: Iterable[int] = ()) -> None
     """Feed a slave with a log that follows at its end."""
     for piece in in_pieces(data, cuts):
         slave.append_copied(piece)
+
+
+def record_ends(data: bytes) -> list[int]:
+    """Return where the records of a log from position 0 end."""
+    ends, at, file_bytes = [], 0, SETTINGS.mapped_file_size_commit_log
+    while at < len(data):
+        if is_blank(data, at):
+            at += file_bytes - at % file_bytes
+        else:
+            at += int.from_bytes(data[at : at + 4], "big")
+            ends.append(at)
+    return ends
+
+
+def verified(disk: SimulatedDisk, folder: Path) -> Report:
+    """Return what `pyromq store verify` says of a disk; its files are copied into a folder."""
+    disk.copy_to(folder)
+    root = folder / ROOT.relative_to("/")
+    layout = Layout(
+        root,
+        root / "commitlog",
+        slots=SETTINGS.max_hash_slot_num,
+        entries_max=SETTINGS.max_index_num,
+        delays_ms=parse_delay_levels(SETTINGS.message_delay_level),
+    )
+    return Verification(layout).run()
 
 
 def followers(image: Image) -> dict[str, list[tuple[str, bytes]]]:

@@ -76,7 +76,12 @@ class Epochs:
         self.save()
 
     def cut(self, position: int) -> None:
-        """Forget the epochs that begin at a position or behind it, and save."""
+        """Forget the epochs that begin at a position or behind it, and save.
+
+        Call it with the log's end whenever another log is about to be followed: an epoch of which not a byte
+        came must not be taken for the owner of what comes now. A log that is to be cut is cut before its
+        epochs are, so that no byte is ever counted to an epoch that did not write it.
+        """
         kept = tuple(entry for entry in self.entries if entry.start < position)
         if kept != self.entries:
             self.entries = kept
@@ -122,9 +127,14 @@ def decode_epochs(data: bytes) -> tuple[Epoch, ...]:
     # RocketMQ does not look at a checksum of 0.
     if int(crc) not in (0, crc32(text) & _CRC_MASK):
         raise ValueError(f"its lines have the checksum {crc32(text) & _CRC_MASK}, and it says {crc}")
-    entries = tuple(Epoch(*map(int, line.split("-"))) for line in lines)
+    entries = tuple(_decode_line(line) for line in lines)
     if len(entries) != int(count):
         raise ValueError(f"it has {len(entries)} epochs, and says {count}")
     if any(a.epoch >= b.epoch or a.start >= b.start for a, b in pairwise(entries)):
         raise ValueError(f"its epochs do not rise: {lines}")
     return entries
+
+
+def _decode_line(line: str) -> Epoch:
+    epoch, start = line.split("-")
+    return Epoch(int(epoch), int(start))

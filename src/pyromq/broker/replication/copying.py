@@ -47,8 +47,9 @@ class Copying:
                 f"it is master of epoch {welcome.epoch}, and epoch {newest} has begun: it is followed no more"
             )
         self.known_end = welcome.end
+        # An epoch was written down before its first byte, which may not have come.
+        epochs.cut(own_end)
         if own_end == 0:
-            epochs.cut(0)
             return
         common_end = epochs.common_end([Epoch(*entry) for entry in welcome.epochs], welcome.end, own_end)
         if common_end is None:
