@@ -94,7 +94,7 @@ class Supervisor:
         self._wanted_name = ""
         self._wake = asyncio.Event()
         self._first: asyncio.Future[None] | None = None
-        self._is_closing = False
+        self._closing = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
 
     @property
@@ -168,7 +168,7 @@ class Supervisor:
 
     async def close(self) -> None:
         """Hand over to another replica if this one is master, and stop in order."""
-        self._is_closing = True
+        self._closing.set()
         self.wake()
         if self._tasks:
             # A change of role that is under way ends first: half a broker cannot be closed.
@@ -200,7 +200,7 @@ class Supervisor:
     # Decisions
 
     async def _run(self) -> None:
-        while not self._is_closing:
+        while not self._closing.is_set():
             self._wake.clear()
             pause_s = LOOK_S
             try:
@@ -217,9 +217,11 @@ class Supervisor:
                 pause_s = RETRY_S
             if self._broker is not None:
                 self._has_begun()
+            # After a failure nothing but the end of this replica makes it hurry.
+            sooner = self._wake if pause_s == LOOK_S else self._closing
             with suppress(TimeoutError):
                 async with asyncio.timeout(pause_s):
-                    await self._wake.wait()
+                    await sooner.wait()
 
     async def _watch(self) -> None:
         while True:
@@ -329,7 +331,8 @@ class Supervisor:
         except PyroError:
             # Others may be able to: they have what this one has.
             self._session.release()
-            await self._election.hand_over(view, None)
+            others = (one for one in view.group.in_sync if one != self.address and one in view.replicas)
+            await self._election.hand_over(view, next(others, None))
             raise
         duties = broker.replicating
         assert isinstance(duties, Leading)
@@ -440,7 +443,6 @@ class Supervisor:
         if self._broker is not None or self._first is None or self._first.done():
             return False
         self._first.set_exception(error)
-        self._is_closing = True
         return True
 
     def _is_told(self, error: EtcdFailed) -> bool:
@@ -526,7 +528,10 @@ class Supervisor:
             self._session.release()
             # The name servers forget this one before they hear of the next.
             await self._stop_broker(unregister=True)
-            log.info("this master stops; %s is to be the next", successor or "no other replica is in sync")
+            log.info(
+                "this master stops, and %s",
+                f"hands over to {successor}" if successor else "no other is in sync",
+            )
             await self._election.hand_over(await self._election.look(), successor)
         elif self._broker is not None and self._session.id:
             view = await self._election.look()
