@@ -55,7 +55,7 @@ def main() -> int:
         report = _run_here(asked, Path(asked.report).parent)
         Path(asked.report).write_text(report.as_json())
         return int(bool(report.broken))
-    console = Console(soft_wrap=True)
+    console = Console(soft_wrap=True, width=None if sys.stdout.isatty() else 140)
     for kind, reason in impossible_kinds().items():
         console.print(f"left out: {kind}: {reason}", highlight=False)
     if reason := why_no_namespaces():

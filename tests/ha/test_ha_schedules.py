@@ -45,19 +45,19 @@ def _run(
     return report
 
 
-@pytest.mark.row("HA-02", "HA-13")
+@pytest.mark.row("HA-02", "HA-09")
 def test_kills_of_masters_and_slaves_lose_nothing(tmp_path: Path, seed: int) -> None:
     assert _run(tmp_path, seed, Kind.KILL, Kind.KILL_ALL, Kind.TERMINATE).lost == 0
 
 
-@pytest.mark.row("HA-13")
+@pytest.mark.row("HA-09")
 def test_a_master_that_is_stopped_or_cut_off_acknowledges_nothing_when_there_is_another(
     tmp_path: Path, seed: int
 ) -> None:
     assert _run(tmp_path, seed, Kind.PAUSE, Kind.ISOLATE, Kind.CUT_ETCD, Kind.CUT_TO_ETCD).lost == 0
 
 
-@pytest.mark.row("HA-13")
+@pytest.mark.row("HA-09")
 def test_bad_links_between_replicas_and_a_dead_etcd_lose_nothing(tmp_path: Path, seed: int) -> None:
     kinds = (Kind.CUT_PEER, Kind.CUT_TO_PEER, Kind.DELAY, Kind.CHOP, Kind.REFUSE, Kind.KILL_ETCD)
     assert _run(tmp_path, seed, *kinds).lost == 0
@@ -68,7 +68,7 @@ def test_full_and_stuck_disks_and_clocks_that_jump_lose_nothing(tmp_path: Path, 
     assert _run(tmp_path, seed, *kinds).lost == 0
 
 
-@pytest.mark.row("HA-01")
+@pytest.mark.row("HA-02")
 def test_asynchronous_replication_loses_no_more_than_what_was_not_yet_shipped(
     tmp_path: Path, seed: int
 ) -> None:
@@ -76,7 +76,7 @@ def test_asynchronous_replication_loses_no_more_than_what_was_not_yet_shipped(
     print(f"{report.lost} of {report.acknowledged} acknowledged messages were lost")
 
 
-@pytest.mark.row("HA-13")
+@pytest.mark.row("HA-09")
 def test_a_partition_of_the_kernel_s_own_loses_nothing(tmp_path: Path, seed: int) -> None:
     reason = why_no_namespaces()
     if reason is not None:
