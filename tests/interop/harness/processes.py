@@ -63,12 +63,18 @@ class Server:
         self._process.wait()
 
     def freeze(self) -> None:
-        """Take its processor time away: it neither answers nor hangs up."""
+        """Take its processor time away, from all of its threads: it neither answers nor hangs up."""
         self._process.send_signal(signal.SIGSTOP)
+        eventually(self._is_still, what=f"process {self.pid} is stopped")
 
     def thaw(self) -> None:
         """Let it go on."""
         self._process.send_signal(signal.SIGCONT)
+
+    def _is_still(self) -> bool:
+        # The state is behind the name, which is in parentheses and may hold anything.
+        threads = Path(f"/proc/{self.pid}/task").glob("*/stat")
+        return all(path.read_text().rpartition(")")[2].split()[0] == "T" for path in threads)
 
     def _alive(self) -> bool:
         status = self._process.poll()
