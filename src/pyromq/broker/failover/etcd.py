@@ -8,7 +8,7 @@ member that was cut off from the others cannot answer with what was.
 import asyncio
 import logging
 from base64 import b64decode, b64encode
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -29,6 +29,7 @@ _WATCH_SILENT_S = 10.0
 _UNAUTHENTICATED = 16
 #: What gRPC says when nothing was done because nobody could: no leader, or it is being chosen.
 _UNAVAILABLE = 14
+_NO_LEASE = "lease not found"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +56,10 @@ class Transaction:
     unchanged: dict[str, int] = field(default_factory=dict)
     puts: dict[str, tuple[bytes, int]] = field(default_factory=dict)
     deletes: list[str] = field(default_factory=list)
+
+
+class LeaseGone(EtcdFailed):
+    """The lease that keys were to live with has run out."""
 
 
 class Etcd:
@@ -99,7 +104,10 @@ class Etcd:
         )
 
     async def commit(self, transaction: Transaction) -> bool:
-        """Make the changes if what they build on is unchanged; return whether they were made."""
+        """Make the changes if what they build on is unchanged; return whether they were made.
+
+        Raises LeaseGone when a key was to live with a lease that has run out.
+        """
         compare = [
             {"key": _b64(key), "target": "MOD", "mod_revision": str(revision)}
             for key, revision in transaction.unchanged.items()
@@ -109,7 +117,12 @@ class Etcd:
             for key, (value, lease) in transaction.puts.items()
         ]
         deletes = [{"request_delete_range": {"key": _b64(key)}} for key in transaction.deletes]
-        answer = await self._call("kv/txn", {"compare": compare, "success": [*puts, *deletes]})
+        try:
+            answer = await self._call("kv/txn", {"compare": compare, "success": [*puts, *deletes]})
+        except _Refusal as refusal:
+            if _NO_LEASE in str(refusal):
+                raise LeaseGone(str(refusal)) from refusal
+            raise
         return bool(answer.get("succeeded", False))
 
     async def grant(self, ttl_s: int) -> tuple[int, float]:
@@ -127,7 +140,7 @@ class Etcd:
         try:
             await self._call("lease/revoke", {"ID": str(lease)}, is_repeatable=True)
         except _Refusal as refusal:
-            if "lease not found" not in str(refusal):
+            if _NO_LEASE not in str(refusal):
                 raise
 
     async def watch(self, prefix: str, revision: int) -> AsyncIterator[None]:
@@ -266,6 +279,3 @@ def _text(encoded: str) -> str:
 def _end_of(prefix: str) -> str:
     """Return the first key behind all that begin with a prefix, which ends in an ASCII character."""
     return prefix[:-1] + chr(ord(prefix[-1]) + 1)
-
-
-__all__: Sequence[str] = ["Etcd", "Found", "Item", "Transaction"]

@@ -94,7 +94,11 @@ class Session:
         ttl_s = await self._etcd.keep_alive(self.id)
         if ttl_s > 0:
             self._renew(sent_at, ttl_s)
-            return
+        else:
+            self.is_gone()
+
+    def is_gone(self) -> None:
+        """Note that etcd does not know the lease any more; another is asked for at the next beat."""
         self.id = 0
         self.release()
         self._on_change()

@@ -19,7 +19,7 @@ from pyromq.broker.broker import Broker
 from pyromq.broker.failover.decision import Decision, Me, Step, decide
 from pyromq.broker.failover.election import Election
 from pyromq.broker.failover.endpoints import read_endpoints
-from pyromq.broker.failover.etcd import Etcd
+from pyromq.broker.failover.etcd import Etcd, LeaseGone
 from pyromq.broker.failover.group import Place, View, prefix_of
 from pyromq.broker.failover.identity import Identity, load_identity, save_identity
 from pyromq.broker.failover.in_sync import LOOK_S, InSyncKeeper
@@ -233,6 +233,8 @@ class Supervisor:
     async def _step_or_do_without(self) -> None:
         try:
             await self._step()
+        except LeaseGone:
+            self._session.is_gone()
         except EtcdFailed as error:
             await self._without_etcd(error)
 

@@ -1,0 +1,128 @@
+"""An etcd of the test's own, on free ports of the loopback address, with its data in the test's folder.
+
+The program is the one on the path. Where there is none, Debian's package is fetched and unpacked into
+.cache, as `apt-get install etcd-server` would, without installing anything; without that the test fails.
+"""
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.error import URLError
+from urllib.request import urlopen
+
+import pytest
+
+from pyromq.testing.waiting import eventually
+
+_CACHE = Path(__file__).parents[2] / ".cache" / "etcd"
+
+
+class EtcdServer:
+    """One member. It can be killed, stopped for a while, and started again on its data."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self.port, self._peer_port = _free_ports(2)
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def address(self) -> str:
+        """Where clients find it, as `--failover` takes it."""
+        return f"etcd://127.0.0.1:{self.port}"
+
+    def start(self) -> None:
+        """Start it, and return when it answers."""
+        client, peer = (f"http://127.0.0.1:{port}" for port in (self.port, self._peer_port))
+        self._folder.mkdir(parents=True, exist_ok=True)
+        with (self._folder / "etcd.log").open("ab") as log:
+            self._process = subprocess.Popen(
+                [
+                    program(),
+                    *("--data-dir", str(self._folder / "data"), "--logger", "zap", "--log-level", "warn"),
+                    *("--listen-client-urls", client, "--advertise-client-urls", client),
+                    *("--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer),
+                    *("--initial-cluster", f"default={peer}"),
+                ],
+                stdout=log,
+                stderr=log,
+            )
+        eventually(self._answers, 30, what="etcd answers")
+
+    def kill(self) -> None:
+        """Kill it; its data stays."""
+        self._end(signal.SIGKILL)
+
+    def pause(self) -> None:
+        """Let it stand still: connections are taken and nothing is answered."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Let it go on."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGCONT)
+
+    def _end(self, number: signal.Signals) -> None:
+        if self._process is not None:
+            self._process.send_signal(number)
+            self._process.send_signal(signal.SIGCONT)
+            self._process.wait(10)
+            self._process = None
+
+    def _answers(self) -> bool:
+        try:
+            with urlopen(f"http://127.0.0.1:{self.port}/health", timeout=1) as answer:
+                return b"true" in answer.read()
+        except (OSError, URLError):
+            return False
+
+
+@contextmanager
+def running_etcd(folder: Path) -> Iterator[EtcdServer]:
+    """Run one for the block."""
+    server = EtcdServer(folder)
+    server.start()
+    try:
+        yield server
+    finally:
+        server.kill()
+
+
+def program() -> str:
+    """Return the path of etcd."""
+    found = shutil.which("etcd")
+    if found is not None:
+        return found
+    unpacked = _CACHE / "usr" / "bin" / "etcd"
+    if not unpacked.exists():
+        _fetch()
+    if not unpacked.exists():
+        pytest.fail("there is no etcd, and its package could not be fetched: apt-get install etcd-server")
+    return str(unpacked)
+
+
+def _fetch() -> None:
+    """Unpack Debian's package; xdist's workers may do so at once, and each brings the same file."""
+    work = _CACHE.with_name(f"etcd-{os.getpid()}")
+    work.mkdir(parents=True, exist_ok=True)
+    try:
+        subprocess.run(["apt-get", "download", "etcd-server"], cwd=work, check=True, timeout=100)
+        (package,) = work.glob("*.deb")
+        subprocess.run(["dpkg", "-x", str(package), str(_CACHE)], check=True, timeout=60)
+    except (OSError, subprocess.SubprocessError) as error:
+        pytest.fail(f"there is no etcd, and its package could not be fetched ({error}): install etcd-server")
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+
+
+def _free_ports(count: int) -> list[int]:
+    probes = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [probe.getsockname()[1] for probe in probes]
+    for probe in probes:
+        probe.close()
+    return ports

@@ -1,0 +1,169 @@
+"""What a replica does next: every rule of the election, without etcd."""
+
+import msgspec
+import pytest
+
+from pyromq.broker.failover.decision import FIRST_WAIT_S, Decision, Me, Step, decide
+from pyromq.broker.failover.etcd import Found, Item
+from pyromq.broker.failover.group import Group, Place, Presence, View, read_view
+from pyromq.errors import EtcdFailed
+
+A, B, C = "10.0.0.1:10911", "10.0.0.2:10911", "10.0.0.3:10911"
+LEASE_S = 3.0
+GROUP = Group(
+    epoch=4, master=A, in_sync=(A, B), ids={A: 1, B: 2, C: 3}, marks={A: "mark-a", B: "mark-b", C: "mark-c"}
+)
+MARKS = GROUP.marks
+
+
+def view(group: Group = GROUP, leader: str | None = None, *, lease: int = 11, present: str = "ABC") -> View:
+    places = {"A": A, "B": B, "C": C}
+    return View(
+        revision=50,
+        group=group,
+        group_revision=40,
+        leader=Place(address=leader, ha_address="x:1") if leader else None,
+        leader_revision=41 if leader else 0,
+        leader_lease=lease if leader else 0,
+        replicas={places[one]: presence(places[one]) for one in present},
+    )
+
+
+def presence(address: str, last_epoch: int = 0, max_position: int = 0) -> Presence:
+    return Presence(
+        address=address,
+        ha_address="x:1",
+        mark=MARKS[address],
+        last_epoch=last_epoch,
+        max_position=max_position,
+    )
+
+
+def decided(seen: View, address: str, *, lease: int = 7, leaderless_s: float = 0.0) -> Decision:
+    me = Me(address=address, mark=MARKS[address], lease=lease, lease_s=LEASE_S)
+    return decide(seen, me, leaderless_s=leaderless_s)
+
+
+def test_a_replica_that_etcd_does_not_know_joins_first() -> None:
+    stranger = msgspec.structs.replace(GROUP, ids={A: 1})
+    assert decided(view(stranger), B).step is Step.JOIN
+
+
+def test_a_replica_with_another_folder_joins_first_even_if_it_was_in_sync() -> None:
+    emptied = msgspec.structs.replace(GROUP, marks={**MARKS, B: "another"})
+    assert decided(view(emptied), B).step is Step.JOIN
+    assert B not in emptied.joined(B, MARKS[B]).in_sync
+
+
+def test_a_replica_follows_the_master_that_is_there() -> None:
+    decision = decided(view(leader=A), B)
+    assert decision.step is Step.FOLLOW
+    assert decision.leader is not None
+    assert decision.leader.address == A
+
+
+def test_an_in_sync_replica_takes_over_when_nobody_is_master() -> None:
+    assert decided(view(present="BC"), B).step is Step.TAKE
+
+
+def test_a_replica_that_is_not_in_sync_never_takes_over() -> None:
+    decision = decided(view(present="C"), C, leaderless_s=1_000_000.0)
+    assert decision.step is Step.WAIT
+    assert A in decision.reason
+    assert B in decision.reason
+
+
+def test_without_anybody_in_sync_nobody_takes_over() -> None:
+    nobody = msgspec.structs.replace(GROUP, in_sync=())
+    assert "none of the replicas" in decided(view(nobody), A).reason
+
+
+def test_a_replica_without_a_lease_does_not_take_over() -> None:
+    assert decided(view(present="B"), B, lease=0).step is Step.WAIT
+
+
+def test_a_master_goes_on_while_the_key_is_its_own() -> None:
+    assert decided(view(leader=A, lease=7), A).step is Step.LEAD
+
+
+def test_a_master_that_was_started_anew_waits_for_the_end_of_its_old_lease() -> None:
+    assert decided(view(leader=A, lease=6), A).step is Step.WAIT
+
+
+def test_the_successor_goes_first_when_a_master_handed_over() -> None:
+    handed = GROUP.handed_to(B)
+    assert decided(view(handed), B).step is Step.TAKE
+    assert decided(view(handed), A).step is Step.WAIT
+
+
+def test_another_goes_when_the_successor_does_not() -> None:
+    handed = GROUP.handed_to(B)
+    assert decided(view(handed), A, leaderless_s=LEASE_S).step is Step.TAKE
+    assert decided(view(handed, present="AC"), A).step is Step.TAKE
+
+
+NEW = Group(ids=GROUP.ids, marks=MARKS)
+
+
+def new_view(**fullness: tuple[int, int]) -> View:
+    places = {"a": A, "b": B, "c": C}
+    replicas = {places[one]: presence(places[one], *what) for one, what in fullness.items()}
+    return msgspec.structs.replace(view(NEW), replicas=replicas)
+
+
+def test_the_replicas_of_a_new_group_wait_for_each_other() -> None:
+    assert decided(new_view(a=(0, 0)), A, leaderless_s=FIRST_WAIT_S / 2).step is Step.WAIT
+
+
+@pytest.mark.parametrize(
+    ("seen", "master"),
+    [
+        (new_view(a=(0, 0), b=(0, 100)), B),
+        (new_view(a=(2, 50), b=(1, 100)), A),
+        (new_view(a=(2, 50), b=(2, 50), c=(2, 50)), A),
+    ],
+)
+def test_of_a_new_group_the_replica_that_has_most_becomes_master(seen: View, master: str) -> None:
+    steps = {one: decided(seen, one, leaderless_s=FIRST_WAIT_S).step for one in seen.replicas}
+    assert [one for one, step in steps.items() if step is Step.TAKE] == [master]
+
+
+def test_a_replica_of_a_new_group_that_has_not_said_what_it_has_does_not_begin() -> None:
+    assert decided(new_view(b=(0, 0)), A, leaderless_s=FIRST_WAIT_S).step is Step.WAIT
+
+
+def test_a_new_master_keeps_those_in_sync_that_are_there_and_drops_the_last_master() -> None:
+    three = GROUP.with_in_sync(frozenset({A, B, C}))
+    assert three.led_by(B, last_epoch=0, present={A, B, C}).in_sync == (B, C)
+    assert three.led_by(B, last_epoch=0, present={B}).in_sync == (B,)
+
+
+def test_an_epoch_is_above_all_that_etcd_or_the_log_have_seen() -> None:
+    assert GROUP.led_by(B, last_epoch=2, present=()).epoch == 5
+    assert GROUP.led_by(B, last_epoch=9, present=()).epoch == 10
+
+
+def test_broker_ids_stay_and_new_ones_are_above_all() -> None:
+    group = Group().joined(A, "1").joined(B, "2").joined(A, "1")
+    assert group.ids == {A: 1, B: 2}
+    assert group.joined(C, "3").ids[C] == 3
+
+
+def test_what_is_at_etcd_reads_as_it_was_written() -> None:
+    found = Found(
+        9,
+        {
+            "state": Item(msgspec.json.encode(GROUP), 5),
+            "leader": Item(msgspec.json.encode(Place(address=A, ha_address="x:1")), 6, lease=77),
+            f"replicas/{B}": Item(msgspec.json.encode(presence(B)), 7),
+        },
+    )
+    seen = read_view(found)
+    assert (seen.group, seen.group_revision, seen.leader_lease) == (GROUP, 5, 77)
+    assert seen.leader == Place(address=A, ha_address="x:1")
+    assert seen.replicas == {B: presence(B)}
+
+
+def test_what_others_wrote_is_an_error_that_says_so() -> None:
+    with pytest.raises(EtcdFailed, match="does not read"):
+        read_view(Found(9, {"state": Item(b"[]", 5)}))

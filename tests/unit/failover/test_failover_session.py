@@ -1,0 +1,107 @@
+"""A lease at a real etcd, and by it the lease of a master here, on a clock that the test moves."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from etcd import EtcdServer, running_etcd
+
+from pyromq.broker.failover.endpoints import read_endpoints
+from pyromq.broker.failover.etcd import Etcd
+from pyromq.broker.failover.session import Session
+from pyromq.clock import Clock, SystemClock
+from pyromq.testing.clock import ManualClock
+from pyromq.testing.waiting import aeventually
+
+LEASE_S = 2
+
+
+@asynccontextmanager
+async def session_at(etcd: Etcd, clock: Clock) -> AsyncIterator[tuple[Session, asyncio.Event]]:
+    changed = asyncio.Event()
+    session = Session(etcd, lease_s=LEASE_S, clock=clock, on_change=changed.set)
+    session.start()
+    try:
+        await aeventually(lambda: session.id, what="there is a lease")
+        yield session, changed
+    finally:
+        await session.abandon()
+
+
+async def test_a_master_may_acknowledge_for_less_than_the_lease_from_when_it_was_asked_for(
+    etcd: Etcd,
+) -> None:
+    clock = ManualClock()
+    async with session_at(etcd, clock) as (session, _):
+        lease = session.bind()
+        assert lease.is_held
+        clock.advance(LEASE_S * 1000 - 1)
+        assert not lease.is_held
+
+
+async def test_a_lease_is_renewed_from_when_its_keep_alive_was_sent(etcd: Etcd) -> None:
+    clock = ManualClock()
+    async with session_at(etcd, clock) as (session, _):
+        lease = session.bind()
+        clock.advance(LEASE_S * 1000)
+        assert not lease.is_held
+        await aeventually(lambda: lease.is_held, what="the lease is renewed")
+
+
+async def test_an_answer_that_was_long_on_its_way_does_not_make_a_lease_longer(
+    etcd: Etcd, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = ManualClock()
+    answered = asyncio.Event()
+    keep_alive = etcd.keep_alive
+
+    async def late(lease: int) -> float:
+        ttl_s = await keep_alive(lease)
+        # The process stands still between the answer's coming and its being read.
+        clock.advance(LEASE_S * 1000)
+        answered.set()
+        return ttl_s
+
+    monkeypatch.setattr(etcd, "keep_alive", late)
+    async with session_at(etcd, clock) as (session, _):
+        lease = session.bind()
+        await answered.wait()
+        await asyncio.sleep(0)
+        assert not lease.is_held
+
+
+async def test_a_lease_that_etcd_forgot_is_held_no_more_and_another_is_asked_for(etcd: Etcd) -> None:
+    async with session_at(etcd, SystemClock()) as (session, changed):
+        lease, first = session.bind(), session.id
+        changed.clear()
+        await etcd.revoke(first)
+        await asyncio.wait_for(changed.wait(), 10)
+        await aeventually(lambda: session.id not in (0, first), what="there is another lease")
+        assert not lease.is_held
+
+
+async def test_a_session_that_ends_in_order_gives_its_lease_back(etcd: Etcd, prefix: str) -> None:
+    async with session_at(etcd, SystemClock()) as (session, _):
+        lease_id = session.id
+        await session.close()
+        assert await etcd.keep_alive(lease_id) == 0
+
+
+@pytest.fixture
+def own_server(tmp_path: Path) -> Iterator[EtcdServer]:
+    with running_etcd(tmp_path) as server:
+        yield server
+
+
+async def test_a_lease_outlives_a_restart_of_etcd_but_is_not_held_meanwhile(own_server: EtcdServer) -> None:
+    etcd = Etcd(read_endpoints(own_server.address), answer_s=0.5)
+    async with session_at(etcd, SystemClock()) as (session, _):
+        lease, lease_id = session.bind(), session.id
+        own_server.kill()
+        await aeventually(lambda: not lease.is_held, what="the lease is over")
+        await asyncio.to_thread(own_server.start)
+        await aeventually(lambda: session.trouble is None, what="etcd answers again")
+        await aeventually(lambda: session.id != lease_id or lease.is_held, what="there is a lease")
+    await etcd.close()
