@@ -1,9 +1,10 @@
 """Masters and slaves that are a store and a link each, on real sockets of this machine."""
 
 import asyncio
+import contextlib
 import itertools
-from collections.abc import Callable
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -136,9 +137,7 @@ class Stage(AsyncExitStack):
             epochs.append(epoch, store.max_position if epochs.entries else 0)
             in_sync = in_sync or frozenset()
         followers = Followers(store, store.settings, self.clock, in_sync=in_sync)
-        server = ReplicationServer(
-            store, followers, settings=store.settings, clock=self.clock, epochs=epochs
-        )
+        server = ReplicationServer(store, followers, settings=store.settings, clock=self.clock, epochs=epochs)
         host, port = await server.start("127.0.0.1", 0)
         self.push_async_callback(server.close)
         return Master(store, followers, server, epochs, f"{host}:{port}")
@@ -184,6 +183,34 @@ async def stop(slave: Slave) -> None:
     await slave.client.close()
     if slave.store.is_writable:
         slave.store.close()
+
+
+Answer = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+
+
+@asynccontextmanager
+async def listening(answer: Answer) -> AsyncIterator[str]:
+    """Listen, let `answer` talk to each peer until that ends the connection, and yield the address."""
+    writers: set[asyncio.StreamWriter] = set()
+
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writers.add(writer)
+        with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
+            await answer(reader, writer)
+            await reader.read()
+        writer.transport.abort()
+        writers.discard(writer)
+
+    server = await asyncio.start_server(talk, "127.0.0.1", 0)
+    host, port = server.sockets[0].getsockname()[:2]
+    try:
+        yield f"{host}:{port}"
+    finally:
+        server.close()
+        await server.wait_closed()
+        for writer in tuple(writers):
+            writer.transport.abort()
+        await aeventually(lambda: not writers)
 
 
 class Cutter:

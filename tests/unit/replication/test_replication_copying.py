@@ -235,9 +235,7 @@ class TestTheLastRecord:
         placed = put(slave, b"half", sys_flag=int(SysFlag.TRANSACTION_PREPARED))
         assert last_record_position(slave) == placed.position
 
-    def test_the_beginning_of_another_does_not_count(
-        self, master: MessageStore, slave: MessageStore
-    ) -> None:
+    def test_the_beginning_of_another_does_not_count(self, master: MessageStore, slave: MessageStore) -> None:
         one, two = put(master, b"one"), put(master, b"two")
         Copying(slave).take(memoryview(piece(master, 0, two.end - 1)))
         assert last_record_position(slave) == one.position

@@ -217,7 +217,7 @@ class ReplicationClient:
         self._link: MasterLink | None = None
         self._following: asyncio.Task[None] | None = None
         self._looking: asyncio.TimerHandle | None = None
-        self._forget_clock: Callable[[], None] = lambda: None
+        self._forget_clock: Callable[[], None] = _nothing
 
     @property
     def is_connected(self) -> bool:
@@ -245,6 +245,7 @@ class ReplicationClient:
     async def close(self) -> None:
         """End the connection, and follow no more."""
         self._forget_clock()
+        self._forget_clock = _nothing
         if self._looking is not None:
             self._looking.cancel()
         if self._following is not None:
@@ -348,3 +349,7 @@ class ReplicationClient:
     def _look_and_again(self) -> None:
         self.look()
         self._look_later()
+
+
+def _nothing() -> None:
+    pass

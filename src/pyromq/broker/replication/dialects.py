@@ -9,7 +9,7 @@ from bisect import bisect_right
 from typing import Protocol
 
 from pyromq.errors import LocalProtocolError
-from pyromq.store.epochs import Epochs
+from pyromq.store.epochs import Epoch, Epochs
 from pyromq.store.store import MessageStore
 from pyromq.wire.replication import (
     Hello,
@@ -24,8 +24,8 @@ from pyromq.wire.replication import (
 class Dialect(Protocol):
     """One connection's side of a protocol, at the master."""
 
-    #: Whether the slave is told at once where it stands, and up to where the log is confirmed.
-    tells_confirmed: bool
+    #: Whether the slave is told at once where it stands, and soon when more is confirmed.
+    tells_news: bool
 
     @property
     def hello(self) -> Hello | None:
@@ -52,11 +52,15 @@ class Dialect(Protocol):
         """Return what stands before a piece of the log."""
         ...
 
+    def has_news(self, position: int) -> bool:
+        """Return whether the head of an empty piece would tell what no piece before has told."""
+        ...
+
 
 class Plain:
     """4.9's protocol."""
 
-    tells_confirmed = False
+    tells_news = False
 
     def __init__(self, store: MessageStore) -> None:
         self.hello: Hello | None = Hello(-1)
@@ -76,16 +80,22 @@ class Plain:
         """Let pieces end anywhere."""
         return None
 
+    def has_news(self, position: int) -> bool:
+        """Return False: a head tells nothing that matters."""
+        return False
+
 
 class WithEpochs:
     """5.x's protocol."""
 
-    tells_confirmed = True
+    tells_news = True
 
     def __init__(self, store: MessageStore, epochs: Epochs) -> None:
         self._store = store
         self._epochs = epochs
         self._reader = ReportReader()
+        #: The epoch and the confirmed position that were told last.
+        self._told = (-1, -1)
 
     @property
     def hello(self) -> Hello | None:
@@ -117,13 +127,20 @@ class WithEpochs:
 
     def head(self, start: int, size: int) -> bytes:
         """Say of which epoch a piece is, and up to where clients may read."""
+        entry, confirmed = self._epoch_at(start), self._confirmed
+        self._told = (entry.epoch, confirmed)
+        return encode_epoch_piece_head(start, size, entry.epoch, entry.start, confirmed)
+
+    def has_news(self, position: int) -> bool:
+        """Return whether the slave knows neither the epoch nor up to where clients may read."""
+        return self._told != (self._epoch_at(position).epoch, self._confirmed)
+
+    def _epoch_at(self, position: int) -> Epoch:
         entries = self._epochs.entries
-        entry = entries[max(bisect_right(entries, start, key=lambda entry: entry.start) - 1, 0)]
-        return encode_epoch_piece_head(start, size, entry.epoch, entry.start, self.confirmed)
+        return entries[max(bisect_right(entries, position, key=lambda entry: entry.start) - 1, 0)]
 
     @property
-    def confirmed(self) -> int:
-        """Up to where clients may read."""
+    def _confirmed(self) -> int:
         readable = self._store.readable_position
         return self._store.max_position if readable is None else readable
 

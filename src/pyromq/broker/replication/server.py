@@ -33,7 +33,7 @@ WRITE_BYTES_LOW: Final = 256 << 10
 STRANGERS_MAX: Final = 16
 LINKS_MAX: Final = 64
 #: How soon a slave to which nothing else is sent hears up to where the log is confirmed.
-CONFIRM_PAUSE_S: Final = 0.1
+NEWS_PAUSE_S: Final = 0.1
 #: A link is looked at so often within the shortest of its intervals.
 LOOKS_AN_INTERVAL: Final = 4
 
@@ -56,7 +56,6 @@ class FollowerLink(asyncio.Protocol):
         self._is_paused = False
         self._is_ending = False
         self._heard_at = self._spoke_at = server.clock.monotonic()
-        self._told_confirmed = 0
 
     # What the loop calls
 
@@ -104,6 +103,11 @@ class FollowerLink(asyncio.Protocol):
         """Whether it has not yet said from where on it wants the log."""
         return self._next is None
 
+    @property
+    def waiting_bytes(self) -> int:
+        """How much was written that the slave has not taken."""
+        return self._transport.get_write_buffer_size() if self._transport is not None else 0
+
     def send_some(self) -> bool:
         """Send what the slave does not have, as much as one turn allows; return whether there is more."""
         transport = self._transport
@@ -138,14 +142,15 @@ class FollowerLink(asyncio.Protocol):
         elif self._next is not None and now - self._spoke_at > heartbeat_s:
             self.say_nothing(now)
 
-    def tell_confirmed(self, confirmed: int, now: float) -> None:
-        """Tell a slave to which nothing else is sent up to where the log is confirmed."""
-        if self._dialect.tells_confirmed and self._next is not None and self._told_confirmed < confirmed:
+    def tell_news(self, now: float) -> None:
+        """Tell a slave to which nothing else is sent up to where the log is confirmed, and its epoch."""
+        if self._next is not None and self._dialect.has_news(self._next):
             self.say_nothing(now)
 
     def say_nothing(self, now: float) -> None:
         """Send an empty piece: a heartbeat."""
         if self._next is not None and not self._is_paused and not self._is_ending:
+            self._server.heartbeat_count += 1
             self._write(self._dialect.head(self._next, 0), now)
 
     def end(self, why: str) -> None:
@@ -186,7 +191,7 @@ class FollowerLink(asyncio.Protocol):
             "%s is a slave and has the log up to %d; it is sent what follows %d", self.peer, asked, start
         )
         self._next = start
-        if self._dialect.tells_confirmed:
+        if self._dialect.tells_news:
             self.say_nothing(self._heard_at)
         self._server.wake()
 
@@ -197,8 +202,8 @@ class FollowerLink(asyncio.Protocol):
             self.end(f"it acknowledges {position}, and the log ends at {self._store.max_position}")
             return
         self._server.followers.acknowledged(self.follower, position)
-        if self._dialect.tells_confirmed:
-            self._server.tell_confirmed_soon()
+        if self._dialect.tells_news:
+            self._server.tell_news_soon()
 
     def _pieces(self, start: int, end: int) -> list[bytes | memoryview] | None:
         """Return heads and bytes of the log; None when it is no longer there. Moves `_next`."""
@@ -241,7 +246,6 @@ class FollowerLink(asyncio.Protocol):
     def _write(self, data: bytes, now: float) -> None:
         if self._transport is not None:
             self._spoke_at = now
-            self._told_confirmed = self._server.followers.confirmed
             self._transport.write(data)
 
 
@@ -264,6 +268,8 @@ class ReplicationServer:
         self.links: set[FollowerLink] = set()
         #: Connections that were refused or ended for a reason of their own.
         self.refused_count = 0
+        #: Pieces without bytes that were sent.
+        self.heartbeat_count = 0
         self._epochs = epochs
         self._listener: asyncio.Server | None = None
         self._is_closing = False
@@ -272,7 +278,7 @@ class ReplicationServer:
         self._telling: asyncio.TimerHandle | None = None
         self._reports: dict[str, str] = {}
         self._are_all_gone: asyncio.Event | None = None
-        self._forget_clock: Callable[[], None] = lambda: None
+        self._forget_clock: Callable[[], None] = _nothing
 
     async def start(self, host: str, port: int) -> tuple[str, int]:
         """Listen, and return the address with its real port; raise ListenFailed when that cannot be."""
@@ -297,6 +303,7 @@ class ReplicationServer:
         """Stop listening and end all connections at once: from now on no slave hears from this broker."""
         self._is_closing = True
         self._forget_clock()
+        self._forget_clock = _nothing
         for timer in (self._looking, self._telling):
             if timer is not None:
                 timer.cancel()
@@ -332,10 +339,10 @@ class ReplicationServer:
                 self.settings.ha_send_heartbeat_interval / 1000,
             )
 
-    def tell_confirmed_soon(self) -> None:
+    def tell_news_soon(self) -> None:
         """Tell slaves up to where the log is confirmed, if nothing else is sent to them for a while."""
         if self._telling is None and not self._is_closing:
-            self._telling = asyncio.get_running_loop().call_later(CONFIRM_PAUSE_S, self._tell_confirmed)
+            self._telling = asyncio.get_running_loop().call_later(NEWS_PAUSE_S, self._tell_news)
 
     # What the links call
 
@@ -401,8 +408,12 @@ class ReplicationServer:
         self.look()
         self._look_later()
 
-    def _tell_confirmed(self) -> None:
+    def _tell_news(self) -> None:
         self._telling = None
         now = self.clock.monotonic()
         for link in tuple(self.links):
-            link.tell_confirmed(self.followers.confirmed, now)
+            link.tell_news(now)
+
+
+def _nothing() -> None:
+    pass
