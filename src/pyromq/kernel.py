@@ -8,7 +8,7 @@ import os
 from importlib.util import find_spec
 
 #: Names of the kernel's modules; it is used whole or not at all.
-MODULES = ("columns", "facts", "frames", "load", "records", "pulls", "sends", "tails", "units")
+MODULES = ("columns", "facts", "frames", "load", "records", "pulls", "scan", "sends", "tails", "units")
 
 
 def _missing() -> list[str]:

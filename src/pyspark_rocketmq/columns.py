@@ -176,26 +176,34 @@ else:
         """Return the column of that name, from the bytes that the messages were pulled in."""
         kind, _ = _COLUMNS[name]
         if name == "deliver_at":
-            return _due_times(messages)
-        if pa.types.is_map(kind):
-            rows, names, values = pairs(messages)
-            return pa.MapArray.from_arrays(
-                _array(pa.int32(), len(messages) + 1, None, rows), _strings(*names), _strings(*values)
-            )
-        if pa.types.is_string(kind) or pa.types.is_binary(kind):
-            return _array(kind, len(messages), *texts(messages, name))
-        return _array(kind, len(messages), None, numbers(messages, name))
+            buffers = due_times(messages)
+        elif pa.types.is_map(kind):
+            buffers = pairs(messages)
+        elif pa.types.is_string(kind) or pa.types.is_binary(kind):
+            buffers = texts(messages, name)
+        else:
+            buffers = None, numbers(messages, name)
+        return array_of(name, len(messages), *buffers)
 
-    def _due_times(messages: list[ReceivedMessage]) -> pa.Array:
-        valid, times = due_times(messages)
-        return pa.nulls(len(messages), _TIME) if valid is None else _array(_TIME, len(messages), valid, times)
+
+def array_of(name: str, count: int, *buffers: Any) -> pa.Array:
+    """Return the column of that name, of the buffers that the kernel has filled."""
+    kind, _ = _COLUMNS[name]
+    if pa.types.is_map(kind):
+        rows, names, values = buffers
+        return pa.MapArray.from_arrays(
+            _array(pa.int32(), count + 1, None, rows), _strings(*names), _strings(*values)
+        )
+    if name == "deliver_at" and buffers[0] is None:
+        return pa.nulls(count, _TIME)
+    return _array(kind, count, *buffers)
 
 
 def _strings(offsets: bytearray, text: bytearray) -> pa.Array:
     return _array(pa.string(), len(offsets) // 4 - 1, None, offsets, text)
 
 
-def _array(kind: pa.DataType, count: int, *buffers: bytearray | None) -> pa.Array:
+def _array(kind: pa.DataType, count: int, *buffers: bytes | bytearray | None) -> pa.Array:
     held = [None if buffer is None else pa.py_buffer(buffer) for buffer in buffers]
     return pa.Array.from_buffers(kind, count, held)
 

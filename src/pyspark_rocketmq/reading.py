@@ -13,7 +13,6 @@ from typing import Final
 
 import pyarrow as pa
 
-from pyromq.client.incoming import received_messages
 from pyromq.client.names import RETRY_TOPIC_PREFIX
 from pyromq.client.plans import admin
 from pyromq.client.plans.admin import KeyQuery
@@ -27,6 +26,7 @@ from pyspark_rocketmq.asking import open_session
 from pyspark_rocketmq.bounds import Losses
 from pyspark_rocketmq.columns import Columns
 from pyspark_rocketmq.failures import lost, place, with_retries
+from pyspark_rocketmq.gathering import Gathering, Taken, gathering
 from pyspark_rocketmq.options import Connection, Filter, OnLoss, Retries
 from pyspark_rocketmq.planning import KeyTask, QueueRange
 
@@ -38,9 +38,6 @@ PULL_BYTES: Final = 1 << 20
 #: What all pulls that are on their way together may bring, and how many they may be.
 AHEAD_BYTES: Final = 2 << 20
 AHEAD_MAX: Final = 64
-#: Making the arrays of a batch costs about as much as filling 300 rows of them, so pulls are gathered.
-BATCH_ROWS: Final = 4_096
-BATCH_BYTES: Final = 16 << 20
 #: Milliseconds that a search by a key may take.
 QUERY_MS: Final = 30_000
 
@@ -71,17 +68,11 @@ class Reading:
 
     def ranges(self, ranges: tuple[QueueRange, ...]) -> Iterator[pa.RecordBatch]:
         """Pull ranges and yield them as Arrow batches."""
-        rows: list[ReceivedMessage] = []
-        held_bytes = 0
+        gathered = gathering(self.columns)
         for one in ranges:
-            for messages, size in _RangeReader(self, one).read():
-                rows += messages
-                held_bytes += size
-                if len(rows) >= BATCH_ROWS or held_bytes >= BATCH_BYTES:
-                    yield self.columns.batch(rows)
-                    rows, held_bytes = [], 0
-        if rows:
-            yield self.columns.batch(rows)
+            for _ in _RangeReader(self, one, gathered).read():
+                yield from gathered.full()
+        yield from gathered.rest()
 
     def keys(self, task: KeyTask) -> Iterator[pa.RecordBatch]:
         """Find messages by their keys and yield them as Arrow batches, each message once."""
@@ -106,9 +97,10 @@ class Reading:
 class _RangeReader:
     """Reads one range, and knows how many messages the next answer will have."""
 
-    def __init__(self, reading: Reading, asked: QueueRange) -> None:
+    def __init__(self, reading: Reading, asked: QueueRange, gathered: Gathering) -> None:
         self._reading = reading
         self._asked = asked
+        self._gathered = gathered
         self._at = asked.start
         only = reading.only
         self._tags = frozenset() if only.sql is not None else frozenset(parse_tags(only.tags))
@@ -122,8 +114,8 @@ class _RangeReader:
         self._stride = 0
         self._ahead = 1
 
-    def read(self) -> Iterator[tuple[list[ReceivedMessage], int]]:
-        """Yield messages, and how many bytes they have."""
+    def read(self) -> Iterator[None]:
+        """Have all answers gathered; yields after each."""
         while self._at < self._asked.end:
             wanted = self._next_pulls()
             retries = self._reading.retries
@@ -135,9 +127,8 @@ class _RangeReader:
             for ask, answer in zip(wanted, answers, strict=True):
                 if ask.offset != self._at or self._at >= self._asked.end:
                     break
-                messages = self._take(answer)
-                if messages:
-                    yield messages, len(answer.records)
+                self._take(answer)
+                yield
 
     def _next_pulls(self) -> list[Wanted]:
         queue, only, end = self._asked.queue, self._reading.only, self._asked.end
@@ -167,24 +158,21 @@ class _RangeReader:
             )
         return answers
 
-    def _take(self, answer: Pulled) -> list[ReceivedMessage]:
-        """Return the messages of an answer that belong to the range, and go on behind them."""
+    def _take(self, answer: Pulled) -> None:
+        """Gather the messages of an answer that belong to the range, and go on behind them."""
         asked, at = self._asked, self._at
         if answer.status is PullStatus.OFFSET_ILLEGAL:
             self._pass_over(answer)
-            return []
+            return
         if answer.next_offset <= at:
             raise lost(asked.queue, at, f"the broker gives nothing there and goes on at {answer.next_offset}")
-        messages = received_messages(answer.records, asked.queue.broker_name, {}, self._tags)
-        if messages and messages[-1].queue_offset >= asked.end:
-            messages = [message for message in messages if message.queue_offset < asked.end]
+        taken = self._gathered.add(answer.records, asked.queue.broker_name, self._tags, asked.end)
         self._learn(answer.next_offset - at, len(answer.records))
         self._at = min(answer.next_offset, asked.end)
-        if self._has_all and len(messages) != self._at - at:
-            missing = self._at - at - len(messages)
+        if self._has_all and taken.row_count != self._at - at:
+            missing = self._at - at - taken.row_count
             self._losses.note(asked.queue, at, self._at, f"{missing} of {self._at - at} messages are missing")
-        self._check_mark(messages)
-        return messages
+        self._check_mark(taken)
 
     def _learn(self, stride: int, size: int) -> None:
         self._stride = stride
@@ -203,15 +191,15 @@ class _RangeReader:
         self._losses.note(asked.queue, at, goes_on, why)
         self._at = goes_on
 
-    def _check_mark(self, messages: list[ReceivedMessage]) -> None:
+    def _check_mark(self, taken: Taken) -> None:
         asked = self._asked
-        if asked.mark is None or not messages or messages[-1].queue_offset != asked.end - 1:
+        if asked.mark is None or not taken.row_count or taken.last_offset != asked.end - 1:
             return
-        if messages[-1].position != asked.mark:
+        if taken.last_position != asked.mark:
             self._losses.note(
                 asked.queue,
                 asked.end - 1,
                 asked.end,
-                f"another message is there now (log position {messages[-1].position}, not {asked.mark}): the "
+                f"another message is there now (log position {taken.last_position}, not {asked.mark}): the "
                 "topic was deleted and created again",
             )

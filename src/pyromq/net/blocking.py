@@ -152,12 +152,14 @@ class BlockingLinks:
 class _BlockingLink:
     """One socket with at most one request under way."""
 
-    __slots__ = ("_address", "_connection", "_reader")
+    __slots__ = ("_address", "_connection", "_large", "_reader")
 
     def __init__(self, connection: socket.socket, address: str, frame_bytes_max: int) -> None:
         self._connection = connection
         self._address = address
         self._reader = CommandReader(frame_bytes_max)
+        #: Room for frames that are larger than what is received at once; it is kept for the next.
+        self._large = bytearray()
 
     def is_usable(self) -> bool:
         """Return whether the server still has its end open, as far as one can see without asking it."""
@@ -222,18 +224,47 @@ class _BlockingLink:
         os.close(self._connection.detach())
 
     def _receive(self, deadline: float) -> None:
-        try:
+        missing = self._reader.missing_bytes
+        if missing > RECEIVE_BYTES:
+            self._receive_large(missing, deadline)
+            return
+        with self._explained():
             self._connection.settimeout(_left(deadline, self._address))
             data = self._connection.recv(RECEIVE_BYTES)
+        if not data:
+            raise ConnectionLost(f"{self._address} ended the connection before its answer")
+        self._reader.feed(data)
+
+    def _receive_large(self, missing: int, deadline: float) -> None:
+        """Receive the rest of a frame where it stays, instead of piece by piece: each would be copied."""
+        begun, start = self._reader.pending
+        at = len(begun) - start
+        large, size = self._large, at + missing
+        if len(large) < size:
+            large.extend(bytes(size - len(large)))
+        del large[size:]
+        with memoryview(large) as view:
+            view[:at] = memoryview(begun)[start:]
+            while at < size:
+                with self._explained():
+                    self._connection.settimeout(_left(deadline, self._address))
+                    count = self._connection.recv_into(view[at:])
+                if not count:
+                    raise ConnectionLost(f"{self._address} ended the connection before its answer")
+                at += count
+        self._reader.skip_to(len(begun))
+        self._reader.feed(large)
+
+    @contextlib.contextmanager
+    def _explained(self) -> Iterator[None]:
+        try:
+            yield
         except TimeoutError as error:
             raise RequestTimeout(f"{self._address} did not answer in time") from error
         except OSError as error:
             raise ConnectionLost(
                 f"the connection to {self._address} ended: {error.strerror or error}"
             ) from error
-        if not data:
-            raise ConnectionLost(f"{self._address} ended the connection before its answer")
-        self._reader.feed(data)
 
     def _turn_down(self, request: Command, deadline: float) -> None:
         if request.is_oneway:

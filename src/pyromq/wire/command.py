@@ -114,8 +114,8 @@ class CommandReader:
         """How many bytes wait for the rest of their frame."""
         return len(self._buffer) - self._start
 
-    def feed(self, data: bytes) -> None:
-        """Take what arrived."""
+    def feed(self, data: bytes | bytearray) -> None:
+        """Take what arrived; a bytearray must stay as it is until its commands were taken."""
         if self._start == len(self._buffer):
             self._buffer, self._start = data, 0
             return
@@ -125,6 +125,15 @@ class CommandReader:
             del self._buffer[: self._start]
         self._start = 0
         self._buffer += data
+
+    @property
+    def missing_bytes(self) -> int:
+        """How many bytes are missing of the frame that `next_command` waits for; 0 when that is not known."""
+        available = self.pending_bytes
+        if available < 8:
+            return 0
+        (length,) = _INT32.unpack_from(self._buffer, self._start)
+        return max(0, int(length) + 4 - available)
 
     @property
     def pending(self) -> tuple[bytes | bytearray, int]:

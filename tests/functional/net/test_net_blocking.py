@@ -109,6 +109,14 @@ def test_a_large_body_comes_back_whole(server, links):
     assert links.request(server.address, Command(ECHO, body=body), 5).body == body
 
 
+def test_large_answers_of_different_sizes_come_one_behind_the_other(server, links):
+    bodies = [bytes([number]) * size for number, size in enumerate([900_000, 40, 700_000, 1_300_000, 0])]
+
+    answers = links.request_all(server.address, [Command(ECHO, body=body) for body in bodies], 10)
+
+    assert [answer.body for answer in answers] == bodies
+
+
 def test_an_answer_that_does_not_come_is_a_timeout_and_the_socket_is_not_used_again(server, links):
     with pytest.raises(RequestTimeout, match=server.address):
         links.request(server.address, Command(SILENT), 0.05)
