@@ -11,6 +11,7 @@
     ├── Refused(code, remark)  a server said no
     │   └── TopicNotFound  NoPermission  ServiceNotAvailable  SystemBusy  MessageIllegal  …
     ├── NoRoute                no name server knows a broker for the topic
+    │   └── NoMaster              only slaves are there, and take no messages
     ├── SendFailed             every try of a send failed; the last failure is its cause
     ├── TooManyInFlight        this client has as many requests under way as it may
     ├── NetworkError           no answer: ConnectFailed  ConnectionLost  RequestTimeout
@@ -96,9 +97,10 @@ class MessageIllegal(Refused):
 
 
 class ServiceNotAvailable(Refused):
-    """SERVICE_NOT_AVAILABLE: this server takes no messages now."""
+    """SERVICE_NOT_AVAILABLE: this server takes no messages now; it may not be the master any more."""
 
     retriable = True
+    stale_route = True
 
 
 class NoPermission(Refused):
@@ -132,6 +134,10 @@ class NoRoute(PyroError):
     """No name server knows a broker for the topic."""
 
     stale_route = True
+
+
+class NoMaster(NoRoute):
+    """The brokers of the topic have no master now; one that was lost is being replaced, or comes back."""
 
 
 class SendFailed(PyroError):

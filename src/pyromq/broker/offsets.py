@@ -80,14 +80,6 @@ class OffsetTable:
                 self._text.changed(key)
                 self._file.changed_unsaved()
 
-    def forget(self, group: str) -> None:
-        """Know no progress of a group any more."""
-        for key in self._progress:
-            if key.partition(SEPARATOR)[2] == group:
-                self._progress[key] = {}
-                self._text.changed(key)
-                self._file.changed_unsaved()
-
     def progress(self, group: str, topic: str, queue_id: int) -> int | None:
         """Return the offset that the group reads next, or None when it never committed one."""
         offsets = self._progress.get(f"{topic}{SEPARATOR}{group}")

@@ -20,6 +20,10 @@ from pyromq.wire.bodies.route import BrokerAddresses, BrokerQueues, TopicRoute
 MASTER_ID: Final = 0
 #: A failed send makes its route stale; a route is not asked for again sooner than this.
 STALE_MS_MIN: Final = 1_000
+#: The same of a route that has no queue to use; there is nothing else to do than to ask.
+EMPTY_MS_MIN: Final = 200
+#: An address that gave no answer is the last choice to read from for so long.
+AWAY_MS: Final = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +41,17 @@ class CachedRoute:
         """The brokers that the route names."""
         return sorted(broker.broker_name for broker in self.route.broker_datas)
 
+    @property
+    def has_lost_master(self) -> bool:
+        """Whether a broker could be sent to if it had a master."""
+        with_master = {
+            broker.broker_name for broker in self.route.broker_datas if MASTER_ID in broker.broker_addrs
+        }
+        return any(
+            queues.perm & Perm.WRITE and queues.write_queue_nums > 0 and queues.broker_name not in with_master
+            for queues in self.route.queue_datas
+        )
+
 
 @dataclass(slots=True)
 class RouteCache:
@@ -46,6 +61,8 @@ class RouteCache:
     _routes: dict[str, CachedRoute] = field(default_factory=dict)
     _addresses: Mapping[str, Mapping[int, str]] = field(default_factory=dict)
     _stale: set[str] = field(default_factory=set)
+    #: Until when addresses are the last choice to read from.
+    _away: dict[str, int] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def get(self, topic: str) -> CachedRoute | None:
@@ -86,6 +103,15 @@ class RouteCache:
             return True
         return topic in self._stale and self.clock.now_ms() - known.fetched_at_ms >= STALE_MS_MIN
 
+    def is_fresh(self, topic: str) -> bool:
+        """Whether the route was asked for just now, and it would be no use to ask again."""
+        known = self._routes.get(topic)
+        return known is not None and self.clock.now_ms() - known.fetched_at_ms < EMPTY_MS_MIN
+
+    def note_away(self, address: str) -> None:
+        """Note that a broker gave no answer: until it is tried again, others of its group are read from."""
+        self._away[address] = self.clock.now_ms() + AWAY_MS
+
     def topics(self) -> list[str]:
         """Return the topics to refresh."""
         return list(self._routes)
@@ -95,14 +121,24 @@ class RouteCache:
         return self._addresses.get(broker_name, {}).get(MASTER_ID)
 
     def reading_address(self, broker_name: str, broker_id: int = MASTER_ID) -> tuple[int, str] | None:
-        """Return id and address of the broker to read from: the wanted one, else the next, else any."""
+        """Return id and address of the broker to read from: the wanted one, else the next, else any.
+
+        One that gave no answer lately is the last choice.
+        """
         addresses = self._addresses.get(broker_name, {})
         # RocketMQ tries the wanted slave's neighbour before it takes any (findBrokerAddressInSubscribe).
         wanted = (broker_id,) if broker_id == MASTER_ID else (broker_id, broker_id + 1)
-        for candidate in (*wanted, *sorted(addresses)):
-            if candidate in addresses:
-                return candidate, addresses[candidate]
-        return None
+        candidates = [candidate for candidate in (*wanted, *sorted(addresses)) if candidate in addresses]
+        if self._away:
+            candidates.sort(key=lambda candidate: self._is_away(addresses[candidate]))
+        return (candidates[0], addresses[candidates[0]]) if candidates else None
+
+    def _is_away(self, address: str) -> bool:
+        until_ms = self._away.get(address)
+        if until_ms is not None and self.clock.now_ms() >= until_ms:
+            self._away.pop(address, None)
+            return False
+        return until_ms is not None
 
     def master_addresses(self) -> list[str]:
         """Return the address of every known master, each once."""

@@ -436,6 +436,11 @@ class ClientSettings:
         "Send again when a message is stored but not as safe as asked.",
         key="retryAnotherBrokerWhenNotStoreOK",
     )
+    send_through_switch: bool = setting(
+        True,
+        "Go on trying until the timeout while there is no master to send to; false: give up after the "
+        "further tries. Ours.",
+    )
     send_latency_fault_enable: bool = setting(
         False, "Keep away from brokers that were slow or failed, for up to ten minutes."
     )

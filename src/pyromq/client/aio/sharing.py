@@ -145,7 +145,7 @@ class Sharing:
         name = wrap(namespace, topic)
         deadline = session.deadline(None, session.settings.mq_client_api_timeout)
         route = await run(subscribe_route(session, name, deadline))
-        if not self._is_known or not self._greeted.issuperset(session.routes.master_addresses()):
+        if not self._is_known or not self._greeted.issuperset(session.routes.all_addresses()):
             await self._beat()
         if self._terms.model is ConsumeModel.BROADCASTING:
             return {unwrap_queue(namespace, queue) for queue in route.read_queues}
@@ -167,7 +167,7 @@ class Sharing:
             message_model=MessageModel[self._terms.model.name],
             subscriptions=list(self.subscriptions.values()),
         )
-        for address in session.routes.master_addresses():
+        for address in session.routes.all_addresses():
             if await self._runner.run(membership.heartbeat(session, part, address)):
                 self._greeted.add(address)
             else:

@@ -1,10 +1,13 @@
 """Finding a broker and calling it; a connection that fails is explained."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from pyromq.client.plans.route import subscribe_route
 from pyromq.client.route_cache import MASTER_ID
 from pyromq.client.session import Session
 from pyromq.client.steps import Call, Deadline, Plan, ask
-from pyromq.errors import ConnectFailed, NoRoute
+from pyromq.errors import ConnectFailed, ConnectionLost, NetworkError, NoMaster, NoRoute, ServiceNotAvailable
 from pyromq.model import MessageQueue
 from pyromq.net.address import join_address, split_address
 from pyromq.wire.command import Command
@@ -18,7 +21,11 @@ def call_broker(session: Session, broker_name: str, call: Call) -> Plan[Command]
     try:
         return (yield from ask(call.address, call.command, call.timeout_s))
     except ConnectFailed as error:
+        session.routes.note_away(call.address)
         raise explained(session, broker_name, error) from error
+    except ConnectionLost:
+        session.routes.note_away(call.address)
+        raise
 
 
 def explained(session: Session, broker_name: str, error: ConnectFailed) -> ConnectFailed:
@@ -31,9 +38,9 @@ def explained(session: Session, broker_name: str, error: ConnectFailed) -> Conne
 
 
 def master_address(session: Session, queue: MessageQueue, deadline: Deadline) -> Plan[str]:
-    """Return the address of a queue's master, asking the name server if it is not known."""
+    """Return the address of a queue's master, asking the name server if it is not known or was wrong."""
     address = session.routes.master_address(queue.broker_name)
-    if address is None:
+    if address is None or session.routes.wants_refresh(queue.topic):
         yield from subscribe_route(session, queue.topic, deadline)
         address = session.routes.master_address(queue.broker_name)
     if address is None:
@@ -41,11 +48,55 @@ def master_address(session: Session, queue: MessageQueue, deadline: Deadline) ->
     return address
 
 
+def reading_place(session: Session, queue: MessageQueue, deadline: Deadline) -> Plan[tuple[int, str]]:
+    """Return id and address of the broker to read a queue from: the suggested one, the master, or any."""
+    routes = session.routes
+    if routes.wants_refresh(queue.topic):
+        yield from subscribe_route(session, queue.topic, deadline)
+    place = routes.reading_address(queue.broker_name, session.reading_from.get(queue, MASTER_ID))
+    if place is None:
+        # The broker may have come back since the route was learnt.
+        routes.mark_stale(queue.topic)
+        yield from subscribe_route(session, queue.topic, deadline)
+        place = routes.reading_address(queue.broker_name)
+    if place is None:
+        raise unknown_broker(session, queue)
+    return place
+
+
+def asking_address(session: Session, queue: MessageQueue, deadline: Deadline) -> Plan[str]:
+    """Return where to ask for and to leave a queue's offsets: at its master; if there is none, at a slave.
+
+    A slave tells the master what it was told, when that is back.
+    """
+    routes = session.routes
+    if routes.master_address(queue.broker_name) is None or routes.wants_refresh(queue.topic):
+        yield from subscribe_route(session, queue.topic, deadline)
+    place = routes.reading_address(queue.broker_name)
+    if place is None:
+        raise unknown_broker(session, queue)
+    return place[1]
+
+
+@contextmanager
+def stale_on_failure(session: Session, queue: MessageQueue) -> Iterator[None]:
+    """Have the route asked for again after a failure that says that the broker is another by now."""
+    try:
+        yield
+    except (NetworkError, ServiceNotAvailable):
+        # The next pull starts at the master again, by a fresh route.
+        session.reading_from.pop(queue, None)
+        session.routes.mark_stale(queue.topic)
+        raise
+
+
 def unknown_broker(session: Session, queue: MessageQueue) -> NoRoute:
     """Return the error for a queue whose broker no name server knows."""
     known = session.routes.get(queue.topic)
     brokers = ", ".join(known.broker_names) if known else ""
-    return NoRoute(
+    is_known = known is not None and queue.broker_name in known.broker_names
+    kind = NoMaster if is_known else NoRoute
+    return kind(
         f"no route to queue {queue.queue_id} of topic {queue.topic!r}: its broker {queue.broker_name!r} has "
         f"no master (broker id {MASTER_ID}) at name servers {session.name_servers}; brokers with the topic: "
         f"{brokers or 'none'}"

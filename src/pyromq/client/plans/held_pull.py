@@ -5,14 +5,12 @@ The broker knows the subscription from heartbeats; the pull names its version on
 
 from dataclasses import dataclass
 
-from pyromq.client.plans.broker import call_broker, unknown_broker
+from pyromq.client.plans.broker import call_broker, reading_place, stale_on_failure
 from pyromq.client.plans.pull import read_answer
-from pyromq.client.plans.route import subscribe_route
 from pyromq.client.route_cache import MASTER_ID
 from pyromq.client.session import Session
 from pyromq.client.steps import Call, Plan, request
 from pyromq.codes import PullFlag, RequestCode
-from pyromq.errors import NetworkError
 from pyromq.model import MessageQueue, PullResult
 from pyromq.wire.bodies.heartbeat import Subscription
 from pyromq.wire.headers.pull import PullMessage
@@ -32,23 +30,12 @@ def held_pull(session: Session, wanted: HeldPull) -> Plan[PullResult]:
     """Return what a queue has from an offset on, from the broker that the queue's last answer suggested."""
     queue, settings = wanted.queue, session.settings
     deadline = session.deadline(None, settings.consumer_timeout_millis_when_suspend)
-    place = session.routes.reading_address(queue.broker_name, session.reading_from.get(queue, MASTER_ID))
-    if place is None:
-        yield from subscribe_route(session, queue.topic, deadline)
-        place = session.routes.reading_address(queue.broker_name)
-    if place is None:
-        raise unknown_broker(session, queue)
-    broker_id, address = place
+    broker_id, address = yield from reading_place(session, queue, deadline)
     header = _header(session, wanted, is_master=broker_id == MASTER_ID)
     call = Call(address, request(RequestCode.PULL_MESSAGE, header), deadline.part_s(deadline.timeout_ms))
-    try:
+    with stale_on_failure(session, queue):
         answer = yield from call_broker(session, queue.broker_name, call)
-    except NetworkError:
-        # The next pull starts at the master again, by a fresh route.
-        session.reading_from.pop(queue, None)
-        session.routes.mark_stale(queue.topic)
-        raise
-    result = read_answer(queue, frozenset(wanted.subscription.tags), answer)
+        result = read_answer(queue, frozenset(wanted.subscription.tags), answer)
     session.reading_from[queue] = result.suggested_broker_id
     return result
 

@@ -75,7 +75,11 @@ def consumer_ids(session: Session, topic: str) -> Plan[list[str]]:
         RequestCode.GET_CONSUMER_LIST_BY_GROUP, GetConsumerListByGroup(consumer_group=session.group)
     )
     timeout_s = session.settings.mq_client_api_timeout / 1_000
-    answer = yield from call_broker(session, broker_name, Call(address, command, timeout_s))
+    try:
+        answer = yield from call_broker(session, broker_name, Call(address, command, timeout_s))
+    except NetworkError:
+        session.routes.mark_stale(topic)
+        raise
     return decode_consumer_ids(must_succeed(answer).body)
 
 

@@ -4,7 +4,8 @@ import logging
 import math
 
 from pyromq.client.groups_in_use import release_group
-from pyromq.client.plans.route import fetch_route, publish_route, refresh_name_servers, refresh_routes
+from pyromq.client.plans.patience import awaited_route
+from pyromq.client.plans.route import fetch_route, refresh_name_servers, refresh_routes
 from pyromq.client.session import Session
 from pyromq.client.steps import Alone, Deadline, Pause, Plan, ask, must_succeed, request
 from pyromq.codes import RequestCode
@@ -62,7 +63,7 @@ def greet(session: Session, topic: str, deadline: Deadline, *, with_replies: boo
     `with_replies` those are greeted too that take the cluster's replies: a reply may go to any of them. A
     master that is away is greeted once; the next heartbeat is its next chance.
     """
-    route = yield from publish_route(session, topic, deadline)
+    route = yield from awaited_route(session, topic, deadline)
     clusters = {broker.cluster for broker in route.route.broker_datas} if with_replies else set()
     if not _strangers(session) and all(_reply_topic(cluster) in session.greeted for cluster in clusters):
         return

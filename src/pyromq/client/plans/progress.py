@@ -4,7 +4,7 @@ import logging
 from collections.abc import Mapping
 
 from pyromq.client.namespaces import unwrap_queue, wrap, wrap_queue
-from pyromq.client.plans.broker import call_broker, master_address
+from pyromq.client.plans.broker import asking_address, call_broker, stale_on_failure
 from pyromq.client.plans.route import fetch_route, subscribe_route
 from pyromq.client.route_cache import read_queues
 from pyromq.client.session import Session
@@ -67,7 +67,7 @@ def committed(session: Session, queue: MessageQueue, deadline: Deadline) -> Plan
         return session.local.get(queue)
     header = QueryConsumerOffset(consumer_group=session.group, topic=queue.topic, queue_id=queue.queue_id)
     try:
-        answer = yield from _ask_master(session, queue, RequestCode.QUERY_CONSUMER_OFFSET, header, deadline)
+        answer = yield from _ask_broker(session, queue, RequestCode.QUERY_CONSUMER_OFFSET, header, deadline)
     except QueryNotFound:
         return None
     return read_header(QueryConsumerOffsetAnswer, answer.ext).offset
@@ -85,7 +85,7 @@ def commit(session: Session, queue: MessageQueue, offset: int, deadline: Deadlin
     header = UpdateConsumerOffset(
         consumer_group=session.group, topic=queue.topic, queue_id=queue.queue_id, commit_offset=offset
     )
-    yield from _ask_master(session, queue, RequestCode.UPDATE_CONSUMER_OFFSET, header, deadline)
+    yield from _ask_broker(session, queue, RequestCode.UPDATE_CONSUMER_OFFSET, header, deadline)
 
 
 def commit_all(session: Session, offsets: Mapping[MessageQueue, int]) -> Plan[dict[MessageQueue, PyroError]]:
@@ -117,16 +117,17 @@ def commit_oneway(session: Session, queue: MessageQueue, offset: int, deadline: 
     header = UpdateConsumerOffset(
         consumer_group=session.group, topic=queue.topic, queue_id=queue.queue_id, commit_offset=offset
     )
-    address = yield from master_address(session, queue, deadline)
+    address = yield from asking_address(session, queue, deadline)
     command = request(RequestCode.UPDATE_CONSUMER_OFFSET, header)
-    yield from tell(address, command, deadline.part_s(session.settings.mq_client_api_timeout))
+    with stale_on_failure(session, queue):
+        yield from tell(address, command, deadline.part_s(session.settings.mq_client_api_timeout))
 
 
 def min_offset(session: Session, queue: MessageQueue, deadline: Deadline) -> Plan[int]:
     """Return the offset of the first message that is still there."""
     queue = wrap_queue(session.settings.namespace, queue)
     header = GetMinOffset(topic=queue.topic, queue_id=queue.queue_id)
-    answer = yield from _ask_master(session, queue, RequestCode.GET_MIN_OFFSET, header, deadline)
+    answer = yield from _ask_broker(session, queue, RequestCode.GET_MIN_OFFSET, header, deadline)
     return read_header(GetMinOffsetAnswer, answer.ext).offset
 
 
@@ -134,7 +135,7 @@ def max_offset(session: Session, queue: MessageQueue, deadline: Deadline) -> Pla
     """Return the offset that the next message will get."""
     queue = wrap_queue(session.settings.namespace, queue)
     header = GetMaxOffset(topic=queue.topic, queue_id=queue.queue_id)
-    answer = yield from _ask_master(session, queue, RequestCode.GET_MAX_OFFSET, header, deadline)
+    answer = yield from _ask_broker(session, queue, RequestCode.GET_MAX_OFFSET, header, deadline)
     return read_header(GetMaxOffsetAnswer, answer.ext).offset
 
 
@@ -145,7 +146,7 @@ def edges(
     namespace = session.settings.namespace
     any_queue = wrap_queue(namespace, MessageQueue(topic, broker_name, 0))
     header = GetTopicStats(topic=any_queue.topic)
-    answer = yield from _ask_master(session, any_queue, RequestCode.GET_TOPIC_STATS_INFO, header, deadline)
+    answer = yield from _ask_broker(session, any_queue, RequestCode.GET_TOPIC_STATS_INFO, header, deadline)
     return {unwrap_queue(namespace, queue): ends for queue, ends in decode_topic_stats(answer.body).items()}
 
 
@@ -153,7 +154,7 @@ def offset_by_time(session: Session, queue: MessageQueue, at_ms: int, deadline: 
     """Return the offset of the first message stored at or after a time."""
     queue = wrap_queue(session.settings.namespace, queue)
     header = SearchOffset(topic=queue.topic, queue_id=queue.queue_id, timestamp=at_ms)
-    answer = yield from _ask_master(session, queue, RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, header, deadline)
+    answer = yield from _ask_broker(session, queue, RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, header, deadline)
     return read_header(SearchOffsetAnswer, answer.ext).offset
 
 
@@ -161,15 +162,15 @@ def earliest_time(session: Session, queue: MessageQueue, deadline: Deadline) -> 
     """Return when the first message that is still there was stored, or None when the queue is empty."""
     queue = wrap_queue(session.settings.namespace, queue)
     header = GetEarliestMessageStoreTime(topic=queue.topic, queue_id=queue.queue_id)
-    answer = yield from _ask_master(session, queue, RequestCode.GET_EARLIEST_MSG_STORETIME, header, deadline)
+    answer = yield from _ask_broker(session, queue, RequestCode.GET_EARLIEST_MSG_STORETIME, header, deadline)
     at_ms = read_header(GetEarliestMessageStoreTimeAnswer, answer.ext).timestamp
     return at_ms if at_ms >= 0 else None
 
 
-def _ask_master(
+def _ask_broker(
     session: Session, queue: MessageQueue, code: RequestCode, header: Header, deadline: Deadline
 ) -> Plan[Command]:
-    address = yield from master_address(session, queue, deadline)
+    address = yield from asking_address(session, queue, deadline)
     call = Call(address, request(code, header), deadline.part_s(session.settings.mq_client_api_timeout))
-    answer = yield from call_broker(session, queue.broker_name, call)
-    return must_succeed(answer)
+    with stale_on_failure(session, queue):
+        return must_succeed((yield from call_broker(session, queue.broker_name, call)))

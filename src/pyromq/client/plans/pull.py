@@ -1,19 +1,16 @@
 """Pulling: the messages of one queue from an offset on, held by the broker until there are some."""
 
-from collections.abc import Iterator, Sequence, Set
-from contextlib import contextmanager
+from collections.abc import Sequence, Set
 from dataclasses import dataclass
 from typing import Final
 
 from pyromq.client.incoming import received_messages
 from pyromq.client.namespaces import unwrap, wrap_queue
-from pyromq.client.plans.broker import call_broker, explained, unknown_broker
-from pyromq.client.plans.route import subscribe_route
-from pyromq.client.route_cache import MASTER_ID
+from pyromq.client.plans.broker import call_broker, explained, reading_place, stale_on_failure
 from pyromq.client.session import Session
 from pyromq.client.steps import Call, Deadline, Plan, ask_all, request
 from pyromq.codes import PullFlag, RequestCode, ResponseCode
-from pyromq.errors import ConfigError, ConnectFailed, NetworkError, refusal
+from pyromq.errors import ConfigError, ConnectFailed, refusal
 from pyromq.filter.tags import ALL, parse_tags, wants_all
 from pyromq.model import MessageQueue, PullResult, PullStatus, ReceivedMessage
 from pyromq.wire import properties as names
@@ -82,12 +79,12 @@ def pull(session: Session, wanted: Wanted, deadline: Deadline) -> Plan[PullResul
     """Return what a queue has from an offset on, from the broker that the queue's last answer suggested."""
     namespace = session.settings.namespace
     queue = wrap_queue(namespace, wanted.queue)
-    address = yield from _reading_address(session, queue, deadline)
+    _, address = yield from reading_place(session, queue, deadline)
     command = request(RequestCode.PULL_MESSAGE, _header(session.group, queue.topic, wanted))
     call = Call(address, command, deadline.part_s(deadline.timeout_ms))
-    with _stale_on_failure(session, queue):
+    with stale_on_failure(session, queue):
         answer = yield from call_broker(session, queue.broker_name, call)
-    result = read_answer(queue, parse_tags(wanted.tags), answer)
+        result = read_answer(queue, parse_tags(wanted.tags), answer)
     session.reading_from[queue] = result.suggested_broker_id
     if namespace:
         for message in result.messages:
@@ -101,41 +98,19 @@ def pull_records(session: Session, pulls: Sequence[Wanted], deadline: Deadline) 
     A reader that knows how many messages an answer has asks for the next ones before it has it.
     """
     queue = wrap_queue(session.settings.namespace, pulls[0].queue)
-    address = yield from _reading_address(session, queue, deadline)
+    _, address = yield from reading_place(session, queue, deadline)
     commands = [
         request(RequestCode.PULL_MESSAGE, _header(session.group, queue.topic, wanted)) for wanted in pulls
     ]
-    with _stale_on_failure(session, queue):
+    with stale_on_failure(session, queue):
         try:
             answers = yield from ask_all(address, commands, deadline.part_s(deadline.timeout_ms))
         except ConnectFailed as error:
+            session.routes.note_away(address)
             raise explained(session, queue.broker_name, error) from error
-    pulled = [read_pulled(answer) for answer in answers]
+        pulled = [read_pulled(answer) for answer in answers]
     session.reading_from[queue] = pulled[-1].suggested_broker_id
     return pulled
-
-
-def _reading_address(session: Session, queue: MessageQueue, deadline: Deadline) -> Plan[str]:
-    place = session.routes.reading_address(queue.broker_name, session.reading_from.get(queue, MASTER_ID))
-    if place is None:
-        # The broker may have come back since the route was learnt.
-        session.routes.mark_stale(queue.topic)
-        yield from subscribe_route(session, queue.topic, deadline)
-        place = session.routes.reading_address(queue.broker_name)
-    if place is None:
-        raise unknown_broker(session, queue)
-    return place[1]
-
-
-@contextmanager
-def _stale_on_failure(session: Session, queue: MessageQueue) -> Iterator[None]:
-    try:
-        yield
-    except NetworkError:
-        # The next pull starts at the master again, by a fresh route.
-        session.reading_from.pop(queue, None)
-        session.routes.mark_stale(queue.topic)
-        raise
 
 
 def _header(group: str, topic: str, wanted: Wanted) -> PullMessage:

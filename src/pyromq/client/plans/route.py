@@ -14,7 +14,7 @@ from pyromq.client.route_cache import CachedRoute
 from pyromq.client.session import Session
 from pyromq.client.steps import Alone, Deadline, Plan, ask, fetch, must_succeed, request
 from pyromq.codes import RequestCode
-from pyromq.errors import BodyError, NetworkError, NoRoute, Refused, TopicNotFound
+from pyromq.errors import BodyError, NetworkError, NoMaster, NoRoute, Refused, TopicNotFound
 from pyromq.wire.bodies.route import ClusterTable, TopicRoute, decode_cluster, decode_route
 from pyromq.wire.command import Command
 from pyromq.wire.headers.namesrv import GetRouteInfo
@@ -97,10 +97,12 @@ def fetch_route(session: Session, topic: str, deadline: Deadline) -> Plan[TopicR
 def publish_route(session: Session, topic: str, deadline: Deadline) -> Plan[CachedRoute]:
     """Return the route to send a topic's messages by, asked for when it is not known or led nowhere.
 
-    Raises NoRoute when there is no writable queue, not even after asking for the topic's template (TBW102).
+    Raises NoRoute when there is no writable queue, not even after asking for the topic's template (TBW102),
+    and NoMaster when there would be one if its broker had a master.
     """
     known = session.routes.get(topic)
-    if known is None or not known.write_queues or session.routes.wants_refresh(topic):
+    is_empty = known is None or (not known.write_queues and not session.routes.is_fresh(topic))
+    if is_empty or session.routes.wants_refresh(topic):
         yield from _learn(session, topic, deadline, with_template=True)
         known = session.routes.get(topic)
     if known is None:
@@ -147,7 +149,7 @@ def _learn(session: Session, topic: str, deadline: Deadline, *, with_template: b
     def begin() -> Plan[None]:
         known = session.routes.get(topic)
         queues = known and (known.write_queues if with_template else known.read_queues)
-        if queues and not session.routes.wants_refresh(topic):
+        if (queues or session.routes.is_fresh(topic)) and not session.routes.wants_refresh(topic):
             return
         try:
             route = yield from fetch_route(session, topic, deadline)
@@ -221,7 +223,8 @@ def _no_readable_queue(session: Session, topic: str, known: CachedRoute) -> NoRo
 
 def _no_writable_queue(session: Session, topic: str, known: CachedRoute) -> NoRoute:
     brokers = ", ".join(known.broker_names) or "none"
-    return NoRoute(
+    kind = NoMaster if known.has_lost_master else NoRoute
+    return kind(
         f"no route to topic {topic!r}: the name servers ({session.name_servers}) know it on these brokers: "
         f"{brokers}, but none of them has a master with a writable queue; start the master or give the topic "
         "write permission"

@@ -60,7 +60,7 @@ class Member:
     broker_id: int
     address: str
     figures: dict[str, str]
-    #: Whether producers may choose the broker, as the name server has it; None when it does not say.
+    #: Whether producers may choose it, as the name server has it; None when it does not say, and of slaves.
     is_writable: bool | None
     #: Why it did not answer.
     failure: str | None = None
@@ -165,7 +165,9 @@ def members(session: Session, deadline: Deadline) -> Plan[list[Member]]:
                     broker_id=broker_id,
                     address=address,
                     figures=figures,
-                    is_writable=None if route is None else _is_writable(route, broker.broker_name),
+                    is_writable=_is_writable(route, broker.broker_name)
+                    if route is not None and broker_id == MASTER_ID
+                    else None,
                     failure=failure,
                 )
             )

@@ -10,6 +10,10 @@ The rules are those of RocketMQ 4.9.8 (DefaultMQProducerImpl.sendDefaultImpl, MQ
 
 A further try keeps away from the broker that just failed, and all tries share one time budget. Hooks are
 called around every try.
+
+While a group of brokers changes its master, RocketMQ's client gives up after those tries, within
+milliseconds. Here a send then waits for the new master until its time is over, whatever its target
+(`patience.py`).
 """
 
 from collections.abc import Sequence
@@ -21,11 +25,12 @@ from pyromq.client.hooks import Sending, after_send, before_send
 from pyromq.client.namespaces import unwrap_queue, wrap, wrap_queue
 from pyromq.client.outgoing import Outgoing
 from pyromq.client.plans.broker import explained, unknown_broker, vip_address
+from pyromq.client.plans.patience import Patience, awaited_route
 from pyromq.client.plans.route import publish_route
 from pyromq.client.plans.timers import must_know_timers
 from pyromq.client.queue_choice import Selector
 from pyromq.client.session import Session
-from pyromq.client.steps import Deadline, Plan, ask, tell
+from pyromq.client.steps import Deadline, Pause, Plan, ask, tell
 from pyromq.codes import ClientCode, Language, RequestCode, ResponseCode
 from pyromq.errors import (
     ConnectFailed,
@@ -51,6 +56,8 @@ _STATUSES: Final[dict[int, SendStatus]] = {
     ResponseCode.SLAVE_NOT_AVAILABLE: SendStatus.SLAVE_NOT_AVAILABLE,
     ResponseCode.FLUSH_SLAVE_TIMEOUT: SendStatus.FLUSH_SLAVE_TIMEOUT,
 }
+#: Tries of which all brokers are named.
+_BROKERS_TOLD: Final = 5
 #: The fields of SendMessageV2 in which messages to one queue differ, by their names on the wire.
 _SYS_FLAG, _BORN, _FLAG, _PROPERTIES = "f", "g", "h", "i"
 
@@ -113,11 +120,30 @@ def send(
     session: Session, outgoing: Outgoing, target: Target, rule: RetryRule, deadline: Deadline
 ) -> Plan[SendResult]:
     """Send to where the target says; only a message that may go anywhere is tried again, by the rule."""
-    if target is not NEXT_IN_TURN:
-        queue = yield from _chosen_queue(session, outgoing, target, deadline)
-        if queue is not None:
-            return (yield from send_once(session, outgoing, queue, deadline))
+    if target.queue is not None or target.selector is not None:
+        return (yield from _send_to_chosen(session, outgoing, target, rule, deadline))
     return (yield from _send_in_turn(session, outgoing, rule, deadline))
+
+
+def _send_to_chosen(
+    session: Session, outgoing: Outgoing, target: Target, rule: RetryRule, deadline: Deadline
+) -> Plan[SendResult]:
+    """Send to the one queue that it may be; only a master that is missing is waited for."""
+    patience = Patience(session, deadline, is_wanted=rule.tries > 1)
+    queue: MessageQueue | None = None
+    while True:
+        try:
+            if queue is None:
+                queue = yield from _chosen_queue(session, outgoing, target, deadline)
+                assert queue is not None, "a target that is not in turn has a queue or a selector"
+            return (yield from send_once(session, outgoing, queue, deadline))
+        except PyroError as error:
+            if error.stale_route:
+                session.routes.mark_stale(outgoing.topic)
+            pause_s = patience.pause_s(error)
+            if pause_s is None:
+                raise
+        yield Pause(pause_s)
 
 
 def send_oneway(session: Session, outgoing: Outgoing, target: Target, deadline: Deadline) -> Plan[None]:
@@ -136,6 +162,7 @@ def send_oneway(session: Session, outgoing: Outgoing, target: Target, deadline: 
         yield from tell(address, command, deadline.part_s(deadline.timeout_ms))
     except ConnectFailed as error:
         sending.error = error
+        session.routes.mark_stale(outgoing.topic)
         raise explained(session, queue.broker_name, error) from error
     finally:
         after_send(session.send_hooks, sending)
@@ -188,11 +215,12 @@ def _send_in_turn(
     session: Session, outgoing: Outgoing, rule: RetryRule, deadline: Deadline
 ) -> Plan[SendResult]:
     """Send to the next queue in turn, and after a failure to another broker's."""
-    route = yield from publish_route(session, outgoing.topic, deadline)
+    route = yield from awaited_route(session, outgoing.topic, deadline, is_wanted=rule.tries > 1)
+    patience: Patience | None = None
     brokers: list[str] = []
     failure: PyroError | None = None
     not_ok: SendResult | None = None
-    while len(brokers) < rule.tries and not (brokers and deadline.has_passed):
+    while not (brokers and deadline.has_passed):
         queue = _next_queue(session, route.write_queues, avoid=brokers[-1] if brokers else None)
         brokers.append(queue.broker_name)
         try:
@@ -200,16 +228,26 @@ def _send_in_turn(
         except PyroError as error:
             if error.stale_route:
                 session.routes.mark_stale(outgoing.topic)
-            if not rule.allows(error):
-                raise
             failure = error
+            if rule.allows(error) and len(brokers) < rule.tries:
+                continue
+            patience = patience or Patience(session, deadline, is_wanted=rule.tries > 1)
+            pause_s = patience.pause_s(error)
+            if pause_s is None:
+                break
+            yield Pause(pause_s)
+            route = yield from awaited_route(session, outgoing.topic, deadline)
             continue
         if result.status is SendStatus.SEND_OK or not rule.on_status_not_ok:
             return result
         not_ok = result
+        if len(brokers) >= rule.tries:
+            break
     if not_ok is not None:
         return not_ok
     assert failure is not None, "a rule has at least one try"
+    if not rule.allows(failure):
+        raise failure
     raise _gave_up(outgoing.topic, brokers, failure, deadline) from failure
 
 
@@ -299,7 +337,7 @@ def _chosen_queue(
 
 def _address(session: Session, queue: MessageQueue, deadline: Deadline) -> Plan[str]:
     address = session.routes.master_address(queue.broker_name)
-    if address is None:
+    if address is None or session.routes.wants_refresh(queue.topic):
         yield from publish_route(session, queue.topic, deadline)
         address = session.routes.master_address(queue.broker_name)
     if address is None:
@@ -366,7 +404,9 @@ def _result(session: Session, outgoing: Outgoing, queue: MessageQueue, answer: C
 
 def _gave_up(topic: str, brokers: list[str], failure: PyroError, deadline: Deadline) -> PyroError:
     times = f"{len(brokers)} time{'s' if len(brokers) > 1 else ''}"
-    story = f"a send to topic {topic!r} failed {times}, on {', '.join(brokers)}; the last failure: {failure}"
+    # Many tries at few brokers are waiting; which broker it was each time is of no interest then.
+    names = brokers if len(brokers) <= _BROKERS_TOLD else list(dict.fromkeys(brokers))
+    story = f"a send to topic {topic!r} failed {times}, on {', '.join(names)}; the last failure: {failure}"
     if deadline.has_passed:
         return RequestTimeout(f"{story}; the {deadline.timeout_ms} ms for this send are used up")
     return SendFailed(story, code=_code(failure), brokers=tuple(brokers))

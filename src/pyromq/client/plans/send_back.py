@@ -48,6 +48,7 @@ def send_back(session: Session, message: ReceivedMessage, level: int, times_max:
     try:
         yield from _send_back(session, message, level, times_max)
     except (NetworkError, NoRoute, Refused) as error:
+        session.routes.mark_stale(RETRY_TOPIC_PREFIX + session.group)
         _log.warning(
             "message %s was not sent back to its broker (%s); it is sent to the retry topic",
             message.message_id,
