@@ -141,6 +141,7 @@ class Broker:
         await asyncio.to_thread(self._open)
         # What a crash took back is so on disk before the next message takes its place.
         await parts.offsets.save()
+        await parts.topics.save()
         replicating = self.replicating = self._make_replicating()
         durability = Durability(
             parts.store, parts.store_settings, parts.clock, elsewhere=replicating.elsewhere

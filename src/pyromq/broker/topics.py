@@ -141,6 +141,14 @@ class TopicTable:
         self.on_change()
         return config
 
+    def adopt(self, config: TopicConfig) -> None:
+        """Add a topic while nothing runs yet; it is on disk after the next `save`."""
+        self._configs[config.topic_name] = config
+        self.text.changed(config.topic_name)
+        self._version = self._version.bumped(self._clock.now_ms())
+        self._revision += 1
+        self._file.changed_unsaved()
+
     def set_ordered(self, ordered: Iterable[str]) -> None:
         """Mark exactly these topics as ordered; the name servers' table of ordered topics says which."""
         names = frozenset(ordered)

@@ -40,13 +40,14 @@ def adopt_topics(store: MessageStore, topics: TopicTable) -> list[str]:
     """Add the topics that the store has messages of and the table does not know; return their names.
 
     A master may have created a topic, taken its messages and been lost before its slave copied the table. The
-    topic gets as many queues as have messages, and may be read and written.
+    topic gets as many queues as have messages, and may be read and written. They are on disk after the
+    table's next `save`.
     """
     counts = {
         topic: count for topic, count in queue_counts(store).items() if _is_lost(topic, topics) and count > 0
     }
     for topic, count in sorted(counts.items()):
-        topics.put(
+        topics.adopt(
             TopicConfig(
                 topic_name=topic,
                 read_queue_nums=count,
