@@ -11,6 +11,7 @@ so it can be made no more once that has another; until then, who is in it is wai
 """
 
 import logging
+from math import inf
 
 from pyromq.broker.failover.election import Election
 from pyromq.broker.failover.group import Group, View
@@ -63,6 +64,8 @@ class InSyncKeeper:
         self._view = view
         if view.group_revision != self._proposed_at:
             self._proposed, self._proposed_at = frozenset(), None
+        members = self.members
+        self._joining = {id_: end for id_, end in self._joining.items() if id_ not in members}
         self._wait_for_all()
 
     async def look(self) -> None:
@@ -103,15 +106,18 @@ class InSyncKeeper:
     def _find_late(self, members: frozenset[int]) -> frozenset[int]:
         behind = {one.id: self._followers.behind_s(one) for one in self._followers.members}
         self._late = {
-            id_: self._late.get(id_, 0) + 1
-            for id_ in members
-            # One that has not come since this master began has no more time than one that went.
-            if behind.get(id_, self._timeout_s) >= self._timeout_s
+            id_: self._late.get(id_, 0) + 1 for id_ in members if behind.get(id_, inf) >= self._timeout_s
         }
-        return frozenset(id_ for id_, count in self._late.items() if count >= self._looks_for(id_, behind))
+        return frozenset(
+            id_
+            for id_, count in self._late.items()
+            if count >= (self._looks_first if behind.get(id_, inf) == inf else _LATE_LOOKS)
+        )
 
-    def _looks_for(self, id_: int, behind: dict[int | None, float]) -> int:
-        return _LATE_LOOKS if id_ in behind else _LATE_LOOKS + round(self._timeout_s / LOOK_S)
+    @property
+    def _looks_first(self) -> int:
+        """For how many looks a member may be late that has not had everything since this master began."""
+        return _LATE_LOOKS + round(self._timeout_s / LOOK_S)
 
     async def _propose(self, members: frozenset[int], wanted: frozenset[int]) -> None:
         addresses = {id_: address for address, id_ in self._view.group.ids.items()}

@@ -535,7 +535,9 @@ class Supervisor:
                 f"hands over to {successor}" if successor else "no other is in sync",
             )
             await self._election.hand_over(await self._election.look(), successor)
-        elif self._broker is not None and self._session.id:
+        elif self._broker is not None:
+            # It is gone before it takes itself out of the set, else the master takes it in again at once.
+            await self._stop_broker(unregister=True)
             view = await self._election.look()
             if view.leader is not None and self.address in view.group.in_sync:
                 await self._election.leave_in_sync(view)
