@@ -313,8 +313,8 @@ class PullHandlers:
         if self._settings.slave_read_enable:
             broker_id = group.which_broker_when_consume_slowly if got.suggest_slave else group.broker_id
         if code == ResponseCode.PULL_OFFSET_MOVED and self._settings.broker_role == BrokerRole.SLAVE:
-            # What this slave does not have yet, its master may: nobody's progress is moved from here. RocketMQ
-            # has whoever is ahead of it ask again at once, and while there is no master that has no end.
+            # What this slave does not have yet, its master may: nobody's progress is moved from here. Whoever
+            # is ahead of it waits; RocketMQ has it ask again at once, for as long as there is no master.
             is_ahead = header.queue_offset >= got.max_offset
             code = ResponseCode.PULL_NOT_FOUND if is_ahead else ResponseCode.PULL_RETRY_IMMEDIATELY
             broker_id, next_offset = group.broker_id, header.queue_offset
