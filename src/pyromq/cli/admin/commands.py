@@ -5,7 +5,9 @@ from typing import Annotated
 import typer
 
 from pyromq.cli import options
+from pyromq.cli.admin.replicas import add_replicas
 from pyromq.cli.admin.scaling_commands import add_scaling_commands
+from pyromq.cli.admin.switch_master import add_switch_master
 
 #: What a command ends with that found members of a group which want different things.
 STATUS_CONFLICT = 3
@@ -63,3 +65,5 @@ admin.command(
     "\n\n[cyan]pyromq admin consumerStatus -g billing --json[/cyan]",
 )(consumer_status)
 add_scaling_commands(admin)
+add_replicas(admin)
+add_switch_master(admin)
