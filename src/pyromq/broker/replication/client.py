@@ -35,8 +35,10 @@ RETRY_S: Final = 5.0
 FAILOVER_RETRY_S: Final = 0.2
 #: After the logs were found to differ: whoever was told needs time.
 DIVERGED_RETRY_S: Final = 5.0
-#: How much is read at once.
+#: How much is read at once, and how much of it is appended in one turn of the loop: a slave that has much to
+#: catch up with has others to attend to.
 READ_BYTES: Final = 512 << 10
+TURN_BYTES: Final = 64 << 10
 LOOKS_AN_INTERVAL: Final = 4
 
 log = logging.getLogger(__name__)
@@ -56,7 +58,9 @@ class MasterLink(asyncio.BufferedProtocol):
         self._transport: asyncio.Transport | None = None
         self._buffer = bytearray(FRAME_BYTES_MAX + EPOCH_PIECE_HEAD_BYTES + READ_BYTES)
         self._view = memoryview(self._buffer)
-        self._filled = 0
+        #: Up to where the buffer has something, and how much of that is appended.
+        self._filled = self._taken = 0
+        self._is_reading_paused = False
         self._has_copied = False
         self._told = 0
         self._heard_at = self._spoke_at = client.clock.monotonic()
@@ -79,6 +83,8 @@ class MasterLink(asyncio.BufferedProtocol):
         if self.ended.done():
             return
         try:
+            if self._is_reading_paused:
+                return
             if self.is_copying:
                 self._copy()
             elif self._has_epochs:
@@ -128,33 +134,55 @@ class MasterLink(asyncio.BufferedProtocol):
             return
         welcome, length = found
         self._copying.compare(welcome)
-        self._move_up(length)
+        self._taken = length
         self.is_copying = True
         self._tell()
         self._copy()
 
     def _copy(self) -> None:
+        """Append as much as one turn allows; as long as there is more, nothing further is read."""
         store = self._client.store
         before = store.max_position
         try:
-            taken = self._copying.take(self._view[: self._filled])
-            self._move_up(taken)
+            taken = self._copying.take(self._view[self._taken : self._filled], TURN_BYTES)
         finally:
             if store.max_position > before:
                 self._client.note_copied(store.max_position - before)
+        self._taken += taken
         if not self._has_copied and taken:
             self._has_copied = True
             self._client.note_following(self.address, before)
         if store.max_position > self._told:
             self._tell()
+        if taken >= TURN_BYTES // 2:
+            self._let_others()
+        else:
+            self._read_on()
 
-    def _move_up(self, taken: int) -> None:
-        """Move what is left to the beginning of the buffer."""
-        if taken:
-            left = self._filled - taken
-            if left:
-                self._buffer[:left] = self._buffer[taken : self._filled]
-            self._filled = left
+    def _let_others(self) -> None:
+        """Go on in the next turn. libuv alone would read one socket 32 times over before anything else."""
+        if self._transport is not None:
+            if not self._is_reading_paused:
+                self._is_reading_paused = True
+                self._transport.pause_reading()
+            asyncio.get_running_loop().call_soon(self._go_on)
+
+    def _go_on(self) -> None:
+        if not self.ended.done():
+            try:
+                self._copy()
+            except (ProtocolError, StoreError, Diverged) as error:
+                self.end(error)
+
+    def _read_on(self) -> None:
+        """Move what is left to the beginning of the buffer, and read."""
+        left = self._filled - self._taken
+        if left and self._taken:
+            self._buffer[:left] = self._buffer[self._taken : self._filled]
+        self._taken, self._filled = 0, left
+        if self._is_reading_paused and self._transport is not None:
+            self._is_reading_paused = False
+            self._transport.resume_reading()
 
     def _tell(self) -> None:
         self._told = self._client.store.max_position

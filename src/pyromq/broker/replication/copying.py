@@ -6,6 +6,7 @@ new one is written down before its first byte.
 """
 
 from collections.abc import Callable
+from sys import maxsize
 
 from pyromq.broker.replication.divergence import MENDING, Diverged
 from pyromq.errors import RemoteProtocolError
@@ -64,16 +65,16 @@ class Copying:
                 common_end,
             )
 
-    def take(self, view: memoryview) -> int:
-        """Append all whole pieces that bytes begin with, and return how many bytes that were.
+    def take(self, view: memoryview, bytes_max: int = maxsize) -> int:
+        """Append whole pieces that bytes begin with, and return how many bytes that were.
 
-        Raises RemoteProtocolError, Diverged, or a StoreError; what came before the piece in question is
-        appended.
+        After `bytes_max` no further piece is looked at. Raises RemoteProtocolError, Diverged, or a
+        StoreError; what came before the piece in question is appended.
         """
         at, end = 0, self._store.max_position
         bodies: list[memoryview] = []
         try:
-            while (found := self._read(view[at:])) is not None:
+            while at < bytes_max and (found := self._read(view[at:])) is not None:
                 piece, length = found
                 if piece.start != end:
                     if end:
