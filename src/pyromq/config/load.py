@@ -14,7 +14,7 @@ from pyromq.config.checks import Conflict, conflicts
 from pyromq.config.field import Setting, settings_of
 from pyromq.config.properties import read_properties
 from pyromq.config.rocketmq import NO_EFFECT, OUR_NAMES, REFUSED, Meaning, meaning_of, our_name
-from pyromq.config.settings import BrokerProcess, BrokerRole, NamesrvProcess, UpProcess
+from pyromq.config.settings import BrokerProcess, NamesrvProcess, UpProcess
 from pyromq.config.values import Value, read_value
 from pyromq.errors import ConfigError
 
@@ -70,7 +70,7 @@ def load(kind: type[Process], given: Iterable[Given]) -> Loaded[Process]:
     process: Process = build(kind, values)
     if found := _conflicts(process):
         raise ConfigError("\n".join(_describe(conflict, known, sources) for conflict in found))
-    return Loaded(process, sources, (*_idle_warnings(list(idle)), *_role_warnings(process)))
+    return Loaded(process, sources, _idle_warnings(list(idle)))
 
 
 def build(kind: type[Process], values: Mapping[str, Value]) -> Process:
@@ -185,12 +185,6 @@ def _unusable(item: Given, known: Mapping[str, Setting]) -> str | None:
 
 def _idle_warnings(idle: list[str]) -> tuple[str, ...]:
     return (f"no effect here: {', '.join(idle)}",) if idle else ()
-
-
-def _role_warnings(process: BrokerProcess | NamesrvProcess | UpProcess) -> tuple[str, ...]:
-    if isinstance(process, NamesrvProcess) or process.broker.broker_role == BrokerRole.ASYNC_MASTER:
-        return ()
-    return (f"brokerRole={process.broker.broker_role}: nothing is copied between brokers yet",)
 
 
 def _conflicts(process: BrokerProcess | NamesrvProcess | UpProcess) -> list[Conflict]:

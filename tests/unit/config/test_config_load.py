@@ -95,14 +95,7 @@ def test_apaches_own_files_work_as_they_are(tmp_path: Path, text: str) -> None:
 
     assert loaded.process.store.file_reserved_time == 48
     assert loaded.process.store.flush_disk_type is FlushDiskType.ASYNC_FLUSH
-    assert not [warning for warning in loaded.warnings if "no effect" in warning]
-
-
-@pytest.mark.parametrize(("text", "role"), [(APACHE_SYNC, "SYNC_MASTER"), (APACHE_SLAVE, "SLAVE")])
-def test_roles_that_promise_copies_are_warned_about(tmp_path: Path, text: str, role: str) -> None:
-    loaded = load(BrokerProcess, read_file(written(tmp_path, text)))
-
-    assert loaded.warnings == (f"brokerRole={role}: nothing is copied between brokers yet",)
+    assert loaded.warnings == ()
 
 
 def test_apaches_slave_file_makes_a_slave(tmp_path: Path) -> None:
