@@ -98,6 +98,7 @@ class Run:
     p99_ms: float
     master_us: float
     """Processor time of the master for each message."""
+    slave_us: float
     refused: dict[str, int]
     others_cores: float
 
@@ -164,11 +165,12 @@ class Pair:
         target = find_target(workload, self.name_server)
         wait_for_quiet(pace.quiet_wait_s)
         pids = (self.master.server.pid, self._slave.server.pid)
-        busy, used = busy_s(), own_s() + sum(usage_of(pid).cpu_s for pid in pids)
+        busy, slave_s, used = busy_s(), usage_of(pids[1]).cpu_s, own_s() + usage_of(pids[0]).cpu_s
         began_at = time.monotonic()
         record = run_on(target, workload, server_pid=pids[0]).as_record()
         wall_s = time.monotonic() - began_at
-        used = own_s() + sum(usage_of(pid).cpu_s for pid in pids) - used
+        slave_s = usage_of(pids[1]).cpu_s - slave_s
+        used = own_s() + usage_of(pids[0]).cpu_s - used + slave_s
         return Run(
             role=self.role,
             senders=senders,
@@ -176,6 +178,7 @@ class Pair:
             p50_ms=record["latency_us"]["p50"] / 1e3,
             p99_ms=record["latency_us"]["p99"] / 1e3,
             master_us=1e6 / record["messages_per_server_cpu_s"],
+            slave_us=1e6 * slave_s / max(record["messages_in_all"], 1),
             refused=record["refused"],
             others_cores=round(max(busy_s() - busy - used, 0.0) / wall_s, 2),
         )
@@ -197,7 +200,8 @@ def measure_cost(pace: Pace) -> list[Run]:
                     refused = f", refused {run.refused}" if run.refused else ""
                     say(
                         f"{number + 1}/{pace.rounds} {senders:8} {run.role:12} {run.per_second:9,.0f}/s"
-                        f", p99 {run.p99_ms:.2f} ms{refused} (others {run.others_cores:.2f} cores)"
+                        f", p99 {run.p99_ms:.2f} ms, CPU {run.master_us:.1f} + {run.slave_us:.1f} µs{refused}"
+                        f" (others {run.others_cores:.2f} cores)"
                     )
     return runs
 
@@ -260,7 +264,18 @@ def one_switch(group: SwitchingGroup, producers: dict[str, PythonClients | JavaC
 
 def cost_rows(found: Found) -> list[list[str]]:
     """Return the table of what synchronous replication costs."""
-    rows = [["senders", "replication", "messages/s", "p50, ms", "p99, ms", "master's CPU, µs", "cost"]]
+    rows = [
+        [
+            "senders",
+            "replication",
+            "messages/s",
+            "p50, ms",
+            "p99, ms",
+            "master's CPU, µs",
+            "slave's CPU, µs",
+            "cost",
+        ]
+    ]
     for senders in WORKLOADS:
         for role, title in ((ASYNC, "asynchronous"), (SYNC, "synchronous")):
             runs = found.of(role, senders)
@@ -272,6 +287,7 @@ def cost_rows(found: Found) -> list[list[str]]:
                     f"{median(run.p50_ms for run in runs):.2f}",
                     f"{median(run.p99_ms for run in runs):.2f}",
                     f"{median(run.master_us for run in runs):.1f}",
+                    f"{median(run.slave_us for run in runs):.1f}",
                     f"{found.cost(senders):.0%}" if role == SYNC else "",
                 ]
             )
