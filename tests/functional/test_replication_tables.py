@@ -1,0 +1,265 @@
+"""A slave's tables: copied from its master, never ahead of the log, and what clients left flows back."""
+
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from kinds_stage import Peer
+from slave_stage import Pair, running_pair
+
+from pyromq.broker.parts import make_parts
+from pyromq.broker.replication.tables import CopiedTables, TableCopier
+from pyromq.clock import SystemClock
+from pyromq.codes import RequestCode, ResponseCode
+from pyromq.config.settings import BrokerProcess, BrokerSettings, NetSettings, StoreSettings
+from pyromq.model import MessageQueue
+from pyromq.net.links import Links
+from pyromq.testing.waiting import aeventually
+from pyromq.wire.bodies.locks import LockBatch, encode_lock_batch
+from pyromq.wire.java_json import loads
+
+
+@pytest.fixture
+async def pair(tmp_path: Path) -> AsyncIterator[Pair]:
+    async with running_pair(tmp_path) as pair:
+        yield pair
+
+
+async def commit(client: Peer, offset: int, *, group: str = "readers", queue_id: int = 0) -> None:
+    answer = await client.request(
+        RequestCode.UPDATE_CONSUMER_OFFSET,
+        {"consumerGroup": group, "topic": "orders", "queueId": queue_id, "commitOffset": offset},
+    )
+    assert answer.code == ResponseCode.SUCCESS
+
+
+async def progress(client: Peer, *, group: str = "readers", queue_id: int = 0) -> int | None:
+    answer = await client.request(
+        RequestCode.QUERY_CONSUMER_OFFSET,
+        {"consumerGroup": group, "topic": "orders", "queueId": queue_id, "setZeroIfNotFound": "false"},
+    )
+    return int((answer.ext or {})["offset"]) if answer.code == ResponseCode.SUCCESS else None
+
+
+async def create_topic(client: Peer, topic: str, queues: int = 3) -> None:
+    answer = await client.request(
+        RequestCode.UPDATE_AND_CREATE_TOPIC,
+        {
+            "topic": topic,
+            "defaultTopic": "TBW102",
+            "readQueueNums": queues,
+            "writeQueueNums": queues,
+            "perm": 6,
+            "topicFilterType": "SINGLE_TAG",
+        },
+    )
+    assert answer.code == ResponseCode.SUCCESS, answer.remark
+
+
+def on_disk(pair: Pair, name: str) -> str:
+    path = pair.slave.folder / "config" / name
+    return path.read_text() if path.exists() else ""
+
+
+@pytest.mark.row("HA-13")
+@pytest.mark.parametrize(
+    "code",
+    [
+        RequestCode.GET_ALL_TOPIC_CONFIG,
+        RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG,
+        RequestCode.GET_ALL_CONSUMER_OFFSET,
+        RequestCode.GET_ALL_DELAY_OFFSET,
+    ],
+)
+async def test_a_slave_answers_for_its_tables_as_its_master_does(pair: Pair, code: int) -> None:
+    master, slave = pair.master.connect(), pair.slave.connect()
+    await create_topic(master, "orders")
+    await master.heartbeat(consumer="readers")
+    await master.send("orders", properties={"DELAY": "1"})
+    await commit(master, 1)
+    await master.await_stored("orders")
+
+    await pair.caught_up()
+
+    theirs, ours = await master.request(code), await slave.request(code)
+    assert loads(ours.body) == loads(theirs.body)
+
+
+@pytest.mark.row("HA-13")
+async def test_what_a_slave_copied_is_in_its_files(pair: Pair) -> None:
+    master = pair.master.connect()
+    await create_topic(master, "orders", 5)
+    await master.heartbeat(consumer="readers")
+    await commit(master, 7)
+    await master.send("orders", properties={"DELAY": "1"})
+    await master.await_stored("orders")
+
+    await pair.caught_up()
+
+    assert json.loads(on_disk(pair, "topics.json"))["topicConfigTable"]["orders"]["readQueueNums"] == 5
+    assert '"readers"' in on_disk(pair, "subscriptionGroup.json")
+    assert loads(on_disk(pair, "consumerOffset.json"))["offsetTable"]["orders@readers"] == {0: 7}
+    assert loads(on_disk(pair, "delayOffset.json"))["offsetTable"] == {1: 1}
+
+
+@pytest.mark.row("HA-13")
+async def test_a_slave_copies_as_soon_as_it_has_found_its_master(tmp_path: Path) -> None:
+    async with running_pair(tmp_path) as pair:
+        await pair.stop(pair.slave)
+        await create_topic(pair.master.connect(), "orders", 5)
+        pair.slave = pair._stage("other", is_slave=True)
+
+        await pair.start(pair.slave)
+
+        await aeventually(lambda: '"orders"' in on_disk(pair, "topics.json"), 5.0)
+
+
+async def test_a_topic_that_the_master_does_not_have_goes(pair: Pair) -> None:
+    master, slave = pair.master.connect(), pair.slave.connect()
+    await create_topic(master, "orders")
+    await slave.heartbeat(consumer="strangers")
+    assert "%RETRY%strangers" in (await slave.request(RequestCode.GET_ALL_TOPIC_CONFIG)).body.decode()
+
+    await pair.caught_up()
+
+    topics = (await slave.request(RequestCode.GET_ALL_TOPIC_CONFIG)).body.decode()
+    assert "%RETRY%strangers" not in topics
+    assert '"orders"' in topics
+
+
+# Progress that clients brought
+
+
+@pytest.mark.row("HA-07", "HA-13")
+async def test_what_was_committed_at_the_slave_flows_back_when_the_master_returns(pair: Pair) -> None:
+    master = pair.master.connect()
+    for _ in range(9):
+        await master.send("orders")
+    await commit(master, 3)
+    await pair.caught_up()
+    await pair.stop(pair.master)
+    await commit(pair.slave.connect(), 8)
+
+    await pair.start_master()
+
+    back = pair.master.connect()
+    await aeventually(lambda: pair.copier.copies and pair.slave.broker.max_position, what="it follows")
+
+    async def told() -> bool:
+        await pair.copier.copy()
+        return await progress(back) == 8
+
+    await aeventually(told)
+    assert await progress(pair.slave.connect()) == 8
+
+
+async def test_a_master_that_is_ahead_is_not_told(pair: Pair) -> None:
+    master, slave = pair.master.connect(), pair.slave.connect()
+    await master.send("orders")
+    await commit(master, 5)
+    await commit(slave, 2)
+    await commit(slave, 9, queue_id=1)
+
+    await pair.caught_up()
+
+    assert (await progress(master), await progress(slave)) == (5, 5)
+    assert (await progress(master, queue_id=1), await progress(slave, queue_id=1)) == (9, 9)
+    assert len(pair.copier.committed_here) == 0
+
+
+async def test_progress_that_went_back_at_the_master_goes_back_at_the_slave(pair: Pair) -> None:
+    master, slave = pair.master.connect(), pair.slave.connect()
+    await commit(master, 5)
+    await pair.caught_up()
+    await commit(master, 2)
+
+    await pair.caught_up()
+
+    assert await progress(slave) == 2
+
+
+# Never ahead of the log
+
+
+@pytest.mark.row("HA-13")
+async def test_progress_counts_only_when_the_log_is_there(tmp_path: Path) -> None:
+    async with running_pair(tmp_path) as pair:
+        await pair.stop(pair.slave)
+        master = pair.master.connect()
+        await master.send("orders", properties={"DELAY": "1"})
+        await master.await_stored("orders")
+        await commit(master, 1)
+        parts = make_parts(
+            BrokerProcess(
+                broker=BrokerSettings(broker_name="copy"),
+                store=StoreSettings(
+                    store_path_root_dir=str(tmp_path / "copy"), mapped_file_size_commit_log=4 << 20
+                ),
+                net=NetSettings(),
+            ),
+            clock=SystemClock(),
+            files=None,
+            use_kernel=False,
+        )
+        parts.store.open()
+        links = Links(NetSettings())
+        try:
+            copier = TableCopier(
+                CopiedTables(
+                    topics=parts.topics,
+                    groups=parts.groups,
+                    offsets=parts.offsets,
+                    delayed=parts.delayed,
+                    queue_locks=parts.queue_locks,
+                ),
+                store=parts.store,
+                links=links,
+                durability=_Synced(),  # type: ignore[arg-type]
+                master=lambda: pair.master.address,
+            )
+
+            await copier.copy()
+            assert parts.topics.get("orders") is not None
+            assert parts.offsets.progress("readers", "orders", 0) is None
+            assert parts.delayed.encode() == b'{"offsetTable":{}}'
+
+            segment = pair.master.broker._parts.store.log.segment_at(0)
+            assert segment is not None
+            parts.store.append_copied(bytes(segment.map[: pair.master.broker.max_position]))
+            await copier.copy()
+            assert parts.offsets.progress("readers", "orders", 0) == 1
+            assert parts.delayed.encode() == b'{"offsetTable":{1:1}}'
+        finally:
+            await links.close()
+            parts.store.close()
+
+
+class _Synced:
+    async def sync_now(self) -> None:
+        """Nothing: a test looks at memory."""
+
+
+# What else is copied
+
+
+async def test_a_slave_knows_who_holds_which_queue(pair: Pair) -> None:
+    master, slave = pair.master.connect(), pair.slave.connect()
+    held = MessageQueue("orders", "broker-a", 1)
+    body = encode_lock_batch(LockBatch(consumer_group="readers", client_id="me", queues=[held]))
+    await master.request(RequestCode.LOCK_BATCH_MQ, body=body)
+
+    await pair.caught_up()
+
+    other = encode_lock_batch(LockBatch(consumer_group="readers", client_id="another", queues=[held]))
+    answer = await slave.request(RequestCode.LOCK_BATCH_MQ, body=other)
+    assert loads(answer.body) == {"lockOKMQSet": []}
+    await aeventually(lambda: '"me"' in on_disk(pair, "queueLocks.json"))
+
+
+async def test_a_slave_lets_no_file_go_that_its_master_still_has(pair: Pair) -> None:
+    await pair.master.connect().send("orders")
+
+    await pair.caught_up()
+
+    assert pair.slave.broker._parts.store.may_go_before(1 << 40) == 0
