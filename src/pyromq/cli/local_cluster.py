@@ -23,7 +23,6 @@ from typing import Any
 
 from pyromq.cli import greeting, output
 from pyromq.cli.data_folder import prepare
-from pyromq.cli.free_ports import kept_ports
 from pyromq.cli.serve import serve
 from pyromq.cli.servers import LOOPBACK_OF, Start, start_namesrv, with_key_values
 from pyromq.config.settings import PORT_MAX, BrokerRole, BrokerSettings, UpProcess
@@ -97,13 +96,8 @@ def plan_replicas(shape: Shape, process: UpProcess, folder: Path) -> list[Replic
         for name in _names(shape, settings.broker_name)
         for number in range(shape.replicas)
     ]
-    if settings.listen_port:
-        ports = [settings.listen_port + PORT_STEP * at for at in range(len(titles))]
-    elif shape.failover is None:
-        ports = [0] * len(titles)
-    else:
-        # Failover knows a replica by its address, so it has to have the same one after a stop.
-        ports = kept_ports(folder / "ports.json", [title for *_, title in titles], settings.bind_address)
+    # Each broker finds a free port by itself where none is said.
+    ports = [settings.listen_port and settings.listen_port + PORT_STEP * at for at in range(len(titles))]
     if max(ports) > PORT_MAX:
         raise ConfigError(f"--broker-port {ports[0]}: {len(ports)} brokers need ports up to {max(ports)}")
     return [
