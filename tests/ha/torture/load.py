@@ -26,6 +26,8 @@ QUEUES = 4
 CONNECT_S_MAX = 1.0
 NUMBER_DIGITS = 12
 _SIZES = (0, 100, 100, 300, 1000, 3000, 12_000)
+#: How often a producer leaves a node that takes its messages: there may be another that does, too.
+_RESTLESSNESS = 0.03
 #: Stored, says the broker, but not as it should be: nobody may count on it.
 _HALF_DONE = (
     ResponseCode.FLUSH_DISK_TIMEOUT,
@@ -104,6 +106,8 @@ async def produce(stage: Stage, chance: Random) -> None:
                 connection = next(stage.connections)
                 while not (stage.is_over.is_set() or client.is_hung_up):
                     if not await _send_some(stage, chance, client, node, connection):
+                        break
+                    if chance.random() < _RESTLESSNESS:
                         break
                     await stage.pause(chance.uniform(0, 0.03))
         # Most find the new master soon; some stay with the old one, which must not take anything.

@@ -42,6 +42,8 @@ class NamespaceWires:
 
     host: Callable[[Place], str]
     namespace: Callable[[Place], str | None]
+    #: Without a meaning here.
+    distance_s: float = 0.0
     _cut: set[tuple[Place, Place]] = field(default_factory=set)
 
     def cut_one_way(self, source: Place, target: Place) -> None:

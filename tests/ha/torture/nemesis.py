@@ -63,6 +63,32 @@ async def _kill(nemesis: Nemesis, fault: Fault, node: Node, _chance: Random) -> 
     node.start()
 
 
+@_does(Kind.AMBUSH)
+async def _ambush(nemesis: Nemesis, fault: Fault, node: Node, chance: Random) -> None:
+    """Cut a node off from the others, and kill, stop or isolate it before anybody can have noticed."""
+    others: list[Place] = [other.number for other in nemesis.group.nodes if other is not node]
+    wires = nemesis.group.wires
+    cut = chance.choice((wires.cut, wires.cut_one_way, lambda one, other: wires.cut_one_way(other, one)))
+    for other in others:
+        cut(node.number, other)
+    await nemesis.stage.pause(chance.uniform(0.05, 0.8))
+    match chance.randrange(3):
+        case 0:
+            await node.kill()
+        case 1:
+            node.stop()
+        case _:
+            wires.cut(node.number, ETCD)
+    await nemesis.stage.pause(chance.uniform(0.0, 1.0))
+    for other in others:
+        wires.tear(node.number, other)
+        wires.heal(node.number, other)
+    await nemesis.stage.pause(fault.lasts_s)
+    wires.heal(node.number, ETCD)
+    node.resume()
+    node.start()
+
+
 @_does(Kind.KILL_ALL)
 async def _kill_all(nemesis: Nemesis, fault: Fault, _node: Node, chance: Random) -> None:
     await nemesis.group.kill_all()

@@ -27,6 +27,8 @@ class Wires:
     """The state of all links; a link has two directions."""
 
     chance: Random = field(default_factory=Random)
+    #: How long everything takes between two nodes, as on a real network; a loopback has no distance.
+    distance_s: float = 0.0
     _cut: set[tuple[Place, Place]] = field(default_factory=set)
     _delay_s: dict[tuple[Place, Place], float] = field(default_factory=dict)
     _chopped: set[tuple[Place, Place]] = field(default_factory=set)
@@ -73,7 +75,8 @@ class Wires:
         self._wake()
 
     def heal_all(self) -> None:
-        """Let everything through everywhere."""
+        """Let everything through everywhere, at once."""
+        self.distance_s = 0.0
         for state in (self._cut, self._delay_s, self._chopped, self._refusing):
             state.clear()
         self._wake()
@@ -90,12 +93,15 @@ class Wires:
         """Wait until bytes may go that way, and return how many at a time."""
         while (source, target) in self._cut:
             await self._changed.wait()
-        delay_s = self._delay_s.get((source, target))
-        if delay_s is not None:
+        delay_s = self._delay_s.get((source, target), self._distance(source, target))
+        if delay_s:
             changed = asyncio.ensure_future(self._changed.wait())
             await asyncio.wait([changed], timeout=self.chance.uniform(0, 2 * delay_s))
             changed.cancel()
         return _CHOPPED_BYTES if (source, target) in self._chopped else _CHUNK_BYTES
+
+    def _distance(self, source: Place, target: Place) -> float:
+        return self.distance_s if isinstance(source, int) and isinstance(target, int) else 0.0
 
     def add(self, connection: "_Connection") -> None:
         """Know a connection, so that it can be torn."""

@@ -107,6 +107,7 @@ class _Run:
         async with self._readers(), self._producers():
             await self._until_all_are_in_sync(START_S_MAX)
             self._stage.longest_pause_s = 0.0
+            self._group.wires.distance_s = self._schedule.distance_s
             await Nemesis(self._group, self._stage).run(self._schedule)
             await self._make_peace()
         final = await self._final()

@@ -16,6 +16,7 @@ class Kind(StrEnum):
     """What can be done to a cluster."""
 
     KILL = "kill"
+    AMBUSH = "ambush"
     KILL_ALL = "kill all"
     TERMINATE = "terminate"
     PAUSE = "pause"
@@ -51,6 +52,7 @@ class Target(StrEnum):
 #: What a network of the kernel's own is good for, and what goes with it.
 NAMESPACE_KINDS = (
     Kind.KILL,
+    Kind.AMBUSH,
     Kind.PAUSE,
     Kind.ISOLATE,
     Kind.CUT_ETCD,
@@ -64,6 +66,7 @@ DISK_KINDS = {Kind.FULL_DISK, Kind.SLOW_DISK, Kind.STUCK_DISK}
 
 _WEIGHTS: Mapping[Kind, float] = {
     Kind.KILL: 5,
+    Kind.AMBUSH: 4,
     Kind.KILL_ALL: 1,
     Kind.TERMINATE: 1.5,
     Kind.PAUSE: 3,
@@ -116,6 +119,8 @@ class Schedule:
     settings: Mapping[str, object]
     faults: tuple[Fault, ...]
     has_namespaces: bool = False
+    #: How far the nodes are from each other.
+    distance_s: float = 0.0
 
     @property
     def has_disks(self) -> bool:
@@ -170,6 +175,7 @@ def draw(
         "slaveTimeout": chance.choice((1_000, 3_000)),
         "haTransferBatchSize": chance.choice((4, 32, 32)) * 1024,
     }
+    distance_s = chance.choice((0.0, 0.003, 0.03))
     at_s, faults = chance.uniform(0.3, 1.0), []
     for _ in range(chance.randrange(2, faults_max + 1)):
         kind = _kind(chance, without, only)
@@ -180,7 +186,7 @@ def draw(
         faults.append(Fault(kind, round(at_s, 2), round(lasts_s, 2), target, chance.randrange(1 << 30)))
         # The next begins while this one lasts, soon after it, or when everything is well again.
         at_s += chance.choice((chance.uniform(0, lasts_s), lasts_s + chance.uniform(0, 0.5), lasts_s + 2.0))
-    return Schedule(seed, is_synchronous, replicas, settings, tuple(faults), has_namespaces)
+    return Schedule(seed, is_synchronous, replicas, settings, tuple(faults), has_namespaces, distance_s)
 
 
 def _kind(chance: Random, without: frozenset[Kind], only: tuple[Kind, ...]) -> Kind:
