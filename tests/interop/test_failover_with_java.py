@@ -113,7 +113,7 @@ def wait_for_sends(clients: list[Clients], address: str) -> int:
 
 def switch_to(address: str, name_server: str) -> None:
     """Make a replica the master by hand."""
-    command = [*PYROMQ, "admin", "switchMaster", BROKER, address, "-n", name_server]
+    command = [*PYROMQ, "admin", "switchMaster", "-b", BROKER, "-t", address, "-n", name_server]
     done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
 
