@@ -186,7 +186,7 @@ class Broker:
         parts.store.on_append = self._appended
         if cut_at is not None:
             forget_beyond(Path(parts.store_settings.store_path_root_dir), cut_at, files=self._files)
-        recovered = parts.store.open(cut_at=cut_at)
+        parts.store.open(cut_at=cut_at)
         parts.topics.load()
         parts.groups.load()
         parts.offsets.load()
@@ -196,14 +196,10 @@ class Broker:
         if self._is_slave:
             return
         parts.staged.load()
-        last_position = recovered.last_position
-        if parts.settings.failover:
-            # Copying may have ended anywhere, and progress may have come from a master that had more.
-            last_position = last_record_position(parts.store)
-            adopt_topics(parts.store, parts.topics)
-        if parts.settings.failover or not recovered.was_clean:
-            parts.offsets.keep_within(parts.store.max_offset)
-        parts.halves.load(last_position)
+        # It may have been a slave: copying ends anywhere, and progress came from a master that had more.
+        adopt_topics(parts.store, parts.topics)
+        parts.offsets.keep_within(parts.store.max_offset)
+        parts.halves.load(last_record_position(parts.store))
 
     def _appended(self, topic: str, queue_id: int, end: int, tags_code: int) -> None:
         parts = self._parts
