@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from etcd import running_etcd
 
 from pyromq.testing.waiting import eventually
 
@@ -37,6 +38,11 @@ def kill(hello: dict[str, Any], at: int) -> None:
 def members(shell: Any, address: str) -> list[tuple[str, int]]:
     lines = shell.output_of("admin", "clusterList", "-n", address, "--json").splitlines()
     return [(one["broker_name"], one["broker_id"]) for one in map(json.loads, lines)]
+
+
+def master_address(shell: Any, address: str) -> str | None:
+    lines = shell.output_of("admin", "clusterList", "-n", address, "--json").splitlines()
+    return next((one["address"] for one in map(json.loads, lines) if one["broker_id"] == 0), None)
 
 
 def sends(shell: Any, address: str, topic: str, count: int) -> list[str]:
@@ -120,6 +126,30 @@ def test_of_several_masters_one_dies_and_what_is_unread_on_it_waits_until_it_is_
     # No broker outlives the process that started it; it stops as it always does.
     eventually(lambda: not lives(pids(hello)[0]), DEADLINE_S, what="broker-a has stopped")
     assert not (Path(hello["brokers"][0]["data"]) / "abort").exists()
+
+
+@pytest.mark.row("HA-09")
+def test_with_failover_a_slave_takes_over_from_a_master_that_is_killed(
+    shell: Any, up: Up, tmp_path: Path
+) -> None:
+    with running_etcd(tmp_path / "etcd") as etcd:
+        server = up("--replicas", "2", "--sync", "--failover", etcd.address)
+        hello = server.ready()
+        address = hello["namesrv"]
+        eventually(lambda: len(members(shell, address)) == 2, DEADLINE_S, what="both are registered")
+        assert len(sends(shell, address, "hello", 3)) == 3
+        master = master_address(shell, address)
+        assert master is not None
+        (pid,) = (broker["pid"] for broker in hello["brokers"] if broker["broker"] == master)
+
+        os.kill(pid, signal.SIGKILL)
+
+        eventually(
+            lambda: master_address(shell, address) not in (None, master), DEADLINE_S, what="another is master"
+        )
+        assert len(sends(shell, address, "hello", 1)) == 1
+        assert read(shell, address, "hello") == ["m0", "m0", "m1", "m2"]
+        assert server.stop() == 0
 
 
 def test_messages_and_settings_are_there_after_a_restart_of_the_cluster(shell: Any, up: Up) -> None:

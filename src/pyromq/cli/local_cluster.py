@@ -67,10 +67,16 @@ class Replica:
 
     broker_name: str
     number: int
-    #: Its role, as a setting; with failover what it is as a master.
+    #: Its role, as a setting; with failover what it is while it is master.
     role: str
+    is_elected: bool
     port: int
     folder: Path
+
+    @property
+    def shown_role(self) -> str:
+        """Its role as it is shown; with failover it may change at any time."""
+        return "ELECTED" if self.is_elected else self.role
 
     @property
     def title(self) -> str:
@@ -105,6 +111,7 @@ def plan_replicas(shape: Shape, process: UpProcess, folder: Path) -> list[Replic
             broker_name=name,
             number=number,
             role=master if number == 0 or shape.failover is not None else BrokerRole.SLAVE,
+            is_elected=shape.failover is not None,
             port=port,
             folder=folder / title,
         )
@@ -183,7 +190,7 @@ class Child:
         return {
             "name": self.replica.broker_name,
             "number": self.replica.number,
-            "role": self.replica.role,
+            "role": self.replica.shown_role,
             "broker": self._hello["broker"],
             "data": str(self.replica.folder),
             "pid": self._hello["pid"],
