@@ -1,0 +1,271 @@
+"""Groups of replicas with a real etcd: who is master, what is waited for, who may take over."""
+
+import asyncio
+import logging
+import shutil
+from pathlib import Path
+
+import pytest
+from failover_stage import LONG_S, TOPIC, Stage, crash, in_sync_of, is_acknowledged, send, stage_of
+
+from pyromq.broker.replicating import Following
+from pyromq.codes import RequestCode, ResponseCode
+from pyromq.errors import ListenFailed
+from pyromq.testing.waiting import aeventually
+from pyromq.testing.wire_client import WireClient
+
+pytestmark = pytest.mark.timeout(180)
+
+
+async def end_of_queue(address: str) -> int:
+    async with WireClient(address) as client:
+        answer = await client.ask(RequestCode.GET_MAX_OFFSET, {"topic": TOPIC, "queueId": 0})
+    return int((answer.ext or {})["offset"])
+
+
+def logs_are_alike(stage: Stage) -> bool:
+    """Whether the logs have the same bytes; in files that are full of zeros behind their end."""
+    logs = [sorted((stage.folder_of(at) / "commitlog").iterdir()) for at in range(len(stage.replicas))]
+    return all(
+        one.read_bytes() == other.read_bytes()
+        for files in zip(*logs, strict=True)
+        for one, other in [files[:2]]
+    )
+
+
+@pytest.mark.row("HA-09")
+async def test_of_several_replicas_one_is_master_and_the_others_follow_it(tmp_path: Path) -> None:
+    async with stage_of(tmp_path, 3) as stage:
+        master = await stage.master()
+        for slave in stage.others(master):
+            assert slave.broker is not None
+            assert isinstance(slave.broker.replicating, Following)
+            assert (await send(slave.address, b"x")).code == ResponseCode.SERVICE_NOT_AVAILABLE
+        assert (await send(master.address, b"x")).code == ResponseCode.SUCCESS
+
+
+async def test_a_master_that_stops_in_order_hands_over_what_it_has(tmp_path: Path) -> None:
+    async with stage_of(tmp_path) as stage:
+        master = await stage.master()
+        for number in range(20):
+            assert await is_acknowledged(master.address, b"%d" % number)
+        number = stage.replicas.index(master)
+        await master.close()
+        successor = await stage.master(but=master)
+        assert await end_of_queue(successor.address) == 20
+        await stage.restart(number)
+        await stage.in_sync(2)
+        assert successor.is_master
+
+
+@pytest.mark.row("HA-09")
+async def test_an_operator_switches_to_a_replica_by_its_name(tmp_path: Path) -> None:
+    async with stage_of(tmp_path, 3) as stage:
+        master = await stage.master()
+        assert await is_acknowledged(master.address, b"before")
+        target = stage.others(master)[-1]
+        async with WireClient(master.address) as client:
+            answer = await client.ask(RequestCode.SWITCH_MASTER, {"newMaster": target.address})
+        assert (answer.code, answer.ext) == (ResponseCode.SUCCESS, {"newMaster": target.address})
+        assert await stage.master(but=master) is target
+        assert await is_acknowledged(target.address, b"after")
+        assert await end_of_queue(target.address) == 2
+        await stage.in_sync(3)
+
+
+async def test_a_switch_to_a_replica_that_is_not_in_sync_is_refused_and_changes_nothing(
+    tmp_path: Path,
+) -> None:
+    async with stage_of(tmp_path) as stage:
+        master = await stage.master()
+        async with WireClient(master.address) as client:
+            answer = await client.ask(RequestCode.SWITCH_MASTER, {"newMaster": "10.9.8.7:10911"})
+            assert answer.code == ResponseCode.SYSTEM_ERROR
+            assert "10.9.8.7:10911 is not in sync" in (answer.remark or "")
+            other = stage.others(master)[0].address
+            assert other in (answer.remark or "")
+        assert await is_acknowledged(master.address, b"x")
+
+
+async def test_a_slave_that_stops_in_order_is_waited_for_no_more(tmp_path: Path) -> None:
+    async with stage_of(tmp_path) as stage:
+        master = await stage.master()
+        (slave,) = stage.others(master)
+        await slave.close()
+        await stage.in_sync(1)
+        assert await is_acknowledged(master.address, b"alone")
+        await stage.restart(stage.replicas.index(slave))
+        await stage.in_sync(2)
+
+
+async def test_a_replica_that_is_not_in_sync_does_not_take_over(tmp_path: Path) -> None:
+    async with stage_of(tmp_path) as stage:
+        master = await stage.master()
+        (slave,) = stage.others(master)
+        master_number, slave_number = stage.replicas.index(master), stage.replicas.index(slave)
+        await slave.close()
+        await stage.in_sync(1)
+        assert await is_acknowledged(master.address, b"the slave has not this")
+        await master.close()
+        slave = await stage.restart(slave_number)
+        await aeventually(
+            lambda: slave.view is not None and slave.view.leader is None and slave.broker is not None,
+            what="the slave sees that nobody is master",
+        )
+        assert in_sync_of(slave) == (master.address,)
+        assert not slave.is_master
+        again = await stage.restart(master_number)
+        await aeventually(lambda: again.is_master, LONG_S, what="the last in-sync replica is master")
+
+
+async def test_a_replica_whose_folder_was_emptied_is_not_taken_for_in_sync(tmp_path: Path) -> None:
+    async with stage_of(tmp_path) as stage:
+        master = await stage.master()
+        (slave,) = stage.others(master)
+        assert await is_acknowledged(master.address, b"kept")
+        # Both are in sync and die; then one comes back with nothing.
+        for one in (slave, master):
+            await crash(one)
+        number = stage.replicas.index(slave)
+        stage.keep_port(number)
+        shutil.rmtree(stage.folder_of(number))
+        emptied = await stage.restart(number)
+        await aeventually(
+            lambda: emptied.view is not None and in_sync_of(emptied) == (master.address,),
+            LONG_S,
+            what="the emptied replica is out of sync",
+        )
+        again = await stage.restart(stage.replicas.index(master))
+        await aeventually(lambda: again.is_master, LONG_S, what="the other is master")
+        assert await end_of_queue(again.address) == 1
+        await stage.in_sync(2)
+
+
+async def test_an_in_sync_replica_takes_over_when_the_master_dies(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with stage_of(tmp_path) as stage:
+        master = await stage.master()
+        (slave,) = stage.others(master)
+        for number in range(50):
+            assert await is_acknowledged(master.address, b"%d" % number)
+        loop = asyncio.get_running_loop()
+        began_at = loop.time()
+        await crash(master)
+        await stage.master(but=master)
+        with capsys.disabled():
+            print(f"\n  a replica was master {loop.time() - began_at:.2f} s after the last one had died")
+        assert await is_acknowledged(slave.address, b"after")
+        assert await end_of_queue(slave.address) == 51
+        await stage.restart(stage.replicas.index(master))
+        await stage.in_sync(2)
+        await aeventually(lambda: logs_are_alike(stage), LONG_S, what="the logs are alike")
+
+
+async def test_a_master_that_cannot_reach_etcd_acknowledges_nothing_before_another_does(
+    tmp_path: Path,
+) -> None:
+    async with stage_of(tmp_path) as stage:
+        master = await stage.master()
+        (slave,) = stage.others(master)
+        assert await is_acknowledged(master.address, b"before")
+        way = stage.way_of(master)
+        way.cut()
+        # Asked at each turn of the loop: at no moment both may acknowledge.
+        both = False
+        watching = True
+
+        async def watch() -> None:
+            nonlocal both
+            while watching:
+                both = both or (master.is_master and slave.is_master)
+                await asyncio.sleep(0)
+
+        watcher = asyncio.get_running_loop().create_task(watch())
+        await stage.master(but=master)
+        assert not await is_acknowledged(master.address, b"from the old one")
+        assert await is_acknowledged(slave.address, b"from the new one")
+        way.heal()
+        await stage.in_sync(2)
+        watching = False
+        await watcher
+        assert not both
+        assert slave.is_master
+        assert await end_of_queue(slave.address) == 2
+        await aeventually(lambda: logs_are_alike(stage), LONG_S, what="the logs are alike")
+
+
+async def test_what_a_replaced_master_had_alone_is_cut_off(tmp_path: Path) -> None:
+    async with stage_of(tmp_path, role="ASYNC_MASTER", in_sync_timeout=60_000) as stage:
+        master = await stage.master()
+        (slave,) = stage.others(master)
+        assert await is_acknowledged(master.address, b"both have this")
+        await aeventually(lambda: slave.max_position == master.max_position, what="the slave has it")
+        # The slave hears nothing for a moment, and the master dies in it.
+        await crash(slave)
+        assert await is_acknowledged(master.address, b"only the master has this")
+        await crash(master)
+        slave = await stage.restart(stage.replicas.index(slave))
+        await aeventually(lambda: slave.is_master, LONG_S, what="the slave is master")
+        assert await is_acknowledged(slave.address, b"only the new master has this")
+        again = await stage.restart(stage.replicas.index(master))
+        await stage.in_sync(2)
+        await aeventually(lambda: again.max_position == slave.max_position, LONG_S)
+        await aeventually(lambda: logs_are_alike(stage), LONG_S, what="the logs are alike")
+
+
+async def test_a_group_goes_on_when_etcd_was_away_for_a_while(tmp_path: Path) -> None:
+    async with stage_of(tmp_path) as stage:
+        master = await stage.master()
+        assert await is_acknowledged(master.address, b"before")
+        stage.etcd.kill()
+        await aeventually(lambda: not master.is_master, LONG_S, what="the master has no lease")
+        assert not await is_acknowledged(master.address, b"meanwhile")
+        await asyncio.to_thread(stage.etcd.start)
+        again = await stage.master()
+        await stage.in_sync(2)
+        assert await is_acknowledged(again.address, b"after")
+
+
+async def test_without_etcd_a_replica_that_knows_its_id_serves_what_it_has(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with stage_of(tmp_path) as stage:
+        master = await stage.master()
+        (slave,) = stage.others(master)
+        assert await is_acknowledged(master.address, b"x")
+        await slave.close()
+        stage.etcd.kill()
+        caplog.clear()
+        with caplog.at_level(logging.WARNING):
+            again = await stage.restart(stage.replicas.index(slave))
+        assert again.broker is not None
+        assert await end_of_queue(again.address) >= 0
+        assert any("etcd does not answer" in record.getMessage() for record in caplog.records)
+        assert not again.is_master
+        await asyncio.to_thread(stage.etcd.start)
+        await stage.in_sync(2)
+
+
+async def test_a_port_that_is_taken_is_an_error_of_the_start_and_leaves_nothing_behind(
+    tmp_path: Path,
+) -> None:
+    async with stage_of(tmp_path, 1) as stage:
+        master = await stage.master()
+        with pytest.raises(ListenFailed):
+            await stage.add(listen_port=master.port)
+        stage.replicas.pop()
+        assert await is_acknowledged(master.address, b"x")
+
+
+async def test_with_fewer_in_sync_than_are_asked_for_nothing_is_taken(tmp_path: Path) -> None:
+    async with stage_of(tmp_path, min_in_sync_replicas=2) as stage:
+        master = await stage.master()
+        assert await is_acknowledged(master.address, b"x")
+        (slave,) = stage.others(master)
+        await slave.close()
+        await stage.in_sync(1)
+        answer = await send(master.address, b"alone")
+        assert answer.code == ResponseCode.SERVICE_NOT_AVAILABLE
+        assert "minInSyncReplicas" in (answer.remark or "")
+        assert await end_of_queue(master.address) == 1
