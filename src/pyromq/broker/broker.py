@@ -27,7 +27,7 @@ from pyromq.broker.metrics import MetricsPage, Sources, start_metrics
 from pyromq.broker.parts import Parts, make_parts
 from pyromq.broker.registration import FIRST_PERIOD_MS, Registration
 from pyromq.broker.replicating import Following, Leading, Replicating, load_epochs
-from pyromq.broker.replication.adoption import adopt_topics, forget_beyond
+from pyromq.broker.replication.adoption import adopt_delivered, adopt_topics, forget_beyond
 from pyromq.broker.replication.divergence import last_record_position
 from pyromq.broker.standing import Standing
 from pyromq.broker.timers.timed import timer_diversions
@@ -210,6 +210,8 @@ class Broker:
             parts.delayed.arrived(queue_id, tags_code)
         elif topic == WHEEL_TIMER:
             parts.timers.arrived(end, tags_code)
+        elif topic not in parts.topics.configs:
+            adopt_delivered(topic, queue_id, parts.topics)
         self._log_grew()
 
     def _log_grew(self) -> None:

@@ -47,16 +47,24 @@ def adopt_topics(store: MessageStore, topics: TopicTable) -> list[str]:
         topic: count for topic, count in queue_counts(store).items() if _is_lost(topic, topics) and count > 0
     }
     for topic, count in sorted(counts.items()):
-        topics.adopt(
-            TopicConfig(
-                topic_name=topic,
-                read_queue_nums=count,
-                write_queue_nums=count,
-                perm=Perm.READ | Perm.WRITE,
-            )
-        )
-        log.warning("topic %s has messages and was in no table: it has %d queues now", topic, count)
+        topics.adopt(_adopted(topic, count))
     return sorted(counts)
+
+
+def adopt_delivered(topic: str, queue_id: int, topics: TopicTable) -> None:
+    """Add the topic of a message that was stored just now, if the table does not know it.
+
+    Only what waited comes so: its topic was lost like the others, and nothing of it was in the store.
+    """
+    if _is_lost(topic, topics):
+        topics.put(_adopted(topic, queue_id + 1))
+
+
+def _adopted(topic: str, count: int) -> TopicConfig:
+    log.warning("topic %s has messages and was in no table: it has %d queues now", topic, count)
+    return TopicConfig(
+        topic_name=topic, read_queue_nums=count, write_queue_nums=count, perm=Perm.READ | Perm.WRITE
+    )
 
 
 def queue_counts(store: MessageStore) -> Mapping[str, int]:
