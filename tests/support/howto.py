@@ -72,6 +72,11 @@ class Reader:
             raise
         self._environment["NAMESRV_ADDR"] = json.loads(ready.read_text())["namesrv"]
 
+    @property
+    def name_server(self) -> str:
+        """The address of the name server that the commands find by themselves."""
+        return self._environment["NAMESRV_ADDR"]
+
     def type(self, block: Block) -> str:
         """Run a block of commands, each of which must succeed, and return what they print."""
         command = ["bash", "-euc", block.text] if block.language == "sh" else ["python", "-c", block.text]
