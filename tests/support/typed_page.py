@@ -1,0 +1,96 @@
+"""A page of the documentation whose commands start servers, typed in order on ports of the test's own.
+
+The page's processes run in the background and write their ids into `*.pid`, as the page says.
+"""
+
+import os
+import re
+import signal
+import subprocess
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from socket import socket
+
+from howto import BIN, Block
+
+TYPING_TIMEOUT_S = 240
+
+
+class TypedPage:
+    """Someone who types what a page says, with other ports than the page's."""
+
+    def __init__(self, folder: Path, ports: Sequence[int]) -> None:
+        self.folder = folder
+        self._ports = dict(zip(map(str, ports), map(str, free_ports(len(ports))), strict=True))
+        self._environment = {name: value for name, value in os.environ.items() if "PYROMQ_" not in name} | {
+            "PATH": f"{BIN}:{os.environ['PATH']}",
+            "HOME": str(folder),
+            "XDG_DATA_HOME": str(folder / "share"),
+        }
+
+    def port(self, number: int) -> int:
+        """Return which port stands for one of the page's."""
+        return int(self._ports[str(number)])
+
+    def told(self, text: str) -> str:
+        """Return a text of the page with the test's ports."""
+        return re.sub(r"\d{4,5}", lambda found: self._ports.get(found[0], found[0]), text)
+
+    def export(self, name: str, value: str) -> None:
+        """Have a variable in all commands from now on, as in one shell."""
+        self._environment[name] = self.told(value)
+
+    def type(self, block: Block | str) -> str:
+        """Run commands, each of which must succeed, and return what they print."""
+        text = self.told(block if isinstance(block, str) else block.text)
+        done = subprocess.run(
+            ["bash", "-euc", text],
+            cwd=self.folder,
+            env=self._environment,
+            capture_output=True,
+            text=True,
+            timeout=TYPING_TIMEOUT_S,
+            check=False,
+        )
+        assert done.returncode == 0, f"{text}\n{done.stdout}\n{done.stderr}\n{self._logs()}"
+        return done.stdout
+
+    def end(self) -> None:
+        """End whatever the page started and did not end."""
+        for path in self.folder.glob("*.pid"):
+            with suppress(ProcessLookupError, ValueError):
+                os.kill(int(path.read_text()), signal.SIGKILL)
+
+    def _logs(self) -> str:
+        return "\n".join(f"== {path.name}\n{path.read_text()[-1500:]}" for path in self.folder.glob("*.log"))
+
+
+@contextmanager
+def typed_page(folder: Path, ports: Sequence[int]) -> Iterator[TypedPage]:
+    """Type a page's commands in a folder, and end what they started."""
+    page = TypedPage(folder, ports)
+    try:
+        yield page
+    finally:
+        page.end()
+
+
+def free_ports(count: int) -> list[int]:
+    """Return ports of five digits that are free, each with the neighbours that a broker takes too."""
+    found: list[int] = []
+    port = 20_000 + os.getpid() % 500 * 20
+    while len(found) < count:
+        port = port + 10 if port < 32_000 else 20_000
+        if all(_is_free(port + step) for step in (-2, 0, 1)):
+            found.append(port)
+    return found
+
+
+def _is_free(port: int) -> bool:
+    with socket() as probe:
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True
