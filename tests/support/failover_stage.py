@@ -149,6 +149,7 @@ async def crash(replica: Supervisor) -> None:
         task.cancel()
     await asyncio.wait(replica._tasks)
     await replica._session.abandon()
+    replica._session.id = 0
     await replica._stop_broker(unregister=False)
     await replica._etcd.close()
 

@@ -65,6 +65,10 @@ class Session:
         self._bound = Lease(self._clock.monotonic, self._until)
         return self._bound
 
+    def is_bound_to(self, lease: Lease) -> bool:
+        """Return whether a master's lease still lives with this one."""
+        return self._bound is lease
+
     def release(self) -> None:
         """End the master's lease, for good."""
         if self._bound is not None:

@@ -44,6 +44,8 @@ RETRY_S = 3.0
 #: Seconds for which a master that handed over waits for the next one, before it serves without.
 SUCCESSION_S = 2.0
 _POLL_S = 0.005
+#: Times that a change is tried which another one has overtaken.
+_TRIES = 5
 
 
 @dataclasses.dataclass(slots=True)
@@ -305,14 +307,13 @@ class Supervisor:
         if epoch is None or lease_id != self._session.id:
             self.wake()
             return
-        last = f"{view.group.master} is gone" if view.group.master else "the group is new"
-        log.info("this replica is master now, in epoch %d: %s", epoch, last)
+        log.info("this replica is master now, in epoch %d: %s", epoch, _why(view, self.address))
         await self._be_master(epoch, await self._election.look())
 
     async def _lead(self, view: View) -> None:
         """Go on as master; or begin again, if what etcd has is of a reign that ended here."""
         reign = self._reign
-        if reign is None or reign.epoch != view.group.epoch:
+        if reign is None or reign.epoch != view.group.epoch or not self._session.is_bound_to(reign.lease):
             await self._take(view)
             return
         if reign.lease.is_held:
@@ -360,7 +361,8 @@ class Supervisor:
             await self._be_slave(view, None)
         elif self._broker is None and self._since(self._handed_over_at or 0.0) > SUCCESSION_S:
             await self._be_slave(view, None)
-        if decision.reason != self._said and not view.is_new:
+        is_lasting = not view.is_new and self._since(self._leaderless_since) > SUCCESSION_S
+        if is_lasting and decision.reason != self._said:
             log.warning("nobody is master: %s", decision.reason)
             self._said = decision.reason
 
@@ -501,9 +503,15 @@ class Supervisor:
         # From here on nothing is acknowledged, whether etcd answers or not.
         self._session.release()
         log.info("this master hands over to %s", successor)
-        if not await self._election.hand_over(await self._election.look(), successor):
-            raise _refused("the group changed meanwhile; look at it and try again")
+        await self._give_up_place(successor)
         return successor
+
+    async def _give_up_place(self, successor: str | None) -> None:
+        """Be master no more at etcd; what others change meanwhile is no reason not to."""
+        for _ in range(_TRIES):
+            view = await self._election.look()
+            if view.leader_lease != self._session.id or await self._election.hand_over(view, successor):
+                return
 
     async def _wait_for_successor(self, reign: Reign, id_: int, successor: str) -> None:
         def has_everything() -> bool:
@@ -528,19 +536,36 @@ class Supervisor:
                     self._reign, self._reign.keeper.group.ids[successor], successor
                 )
             self._session.release()
-            # The name servers forget this one before they hear of the next.
-            await self._stop_broker(unregister=True)
-            log.info(
-                "this master stops, and %s",
-                f"hands over to {successor}" if successor else "no other is in sync",
-            )
-            await self._election.hand_over(await self._election.look(), successor)
+            if successor is None:
+                await self._stop_broker(unregister=True)
+                log.info("this master stops, and no other replica is in sync")
+            else:
+                # The name servers hear of the next one, and forget this one by that.
+                log.info("this master stops, and hands over to %s", successor)
+            await self._give_up_place(successor)
+            await self._stop_broker(unregister=False)
         elif self._broker is not None:
             # It is gone before it takes itself out of the set, else the master takes it in again at once.
             await self._stop_broker(unregister=True)
+            await self._leave_in_sync()
+
+    async def _leave_in_sync(self) -> None:
+        for _ in range(_TRIES):
             view = await self._election.look()
-            if view.leader is not None and self.address in view.group.in_sync:
-                await self._election.leave_in_sync(view)
+            # Without a master nobody waits for this one, and it may have what nobody else has.
+            if view.leader is None or self.address not in view.group.in_sync:
+                return
+            if await self._election.leave_in_sync(view):
+                return
+
+
+def _why(view: View, address: str) -> str:
+    group = view.group
+    if group.master is None:
+        return "the group is new"
+    if group.successor == address:
+        return f"{group.master} handed over"
+    return "it was before" if group.master == address else f"{group.master} is gone"
 
 
 def _refused(remark: str) -> Refused:
