@@ -11,6 +11,33 @@ from pyromq.config.settings import PORT_MAX, BrokerProcess, NamesrvProcess, UpPr
 
 CLUSTER = "A cluster on this machine"
 
+Brokers = Annotated[
+    int,
+    typer.Option(metavar="N", min=1, max=26, help="Brokers, each with its share.", rich_help_panel=CLUSTER),
+]
+Replicas = Annotated[
+    int,
+    typer.Option(
+        metavar="N",
+        min=1,
+        max=9,
+        help="Copies of each broker: a master, and slaves.",
+        rich_help_panel=CLUSTER,
+    ),
+]
+Sync = Annotated[
+    bool, typer.Option("--sync", help="Answer a send when a slave has it too.", rich_help_panel=CLUSTER)
+]
+ClusterFailover = Annotated[
+    str | None,
+    typer.Option(
+        "--failover",
+        metavar="etcd://HOST:PORT",
+        help="Where it is decided who is master; without it the first replica is.",
+        rich_help_panel=CLUSTER,
+    ),
+]
+
 
 def up(
     *,
@@ -32,34 +59,10 @@ def up(
     cluster_name: Annotated[
         str | None, typer.Option(metavar="NAME", help="The cluster's name (default DefaultCluster).")
     ] = None,
-    brokers: Annotated[
-        int,
-        typer.Option(
-            metavar="N", min=1, max=26, help="Brokers, each with its share.", rich_help_panel=CLUSTER
-        ),
-    ] = 1,
-    replicas: Annotated[
-        int,
-        typer.Option(
-            metavar="N",
-            min=1,
-            max=9,
-            help="Copies of each broker: a master, and slaves.",
-            rich_help_panel=CLUSTER,
-        ),
-    ] = 1,
-    sync: Annotated[
-        bool,
-        typer.Option("--sync", help="Answer a send when a slave has it too.", rich_help_panel=CLUSTER),
-    ] = False,
-    failover: Annotated[
-        str | None,
-        typer.Option(
-            metavar="etcd://HOST:PORT",
-            help="Where it is decided who is master; without it the first replica is.",
-            rich_help_panel=CLUSTER,
-        ),
-    ] = None,
+    brokers: Brokers = 1,
+    replicas: Replicas = 1,
+    sync: Sync = False,
+    failover: ClusterFailover = None,
     config: options.ConfigFile = None,
     assignments: options.Assignments = None,
     settings_only: options.PrintSettings = False,
