@@ -19,7 +19,7 @@ class Story:
 
     def __init__(self) -> None:
         self.history = History()
-        self.final = Final(queues={QUEUE: {}, OTHER: {}}, epochs=[(1, 0)])
+        self.final = Final(queues={QUEUE: {}, OTHER: {}}, epochs=[(1, 0)], reigns={0: {1}, 1: {2}})
         self.now = 0.0
         self.position = 0
 
@@ -196,6 +196,13 @@ def test_a_deposed_master_that_acknowledges_what_gets_lost_is_told(story: Story)
     story.send(0, stays=False)
 
     assert "two masters" in story.complaints(ASYNCHRONOUS)
+
+
+def test_a_master_of_whose_time_nothing_is_left_was_a_master_all_the_same(story: Story) -> None:
+    story.final.reigns[0].add(3)
+    story.send(0, stays=False)
+
+    assert not story.complaints(ASYNCHRONOUS)
 
 
 def test_two_nodes_that_wrote_one_epoch_are_told(story: Story) -> None:

@@ -161,22 +161,20 @@ def _against_connections(pairs: list[tuple[Send, int]]) -> Iterator[str]:
 def _two_masters(history: History, final: Final) -> Iterator[str]:
     """A send that began when a later epoch had answered must not be acknowledged by an earlier one.
 
-    What the log does not have any more has no epoch; then the node that acknowledged it must not be one whose
-    last epoch had been followed by another's answer.
+    What the log does not have any more has no epoch; then it may be of any in which its node was master.
     """
     places = final.places()
-    epoch_of: dict[int, int] = {}
-    last_epoch_of: dict[int, int] = defaultdict(int)
+    epoch_of = {
+        send.number: final.epoch_at(places[send.number][2].position)
+        for send in history.acknowledged()
+        if send.number in places
+    }
     first_answer: dict[int, float] = {}
+    for number, epoch in epoch_of.items():
+        ended_at = history.sends[number].ended_at
+        first_answer[epoch] = min(ended_at, first_answer.get(epoch, ended_at))
     for send in history.acknowledged():
-        place = places.get(send.number)
-        if place is None:
-            continue
-        epoch = epoch_of[send.number] = final.epoch_at(place[2].position)
-        first_answer[epoch] = min(send.ended_at, first_answer.get(epoch, send.ended_at))
-        last_epoch_of[send.node] = max(epoch, last_epoch_of[send.node])
-    for send in history.acknowledged():
-        own = epoch_of.get(send.number, last_epoch_of[send.node])
+        own = epoch_of.get(send.number, max(final.reigns.get(send.node) or {0}))
         later = [epoch for epoch, at in first_answer.items() if epoch > own and at < send.sent_at]
         if later:
             yield (

@@ -128,9 +128,15 @@ class Node:
             text = log.read_text()
             for alarm in ALARMS:
                 if alarm in text:
-                    at = text.index(alarm)
-                    found.append(f"alarm: {log}: …{text[max(0, at - 200) : at + 1500]}")
+                    found.append(f"alarm: {log}: {_excerpt(text, text.index(alarm))}")
         return found
+
+
+def _excerpt(text: str, at: int) -> str:
+    """Return a trace from the line before it to its end."""
+    lines = text[text.rfind("\n", 0, max(0, text.rfind("\n", 0, at))) + 1 :].splitlines()
+    ends = next((number for number, line in enumerate(lines[2:], 2) if not line.startswith(" ")), len(lines))
+    return "\n".join(lines[: ends + 1])
 
 
 @dataclass
@@ -151,6 +157,15 @@ class Group:
         """Return what etcd says of the group; empty when it says nothing."""
         found = await self.etcd.read(f"/pyromq/{CLUSTER}/{GROUP}/state")
         return found if isinstance(found, dict) else {}
+
+    async def reigns(self) -> dict[int, set[int]]:
+        """Return the epochs in which each node was master, by all that etcd was ever told."""
+        nodes = {self.known_as(node.number): node.number for node in self.nodes}
+        reigns: dict[int, set[int]] = {node.number: set() for node in self.nodes}
+        for state in await self.etcd.read_past(f"/pyromq/{CLUSTER}/{GROUP}/state"):
+            if state.get("master") in nodes:
+                reigns[nodes[state["master"]]].add(state["epoch"])
+        return reigns
 
     async def in_sync(self) -> int:
         """Return how many replicas are in sync, as etcd says."""

@@ -61,17 +61,35 @@ class Etcd:
 
     async def read(self, key: str) -> Any:
         """Return the JSON value of a key; None where there is none, or nobody answers."""
-        return await asyncio.to_thread(self._read, key)
+        found = await asyncio.to_thread(self._read, key, 0)
+        return found[0] if found else None
 
-    def _read(self, key: str) -> Any:
-        question = json.dumps({"key": base64.b64encode(key.encode()).decode()}).encode()
-        request = urllib.request.Request(f"{self.url}/v3/kv/range", question)
+    async def read_past(self, key: str) -> list[Any]:
+        """Return every value that a key ever had, the youngest first."""
+        values: list[Any] = []
+        revision = 0
+        while found := await asyncio.to_thread(self._read, key, revision):
+            value, changed_at = found
+            values.append(value)
+            if changed_at <= 1:
+                break
+            revision = changed_at - 1
+        return values
+
+    def _read(self, key: str, revision: int) -> tuple[Any, int] | None:
+        """Return the value at a revision, or now (0), and the revision that made it."""
+        question = {"key": base64.b64encode(key.encode()).decode(), "revision": str(revision)}
+        request = urllib.request.Request(f"{self.url}/v3/kv/range", json.dumps(question).encode())
         try:
             with urllib.request.urlopen(request, timeout=2) as answer:
                 found = json.load(answer).get("kvs")
         except (OSError, urllib.error.URLError, ValueError):
             return None
-        return json.loads(base64.b64decode(found[0]["value"])) if found else None
+        return (
+            (json.loads(base64.b64decode(found[0]["value"])), int(found[0]["mod_revision"]))
+            if found
+            else None
+        )
 
 
 def _free_port(host: str) -> int:

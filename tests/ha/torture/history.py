@@ -118,6 +118,8 @@ class Final:
     queues: dict[Queue, dict[int, Stored]] = field(default_factory=dict)
     #: (epoch, where it begins in the log), oldest first.
     epochs: list[tuple[int, int]] = field(default_factory=list)
+    #: The epochs in which each node was master, those too of which nothing is left.
+    reigns: dict[int, set[int]] = field(default_factory=dict)
 
     def places(self) -> dict[int, tuple[Queue, int, Stored]]:
         """Return where each number is; of several places, the first."""

@@ -111,6 +111,7 @@ class _Run:
             await Nemesis(self._group, self._stage).run(self._schedule)
             await self._make_peace()
         final = await self._final()
+        final.reigns = await self._group.reigns()
         self._report.longest_pause_s = self._stage.longest_pause_s
         await self._group.kill_all()
         self._judge(final)
