@@ -22,7 +22,7 @@ PROMISED = (
     "SC",
     "MM",
     "BA-01..BA-10",
-    "AD-01..AD-05",
+    "AD-01..AD-09",
     "ST",
     "FL",
     "CL",

@@ -11,6 +11,15 @@ from pyromq.config.settings import PORT_MAX, BrokerProcess, NamesrvProcess, UpPr
 
 CLUSTER = "A cluster on this machine"
 
+NamesrvPort = Annotated[
+    int | None,
+    typer.Option(
+        metavar="N", min=0, max=PORT_MAX, help="The name server's port (default 9876); 0: a free one."
+    ),
+]
+BrokerPort = Annotated[
+    int | None, typer.Option(metavar="N", help="The broker's port (default 10911); 0: a free one.")
+]
 Brokers = Annotated[
     int,
     typer.Option(metavar="N", min=1, max=26, help="Brokers, each with its share.", rich_help_panel=CLUSTER),
@@ -44,15 +53,8 @@ def up(
     data: options.Folder = None,
     listen: options.Listen = None,
     advertise: options.Advertise = None,
-    namesrv_port: Annotated[
-        int | None,
-        typer.Option(
-            metavar="N", min=0, max=PORT_MAX, help="The name server's port (default 9876); 0: a free one."
-        ),
-    ] = None,
-    broker_port: Annotated[
-        int | None, typer.Option(metavar="N", help="The broker's port (default 10911); 0: a free one.")
-    ] = None,
+    namesrv_port: NamesrvPort = None,
+    broker_port: BrokerPort = None,
     broker_name: Annotated[
         str | None, typer.Option(metavar="NAME", help="The broker's name (default broker-a).")
     ] = None,
