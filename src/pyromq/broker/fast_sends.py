@@ -12,6 +12,7 @@ the log) ends its plan, and the message takes the long way.
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from pyromq.broker.announcements import Announcements
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
     from pyromq._kernel.sends import Sends
 
 MULTI_TAG: Final = "MULTI_TAG"
+#: A connection, what it has under way, and the answers that wait.
+_Waiting = tuple[Link, "asyncio.Future[None]", bytes]
 
 
 class FastSends:
@@ -63,6 +66,9 @@ class FastSends:
         self._under_way_max = requests_under_way_max
         self._now_ms = clock.now_ms
         self._revision = -1
+        #: Who waits for what was stored in this turn of the loop, and where the log ends behind that.
+        self._turn: list[_Waiting] = []
+        self._turn_end = 0
         arrivals.on_hold = self._watch
 
     def __call__(self, link: Link, reader: CommandReader, answer_bytes_max: int) -> bool:
@@ -130,17 +136,25 @@ class FastSends:
             queue.watched = True
 
     def _answer_when_safe(self, link: Link, answers: bytes, log_end: int) -> None:
-        settled: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        """Let answers leave when the log is safe up to its end, with all others of this turn of the loop."""
+        loop = asyncio.get_running_loop()
+        settled: asyncio.Future[None] = loop.create_future()
         link.under_way.add(settled)
+        if not self._turn:
+            loop.call_soon(self._end_turn)
+        self._turn.append((link, settled, answers))
+        self._turn_end = log_end
 
-        def settle(error: Exception | None) -> None:
+    def _end_turn(self) -> None:
+        turn, self._turn = self._turn, []
+        self._durability.when_safe(self._turn_end, partial(self._settle, turn))
+
+    def _settle(self, turn: list[_Waiting], error: Exception | None) -> None:
+        for link, settled, answers in turn:
             link.under_way.discard(settled)
-            if settled.done():
-                return
-            settled.set_result(None)
-            link.send_frames(answers if error is None else self._with(error, answers))
-
-        self._durability.when_safe(log_end, settle)
+            if not settled.done():
+                settled.set_result(None)
+                link.send_frames(answers if error is None else self._with(error, answers))
 
     def _with(self, error: Exception, answers: bytes) -> bytes:
         """Return answers that say what became of the messages instead of where they are."""
