@@ -184,6 +184,7 @@ class Broker:
     def _open(self) -> None:
         parts, cut_at = self._parts, self._standing.cut_at
         parts.store.on_append = self._appended
+        parts.store.on_grown = self._announcements.grew
         if cut_at is not None:
             forget_beyond(Path(parts.store_settings.store_path_root_dir), cut_at, files=self._files)
         parts.store.open(cut_at=cut_at)
