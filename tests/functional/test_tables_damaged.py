@@ -24,7 +24,7 @@ GOOD = {
     "subscriptionGroup.json": (
         b'{"dataVersion":{"counter":3,"timestamp":1},"subscriptionGroupTable":{"kept":{"groupName":"kept"}}}'
     ),
-    "consumerOffset.json": b'{"offsetTable":{"orders@readers":{0:7,1:3}}}',
+    "consumerOffset.json": b'{"offsetTable":{"orders@readers":{0:0,1:0}}}',
     "delayOffset.json": b'{"offsetTable":{3:0}}',
 }
 DAMAGES: dict[str, Callable[[bytes], bytes]] = {
@@ -76,7 +76,7 @@ async def holds_what_was_good(client: Peer, name: str) -> bool:
             return b'"kept"' in answer.body
         case "consumerOffset.json":
             answer = await client.request(RequestCode.GET_ALL_CONSUMER_OFFSET)
-            return b'"orders@readers":{0:7,1:3}' in answer.body
+            return b'"orders@readers":{0:0,1:0}' in answer.body
         case _:
             answer = await client.request(RequestCode.GET_ALL_DELAY_OFFSET)
             return b"{3:0}" in answer.body
