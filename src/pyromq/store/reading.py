@@ -122,6 +122,9 @@ def read_queue(
 
 
 def _place_of(queue: ConsumeQueue, offset: int, end: int) -> tuple[GetStatus, int]:
+    if max(end, queue.min_offset) <= offset <= queue.end and end < queue.end:
+        # It is there, but not for readers yet; who has read up to here from the last master waits for it.
+        return GetStatus.OFFSET_OVERFLOW_ONE, offset
     if end == 0:
         return GetStatus.NO_MESSAGE_IN_QUEUE, 0
     if offset < queue.min_offset:
