@@ -59,7 +59,7 @@ def test_who_has_read_what_is_not_readable_here_waits_and_is_not_sent_back():
     at_end, hidden, behind = (store.get("orders", 0, offset, count_max=32) for offset in (3, 5, 6))
 
     assert (at_end.status, at_end.next_offset, at_end.max_offset) == (GetStatus.OFFSET_OVERFLOW_ONE, 3, 3)
-    # A consumer may come from the last master, where it has read this: a new one does not know yet who has it.
+    # A consumer may come from the last master, where it has read this; a new one knows not yet who has it.
     assert (hidden.status, hidden.next_offset, hidden.max_offset) == (GetStatus.OFFSET_OVERFLOW_ONE, 5, 3)
     assert (behind.status, behind.next_offset, behind.max_offset) == (GetStatus.OFFSET_OVERFLOW_BADLY, 3, 3)
     assert store.max_offset("orders", 0) == 5
