@@ -8,7 +8,19 @@ import os
 from importlib.util import find_spec
 
 #: Names of the kernel's modules; it is used whole or not at all.
-MODULES = ("columns", "facts", "frames", "load", "records", "pulls", "scan", "sends", "tails", "units")
+MODULES = (
+    "columns",
+    "copies",
+    "facts",
+    "frames",
+    "load",
+    "records",
+    "pulls",
+    "scan",
+    "sends",
+    "tails",
+    "units",
+)
 
 
 def _missing() -> list[str]:
