@@ -361,6 +361,7 @@ class ConsumeQueue(QueueTail):
 
     def remove(self) -> None:
         """Remove the queue with its files."""
+        self.gone = True
         self.held.clear()
         self._unsynced = ()
         self._segments.remove_all()
