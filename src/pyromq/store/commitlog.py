@@ -177,7 +177,7 @@ class CommitLog:
         self.end += len(data)
 
     def append_copied(self, data: bytes | memoryview) -> None:
-        """Write bytes of another log at the end, over as many files as they need."""
+        """Write records and blanks of another log at the end, over as many files as they need."""
         with memoryview(data) as view:
             at = 0
             while at < len(view):
@@ -190,10 +190,9 @@ class CommitLog:
                 self.end += len(part)
 
     def take_back(self, end: int) -> None:
-        """Remove what stands behind a position where the log ended a moment ago."""
+        """Remove what a failed write left behind the end that the log had before it."""
         self._segments.cut(end)
         self.end = end
-        self.synced = min(self.synced, end)
         self._tail = self._segments.find(end)
 
     def begin_at(self, position: int) -> None:
@@ -216,8 +215,7 @@ class CommitLog:
         for segment in self._segments.row:
             if segment.end > synced and segment.base < end:
                 segment.sync()
-        # What came last of another log may have been taken back meanwhile.
-        self.synced = min(end, self.end)
+        self.synced = end
         return end
 
     # Reading

@@ -229,7 +229,8 @@ class ConsumeQueues:
                 queue.remove()
             if not queues:
                 del self._topics[topic]
-                self._files.remove_folder(self._folder / topic)
+        for topic in set(self._files.names(self._folder)) - self.topics:
+            self._files.remove_folder(self._folder / topic)
 
     def remove_damaged(self) -> dict[tuple[str, int], int]:
         """Remove every queue, to be made again from the log; return how far they seemed to go."""

@@ -82,6 +82,8 @@ class KeyIndex:
             self._row.pop()
             last.retire()
             self._files.remove(last.path)
+            # A power cut must not bring it back: it knows of messages that the log does not have.
+            self._files.sync_folder(self._folder)
 
     def apply(self, entry: LogEntry) -> None:
         """Enter the message under its unique id and its keys, unless it was rolled back or is in already.

@@ -103,21 +103,20 @@ class Recovery:
 
         Raises StoreError when no record begins there.
         """
-        report = None
-        if position < self.log.end:
-            self._check_boundary(position)
-            self.checkpoint.safe_position = position
-            self.checkpoint.save()
-            self.log.cut_at(position, synced=position)
-            self.queues.close()
-            self.queues.find_all()
-            if self.index is not None:
-                self.index.close()
-            # Nothing that was written is missing, as after a kill.
-            report = Recovered(Stop.KILLED)
-            self._replay_from(position, report)
-            self._note_last_time(report)
-        self.queues.remove_empty()
+        if position >= self.log.end:
+            return None
+        self._check_boundary(position)
+        self.checkpoint.safe_position = position
+        self.checkpoint.save()
+        self.log.cut_at(position, synced=position)
+        self.queues.close()
+        self.queues.find_all()
+        if self.index is not None:
+            self.index.close()
+        # Nothing that was written is missing, as after a kill.
+        report = Recovered(Stop.KILLED)
+        self._replay_from(position, report)
+        self._note_last_time(report)
         return report
 
     def _check_boundary(self, position: int) -> None:

@@ -3,15 +3,14 @@
     frames     ┌────────┐┌────────┐┌────────┐
     records    ├──────┤├────────────────┤├──
                       ▲                 ▲   ▲
-                      whole             │   end: written, and acknowledged to the master
-                                        whole, after the third frame
+                      written           │   arrived, and acknowledged to the master
+                                        written, after the third frame
 
-A slave writes what it is sent at once and as it is, so that its log is the master's byte for byte. The
-beginning of a record whose rest has not come is kept here too, and the record reaches the followers when it
-is whole. The blank at a file's end is such a piece as well: it ends with the file.
-
-What is no record is found before anything of it is written, as far as the bytes tell. A kill in the middle of
-a record leaves a torn end, which recovery cuts off, and the slave asks for it again.
+A slave's log is the master's byte for byte. The beginning of a record whose rest has not come stays in
+memory: each write is of whole records, as a master's is. Were the pieces of one record written as they come,
+a power cut could leave it with a hole, and where only its head was hit no checksum would tell. Whoever loses
+the beginning of a record asks for it again. The blank at a file's end is such a piece as well: it ends with
+the file.
 """
 
 import struct
@@ -36,20 +35,20 @@ _POSITION_END: Final = POSITION_AT + 8
 _MAGICS: Final = (MAGIC_V1, MAGIC_V2)
 
 
-class Split(NamedTuple):
-    """A frame, looked at: the records that it completes, and the beginning of the one behind them.
+class Arrived(NamedTuple):
+    """Bytes that were looked at: whole records and blanks, to be written, and what stands behind them.
 
-    `rest` is None when the whole frame goes on with what was there before. `needed` is how many bytes there
-    must be of the next record before it is worth a look.
+    `needed` is how many bytes there must be of the next record before it is worth a look.
     """
 
+    whole: memoryview
     records: list[Record]
-    rest: bytes | None
+    rest: memoryview
     needed: int
 
 
 class Arriving:
-    """The beginning of a record whose rest has not come yet; the log has these bytes already."""
+    """The beginning of a record whose rest has not come yet."""
 
     __slots__ = ("_needed", "_segment_bytes", "partial")
 
@@ -58,32 +57,30 @@ class Arriving:
         self.partial = bytearray()
         self._needed = BLANK_BYTES
 
-    def split(self, data: bytes | memoryview, end: int) -> Split:
-        """Look at bytes that follow at the log's end, and change nothing.
+    def take(self, data: bytes | memoryview, end: int) -> Arrived | None:
+        """Look at more bytes; the log ends at `end`. None: they are kept, and complete nothing.
 
-        Raises CorruptRecord when they, with those before them, are no records.
+        Otherwise they are kept by `keep`. Raises CorruptRecord when they, with those before, are no records.
         """
         partial = self.partial
         if partial and len(partial) + len(data) < self._needed:
-            return Split([], None, self._needed)
+            partial += data
+            return None
+        buffer = memoryview(partial + data if partial else data)
         records: list[Record] = []
-        with memoryview(partial + data if partial else data) as buffer:
-            start, at, left = end - len(partial), 0, len(buffer)
-            needed = self._size_at(buffer, 0, start)
-            while left >= abs(needed):
-                if needed > 0:
-                    records.append(_record_at(buffer, at, start + at))
-                at, left = at + abs(needed), left - abs(needed)
-                needed = self._size_at(buffer, at, start + at)
-            return Split(records, bytes(buffer[at:]), abs(needed))
+        at, left = 0, len(buffer)
+        size = self._size_at(buffer, 0, end)
+        while left >= abs(size):
+            if size > 0:
+                records.append(_record_at(buffer, at, end + at))
+            at, left = at + abs(size), left - abs(size)
+            size = self._size_at(buffer, at, end + at)
+        return Arrived(buffer[:at], records, buffer[at:], abs(size))
 
-    def keep(self, data: bytes | memoryview, split: Split) -> None:
-        """Remember what is not whole of bytes that were written."""
-        if split.rest is None:
-            self.partial += data
-        else:
-            self.partial = bytearray(split.rest)
-        self._needed = split.needed
+    def keep(self, arrived: Arrived) -> None:
+        """Remember what is not whole of bytes whose beginning was written."""
+        self.partial = bytearray(arrived.rest)
+        self._needed = arrived.needed
 
     def forget(self) -> None:
         """Forget the beginning of a record."""

@@ -132,7 +132,9 @@ class MessageStore(StoredMessages):
             recovered.find(f"the log was cut at {position}; {end - position} bytes went")
             recovered.end, recovered.last_position = position, None
             self._last_stored_at_ms = cut.last_stored_at_ms
-        self.sync_queues()
+            self.sync_queues()
+        # Now that the disk has them empty: a power cut may bring them back.
+        self._queues.remove_empty()
 
     def _begin_safely(self) -> None:
         """Sync everything that was found; on a full disk only the log, and the rest when there is room."""
@@ -153,7 +155,6 @@ class MessageStore(StoredMessages):
             return
         try:
             if self._poison is None:
-                self._drop_arriving()
                 self.sync_queues()
                 self._abort.remove()
         except StoreError as error:
@@ -252,7 +253,7 @@ class MessageStore(StoredMessages):
         if self._poison is not None or (self._full is not None and not is_for_room):
             self._refuse()
         if self._arriving.partial:
-            raise StoreError("the log ends in a part of a record that is being copied from the master")
+            raise StoreError("the log goes on with a record that is being copied from the master")
         topic, queue_id, sys_flag = draft.topic, draft.queue_id, draft.sys_flag
         topic_bytes = len(topic) if topic.isascii() else len(topic.encode())
         if len(draft.body) > self.settings.max_message_size or topic_bytes > TOPIC_BYTES_MAX_V1:
@@ -322,32 +323,39 @@ class MessageStore(StoredMessages):
 
     @property
     def whole_position(self) -> int:
-        """Where the log's last whole record ends; what stands behind it is the beginning of the next."""
-        return self._log.end - len(self._arriving.partial)
+        """Where the last whole record ends: up to there the log is written."""
+        return self._log.end
+
+    @property
+    def max_position(self) -> int:
+        """Where the next record goes; on a slave, up to where bytes of the master's log have come."""
+        return self._log.end + len(self._arriving.partial)
 
     def append_copied(self, data: bytes | memoryview) -> None:
         """Add bytes of the master's log that follow at `max_position`; they may be cut anywhere.
 
-        What is whole reaches the followers. Raises CorruptRecord when these bytes, with those before them,
-        are no records: then nothing of them is added, and the beginning of the record that failed goes too,
-        so that `max_position` may go back. Raises as `put` does, with nothing changed.
+        What is whole is written and reaches the followers. Raises CorruptRecord when these bytes, with those
+        before them, are no records: then nothing of them is added, and the beginning of the record that
+        failed goes too, so that `max_position` goes back. Raises as `put` does, with nothing changed.
         """
         if self._poison is not None or self._full is not None:
             self._refuse()
         end = self._log.end
         try:
-            split = self._arriving.split(data, end)
+            arrived = self._arriving.take(data, end)
         except CorruptRecord:
-            self._drop_arriving()
+            self._arriving.forget()
             raise
+        if arrived is None:
+            return
         try:
-            self._log.append_copied(data)
+            self._log.append_copied(arrived.whole)
         except StoreError as error:
             self._note_failure(error)
             self._take_back(end)
             raise
-        self._arriving.keep(data, split)
-        for record in split.records:
+        self._arriving.keep(arrived)
+        for record in arrived.records:
             self._follow(record, record.size)
 
     def begin_at(self, position: int) -> None:
@@ -366,13 +374,8 @@ class MessageStore(StoredMessages):
         self._log.begin_at(position)
         self.sync_queues()
 
-    def _drop_arriving(self) -> None:
-        """Remove the beginning of a record whose rest did not come."""
-        if self._arriving.partial:
-            self._take_back(self.whole_position)
-            self._arriving.forget()
-
     def _take_back(self, end: int) -> None:
+        """Remove what a failed write left behind the end, in one file or more."""
         try:
             self._log.take_back(end)
         except StoreError as error:
@@ -437,9 +440,7 @@ class MessageStore(StoredMessages):
         last = self._queue_sync
         # One that failed, or was never run, has files that the next checkpoint speaks for too.
         files = [] if last is None or last.is_done else list(last.files)
-        self._queue_sync = QueueSync(
-            self, files, self.whole_position, self._queues.reach, self._last_stored_at_ms
-        )
+        self._queue_sync = QueueSync(self, files, self._log.end, self._queues.reach, self._last_stored_at_ms)
         self._queues.begin_settling()
         return self._queue_sync
 
@@ -475,7 +476,7 @@ class MessageStore(StoredMessages):
     @property
     def unsafe_bytes(self) -> int:
         """How much of the log a start after a crash would have to walk."""
-        return self.whole_position - (self._checkpoint.safe_position or 0)
+        return self._log.end - (self._checkpoint.safe_position or 0)
 
     def sync_queues(self) -> None:
         """Put the log and all that follows it on the disk; only for the store's own thread."""

@@ -97,11 +97,6 @@ class StoredMessages:
         return [QueueEntry(*entry) for entry in ENTRY.iter_unpack(queue.read(offset, count))]
 
     @property
-    def max_position(self) -> int:
-        """Where the next record goes."""
-        return self._log.end
-
-    @property
     def min_position(self) -> int:
         """Where the oldest file of the log begins."""
         return self._log.min_position

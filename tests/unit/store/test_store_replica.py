@@ -41,7 +41,7 @@ def closed_files(store: MessageStore, disk: SimulatedDisk) -> tuple[object, obje
 
 
 @pytest.mark.row("HA-01")
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(seed=st.integers(0, 1000), cuts=st.lists(st.integers(0, 40_000), max_size=60))
 def test_a_log_that_is_copied_in_any_pieces_makes_the_same_files(seed, cuts):
     theirs, ours = SimulatedDisk(), SimulatedDisk()
