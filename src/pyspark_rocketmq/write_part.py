@@ -5,7 +5,9 @@ from collections.abc import Iterator
 import numpy as np
 import pyarrow as pa
 
+from pyromq.model import MessageQueue
 from pyspark_rocketmq.chunks import Chunks, by_topic, delayed
+from pyspark_rocketmq.handing import Hand
 from pyspark_rocketmq.outlets import Outlet, Place, WrittenPart, open_outlet
 from pyspark_rocketmq.rows import take
 from pyspark_rocketmq.sink_options import SinkOptions
@@ -20,14 +22,22 @@ def write_part(
     if not outlet.is_needed():
         # All rows are taken all the same: Spark's worker cannot be used again with some left over.
         return WrittenPart(sum(batch.num_rows for batch in batches), outlet.finish())
-    chunks = Chunks(outlet.queues, outlet.put, turn=place.batch + place.part)
     head = id_head(place.query, place.batch, place.part)
     row_count = 0
-    for batch in batches:
-        encoder = Encoder(take(batch, columns), head, row_count)
-        _add(chunks, encoder, options.topic, outlet)
-        row_count += batch.num_rows
-    chunks.flush()
+    with Hand(outlet.put) as hand:
+
+        def queues(topic: str) -> list[MessageQueue]:
+            # An outlet is used by one thread at a time.
+            hand.settle()
+            return outlet.queues(topic)
+
+        chunks = Chunks(queues, hand.put, turn=place.batch + place.part)
+        for batch in batches:
+            encoder = Encoder(take(batch, columns), head, row_count)
+            _add(chunks, encoder, options.topic, outlet)
+            row_count += batch.num_rows
+        chunks.flush()
+        hand.settle()
     return WrittenPart(row_count, outlet.finish())
 
 
