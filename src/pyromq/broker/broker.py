@@ -11,7 +11,7 @@ What it is made of is built in `parts.py`, what answers clients in `answering.py
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +49,8 @@ log = logging.getLogger(__name__)
 
 HELD_PULLS_SWEEP_S = 5.0
 TIMERS_WRITE_S = 1.0
+#: Seconds that the name servers have before a replica goes on; they are told again soon.
+ELECTED_REGISTRATION_S = 0.5
 SILENT_CLIENTS_SWEEP_S = 10.0
 SUBSCRIPTIONS_LOOK_S = 1.0
 #: Clients with `vipChannelEnabled` send to the broker's port minus this.
@@ -172,7 +174,10 @@ class Broker:
             # Nobody knows a port yet that the system chose just now.
             registration, checks = await self._wire(server, durability, real_port)
         closing.push_async_callback(self._leave, registration)
-        await registration.register()
+        with suppress(TimeoutError):
+            # A master that was just elected is waited for: a name server that is gone must not hold it up.
+            async with asyncio.timeout(ELECTED_REGISTRATION_S if parts.settings.failover else None):
+                await registration.register()
         parts.topics.on_change = registration.register_soon
         self._run_jobs(durability, registration)
         await self._serve_metrics(server)
