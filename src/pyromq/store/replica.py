@@ -14,10 +14,14 @@ the file.
 """
 
 import struct
-from typing import Final, NamedTuple
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final, NamedTuple
 
+from pyromq.codes import TRANSACTION_MASK
 from pyromq.errors import CorruptRecord
+from pyromq.kernel import IS_COMPILED
 from pyromq.store.consumequeues import is_folder_name
+from pyromq.store.follower import TIMED_TOPICS
 from pyromq.wire.record import (
     BLANK_BYTES,
     BLANK_MAGIC,
@@ -28,6 +32,9 @@ from pyromq.wire.record import (
     Record,
     decode_record,
 )
+
+if TYPE_CHECKING:
+    from pyromq._kernel.copies import Copies
 
 _unpack_head: Final = struct.Struct(">ii").unpack_from
 _unpack_int64: Final = struct.Struct(">q").unpack_from
@@ -57,10 +64,14 @@ class Arriving:
         self.partial = bytearray()
         self._needed = BLANK_BYTES
 
-    def take(self, data: bytes | memoryview, end: int) -> Arrived | None:
+    def take(
+        self, data: bytes | memoryview, end: int, plan: Callable[[memoryview, int], int]
+    ) -> Arrived | None:
         """Look at more bytes; the log ends at `end`. None: they are kept, and complete nothing.
 
-        Otherwise they are kept by `keep`. Raises CorruptRecord when they, with those before, are no records.
+        Otherwise they are kept by `keep`. `plan` may take records at the front; it is told the bytes and how
+        many of them the file has room for, and returns how many it took. Raises CorruptRecord when the bytes,
+        with those before, are no records.
         """
         partial = self.partial
         if partial and len(partial) + len(data) < self._needed:
@@ -68,8 +79,9 @@ class Arriving:
             return None
         buffer = memoryview(partial + data if partial else data)
         records: list[Record] = []
-        at, left = 0, len(buffer)
-        size = self._size_at(buffer, 0, end)
+        at = plan(buffer, self._segment_bytes - end % self._segment_bytes)
+        left = len(buffer) - at
+        size = self._size_at(buffer, at, end + at)
         while left >= abs(size):
             if size > 0:
                 records.append(_record_at(buffer, at, end + at))
@@ -117,3 +129,19 @@ def _record_at(buffer: memoryview, at: int, position: int) -> Record:
             f"{record.topic!r}, {record.queue_id}, offset {record.queue_offset}"
         )
     return record
+
+
+def make_copies(*, has_index: bool) -> "Copies | None":
+    """Return what plans plain records without a Python object for each; None where there is no kernel."""
+    if not IS_COMPILED:
+        return None
+    # Only now: without a compiler there is nothing to import.
+    from pyromq._kernel.copies import Copies
+
+    return Copies(has_index)
+
+
+def is_plain_copy(record: Record) -> bool:
+    """Return whether the next records of the same queue may be planned by the kernel."""
+    is_plain = record.topic.isascii() and record.topic not in TIMED_TOPICS
+    return is_plain and not record.sys_flag & TRANSACTION_MASK

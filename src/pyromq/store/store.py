@@ -22,11 +22,12 @@ from pyromq.store.consumequeue import HELD_BYTES_MAX, ConsumeQueue
 from pyromq.store.delay_levels import parse_delay_levels
 from pyromq.store.files import FileLock, Files, SystemFiles
 from pyromq.store.follower import TIMED_TOPICS, Follower, StoreFile, entry_of, has_queue_entry
+from pyromq.store.indexfile import IndexFile
 from pyromq.store.messages import Draft, Placed, Queried, QueueEntry, encode_all, untorn
 from pyromq.store.queue_sync import QueueSync
 from pyromq.store.reading import GetStatus, Got
 from pyromq.store.recovery import Recovered, Recovery
-from pyromq.store.replica import Arriving
+from pyromq.store.replica import Arriving, is_plain_copy, make_copies
 from pyromq.store.retention import Swept, count_expired
 from pyromq.store.stored import StoredMessages
 from pyromq.wire.record import TOPIC_BYTES_MAX_V1, Record, encode_record
@@ -61,6 +62,8 @@ class MessageStore(StoredMessages):
     ) -> None:
         super().__init__(settings, clock=clock, files=files or SystemFiles(), memory_bytes=memory_bytes)
         self.on_append = on_append
+        #: Told of copied messages when the followers have them: topic, queue id, their first offset, the end.
+        self.on_grown: Callable[[str, int, int, int], None] = self._tell_each
         #: Called before files of the log are closed, so that nobody keeps looking into them.
         self.on_files_gone: Callable[[], None] = lambda: None
         #: Asked before files of the log go that end at a position; returns up to where they may.
@@ -70,6 +73,7 @@ class MessageStore(StoredMessages):
         if settings.message_index_enable:
             self._followers += (self._index,)
         self._arriving = Arriving(settings.mapped_file_size_commit_log)
+        self._copies = make_copies(has_index=settings.message_index_enable)
         self._checkpoint = Checkpoint(self._files, self._root / "checkpoint")
         self._abort = AbortFile(self._files, self._root / "abort")
         self._lock: FileLock | None = None
@@ -238,15 +242,18 @@ class MessageStore(StoredMessages):
         self._last_stored_at_ms = stored_at_ms
         index = self._index.newest if self._index in self._followers else None
         full, grown = plan.apply(index, HELD_BYTES_MAX)
+        self._settle_full(full, index)
+        return grown
+
+    def _settle_full(self, queues: list[ConsumeQueue], index: IndexFile | None) -> None:
         try:
-            for queue in full:
+            for queue in queues:
                 queue.settle()
             if index is not None:
                 index.settle_if_many()
         except StoreError as error:
             # The log has the messages, and the followers have them in memory; only the next is refused.
             self._note_failure(error)
-        return grown
 
     def _record(self, draft: Draft, *, is_for_room: bool = False) -> Record:
         """Return the record of a draft that would be appended now."""
@@ -342,9 +349,10 @@ class MessageStore(StoredMessages):
             self._refuse()
         end = self._log.end
         try:
-            arrived = self._arriving.take(data, end)
+            arrived = self._arriving.take(data, end, self._plan_copied)
         except CorruptRecord:
             self._arriving.forget()
+            self._drop_plan()
             raise
         if arrived is None:
             return
@@ -353,10 +361,39 @@ class MessageStore(StoredMessages):
         except StoreError as error:
             self._note_failure(error)
             self._take_back(end)
+            self._drop_plan()
             raise
         self._arriving.keep(arrived)
+        self._follow_plan()
         for record in arrived.records:
             self._follow(record, record.size)
+            if self._copies is not None and is_plain_copy(record):
+                queue = self._queues.get_or_make(record.topic, record.queue_id)
+                self._copies.learn(record.topic.encode(), record.queue_id, queue)
+
+    def _tell_each(self, topic: str, queue_id: int, first: int, end: int) -> None:
+        while self.on_append is not None and (entries := self.entries(topic, queue_id, first, end - first)):
+            for entry in entries:
+                first += 1
+                self.on_append(topic, queue_id, first, entry.tags_code)
+
+    def _plan_copied(self, data: memoryview, room: int) -> int:
+        copies = self._copies
+        return 0 if copies is None else copies.plan(data, self._log.end, room, self.index_room)
+
+    def _drop_plan(self) -> None:
+        if self._copies is not None:
+            self._copies.drop()
+
+    def _follow_plan(self) -> None:
+        """Let the followers have the records that the kernel planned, and the log has now."""
+        if self._copies is None or not self._copies.message_count:
+            return
+        index = self._index.newest if self._index in self._followers else None
+        full, grown, self._last_stored_at_ms = self._copies.apply(index, HELD_BYTES_MAX)
+        self._settle_full(full, index)
+        for queue, first in grown:
+            self.on_grown(queue.topic, queue.queue_id, first, queue.end)
 
     def begin_at(self, position: int) -> None:
         """Let a store that has no message begin at a position of the master's log, where a file begins."""
