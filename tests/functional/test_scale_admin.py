@@ -9,7 +9,7 @@ import pytest
 from click.testing import Result
 from typer.testing import CliRunner
 
-from pyromq import Admin, Message, Producer, PullConsumer
+from pyromq import Admin, Message, Producer, PullConsumer, TransactionProducer, TransactionState
 from pyromq.cli.admin import drain as drain_command
 from pyromq.cli.admin.operator import Operator
 from pyromq.cli.main import app
@@ -265,6 +265,22 @@ def test_messages_that_wait_for_their_time_hold_a_drain_up(own: ThreadCluster) -
             producer.send(Message("orders", b"x", delay=3_600))
 
     ended = run(own, "drain", "broker-b", "--no-wait", "--settle", "0", "--json")
+
+    assert ended.exit_code == 3
+    assert records(ended)[-1]["waiting"] == 8
+
+
+def test_a_transaction_that_nobody_ended_holds_a_drain_up(own: ThreadCluster) -> None:
+    run(own, "updateTopic", "-t", "orders", "-c", "DefaultCluster")
+
+    def unknown(*_: object) -> TransactionState:
+        return TransactionState.UNKNOWN
+
+    with TransactionProducer("payers", own.namesrv_address, execute=unknown, check=unknown) as producer:
+        for _ in range(16):
+            producer.send_in_transaction(Message("orders", b"x"))
+
+        ended = run(own, "drain", "broker-b", "--no-wait", "--settle", "0", "--json")
 
     assert ended.exit_code == 3
     assert records(ended)[-1]["waiting"] == 8

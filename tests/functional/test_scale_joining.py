@@ -110,6 +110,26 @@ async def test_a_broker_of_another_cluster_takes_nothing(tmp_path: Path) -> None
             assert "orders" not in await topics_of(broker.address)
 
 
+@pytest.mark.row("AD-09")
+async def test_clusters_with_the_same_name_servers_have_their_topics_apart(tmp_path: Path) -> None:
+    other = {"broker_cluster_name": "Payments"}
+    async with (
+        Cluster(data_dir=tmp_path) as cluster,
+        joining_broker(cluster.namesrv_address, tmp_path, "pay-a", **other),
+        aio.Admin(cluster.namesrv_address) as admin,
+        aio.Producer("senders", cluster.namesrv_address) as producer,
+    ):
+        await admin.create_topic("payments", 4, cluster="Payments")
+        await admin.create_topic("logs", 4, cluster="DefaultCluster")
+
+        sent = {
+            topic: {(await producer.send(Message(topic, b"x"))).queue.broker_name for _ in range(8)}
+            for topic in ("payments", "logs")
+        }
+
+    assert sent == {"payments": {"pay-a"}, "logs": {"broker-a"}}
+
+
 async def test_a_master_that_is_silent_is_said_and_stops_no_start(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

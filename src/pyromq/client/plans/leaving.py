@@ -6,6 +6,7 @@ Everything is asked of the brokers with RocketMQ's own requests, so it works wit
     203                 who is connected, for groups that have read nothing here yet
     202                 begin and end of each topic's queues
     208                 how far each group is in each topic
+    30                  messages of transactions
     9001                messages that wait for their time (ours only)
 
 A group that has read a topic anywhere in the cluster is taken for one that wants all of it.
@@ -37,6 +38,7 @@ from pyromq.wire.bodies.topics import decode_topic_table
 from pyromq.wire.command import Command
 from pyromq.wire.header import read_header
 from pyromq.wire.headers.admin import GetConsumerConnectionList, GetConsumeStats, GetTopicStats
+from pyromq.wire.headers.offset import GetMaxOffset, GetMaxOffsetAnswer
 from pyromq.wire.headers.timers import ListWaiting, ListWaitingAnswer
 
 #: Requests that are on their way to a broker together.
@@ -46,7 +48,7 @@ LOT_MS: Final = 10_000
 DEAD_LETTER_PREFIX: Final = "%DLQ%"
 _SCHEDULE: Final = "SCHEDULE_TOPIC_XXXX"
 _HALF: Final = "RMQ_SYS_TRANS_HALF_TOPIC"
-_TRANSACTIONS: Final = "CID_RMQ_SYS_TRANS"
+_TRANSACTIONS_PROGRESS: Final = f"{_HALF}@CID_RMQ_SYS_TRANS"
 _BENCHMARK: Final = "BenchmarkTest"
 #: Topics of the broker's own whose messages lead to others, or to nothing.
 _INSIDE: Final = frozenset({_SCHEDULE, "RMQ_SYS_TRANS_OP_HALF_TOPIC", "TRANS_CHECK_MAX_TIME_TOPIC"})
@@ -107,7 +109,7 @@ def leftovers(session: Session, broker_name: str, deadline: Deadline) -> Plan[Le
         raise NoRoute(f"broker {broker_name!r} has no master now, and only a master knows what is unread")
     left = Leftovers(broker_name, address)
     seen = yield from _look(session, address)
-    pairs = _pairs(seen.offsets) | {(_HALF, _TRANSACTIONS)}
+    pairs = _pairs(seen.offsets)
     others = {
         name: other.broker_addrs[MASTER_ID]
         for name, other in sorted(table.broker_addr_table.items())
@@ -122,13 +124,14 @@ def leftovers(session: Session, broker_name: str, deadline: Deadline) -> Plan[Le
         for topic in topics
         if topic.startswith(RETRY_TOPIC_PREFIX)
     }
-    queues = yield from _look_at_queues(session, address, [*seen.topics, _SCHEDULE, _HALF, _BENCHMARK])
+    queues = yield from _look_at_queues(session, address, [*seen.topics, _SCHEDULE, _BENCHMARK])
     left.stored = sum(one.max_offset for topic in topics for one in queues.get(topic, {}).values())
     wanted = sorted(pair for pair in pairs if pair[0] in queues and not _is_inside(pair[0]))
     yield from _count_unread(session, left, wanted, queues)
     _count_unclaimed(left, topics, {topic for topic, _ in pairs}, queues)
     left.waiting += _count_delayed(queues.get(_SCHEDULE, {}), seen.delayed)
     left.waiting += yield from _count_timed(session, address)
+    left.waiting += yield from _count_open(session, address, seen.offsets.get(_TRANSACTIONS_PROGRESS, {}))
     return left
 
 
@@ -233,10 +236,7 @@ def _count_unread(
             # What retention took away nobody will read.
             read = max(progress.consumer_offset, known.min_offset if known is not None else 0)
             count += max(progress.broker_offset - read, 0)
-        if topic == _HALF:
-            left.waiting += count if group == _TRANSACTIONS else 0
-        else:
-            left.unread.append(Unread(topic, group, count))
+        left.unread.append(Unread(topic, group, count))
 
 
 def _count_unclaimed(
@@ -270,6 +270,17 @@ def _count_timed(session: Session, address: str) -> Plan[int]:
         # Not one of ours.
         return 0
     return read_header(ListWaitingAnswer, answer.ext).waiting_count or 0
+
+
+def _count_open(session: Session, address: str, progress: Mapping[int, int]) -> Plan[int]:
+    """Return how many messages of transactions are not known to have ended.
+
+    Brokers do not list their topic before they first ask producers about one, so its queue is asked for.
+    """
+    header = GetMaxOffset(topic=_HALF, queue_id=0)
+    (answer,) = yield from _ask_lots(session, address, [request(RequestCode.GET_MAX_OFFSET, header)])
+    end = read_header(GetMaxOffsetAnswer, must_succeed(answer).ext).offset
+    return max(end - max(progress.get(0, 0), 0), 0)
 
 
 def _ask_lots(session: Session, address: str, commands: Sequence[Command]) -> Plan[list[Command]]:
