@@ -289,7 +289,9 @@ class TestDivergence:
         assert slave.store.max_position == 0
         assert not slave.diverged
 
-    async def test_a_slave_too_far_behind_for_the_master_says_what_to_do(self, stage: Stage) -> None:
+    async def test_a_slave_too_far_behind_for_the_master_says_what_to_do(
+        self, stage: Stage, caplog: pytest.LogCaptureFixture
+    ) -> None:
         master = await stage.master(epoch=1)
         first = await stage.slave(master.address, id_=2)
         await first.has(master.write(5))
@@ -299,9 +301,11 @@ class TestDivergence:
             master.write(10)
         for file in master.store.log.detach_first(1):
             file.close()
+        caplog.set_level("INFO")
         again = await stage.slave(master.address, id_=2)
         await aeventually(lambda: "remove its store folder" in str(again.client.trouble))
         assert again.store.max_position == end
+        assert not any("this slave follows" in line for line in caplog.messages)
 
 
 class TestPeersThatMisbehave:

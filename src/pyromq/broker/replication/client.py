@@ -35,10 +35,11 @@ RETRY_S: Final = 5.0
 FAILOVER_RETRY_S: Final = 0.2
 #: After the logs were found to differ: whoever was told needs time.
 DIVERGED_RETRY_S: Final = 5.0
-#: How much is read at once, and how much of it is appended in one turn of the loop: a slave that has much to
-#: catch up with has others to attend to.
+#: How much is read at once, and how much of it is appended at once.
 READ_BYTES: Final = 512 << 10
-TURN_BYTES: Final = 64 << 10
+APPEND_BYTES: Final = 64 << 10
+#: How long a turn of the loop may append: a slave that has much to catch up with has others to attend to.
+TURN_S: Final = 0.005
 LOOKS_AN_INTERVAL: Final = 4
 
 log = logging.getLogger(__name__)
@@ -141,20 +142,23 @@ class MasterLink(asyncio.BufferedProtocol):
 
     def _copy(self) -> None:
         """Append as much as one turn allows; as long as there is more, nothing further is read."""
-        store = self._client.store
-        before = store.max_position
+        store, loop = self._client.store, asyncio.get_running_loop()
+        before, started_at = store.max_position, loop.time()
+        first, is_all = self._taken, False
         try:
-            taken = self._copying.take(self._view[self._taken : self._filled], TURN_BYTES)
+            while not is_all and loop.time() - started_at < TURN_S:
+                taken = self._copying.take(self._view[self._taken : self._filled], APPEND_BYTES)
+                self._taken += taken
+                is_all = taken < APPEND_BYTES
         finally:
             if store.max_position > before:
                 self._client.note_copied(store.max_position - before)
-        self._taken += taken
-        if not self._has_copied and taken:
+        if not self._has_copied and self._taken > first:
             self._has_copied = True
             self._client.note_following(self.address, before)
         if store.max_position > self._told:
             self._tell()
-        if taken >= TURN_BYTES // 2:
+        if not is_all or store.max_position - before > READ_BYTES // 4:
             self._let_others()
         else:
             self._read_on()
