@@ -23,13 +23,13 @@ from pyromq.broker.failover.etcd import Etcd, LeaseGone
 from pyromq.broker.failover.group import Place, View, prefix_of
 from pyromq.broker.failover.identity import Identity, load_identity, save_identity
 from pyromq.broker.failover.in_sync import LOOK_S, InSyncKeeper
+from pyromq.broker.failover.reign import Reign, give_up_place, leave_in_sync, refused
 from pyromq.broker.failover.reports import ReplicaHandlers, replica_routes
 from pyromq.broker.failover.session import Session
 from pyromq.broker.replicating import Leading
 from pyromq.broker.replication.followers import Followers
-from pyromq.broker.standing import Leader, Lease, Standing
+from pyromq.broker.standing import Leader, Standing
 from pyromq.clock import Clock, SystemClock
-from pyromq.codes import ResponseCode
 from pyromq.config.settings import BrokerProcess, BrokerRole
 from pyromq.errors import ConfigError, EtcdFailed, PyroError, Refused
 from pyromq.store.epochs import FILE_NAME, Epochs
@@ -37,28 +37,10 @@ from pyromq.store.files import SystemFiles
 
 log = logging.getLogger(__name__)
 
-#: Seconds that a successor has to get everything.
-HAND_OVER_S = 3.0
 #: Seconds until a broker that could not be started is tried again.
 RETRY_S = 3.0
 #: Seconds for which a master that handed over waits for the next one, before it serves without.
 SUCCESSION_S = 2.0
-_POLL_S = 0.005
-#: Times that a change is tried which another one has overtaken.
-_TRIES = 5
-
-
-@dataclasses.dataclass(slots=True)
-class Reign:
-    """A master that runs here: its epoch, its lease, and who has what it has."""
-
-    epoch: int
-    lease: Lease
-    broker: Broker
-    duties: Leading
-    keeper: InSyncKeeper
-    #: Since when it has had no lease, None while it has.
-    unheld_since: float | None = None
 
 
 class Supervisor:
@@ -89,8 +71,8 @@ class Supervisor:
         self._announced: tuple[int, int, int] | None = None
         self._leaderless_since: float | None = None
         self._handed_over_at: float | None = None
-        #: Where the log parts from the master's, once that was found out.
-        self._cut_at: int | None = None
+        #: Where the log parts from a master's, once that was found out, and from whose.
+        self._cut: tuple[Place, int] | None = None
         self._said = ""
         self._wanted_successor: asyncio.Future[str] | None = None
         self._wanted_name = ""
@@ -192,8 +174,8 @@ class Supervisor:
         Raises Refused when this is not the master, or that replica is not in sync.
         """
         if self._reign is None or self._wanted_successor is not None:
-            raise _refused("this replica is not the master, or a switch is under way")
-        self._successor(name)
+            raise refused("this replica is not the master, or a switch is under way")
+        self._reign.successor(name)
         self._wanted_name = name
         self._wanted_successor = asyncio.get_running_loop().create_future()
         self.wake()
@@ -324,6 +306,7 @@ class Supervisor:
 
     async def _be_master(self, epoch: int, view: View) -> None:
         lease = self._session.bind()
+        self._cut = None
         await self._stop_broker(unregister=False)
         ids = view.group.ids
         in_sync = frozenset(ids[one] for one in view.group.in_sync if one != self.address)
@@ -350,7 +333,7 @@ class Supervisor:
     async def _follow(self, view: View, decision: Decision) -> None:
         if self._reign is not None:
             log.warning("this replica is not master any more: %s is", _address(decision.leader))
-        elif self._broker is not None and self._following == decision.leader and self._cut_at is None:
+        elif self._broker is not None and self._following == decision.leader and self._cut is None:
             return
         self._said = ""
         await self._be_slave(view, decision.leader)
@@ -371,9 +354,10 @@ class Supervisor:
         broker_id = group.ids[self.address] if group is not None else self._identity.broker_id
         await self._remember(broker_id)
         await self._stop_broker(unregister=False)
-        cut_at, self._cut_at = self._cut_at, None
+        cut_at = self._cut[1] if self._cut is not None and self._cut[0] == leader else None
+        self._cut = None
         if cut_at is not None:
-            log.warning("what this replica has behind position %d is another log's: it goes", cut_at)
+            log.warning("what this replica has behind position %d is not the master's: it goes", cut_at)
         settings = dataclasses.replace(
             self._process.broker, broker_id=broker_id, broker_role=BrokerRole.SLAVE
         )
@@ -400,8 +384,9 @@ class Supervisor:
                 self._process.store.store_path_root_dir,
             )
             return
-        self._cut_at = position
-        self.wake()
+        if self._following is not None:
+            self._cut = self._following, position
+            self.wake()
 
     # Brokers
 
@@ -458,105 +443,50 @@ class Supervisor:
 
     # Handing over
 
-    def _successor(self, name: str) -> str:
-        """Return the address of the replica to hand over to. Raises Refused."""
-        assert self._reign is not None
-        group = self._reign.keeper.group
-        others = {one: group.ids[one] for one in group.in_sync if one != self.address}
-        if not others:
-            raise _refused("no other replica is in sync, so none may become master")
-        if not name:
-            acked = {one.id: one.acked for one in self._reign.duties.followers.members if one.is_connected}
-            return max(others, key=lambda one: acked.get(others[one], -1))
-        for address, id_ in others.items():
-            if name in (address, str(id_)):
-                return address
-        raise _refused(f"{name} is not in sync, so it may not become master; in sync: {', '.join(others)}")
-
     async def _switch(self) -> None:
         future, self._wanted_successor = self._wanted_successor, None
         assert future is not None
         try:
             successor = await self._hand_over(self._wanted_name)
-            self._handed_over_at = self._clock.monotonic()
         except PyroError as error:
             if not future.done():
                 future.set_exception(error)
             return
         if not future.done():
             future.set_result(successor)
+        self._handed_over_at = self._clock.monotonic()
         await self._stop_broker(unregister=False)
         self.wake()
 
     async def _hand_over(self, name: str) -> str:
-        """Let a successor get everything, and be master no more. Raises Refused, and is still master then."""
         reign = self._reign
         if reign is None:
-            raise _refused("this replica is not the master")
-        successor = self._successor(name)
-        reign.duties.gate.is_handing_over = True
-        try:
-            await self._wait_for_successor(reign, reign.keeper.group.ids[successor], successor)
-        except Refused:
-            reign.duties.gate.is_handing_over = False
-            raise
+            raise refused("this replica is not the master")
+        successor = reign.successor(name)
+        await reign.let_catch_up(successor)
         # From here on nothing is acknowledged, whether etcd answers or not.
         self._session.release()
         log.info("this master hands over to %s", successor)
-        await self._give_up_place(successor)
+        await give_up_place(self._election, self._session, successor)
         return successor
-
-    async def _give_up_place(self, successor: str | None) -> None:
-        """Be master no more at etcd; what others change meanwhile is no reason not to."""
-        for _ in range(_TRIES):
-            view = await self._election.look()
-            if view.leader_lease != self._session.id or await self._election.hand_over(view, successor):
-                return
-
-    async def _wait_for_successor(self, reign: Reign, id_: int, successor: str) -> None:
-        def has_everything() -> bool:
-            acked = {one.id: one.acked for one in reign.duties.followers.members if one.is_connected}
-            return acked.get(id_, -1) >= reign.broker.max_position
-
-        try:
-            async with asyncio.timeout(HAND_OVER_S):
-                while not has_everything():  # noqa: ASYNC110
-                    await asyncio.sleep(_POLL_S)
-        except TimeoutError:
-            raise _refused(f"{successor} did not get everything within {HAND_OVER_S:g} s") from None
 
     async def _leave_group(self) -> None:
         """Let others go on at once, as one that stops in order."""
-        if self._reign is not None:
-            successor = None
-            with suppress(Refused):
-                successor = self._successor("")
-                self._reign.duties.gate.is_handing_over = True
-                await self._wait_for_successor(
-                    self._reign, self._reign.keeper.group.ids[successor], successor
-                )
-            self._session.release()
-            if successor is None:
+        if self._reign is None:
+            if self._broker is not None:
+                # It is gone before it takes itself out of the set, else the master takes it in again at once.
                 await self._stop_broker(unregister=True)
-                log.info("this master stops, and no other replica is in sync")
-            else:
-                # The name servers hear of the next one, and forget this one by that.
-                log.info("this master stops, and hands over to %s", successor)
-            await self._give_up_place(successor)
+                await leave_in_sync(self._election)
+            return
+        try:
+            # The name servers hear of the next one, and forget this one by that.
+            await self._hand_over("")
             await self._stop_broker(unregister=False)
-        elif self._broker is not None:
-            # It is gone before it takes itself out of the set, else the master takes it in again at once.
+        except Refused as reason:
+            log.info("this master stops, and nobody follows it: %s", reason.remark)
+            self._session.release()
             await self._stop_broker(unregister=True)
-            await self._leave_in_sync()
-
-    async def _leave_in_sync(self) -> None:
-        for _ in range(_TRIES):
-            view = await self._election.look()
-            # Without a master nobody waits for this one, and it may have what nobody else has.
-            if view.leader is None or self.address not in view.group.in_sync:
-                return
-            if await self._election.leave_in_sync(view):
-                return
+            await give_up_place(self._election, self._session, None)
 
 
 def _why(view: View, address: str) -> str:
@@ -566,10 +496,6 @@ def _why(view: View, address: str) -> str:
     if group.successor == address:
         return f"{group.master} handed over"
     return "it was before" if group.master == address else f"{group.master} is gone"
-
-
-def _refused(remark: str) -> Refused:
-    return Refused(ResponseCode.SYSTEM_ERROR, remark)
 
 
 def _address(place: Place | None) -> str:
