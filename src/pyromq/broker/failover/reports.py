@@ -1,5 +1,6 @@
 """Requests about the group itself: who its replicas are, and that another one be master."""
 
+from math import inf
 from typing import Any, Protocol
 
 from pyromq.broker.failover.group import View
@@ -92,7 +93,9 @@ def describe(member: Member, settings: BrokerSettings) -> ReplicaList:
             state.is_connected = follower is not None and follower.is_connected
             if follower is not None:
                 state.acked_position = follower.acked
-                state.behind_ms = round(followers.behind_s(follower) * 1000)
+                behind_s = followers.behind_s(follower)
+                # One that never had everything is behind since nobody knows when.
+                state.behind_ms = None if behind_s == inf else round(behind_s * 1000)
         listed.replicas.append(state)
     if followers is not None:
         listed.confirmed_position = followers.confirmed
