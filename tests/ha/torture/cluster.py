@@ -47,6 +47,8 @@ class Node:
     #: What it keeps.
     data: Path
     arguments: list[str]
+    #: The settings among the arguments that say how files are laid out.
+    settings: list[str]
     disk: Disk | None = None
     clock: Clock | None = None
     namespace: str | None = None
@@ -188,8 +190,8 @@ class Group:
     def switch_arguments(self, number: int) -> list[str]:
         """Return the command by which an operator makes another node the master."""
         return [
-            *("admin", "switchMaster", "--failover", f"etcd://{self.etcd.host}:{self.etcd.port}"),
-            *("--cluster", CLUSTER, "--broker", GROUP, "--to", self.known_as(number)),
+            *("admin", "switchMaster", "-n", self.name_server, "-b", GROUP),
+            *("--to", self.known_as(number)),
         ]
 
     def known_as(self, number: int) -> str:
@@ -280,6 +282,12 @@ def _node(
         "brokerIP2": network.face(number),
         **plan.settings,
     }
+    layout = [
+        word
+        for name, value in settings.items()
+        if name.startswith(("mapped", "maxHash", "maxIndex", "maxMessage"))
+        for word in ("--set", f"{name}={value}")
+    ]
     arguments = [
         "broker",
         *("--failover", f"etcd://{network.etcd(number)}", "-n", name_server),
@@ -287,7 +295,7 @@ def _node(
         *(word for name, value in settings.items() for word in ("--set", f"{name}={value}")),
     ]
     clock = None if plan.clock_library is None else Clock(plan.clock_library, own / "clock")
-    return Node(number, own, data, arguments, disk, clock, network.namespace(number))
+    return Node(number, own, data, arguments, layout, disk, clock, network.namespace(number))
 
 
 async def _start_name_server(folder: Path, host: str, closing: AsyncExitStack) -> str:

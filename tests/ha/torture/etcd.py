@@ -3,7 +3,6 @@
 import asyncio
 import base64
 import json
-import shutil
 import signal
 import socket
 import subprocess
@@ -11,6 +10,8 @@ import urllib.error
 import urllib.request
 from pathlib import Path
 from typing import Any
+
+from etcd import program
 
 from torture.processes import Running
 
@@ -32,8 +33,6 @@ class Etcd:
     def start(self) -> None:
         """Start it on its data."""
         peer = f"http://{self.host}:{self._peer_port}"
-        program = shutil.which("etcd")
-        assert program is not None, "there is no etcd (apt-get install etcd-server)"
         # A quick etcd, on a machine that has better things to do.
         options = ["--heartbeat-interval", "100", "--election-timeout", "500", "--logger", "zap"]
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -41,7 +40,7 @@ class Etcd:
             self.process = Running(
                 subprocess.Popen(
                     [
-                        program,
+                        program(),
                         *("--name", "one", "--data-dir", str(self.folder / "data")),
                         *("--listen-client-urls", self.url, "--advertise-client-urls", self.url),
                         *("--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer),

@@ -1,6 +1,7 @@
 """Who does the harm: each fault is done at its time, and undone at its end."""
 
 import asyncio
+import shutil
 import signal
 from collections.abc import Awaitable, Callable
 from random import Random
@@ -262,8 +263,24 @@ async def _jump(nemesis: Nemesis, fault: Fault, node: Node, chance: Random) -> N
 
 
 @_does(Kind.SWITCH)
-async def _switch(nemesis: Nemesis, fault: Fault, node: Node, _chance: Random) -> None:
+async def _switch(nemesis: Nemesis, fault: Fault, node: Node, chance: Random) -> None:
     """Ask for another master, as an operator does; whether it comes to that is not for us to say."""
-    log = nemesis.group.nodes[0].folder.parent / f"switch-{fault.dice}.log"
+    if node.number == nemesis.stage.master:
+        node = chance.choice([other for other in nemesis.group.nodes if other is not node])
+    log = node.folder.parent / f"switch-{fault.dice}.log"
     process = start_pyromq(nemesis.group.switch_arguments(node.number), log)
     await asyncio.to_thread(process.wait, 20)
+    nemesis.tell(f"{fault.kind} to node {node.number}: {log.read_text().strip()}")
+
+
+@_does(Kind.NEW_DISK)
+async def _replace_disk(nemesis: Nemesis, fault: Fault, node: Node, _chance: Random) -> None:
+    """Kill a node, and start it with an empty disk; never the only one that has everything."""
+    await node.kill()
+    await nemesis.stage.pause(fault.lasts_s)
+    state = await nemesis.group.state()
+    own = nemesis.group.known_as(node.number)
+    if not node.is_up and state.get("master") not in (None, own) and set(state["inSync"]) - {own}:
+        await asyncio.to_thread(shutil.rmtree, node.store, ignore_errors=True)
+        nemesis.tell(f"{fault.kind}: node {node.number} has nothing now")
+    node.start()

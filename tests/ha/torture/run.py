@@ -11,10 +11,11 @@ from random import Random
 
 from torture.checker import Promise, judge
 from torture.clocks import find_library
-from torture.cluster import Group, Plan, running_group
+from torture.cluster import Group, Node, Plan, running_group
 from torture.history import Final, History, Outcome, Send
 from torture.load import Stage, make_topic, produce, read, read_all
 from torture.nemesis import Nemesis
+from torture.processes import start_pyromq
 from torture.replicas import compare_logs, lag_bytes, read_epochs
 from torture.schedule import Schedule
 
@@ -45,6 +46,8 @@ class Report:
     #: From the end of the faults to the first acknowledgement, and until every replica had everything.
     master_after_s: float = 0.0
     equal_after_s: float = 0.0
+    #: Until all were in sync for the first time, and altogether.
+    start_s: float = 0.0
     seconds: float = 0.0
     folder: str = ""
     refusals: dict[str, int] = field(default_factory=dict)
@@ -106,6 +109,7 @@ class _Run:
         await self._wait_for_a_master()
         async with self._readers(), self._producers():
             await self._until_all_are_in_sync(START_S_MAX)
+            self._report.start_s = self._stage.now
             self._stage.longest_pause_s = 0.0
             self._group.wires.distance_s = self._schedule.distance_s
             await Nemesis(self._group, self._stage).run(self._schedule)
@@ -115,6 +119,14 @@ class _Run:
         self._report.longest_pause_s = self._stage.longest_pause_s
         await self._group.kill_all()
         self._judge(final)
+        await asyncio.gather(*(self._verify(node) for node in self._group.nodes))
+
+    async def _verify(self, node: Node) -> None:
+        """Let `pyromq store verify` have its say on the files; being killed is no fault."""
+        log = node.folder / "verify.txt"
+        process = start_pyromq(["store", "verify", str(node.store), "--jobs", "1", *node.settings], log)
+        if not await asyncio.to_thread(process.wait, PEACE_S_MAX) or process.exit_code != 0:
+            self._report.broken.append(f"verify: node {node.number}: {log.read_text()[-1500:]}")
 
     async def _wait_for_a_master(self) -> None:
         async with asyncio.timeout(START_S_MAX):

@@ -39,6 +39,7 @@ class Kind(StrEnum):
     STUCK_DISK = "stuck disk"
     CLOCK_JUMP = "clock jump"
     SWITCH = "switch master"
+    NEW_DISK = "new disk"
 
 
 class Target(StrEnum):
@@ -89,6 +90,7 @@ _WEIGHTS: Mapping[Kind, float] = {
     Kind.STUCK_DISK: 1,
     Kind.CLOCK_JUMP: 1.2,
     Kind.SWITCH: 1,
+    Kind.NEW_DISK: 1.5,
 }
 #: A master is the one whose loss is felt.
 _TARGETS = (Target.MASTER, Target.MASTER, Target.MASTER, Target.SLAVE, Target.ANY)
@@ -173,6 +175,7 @@ def draw(
         "haSendHeartbeatInterval": chance.choice((100, 500)),
         "haHousekeepingInterval": chance.choice((1_000, 3_000)),
         "slaveTimeout": chance.choice((1_000, 3_000)),
+        "flushDiskType": chance.choice(("ASYNC_FLUSH", "ASYNC_FLUSH", "SYNC_FLUSH")),
         "haTransferBatchSize": chance.choice((4, 32, 32)) * 1024,
     }
     distance_s = chance.choice((0.0, 0.003, 0.03))
