@@ -10,10 +10,12 @@ from pathlib import Path
 
 import pytest
 from kinds_stage import ManualStage, Peer, running_stage, settle
+from slave_stage import running_pair
 from staged_batches import units
 
 from pyromq.broker.broker import Broker
 from pyromq.broker.standing import Standing
+from pyromq.broker.timers.table import WaitingTable
 from pyromq.clock import Clock
 from pyromq.codes import RequestCode, ResponseCode
 from pyromq.config.settings import MIB, StoreSettings
@@ -165,6 +167,35 @@ async def _is_ready(stage: ManualStage) -> None:
     answer = await stage.connect().request(RequestCode.LIST_WAITING, {"maxNum": 0, "withCount": "true"})
     assert (answer.ext or {})["waitingCount"] == "0"
     await settle()
+
+
+async def test_a_slave_writes_down_what_waits_so_that_the_next_master_need_not_look_for_it(
+    tmp_path: Path,
+) -> None:
+    async with running_pair(tmp_path) as pair:
+        client = pair.master.connect()
+        for delay_ms in (1, 3_600_000, 7_200_000):
+            await client.send("orders", b"%d" % delay_ms, properties={"TIMER_DELAY_MS": str(delay_ms)})
+        await client.await_stored("orders")
+        await pair.caught_up()
+        parts = pair.slave.broker._parts
+        for _ in range(2):
+            await parts.timers.follow(_AlwaysSynced())  # type: ignore[arg-type]
+        await pair.stop(pair.slave)
+
+        table = WaitingTable(pair.slave.folder / "timers" / "waiting.db")
+        progress = table.open()
+        rows = table.next_due((0, 0), 1 << 60, count=9)
+        table.close()
+
+        assert progress is not None
+        assert progress.position == pair.master.broker.max_position
+        assert len(rows) == 2
+
+
+class _AlwaysSynced:
+    async def sync_now(self) -> None:
+        """Nothing: what a test does not lose is safe."""
 
 
 # Transactions

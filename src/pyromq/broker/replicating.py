@@ -6,6 +6,7 @@ slave    copies the log ─► the store applies it; copies the tables of topics
 
 import logging
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from pyromq.broker.announcements import Announcements
@@ -30,6 +31,8 @@ log = logging.getLogger(__name__)
 
 #: The first look is early: the master may be there already.
 FIRST_COPY_S = 0.5
+#: How often a slave writes down which messages wait for their time.
+TIMERS_FOLLOW_S = 5.0
 
 
 def load_epochs(parts: Parts, standing: Standing, files: Files | None) -> Epochs | None:
@@ -176,6 +179,7 @@ class Following:
             durability=durability,
             master=self._address,
         )
+        self._follow_timers = partial(parts.timers.follow, durability)
         return self.copier
 
     def start(self) -> None:
@@ -189,6 +193,7 @@ class Following:
             self.copier.copy,
             first_s=FIRST_COPY_S,
         )
+        self._parts.background.every("follow what waits", TIMERS_FOLLOW_S, self._follow_timers)
 
     def _copy_tables_soon(self) -> None:
         assert self.copier is not None

@@ -102,6 +102,9 @@ class TableCopier:
         self._waiting: _Progress | None = None
         self._has_locks = True
         self._last_error = ""
+        #: What the master said last, and the own table's revision then: the same again is not read again.
+        self._topics_seen: tuple[bytes, int] = (b"", -1)
+        self._groups_seen: tuple[bytes, int] = (b"", -1)
         self._under_way: asyncio.Task[None] | None = None
         self._kept_from: int | None = None
         store.may_go_before = self._may_go_before
@@ -143,15 +146,19 @@ class TableCopier:
     async def _copy(self, address: str) -> None:
         tables = self._tables
         topics = await self._ask(address, RequestCode.GET_ALL_TOPIC_CONFIG)
-        if tables.topics.follow(decode_topic_table(topics)):
-            log.info("topics copied from %s", address)
+        if self._topics_seen != (topics, tables.topics.revision):
+            if tables.topics.follow(decode_topic_table(topics)):
+                log.info("topics copied from %s", address)
+            self._topics_seen = topics, tables.topics.revision
         if self._waiting is None:
             self._waiting = await self._ask_progress(address)
             await self._tell_commits(address, self._waiting.groups)
         await self._follow_progress(self._waiting)
         groups = await self._ask(address, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)
-        if tables.groups.follow(decode_group_table(groups)):
-            log.info("groups copied from %s", address)
+        if self._groups_seen != (groups, tables.groups.revision):
+            if tables.groups.follow(decode_group_table(groups)):
+                log.info("groups copied from %s", address)
+            self._groups_seen = groups, tables.groups.revision
         if self._has_locks:
             await self._copy_locks(address)
         await tables.topics.save()

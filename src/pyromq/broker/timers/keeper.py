@@ -254,6 +254,39 @@ class Keeper:
             await self._call(partial(table.forget_before, self._store.min_position))
         return progress
 
+    async def follow(self, durability: Durability) -> None:
+        """Bring the table forth to where a log is that only grows by copying; for a slave, now and then.
+
+        A slave that becomes master has little left to catch up with then.
+        """
+        store, table = self._store, self._table
+        end = store.whole_position
+        found = None
+        if table.exists or entries_from(store, beginning(store).offset, 1):
+            found = await self._open_or_begin()
+        if found is None or found.position >= end:
+            return
+        await durability.sync_now()
+        for changes in changes_since(store, found, end, is_new=False):
+            if changes is None:
+                await asyncio.sleep(0)
+            else:
+                await self._call(partial(table.apply, changes))
+
+    async def _open_or_begin(self) -> Progress:
+        """Open the table, made anew if it is not of this log; return how far it goes."""
+        try:
+            found = await self._open()
+        except CorruptRecord:
+            await self._call(self._table.remove)
+            found = await self._open()
+        return found or beginning(self._store)
+
+    async def stop_following(self) -> None:
+        """Give the table back, if it is open."""
+        await self._call(self._table.close)
+        self._thread.shutdown()
+
     # Loading
 
     async def _load(self) -> None:

@@ -68,6 +68,7 @@ class Timers:
         self._keeping: asyncio.Task[None] | None = None
         self._not_before_ms = 0
         self._last_error = ""
+        self._is_following = False
 
     # A life
 
@@ -76,6 +77,11 @@ class Timers:
         self._alarm = Alarm(self._clock, self._rung)
         self._store.may_go_before = self._keeper.may_go_before
         self._keeping = asyncio.get_running_loop().create_task(self._keeper.run(durability), name="timers")
+
+    async def follow(self, durability: Durability) -> None:
+        """Keep the table near the end of a log that grows by copying; for a slave, which delivers nothing."""
+        self._is_following = True
+        await self._keeper.follow(durability)
 
     def nudge(self) -> None:
         """Have what is new written down; to be called every second."""
@@ -104,6 +110,8 @@ class Timers:
         if keeping is not None:
             self._keeper.close()
             await keeping
+        elif self._is_following:
+            await self._keeper.stop_following()
 
     def arrived(self, end: int, due_ms: int) -> None:
         """Note that the timer queue grew to `end` by a message that is due then; 0 is none that waits."""

@@ -6,7 +6,9 @@
 | too much of the queue waits here      | when there is room, looked at every 50 ms       |
 | the consumer is suspended             | when it is resumed                              |
 | no lock (in order)                    | after 3 s                                       |
-| no answer, or a refusal               | after 3 s; a broker that is busy, 20 ms         |
+| no answer, or a master no more        | after 1 s, from where a fresh route says        |
+| the broker does not know this member  | after 0.5 s, and a heartbeat                    |
+| another refusal                       | after 3 s; a broker that is busy, 20 ms         |
 | the offset is none of the queue's     | never: the queue goes, and comes anew after 10 s|
 """
 
@@ -22,13 +24,16 @@ from pyromq.client.push.member import Member
 from pyromq.client.push.process_queue import ProcessQueue
 from pyromq.client.push.timers import end, wait
 from pyromq.codes import ResponseCode
-from pyromq.errors import PyroError, Refused
+from pyromq.errors import NetworkError, NoRoute, PyroError, Refused, ServiceNotAvailable
 from pyromq.model import MessageQueue, PullResult, PullStatus, ReceivedMessage
 
 _log = logging.getLogger("pyromq.client")
 
 #: Seconds from an offset that is none of the queue's to its correction: what is under way may end.
 CORRECTION_S = 10.0
+#: Seconds until the next pull when the broker is gone, and when it does not know this member yet.
+GONE_PAUSE_S = 1.0
+UNKNOWN_PAUSE_S = 0.5
 #: Answers of a broker that has forgotten this member, or has not heard of its newest subscription.
 _UNKNOWN_TO_BROKER = (
     ResponseCode.SUBSCRIPTION_NOT_EXIST,
@@ -137,7 +142,7 @@ class Pulling:
                 member.is_unknown.set()
             level = logging.DEBUG if queue.topic.startswith(RETRY_TOPIC_PREFIX) else logging.WARNING
             _log.log(level, "%s was not pulled: %s", queue, error)
-            await asyncio.sleep(BUSY_PAUSE_S if code == ResponseCode.FLOW_CONTROL else self._error_pause_s)
+            await asyncio.sleep(self._pause_s(error))
             return None
         if result.messages:
             now_ms = member.now_ms()
@@ -151,6 +156,16 @@ class Pulling:
         await asyncio.sleep(CORRECTION_S)
         self._member.progress.offsets.set(state.queue, offset)
         await self._let_go(state.queue)
+
+    def _pause_s(self, error: PyroError) -> float:
+        """Return how long to wait after a failed pull."""
+        code = error.code if isinstance(error, Refused) else None
+        if code == ResponseCode.FLOW_CONTROL:
+            return BUSY_PAUSE_S
+        if code in _UNKNOWN_TO_BROKER:
+            return min(UNKNOWN_PAUSE_S, self._error_pause_s)
+        is_gone = isinstance(error, NetworkError | NoRoute | ServiceNotAvailable)
+        return min(GONE_PAUSE_S, self._error_pause_s) if is_gone else self._error_pause_s
 
     @property
     def _error_pause_s(self) -> float:
