@@ -2,7 +2,7 @@
 PYTHON ?= python3
 PY := .venv/bin/python
 
-.PHONY: setup demo test check bench bench-client bench-kinds bench-parts bench-replication bench-spark clean coverage-rows interop test-spark test-spark-long torture-store fuzz-kernel guard-kernel
+.PHONY: setup demo test check bench bench-client bench-kinds bench-parts bench-replication bench-spark clean coverage-rows interop test-spark test-spark-long torture-store torture-ha fuzz-kernel guard-kernel
 setup: .venv/.kernel
 
 .venv/.ready: pyproject.toml requirements.lock
@@ -28,7 +28,7 @@ check: setup     ## Format, lint, types, import contracts, rules, unit tests
 test: check coverage-rows   ## Everything that CI runs
 	$(PY) -m pytest -q -n 2 tests/conformance tests/fuzz tests/functional tests/crash
 	PYROMQ_PURE=1 $(PY) -m pytest -q -n 2 tests/unit/store tests/unit/broker tests/conformance tests/functional/test_[bfkr]*.py tests/functional/test_client_round_trip.py
-	$(PY) -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder --ignore-glob='*/interop/test_spark*' --ignore-glob='*/test_mixed_group*' --ignore-glob='*/test_dead_letters_of_java*' tests/system tests/interop
+	$(PY) -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder --ignore-glob='*/interop/test_spark*' --ignore-glob='*/test_mixed_group*' --ignore-glob='*/test_dead_letters_of_java*' tests/ha tests/system tests/interop
 	$(PY) -m pytest -q tests/spark/test_spark_batch.py tests/spark/test_sink.py
 
 test-spark: setup      ## All of Spark that takes no kills: sources, sink, jobs, pipelines, their how-to, Apache's brokers
@@ -43,6 +43,9 @@ test-spark-long: setup .venv/.pipelines   ## Drivers, tasks, executors and broke
 torture-store: setup   ## Kills, power cuts and damage for longer; seeds are printed, and a script replays one
 	$(PY) tools/torture_store.py
 	$(PY) tools/torture_broker.py
+
+torture-ha: setup      ## 100 schedules of faults for a broker group with failover, and some more; seeds are printed, and a script replays one (about 25 minutes)
+	$(PY) tools/torture_ha.py
 
 fuzz-kernel: setup     ## A minute of mutated inputs for the compiled kernel, under the compiler's sanitizers
 	$(PY) tools/fuzz_kernel.py
