@@ -9,8 +9,9 @@ import pytest
 from etcd import EtcdServer, running_etcd
 
 from pyromq.broker.failover.endpoints import read_endpoints
-from pyromq.broker.failover.etcd import Etcd
+from pyromq.broker.failover.etcd import Etcd, Transaction
 from pyromq.broker.failover.session import Session
+from pyromq.broker.standing import Lease
 from pyromq.clock import Clock, SystemClock
 from pyromq.testing.clock import ManualClock
 from pyromq.testing.waiting import aeventually
@@ -30,28 +31,35 @@ async def session_at(etcd: Etcd, clock: Clock) -> AsyncIterator[tuple[Session, a
         await session.abandon()
 
 
+async def bound(etcd: Etcd, session: Session, prefix: str) -> Lease:
+    """Put a master's key, and return its lease."""
+    key = f"{prefix}leader"
+    assert await etcd.commit(Transaction(puts={key: (b"me", session.id)}))
+    return session.bind(key)
+
+
 async def test_a_master_may_acknowledge_for_less_than_the_lease_from_when_it_was_asked_for(
-    etcd: Etcd,
+    etcd: Etcd, prefix: str
 ) -> None:
     clock = ManualClock()
     async with session_at(etcd, clock) as (session, _):
-        lease = session.bind()
+        lease = await bound(etcd, session, prefix)
         assert lease.is_held
         clock.advance(LEASE_S * 1000 - 1)
         assert not lease.is_held
 
 
-async def test_a_lease_is_renewed_from_when_its_keep_alive_was_sent(etcd: Etcd) -> None:
+async def test_a_lease_is_renewed_from_when_its_keep_alive_was_sent(etcd: Etcd, prefix: str) -> None:
     clock = ManualClock()
     async with session_at(etcd, clock) as (session, _):
-        lease = session.bind()
+        lease = await bound(etcd, session, prefix)
         clock.advance(LEASE_S * 1000)
         assert not lease.is_held
         await aeventually(lambda: lease.is_held, what="the lease is renewed")
 
 
 async def test_an_answer_that_was_long_on_its_way_does_not_make_a_lease_longer(
-    etcd: Etcd, monkeypatch: pytest.MonkeyPatch
+    etcd: Etcd, prefix: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = ManualClock()
     answered = asyncio.Event()
@@ -66,20 +74,34 @@ async def test_an_answer_that_was_long_on_its_way_does_not_make_a_lease_longer(
 
     monkeypatch.setattr(etcd, "keep_alive", late)
     async with session_at(etcd, clock) as (session, _):
-        lease = session.bind()
+        lease = await bound(etcd, session, prefix)
         await answered.wait()
         await asyncio.sleep(0)
         assert not lease.is_held
 
 
-async def test_a_lease_that_etcd_forgot_is_held_no_more_and_another_is_asked_for(etcd: Etcd) -> None:
+async def test_a_lease_that_etcd_forgot_is_held_no_more_and_another_is_asked_for(
+    etcd: Etcd, prefix: str
+) -> None:
     async with session_at(etcd, SystemClock()) as (session, changed):
-        lease, first = session.bind(), session.id
+        lease, first = await bound(etcd, session, prefix), session.id
         changed.clear()
         await etcd.revoke(first)
         await asyncio.wait_for(changed.wait(), 10)
         await aeventually(lambda: session.id not in (0, first), what="there is another lease")
         assert not lease.is_held
+
+
+async def test_a_lease_whose_key_is_gone_is_held_no_more_although_it_lives(etcd: Etcd, prefix: str) -> None:
+    clock = ManualClock()
+    async with session_at(etcd, clock) as (session, changed):
+        lease = await bound(etcd, session, prefix)
+        changed.clear()
+        assert await etcd.commit(Transaction(deletes=[f"{prefix}leader"]))
+        await asyncio.wait_for(changed.wait(), 10)
+        assert not lease.is_held
+        assert not session.is_bound_to(lease)
+        assert await etcd.keep_alive(session.id) > 0
 
 
 async def test_a_session_that_ends_in_order_gives_its_lease_back(etcd: Etcd, prefix: str) -> None:
@@ -95,10 +117,12 @@ def own_server(tmp_path: Path) -> Iterator[EtcdServer]:
         yield server
 
 
-async def test_a_lease_outlives_a_restart_of_etcd_but_is_not_held_meanwhile(own_server: EtcdServer) -> None:
+async def test_a_lease_outlives_a_restart_of_etcd_but_is_not_held_meanwhile(
+    own_server: EtcdServer, prefix: str
+) -> None:
     etcd = Etcd(read_endpoints(own_server.address), answer_s=0.5)
     async with session_at(etcd, SystemClock()) as (session, _):
-        lease, lease_id = session.bind(), session.id
+        lease, lease_id = await bound(etcd, session, prefix), session.id
         own_server.kill()
         await aeventually(lambda: not lease.is_held, what="the lease is over")
         await asyncio.to_thread(own_server.start)

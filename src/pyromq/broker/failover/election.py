@@ -19,6 +19,11 @@ class Election:
         self.place = place
         self.mark = mark
 
+    @property
+    def leader_key(self) -> str:
+        """The key that says who is master."""
+        return self.prefix + LEADER
+
     async def look(self) -> View:
         """Return the group as it is now. Raises EtcdFailed."""
         return read_view(await self._etcd.find(self.prefix))

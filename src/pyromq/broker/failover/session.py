@@ -3,6 +3,9 @@
 A master may acknowledge until its lease can have run out at etcd, by this machine's clock. That is counted
 from when a keep-alive was *sent*, for etcd cannot have counted from an earlier time, and a margin is taken
 off for clocks that do not run equally fast. An answer that took long thus gives a lease that is nearly over.
+
+A lease alone is not enough: etcd may let one live on whose keys it is just removing (etcd-io/etcd#20547). So
+a keep-alive counts for a master only after a look at its key, which shows that it was not too late.
 """
 
 import asyncio
@@ -35,6 +38,8 @@ class Session:
         self.id = 0
         self._until = 0.0
         self._bound: Lease | None = None
+        #: The key that lives with the lease while a master's lease is bound to it.
+        self._key = ""
         self._task: asyncio.Task[None] | None = None
         #: Why etcd did not answer the last time, None if it did.
         self.trouble: EtcdFailed | None = None
@@ -59,9 +64,10 @@ class Session:
             await asyncio.wait({self._task})
             self._task = None
 
-    def bind(self) -> Lease:
-        """Return a master's lease, which lives with this one."""
+    def bind(self, key: str) -> Lease:
+        """Return a master's lease, which lives with this one, and with the key that was just put."""
         self.release()
+        self._key = key
         self._bound = Lease(self._clock.monotonic, self._until)
         return self._bound
 
@@ -96,10 +102,17 @@ class Session:
     async def _keep(self) -> None:
         sent_at = self._clock.monotonic()
         ttl_s = await self._etcd.keep_alive(self.id)
-        if ttl_s > 0:
+        if ttl_s <= 0:
+            self.is_gone()
+        elif self._bound is None or await self._has_key():
             self._renew(sent_at, ttl_s)
         else:
-            self.is_gone()
+            self.release()
+            self._on_change()
+
+    async def _has_key(self) -> bool:
+        item = (await self._etcd.find(self._key)).items.get("")
+        return item is not None and item.lease == self.id
 
     def is_gone(self) -> None:
         """Note that etcd does not know the lease any more; another is asked for at the next beat."""

@@ -305,7 +305,7 @@ class Supervisor:
             await reign.keeper.look()
 
     async def _be_master(self, epoch: int, view: View) -> None:
-        lease = self._session.bind()
+        lease = self._session.bind(self._election.leader_key)
         self._cut = None
         await self._stop_broker(unregister=False)
         ids = view.group.ids
