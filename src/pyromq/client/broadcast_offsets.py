@@ -14,6 +14,7 @@ import contextlib
 import logging
 import os
 import threading
+import threading
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -49,6 +50,8 @@ class BroadcastOffsets:
             if name in ("", ".", "..") or "/" in name or "\\" in name:
                 raise ConfigError(f"{name!r} cannot be the name of a folder for offsets; choose another")
         self.path = folder / client_id / group / FILE
+        #: A save that nobody waits for any more may still be at work when the last one comes.
+        self._turn = threading.Lock()
 
     def load(self) -> dict[MessageQueue, int]:
         """Return the offset to read next in each queue; nothing when there is no file yet.
@@ -84,7 +87,10 @@ class BroadcastOffsets:
         Raises CorruptRecord when the file is damaged beyond its `.bak`, and StoreError when the system does
         not let us write.
         """
-        merged = {**self.load(), **offsets}
+        with self._turn:
+            self._save({**self.load(), **offsets})
+
+    def _save(self, merged: Mapping[MessageQueue, int]) -> None:
         data = dumps({_TABLE: {queue: merged[queue] for queue in sorted(merged)}}, pretty=True)
         temporary = self._beside(".tmp")
         try:
