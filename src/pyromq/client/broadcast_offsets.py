@@ -14,7 +14,6 @@ import contextlib
 import logging
 import os
 import threading
-import threading
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
