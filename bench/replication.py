@@ -34,7 +34,7 @@ from statistics import median
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tests/interop"))  # which know how to start groups, and Java's clients
 
-from beside.measuring import busy_s, own_s, wait_for_quiet  # noqa: E402
+from beside.measuring import QUIET_CORES, busy_s, own_s, wait_for_quiet  # noqa: E402
 from beside.results import machine, where  # noqa: E402
 from harness.observer import Observer  # noqa: E402
 from harness.replicas import OURS, Replica, start_name_server  # noqa: E402
@@ -114,10 +114,25 @@ class Found:
         """Return the runs of one line of the table."""
         return [run for run in self.runs if run.role == role and run.senders == senders]
 
+    def pairs(self, senders: str) -> list[tuple[Run, Run]]:
+        """Return the runs of both groups in each round; without the disturbed rounds, if two others remain."""
+        pairs = [*zip(self.of(ASYNC, senders), self.of(SYNC, senders), strict=True)]
+        quiet = [pair for pair in pairs if all(run.others_cores <= QUIET_CORES for run in pair)]
+        return quiet if len(quiet) >= min(2, len(pairs)) else pairs
+
     def cost(self, senders: str) -> float:
         """Return which part of the sends synchronous replication costs: the median of the rounds."""
-        pairs = zip(self.of(ASYNC, senders), self.of(SYNC, senders), strict=True)
-        return 1 - median(sync.per_second / free.per_second for free, sync in pairs)
+        return 1 - median(sync.per_second / free.per_second for free, sync in self.pairs(senders))
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether other processes left the machine alone."""
+        return all(
+            run.others_cores <= QUIET_CORES
+            for senders in WORKLOADS
+            for pair in self.pairs(senders)
+            for run in pair
+        )
 
 
 def say(text: str) -> None:
@@ -278,7 +293,7 @@ def cost_rows(found: Found) -> list[list[str]]:
     ]
     for senders in WORKLOADS:
         for role, title in ((ASYNC, "asynchronous"), (SYNC, "synchronous")):
-            runs = found.of(role, senders)
+            runs = [pair[role == SYNC] for pair in found.pairs(senders)]
             rows.append(
                 [
                     senders,
