@@ -115,7 +115,7 @@ class Found:
         return [run for run in self.runs if run.role == role and run.senders == senders]
 
     def pairs(self, senders: str) -> list[tuple[Run, Run]]:
-        """Return the runs of both groups in each round; without the disturbed rounds, if two others remain."""
+        """Return both groups' runs of each round; not of disturbed rounds, if two others remain."""
         pairs = [*zip(self.of(ASYNC, senders), self.of(SYNC, senders), strict=True)]
         quiet = [pair for pair in pairs if all(run.others_cores <= QUIET_CORES for run in pair)]
         return quiet if len(quiet) >= min(2, len(pairs)) else pairs
