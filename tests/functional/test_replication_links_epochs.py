@@ -209,8 +209,9 @@ class TestConfirming:
         async with Cutter(master.address, [chance.randrange(30_000) for _ in range(10)]) as cutter:
             slave = await stage.slave(cutter.address, id_=2)
             while cutter.cut_count < 10:
-                master.write(chance.randrange(20), chance.randrange(2000))
-                await asyncio.sleep(0.001)
+                seen = cutter.cut_count, slave.store.max_position
+                master.write(chance.randrange(1, 20), chance.randrange(2000))
+                await aeventually(lambda seen=seen: (cutter.cut_count, slave.store.max_position) != seen)  # type: ignore[misc]
             master.write(1)
             await caught_up(master, slave)
             await stop(slave)

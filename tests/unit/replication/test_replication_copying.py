@@ -223,6 +223,18 @@ class TestWithEpochs:
         assert epochs.entries == ()
 
 
+def test_the_beginning_of_a_record_is_forgotten_before_another_link(
+    master: MessageStore, slave: MessageStore
+) -> None:
+    one, two = put(master, b"one"), put(master, b"two")
+    Copying(slave).take(memoryview(piece(master, 0, two.end - 1)))
+    assert slave.max_position == two.end - 1
+    slave.forget_arriving()
+    assert slave.max_position == one.end
+    Copying(slave).take(memoryview(piece(master, one.end, 5000)))
+    assert whole_log(slave) == whole_log(master)
+
+
 class TestTheLastRecord:
     def test_it_is_where_the_last_message_begins(self, slave: MessageStore) -> None:
         assert last_record_position(slave) is None

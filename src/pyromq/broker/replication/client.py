@@ -328,6 +328,7 @@ class ReplicationClient:
         """Copy from a master until the connection ends, and raise why."""
         link = await self._connect(address)
         self._link = link
+        self.store.forget_arriving()
         try:
             if self.epochs is None:
                 await self._compare_last_record()
