@@ -185,7 +185,6 @@ def test_the_name_server_knows_the_new_master_and_its_slave(story: Story) -> Non
     assert int(story.ids_at_the_end[0].rpartition(":")[2]) == story.ports[-1]
 
 
-@pytest.mark.row("HA-04")
 def test_the_replicas_logs_are_equal_byte_for_byte(story: Story) -> None:
     one, other = story.logs
     assert one.data

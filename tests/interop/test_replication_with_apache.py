@@ -56,7 +56,6 @@ def test_a_slave_that_follows_makes_every_send_safe(story: Story) -> None:
     assert story.statuses.attached == {"SEND_OK"}
 
 
-@pytest.mark.row("HA-04")
 def test_a_slave_s_log_is_its_master_s_byte_for_byte(story: Story) -> None:
     assert story.followed is not None
     assert is_copy(story.followed)
