@@ -70,16 +70,20 @@ class RouteCache:
         return self._routes.get(topic)
 
     def put(self, topic: str, route: TopicRoute) -> bool:
-        """Keep what a name server said, and return whether it differs; queues are built only then."""
+        """Keep what a name server said, and return whether it differs; queues are built only then.
+
+        Where the route's brokers are, it says for all topics: others' routes may be older.
+        """
         with self._lock:
-            self._stale.discard(topic)
+            addresses = _addresses_of(route)
             old = self._routes.get(topic)
-            now_ms = self.clock.now_ms()
             if old is not None and is_same_route(old.route, route):
-                self._routes[topic] = CachedRoute(
-                    old.route, old.write_queues, old.read_queues, old.is_ordered, now_ms
-                )
+                self._refreshed(topic, old)
+                if any(self._addresses.get(name) != ids for name, ids in addresses.items()):
+                    self._addresses = {**self._addresses, **addresses}
                 return False
+            self._stale.discard(topic)
+            now_ms = self.clock.now_ms()
             self._routes[topic] = CachedRoute(
                 route,
                 tuple(write_queues(topic, route)),
@@ -88,8 +92,25 @@ class RouteCache:
                 now_ms,
             )
             # Brokers that no route names any more fall out here; RocketMQ sweeps them every 30 s.
-            self._addresses = _merge(known.route.broker_datas for known in self._routes.values())
+            named = {
+                broker.broker_name for known in self._routes.values() for broker in known.route.broker_datas
+            }
+            merged = {**self._addresses, **addresses}
+            self._addresses = {name: ids for name, ids in merged.items() if name in named}
             return True
+
+    def keep(self, topic: str) -> None:
+        """Go on with a route that nobody could tell anew, and do not ask again at once."""
+        with self._lock:
+            known = self._routes.get(topic)
+            if known is not None:
+                self._refreshed(topic, known)
+
+    def _refreshed(self, topic: str, known: CachedRoute) -> None:
+        self._stale.discard(topic)
+        self._routes[topic] = CachedRoute(
+            known.route, known.write_queues, known.read_queues, known.is_ordered, self.clock.now_ms()
+        )
 
     def mark_stale(self, topic: str) -> None:
         """Say that the route led nowhere: whoever needs it next should ask the name server again."""
@@ -194,9 +215,5 @@ def _by_broker(entry: BrokerAddresses | BrokerQueues) -> str:
     return entry.broker_name
 
 
-def _merge(groups: Iterator[list[BrokerAddresses]]) -> dict[str, dict[int, str]]:
-    merged: dict[str, dict[int, str]] = {}
-    for brokers in groups:
-        for broker in brokers:
-            merged[broker.broker_name] = dict(broker.broker_addrs)
-    return merged
+def _addresses_of(route: TopicRoute) -> dict[str, dict[int, str]]:
+    return {broker.broker_name: dict(broker.broker_addrs) for broker in route.broker_datas}

@@ -196,6 +196,29 @@ def test_a_producer_of_transactions_is_known_to_the_next_master_before_it_sends(
     assert stage.asked(RequestCode.HEART_BEAT) == ["a:2"]
 
 
+def test_what_one_topic_s_route_says_of_a_broker_holds_for_all_topics(stage: Stage, session: Session) -> None:
+    for topic in ("orders", "bills"):
+        stage.routes[topic] = a_route({0: "a:1", 1: "a:2"})
+        session.routes.put(topic, stage.routes[topic])
+    lose_master(stage, at_ms=0)
+    stage.routes["orders"] = a_route({0: "a:2"})
+    stage.clock.advance(1_000)
+
+    send_one(stage, session)
+
+    assert session.routes.master_address("a") == "a:2"
+
+
+def test_a_route_that_could_not_be_asked_for_says_nothing_new_of_its_brokers(session: Session) -> None:
+    routes = session.routes
+    routes.put("bills", a_route({0: "a:1", 1: "a:2"}))
+    routes.put("orders", a_route({0: "a:2"}))
+
+    routes.keep("bills")
+
+    assert routes.master_address("a") == "a:2"
+
+
 # Readers
 
 

@@ -156,7 +156,7 @@ def _learn(session: Session, topic: str, deadline: Deadline, *, with_template: b
         except (TopicNotFound, NetworkError) as error:
             # An old route is better than none: brokers work on while name servers are away or forget them.
             if known is not None and queues:
-                session.routes.put(topic, known.route)
+                session.routes.keep(topic)
             elif isinstance(error, NetworkError):
                 raise
             elif with_template and known is None:
