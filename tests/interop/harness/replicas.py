@@ -66,26 +66,27 @@ class Replica:
     def __init__(
         self, kind: str, folder: Path, name_server: str, broker_id: int | None, **settings: str | int
     ) -> None:
-        self.kind, self.broker_id = kind, broker_id
-        port = free_broker_port()
-        self.address = f"127.0.0.1:{port}"
+        self.kind = kind
+        self._port = free_broker_port()
+        self.address = f"127.0.0.1:{self._port}"
         folder.mkdir()
-        self._folder, self._name_server = folder, name_server
+        self._folder = folder
         self._name = kind if broker_id is None else f"{kind}-{broker_id}"
         self.root = folder / self._name / "store"
-        role = "SLAVE" if broker_id else "ASYNC_MASTER"
-        self._settings = broker_file(
-            folder,
-            self._name,
-            port,
-            **(
-                SETTINGS
-                | {"namesrvAddr": name_server, "brokerId": broker_id or 0, "brokerRole": role}
-                | {"haListenPort": port + 1}
-                | settings
-            ),
-        )
+        self.become(broker_id, name_server, **settings)
         self._server: Server | None = None
+
+    def become(self, broker_id: int | None, name_server: str, **settings: str | int) -> None:
+        """Have another role, or another name server, from the next start on."""
+        self.broker_id, self._name_server = broker_id, name_server
+        given = SETTINGS | {
+            "namesrvAddr": name_server,
+            "brokerId": broker_id or 0,
+            "brokerRole": "SLAVE" if broker_id else "ASYNC_MASTER",
+            "haListenPort": self._port + 1,
+            **settings,
+        }
+        self._settings = broker_file(self._folder, self._name, self._port, **given)
 
     def start(self) -> None:
         """Start it, and return when the name server has it in its role, if that is fixed."""
