@@ -64,6 +64,16 @@ async def _kill(nemesis: Nemesis, fault: Fault, node: Node, _chance: Random) -> 
     node.start()
 
 
+@_does(Kind.KILL_OFTEN)
+async def _kill_often(nemesis: Nemesis, fault: Fault, node: Node, chance: Random) -> None:
+    """Kill a node again and again, while it starts, recovers, cuts its log, or takes over."""
+    until = nemesis.stage.now + fault.lasts_s
+    while nemesis.stage.now < until:
+        await node.kill()
+        node.start()
+        await nemesis.stage.pause(chance.choice((chance.uniform(0.05, 0.6), chance.uniform(0.6, 2.0))))
+
+
 @_does(Kind.AMBUSH)
 async def _ambush(nemesis: Nemesis, fault: Fault, node: Node, chance: Random) -> None:
     """Cut a node off from the others, and kill, stop or isolate it before anybody can have noticed."""

@@ -17,6 +17,7 @@ class Kind(StrEnum):
 
     KILL = "kill"
     AMBUSH = "ambush"
+    KILL_OFTEN = "kill often"
     KILL_ALL = "kill all"
     TERMINATE = "terminate"
     PAUSE = "pause"
@@ -68,6 +69,7 @@ DISK_KINDS = {Kind.FULL_DISK, Kind.SLOW_DISK, Kind.STUCK_DISK}
 _WEIGHTS: Mapping[Kind, float] = {
     Kind.KILL: 5,
     Kind.AMBUSH: 4,
+    Kind.KILL_OFTEN: 2,
     Kind.KILL_ALL: 1,
     Kind.TERMINATE: 1.5,
     Kind.PAUSE: 3,
