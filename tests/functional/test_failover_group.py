@@ -269,3 +269,39 @@ async def test_with_fewer_in_sync_than_are_asked_for_nothing_is_taken(tmp_path: 
         assert answer.code == ResponseCode.SERVICE_NOT_AVAILABLE
         assert "minInSyncReplicas" in (answer.remark or "")
         assert await end_of_queue(master.address) == 1
+
+
+async def test_a_name_server_that_is_gone_does_not_hold_up_a_new_master(tmp_path: Path) -> None:
+    held: list[asyncio.StreamWriter] = []
+
+    async def hold(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        held.append(writer)
+        await reader.read()
+
+    silent = await asyncio.start_server(hold, "127.0.0.1", 0)
+    port = silent.sockets[0].getsockname()[1]
+    async with stage_of(tmp_path, 1) as stage:
+        first = await stage.master()
+        second = await stage.add(
+            namesrv_addr=f"127.0.0.1:{port};{stage.name_server}", register_broker_timeout_mills=600_000
+        )
+        await stage.in_sync(2)
+        await first.close()
+        assert await stage.master(but=first) is second
+        assert await is_acknowledged(second.address, b"x")
+        silent.close()
+        for writer in held:
+            writer.transport.abort()
+
+
+@pytest.mark.row("HA-09")
+async def test_two_failures_in_a_row_are_survived_by_three_replicas(tmp_path: Path) -> None:
+    async with stage_of(tmp_path, 3) as stage:
+        for number in range(2):
+            master = await stage.master()
+            assert await is_acknowledged(master.address, b"%d" % number)
+            await crash(master)
+        last = await stage.master()
+        await stage.in_sync(1)
+        assert await is_acknowledged(last.address, b"2")
+        assert await end_of_queue(last.address) == 3
