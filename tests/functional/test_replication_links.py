@@ -17,22 +17,17 @@ from replication_stage import (
     listening,
     open_store,
     put,
+    remoting,
     stop,
     whole_log,
 )
 
-from pyromq.broker.handlers.query import QueryHandlers
 from pyromq.broker.replication.server import STRANGERS_MAX, TURN_BYTES, WRITE_BYTES_HIGH
-from pyromq.clock import SystemClock
-from pyromq.codes import RequestCode
 from pyromq.config.settings import NetSettings
 from pyromq.net.links import Links
-from pyromq.net.routes import Route, RouteTable
-from pyromq.net.server import Server
 from pyromq.store.store import MessageStore
 from pyromq.testing.clock import ManualClock
 from pyromq.testing.waiting import aeventually
-from pyromq.wire.headers.query import ViewMessage
 
 
 @pytest.fixture
@@ -72,19 +67,6 @@ async def raw_slave(master: Master) -> AsyncIterator[Raw]:
         yield Raw(reader, writer)
     finally:
         writer.transport.abort()
-
-
-@asynccontextmanager
-async def remoting(store: MessageStore) -> AsyncIterator[str]:
-    """The port of a broker that answers which message is at a position."""
-    query = QueryHandlers(store, unique_count_max=32)
-    table = RouteTable([Route(RequestCode.VIEW_MESSAGE_BY_ID, query.by_position, ViewMessage)])
-    server = Server(table, NetSettings(), clock=SystemClock(), name="master")
-    host, port = await server.start("127.0.0.1", 0)
-    try:
-        yield f"{host}:{port}"
-    finally:
-        await server.close()
 
 
 def same_logs(master: Master, *slaves: Slave) -> bool:

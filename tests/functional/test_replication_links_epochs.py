@@ -18,6 +18,7 @@ from replication_stage import (
     open_epochs,
     open_store,
     put,
+    remoting,
     stop,
     store_settings,
     whole_log,
@@ -25,6 +26,8 @@ from replication_stage import (
 
 from pyromq.broker.replication.server import TURN_BYTES, WRITE_BYTES_HIGH
 from pyromq.clock import SystemClock
+from pyromq.config.settings import NetSettings
+from pyromq.net.links import Links
 from pyromq.store.store import MessageStore
 from pyromq.testing.clock import ManualClock
 from pyromq.testing.waiting import aeventually
@@ -281,6 +284,43 @@ class TestDivergence:
         assert slave.diverged == [None]
         assert "no epoch in common" in str(slave.client.trouble)
         assert slave.store.max_position == end
+
+    async def test_a_slave_from_before_there_were_epochs_goes_on_when_its_last_message_is_the_master_s(
+        self, stage: Stage
+    ) -> None:
+        static = await stage.master()
+        copy = await stage.slave(static.address)
+        end = static.write(20)
+        await copy.has(end)
+        await stop(copy)
+        await close_master(static)
+        master = await stage.master(epoch=1)
+        master.write(5)
+        async with remoting(master.store) as address:
+            links = Links(NetSettings())
+            slave = await stage.slave(master.address, id_=2, links=links, master_address=address)
+            await caught_up(master, slave)
+            assert open_epochs(stage.folder / "slave").entries == ((1, 0),)
+            await stop(slave)
+            await links.close()
+
+    async def test_a_slave_from_before_there_were_epochs_with_another_last_message_is_refused(
+        self, stage: Stage
+    ) -> None:
+        other = open_store(stage.folder / "slave")
+        put(other, b"A" * 300)
+        end = other.max_position
+        other.close()
+        master = await stage.master(epoch=1)
+        master.write(5)
+        async with remoting(master.store) as address:
+            links = Links(NetSettings())
+            slave = await stage.slave(master.address, id_=2, links=links, master_address=address)
+            await aeventually(lambda: slave.diverged)
+            assert slave.diverged == [None]
+            assert slave.store.max_position == end
+            await stop(slave)
+            await links.close()
 
     async def test_a_master_of_an_older_epoch_is_not_followed(self, stage: Stage) -> None:
         master = await stage.master(epoch=1)

@@ -8,16 +8,21 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from pyromq.broker.handlers.query import QueryHandlers
 from pyromq.broker.replication.client import ReplicationClient
 from pyromq.broker.replication.followers import Followers
 from pyromq.broker.replication.server import ReplicationServer
 from pyromq.clock import Clock, SystemClock
-from pyromq.config.settings import StoreSettings
+from pyromq.codes import RequestCode
+from pyromq.config.settings import NetSettings, StoreSettings
 from pyromq.net.links import Links
+from pyromq.net.routes import Route, RouteTable
+from pyromq.net.server import Server
 from pyromq.store.epochs import FILE_NAME, Epochs
 from pyromq.store.files import SystemFiles
 from pyromq.store.store import Draft, MessageStore, Placed
 from pyromq.testing.waiting import aeventually
+from pyromq.wire.headers.query import ViewMessage
 from pyromq.wire.record import encode_host
 
 HOST = encode_host("127.0.0.1", 10911)
@@ -211,6 +216,19 @@ async def listening(answer: Answer) -> AsyncIterator[str]:
         for writer in tuple(writers):
             writer.transport.abort()
         await aeventually(lambda: not writers)
+
+
+@asynccontextmanager
+async def remoting(store: MessageStore) -> AsyncIterator[str]:
+    """The port of a broker that answers which message is at a position."""
+    query = QueryHandlers(store, unique_count_max=32)
+    table = RouteTable([Route(RequestCode.VIEW_MESSAGE_BY_ID, query.by_position, ViewMessage)])
+    server = Server(table, NetSettings(), clock=SystemClock(), name="master")
+    host, port = await server.start("127.0.0.1", 0)
+    try:
+        yield f"{host}:{port}"
+    finally:
+        await server.close()
 
 
 class Cutter:

@@ -44,7 +44,8 @@ def load_epochs(parts: Parts, standing: Standing, files: Files | None) -> Epochs
     if standing.cut_at is not None:
         epochs.cut(standing.cut_at)
     if parts.settings.broker_role != BrokerRole.SLAVE:
-        epochs.append(standing.epoch, parts.store.max_position)
+        # What was there before there were epochs belongs to the first, for a slave that copies it.
+        epochs.append(standing.epoch, parts.store.max_position if epochs.entries else 0)
     return epochs
 
 
@@ -163,6 +164,7 @@ class Following:
             epoch=self._standing.epoch,
             broker_id=parts.settings.broker_id,
             on_diverged=lambda position: self.on_diverged(position),
+            on_copied=durability.appended,
             on_confirmed=self._announcements.readable_up_to,
             on_following=self._copy_tables_soon,
         )

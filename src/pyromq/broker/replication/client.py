@@ -62,6 +62,7 @@ class MasterLink(asyncio.BufferedProtocol):
         #: Up to where the buffer has something, and how much of that is appended.
         self._filled = self._taken = 0
         self._is_reading_paused = False
+        self._is_known_to_fit = False
         self._has_copied = False
         self._told = 0
         self._heard_at = self._spoke_at = client.clock.monotonic()
@@ -102,8 +103,12 @@ class MasterLink(asyncio.BufferedProtocol):
 
     # What the client calls
 
-    def begin(self) -> None:
-        """Say hello: with static roles that is how far the log goes."""
+    def begin(self, *, is_known_to_fit: bool = False) -> None:
+        """Say hello: with static roles that is how far the log goes.
+
+        `is_known_to_fit`: the last record was compared, and is the master's.
+        """
+        self._is_known_to_fit = is_known_to_fit
         if self._has_epochs:
             self._write(encode_hello(Hello(self._client.broker_id)))
         else:
@@ -134,7 +139,7 @@ class MasterLink(asyncio.BufferedProtocol):
         if found is None:
             return
         welcome, length = found
-        self._copying.compare(welcome)
+        self._copying.compare(welcome, is_known_to_fit=self._is_known_to_fit)
         self._taken = length
         self.is_copying = True
         self._tell()
@@ -330,9 +335,10 @@ class ReplicationClient:
         self._link = link
         self.store.forget_arriving()
         try:
-            if self.epochs is None:
-                await self._compare_last_record()
-            link.begin()
+            is_known_to_fit = False
+            if self.epochs is None or self._copying.has_no_epochs:
+                is_known_to_fit = await self._compare_last_record()
+            link.begin(is_known_to_fit=is_known_to_fit)
             self.connects_count += 1
             raise await link.ended
         finally:
@@ -353,10 +359,13 @@ class ReplicationClient:
             raise ConnectFailed(f"no connection: {error.strerror or error}") from error
         return link
 
-    async def _compare_last_record(self) -> None:
+    async def _compare_last_record(self) -> bool:
+        """Return whether the last record was compared; raise Diverged when it is another."""
         address = self._master_address()
-        if self._links is not None and address is not None:
-            await check_last_record(self.store, self._links, address)
+        if self._links is None or address is None:
+            return False
+        await check_last_record(self.store, self._links, address)
+        return True
 
     def _note_trouble(self, address: str, error: PyroError) -> None:
         trouble = f"the master's log at {address} is not copied: {error}"

@@ -38,8 +38,16 @@ class Copying:
         #: Up to where the master's log is known to go.
         self.known_end = 0
 
-    def compare(self, welcome: Welcome) -> None:
-        """Compare the epochs; raise Diverged when this log is not the beginning of the master's."""
+    @property
+    def has_no_epochs(self) -> bool:
+        """Whether there is a log that was written before there were epochs, as with static roles."""
+        return self._epochs is not None and not self._epochs.entries and self._store.max_position > 0
+
+    def compare(self, welcome: Welcome, *, is_known_to_fit: bool = False) -> None:
+        """Compare the epochs; raise Diverged when this log is not the beginning of the master's.
+
+        `is_known_to_fit`: something else has told that it is; if it has no epochs, the master's are its own.
+        """
         epochs, own_end = self._epochs, self._store.max_position
         assert epochs is not None
         newest = max(self._epoch, epochs.last.epoch if epochs.last is not None else 0)
@@ -52,6 +60,10 @@ class Copying:
         epochs.cut(own_end)
         if own_end == 0:
             return
+        if is_known_to_fit and not epochs.entries:
+            for epoch, start in welcome.epochs:
+                if start < own_end:
+                    epochs.append(epoch, start)
         common_end = epochs.common_end([Epoch(*entry) for entry in welcome.epochs], welcome.end, own_end)
         if common_end is None:
             raise Diverged(
