@@ -32,7 +32,7 @@ LEFT_OUT := test_spark test_mixed_group test_dead_letters_of_java test_kinds_of_
 
 test: check coverage-rows   ## Everything that CI runs
 	$(PY) -m pytest -q -n 2 tests/conformance tests/fuzz tests/functional tests/crash
-	PYROMQ_PURE=1 $(PY) -m pytest -q -n 2 tests/unit/store tests/unit/broker tests/conformance tests/functional/test_[bfkr]*.py tests/functional/test_client_round_trip.py
+	PYROMQ_PURE=1 $(PY) -m pytest -q -n 2 tests/unit/store tests/unit/broker tests/conformance tests/functional/test_[bkr]*.py tests/functional/test_flush*.py tests/functional/test_client_round_trip.py
 	$(PY) -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder $(LEFT_OUT:%=--ignore-glob='*/interop/%*') tests/ha tests/system tests/interop
 	$(PY) -m pytest -q tests/spark/test_spark_batch.py tests/spark/test_sink.py
 
