@@ -214,6 +214,39 @@ def verify() -> Work:
     return work
 
 
+@workload("copy")
+def copy() -> Work:
+    """Return the work of copying records of 1 KiB from a master's log, the write itself left out."""
+    from pyromq._kernel.copies import Copies
+    from pyromq._kernel.tails import IndexTail, QueueTail
+    from pyromq.wire.record import Record, encode_record
+
+    log = b""
+    for number in range(MESSAGES):
+        properties = f"UNIQ_KEY\x017F00000100010CA5D2F8{number:012X}\x02KEYS\x01key-{number}\x02TAGS\x01paid"
+        log += encode_record(
+            Record(
+                topic="orders",
+                body=BODY,
+                properties=properties,
+                position=POSITION + len(log),
+                queue_id=number % 2,
+                queue_offset=number // 2,
+            )
+        )
+    copies, index = Copies(has_index=True), IndexTail(5_000_000, 20_000_000)
+    for queue_id in range(2):
+        copies.learn(b"orders", queue_id, QueueTail())
+
+    def work() -> int:
+        taken = copies.plan(log, POSITION, 1 << 30, 1 << 20)
+        assert taken == len(log), f"stopped at {taken}"
+        copies.apply(index, 1 << 20)
+        return MESSAGES
+
+    return work
+
+
 def main() -> None:
     """Do all work once; told the marks' library, say to callgrind where each begins and ends."""
     marks = ctypes.CDLL(Path(sys.argv[1]).as_posix())

@@ -18,7 +18,8 @@ from types import SimpleNamespace
 from typing import Any
 from zlib import crc32
 
-import kernel_unit_targets  # noqa: F401  its targets enter themselves
+import kernel_copy_targets  # noqa: F401  its targets enter themselves
+import kernel_unit_targets  # noqa: F401
 from kernel_inputs import cuts, exact, exact_bytes, expect, module, mutated, number, some, target
 
 from pyromq.errors import PyroError

@@ -20,6 +20,7 @@ from pyromq.testing.disk import Image, SimulatedDisk
 from pyromq.wire.record import encode_host, is_blank
 
 PREPARED, ROLLBACK = int(SysFlag.TRANSACTION_PREPARED), int(SysFlag.TRANSACTION_ROLLBACK)
+COMMIT = int(SysFlag.TRANSACTION_COMMIT)
 HOST_V6 = encode_host("::1", 10911)
 
 
@@ -47,7 +48,7 @@ def some_drafts(seed: int, count: int) -> Iterator[Draft]:
             case 0:
                 draft.sys_flag = PREPARED
             case 1:
-                draft.sys_flag = ROLLBACK
+                draft.sys_flag = chance.choice((ROLLBACK, COMMIT))
             case 2:
                 draft.topic, draft.properties = "SCHEDULE_TOPIC_XXXX", f"DELAY\x013\x02{unique_id}"
             case 3:

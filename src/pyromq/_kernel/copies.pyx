@@ -22,13 +22,12 @@ from libc.string cimport memchr, memcmp
 from pyromq._kernel.bigend cimport java_hash, load32, load64
 from pyromq._kernel.crc32 cimport pyromq_crc32
 from pyromq._kernel.layout cimport (
-    BODY_CRC_AT, CRC_MASK, POSITION_AT, QUEUE_ID_AT, QUEUE_OFFSET_AT, STORED_AT_AT,
+    BODY_CRC_AT, CRC_MASK, POSITION_AT, PREPARED, QUEUE_ID_AT, QUEUE_OFFSET_AT, STORED_AT_AT,
     Plain, Text, next_pair, read_plain,
 )
 from pyromq._kernel.tails cimport IndexTail, QueueTail
 
 cdef enum:
-    SYS_TRANSACTION = 12
     QUEUE_COUNT_MAX = 4096
     TOPIC_COUNT_MAX = 65536
 
@@ -120,7 +119,8 @@ cdef class Copies:
         cdef const uint8_t *head = record.head
         cdef QueueTail queue
         cdef Entry *entry
-        if record.flags & SYS_TRANSACTION or load64(head + POSITION_AT) != position:
+        # Bit 2 is set in prepared and in rolled-back messages, which have no place in a queue.
+        if record.flags & PREPARED or load64(head + POSITION_AT) != position:
             return False
         if not _is_ascii(&record.properties):
             return False

@@ -17,11 +17,10 @@ import struct
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from pyromq.codes import TRANSACTION_MASK
 from pyromq.errors import CorruptRecord
 from pyromq.kernel import IS_COMPILED
 from pyromq.store.consumequeues import is_folder_name
-from pyromq.store.follower import TIMED_TOPICS
+from pyromq.store.follower import TIMED_TOPICS, has_queue_entry
 from pyromq.wire.record import (
     BLANK_BYTES,
     BLANK_MAGIC,
@@ -144,4 +143,4 @@ def make_copies(*, has_index: bool) -> "Copies | None":
 def is_plain_copy(record: Record) -> bool:
     """Return whether the next records of the same queue may be planned by the kernel."""
     is_plain = record.topic.isascii() and record.topic not in TIMED_TOPICS
-    return is_plain and not record.sys_flag & TRANSACTION_MASK
+    return is_plain and has_queue_entry(record.sys_flag)

@@ -395,6 +395,10 @@ class MessageStore(StoredMessages):
         for queue, first in grown:
             self.on_grown(queue.topic, queue.queue_id, first, queue.end)
 
+    def forget_arriving(self) -> None:
+        """Forget the beginning of a record whose rest has not come: another master may not have it."""
+        self._arriving.forget()
+
     def begin_at(self, position: int) -> None:
         """Let a store that has no message begin at a position of the master's log, where a file begins."""
         if self._poison is not None:

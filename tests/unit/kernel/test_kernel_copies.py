@@ -27,7 +27,8 @@ KEYS = (
     "KEYS\x01a\x01b",
     "KEYS\x01\x02KEYS\x01x",
 )
-FLAGS = (0, 0, 0, int(SysFlag.TRANSACTION_PREPARED), int(SysFlag.TRANSACTION_ROLLBACK), 1)
+PREPARED, COMMIT = int(SysFlag.TRANSACTION_PREPARED), int(SysFlag.TRANSACTION_COMMIT)
+FLAGS = (0, 0, 0, PREPARED, COMMIT, int(SysFlag.TRANSACTION_ROLLBACK), 1)
 
 Told = list[tuple[str, int, int, int]]
 

@@ -189,6 +189,19 @@ def test_a_store_that_is_in_the_middle_of_a_record_takes_no_message_of_its_own()
     slave.put(next(drafts_of_one_queue(1)))
 
 
+def test_the_beginning_of_a_record_can_be_forgotten():
+    master, slave = master_with(), open_on(SimulatedDisk())
+    data = log_of(master)
+    slave.append_copied(data[:5000])
+    assert slave.max_position > slave.whole_position
+
+    slave.forget_arriving()
+
+    assert slave.max_position == slave.whole_position
+    slave.append_copied(data[slave.max_position :])
+    assert slave.max_position == len(data)
+
+
 # What is no log
 
 
@@ -293,9 +306,14 @@ def test_after_a_failed_write_nothing_is_copied_until_a_restart():
 # Beginning in the middle
 
 
+def start_of_file_before_last(store: MessageStore) -> int:
+    """Return where a file begins that has messages of all queues, and some are before it."""
+    return store.max_position - store.max_position % FILE_BYTES - FILE_BYTES
+
+
 def test_a_new_slave_begins_where_a_file_of_the_master_begins(tmp_path):
     master, disk = master_with(150), SimulatedDisk()
-    start = master.max_position - master.max_position % FILE_BYTES
+    start = start_of_file_before_last(master)
     slave = open_on(disk)
 
     slave.begin_at(start)
@@ -315,7 +333,7 @@ def test_a_new_slave_begins_where_a_file_of_the_master_begins(tmp_path):
 @pytest.mark.parametrize("stop", ["clean", "kill"])
 def test_a_slave_that_began_in_the_middle_is_there_again_after_a_restart(stop, tmp_path):
     master, disk = master_with(150), SimulatedDisk()
-    start = master.max_position - master.max_position % FILE_BYTES
+    start = start_of_file_before_last(master)
     slave = open_on(disk)
     slave.begin_at(start)
     for size in (0, 700, 1 << 20):

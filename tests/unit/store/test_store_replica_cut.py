@@ -150,7 +150,7 @@ def test_a_cut_is_told_of():
 def test_a_queue_that_began_in_the_middle_keeps_its_next_offset():
     master, disk = open_on(SimulatedDisk()), SimulatedDisk()
     fill(master, 1, 150)
-    start = master.max_position - master.max_position % FILE_BYTES
+    start = master.max_position - master.max_position % FILE_BYTES - FILE_BYTES
     slave = open_on(disk)
     slave.begin_at(start)
     slave.append_copied(log_of(master, start))
