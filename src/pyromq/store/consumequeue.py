@@ -269,15 +269,16 @@ class ConsumeQueue(QueueTail):
 
         It is looked for from the end: mostly only the newest messages are not before it.
         """
-        step = 1
-        while self.end - step > self.min_offset and self._ends_past(self.end - step, position):
+        low = max(self.end - _HEAD_ENTRIES, self.min_offset)
+        newest = self.read(low, self.end - low)
+        count = len(newest) // ENTRY_BYTES
+        if low + count == self.end and newest and not _ends_past(newest, 0, position):
+            return low + _first(count, lambda at: _ends_past(newest, at, position))
+        step = _HEAD_ENTRIES
+        while self.end - step > self.min_offset and _ends_past(self.read(self.end - step, 1), 0, position):
             step *= 2
         low = max(self.end - step, self.min_offset)
-        return low + _first(self.end - low, lambda at: self._ends_past(low + at, position))
-
-    def _ends_past(self, offset: int, position: int) -> bool:
-        at, size = self.place(offset) or (0, 0)
-        return at >= position if size == BLANK_SIZE else at + size > position
+        return low + _first(self.end - low, lambda at: _ends_past(self.read(low + at, 1), 0, position))
 
     def next_file(self, offset: int) -> int:
         """Return the first offset of the file behind the one that `offset` falls into."""
@@ -391,6 +392,12 @@ def _is_past(entry: tuple[int, int, int], position: int) -> bool:
 def _points_past(segment: Segment, position: int, index: int) -> bool:
     """Return whether the file's entry at `index` is missing, or points at a log position or behind it."""
     return _is_past(ENTRY.unpack(segment.file.read(ENTRY_BYTES, index * ENTRY_BYTES)), position)
+
+
+def _ends_past(entries: bytes, index: int, position: int) -> bool:
+    """Return whether a message does not end before a log position; a blank goes with the one behind it."""
+    at, size, _ = ENTRY.unpack_from(entries, index * ENTRY_BYTES)
+    return bool(at >= position if size == BLANK_SIZE else at + size > position)
 
 
 def _first(count: int, holds: Callable[[int], bool]) -> int:
