@@ -13,13 +13,14 @@ from pathlib import Path
 import msgspec
 import pytest
 from etcd import EtcdServer, running_etcd
-from failover_stage import LONG_S, TOPIC, is_acknowledged
+from failover_stage import LONG_S, TOPIC
 from forked_command import start_pyromq
 
 from pyromq import Message, PyroError, SendStatus
 from pyromq.aio import Producer, PullConsumer
-from pyromq.codes import RequestCode
+from pyromq.codes import RequestCode, ResponseCode
 from pyromq.testing.cluster import Cluster
+from pyromq.testing.requests import send_fields
 from pyromq.testing.waiting import aeventually
 from pyromq.testing.wire_client import WireClient
 from pyromq.wire.bodies.replicas import ReplicaList, decode_replicas
@@ -187,10 +188,11 @@ async def test_a_master_that_stood_still_acknowledges_nothing_when_it_goes_on(
             await sender.more()
         with capsys.disabled():
             print(f"\n  SIGSTOP of the master: the sender waited {sender.longest_pause_s:.2f} s")
-        late = asyncio.get_running_loop().create_task(is_acknowledged(master.address, b"late"))
-        await asyncio.sleep(0.1)
-        master.tell(signal.SIGCONT)
-        assert not await late
+        async with WireClient(master.address) as client:
+            late = client.begin(RequestCode.SEND_MESSAGE, send_fields(TOPIC), b"late")
+            master.tell(signal.SIGCONT)
+            await aeventually(lambda: late.done() or client.is_hung_up, LONG_S, what="it answers or hangs up")
+        assert not (late.done() and not late.cancelled() and late.result().code == ResponseCode.SUCCESS)
         await master_of(slave, in_sync=2)
         assert "this replica is not master any more" in master.log
         found = await bodies_at(cluster.namesrv_address)
