@@ -114,11 +114,6 @@ class Broker:
         return self._parts.store.max_position
 
     @property
-    def ailment(self) -> str | None:
-        """Why it takes no messages until it is started again, None if it is well."""
-        return self._parts.store.ailment
-
-    @property
     def codes(self) -> frozenset[int]:
         """The request codes that are answered; known once the broker is started."""
         return self._table.codes
@@ -377,7 +372,8 @@ class Broker:
             store=parts.store,
             count_links=lambda: len(server.links),
         )
-        self.metrics = await start_metrics(parts.settings, sources)
+        more = () if self.replicating is None else self.replicating.figures()
+        self.metrics = await start_metrics(parts.settings, sources, more)
         if self.metrics is not None:
             self._closing.push_async_callback(self.metrics.close)
 

@@ -161,8 +161,10 @@ class MetricsPage:
             self._thread.join()
 
 
-async def start_metrics(settings: BrokerSettings, sources: Sources) -> MetricsPage | None:
-    """Serve a broker's metrics if its settings want them."""
+async def start_metrics(
+    settings: BrokerSettings, sources: Sources, more: Iterable[Figure] = ()
+) -> MetricsPage | None:
+    """Serve a broker's metrics, and `more` of them, if its settings want that."""
     kind = settings.metrics_exporter_type
     if kind == MetricsExporterType.DISABLE:
         return None
@@ -170,7 +172,7 @@ async def start_metrics(settings: BrokerSettings, sources: Sources) -> MetricsPa
         log.warning("metricsExporterType=%s has no effect here; PROM serves metrics to Prometheus", kind)
         return None
     page = MetricsPage(
-        broker_figures(sources),
+        [*broker_figures(sources), *more],
         {
             "cluster": settings.broker_cluster_name,
             "node_type": "broker",

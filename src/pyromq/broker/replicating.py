@@ -12,9 +12,11 @@ from pathlib import Path
 from pyromq.broker.announcements import Announcements
 from pyromq.broker.durability import Durability, Elsewhere
 from pyromq.broker.gate import Gate
+from pyromq.broker.metrics import Figure
 from pyromq.broker.parts import Parts
 from pyromq.broker.replicated import Replicated
 from pyromq.broker.replication.client import ReplicationClient
+from pyromq.broker.replication.figures import following_figures, leading_figures
 from pyromq.broker.replication.followers import Followers
 from pyromq.broker.replication.read_only import guard_slave
 from pyromq.broker.replication.server import ReplicationServer
@@ -98,6 +100,10 @@ class Leading:
                 raise
             log.warning("%s; no slave can follow this broker", error)
             return port + 1
+
+    def figures(self) -> list[Figure]:
+        """Return what metrics tell of it."""
+        return leading_figures(self.followers, self._parts.store)
 
     def appended(self) -> None:
         """Note that the log grew."""
@@ -200,6 +206,10 @@ class Following:
     def _copy_tables_soon(self) -> None:
         assert self.copier is not None
         self.copier.copy_soon()
+
+    def figures(self) -> list[Figure]:
+        """Return what metrics tell of it."""
+        return [] if self.client is None else following_figures(self.client)
 
     def appended(self) -> None:
         """Nobody follows a slave."""
