@@ -114,6 +114,11 @@ class Broker:
         return self._parts.store.max_position
 
     @property
+    def ailment(self) -> str | None:
+        """Why it takes no messages until it is started again, None if it is well."""
+        return self._parts.store.ailment
+
+    @property
     def codes(self) -> frozenset[int]:
         """The request codes that are answered; known once the broker is started."""
         return self._table.codes

@@ -437,6 +437,11 @@ class MessageStore(StoredMessages):
             self._abort.doubt()
 
     @property
+    def ailment(self) -> str | None:
+        """Why nothing is written until a restart, None while that is not so; a full disk may pass."""
+        return self._poison
+
+    @property
     def is_writable(self) -> bool:
         """Whether a put would be taken now."""
         return self._poison is None and self._full is None

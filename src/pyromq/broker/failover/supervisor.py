@@ -69,6 +69,7 @@ class Supervisor:
         self._following: Place | None = None
         self._view: View | None = None
         self._announced: tuple[int, int, int] | None = None
+        self._started_count = 0
         self._leaderless_since: float | None = None
         self._handed_over_at: float | None = None
         #: Where the log parts from a master's, once that was found out, and from whose.
@@ -202,10 +203,12 @@ class Supervisor:
             if self._broker is not None:
                 self._has_begun()
             # After a failure nothing but the end of this replica makes it hurry.
-            sooner = self._wake if pause_s == LOOK_S else self._closing
-            with suppress(TimeoutError):
-                async with asyncio.timeout(pause_s):
-                    await sooner.wait()
+            await self._pause(pause_s, self._wake if pause_s == LOOK_S else None)
+
+    async def _pause(self, pause_s: float, sooner: asyncio.Event | None = None) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(pause_s):
+                await (sooner or self._closing).wait()
 
     async def _watch(self) -> None:
         while True:
@@ -260,18 +263,20 @@ class Supervisor:
         return 0.0 if moment is None else self._clock.monotonic() - moment
 
     async def _announce(self) -> None:
-        """Say what is here: under every new lease, and when what is here has changed its end or epoch."""
+        """Say what is here: under every new lease, for every new broker, and what a new group begins with."""
         is_new = self._view is not None and self._view.is_new
         if not self._session.id or (is_new and self._broker is None):
             # The replicas of a new group are compared by what they have: this one does not know it yet.
             return
-        last_epoch, position = self._last_epoch(), self.max_position
-        now = (self._session.id, last_epoch, position if is_new else 0)
+        position = self.max_position
+        now = (self._session.id, self._started_count, position if is_new else 0)
         if now != self._announced:
+            last_epoch = await asyncio.to_thread(self._last_epoch)
             await self._election.announce(self._session.id, last_epoch=last_epoch, max_position=position)
             self._announced = now
 
     def _last_epoch(self) -> int:
+        """Return the newest epoch that the log here has; blocks."""
         epochs = Epochs(SystemFiles(), Path(self._process.store.store_path_root_dir) / FILE_NAME)
         epochs.load()
         return epochs.last.epoch if epochs.last is not None else 0
@@ -285,7 +290,8 @@ class Supervisor:
             await self._be_slave(view, None)
             return
         lease_id = self._session.id
-        epoch = await self._election.take(view, lease_id, last_epoch=self._last_epoch())
+        last_epoch = await asyncio.to_thread(self._last_epoch)
+        epoch = await self._election.take(view, lease_id, last_epoch=last_epoch)
         if epoch is None or lease_id != self._session.id:
             self.wake()
             return
@@ -303,6 +309,16 @@ class Supervisor:
                 log.info("the lease was renewed: this replica goes on as master in epoch %d", reign.epoch)
             reign.unheld_since = None
             await reign.keeper.look()
+            if reign.broker.ailment is not None:
+                await self._abdicate(reign.broker.ailment)
+
+    async def _abdicate(self, ailment: str) -> None:
+        """Let a replica be master whose disk is well, if there is one."""
+        with suppress(Refused):
+            await self._hand_over("")
+            log.error("this replica is not master any more: %s", ailment)
+            self._handed_over_at = self._clock.monotonic()
+            await self._stop_broker(unregister=False)
 
     async def _be_master(self, epoch: int, view: View) -> None:
         lease = self._session.bind(self._election.leader_key)
@@ -334,7 +350,10 @@ class Supervisor:
         if self._reign is not None:
             log.warning("this replica is not master any more: %s is", _address(decision.leader))
         elif self._broker is not None and self._following == decision.leader and self._cut is None:
-            return
+            if self._broker.ailment is None:
+                return
+            log.error("this replica is started again: %s", self._broker.ailment)
+            await self._pause(RETRY_S)
         self._said = ""
         await self._be_slave(view, decision.leader)
 
@@ -400,6 +419,7 @@ class Supervisor:
         )
         await broker.start()
         self._broker = broker
+        self._started_count += 1
         return broker
 
     async def _stop_broker(self, *, unregister: bool) -> None:
