@@ -8,9 +8,12 @@ from pathlib import Path
 import pytest
 from failover_stage import LONG_S, TOPIC, Stage, crash, in_sync_of, is_acknowledged, send, stage_of
 
+from pyromq.broker.failover.endpoints import read_endpoints
+from pyromq.broker.failover.etcd import Etcd, Transaction
 from pyromq.broker.replicating import Following
 from pyromq.codes import RequestCode, ResponseCode
-from pyromq.errors import ListenFailed
+from pyromq.errors import ListenFailed, SyncFailed
+from pyromq.store.files import SystemFile
 from pyromq.testing.waiting import aeventually
 from pyromq.testing.wire_client import WireClient
 
@@ -305,3 +308,46 @@ async def test_two_failures_in_a_row_are_survived_by_three_replicas(tmp_path: Pa
         await stage.in_sync(1)
         assert await is_acknowledged(last.address, b"2")
         assert await end_of_queue(last.address) == 3
+
+
+async def test_a_master_whose_disk_fails_hands_over_to_one_whose_disk_is_well(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with stage_of(tmp_path, flush_disk_type="SYNC_FLUSH") as stage:
+        master = await stage.master()
+        (slave,) = stage.others(master)
+        assert await is_acknowledged(master.address, b"safe")
+        folder = str(stage.folder_of(stage.replicas.index(master)) / "commitlog")
+        sync = SystemFile.sync
+
+        def fail(self: SystemFile) -> None:
+            if str(self.path).startswith(folder):
+                raise SyncFailed(f"{self.path} cannot be synced: Input/output error")
+            sync(self)
+
+        monkeypatch.setattr(SystemFile, "sync", fail)
+        assert not await is_acknowledged(master.address, b"who knows")
+        await stage.master(but=master)
+        assert await is_acknowledged(slave.address, b"after")
+        monkeypatch.setattr(SystemFile, "sync", sync)
+        await stage.in_sync(2)
+
+
+async def test_an_operator_lets_a_group_begin_again_that_has_lost_its_in_sync_replicas(
+    tmp_path: Path,
+) -> None:
+    async with stage_of(tmp_path) as stage:
+        master = await stage.master()
+        (slave,) = stage.others(master)
+        assert await is_acknowledged(master.address, b"both have this")
+        await slave.close()
+        await stage.in_sync(1)
+        assert await is_acknowledged(master.address, b"lost with the master")
+        await master.close()
+        slave = await stage.restart(stage.replicas.index(slave))
+        etcd = Etcd(read_endpoints(stage.etcd.address))
+        assert await etcd.commit(Transaction(deletes=["/pyromq/DefaultCluster/broker-a/state"]))
+        await etcd.close()
+        await aeventually(lambda: slave.is_master, LONG_S, what="who is there is master")
+        assert await end_of_queue(slave.address) == 1
+        assert await is_acknowledged(slave.address, b"after")
