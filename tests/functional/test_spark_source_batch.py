@@ -14,6 +14,7 @@ import trustme
 pytest.importorskip("pyspark")
 
 from pyspark.sql.datasource import InputPartition
+from sink_stage import batch_of, write
 from spark_stage import columns_of, make_topic, numbers, read_batch, rows_of, send_numbers, source, tasks_of
 
 from pyromq import Admin, Message, Producer, PullConsumer
@@ -350,7 +351,7 @@ class TlsCluster(Cluster):
         self._overrides |= paths
 
 
-def test_a_read_over_tls_checks_the_servers_certificate(tmp_path: Path) -> None:
+def test_reads_and_writes_over_tls_check_the_servers_certificate(tmp_path: Path) -> None:
     authority = trustme.CA()
     certificate = authority.issue_cert("127.0.0.1")
     certificate.private_key_pem.write_to_path(tmp_path / "key.pem")
@@ -367,6 +368,9 @@ def test_a_read_over_tls_checks_the_servers_certificate(tmp_path: Path) -> None:
         assert numbers(rows) == list(range(5))
         with pytest.raises(ReadFailed, match="certificate"):
             read_batch(**options, tlsTrustCertPath=tmp_path / "other.pem")
+        sink = {"nameServer": cluster.namesrv_address, "topic": "secret", "tls": "true"}
+        write(batch_of(body=["5"]), **sink, delivery="at-least-once", tlsTrustCertPath=tmp_path / "ca.pem")
+        assert numbers(read_batch(**options, tlsTrustCertPath=tmp_path / "ca.pem")) == list(range(6))
 
 
 def test_queues_that_may_not_be_written_any_more_are_read(name_server: str) -> None:
