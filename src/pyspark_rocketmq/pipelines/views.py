@@ -6,11 +6,13 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Final, TypeVar
 
+import pyspark
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from pyromq.errors import ConfigError, PyroError
 from pyspark_rocketmq.pipelines.document import Findings, Spot
+from pyspark_rocketmq.pipelines.lakes import how_to_add, misfit
 from pyspark_rocketmq.pipelines.spec import SOURCE_VIEW, Pipeline, Sink, SinkKind, Step
 from pyspark_rocketmq.rows import check_columns
 
@@ -18,11 +20,6 @@ T = TypeVar("T")
 
 _PLACE: Final = re.compile(r"line (\d+),? pos(?:ition)? (\d+)")
 _CODE: Final = re.compile(r"^\[([\w.]+)\]\s*|\s*SQLSTATE: \w+")
-#: Which packages bring a format that Spark does not have by itself.
-_PACKAGES: Final = {
-    SinkKind.DELTA: "io.delta:delta-spark_2.13:4.0.0",
-    SinkKind.ICEBERG: "org.apache.iceberg:iceberg-spark-runtime-4.0_2.13:1.10.0",
-}
 
 
 class PipelineFailed(PyroError):
@@ -96,12 +93,11 @@ def _check_sink(spark: SparkSession, sink: Sink, frame: DataFrame, findings: Fin
                 f"partitionBy: {sink.view!r} has no column {column!r}; it has {', '.join(frame.columns)}",
             )
     _check_mode(spark, sink, frame, findings)
-    package = _PACKAGES.get(sink.kind)
-    if package is not None and not _has_format(spark, sink.kind):
-        findings.add(
-            sink.part,
-            f"this Spark has no {sink.kind}; add to the file:  spark: {{spark.jars.packages: '{package}'}}",
-        )
+    advice = how_to_add(sink.kind, spark.version)
+    if advice is not None:
+        problem = _format_problem(spark, sink.kind)
+        if problem is not None:
+            findings.add(sink.part, misfit(problem, spark.version) or advice)
 
 
 def _check_mode(spark: SparkSession, sink: Sink, frame: DataFrame, findings: Findings) -> None:
@@ -122,12 +118,14 @@ def _check_mode(spark: SparkSession, sink: Sink, frame: DataFrame, findings: Fin
     )
 
 
-def _has_format(spark: SparkSession, kind: SinkKind) -> bool:
+def _format_problem(spark: SparkSession, kind: SinkKind) -> str | None:
+    """Return what Spark says of a format that it cannot use; that a table is not there is no problem."""
     try:
         spark.read.format(str(kind)).load("/no/such/table").schema  # noqa: B018  Connect looks only now
     except Exception as error:  # noqa: BLE001  one of py4j's, of gRPC's or of pyspark's
-        return "DATA_SOURCE_NOT_FOUND" not in str(error)
-    return True
+        text = str(error)
+        return text if "DATA_SOURCE_NOT_FOUND" in text or misfit(text, "") else None
+    return None
 
 
 def _attempt(work: Callable[[], T], note: Callable[[str, tuple[int, int] | None], None]) -> T | None:
@@ -149,6 +147,9 @@ def what_spark_says(text: str) -> str:
     ours = re.findall(r"^(?:pyromq|pyspark_rocketmq)\.[\w.]+: (.+)$", text, re.MULTILINE)
     if ours:
         return str(ours[-1])
+    unfit = misfit(text, pyspark.__version__)
+    if unfit is not None:
+        return unfit
     lines = [line for line in text.strip().splitlines() if line.strip()]
     first = lines[0] if lines else text
     with suppress(ValueError):
