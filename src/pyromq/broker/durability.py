@@ -61,6 +61,10 @@ class SyncedLog(Protocol):
         """How much of the log a start after a crash would have to walk."""
         ...
 
+    def queue_sync(self) -> "RunsLong":
+        """Return what is left to do to bring what follows the log to the disk; all is settled."""
+        ...
+
     def queue_sync_if_due(self) -> "RunsLong | None":
         """Return what is left to do to bring what follows the log to the disk, if it is time."""
         ...
@@ -114,6 +118,7 @@ class Durability:
         self._queue_thread = ThreadPoolExecutor(1, thread_name_prefix="sync queues")
         self._is_syncing = False
         self._has_failed = False
+        self._is_closed = False
         self._watchdog: asyncio.TimerHandle | None = None
         self._synced_at = clock.monotonic()
         #: Whether all that is appended is brought to the disk at once.
@@ -201,8 +206,14 @@ class Durability:
                 await asyncio.sleep((loop.time() - began_at) * (1 if is_urgent else SETTLE_PAUSE_FACTOR))
         await loop.run_in_executor(self._queue_thread, queue_sync.run)
 
+    async def sync_queues_now(self) -> None:
+        """Bring the log and what follows it to the disk, up to here."""
+        queue_sync = self._log.queue_sync()
+        await asyncio.get_running_loop().run_in_executor(self._queue_thread, queue_sync.run)
+
     def close(self) -> None:
         """Wait for the sync that is under way and end the thread; what is new is the store's to sync."""
+        self._is_closed = True
         self._thread.shutdown()
         self._queue_thread.shutdown()
 
@@ -213,6 +224,9 @@ class Durability:
             asyncio.get_running_loop().call_soon(self._begin_sync)
 
     def _begin_sync(self) -> None:
+        if self._is_closed:
+            # A broker that changes its role is closed in the turn in which the last bytes came.
+            return
         self._watch()
         sync = asyncio.get_running_loop().run_in_executor(self._thread, self._log.sync)
         sync.add_done_callback(self._end_sync)

@@ -170,3 +170,19 @@ async def test_after_a_failed_sync_nothing_is_synced_again(durability: Durabilit
     await durability.sync_if_due()
 
     assert slow_log.sync_count == 1
+
+
+async def test_what_was_appended_in_the_turn_of_the_end_is_left_to_the_store(
+    durability: Durability, slow_log: SlowLog
+) -> None:
+    mistakes: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _loop, about: mistakes.append(about))
+    slow_log.append(100)
+    durability.appended()
+
+    durability.close()
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+
+    assert not mistakes
+    assert slow_log.sync_count == 0
