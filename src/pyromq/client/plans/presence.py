@@ -34,6 +34,9 @@ def keep_producer_known(session: Session) -> Plan[None]:
         if clock.monotonic() >= poll_at:
             yield from refresh_routes(session)
             poll_at = clock.monotonic() + poll_s
+            if _strangers(session):
+                # A new master may have a reason to ask: transactions that its predecessor did not end.
+                beat_at = clock.monotonic()
         if clock.monotonic() >= beat_at:
             yield from heartbeat(session)
             beat_at = clock.monotonic() + beat_s
