@@ -68,6 +68,8 @@ cdef class PullPlan:
     cdef int64_t *codes
     cdef Py_ssize_t code_count
     cdef bint wants_all
+    #: What was answered since somebody asked: messages, their bytes, and pulls.
+    cdef int64_t count, size, answers
 
     def __dealloc__(self):
         free(self.codes)
@@ -103,6 +105,9 @@ cdef class Pulls:
     """Answers pulls. One for each broker."""
 
     cdef dict _plans
+    #: What plans answered that are forgotten, or were asked: (messages, bytes, pulls) by `who`.
+    cdef dict _served
+    cdef int64_t _gathered_count, _gathered_bytes
     cdef View _views[VIEWS]
     cdef int _view_count
     cdef object _row
@@ -119,6 +124,7 @@ cdef class Pulls:
         self._language = language
         self._version = version
         self._plans = {}
+        self._served = {}
 
     def __dealloc__(self):
         self.release()
@@ -141,12 +147,30 @@ cdef class Pulls:
                 plan.codes[i] = code
                 i += 1
             plan.code_count = i
+        self._note(self._plans.get(key))
         self._plans[key] = plan
 
     def forget_all(self):
         """Leave all pulls to Python, until they are learnt again."""
         if self._plans:
+            for plan in self._plans.values():
+                self._note(plan)
             self._plans = {}
+
+    def take_served(self):
+        """Return (messages, bytes, pulls) by what was learnt as `who`, since the last time this was asked."""
+        for plan in self._plans.values():
+            self._note(plan)
+        served = self._served
+        self._served = {}
+        return served
+
+    cdef _note(self, PullPlan plan):
+        if plan is None or not plan.answers:
+            return
+        count, size, answers = self._served.get(plan.who, (0, 0, 0))
+        self._served[plan.who] = (count + plan.count, size + plan.size, answers + plan.answers)
+        plan.count = plan.size = plan.answers = 0
 
     @property
     def plan_count(self):
@@ -256,8 +280,12 @@ cdef class Pulls:
         if passed <= 0:
             return None
         answer = self._encode(frame, offset + passed, queue.min_offset, queue.end)
-        if answer is not None and flags & PULL_COMMITS:
-            commits.append((plan.who, commit))
+        if answer is not None:
+            plan.count += self._gathered_count
+            plan.size += self._gathered_bytes
+            plan.answers += 1
+            if flags & PULL_COMMITS:
+                commits.append((plan.who, commit))
         return answer
 
     cdef int64_t _gather(
@@ -288,6 +316,7 @@ cdef class Pulls:
                 else:
                     kind_bytes, kind_count = limits.bytes_in_memory, limits.count_in_memory
                 if count >= count_max or total + size > kind_bytes or count >= kind_count:
+                    self._gathered_count, self._gathered_bytes = count, total
                     return i
             if plan.wants_all or plan.wants(load64(entry + 12)):
                 if position + size > log_end:
@@ -308,6 +337,7 @@ cdef class Pulls:
                 count += 1
                 total += size
             entry += ENTRY_BYTES
+        self._gathered_count, self._gathered_bytes = count, total
         return entry_count if count else -1
 
     cdef int _add_run(self, const uint8_t *record, Py_ssize_t size) except -1:

@@ -1,6 +1,6 @@
 """Builds what answers clients: a handler for each kind of request, and its routes in the table."""
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 
 from pyromq.broker.addresses import BrokerAddresses
@@ -10,6 +10,8 @@ from pyromq.broker.durability import Durability
 from pyromq.broker.fast_pulls import FastPulls, make_pulls
 from pyromq.broker.fast_sends import FastSends, make_sends
 from pyromq.broker.handlers.admin import AdminHandlers
+from pyromq.broker.handlers.configuration import ConfigurationHandlers, ResumeHandlers
+from pyromq.broker.handlers.operations import OperationHandlers
 from pyromq.broker.handlers.progress import ProgressHandlers
 from pyromq.broker.handlers.pull import MASTER_ID, PullHandlers
 from pyromq.broker.handlers.query import QueryHandlers
@@ -17,6 +19,7 @@ from pyromq.broker.handlers.relay import RelayHandlers
 from pyromq.broker.handlers.reply import ReplyHandlers
 from pyromq.broker.handlers.retry import RetryHandlers
 from pyromq.broker.handlers.send import SendHandlers
+from pyromq.broker.handlers.statistics import StatisticsHandlers
 from pyromq.broker.handlers.timers import TimerHandlers
 from pyromq.broker.handlers.transaction import TransactionHandlers
 from pyromq.broker.intake import Intake
@@ -28,6 +31,7 @@ from pyromq.broker.routes import (
     admin_routes,
     group_routes,
     kind_routes,
+    operation_routes,
     pull_routes,
     query_routes,
     send_routes,
@@ -53,17 +57,19 @@ async def fill_routes(
     announcements: Announcements,
     committed_here: CommittedHere | None,
     log_grew: Callable[[], None],
+    let_files_go: Callable[[], Awaitable[None]],
     closing: AsyncExitStack,
 ) -> None:
     """Fill the table of routes, and give the server the kernel's shortcut around it.
 
-    `log_grew` is for whoever appends without the store telling of each message.
+    `log_grew` is for whoever appends without the store telling of each message; `let_files_go` lets old files
+    of the store go, at any hour.
     """
     send = _send_handlers(parts, intake, durability, addresses)
     pull = _pull_handlers(parts, intake, addresses)
+    fast_pulls = _fast_pulls(parts, pull)
     server.shortcut = either(
-        _fast_sends(parts, send, intake, durability, addresses, announcements, log_grew),
-        _fast_pulls(parts, pull),
+        _fast_sends(parts, send, intake, durability, addresses, announcements, log_grew), fast_pulls
     )
     table.add(send_routes(send))
     table.add(
@@ -102,6 +108,19 @@ async def fill_routes(
     )
     table.add(timer_routes(_timer_handlers(parts, durability)))
     table.add(admin_routes(_admin_handlers(parts, registration), _relay_handlers(parts)))
+    table.add(
+        operation_routes(
+            _operation_handlers(parts, durability, registration, let_files_go),
+            _statistics_handlers(parts, addresses),
+            ConfigurationHandlers(
+                parts.live,
+                topics=parts.topics,
+                registration=registration,
+                on_change=lambda: _settings_changed(parts, fast_pulls),
+            ),
+            ResumeHandlers(store=parts.store, intake=intake, halves=parts.halves, durability=durability),
+        )
+    )
 
 
 def _send_handlers(
@@ -158,9 +177,9 @@ def _fast_sends(
 
 def _fast_pulls(parts: Parts, pull: PullHandlers) -> FastPulls | None:
     settings = parts.settings
-    # Whether a slave is suggested depends on what was read, and what may be read on what the replicas have.
-    depends = settings.slave_read_enable or settings.broker_role == BrokerRole.SLAVE or settings.failover
-    if not parts.use_kernel or depends:
+    pull.on_read = parts.stats.pulled
+    # What may be read depends on what the replicas have.
+    if not parts.use_kernel or settings.broker_role == BrokerRole.SLAVE or settings.failover:
         return None
     fast = FastPulls(
         make_pulls(parts.store_settings, broker_id=MASTER_ID),
@@ -171,7 +190,18 @@ def _fast_pulls(parts: Parts, pull: PullHandlers) -> FastPulls | None:
         offsets=parts.offsets,
     )
     pull.learn = fast.learn
+    parts.stats.take_served = fast.take_served
+    # Whether a slave is suggested depends on what was read.
+    fast.is_off = settings.slave_read_enable
     return fast
+
+
+def _settings_changed(parts: Parts, fast_pulls: FastPulls | None) -> None:
+    """Let the kernel have the settings that it keeps a copy of."""
+    if fast_pulls is not None:
+        parts.stats.look()
+        fast_pulls.renew(make_pulls(parts.store_settings, broker_id=MASTER_ID))
+        fast_pulls.is_off = parts.settings.slave_read_enable
 
 
 def _admission(parts: Parts, addresses: BrokerAddresses) -> Admission:
@@ -273,4 +303,38 @@ def _relay_handlers(parts: Parts) -> RelayHandlers:
         offsets=parts.offsets,
         store=parts.store,
         broker_name=parts.settings.broker_name,
+    )
+
+
+def _operation_handlers(
+    parts: Parts,
+    durability: Durability,
+    registration: Registration,
+    let_files_go: Callable[[], Awaitable[None]],
+) -> OperationHandlers:
+    return OperationHandlers(
+        topics=parts.topics,
+        groups=parts.groups,
+        offsets=parts.offsets,
+        store=parts.store,
+        stats=parts.stats,
+        durability=durability,
+        registration=registration,
+        let_files_go=let_files_go,
+    )
+
+
+def _statistics_handlers(parts: Parts, addresses: BrokerAddresses) -> StatisticsHandlers:
+    return StatisticsHandlers(
+        topics=parts.topics,
+        groups=parts.groups,
+        offsets=parts.offsets,
+        delayed=parts.delayed,
+        consumers=parts.consumers,
+        producers=parts.producers,
+        filters=parts.filters,
+        store=parts.store,
+        stats=parts.stats,
+        settings=parts.settings,
+        address=addresses.advertised,
     )

@@ -12,6 +12,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,7 @@ from pyromq.broker.replicating import Following, Leading, Replicating, load_epoc
 from pyromq.broker.replication.adoption import adopt_delivered, adopt_topics, forget_beyond
 from pyromq.broker.replication.divergence import last_record_position
 from pyromq.broker.standing import Standing
+from pyromq.broker.stats import SAMPLE_S
 from pyromq.broker.timers.timed import timer_diversions
 from pyromq.broker.topic_names import SCHEDULE, WHEEL_TIMER
 from pyromq.broker.transaction_checks import TransactionChecks
@@ -92,6 +94,7 @@ class Broker:
         self._sync_soon: Callable[[], None] | None = None
         #: Files that the store let go and that are still to be removed.
         self._swept: list[Swept] = []
+        self._sweeping = asyncio.Lock()
         self._addresses: BrokerAddresses | None = None
         self._is_leaving = True
         self._closing = AsyncExitStack()
@@ -204,6 +207,7 @@ class Broker:
         parts.queue_locks.load()
         parts.filters.load()
         parts.delayed.load()
+        parts.stats.start()
         if self._is_slave:
             return
         parts.staged.load()
@@ -296,6 +300,7 @@ class Broker:
             announcements=self._announcements,
             committed_here=committed_here,
             log_grew=self._log_grew,
+            let_files_go=partial(self._let_old_files_go, at_any_hour=True),
             closing=self._closing,
         )
         self._table.add(self._more_routes)
@@ -342,6 +347,7 @@ class Broker:
             self._let_old_files_go,
         )
         jobs.every("sweep held pulls", sweep_s, parts.arrivals.sweep)
+        jobs.every("count messages", SAMPLE_S, parts.stats.sample)
         jobs.every("look at subscriptions", SUBSCRIPTIONS_LOOK_S, parts.conflicts.look)
         jobs.every("save progress", settings.flush_consumer_offset_interval / 1000, parts.offsets.save)
         jobs.every(
@@ -382,12 +388,13 @@ class Broker:
         if self.metrics is not None:
             self._closing.push_async_callback(self.metrics.close)
 
-    async def _let_old_files_go(self) -> None:
-        self._swept.append(self._parts.store.sweep())
-        while self._swept:
-            # What cannot be removed now is tried again at the next look, and before what came after it.
-            await asyncio.to_thread(self._swept[0].remove)
-            del self._swept[0]
+    async def _let_old_files_go(self, *, at_any_hour: bool = False) -> None:
+        self._swept.append(self._parts.store.sweep(at_any_hour=at_any_hour))
+        async with self._sweeping:
+            while self._swept:
+                # What cannot be removed now is tried again at the next look, and before what came after it.
+                await asyncio.to_thread(self._swept[0].remove)
+                del self._swept[0]
 
     def _link_closed(self, link: Link) -> None:
         self._parts.presence.link_closed(link)

@@ -170,6 +170,11 @@ class DelayedMessages:
             self._file.changed_unsaved()
             await self._file.save()
 
+    @property
+    def progress(self) -> Mapping[int, int]:
+        """How many messages of each level were delivered, of the levels that delivered some."""
+        return _in_order(self._progress)
+
     def encode(self) -> bytes:
         """Return the progress of the levels that delivered something, as RocketMQ writes it."""
         return encode_delay_offsets(_in_order(self._progress))

@@ -44,10 +44,14 @@ class FastPulls:
         self._consumers = consumers
         self._offsets = offsets
         self._revision = (-1, -1, -1)
+        #: Set while which broker is suggested depends on what was read.
+        self.is_off = False
         store.on_files_gone = pulls.release
 
     def __call__(self, link: Link, reader: CommandReader, answer_bytes_max: int) -> bool:
         """Answer the pulls at the front of what was received that find messages; return whether one did."""
+        if self.is_off:
+            return False
         if self._revision != (self._topics.revision, self._groups.revision, self._consumers.revision):
             self._forget_if_changed()
             return False
@@ -68,6 +72,16 @@ class FastPulls:
         for frame in frames:
             link.send_frames(frame)
         return True
+
+    def renew(self, pulls: "Pulls") -> None:
+        """Go on with limits that changed; all pulls are learnt anew."""
+        self._store.on_files_gone = pulls.release
+        self._pulls.release()
+        self._pulls = pulls
+
+    def take_served(self) -> dict[tuple[str, str, int], tuple[int, int, int]]:
+        """Return (messages, bytes, pulls) by group, topic and queue since the last time this was asked."""
+        return self._pulls.take_served()
 
     def learn(self, header: PullMessage, wants: WantsTags | None) -> None:
         """Let the kernel answer the next pulls like one that was let through."""

@@ -26,6 +26,7 @@ WRITES: Final = frozenset(
         RequestCode.SEND_REPLY_MESSAGE,
         RequestCode.SEND_REPLY_MESSAGE_V2,
         RequestCode.RECALL_MESSAGE,
+        RequestCode.RESUME_CHECK_HALF_MESSAGE,
         RequestCode.OPEN_STAGED_BATCH,
         RequestCode.STAGE_MESSAGES,
         RequestCode.PUBLISH_STAGED,

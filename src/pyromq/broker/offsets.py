@@ -80,6 +80,33 @@ class OffsetTable:
                 self._text.changed(key)
                 self._file.changed_unsaved()
 
+    def remove_topic(self, topic: str) -> None:
+        """Forget the progress of all groups in a topic."""
+        self._remove([f"{topic}{SEPARATOR}{group}" for group in self.groups_of(topic)])
+
+    def remove_group(self, group: str) -> None:
+        """Forget all progress of a group."""
+        self._remove([f"{topic}{SEPARATOR}{group}" for topic in self.topics_of(group)])
+
+    def _remove(self, keys: list[str]) -> None:
+        for key in keys:
+            del self._progress[key]
+            self._text.removed(key)
+            self._file.changed_unsaved()
+
+    def clone(self, source: str, target: str, topic: str) -> None:
+        """Let a group be where another is in a topic, if that has progress there."""
+        offsets = self._progress.get(f"{topic}{SEPARATOR}{source}")
+        if offsets is not None:
+            key = f"{topic}{SEPARATOR}{target}"
+            self._progress[key] = dict(offsets)
+            self._text.changed(key)
+            self._file.changed_unsaved()
+
+    def progress_in(self, group: str, topic: str) -> Mapping[int, int]:
+        """Return the offsets that a group reads next in a topic, by queue id."""
+        return self._progress.get(f"{topic}{SEPARATOR}{group}", {})
+
     def progress(self, group: str, topic: str, queue_id: int) -> int | None:
         """Return the offset that the group reads next, or None when it never committed one."""
         offsets = self._progress.get(f"{topic}{SEPARATOR}{group}")

@@ -11,14 +11,17 @@ from pyromq.broker.filters import FilterTable
 from pyromq.broker.groups import GroupTable
 from pyromq.broker.half_messages import HalfMessages
 from pyromq.broker.handlers.presence import PresenceHandlers
+from pyromq.broker.live_settings import LiveSettings
 from pyromq.broker.membership import Membership
 from pyromq.broker.offsets import OffsetTable
 from pyromq.broker.queue_locks import QueueLocks
 from pyromq.broker.staging.table import StagedTable
+from pyromq.broker.stats import BrokerStats
 from pyromq.broker.subscription_conflicts import SubscriptionConflicts
 from pyromq.broker.timers.timers import Timers
 from pyromq.broker.topics import TopicTable
 from pyromq.clock import Clock
+from pyromq.config.live import own_copy
 from pyromq.config.settings import BrokerProcess, BrokerSettings, NetSettings, StoreSettings
 from pyromq.errors import ConfigError
 from pyromq.store.files import Files, SystemFiles
@@ -29,6 +32,7 @@ from pyromq.store.store import MessageStore
 class Parts:
     """The parts of one broker that the others are built from."""
 
+    live: LiveSettings
     settings: BrokerSettings
     store_settings: StoreSettings
     net_settings: NetSettings
@@ -48,17 +52,21 @@ class Parts:
     consumers: Consumers
     conflicts: SubscriptionConflicts
     presence: PresenceHandlers
+    stats: BrokerStats
     background: Background
     use_kernel: bool
 
 
 def make_parts(process: BrokerProcess, *, clock: Clock, files: Files | None, use_kernel: bool) -> Parts:
     """Build the parts; nothing is read yet. Raises ConfigError when the settings do not make a broker."""
-    settings, store_settings = process.broker, process.store
-    if not store_settings.store_path_root_dir:
+    if not process.store.store_path_root_dir:
         raise ConfigError("storePathRootDir: a broker needs a folder to keep its messages in")
-    root = Path(store_settings.store_path_root_dir)
+    root = Path(process.store.store_path_root_dir)
     tables = root / "config"
+    process = own_copy(process)
+    live = LiveSettings(process, tables / "live.properties", clock, files=files)
+    live.load()
+    settings, store_settings = process.broker, process.store
     topics = TopicTable(tables / "topics.json", settings, clock, files=files)
     groups = GroupTable(tables / "subscriptionGroup.json", settings, clock, files=files)
     offsets = OffsetTable(tables / "consumerOffset.json", files=files)
@@ -87,6 +95,7 @@ def make_parts(process: BrokerProcess, *, clock: Clock, files: Files | None, use
         clock=clock,
     )
     return Parts(
+        live=live,
         settings=settings,
         store_settings=store_settings,
         net_settings=process.net,
@@ -106,6 +115,7 @@ def make_parts(process: BrokerProcess, *, clock: Clock, files: Files | None, use
         consumers=consumers,
         conflicts=conflicts,
         presence=presence,
+        stats=BrokerStats(store, clock, cluster=settings.broker_cluster_name),
         background=Background(clock),
         use_kernel=use_kernel,
     )

@@ -7,6 +7,8 @@ where the answer of that request has fields, and none where it has not.
 from typing import Any
 
 from pyromq.broker.handlers.admin import AdminHandlers
+from pyromq.broker.handlers.configuration import ConfigurationHandlers, ResumeHandlers
+from pyromq.broker.handlers.operations import OperationHandlers
 from pyromq.broker.handlers.presence import PresenceHandlers
 from pyromq.broker.handlers.progress import ProgressHandlers
 from pyromq.broker.handlers.pull import PullHandlers
@@ -16,6 +18,7 @@ from pyromq.broker.handlers.reply import ReplyHandlers
 from pyromq.broker.handlers.retry import RetryHandlers
 from pyromq.broker.handlers.send import SendHandlers
 from pyromq.broker.handlers.staging import StagingHandlers
+from pyromq.broker.handlers.statistics import StatisticsHandlers
 from pyromq.broker.handlers.timers import TimerHandlers
 from pyromq.broker.handlers.transaction import TransactionHandlers
 from pyromq.codes import RequestCode as Code
@@ -23,6 +26,7 @@ from pyromq.net.routes import Route
 from pyromq.wire.headers import admin as admin_headers
 from pyromq.wire.headers import group as group_headers
 from pyromq.wire.headers import offset as offset_headers
+from pyromq.wire.headers import operations as operation_headers
 from pyromq.wire.headers import pull as pull_headers
 from pyromq.wire.headers import query as query_headers
 from pyromq.wire.headers import send as send_headers
@@ -143,9 +147,7 @@ def admin_routes(admin: AdminHandlers, relay: RelayHandlers) -> list[Route[Any]]
         Route(Code.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, admin.all_groups),
         Route(Code.GET_ALL_CONSUMER_OFFSET, admin.all_offsets),
         Route(Code.GET_ALL_DELAY_OFFSET, admin.all_delay_offsets),
-        Route(Code.GET_BROKER_RUNTIME_INFO, admin.runtime),
         Route(Code.GET_TOPIC_STATS_INFO, admin.topic_stats, headers.GetTopicStats),
-        Route(Code.GET_CONSUME_STATS, admin.consume_stats, headers.GetConsumeStats),
         Route(
             Code.GET_CONSUMER_CONNECTION_LIST, admin.consumer_connections, headers.GetConsumerConnectionList
         ),
@@ -156,4 +158,50 @@ def admin_routes(admin: AdminHandlers, relay: RelayHandlers) -> list[Route[Any]]
         Route(Code.CONSUME_MESSAGE_DIRECTLY, relay.consume_directly, group.ConsumeMessageDirectly),
         Route(Code.INVOKE_BROKER_TO_RESET_OFFSET, relay.reset_offset, headers.ResetOffset),
         Route(Code.INVOKE_BROKER_TO_GET_CONSUMER_STATUS, relay.consumer_status, headers.GetConsumerStatus),
+    ]
+
+
+def operation_routes(
+    operations: OperationHandlers,
+    statistics: StatisticsHandlers,
+    configuration: ConfigurationHandlers,
+    resume: ResumeHandlers,
+) -> list[Route[Any]]:
+    """What else operators ask and change: everything that mqadmin has a command for."""
+    headers = operation_headers
+    return [
+        # The broker itself
+        Route(Code.GET_BROKER_RUNTIME_INFO, statistics.runtime),
+        Route(Code.VIEW_BROKER_STATS_DATA, statistics.rates, headers.ViewBrokerStats),
+        Route(Code.GET_BROKER_CONFIG, configuration.get),
+        Route(Code.UPDATE_BROKER_CONFIG, configuration.update),
+        Route(Code.CLEAN_EXPIRED_CONSUMEQUEUE, operations.clean_queues),
+        Route(Code.DELETE_EXPIRED_COMMITLOG, operations.clean_log),
+        Route(Code.CLEAN_UNUSED_TOPIC, operations.clean_topics),
+        # Topics
+        Route(Code.UPDATE_AND_CREATE_TOPIC_LIST, operations.update_topics),
+        Route(Code.DELETE_TOPIC_IN_BROKER, operations.delete_topic, headers.DeleteTopic),
+        Route(Code.GET_TOPIC_CONFIG, operations.topic_config, headers.GetTopicConfig),
+        Route(Code.QUERY_CONSUME_QUEUE, statistics.queue_rows, headers.QueryConsumeQueue),
+        # Groups
+        Route(Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, operations.update_group),
+        Route(Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST, operations.update_groups),
+        Route(Code.DELETE_SUBSCRIPTIONGROUP, operations.delete_group, headers.DeleteSubscriptionGroup),
+        Route(Code.GET_SUBSCRIPTIONGROUP_CONFIG, operations.group_config, headers.GetSubscriptionGroupConfig),
+        Route(Code.UPDATE_AND_GET_GROUP_FORBIDDEN, operations.forbid, headers.UpdateGroupForbidden),
+        Route(Code.GET_ALL_PRODUCER_INFO, statistics.all_producers),
+        Route(Code.QUERY_TOPIC_CONSUME_BY_WHO, statistics.readers, headers.QueryTopicConsumeByWho),
+        Route(Code.QUERY_TOPICS_BY_CONSUMER, statistics.topics_read, headers.QueryTopicsByConsumer),
+        Route(
+            Code.QUERY_SUBSCRIPTION_BY_CONSUMER,
+            statistics.subscription,
+            headers.QuerySubscriptionByConsumer,
+        ),
+        # How far they are
+        Route(Code.GET_CONSUME_STATS, statistics.consume_stats, admin_headers.GetConsumeStats),
+        Route(Code.GET_BROKER_CONSUME_STATS, statistics.all_consume_stats, headers.GetBrokerConsumeStats),
+        Route(Code.QUERY_CONSUME_TIME_SPAN, statistics.time_spans, headers.QueryConsumeTimeSpan),
+        Route(Code.QUERY_CORRECTION_OFFSET, statistics.corrections, headers.QueryCorrectionOffset),
+        Route(Code.CLONE_GROUP_OFFSET, statistics.clone_offsets, headers.CloneGroupOffset),
+        Route(Code.RESUME_CHECK_HALF_MESSAGE, resume.resume, headers.ResumeCheckHalfMessage),
     ]

@@ -1,22 +1,137 @@
-"""What a broker says of itself when it is asked for its runtime (28), by RocketMQ's names."""
+"""What a broker says of itself when it is asked for its runtime (28), by RocketMQ's names.
 
+There are no pools of threads here, and no lock on the page cache: what RocketMQ tells of those is 0. How long
+single puts and gets took is in the metrics, and 0 here.
+"""
+
+from collections.abc import Callable, Mapping
 from typing import Final
 
+from pyromq.broker import topic_names
+from pyromq.broker.stats import BrokerStats, Totals
+from pyromq.codes import VERSION
+from pyromq.config.settings import BrokerSettings
 from pyromq.store.store import MessageStore
 
 #: Where the log begins, and where it ends: what a slave asks its master.
 LOG_START: Final = "commitLogMinOffset"
 LOG_END: Final = "commitLogMaxOffset"
+VERSION_DESCRIPTION: Final = "V4_9_8"
+
+_WINDOWS_S: Final = (10, 60, 600)
+_TIMES: Final = (
+    *("[<=0ms]", "[0~10ms]", "[10~50ms]", "[50~100ms]", "[100~200ms]", "[200~500ms]", "[500ms~1s]"),
+    *("[1~2s]", "[2~3s]", "[3~4s]", "[4~5s]", "[5~10s]", "[10s~]"),
+)
+#: Queues of RocketMQ's pools of threads and how much they hold; there are none here.
+_POOLS: Final = {
+    "sendThreadPoolQueue": "10000",
+    "pullThreadPoolQueue": "100000",
+    "queryThreadPoolQueue": "20000",
+}
 
 
-def runtime_of(store: MessageStore) -> dict[str, str]:
-    """Return what is known of a broker's state, as text."""
-    ratio = str(store.disk_ratio)
+def runtime_of(
+    store: MessageStore, stats: BrokerStats, settings: BrokerSettings, delayed: Mapping[int, int]
+) -> dict[str, str]:
+    """Return what is known of a broker's state, as text; `delayed` is the progress of the delay levels."""
+    return {
+        **_traffic(stats),
+        **_days(stats),
+        **_queues(),
+        **_disk(store),
+        **_delays(store, delayed),
+        "brokerVersionDesc": VERSION_DESCRIPTION,
+        "brokerVersion": str(VERSION),
+        "bootTimestamp": str(stats.started_at_ms),
+        "startAcceptSendRequestTimeStamp": str(settings.start_accept_send_request_time_stamp),
+        "dispatchBehindBytes": "0",
+        "dispatchMaxBuffer": "0",
+        "pageCacheLockTimeMills": "0",
+        "remainTransientStoreBufferNumbs": str(2**31 - 1),
+        "remainHowManyDataToFlush": human_bytes(store.max_position - store.flushed_position),
+    }
+
+
+def human_bytes(count: int) -> str:
+    """Return a number of bytes as RocketMQ writes it for people."""
+    if count < 1024:
+        return f"{count} B"
+    exponent = min((count.bit_length() - 1) // 10, 6)
+    return f"{count / 1024**exponent:.1f} {' KMGTPE'[exponent]}iB"
+
+
+def running_since(started_at_ms: int, now_ms: int) -> str:
+    """Return for how long a broker runs, as RocketMQ writes it."""
+    seconds = max(now_ms - started_at_ms, 0) // 1000
+    days, hours, minutes = seconds // 86_400, seconds // 3600 % 24, seconds // 60 % 60
+    return f"[ {days} days, {hours} hours, {minutes} minutes, {seconds % 60} seconds ]"
+
+
+def _traffic(stats: BrokerStats) -> dict[str, str]:
+    totals = stats.totals
+    # RocketMQ says 1 where nothing was put, as it divides by it.
+    put = max(totals.put, 1)
+    return {
+        "runtime": running_since(stats.started_at_ms, stats.now_ms),
+        "putMessageTimesTotal": str(put),
+        "putMessageFailedTimes": "0",
+        "putMessageSizeTotal": str(totals.put_bytes),
+        "putMessageAverageSize": str(totals.put_bytes / put),
+        "putMessageEntireTimeMax": "0",
+        "getMessageEntireTimeMax": "0",
+        "putMessageDistributeTime": "".join(f"{name}:0 " for name in _TIMES),
+        "putLatency99": "0.00",
+        "putLatency999": "0.00",
+        "putTps": _tps(stats, lambda of: of.put),
+        "getFoundTps": _tps(stats, lambda of: of.found),
+        "getMissTps": _tps(stats, lambda of: of.missed),
+        "getTotalTps": _tps(stats, lambda of: of.found + of.missed),
+        "getTransferedTps": _tps(stats, lambda of: of.got),
+    }
+
+
+def _tps(stats: BrokerStats, of: Callable[[Totals], int]) -> str:
+    """Return the rates of ten seconds, a minute and ten minutes; nothing for those that are not over yet."""
+    rates = (stats.tps(of, window_s) for window_s in _WINDOWS_S)
+    return " ".join("" if rate is None else str(rate) for rate in rates)
+
+
+def _days(stats: BrokerStats) -> dict[str, str]:
+    days = {
+        "YesterdayMorning": stats.yesterday_morning,
+        "TodayMorning": stats.this_morning,
+        "TodayNow": stats.totals,
+    }
+    return {f"msgPutTotal{day}": str(totals.put) for day, totals in days.items()} | {
+        f"msgGetTotal{day}": str(totals.got) for day, totals in days.items()
+    }
+
+
+def _queues() -> dict[str, str]:
+    table = {"EndTransactionQueueSize": "0", "EndTransactionThreadPoolQueueCapacity": "100000"}
+    for pool, capacity in _POOLS.items():
+        table |= {f"{pool}Size": "0", f"{pool}Capacity": capacity, f"{pool}HeadWaitTimeMills": "0"}
+    return table
+
+
+def _disk(store: MessageStore) -> dict[str, str]:
+    ratio, use = str(store.disk_ratio), store.disk_use
+    total, free = human_bytes(use.used_bytes + use.usable_bytes), human_bytes(use.usable_bytes)
+    oldest = store.log.stored_at(store.min_position)
     return {
         LOG_START: str(store.min_position),
         LOG_END: str(store.max_position),
         "commitLogDiskRatio": ratio,
+        f"commitLogDiskRatio_{store.log.folder}": ratio,
         "consumeQueueDiskRatio": ratio,
-        "dispatchBehindBytes": "0",
-        "remainHowManyDataToFlush": f"{store.max_position - store.flushed_position} B",
+        "commitLogDirCapacity": f"Total : {total}, Free : {free}.",
+        "earliestMessageTimeStamp": str(-1 if oldest is None else oldest),
+    }
+
+
+def _delays(store: MessageStore, delayed: Mapping[int, int]) -> dict[str, str]:
+    return {
+        f"scheduleMessageOffset_{level}": f"{offset},{store.max_offset(topic_names.SCHEDULE, level - 1)}"
+        for level, offset in delayed.items()
     }

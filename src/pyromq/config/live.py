@@ -54,6 +54,23 @@ def changed(process: Process, updates: Mapping[str, str]) -> Process:
     return _replaced(process, values)
 
 
+def change_in_place(process: Process, updates: Mapping[str, str]) -> None:
+    """Change settings that others hold on to; they see the change when they look next. See `changed`.
+
+    Settings are frozen because nobody else may do this.
+    """
+    new = changed(process, updates)
+    for field in dataclasses.fields(process):
+        part, new_part = getattr(process, field.name), getattr(new, field.name)
+        for setting in dataclasses.fields(part):
+            object.__setattr__(part, setting.name, getattr(new_part, setting.name))
+
+
+def own_copy(process: Process) -> Process:
+    """Return the same settings, which nobody else holds on to."""
+    return _replaced(process, {})
+
+
 def _replaced(process: Process, values: Mapping[str, Value]) -> Process:
     remaining = dict(values)
     parts: dict[str, Any] = {}

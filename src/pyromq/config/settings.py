@@ -134,12 +134,12 @@ class BrokerSettings:
         False, "Create a topic on every broker of the cluster at its first send. Ours.", live=True
     )
     region_id: str = setting("DefaultRegion", "Region's name, handed to producers for traces.")
-    trace_on: bool = setting(True, "Tell producers that traces are wanted.", live=True)
+    trace_on: bool = setting(True, "Tell producers that traces are wanted.")
 
     default_topic_queue_nums: int = setting(
-        8, "Most queues that a topic created by its first send gets.", at_least=1, live=True
+        8, "Most queues that a topic created by its first send gets.", at_least=1
     )
-    auto_create_topic_enable: bool = setting(True, "Create a topic at its first send.")
+    auto_create_topic_enable: bool = setting(True, "Create a topic at its first send.", live=True)
     cluster_topic_enable: bool = setting(True, "Have a topic named after the cluster.")
     broker_topic_enable: bool = setting(True, "Have a topic named after the broker.")
     auto_create_subscription_group: bool = setting(True, "Create a consumer group at first use.", live=True)
@@ -202,7 +202,7 @@ class BrokerSettings:
         15, "Times that a producer is asked about a transaction before it is dropped.", live=True
     )
     transaction_check_interval: int = setting(
-        60_000, "Milliseconds between looks for undecided transactions.", at_least=1, live=True
+        60_000, "Milliseconds between looks for undecided transactions.", at_least=1
     )
     staged_message_timeout: int = setting(
         3_600_000,
@@ -241,7 +241,7 @@ class StoreSettings:
         6_000_000, "Bytes of one consume queue file; an entry takes 20.", at_least=20
     )
     max_message_size: int = setting(
-        4 * MIB, "Bytes that a message's body may have.", at_least=1, at_most=512 * MIB, live=True
+        4 * MIB, "Bytes that a message's body may have.", at_least=1, at_most=512 * MIB
     )
     message_delay_level: str = setting(
         "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h",
@@ -336,7 +336,6 @@ class StoreSettings:
         32,
         "Messages that a query by key returns at most when it asks for a unique id.",
         at_least=1,
-        live=True,
     )
 
     check_crc_on_recover: bool = setting(

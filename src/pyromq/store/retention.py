@@ -57,6 +57,7 @@ def count_expired(
     disk_ratio: float,
     now_ms: int,
     may_go_before: Callable[[int], int],
+    at_any_hour: bool = False,
 ) -> int:
     """Return how many of the oldest files of the log may go now.
 
@@ -67,7 +68,7 @@ def count_expired(
     is_forced = (
         settings.clean_file_forcibly_enable and disk_ratio > settings.disk_space_clean_forcibly_ratio / 100
     )
-    is_time = _hour_of(now_ms) in {int(hour) for hour in settings.delete_when.split(";")}
+    is_time = at_any_hour or _hour_of(now_ms) in {int(hour) for hour in settings.delete_when.split(";")}
     is_tight = disk_ratio > settings.disk_max_used_space_ratio / 100
     if not (is_forced or is_time or is_tight):
         return 0

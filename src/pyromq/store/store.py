@@ -574,10 +574,11 @@ class MessageStore(StoredMessages):
         if was_full != (self._full is not None):
             _log.warning("%s", self._full or f"the disk of {self._root} has room again: {ratio:.0%} full")
 
-    def sweep(self) -> Swept:
+    def sweep(self, *, at_any_hour: bool = False) -> Swept:
         """Let the oldest files go that may go now; call it every ten seconds.
 
-        Offsets move at once; the files themselves are removed by the result's `remove`, in any thread.
+        Those that are old enough usually wait for the hours of `deleteWhen`. Offsets move at once; the files
+        themselves are removed by the result's `remove`, in any thread.
         """
         self.check_disk()
         count = count_expired(
@@ -587,6 +588,7 @@ class MessageStore(StoredMessages):
             disk_ratio=self.disk_ratio,
             now_ms=self._clock.now_ms(),
             may_go_before=self.may_go_before,
+            at_any_hour=at_any_hour,
         )
         gone: list[StoreFile] = []
         if count:

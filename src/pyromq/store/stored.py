@@ -12,7 +12,7 @@ from pyromq.config.settings import StoreSettings
 from pyromq.store.commitlog import CommitLog
 from pyromq.store.consumequeue import ENTRY, ConsumeQueue
 from pyromq.store.consumequeues import ConsumeQueues
-from pyromq.store.files import Files
+from pyromq.store.files import DiskUse, Files
 from pyromq.store.index import KeyIndex
 from pyromq.store.messages import Queried, QueueEntry
 from pyromq.store.reading import GetStatus, Got, MatchesRecord, WantsTags, limits_of, read_queue
@@ -95,6 +95,11 @@ class StoredMessages:
         if queue is None or offset < queue.min_offset:
             return []
         return [QueueEntry(*entry) for entry in ENTRY.iter_unpack(queue.read(offset, count))]
+
+    @property
+    def disk_use(self) -> DiskUse:
+        """How full the disk of the store's folder is."""
+        return self._files.disk_use(self._root)
 
     @property
     def min_position(self) -> int:

@@ -6,7 +6,6 @@ from pyromq.broker.delay import DelayedMessages
 from pyromq.broker.groups import GroupTable
 from pyromq.broker.offsets import OffsetTable
 from pyromq.broker.registration import Registration
-from pyromq.broker.runtime import runtime_of
 from pyromq.broker.subscription_conflicts import SubscriptionConflicts, stance_of
 from pyromq.broker.topics import TopicTable
 from pyromq.codes import Language, ResponseCode
@@ -16,16 +15,14 @@ from pyromq.net.routes import Answer, Request
 from pyromq.store.store import MessageStore
 from pyromq.wire.bodies.lists import TopicList, encode_topic_list
 from pyromq.wire.bodies.offsets import TopicOffset, encode_topic_stats
-from pyromq.wire.bodies.registration import KeyValueTable, encode_key_values
 from pyromq.wire.bodies.topics import TopicConfig
 from pyromq.wire.headers.admin import (
     GetConsumerConnectionList,
-    GetConsumeStats,
     GetProducerConnectionList,
     GetTopicStats,
 )
 from pyromq.wire.headers.topic import UpdateAndCreateTopic
-from pyromq.wire.java_hash import java_map_order, java_queue_order
+from pyromq.wire.java_hash import java_map_order
 from pyromq.wire.java_json import dumps
 
 FILTER_TYPES = ("SINGLE_TAG", "MULTI_TAG")
@@ -98,12 +95,6 @@ class AdminHandlers:
         """Answer the progress of all groups."""
         return Answer(body=self._offsets.encode())
 
-    def runtime(self, _request: Request[None]) -> Answer:
-        """Answer where the log begins and ends, and how the disk is."""
-        table = runtime_of(self._store)
-        ordered = {name: table[name] for name in java_map_order(tuple(table))}
-        return Answer(body=encode_key_values(KeyValueTable(table=ordered)))
-
     def all_delay_offsets(self, _request: Request[None]) -> Answer:
         """Answer how far the messages of each delay level are delivered."""
         return Answer(body=self._delayed.encode())
@@ -116,19 +107,6 @@ class AdminHandlers:
             raise TopicNotFound(ResponseCode.TOPIC_NOT_EXIST, f"topic[{topic}] not exist")
         queues = self._queues(topic, config.write_queue_nums)
         return Answer(body=encode_topic_stats({queue: self._queue_stats(queue) for queue in queues}))
-
-    def consume_stats(self, request: Request[GetConsumeStats]) -> Answer:
-        """Answer how far a group is behind in each queue."""
-        group = request.header.consumer_group
-        topic = request.header.topic
-        queues = [
-            queue
-            for name in ([topic] if topic else self._offsets.topics_of(group))
-            if (config := self._topics.get(name)) is not None and self._is_subscribed(group, name)
-            for queue in self._queues(name, config.read_queue_nums)
-        ]
-        table = {queue: self._progress_stats(group, queue) for queue in java_queue_order(queues)}
-        return Answer(body=dumps({"consumeTps": 0.0, "offsetTable": table}))
 
     def consumer_connections(self, request: Request[GetConsumerConnectionList]) -> Answer:
         """Answer the members of a consumer group and what they subscribe to.
@@ -174,10 +152,6 @@ class AdminHandlers:
     def _queues(self, topic: str, count: int) -> list[MessageQueue]:
         return [MessageQueue(topic, self._broker_name, queue_id) for queue_id in range(count)]
 
-    def _is_subscribed(self, group: str, topic: str) -> bool:
-        consumers = self._consumers.get(group)
-        return consumers is None or not consumers.subscriptions or topic in consumers.subscriptions
-
     def _queue_stats(self, queue: MessageQueue) -> TopicOffset:
         end = max(self._store.max_offset(queue.topic, queue.queue_id), 0)
         stored_at_ms = self._store.stored_time(queue.topic, queue.queue_id, end - 1) if end else 0
@@ -186,16 +160,6 @@ class AdminHandlers:
             max_offset=end,
             last_update_timestamp=stored_at_ms,
         )
-
-    def _progress_stats(self, group: str, queue: MessageQueue) -> dict[str, int]:
-        topic, queue_id = queue.topic, queue.queue_id
-        progress = max(self._offsets.progress(group, topic, queue_id) or 0, 0)
-        consumed_at_ms = self._store.stored_time(topic, queue_id, progress - 1) if progress else 0
-        return {
-            "brokerOffset": max(self._store.max_offset(topic, queue_id), 0),
-            "consumerOffset": progress,
-            "lastTimestamp": max(consumed_at_ms, 0),
-        }
 
 
 def _connection(client: Client) -> dict[str, object]:

@@ -107,6 +107,8 @@ class PullHandlers:
         self._turns = Turns()
         #: Told of each pull by tags that was let through, and of its test for tag codes.
         self.learn: Callable[[PullMessage, WantsTags | None], None] | None = None
+        #: Told of each pull: its group and topic, how many messages it found, and their bytes.
+        self.on_read: Callable[[str, str, int, int], None] = lambda *_: None
 
     def pull(self, request: PullRequest) -> Pulled:
         """Answer with messages, or hold the request until there are some."""
@@ -211,6 +213,7 @@ class PullHandlers:
             wants=wanted.tags,
             matches=wanted.matches,
         )
+        self.on_read(header.consumer_group, header.topic, got.count, len(got.body))
         return _Reading(self._answer(header, group, got), wanted)
 
     def _check_group(self, header: PullMessage) -> SubscriptionGroupConfig:
@@ -227,6 +230,11 @@ class PullHandlers:
         if not group.consume_enable:
             raise NoPermission(
                 ResponseCode.NO_PERMISSION, f"subscription group no permission, {header.consumer_group}"
+            )
+        if not self._groups.may_read(header.consumer_group, header.topic):
+            raise NoPermission(
+                ResponseCode.NO_PERMISSION,
+                f"the consumer group[{header.consumer_group}] is forbidden for topic[{header.topic}]",
             )
         return group
 

@@ -32,6 +32,8 @@ class SubscriptionGroupTable(Body, kw_only=True, frozen=True):
 
     data_version: DataVersion = DataVersion()
     subscription_group_table: dict[str, SubscriptionGroupConfig] = msgspec.field(default_factory=dict)
+    #: 5.x's: what groups may not do with topics, as bits; left out when empty, as 4.9 has it not.
+    forbidden_table: dict[str, dict[str, Int32]] = msgspec.field(default_factory=dict)
 
 
 def encode_group(config: SubscriptionGroupConfig) -> bytes:
@@ -53,7 +55,10 @@ def encode_group_table(
         shown: object = text.text(groups, depth=1, pretty=pretty)
     else:
         shown = {name: groups[name] for name in java_map_order(tuple(groups), TABLE_BUCKETS)}
-    return dumps({"dataVersion": table.data_version, "subscriptionGroupTable": shown}, pretty=pretty)
+    forbidden = {"forbiddenTable": table.forbidden_table} if table.forbidden_table else {}
+    return dumps(
+        {"dataVersion": table.data_version, **forbidden, "subscriptionGroupTable": shown}, pretty=pretty
+    )
 
 
 def decode_group_table(data: bytes) -> SubscriptionGroupTable:

@@ -14,7 +14,7 @@ from pyromq.wire.java_json import Encoded, entry_text
 class TableText:
     """The text of a map from names to values, in the order of a Java map that began with some buckets.
 
-    Each change of the map is to be told by `changed`; names do not leave it.
+    Each change of the map is to be told by `changed` or `removed`. Its buckets stay when names leave it.
     """
 
     __slots__ = ("_capacity", "_names", "_order", "_pieces")
@@ -37,6 +37,14 @@ class TableText:
             insort_right(self._order, name, key=self._bucket)
         for pieces in self._pieces.values():
             pieces.pop(name, None)
+
+    def removed(self, name: str) -> None:
+        """Note that a name is in the map no more."""
+        if name in self._names:
+            self._names.remove(name)
+            self._order.remove(name)
+            for pieces in self._pieces.values():
+                pieces.pop(name, None)
 
     def text(self, table: Mapping[str, object], *, depth: int, pretty: bool) -> Encoded:
         """Return the map's JSON, to stand at a depth of another value's; always the same for one table."""

@@ -1,0 +1,98 @@
+"""The broker's settings, asked for and changed by operators; and transactions that are taken up again."""
+
+import logging
+from collections.abc import Awaitable, Callable
+
+from pyromq.broker import topic_names
+from pyromq.broker.durability import Durability
+from pyromq.broker.half_drafts import QUEUE_ID
+from pyromq.broker.half_messages import HalfMessages
+from pyromq.broker.intake import Intake
+from pyromq.broker.live_settings import LiveSettings
+from pyromq.broker.registration import Registration
+from pyromq.broker.stored_again import draft_of
+from pyromq.broker.topics import TopicTable
+from pyromq.codes import ResponseCode
+from pyromq.errors import PyroError, ServerFailed
+from pyromq.net.routes import Answer, Request
+from pyromq.store.store import MessageStore
+from pyromq.wire import properties as names
+from pyromq.wire.headers.operations import GetBrokerConfigAnswer, ResumeCheckHalfMessage
+from pyromq.wire.message_id import parse_offset_message_id
+
+log = logging.getLogger(__name__)
+
+_PERMISSION = "brokerPermission"
+
+
+class ConfigurationHandlers:
+    """Answers UPDATE_BROKER_CONFIG and GET_BROKER_CONFIG. `on_change` is called after each change."""
+
+    def __init__(
+        self,
+        settings: LiveSettings,
+        *,
+        topics: TopicTable,
+        registration: Registration,
+        on_change: Callable[[], None],
+    ) -> None:
+        self._settings = settings
+        self._topics = topics
+        self._registration = registration
+        self._on_change = on_change
+
+    def get(self, _request: Request[None]) -> Answer:
+        """Answer all settings as text."""
+        return Answer(
+            header=GetBrokerConfigAnswer(version=self._settings.version),
+            body=self._settings.as_text().encode(),
+        )
+
+    async def update(self, request: Request[None]) -> Answer:
+        """Change settings that may change while the broker runs."""
+        changed = await self._settings.change(request.body.decode("utf-8", "replace"))
+        log.info("%s changed the settings %s", request.link.peer, ", ".join(sorted(changed)))
+        self._topics.add_system_topics()
+        self._on_change()
+        if _PERMISSION in changed:
+            self._topics.touch()
+            await self._registration.register()
+        return Answer()
+
+
+class ResumeHandlers:
+    """Answers RESUME_CHECK_HALF_MESSAGE."""
+
+    def __init__(
+        self, *, store: MessageStore, intake: Intake, halves: HalfMessages, durability: Durability
+    ) -> None:
+        self._store = store
+        self._intake = intake
+        self._halves = halves
+        self._durability = durability
+
+    def resume(self, request: Request[ResumeCheckHalfMessage]) -> Answer | Awaitable[Answer]:
+        """Let a transaction be asked about again that was given up."""
+        message_id = request.header.msg_id or ""
+        try:
+            record = self._store.record_at(parse_offset_message_id(message_id).position)
+        except (PyroError, ValueError) as error:
+            raise _not_resumed(f"{message_id} is no message id: {error}") from error
+        if record is None:
+            raise _not_resumed(f"no message {message_id} is stored here; it may have expired")
+        properties = names.decode(record.properties)
+        if names.REAL_TOPIC not in properties:
+            raise _not_resumed(f"{message_id} is not the message of a transaction")
+        draft = draft_of(record)
+        draft.topic, draft.queue_id = topic_names.TRANSACTION_HALF, QUEUE_ID
+        draft.properties = names.encode({**properties, names.TRANSACTION_CHECK_TIMES: "0"})
+        placed = self._intake.put_as_is(draft)
+        self._halves.stored_again(record, placed.queue_offset)
+        log.info("%s has transaction %s asked about again", request.link.peer, message_id)
+        return self._durability.confirm(placed.end, Answer())
+
+
+def _not_resumed(why: str) -> ServerFailed:
+    return ServerFailed(
+        ResponseCode.SYSTEM_ERROR, f"Put message back to RMQ_SYS_TRANS_HALF_TOPIC failed: {why}"
+    )

@@ -1,0 +1,85 @@
+"""A broker's settings while it runs: shown whole, and some of them changed over the network.
+
+Only what is declared `live` changes: no setting that names a path, a host, a command or the broker itself is,
+so nothing that arrives over the network can move files or run anything. All parts of a broker share its
+settings, and look at them when they need them: a change is written into them, in one turn of the loop.
+
+Changes are kept in `config/live.properties` of the store, and hold over the settings that a start is given.
+"""
+
+import logging
+from pathlib import Path
+
+from pyromq.broker.json_table import JsonTable
+from pyromq.clock import Clock
+from pyromq.codes import ResponseCode
+from pyromq.config.live import as_properties, change_in_place
+from pyromq.config.load import settings_by_name
+from pyromq.config.properties import read_properties, write_properties
+from pyromq.config.rocketmq import our_name
+from pyromq.config.settings import BrokerProcess
+from pyromq.errors import ConfigError, ServerFailed
+from pyromq.store.atomic_file import read_with_backup
+from pyromq.store.files import Files
+from pyromq.wire.bodies.topics import DataVersion, encode_data_version
+
+log = logging.getLogger(__name__)
+
+
+class LiveSettings:
+    """The settings of one broker, as they are now. `process` is the broker's own: it is changed."""
+
+    def __init__(
+        self, process: BrokerProcess, path: Path, clock: Clock, *, files: Files | None = None
+    ) -> None:
+        self.now = process
+        self._path = path
+        self._clock = clock
+        self._files = files
+        self._version = DataVersion(timestamp=clock.now_ms())
+        self._kept: dict[str, str] = {}
+        self._file = JsonTable(path, lambda: write_properties(self._kept).encode(), files=files)
+
+    def load(self) -> None:
+        """Take up what was changed before the last stop; raise ConfigError when that does not read."""
+        text = read_with_backup(self._path, bytes.decode, files=self._files)
+        try:
+            saved = {line.key: line.value for line in read_properties(text or "")}
+            known = settings_by_name(BrokerProcess)
+            self._kept = {
+                key: value
+                for key, value in saved.items()
+                if (setting := known.get(our_name(key))) is not None and setting.live
+            }
+            change_in_place(self.now, self._kept)
+        except (ConfigError, ValueError) as error:
+            raise ConfigError(f"{self._path}: {error}") from error
+        for key, value in self._kept.items():
+            log.info("%s=%s, as %s says: it was changed while the broker ran", key, value, self._path)
+
+    @property
+    def version(self) -> str:
+        """How often the settings changed since the start, as JSON."""
+        return encode_data_version(self._version).decode()
+
+    def as_text(self) -> str:
+        """Return all settings, a line each, as RocketMQ's tools print them; secrets as stars."""
+        return "".join(f"{key}={value}\n" for key, value in as_properties(self.now).items())
+
+    async def change(self, text: str) -> set[str]:
+        """Change settings by lines of «key=value», all of them or none, and return which.
+
+        Raises ServerFailed for one that is unknown, needs a restart, or does not read, and says which; what
+        is changed holds when this returns, and after a restart.
+        """
+        try:
+            updates = {line.key: line.value for line in read_properties(text)}
+            change_in_place(self.now, updates)
+        except (ConfigError, ValueError) as error:
+            raise ServerFailed(ResponseCode.SYSTEM_ERROR, f"nothing is changed: {error}") from error
+        known = settings_by_name(BrokerProcess)
+        self._kept |= {key: value for key, value in updates.items() if our_name(key) in known}
+        self._version = self._version.bumped(self._clock.now_ms())
+        self._file.changed()
+        await self._file.save()
+        return set(updates)
