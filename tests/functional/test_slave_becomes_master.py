@@ -23,6 +23,7 @@ from pyromq.store.store import MessageStore
 from pyromq.testing.waiting import aeventually
 from pyromq.wire.bodies.offsets import encode_group_offsets
 from pyromq.wire.bodies.staging import PartChunks, StagedBody, encode_staged
+from pyromq.wire.bodies.topics import DataVersion, TopicConfigTable, encode_topic_table
 from pyromq.wire.command import Command
 from pyromq.wire.message_id import parse_offset_message_id
 from pyromq.wire.record import Record
@@ -94,6 +95,17 @@ async def test_messages_of_a_topic_that_no_table_knows_are_read(stage: ManualSta
         topics = (master.folder / "config" / "topics.json").read_text()
     assert '"orders"' in topics
     assert "rmq_sys_" not in topics
+
+
+async def test_a_topic_that_was_deleted_stays_so(stage: ManualStage, tmp_path: Path) -> None:
+    await stage.connect().send("gone")
+    stage.clock.advance(1_000)
+    table = TopicConfigTable(data_version=DataVersion(counter=9, timestamp=stage.clock.now_ms()))
+
+    async with successor(stage, tmp_path / "slave", topics=encode_topic_table(table)) as master:
+        answer = await master.connect().request(RequestCode.GET_ALL_TOPIC_CONFIG)
+
+    assert '"gone"' not in answer.body.decode()
 
 
 async def test_a_group_that_was_ahead_of_the_copied_log_reads_what_comes_next(

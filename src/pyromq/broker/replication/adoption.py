@@ -7,7 +7,7 @@ the log, or would be taken for true when they are not, and are seen to here.
 
 import logging
 import sqlite3
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import Final, TypeVar
@@ -41,11 +41,9 @@ def adopt_topics(store: MessageStore, topics: TopicTable) -> list[str]:
 
     A master may have created a topic, taken its messages and been lost before its slave copied the table. The
     topic gets as many queues as have messages, and may be read and written. They are on disk after the
-    table's next `save`.
+    table's next `save`. A topic whose messages are all older than the table was deleted, and stays so.
     """
-    counts = {
-        topic: count for topic, count in queue_counts(store).items() if _is_lost(topic, topics) and count > 0
-    }
+    counts = queue_counts(store, lambda topic: _is_lost(topic, topics), since_ms=topics.as_of_ms)
     for topic, count in sorted(counts.items()):
         topics.adopt(_adopted(topic, count))
     return sorted(counts)
@@ -67,13 +65,17 @@ def _adopted(topic: str, count: int) -> TopicConfig:
     )
 
 
-def queue_counts(store: MessageStore) -> Mapping[str, int]:
-    """Return how many queues each topic has in a store that has messages, the highest id among them."""
+def queue_counts(store: MessageStore, is_wanted: Callable[[str], bool], *, since_ms: int) -> dict[str, int]:
+    """Return how many queues topics have that got a message since a time, by the highest id with messages."""
     counts: dict[str, int] = {}
+    newest_ms: dict[str, int] = {}
     for queue in store.queues:
-        if queue.end > queue.min_offset:
-            counts[queue.topic] = max(counts.get(queue.topic, 0), queue.queue_id + 1)
-    return counts
+        topic, end = queue.topic, queue.end
+        if end > queue.min_offset and is_wanted(topic):
+            counts[topic] = max(counts.get(topic, 0), queue.queue_id + 1)
+            stored_ms = store.stored_time(topic, queue.queue_id, end - 1)
+            newest_ms[topic] = max(newest_ms.get(topic, 0), stored_ms)
+    return {topic: count for topic, count in counts.items() if newest_ms[topic] >= since_ms}
 
 
 def _is_lost(topic: str, topics: TopicTable) -> bool:
