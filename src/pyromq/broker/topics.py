@@ -14,7 +14,7 @@ from pyromq.broker import topic_names
 from pyromq.broker.json_table import JsonTable
 from pyromq.clock import Clock
 from pyromq.codes import Perm, ResponseCode, TopicSysFlag
-from pyromq.config.settings import BrokerSettings
+from pyromq.config.settings import BrokerRole, BrokerSettings
 from pyromq.errors import ServerFailed
 from pyromq.store.files import Files
 from pyromq.wire.bodies.table_text import TableText
@@ -44,6 +44,8 @@ class TopicTable:
         self._system_names = tuple(dict.fromkeys((*topic_names.SYSTEM_TOPICS, *self._configs)))
         self._version = DataVersion(timestamp=clock.now_ms())
         self._revision = 0
+        #: Whether the version is that of a file or of a master's table.
+        self._is_known = False
         #: What is kept of the table's JSON, so that a change does not cost what all topics cost.
         self.text = TableText(TABLE_BUCKETS)
         self._text_of(self._configs)
@@ -61,6 +63,7 @@ class TopicTable:
             self._configs.update(loaded.topic_config_table)
             self._text_of(loaded.topic_config_table)
             self._version = loaded.data_version
+            self._is_known = True
 
     def get(self, topic: str) -> TopicConfig | None:
         """Return a topic's configuration, or None when it does not exist here."""
@@ -70,6 +73,11 @@ class TopicTable:
     def revision(self) -> int:
         """A number that each change raises; the version's may come back, with a master's table."""
         return self._revision
+
+    @property
+    def as_of_ms(self) -> int:
+        """Which time's topics the table knows all of, by the clock of the master that had them; 0: none's."""
+        return self._version.timestamp if self._is_known else 0
 
     @property
     def configs(self) -> Mapping[str, TopicConfig]:
@@ -141,26 +149,6 @@ class TopicTable:
         self.on_change()
         return config
 
-    def remove(self, topic: str) -> bool:
-        """Forget a topic, and return whether there was one; `save` says when the disk knows."""
-        if self._configs.pop(topic, None) is None:
-            return False
-        self.text.removed(topic)
-        self._unsaved.pop(topic, None)
-        self._next_version()
-        self.on_change()
-        return True
-
-    def touch(self) -> None:
-        """Raise the version, so that the name servers take in what is said of the topics."""
-        self._next_version()
-
-    def add_system_topics(self) -> None:
-        """Add those that the settings want by now; none goes before the next start."""
-        for config in _system_topics(self._settings):
-            if config.topic_name not in self._configs:
-                self.put(config)
-
     def adopt(self, config: TopicConfig) -> None:
         """Add a topic while nothing runs yet; it is on disk after the next `save`."""
         self._configs[config.topic_name] = config
@@ -198,6 +186,7 @@ class TopicTable:
         self._configs.update(theirs)
         self._text_of(changed)
         self._version = master.data_version
+        self._is_known = True
         self._revision += 1
         self._file.changed()
         return True
@@ -225,7 +214,9 @@ class TopicTable:
             self.text.changed(name)
 
     def _next_version(self) -> int:
-        self._version = self._version.bumped(self._clock.now_ms())
+        if self._settings.broker_role != BrokerRole.SLAVE:
+            # A slave's table has the version of its master's, whatever it adds for its own clients.
+            self._version = self._version.bumped(self._clock.now_ms())
         self._revision += 1
         return self._file.changed()
 
