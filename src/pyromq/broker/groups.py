@@ -17,6 +17,9 @@ from pyromq.wire.bodies.groups import (
 from pyromq.wire.bodies.table_text import TableText
 from pyromq.wire.bodies.topics import DataVersion
 
+#: The bit of reading in 5.x's table of what is forbidden (PermName.java, INDEX_PERM_READ).
+_READ_BIT = 1 << 2
+_NOTHING: Mapping[str, int] = {}
 TRANSACTION_GROUP = "CID_RMQ_SYS_TRANS"
 _SYSTEM_PREFIX = "CID_RMQ_SYS_"
 _SYSTEM_GROUPS = (
@@ -39,6 +42,8 @@ class GroupTable:
         self._settings = settings
         self._clock = clock
         self._configs = {name: SubscriptionGroupConfig(group_name=name) for name in _SYSTEM_GROUPS}
+        #: What groups may not do with topics, by group and topic; 5.x's table of the same file.
+        self._forbidden: dict[str, dict[str, int]] = {}
         self._version = DataVersion(timestamp=clock.now_ms())
         self._revision = 0
         self._text = TableText(TABLE_BUCKETS)
@@ -53,6 +58,7 @@ class GroupTable:
             self._configs.update(loaded.subscription_group_table)
             for name in loaded.subscription_group_table:
                 self._text.changed(name)
+            self._forbidden = loaded.forbidden_table
             self._version = loaded.data_version
 
     @property
@@ -78,12 +84,40 @@ class GroupTable:
         """Create or replace a group; `save` says when it is on disk."""
         self._configs[config.group_name] = config
         self._text.changed(config.group_name)
+        self._changed()
+        return config
+
+    def remove(self, group: str) -> bool:
+        """Forget a group, and what it may not read; return whether there was one."""
+        was_there = self._configs.pop(group, None) is not None
+        if was_there:
+            self._text.removed(group)
+        if was_there | (self._forbidden.pop(group, None) is not None):
+            self._changed()
+        return was_there
+
+    def may_read(self, group: str, topic: str) -> bool:
+        """Return whether nobody forbade the group to read the topic."""
+        return not self._forbidden.get(group, _NOTHING).get(topic, 0) & _READ_BIT
+
+    def forbid(self, group: str, topic: str, *, readable: bool) -> None:
+        """Say whether a group may read a topic; `save` says when it is on disk."""
+        if self.may_read(group, topic) == readable:
+            return
+        flags = self._forbidden.setdefault(group, {})
+        flags[topic] = flags.get(topic, 0) ^ _READ_BIT
+        if not flags[topic]:
+            del flags[topic]
+        if not flags:
+            del self._forbidden[group]
+        self._changed()
+
+    def _changed(self) -> None:
         if self._settings.broker_role != BrokerRole.SLAVE:
             # A slave's table has the version of its master's, whatever it adds for its own clients.
             self._version = self._version.bumped(self._clock.now_ms())
         self._revision += 1
         self._file.changed()
-        return config
 
     def follow(self, master: SubscriptionGroupTable) -> bool:
         """Be a master's table from now on, version and all, and return whether it was another.
@@ -94,6 +128,7 @@ class GroupTable:
             return False
         system = {name: self._configs[name] for name in _SYSTEM_GROUPS}
         self._configs = system | master.subscription_group_table
+        self._forbidden = master.forbidden_table
         self._text = TableText(TABLE_BUCKETS)
         for name in self._configs:
             self._text.changed(name)
@@ -108,5 +143,9 @@ class GroupTable:
 
     def encode(self, *, pretty: bool = False) -> bytes:
         """Return the table as RocketMQ writes it."""
-        table = SubscriptionGroupTable(subscription_group_table=self._configs, data_version=self._version)
+        table = SubscriptionGroupTable(
+            subscription_group_table=self._configs,
+            data_version=self._version,
+            forbidden_table=self._forbidden,
+        )
         return encode_group_table(table, pretty=pretty, text=self._text)

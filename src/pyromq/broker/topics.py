@@ -149,6 +149,26 @@ class TopicTable:
         self.on_change()
         return config
 
+    def remove(self, topic: str) -> bool:
+        """Forget a topic, and return whether there was one; `save` says when the disk knows."""
+        if self._configs.pop(topic, None) is None:
+            return False
+        self.text.removed(topic)
+        self._unsaved.pop(topic, None)
+        self._next_version()
+        self.on_change()
+        return True
+
+    def touch(self) -> None:
+        """Raise the version, so that the name servers take in what is said of the topics."""
+        self._next_version()
+
+    def add_system_topics(self) -> None:
+        """Add those that the settings want by now; none goes before the next start."""
+        for config in _system_topics(self._settings):
+            if config.topic_name not in self._configs:
+                self.put(config)
+
     def adopt(self, config: TopicConfig) -> None:
         """Add a topic while nothing runs yet; it is on disk after the next `save`."""
         self._configs[config.topic_name] = config
