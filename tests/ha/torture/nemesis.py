@@ -100,6 +100,28 @@ async def _ambush(nemesis: Nemesis, fault: Fault, node: Node, chance: Random) ->
     node.start()
 
 
+@_does(Kind.LONELY)
+async def _leave_alone(nemesis: Nemesis, fault: Fault, _node: Node, chance: Random) -> None:
+    """Stop the slaves until the master goes on without them, and kill it when they come back."""
+    master = nemesis.group.nodes[nemesis.stage.master]
+    slaves = [node for node in nemesis.group.nodes if node is not master]
+    for slave in slaves:
+        slave.stop()
+    async with asyncio.timeout(20):
+        while await nemesis.group.in_sync() > 1 and master.is_up:
+            await nemesis.stage.pause(0.1)
+    await nemesis.stage.pause(chance.uniform(0.1, 0.5))
+    if chance.random() < 0.5:
+        await master.kill()
+    else:
+        master.stop()
+    for slave in slaves:
+        slave.resume()
+    await nemesis.stage.pause(fault.lasts_s)
+    master.resume()
+    master.start()
+
+
 @_does(Kind.KILL_ALL)
 async def _kill_all(nemesis: Nemesis, fault: Fault, _node: Node, chance: Random) -> None:
     await nemesis.group.kill_all()
@@ -284,13 +306,21 @@ async def _switch(nemesis: Nemesis, fault: Fault, node: Node, chance: Random) ->
 
 
 @_does(Kind.NEW_DISK)
-async def _replace_disk(nemesis: Nemesis, fault: Fault, node: Node, _chance: Random) -> None:
+async def _replace_disk(nemesis: Nemesis, fault: Fault, node: Node, chance: Random) -> None:
     """Kill a node, and start it with an empty disk; never the only one that has everything."""
     await node.kill()
-    await nemesis.stage.pause(fault.lasts_s)
+    await nemesis.stage.pause(chance.choice((0.0, fault.lasts_s)))
     state = await nemesis.group.state()
     own = nemesis.group.known_as(node.number)
     if not node.is_up and state.get("master") not in (None, own) and set(state["inSync"]) - {own}:
         await asyncio.to_thread(shutil.rmtree, node.store, ignore_errors=True)
         nemesis.tell(f"{fault.kind}: node {node.number} has nothing now")
     node.start()
+    if chance.random() < 0.5:
+        # Now there is nobody who has more than the new one.
+        master = nemesis.group.nodes[nemesis.stage.master]
+        await nemesis.stage.pause(chance.choice((0.0, chance.uniform(0.0, 2.0))))
+        if master is not node:
+            await master.kill()
+            await nemesis.stage.pause(fault.lasts_s)
+            master.start()

@@ -17,6 +17,7 @@ class Kind(StrEnum):
 
     KILL = "kill"
     AMBUSH = "ambush"
+    LONELY = "lonely master"
     KILL_OFTEN = "kill often"
     KILL_ALL = "kill all"
     TERMINATE = "terminate"
@@ -55,6 +56,7 @@ class Target(StrEnum):
 NAMESPACE_KINDS = (
     Kind.KILL,
     Kind.AMBUSH,
+    Kind.LONELY,
     Kind.PAUSE,
     Kind.ISOLATE,
     Kind.CUT_ETCD,
@@ -69,6 +71,7 @@ DISK_KINDS = {Kind.FULL_DISK, Kind.SLOW_DISK, Kind.STUCK_DISK}
 _WEIGHTS: Mapping[Kind, float] = {
     Kind.KILL: 5,
     Kind.AMBUSH: 4,
+    Kind.LONELY: 2,
     Kind.KILL_OFTEN: 2,
     Kind.KILL_ALL: 1,
     Kind.TERMINATE: 1.5,
