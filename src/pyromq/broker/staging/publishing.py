@@ -147,12 +147,14 @@ class Publisher:
     def _read(self, position: int) -> Record:
         """Return a chunk's record. It is large, and copied no more than needed."""
         log_ = self._store.log
-        head = log_.read(position, RECORD_BYTES_MIN)
-        data = None if head is None else log_.read(position, int.from_bytes(head[:4], "big"))
-        if data is None:
+        head, segment = log_.read(position, RECORD_BYTES_MIN), log_.segment_at(position)
+        size = 0 if head is None else int.from_bytes(head[:4], "big")
+        if segment is None or not 0 < size <= log_.run_end(position) - position:
             raise CorruptRecord(f"the staged chunk at position {position} of the log is gone")
-        # What this process wrote was never anywhere else than in memory.
-        return decode_record(data, check_crc=position < log_.written_from)
+        at = position - segment.base
+        with memoryview(segment.map) as file, file[at : at + size] as data:
+            # What this process wrote was never anywhere else than in memory.
+            return decode_record(data, check_crc=position < log_.written_from)
 
     # With the kernel
 
