@@ -180,6 +180,7 @@ class Telling:
             PATIENCE_S,
             what="the second slave has the tables",
         )
+        self._wait_for_queues(self.second)
         story.read_at_second = [
             stored
             for queue in range(QUEUES)
@@ -245,18 +246,20 @@ class Telling:
         return Sight(self.master.log(), slave.log())
 
     def _read(self, replica: Replica) -> list[Stored]:
-        # Queues follow the log in their own time.
+        self._wait_for_queues(replica)
+        return [
+            stored for queue in range(QUEUES) for stored in self._observer.read(replica.address, TOPIC, queue)
+        ]
+
+    def _wait_for_queues(self, replica: Replica) -> None:
+        """Wait until the queues have followed the log, which they do in their own time."""
         eventually(
-            lambda: (
-                sum(self._end(replica, queue) for queue in range(QUEUES))
-                == sum(self._end(self.master, queue) for queue in range(QUEUES))
+            lambda: all(
+                self._end(replica, queue) == self._end(self.master, queue) for queue in range(QUEUES)
             ),
             PATIENCE_S,
             what="the queues follow the log",
         )
-        return [
-            stored for queue in range(QUEUES) for stored in self._observer.read(replica.address, TOPIC, queue)
-        ]
 
     def _end(self, replica: Replica, queue: int) -> int:
         return self._observer.end(replica.address, TOPIC, queue)
