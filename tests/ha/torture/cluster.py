@@ -169,6 +169,12 @@ class Group:
                 reigns[nodes[state["master"]]].add(state["epoch"])
         return reigns
 
+    async def marks(self) -> dict[int, str]:
+        """Return the marks of the folders with which the nodes joined, as etcd says."""
+        marks = (await self.state()).get("marks") or {}
+        known = {self.known_as(node.number): node.number for node in self.nodes}
+        return {known[address]: mark for address, mark in marks.items() if address in known}
+
     async def in_sync(self) -> int:
         """Return how many replicas are in sync, as etcd says."""
         return len((await self.state()).get("inSync") or ())

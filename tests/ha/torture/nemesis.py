@@ -31,6 +31,8 @@ class Nemesis:
     def __init__(self, group: Group, stage: Stage) -> None:
         self.group = group
         self.stage = stage
+        #: Nodes whose disk was replaced, and the mark of the folder that they had, until they have another.
+        self.emptied: dict[int, str | None] = {}
 
     async def run(self, schedule: Schedule) -> None:
         """Do everything; return when the last fault is over."""
@@ -310,9 +312,8 @@ async def _replace_disk(nemesis: Nemesis, fault: Fault, node: Node, chance: Rand
     """Kill a node, and start it with an empty disk; never the only one that has everything."""
     await node.kill()
     await nemesis.stage.pause(chance.choice((0.0, fault.lasts_s)))
-    state = await nemesis.group.state()
-    own = nemesis.group.known_as(node.number)
-    if not node.is_up and state.get("master") not in (None, own) and set(state["inSync"]) - {own}:
+    if not node.is_up and await _is_dispensable(nemesis, node):
+        nemesis.emptied[node.number] = (await nemesis.group.marks()).get(node.number)
         await asyncio.to_thread(shutil.rmtree, node.store, ignore_errors=True)
         nemesis.tell(f"{fault.kind}: node {node.number} has nothing now")
     node.start()
@@ -324,3 +325,17 @@ async def _replace_disk(nemesis: Nemesis, fault: Fault, node: Node, chance: Rand
             await master.kill()
             await nemesis.stage.pause(fault.lasts_s)
             master.start()
+
+
+async def _is_dispensable(nemesis: Nemesis, node: Node) -> bool:
+    """Whether somebody else has everything: is in sync, as etcd says, and was not emptied since it joined."""
+    marks = await nemesis.group.marks()
+    for other, mark in list(nemesis.emptied.items()):
+        if marks.get(other) != mark:
+            del nemesis.emptied[other]
+    state = await nemesis.group.state()
+    known = {nemesis.group.known_as(other.number): other.number for other in nemesis.group.nodes}
+    others = (
+        {known[address] for address in state.get("inSync") or ()} - {node.number} - nemesis.emptied.keys()
+    )
+    return known.get(state.get("master", "")) != node.number and bool(others)
