@@ -46,6 +46,12 @@ class RequestCode(IntEnum):
     GET_ALL_CONSUMER_OFFSET = 43
     GET_ALL_DELAY_OFFSET = 45
     CHECK_CLIENT_CONFIG = 46
+    UPDATE_AND_CREATE_ACL_CONFIG = 50
+    DELETE_ACL_CONFIG = 51
+    GET_BROKER_CLUSTER_ACL_INFO = 52
+    UPDATE_GLOBAL_WHITE_ADDRS_CONFIG = 53
+    #: Until 4.9.7; it told the secrets.
+    GET_BROKER_CLUSTER_ACL_CONFIG = 54
     PUT_KV_CONFIG = 100
     GET_KV_CONFIG = 101
     DELETE_KV_CONFIG = 102
@@ -122,6 +128,8 @@ class RequestCode(IntEnum):
     #: Ours: a group of replicas whose master etcd decides.
     SWITCH_MASTER = 9202
     LIST_REPLICAS = 9203
+    #: Ours: let the members of a group go on at any offsets of a topic.
+    RESET_GROUP_OFFSETS = 9301
 
 
 class ResponseCode(IntEnum):
@@ -160,6 +168,9 @@ class ResponseCode(IntEnum):
     CONSUMER_NOT_ONLINE = 206
     CONSUME_MSG_TIMEOUT = 207
     NO_MESSAGE = 208
+    UPDATE_AND_CREATE_ACL_CONFIG_FAILED = 209
+    DELETE_ACL_CONFIG_FAILED = 210
+    UPDATE_GLOBAL_WHITE_ADDRS_CONFIG_FAILED = 211
     FLOW_CONTROL = 215
     ILLEGAL_OPERATION = 604
 

@@ -157,6 +157,7 @@ def admin_routes(admin: AdminHandlers, relay: RelayHandlers) -> list[Route[Any]]
         Route(Code.GET_CONSUMER_RUNNING_INFO, relay.running_info, group.GetConsumerRunningInfo),
         Route(Code.CONSUME_MESSAGE_DIRECTLY, relay.consume_directly, group.ConsumeMessageDirectly),
         Route(Code.INVOKE_BROKER_TO_RESET_OFFSET, relay.reset_offset, headers.ResetOffset),
+        Route(Code.RESET_GROUP_OFFSETS, relay.reset_group_offsets, headers.ResetGroupOffsets),
         Route(Code.INVOKE_BROKER_TO_GET_CONSUMER_STATUS, relay.consumer_status, headers.GetConsumerStatus),
     ]
 

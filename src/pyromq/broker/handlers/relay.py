@@ -9,17 +9,18 @@ from pyromq.broker.clients import Client, ConsumerGroup, Consumers
 from pyromq.broker.offsets import OffsetTable
 from pyromq.broker.topics import TopicTable
 from pyromq.codes import Language, RequestCode, ResponseCode
-from pyromq.errors import NetworkError, Refused, RequestTimeout, ServerFailed
+from pyromq.errors import NetworkError, Refused, RequestTimeout, ServerFailed, TopicNotFound
 from pyromq.model import MessageQueue
 from pyromq.net.routes import Answer, Request
 from pyromq.store.store import MessageStore
 from pyromq.wire.bodies.offsets import (
     decode_consumer_status,
+    decode_reset_offsets,
     encode_reset_offsets,
     encode_reset_offsets_for_cpp,
 )
 from pyromq.wire.command import Command
-from pyromq.wire.headers.admin import GetConsumerStatus, ResetOffset
+from pyromq.wire.headers.admin import GetConsumerStatus, ResetGroupOffsets, ResetOffset
 from pyromq.wire.headers.group import ConsumeMessageDirectly, GetConsumerRunningInfo
 from pyromq.wire.java_json import dumps
 from pyromq.wire.message_id import parse_offset_message_id
@@ -95,6 +96,32 @@ class RelayHandlers:
         for link in group.links:
             link.oneway(Command(RequestCode.RESET_CONSUMER_CLIENT_OFFSET, ext=dict(ext), body=body))
         return Answer(body=encode_reset_offsets(table))
+
+    async def reset_group_offsets(self, request: Request[ResetGroupOffsets]) -> Answer:
+        """Tell every member of a group to go on at offsets of some queues, and remember them.
+
+        A member that is away, and one that joins, find the same offsets here.
+        """
+        topic, group_name = request.header.topic, request.header.group
+        if self._topics.get(topic) is None:
+            raise TopicNotFound(ResponseCode.TOPIC_NOT_EXIST, f"topic[{topic}] not exist")
+        table = {
+            queue: offset
+            for queue, offset in decode_reset_offsets(request.body).items()
+            if queue.topic == topic and queue.broker_name == self._broker_name and offset >= 0
+        }
+        group = self._consumers.get(group_name)
+        if group is not None:
+            _check_versions(group)
+        for queue, offset in table.items():
+            self._offsets.commit(group_name, topic, queue.queue_id, offset)
+        await self._offsets.save()
+        # A number for the time of 222, which members only log.
+        ext = {"topic": topic, "group": group_name, "timestamp": "0", "isForce": "true"}
+        body = encode_reset_offsets(table)
+        for link in () if group is None else group.links:
+            link.oneway(Command(RequestCode.RESET_CONSUMER_CLIENT_OFFSET, ext=dict(ext), body=body))
+        return Answer(body=body)
 
     async def consumer_status(self, request: Request[GetConsumerStatus]) -> Answer:
         """Ask the members of a group, or one of them, how far they are in each queue."""

@@ -4,6 +4,7 @@ from functools import partial
 from types import TracebackType
 from typing import Self
 
+from pyromq.client.aio.operations import Operations
 from pyromq.client.aio.runner import Runner
 from pyromq.client.name_servers import name_server_addresses
 from pyromq.client.plans import admin, consumer_status, progress, timers
@@ -21,7 +22,7 @@ from pyromq.wire.bodies.route import ClusterTable, TopicRoute
 TIMEOUT_MS = 6_000
 
 
-class Admin:
+class Admin(Operations):
     """Creates topics, finds messages, and shows what the cluster is.
 
     with Admin("127.0.0.1:9876") as admin:

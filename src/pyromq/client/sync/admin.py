@@ -11,6 +11,7 @@ from pyromq.client.plans.consumer_status import ConsumerStatus, StatusQuery
 from pyromq.client.plans.timers import WaitingQuery
 from pyromq.client.session import new_session
 from pyromq.client.steps import Deadline
+from pyromq.client.sync.operations import Operations
 from pyromq.client.sync.runner import Runner
 from pyromq.codes import Perm
 from pyromq.config.settings import ClientSettings
@@ -21,7 +22,7 @@ from pyromq.wire.bodies.route import ClusterTable, TopicRoute
 TIMEOUT_MS = 6_000
 
 
-class Admin:
+class Admin(Operations):
     """Creates topics, finds messages, and shows what the cluster is.
 
     with Admin("127.0.0.1:9876") as admin:

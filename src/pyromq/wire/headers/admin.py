@@ -37,6 +37,13 @@ class ResetOffset(Header, kw_only=True):
     is_force: bool
 
 
+class ResetGroupOffsets(Header, kw_only=True):
+    """9301 (ours): let a group go on at offsets of a topic's queues; they are the body, as in 220."""
+
+    topic: str
+    group: str
+
+
 class GetConsumerStatus(Header, kw_only=True):
     """223: how far the members of a group are; `client_addr` is the id of one of them."""
 

@@ -103,6 +103,7 @@ HEADERS: Final = MappingProxyType[RequestCode, Headers](
         RequestCode.GET_PRODUCER_CONNECTION_LIST: Headers(admin.GetProducerConnectionList),
         RequestCode.GET_CONSUME_STATS: Headers(admin.GetConsumeStats),
         RequestCode.INVOKE_BROKER_TO_RESET_OFFSET: Headers(admin.ResetOffset),
+        RequestCode.RESET_GROUP_OFFSETS: Headers(admin.ResetGroupOffsets),
         RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS: Headers(admin.GetConsumerStatus),
         RequestCode.GET_BROKER_CONFIG: Headers(namesrv.NoFields, operations.GetBrokerConfigAnswer),
         RequestCode.DELETE_TOPIC_IN_BROKER: Headers(operations.DeleteTopic),

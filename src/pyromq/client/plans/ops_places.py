@@ -1,0 +1,109 @@
+"""Which servers an operator means, and how each is asked.
+
+A broker is named by its address, or many by their cluster; without either all are meant. A server that does
+not answer must not hide what the others say, so what each said comes back beside its address.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from pyromq.client.plans.route import cluster
+from pyromq.client.plans.scaling import Told
+from pyromq.client.route_cache import MASTER_ID
+from pyromq.client.session import Session
+from pyromq.client.steps import Deadline, Plan, ask, ask_all, must_succeed
+from pyromq.errors import NetworkError, NoRoute, ProtocolError, Refused
+from pyromq.wire.bodies.route import BrokerAddresses, TopicRoute
+from pyromq.wire.command import Command
+
+#: A command is made anew for each server: whoever sends it writes into it.
+MakeCommand = Callable[[], Command]
+#: Commands that are on their way to one broker at a time.
+LOT = 256
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Place:
+    """A broker process: the master (id 0) or a slave of a broker's name."""
+
+    cluster: str
+    broker_name: str
+    broker_id: int
+    address: str
+
+    @property
+    def is_master(self) -> bool:
+        """Whether it is the master."""
+        return self.broker_id == MASTER_ID
+
+
+def places(
+    session: Session,
+    deadline: Deadline,
+    *,
+    cluster_name: str | None = None,
+    address: str | None = None,
+    with_slaves: bool = False,
+) -> Plan[list[Place]]:
+    """Return the brokers that are meant, in order; raise NoRoute, which says which there are, for none.
+
+    An address is believed even if no name server knows it.
+    """
+    table = yield from cluster(session, deadline)
+    known = sorted(
+        Place(broker.cluster, broker.broker_name, broker_id, at)
+        for broker in table.broker_addr_table.values()
+        for broker_id, at in broker.broker_addrs.items()
+    )
+    if address is not None:
+        return [place for place in known if place.address == address] or [
+            Place("", address, MASTER_ID, address)
+        ]
+    found = [
+        place for place in known if cluster_name in (None, place.cluster) and (with_slaves or place.is_master)
+    ]
+    if not found:
+        clusters = ", ".join(sorted({place.cluster for place in known})) or "none"
+        what = "cluster has a broker" if cluster_name is None else f"cluster {cluster_name!r} has a broker"
+        raise NoRoute(f"no {what} at name servers {session.name_servers}; clusters there: {clusters}")
+    return found
+
+
+def places_of(route: TopicRoute) -> list[Place]:
+    """Return a broker process for each broker of a topic: the master, or a slave where there is none."""
+    return sorted(
+        Place(broker.cluster, broker.broker_name, *best_address(broker))
+        for broker in route.broker_datas
+        if broker.broker_addrs
+    )
+
+
+def best_address(broker: BrokerAddresses) -> tuple[int, str]:
+    """Return id and address of a broker's master, or of a slave when there is no master."""
+    broker_id = min(broker.broker_addrs)
+    return broker_id, broker.broker_addrs[broker_id]
+
+
+def timeout_s(session: Session) -> float:
+    """Seconds for one question."""
+    return session.settings.mq_client_api_timeout / 1_000
+
+
+def tell_each(session: Session, addresses: Sequence[str], make: MakeCommand) -> Plan[list[Told]]:
+    """Tell servers something one by one, and return what each said."""
+    told = []
+    for address in addresses:
+        try:
+            must_succeed((yield from ask(address, make(), timeout_s(session))))
+            told.append(Told(address))
+        except (NetworkError, Refused, ProtocolError) as error:
+            told.append(Told(address, failure=str(error)))
+    return told
+
+
+def ask_lots(session: Session, address: str, commands: Sequence[Command]) -> Plan[list[Command]]:
+    """Ask a broker many things, some of them on their way at a time, and return the answers in order."""
+    answers: list[Command] = []
+    for at in range(0, len(commands), LOT):
+        answers += yield from ask_all(address, commands[at : at + LOT], timeout_s(session) * 3)
+    return answers
