@@ -74,6 +74,28 @@ def standalone_master(folder: Path) -> Iterator[str]:
 
 
 @contextmanager
+def connect_server(folder: Path) -> Iterator[str]:
+    """Start a Spark Connect server on this machine, as an installation does; yield its address."""
+    with ExitStack() as closing:
+        port = _free_port()
+        settings = {
+            "spark.connect.grpc.binding.port": str(port),
+            "spark.driver.host": HOST,
+            "spark.driver.bindAddress": HOST,
+            "spark.ui.enabled": "false",
+            "spark.sql.shuffle.partitions": "2",
+            "spark.sql.warehouse.dir": str(folder / "warehouse"),
+        }
+        arguments = ["--class", "org.apache.spark.sql.connect.service.SparkConnectServer"]
+        for name, value in settings.items():
+            arguments += ["--conf", f"{name}={value}"]
+        arguments += ["--master", "local[2]", "spark-internal"]
+        _start_class("SparkSubmit", arguments, folder / "connect.log", closing)
+        eventually(lambda: _accepts(port), PATIENCE_S, what="the Connect server is up")
+        yield f"sc://{HOST}:{port}"
+
+
+@contextmanager
 def cluster_session(master: str, folder: Path) -> Iterator[SparkSession]:
     """Start a driver here whose tasks run on all executors of a cluster, and end it."""
     os.environ["PYSPARK_PYTHON"] = sys.executable
@@ -107,7 +129,11 @@ def executor_count(session: SparkSession) -> int:
 
 def _start_class(name: str, arguments: list[str], log: Path, closing: ExitStack) -> None:
     """Run a class of Spark's in a process group of its own, which what it starts belongs to."""
-    environment = os.environ | {"SPARK_HOME": str(_HOME), "SPARK_LOCAL_IP": HOST}
+    environment = os.environ | {
+        "SPARK_HOME": str(_HOME),
+        "SPARK_LOCAL_IP": HOST,
+        "PYSPARK_PYTHON": sys.executable,
+    }
     with log.open("wb") as out:
         process = subprocess.Popen(
             [_HOME / "bin/spark-class", f"org.apache.spark.deploy.{name}", *arguments],
