@@ -205,6 +205,14 @@ def test_a_master_of_whose_time_nothing_is_left_was_a_master_all_the_same(story:
     assert not story.complaints(ASYNCHRONOUS)
 
 
+def test_a_deposed_master_that_is_master_again_later_is_told_all_the_same(story: Story) -> None:
+    story.final.reigns[0].add(3)
+    story.send(0, stays=False)
+    story.final.not_before[3] = story.now
+
+    assert story.complaints(ASYNCHRONOUS) == {"two masters"}
+
+
 def test_two_nodes_that_wrote_one_epoch_are_told(story: Story) -> None:
     queue = story.final.queues[QUEUE]
     queue[0] = replace(queue[0], node=2)

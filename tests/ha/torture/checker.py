@@ -161,7 +161,7 @@ def _against_connections(pairs: list[tuple[Send, int]]) -> Iterator[str]:
 def _two_masters(history: History, final: Final) -> Iterator[str]:
     """A send that began when a later epoch had answered must not be acknowledged by an earlier one.
 
-    What the log does not have any more has no epoch; then it may be of any in which its node was master.
+    What the log does not have any more has no epoch: it may be of any of its node that had begun by then.
     """
     places = final.places()
     epoch_of = {
@@ -174,7 +174,7 @@ def _two_masters(history: History, final: Final) -> Iterator[str]:
         ended_at = history.sends[number].ended_at
         first_answer[epoch] = min(ended_at, first_answer.get(epoch, ended_at))
     for send in history.acknowledged():
-        own = epoch_of.get(send.number, max(final.reigns.get(send.node) or {0}))
+        own = epoch_of.get(send.number, final.last_epoch_of(send.node, send.ended_at))
         later = [epoch for epoch, at in first_answer.items() if epoch > own and at < send.sent_at]
         if later:
             yield (

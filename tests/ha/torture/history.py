@@ -120,6 +120,8 @@ class Final:
     epochs: list[tuple[int, int]] = field(default_factory=list)
     #: The epochs in which each node was master, those too of which nothing is left.
     reigns: dict[int, set[int]] = field(default_factory=dict)
+    #: When an epoch certainly had not begun yet, for those of which that is known.
+    not_before: dict[int, float] = field(default_factory=dict)
 
     def places(self) -> dict[int, tuple[Queue, int, Stored]]:
         """Return where each number is; of several places, the first."""
@@ -128,6 +130,12 @@ class Final:
             for offset, stored in sorted(messages.items()):
                 places.setdefault(stored.number, (queue, offset, stored))
         return places
+
+    def last_epoch_of(self, node: int, at: float) -> int:
+        """Return the newest epoch in which a node can have been master at a time."""
+        return max(
+            (epoch for epoch in self.reigns.get(node, ()) if self.not_before.get(epoch, at) <= at), default=0
+        )
 
     def epoch_at(self, position: int) -> int:
         """Return the epoch in which a place of the log was written."""

@@ -103,11 +103,13 @@ class _Run:
         addresses = [group.network.address(node.number) for node in group.nodes]
         self._stage = Stage(history, addresses, faces)
         self._chance = Random(schedule.seed)
+        #: When etcd was asked, and in which epoch the group was then.
+        self._seen: list[tuple[float, int]] = []
 
     async def run(self) -> None:
         """Load, faults, peace, verdict."""
         await self._wait_for_a_master()
-        async with self._readers(), self._producers():
+        async with self._readers(), self._producers(), self._watching():
             await self._until_all_are_in_sync(START_S_MAX)
             self._report.start_s = self._stage.now
             self._stage.longest_pause_s = 0.0
@@ -116,6 +118,11 @@ class _Run:
             await self._make_peace()
         final = await self._final()
         final.reigns = await self._group.reigns()
+        final.not_before = {
+            epoch: max((at for at, seen in self._seen if seen < epoch), default=0.0)
+            for epochs in final.reigns.values()
+            for epoch in epochs
+        }
         self._report.longest_pause_s = self._stage.longest_pause_s
         await self._group.kill_all()
         self._judge(final)
@@ -173,6 +180,25 @@ class _Run:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
+
+    @asynccontextmanager
+    async def _watching(self) -> AsyncIterator[None]:
+        """Note the epochs as they come."""
+
+        async def watch() -> None:
+            while True:
+                asked_at = self._stage.now
+                state = await self._group.state()
+                if state:
+                    self._seen.append((asked_at, state["epoch"]))
+                await self._stage.pause(0.2)
+
+        task = asyncio.ensure_future(watch())
+        try:
+            yield
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
 
     async def _make_peace(self) -> None:
         """Undo all harm, and wait until the group takes messages again."""
