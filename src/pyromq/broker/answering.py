@@ -108,19 +108,7 @@ async def fill_routes(
     )
     table.add(timer_routes(_timer_handlers(parts, durability)))
     table.add(admin_routes(_admin_handlers(parts, registration), _relay_handlers(parts)))
-    table.add(
-        operation_routes(
-            _operation_handlers(parts, durability, registration, let_files_go),
-            _statistics_handlers(parts, addresses),
-            ConfigurationHandlers(
-                parts.live,
-                topics=parts.topics,
-                registration=registration,
-                on_change=lambda: _settings_changed(parts, fast_pulls),
-            ),
-            ResumeHandlers(store=parts.store, intake=intake, halves=parts.halves, durability=durability),
-        )
-    )
+    _add_operations(parts, table, intake, durability, addresses, registration, fast_pulls, let_files_go)
 
 
 def _send_handlers(
@@ -303,6 +291,31 @@ def _relay_handlers(parts: Parts) -> RelayHandlers:
         offsets=parts.offsets,
         store=parts.store,
         broker_name=parts.settings.broker_name,
+    )
+
+
+def _add_operations(
+    parts: Parts,
+    table: RouteTable,
+    intake: Intake,
+    durability: Durability,
+    addresses: BrokerAddresses,
+    registration: Registration,
+    fast_pulls: FastPulls | None,
+    let_files_go: Callable[[], Awaitable[None]],
+) -> None:
+    table.add(
+        operation_routes(
+            _operation_handlers(parts, durability, registration, let_files_go),
+            _statistics_handlers(parts, addresses),
+            ConfigurationHandlers(
+                parts.live,
+                topics=parts.topics,
+                registration=registration,
+                on_change=lambda: _settings_changed(parts, fast_pulls),
+            ),
+            ResumeHandlers(store=parts.store, intake=intake, halves=parts.halves, durability=durability),
+        )
     )
 
 

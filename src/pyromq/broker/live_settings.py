@@ -25,6 +25,9 @@ from pyromq.wire.bodies.topics import DataVersion, encode_data_version
 
 log = logging.getLogger(__name__)
 
+#: What RocketMQ's tools ask every broker for and has no meaning here: there are no filter servers.
+_SHOWN = {"filterServerNums": "0"}
+
 
 class LiveSettings:
     """The settings of one broker, as they are now. `process` is the broker's own: it is changed."""
@@ -64,7 +67,8 @@ class LiveSettings:
 
     def as_text(self) -> str:
         """Return all settings, a line each, as RocketMQ's tools print them; secrets as stars."""
-        return "".join(f"{key}={value}\n" for key, value in as_properties(self.now).items())
+        shown = as_properties(self.now) | _SHOWN
+        return "".join(f"{key}={value}\n" for key, value in shown.items())
 
     async def change(self, text: str) -> set[str]:
         """Change settings by lines of «key=value», all of them or none, and return which.

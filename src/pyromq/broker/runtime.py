@@ -72,6 +72,7 @@ def _traffic(stats: BrokerStats) -> dict[str, str]:
     totals = stats.totals
     # RocketMQ says 1 where nothing was put, as it divides by it.
     put = max(totals.put, 1)
+    age_ms = stats.now_ms - stats.started_at_ms
     return {
         "runtime": running_since(stats.started_at_ms, stats.now_ms),
         "putMessageTimesTotal": str(put),
@@ -80,13 +81,16 @@ def _traffic(stats: BrokerStats) -> dict[str, str]:
         "putMessageAverageSize": str(totals.put_bytes / put),
         "putMessageEntireTimeMax": "0",
         "getMessageEntireTimeMax": "0",
-        "putMessageDistributeTime": "".join(f"{name}:0 " for name in _TIMES),
+        # RocketMQ looks back a minute.
+        "putMessageDistributeTime": "".join(f"{name}:0 " for name in _TIMES) if age_ms > 60_000 else "null",
         "putLatency99": "0.00",
         "putLatency999": "0.00",
         "putTps": _tps(stats, lambda of: of.put),
         "getFoundTps": _tps(stats, lambda of: of.found),
         "getMissTps": _tps(stats, lambda of: of.missed),
-        "getTotalTps": _tps(stats, lambda of: of.found + of.missed),
+        "getTotalTps": " ".join(
+            str(stats.tps(lambda of: of.found + of.missed, window_s) or 0.0) for window_s in _WINDOWS_S
+        ),
         "getTransferedTps": _tps(stats, lambda of: of.got),
     }
 

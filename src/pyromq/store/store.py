@@ -556,11 +556,6 @@ class MessageStore(StoredMessages):
             self._queues.remove_topic(topic)
         return unused
 
-    @property
-    def disk_ratio(self) -> float:
-        """How full the fuller of the disks is that hold the log and the queues."""
-        return max(self._files.disk_use(folder).ratio for folder in {self._root, self._log.folder})
-
     def check_disk(self) -> None:
         """Refuse messages when the disk is too full, and take them again when it is not."""
         ratio, limit = self.disk_ratio, self.settings.disk_space_warning_level_ratio

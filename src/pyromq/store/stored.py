@@ -97,6 +97,11 @@ class StoredMessages:
         return [QueueEntry(*entry) for entry in ENTRY.iter_unpack(queue.read(offset, count))]
 
     @property
+    def disk_ratio(self) -> float:
+        """How full the fuller of the disks is that hold the log and the queues."""
+        return max(self._files.disk_use(folder).ratio for folder in {self._root, self._log.folder})
+
+    @property
     def disk_use(self) -> DiskUse:
         """How full the disk of the store's folder is."""
         return self._files.disk_use(self._root)

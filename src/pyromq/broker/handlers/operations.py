@@ -157,6 +157,8 @@ class OperationHandlers:
     async def clean_log(self, request: Request[None]) -> Answer:
         """Let files of the log go that are old enough, at whatever hour."""
         log.info("%s lets old files of the log go", request.link.peer)
+        # Those that the disk's queues do not know yet would stay.
+        await self._durability.sync_queues_now()
         await self._let_files_go()
         return Answer()
 
