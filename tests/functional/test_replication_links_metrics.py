@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from replication_stage import Stage, open_store, put
 
-from pyromq.broker.metrics import Figure
 from pyromq.broker.replication.figures import following_figures, leading_figures
+from pyromq.net.metrics import Figure
 from pyromq.testing.cluster import Cluster
 from pyromq.testing.waiting import aeventually
 
@@ -50,7 +50,7 @@ async def test_a_slave_shows_that_it_copies(stage: Stage) -> None:
     assert seen(following_figures(slave.client)) == {
         "pyromq_following": {(): 1},
         "pyromq_following_lag_bytes": {(): 0},
-        "pyromq_copied_bytes": {(): end},
+        "pyromq_copied_bytes_total": {(): end},
         "pyromq_diverged": {(): 0},
     }
 
@@ -62,7 +62,7 @@ async def test_a_slave_shows_that_its_log_does_not_fit(stage: Stage) -> None:
     master = await stage.master()
     slave = await stage.slave(master.address)
     await aeventually(lambda: seen(following_figures(slave.client))["pyromq_diverged"] == {(): 1})
-    assert seen(following_figures(slave.client))["pyromq_copied_bytes"] == {(): 0}
+    assert seen(following_figures(slave.client))["pyromq_copied_bytes_total"] == {(): 0}
 
 
 async def test_the_page_of_a_broker_has_its_followers(tmp_path: Path) -> None:

@@ -42,7 +42,9 @@ from pyromq.broker.staging.wiring import start_staging
 from pyromq.config.settings import BrokerRole
 from pyromq.net.link import either
 from pyromq.net.routes import RouteTable
+from pyromq.codes import RequestCode
 from pyromq.net.server import Server
+from pyromq.net.latency import RequestTimes
 
 
 async def fill_routes(
@@ -63,13 +65,21 @@ async def fill_routes(
     """Fill the table of routes, and give the server the kernel's shortcut around it.
 
     `log_grew` is for whoever appends without the store telling of each message; `let_files_go` lets old files
+    times: RequestTimes | None = None,
     of the store go, at any hour.
     """
     send = _send_handlers(parts, intake, durability, addresses)
+    `times` observes what the kernel answers.
     pull = _pull_handlers(parts, intake, addresses)
     fast_pulls = _fast_pulls(parts, pull)
-    server.shortcut = either(
-        _fast_sends(parts, send, intake, durability, addresses, announcements, log_grew), fast_pulls
+    fast_sends = _fast_sends(parts, send, intake, durability, addresses, announcements, log_grew)
+    server.shortcut = (
+        either(fast_sends, fast_pulls)
+        if times is None
+        else either(
+            times.around(fast_sends, RequestCode.SEND_MESSAGE_V2),
+            times.around(fast_pulls, RequestCode.PULL_MESSAGE),
+        )
     )
     table.add(send_routes(send))
     table.add(

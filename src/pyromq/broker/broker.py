@@ -24,7 +24,7 @@ from pyromq.broker.durability import Durability
 from pyromq.broker.half_messages import half_diversion
 from pyromq.broker.intake import Intake
 from pyromq.broker.joining import Neighbours
-from pyromq.broker.metrics import MetricsPage, Sources, start_metrics
+from pyromq.broker.metrics import Observed, are_wanted, start_metrics
 from pyromq.broker.parts import Parts, make_parts
 from pyromq.broker.registration import FIRST_PERIOD_MS, Registration
 from pyromq.broker.replicating import Following, Leading, Replicating, load_epochs
@@ -43,6 +43,7 @@ from pyromq.net.link import Link
 from pyromq.net.links import Links
 from pyromq.net.routes import Route, RouteTable
 from pyromq.net.server import Server
+from pyromq.net.metrics import MetricsPage
 from pyromq.store.files import Files
 from pyromq.store.retention import Swept
 from pyromq.wire import properties as names
@@ -89,6 +90,8 @@ class Broker:
         self.replicating: Replicating | None = None
         #: Where metrics are served, if they are.
         self.metrics: MetricsPage | None = None
+        #: What is observed for metrics; without them, nothing.
+        self._observed = Observed() if are_wanted(process.broker) else None
         self._table = RouteTable(())
         #: Called for each message that was stored, when the disk is to have it at once.
         self._sync_soon: Callable[[], None] | None = None
@@ -310,8 +313,12 @@ class Broker:
         return registration, _transaction_checks(parts, intake, durability)
 
     async def _listen_vip(self, server: Server, port: int) -> None:
+            times=None if self._observed is None else self._observed.requests,
         vip_port = port - VIP_PORT_BELOW
         if vip_port < 1:
+        if self._observed is not None:
+            self._observed.watch(durability, parts)
+            self._observed.requests.time_routes(self._table)
             return
         try:
             await server.start(self._parts.settings.bind_address, vip_port)
@@ -374,19 +381,11 @@ class Broker:
         )
 
     async def _serve_metrics(self, server: Server) -> None:
-        parts = self._parts
-        sources = Sources(
-            consumers=parts.consumers,
-            producers=parts.producers,
-            conflicts=parts.conflicts,
-            arrivals=parts.arrivals,
-            store=parts.store,
-            count_links=lambda: len(server.links),
-        )
+        if self._observed is None:
+            return
         more = () if self.replicating is None else self.replicating.figures()
-        self.metrics = await start_metrics(parts.settings, sources, more)
-        if self.metrics is not None:
-            self._closing.push_async_callback(self.metrics.close)
+        self.metrics = await start_metrics(self._parts, server, self._observed, more)
+        self._closing.push_async_callback(self.metrics.close)
 
     async def _let_old_files_go(self, *, at_any_hour: bool = False) -> None:
         self._swept.append(self._parts.store.sweep(at_any_hour=at_any_hour))

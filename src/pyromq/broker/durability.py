@@ -20,7 +20,9 @@ A synchronous master's messages are safe when its slaves have them too (`replica
 
 import asyncio
 import logging
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from time import perf_counter
 from typing import Protocol
 
 from pyromq.broker.watermark import Settle, Watermark
@@ -123,6 +125,10 @@ class Durability:
         self._synced_at = clock.monotonic()
         #: Whether all that is appended is brought to the disk at once.
         self.syncs_all = settings.flush_disk_type == FlushDiskType.SYNC_FLUSH
+        #: Told how many seconds each sync took, and how long who waited did; for metrics.
+        self.on_synced: Callable[[float], None] | None = None
+        self.on_safe: Callable[[float], None] | None = None
+        self._sync_began_at = 0.0
         #: Whether a send is answered without waiting for anything.
         self.is_immediate = not self.syncs_all and elsewhere is None
 
@@ -131,6 +137,8 @@ class Durability:
 
         It gets None, a NotSafe, or ServiceNotAvailable: after a failed sync, or from who is master no more.
         """
+        if self.on_safe is not None:
+            settle = _timed(settle, self.on_safe)
         if self._has_failed:
             settle(_failed_disk())
         elif self._elsewhere is None:
@@ -224,6 +232,7 @@ class Durability:
             asyncio.get_running_loop().call_soon(self._begin_sync)
 
     def _begin_sync(self) -> None:
+        self._sync_began_at = perf_counter()
         if self._is_closed:
             # A broker that changes its role is closed in the turn in which the last bytes came.
             return
@@ -244,6 +253,8 @@ class Durability:
     def _end_sync(self, sync: "asyncio.Future[int]") -> None:
         self._is_syncing = False
         self._synced_at = self._clock.monotonic()
+        if self.on_synced is not None:
+            self.on_synced(perf_counter() - self._sync_began_at)
         if self._watchdog is not None:
             self._watchdog.cancel()
         if sync.cancelled():
@@ -260,6 +271,16 @@ class Durability:
         is_behind = self.syncs_all and self._log.max_position > self._flushed.value
         if is_behind or self._flushed.waiting_count:
             self._sync_soon()
+
+
+def _timed(settle: Settle, on_safe: Callable[[float], None]) -> Settle:
+    began_at = perf_counter()
+
+    def settle_timed(error: Exception | None) -> None:
+        on_safe(perf_counter() - began_at)
+        settle(error)
+
+    return settle_timed
 
 
 class _Both:

@@ -1,188 +1,222 @@
 """What Prometheus sees of a broker: names and labels are RocketMQ 5.x's where it has them, else `pyromq_…`.
 
-    Prometheus ── GET /metrics ──► HTTP server, on a thread ── one turn of the loop ──► the broker's tables
-
-A figure is read when it is asked for and is kept nowhere, so nothing is counted while messages pass. The
-tables belong to the loop: all figures of a page are read there, in one turn; the thread writes the page.
+Each metric is described in docs/reference/metrics.md, and a test compares that page with this one. How they
+are read and served is told in `net/metrics.py`.
 """
 
-import asyncio
 import logging
-import threading
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
-from wsgiref.simple_server import WSGIServer
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 
-from pyromq.broker.arrivals import Arrivals
-from pyromq.broker.clients import Client, Consumers, Producers
-from pyromq.broker.subscription_conflicts import SubscriptionConflicts
+from pyromq.broker.clients import Client
+from pyromq.broker.durability import Durability
+from pyromq.broker.metrics_lag import Lags
+from pyromq.broker.metrics_store import store_figures
+from pyromq.broker.offsets import SEPARATOR
+from pyromq.broker.parts import Parts
+from pyromq.broker.stats import GROUP_GET_NUMS, GROUP_GET_SIZE, TOPIC_PUT_NUMS, TOPIC_PUT_SIZE
+from pyromq.broker.topic_names import DEAD_LETTER_PREFIX, RETRY_PREFIX, SYSTEM_PREFIX, SYSTEM_TOPICS
 from pyromq.codes import Language
 from pyromq.config.settings import BrokerSettings, MetricsExporterType
-from pyromq.errors import ListenFailed
 from pyromq.net.address import join_address
-from pyromq.store.store import MessageStore
-
-if TYPE_CHECKING:
-    from prometheus_client.core import GaugeMetricFamily
+from pyromq.net.latency import RequestTimes
+from pyromq.net.metrics import LOOPBACK, Figure, Histogram, Kind, MetricsPage, Values
+from pyromq.net.server import Server
 
 log = logging.getLogger(__name__)
 
-LOOPBACK = "127.0.0.1"
-#: Seconds that a page waits for a turn of the loop.
-TURN_S_MAX = 10.0
+#: RocketMQ's bounds of message sizes, and two below them.
+SIZE_BOUNDS = (256, 1024, 4096, 65_536, 524_288, 1 << 20, 2 << 20, 4 << 20)
+SECONDS_BOUNDS = (0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10)
 
-#: Values by the values of the labels.
-Values = Mapping[tuple[str, ...], float]
+
+def are_wanted(settings: BrokerSettings) -> bool:
+    """Whether a broker's metrics are to be served; says so if they are, in a way that there is not here."""
+    kind = settings.metrics_exporter_type
+    if kind not in (MetricsExporterType.PROM, MetricsExporterType.DISABLE):
+        log.warning("metricsExporterType=%s has no effect here; PROM serves metrics to Prometheus", kind)
+    return kind == MetricsExporterType.PROM
 
 
 @dataclass(frozen=True, slots=True)
-class Figure:
-    """One metric: its name, what it is, what its values are told apart by, and how they are read."""
+class Observed:
+    """What is observed while it happens; there is one of these only where metrics are served."""
 
-    name: str
-    about: str
-    labels: tuple[str, ...]
-    read: Callable[[], Values]
+    requests: RequestTimes = field(default_factory=RequestTimes)
+    syncs: Histogram = field(
+        default_factory=lambda: Histogram(
+            "pyromq_sync_seconds", "Seconds that a sync of the commit log took.", (), SECONDS_BOUNDS
+        )
+    )
+    safe_waits: Histogram = field(
+        default_factory=lambda: Histogram(
+            "pyromq_safe_wait_seconds",
+            "Seconds until sends were as safe as the settings want; one observation for all of a turn.",
+            (),
+            SECONDS_BOUNDS,
+        )
+    )
+    sizes: Histogram = field(
+        default_factory=lambda: Histogram(
+            "rocketmq_message_size",
+            "Bytes of a stored message; those of a queue's newest stand for all since the last look.",
+            (),
+            SIZE_BOUNDS,
+        )
+    )
+
+    def watch(self, durability: Durability, parts: Parts) -> None:
+        """Be told from now on."""
+        durability.on_synced = self.syncs.observe
+        durability.on_safe = self.safe_waits.observe
+        parts.stats.on_sizes = self._sized
+
+    def _sized(self, sizes: list[int], count: int) -> None:
+        each, rest = divmod(count, len(sizes))
+        for index, size in enumerate(sizes):
+            self.sizes.observe(size, count=each + (index < rest))
+
+    @property
+    def histograms(self) -> tuple[Histogram, ...]:
+        """All of them."""
+        return self.requests.histogram, self.syncs, self.safe_waits, self.sizes
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sources:
-    """Where the figures come from."""
-
-    consumers: Consumers
-    producers: Producers
-    conflicts: SubscriptionConflicts
-    arrivals: Arrivals
-    store: MessageStore
-    count_links: Callable[[], int]
+def broker_figures(parts: Parts, server: Server) -> list[Figure]:
+    """Return all that there is to see of a broker, apart from its store and its replicas."""
+    return [*_traffic_figures(parts), *_client_figures(parts, server), *_table_figures(parts)]
 
 
-def broker_figures(sources: Sources) -> list[Figure]:
-    """Return all that there is to see."""
-    store = sources.store
+def _traffic_figures(parts: Parts) -> list[Figure]:
+    stats = parts.stats
+    of_topic, of_group = ("topic", "is_system"), ("topic", "consumer_group", "is_retry", "is_system")
+
+    def by_topic(name: str) -> Callable[[], Values]:
+        return lambda: {(topic, _is_system(topic)): count for topic, count in stats.counts(name).items()}
+
+    def by_group(name: str) -> Callable[[], Values]:
+        return lambda: {_of_group(key): count for key, count in stats.counts(name).items()}
+
+    return [
+        _counter("rocketmq_messages_in_total", "Messages stored.", of_topic, by_topic(TOPIC_PUT_NUMS)),
+        _counter(
+            "rocketmq_throughput_in_total",
+            "Bytes of the messages stored; estimated by each queue's newest.",
+            of_topic,
+            by_topic(TOPIC_PUT_SIZE),
+        ),
+        _counter(
+            "rocketmq_messages_out_total", "Messages given to consumers.", of_group, by_group(GROUP_GET_NUMS)
+        ),
+        _counter(
+            "rocketmq_throughput_out_total",
+            "Bytes of the messages given to consumers.",
+            of_group,
+            by_group(GROUP_GET_SIZE),
+        ),
+        _counter(
+            "rocketmq_send_to_dlq_messages_total",
+            "Messages that a group gave up.",
+            ("consumer_group",),
+            lambda: {
+                (topic.removeprefix(DEAD_LETTER_PREFIX),): count
+                for topic, count in stats.counts(TOPIC_PUT_NUMS).items()
+                if topic.startswith(DEAD_LETTER_PREFIX)
+            },
+        ),
+        _counter(
+            "pyromq_pulls_total",
+            "Pulls, by whether they found messages.",
+            ("result",),
+            lambda: {("found",): stats.totals.found, ("missed",): stats.totals.missed},
+        ),
+    ]
+
+
+def _client_figures(parts: Parts, server: Server) -> list[Figure]:
+    consumers, producers, conflicts = parts.consumers, parts.producers, parts.conflicts
     return [
         Figure(
             "rocketmq_consumer_connections",
             "Members of consumer groups.",
             ("consumer_group", "language", "version"),
-            lambda: _members(
-                {name: group.members.values() for name, group in sources.consumers.groups.items()}
-            ),
+            lambda: _members({name: group.members.values() for name, group in consumers.groups.items()}),
         ),
         Figure(
             "rocketmq_producer_connections",
             "Members of producer groups.",
             ("producer_group", "language", "version"),
-            lambda: _members({name: group.values() for name, group in sources.producers.groups.items()}),
+            lambda: _members({name: group.values() for name, group in producers.groups.items()}),
         ),
         Figure(
             "pyromq_subscription_conflict_members",
             "Members of a consumer group that subscribe differently from most of it.",
             ("consumer_group",),
-            lambda: {(name,): conflict.member_count for name, conflict in sources.conflicts.lasting.items()},
+            lambda: {(name,): conflict.member_count for name, conflict in conflicts.lasting.items()},
         ),
-        Figure("pyromq_connections", "Open connections.", (), lambda: {(): sources.count_links()}),
-        Figure(
-            "pyromq_held_pulls",
-            "Pulls that wait for messages.",
-            (),
-            lambda: {(): sources.arrivals.held_count},
+        _single("pyromq_connections", "Open connections.", lambda: len(server.links)),
+        _single(
+            "pyromq_requests_under_way",
+            "Requests that wait for their answers, held pulls among them.",
+            lambda: sum(len(link.under_way) for link in server.links),
         ),
-        Figure("pyromq_log_end_bytes", "Where the commit log ends.", (), lambda: {(): store.max_position}),
-        Figure(
-            "rocketmq_storage_flush_behind_bytes",
-            "Bytes at the end of the commit log that the disk may not have yet.",
-            (),
-            lambda: {(): store.max_position - store.flushed_position},
-        ),
+        _single("pyromq_held_pulls", "Pulls that wait for messages.", lambda: parts.arrivals.held_count),
     ]
 
 
-class MetricsPage:
-    """Serves figures over HTTP while it is started; a collector in the sense of prometheus-client."""
-
-    def __init__(self, figures: list[Figure], labels: Mapping[str, str]) -> None:
-        self._figures = figures
-        self._labels = dict(labels)
-        self._loop = asyncio.get_running_loop()
-        self._server: WSGIServer | None = None
-        self._thread: threading.Thread | None = None
-
-    @property
-    def port(self) -> int:
-        """The port that is listened on; known once it is started."""
-        assert self._server is not None
-        return self._server.server_port
-
-    async def start(self, host: str, port: int) -> None:
-        """Listen; raise ListenFailed if that cannot be."""
-        try:
-            await asyncio.to_thread(self._listen, host, port)
-        except OSError as error:
-            raise ListenFailed(
-                f"metrics cannot be served on {join_address(host, port)}: {error.strerror or error}; "
-                "choose another metricsPromExporterPort or metricsPromExporterHost"
-            ) from error
-
-    async def close(self) -> None:
-        """Stop listening."""
-        if self._server is not None:
-            await asyncio.to_thread(self._stop, self._server)
-
-    def collect(self) -> "Iterator[GaugeMetricFamily]":
-        """Read all figures; called by the thread that writes a page."""
-        from prometheus_client.core import GaugeMetricFamily
-
-        read = asyncio.run_coroutine_threadsafe(self._read(), self._loop).result(TURN_S_MAX)
-        for figure, values in zip(self._figures, read, strict=True):
-            family = GaugeMetricFamily(figure.name, figure.about, labels=[*self._labels, *figure.labels])
-            for label_values, value in values.items():
-                family.add_metric([*self._labels.values(), *label_values], value)
-            yield family
-
-    async def _read(self) -> list[Values]:
-        return [figure.read() for figure in self._figures]
-
-    def _listen(self, host: str, port: int) -> None:
-        # Only now: a broker without metrics need not load it.
-        from prometheus_client import CollectorRegistry, start_http_server
-
-        # Described by what it collects only when it is asked: here, the loop waits for this very thread.
-        registry = CollectorRegistry(auto_describe=False)
-        registry.register(self)
-        self._server, self._thread = start_http_server(port, host, registry)
-
-    def _stop(self, server: WSGIServer) -> None:
-        server.shutdown()
-        server.server_close()
-        if self._thread is not None:
-            self._thread.join()
+def _table_figures(parts: Parts) -> list[Figure]:
+    return [
+        _single(
+            "rocketmq_broker_permission",
+            "What clients may do here: 4 read, 2 write, 6 both.",
+            lambda: parts.settings.broker_permission,
+        ),
+        _single(
+            "rocketmq_topic_number", "Topics, system topics among them.", lambda: len(parts.topics.configs)
+        ),
+        _single("rocketmq_consumer_group_number", "Consumer groups.", lambda: len(parts.groups.configs)),
+    ]
 
 
 async def start_metrics(
-    settings: BrokerSettings, sources: Sources, more: Iterable[Figure] = ()
-) -> MetricsPage | None:
-    """Serve a broker's metrics, and `more` of them, if its settings want that."""
-    kind = settings.metrics_exporter_type
-    if kind == MetricsExporterType.DISABLE:
-        return None
-    if kind != MetricsExporterType.PROM:
-        log.warning("metricsExporterType=%s has no effect here; PROM serves metrics to Prometheus", kind)
-        return None
+    parts: Parts, server: Server, observed: Observed, more: Iterable[Figure] = ()
+) -> MetricsPage:
+    """Serve a broker's metrics, and `more` of them."""
+    settings = parts.settings
+    lags = Lags(parts.offsets, parts.topics, parts.store, parts.clock)
     page = MetricsPage(
-        [*broker_figures(sources), *more],
+        [*broker_figures(parts, server), *lags.figures(), *store_figures(parts), *more],
         {
             "cluster": settings.broker_cluster_name,
             "node_type": "broker",
             "node_id": settings.broker_name,
         },
+        histograms=observed.histograms,
+        prepare=(lags.look,),
+        series_max=settings.metrics_otel_cardinality_limit,
     )
     host = settings.metrics_prom_exporter_host or LOOPBACK
     await page.start(host, settings.metrics_prom_exporter_port)
     log.info("metrics at http://%s/metrics", join_address(host, page.port))
     return page
+
+
+def _single(name: str, about: str, read: Callable[[], float]) -> Figure:
+    return Figure(name, about, (), lambda: {(): read()})
+
+
+def _counter(name: str, about: str, labels: tuple[str, ...], read: Callable[[], Values]) -> Figure:
+    return Figure(name, about, labels, read, Kind.COUNTER)
+
+
+def _of_group(key: str) -> tuple[str, ...]:
+    topic, _, group = key.partition(SEPARATOR)
+    return topic, group, str(topic.startswith(RETRY_PREFIX)).lower(), _is_system(topic)
+
+
+def _is_system(topic: str) -> str:
+    return str(topic in SYSTEM_TOPICS or topic.startswith(SYSTEM_PREFIX)).lower()
 
 
 def _members(groups: Mapping[str, Iterable[Client]]) -> Values:

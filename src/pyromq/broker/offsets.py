@@ -114,11 +114,11 @@ class OffsetTable:
 
     def topics_of(self, group: str) -> list[str]:
         """Return the topics in which the group has progress."""
-        return [topic for topic, of_group in self._keys() if of_group == group]
+        return [topic for topic, of_group in self.pairs() if of_group == group]
 
     def groups_of(self, topic: str) -> list[str]:
         """Return the groups that have progress in the topic."""
-        return [group for of_topic, group in self._keys() if of_topic == topic]
+        return [group for of_topic, group in self.pairs() if of_topic == topic]
 
     async def save(self) -> None:
         """Bring all progress to the disk."""
@@ -128,6 +128,7 @@ class OffsetTable:
         """Return the table as RocketMQ writes it."""
         return encode_group_offsets(self._progress, pretty=pretty, text=self._text)
 
-    def _keys(self) -> list[tuple[str, str]]:
+    def pairs(self) -> list[tuple[str, str]]:
+        """Return the topics and groups that there is progress for."""
         parts = (key.split(SEPARATOR) for key in self._progress)
         return [(part[0], part[1]) for part in parts if len(part) == 2]

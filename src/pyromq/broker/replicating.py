@@ -12,7 +12,6 @@ from pathlib import Path
 from pyromq.broker.announcements import Announcements
 from pyromq.broker.durability import Durability, Elsewhere
 from pyromq.broker.gate import Gate
-from pyromq.broker.metrics import Figure
 from pyromq.broker.parts import Parts
 from pyromq.broker.replicated import Replicated
 from pyromq.broker.replication.client import ReplicationClient
@@ -25,6 +24,7 @@ from pyromq.broker.standing import Leader, Standing
 from pyromq.config.settings import BrokerRole
 from pyromq.errors import ListenFailed
 from pyromq.net.links import Links
+from pyromq.net.metrics import Figure
 from pyromq.net.routes import RouteTable
 from pyromq.store.epochs import FILE_NAME, Epochs
 from pyromq.store.files import Files, SystemFiles

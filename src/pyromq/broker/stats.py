@@ -94,6 +94,8 @@ class BrokerStats:
         self._cluster = cluster
         #: Asked for what the kernel gave out since it was asked last.
         self.take_served: Callable[[], Served] = dict
+        #: Told the sizes of a queue's newest messages, and for how many new ones they stand.
+        self.on_sizes: Callable[[list[int], int], None] | None = None
         self.started_at_ms = clock.now_ms()
         self._ends: dict[ConsumeQueue, int] = {}
         self._counted: dict[tuple[str, str], _Counted] = {}
@@ -186,13 +188,23 @@ class BrokerStats:
             count = end - (queue.min_offset if before is None else before)
             if count > 0:
                 of_topic = grown.get(queue.topic, (0, 0))
-                grown[queue.topic] = of_topic[0] + count, of_topic[1] + _size_of_new(queue, count)
+                grown[queue.topic] = of_topic[0] + count, of_topic[1] + self._size_of_new(queue, count)
         self._ends = ends
         for topic, (count, size) in grown.items():
             self._add(TOPIC_PUT_NUMS, topic, count, count)
             self._add(TOPIC_PUT_SIZE, topic, size, count)
             self._add(BROKER_PUT_NUMS, self._cluster, count, count)
         return sum(count for count, _ in grown.values()), sum(size for _, size in grown.values())
+
+    def _size_of_new(self, queue: ConsumeQueue, count: int) -> int:
+        """Return how many bytes the newest messages of a queue have, by the newest few of them."""
+        sized = min(count, _SIZED_ENTRIES)
+        sizes = [size for _, size, _ in ENTRY.iter_unpack(queue.read(queue.end - sized, sized))]
+        if not sizes:
+            return 0
+        if self.on_sizes is not None:
+            self.on_sizes(sizes, count)
+        return round(sum(sizes) * count / len(sizes))
 
     def _add_got(self, group: str, topic: str, count: int, size: int, pulls: int) -> None:
         key = f"{topic}{SEPARATOR}{group}"
@@ -250,13 +262,6 @@ class BrokerStats:
             return None
         at, then = self._samples[-back]
         return (of(self.totals) - of(then)) / max(self._clock.monotonic() - at, 1e-3)
-
-
-def _size_of_new(queue: ConsumeQueue, count: int) -> int:
-    """Return how many bytes the newest messages of a queue have, by the newest few of them."""
-    sized = min(count, _SIZED_ENTRIES)
-    sizes = [size for _, size, _ in ENTRY.iter_unpack(queue.read(queue.end - sized, sized))]
-    return round(sum(sizes) * count / len(sizes)) if sizes else 0
 
 
 def _day_of(now_ms: int) -> int:

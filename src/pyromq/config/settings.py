@@ -84,6 +84,15 @@ class NamesrvSettings:
     broker_channel_expired_time: int = setting(
         120_000, "Milliseconds of silence after which a broker is dropped. Ours.", at_least=1
     )
+    metrics_exporter_type: MetricsExporterType = setting(
+        MetricsExporterType.DISABLE, "PROM serves metrics to Prometheus over HTTP; DISABLE does not. Ours."
+    )
+    metrics_prom_exporter_port: int = setting(
+        5556, "TCP port of the metrics; 0 takes a free one. Ours.", at_most=PORT_MAX
+    )
+    metrics_prom_exporter_host: str = setting(
+        "127.0.0.1", "Address that metrics are served on; 0.0.0.0 opens them to all. Ours.", form="host"
+    )
     config_black_list: str = setting(
         "configBlackList;configStorePath;kvConfigPath",
         "Settings that updateNamesrvConfig may not change, joined by semicolons.",
@@ -229,6 +238,9 @@ class BrokerSettings:
         "Settings that updateBrokerConfig may not change, joined by semicolons.",
     )
 
+    metrics_otel_cardinality_limit: int = setting(
+        50_000, "Most values of one metric on a page; the others are left out.", at_least=1
+    )
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreSettings:

@@ -12,15 +12,19 @@ import logging
 from pathlib import Path
 
 from pyromq.clock import Clock
-from pyromq.config.settings import NamesrvProcess, NamesrvSettings, NetSettings
+from pyromq.config.settings import MetricsExporterType, NamesrvProcess, NamesrvSettings, NetSettings
+from pyromq.errors import ListenFailed
 from pyromq.namesrv.handlers import BrokerHandlers, KeyValueHandlers, RouteHandlers, SettingsHandlers
 from pyromq.namesrv.key_values import KeyValues
 from pyromq.namesrv.live_settings import LiveSettings
+from pyromq.namesrv.metrics import namesrv_figures, start_metrics
 from pyromq.namesrv.route_table import RouteTable
 from pyromq.namesrv.routes import namesrv_routes, unanswered
 from pyromq.net import routes as net_routes
 from pyromq.net.address import join_address
+from pyromq.net.latency import RequestTimes
 from pyromq.net.link import Link
+from pyromq.net.metrics import MetricsPage
 from pyromq.net.server import Server
 
 _log = logging.getLogger("pyromq.namesrv")
@@ -43,8 +47,14 @@ class NameServer:
             key_values=KeyValueHandlers(self._key_values),
             settings=SettingsHandlers(self._settings),
         )
+        served = net_routes.RouteTable(routes, unknown=unanswered)
+        #: Where metrics are served, if they are.
+        self.metrics: MetricsPage | None = None
+        self._times = RequestTimes()
+        if settings.metrics_exporter_type == MetricsExporterType.PROM:
+            self._times.time_routes(served)
         self._server = Server(
-            net_routes.RouteTable(routes, unknown=unanswered),
+            served,
             net,
             clock=clock,
             name="name server",
@@ -58,6 +68,16 @@ class NameServer:
         settings = self._settings.now.namesrv
         host, self.port = await self._server.start(settings.bind_address, settings.listen_port)
         self.address = join_address(host, self.port)
+        try:
+            self.metrics = await start_metrics(
+                settings,
+                namesrv_figures(self._table, self._server, self._clock),
+                self._times,
+                address=self.address,
+            )
+        except ListenFailed:
+            await self._server.close()
+            raise
         self._plan_scan()
         _log.info("name server listens on %s", self.address)
 
@@ -65,6 +85,8 @@ class NameServer:
         """End all connections and stop listening."""
         if self._scan is not None:
             self._scan.cancel()
+        if self.metrics is not None:
+            await self.metrics.close()
         await self._server.close()
 
     def drop_silent(self) -> None:

@@ -176,6 +176,24 @@ class RouteTable:
             },
         )
 
+    # What metrics tell ---------------------------------------------------------------------------------
+
+    @property
+    def topic_count(self) -> int:
+        """How many topics there are."""
+        return len(self._topics)
+
+    def count_brokers(self) -> dict[str, int]:
+        """Return how many brokers each cluster has, slaves too."""
+        counted = dict.fromkeys(self._clusters, 0)
+        for broker in self._brokers.values():
+            counted[broker.cluster] = counted.get(broker.cluster, 0) + len(broker.addresses)
+        return counted
+
+    def silences(self, now_s: float) -> dict[str, float]:
+        """Return for how many seconds each broker was silent, by address."""
+        return {address: now_s - live.heard_at_s for address, live in self._live.items()}
+
     # What operators ask --------------------------------------------------------------------------------
 
     def topics(self) -> TopicList:

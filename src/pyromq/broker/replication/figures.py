@@ -1,8 +1,8 @@
 """What Prometheus sees of replication: who follows, how far behind they are, whether a slave copies."""
 
-from pyromq.broker.metrics import Figure
 from pyromq.broker.replication.client import ReplicationClient
 from pyromq.broker.replication.followers import Followers
+from pyromq.net.metrics import Figure, Kind
 from pyromq.store.store import MessageStore
 
 
@@ -49,10 +49,11 @@ def following_figures(client: ReplicationClient) -> list[Figure]:
             lambda: {(): client.lag_bytes},
         ),
         Figure(
-            "pyromq_copied_bytes",
+            "pyromq_copied_bytes_total",
             "Bytes of the master's commit log that were copied since the start.",
             (),
             lambda: {(): client.copied_bytes},
+            Kind.COUNTER,
         ),
         Figure(
             "pyromq_diverged",
