@@ -15,6 +15,7 @@ from pyromq.store.inspect.findings import Report
 from pyromq.store.inspect.survey import Layout, store_root
 from pyromq.store.inspect.verify import Verification
 from pyromq.store.store import Draft, MessageStore
+from pyromq.testing.clock import ManualClock
 from pyromq.wire.bodies.offsets import encode_group_offsets
 from pyromq.wire.record import encode_host
 
@@ -604,6 +605,18 @@ def test_a_checkpoint_that_knows_more_than_the_log_is_named(stored: Stored) -> N
     found = verify(stored.root)
 
     assert {file for file, _ in places(found, stored.root)} == {"checkpoint"}
+
+
+def test_a_clock_that_went_back_by_a_day_is_no_fault(box: Any, draft: Callable[..., Draft]) -> None:
+    now_ms = box.clock.now_ms()
+    box.clock.advance(24 * 3_600_000)
+    store = box.open()
+    store.put(draft())
+    store.close()
+    box.clock = ManualClock(now_ms)
+    box.open().put(draft())
+
+    assert verify(box.after_kill().root).faults == []
 
 
 def test_many_faults_are_counted_and_not_all_listed(stored: Stored) -> None:
