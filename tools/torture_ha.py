@@ -43,7 +43,7 @@ COUNT = 100
 ASYNCHRONOUS_COUNT = 20
 NAMESPACES_COUNT = 10
 #: A schedule that takes longer than this hangs.
-RUN_S_MAX = 300
+RUN_S_MAX = 600
 SYNCHRONOUS, ASYNCHRONOUS, NAMESPACES = MODES = ("synchronous", "asynchronous", "namespaces")
 
 

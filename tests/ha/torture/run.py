@@ -20,9 +20,10 @@ from torture.replicas import compare_logs, lag_bytes, read_epochs
 from torture.schedule import Schedule
 
 PRODUCERS = 5
-START_S_MAX = 40.0
+#: Generous, because a machine that is busy with other things is no fault of the group's.
+START_S_MAX = 150.0
 #: Time that a healed group has until somebody acknowledges again, and until all have everything.
-PEACE_S_MAX = 40.0
+PEACE_S_MAX = 60.0
 COMPLAINTS_MAX = 20
 
 

@@ -171,14 +171,14 @@ def draw(
         only = NAMESPACE_KINDS
     chance = Random(seed)
     replicas = chance.choice((2, 3, 3))
-    lease_ms = 2_000
+    lease_ms = chance.choice((2_000, 3_000, 3_000))
     settings = {
         "failoverLease": lease_ms,
         "inSyncTimeout": chance.choice((500, 1_000, 2_000)),
         "minInSyncReplicas": chance.choice((1, 1, 2)),
         "mappedFileSizeCommitLog": chance.choice((128, 256, 1024)) * 1024,
         "haSendHeartbeatInterval": chance.choice((100, 500)),
-        "haHousekeepingInterval": chance.choice((1_000, 3_000)),
+        "haHousekeepingInterval": chance.choice((1_500, 3_000)),
         "slaveTimeout": chance.choice((1_000, 3_000)),
         "flushDiskType": chance.choice(("ASYNC_FLUSH", "ASYNC_FLUSH", "SYNC_FLUSH")),
         "haTransferBatchSize": chance.choice((4, 32, 32)) * 1024,
