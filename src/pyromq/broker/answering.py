@@ -3,12 +3,14 @@
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 
+from pyromq.broker.acl.control import AccessControl
 from pyromq.broker.addresses import BrokerAddresses
 from pyromq.broker.admission import Admission
 from pyromq.broker.announcements import Announcements
 from pyromq.broker.durability import Durability
 from pyromq.broker.fast_pulls import FastPulls, make_pulls
 from pyromq.broker.fast_sends import FastSends, make_sends
+from pyromq.broker.handlers.access import AccessHandlers
 from pyromq.broker.handlers.admin import AdminHandlers
 from pyromq.broker.handlers.configuration import ConfigurationHandlers, ResumeHandlers
 from pyromq.broker.handlers.operations import OperationHandlers
@@ -28,6 +30,7 @@ from pyromq.broker.parts import Parts
 from pyromq.broker.registration import Registration
 from pyromq.broker.replication.committed_here import CommittedHere
 from pyromq.broker.routes import (
+    access_routes,
     admin_routes,
     group_routes,
     kind_routes,
@@ -57,6 +60,7 @@ async def fill_routes(
     addresses: BrokerAddresses,
     registration: Registration,
     announcements: Announcements,
+    access: AccessControl | None,
     committed_here: CommittedHere | None,
     log_grew: Callable[[], None],
     let_files_go: Callable[[], Awaitable[None]],
@@ -118,6 +122,7 @@ async def fill_routes(
     )
     table.add(timer_routes(_timer_handlers(parts, durability)))
     table.add(admin_routes(_admin_handlers(parts, registration), _relay_handlers(parts)))
+    table.add(access_routes(_access_handlers(parts, access, addresses)))
     _add_operations(parts, table, intake, durability, addresses, registration, fast_pulls, let_files_go)
 
 
@@ -144,7 +149,8 @@ def _fast_sends(
     announcements: Announcements,
     log_grew: Callable[[], None],
 ) -> FastSends | None:
-    if not parts.use_kernel or parts.settings.broker_role == BrokerRole.SLAVE:
+    # The kernel looks at no signature.
+    if not parts.use_kernel or parts.settings.broker_role == BrokerRole.SLAVE or parts.settings.acl_enable:
         return None
     sends = make_sends(
         store_host=addresses.store_host,
@@ -176,8 +182,10 @@ def _fast_sends(
 def _fast_pulls(parts: Parts, pull: PullHandlers) -> FastPulls | None:
     settings = parts.settings
     pull.on_read = parts.stats.pulled
-    # What may be read depends on what the replicas have.
+    # What may be read depends on what the replicas have, or on who asks.
     if not parts.use_kernel or settings.broker_role == BrokerRole.SLAVE or settings.failover:
+        return None
+    if settings.acl_enable:
         return None
     fast = FastPulls(
         make_pulls(parts.store_settings, broker_id=MASTER_ID),
@@ -200,6 +208,17 @@ def _settings_changed(parts: Parts, fast_pulls: FastPulls | None) -> None:
         parts.stats.look()
         fast_pulls.renew(make_pulls(parts.store_settings, broker_id=MASTER_ID))
         fast_pulls.is_off = parts.settings.slave_read_enable
+
+
+def _access_handlers(
+    parts: Parts, access: AccessControl | None, addresses: BrokerAddresses
+) -> AccessHandlers:
+    return AccessHandlers(
+        access,
+        address=addresses.advertised,
+        broker_name=parts.settings.broker_name,
+        cluster_name=parts.settings.broker_cluster_name,
+    )
 
 
 def _admission(parts: Parts, addresses: BrokerAddresses) -> Admission:

@@ -16,6 +16,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from pyromq.broker.acl import control as access_control
+from pyromq.broker.acl.wiring import make_access_control, own_signer
 from pyromq.broker.addresses import BrokerAddresses, advertise
 from pyromq.broker.announcements import Announcements
 from pyromq.broker.answering import fill_routes
@@ -93,6 +95,7 @@ class Broker:
         #: What is observed for metrics; without them, nothing.
         self._observed = Observed() if are_wanted(process.broker) else None
         self._table = RouteTable(())
+        self._access = make_access_control(self._parts, self._table)
         #: Called for each message that was stored, when the disk is to have it at once.
         self._sync_soon: Callable[[], None] | None = None
         #: Files that the store let go and that are still to be removed.
@@ -199,6 +202,8 @@ class Broker:
 
     def _open(self) -> None:
         parts, cut_at = self._parts, self._standing.cut_at
+        if self._access is not None:
+            self._access.load()
         parts.store.on_append = self._appended
         parts.store.on_grown = self._announcements.grew
         if cut_at is not None:
@@ -264,7 +269,9 @@ class Broker:
         assert replicating is not None
         ha_port = await replicating.listen(port)
         addresses = self._addresses = await advertise(settings, port, ha_port)
-        links = Links(parts.net_settings, clock=parts.clock, name=settings.broker_name)
+        links = Links(
+            parts.net_settings, clock=parts.clock, name=settings.broker_name, sign=own_signer(settings)
+        )
         self._closing.push_async_callback(links.close)
         neighbours = Neighbours(links, settings)
         self._closing.push_async_callback(neighbours.close)
@@ -301,6 +308,7 @@ class Broker:
             addresses=addresses,
             registration=registration,
             announcements=self._announcements,
+            access=self._access,
             committed_here=committed_here,
             log_grew=self._log_grew,
             let_files_go=partial(self._let_old_files_go, at_any_hour=True),
@@ -354,6 +362,8 @@ class Broker:
             self._let_old_files_go,
         )
         jobs.every("sweep held pulls", sweep_s, parts.arrivals.sweep)
+        if self._access is not None:
+            jobs.every("look at the accounts", access_control.LOOK_S, self._access.look)
         jobs.every("count messages", SAMPLE_S, parts.stats.sample)
         jobs.every("look at subscriptions", SUBSCRIPTIONS_LOOK_S, parts.conflicts.look)
         jobs.every("save progress", settings.flush_consumer_offset_interval / 1000, parts.offsets.save)

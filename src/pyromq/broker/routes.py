@@ -6,6 +6,7 @@ where the answer of that request has fields, and none where it has not.
 
 from typing import Any
 
+from pyromq.broker.handlers.access import AccessHandlers
 from pyromq.broker.handlers.admin import AdminHandlers
 from pyromq.broker.handlers.configuration import ConfigurationHandlers, ResumeHandlers
 from pyromq.broker.handlers.operations import OperationHandlers
@@ -23,6 +24,7 @@ from pyromq.broker.handlers.timers import TimerHandlers
 from pyromq.broker.handlers.transaction import TransactionHandlers
 from pyromq.codes import RequestCode as Code
 from pyromq.net.routes import Route
+from pyromq.wire.headers import access as access_headers
 from pyromq.wire.headers import admin as admin_headers
 from pyromq.wire.headers import group as group_headers
 from pyromq.wire.headers import offset as offset_headers
@@ -159,6 +161,20 @@ def admin_routes(admin: AdminHandlers, relay: RelayHandlers) -> list[Route[Any]]
         Route(Code.INVOKE_BROKER_TO_RESET_OFFSET, relay.reset_offset, headers.ResetOffset),
         Route(Code.RESET_GROUP_OFFSETS, relay.reset_group_offsets, headers.ResetGroupOffsets),
         Route(Code.INVOKE_BROKER_TO_GET_CONSUMER_STATUS, relay.consumer_status, headers.GetConsumerStatus),
+    ]
+
+
+def access_routes(access: AccessHandlers) -> list[Route[Any]]:
+    """Accounts, and who needs none."""
+    headers = access_headers
+    return [
+        Route(Code.UPDATE_AND_CREATE_ACL_CONFIG, access.update, headers.CreateAccessConfig),
+        Route(Code.DELETE_ACL_CONFIG, access.delete, headers.DeleteAccessConfig),
+        Route(Code.GET_BROKER_CLUSTER_ACL_INFO, access.versions, refusal_ext={}),
+        Route(
+            Code.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG, access.update_white, headers.UpdateGlobalWhiteAddresses
+        ),
+        Route(Code.GET_BROKER_CLUSTER_ACL_CONFIG, access.accounts, refusal_ext={}),
     ]
 
 

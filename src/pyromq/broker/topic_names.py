@@ -91,6 +91,11 @@ def check_characters(topic: str) -> None:
         )
 
 
+def is_brokers_own(topic: str) -> bool:
+    """Return whether only the broker itself writes to a topic."""
+    return topic in _BROKERS_OWN
+
+
 def check_sendable(topic: str) -> None:
     """Raise NoPermission for the topics that only the broker itself writes to."""
     if topic in _BROKERS_OWN:

@@ -7,12 +7,12 @@ import asyncio
 import threading
 from typing import TypeVar
 
-from pyromq.client.signing import Sign
 from pyromq.client.steps import Alone, Brought, Call, CallAll, Fetch, Pause, Plan, Save, Step
 from pyromq.errors import ClientClosed, PyroError, RequestTimeout
 from pyromq.net.blocking import BlockingLinks
 from pyromq.net.http import fetch
 from pyromq.net.links import Links
+from pyromq.wire.signing import Sign
 
 T = TypeVar("T")
 

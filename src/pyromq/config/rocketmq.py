@@ -202,10 +202,9 @@ RENAMED = {
     "tls.client.keyPassword": "tls_client_key_password",
 }
 
-_OPEN_TO_ALL = "access control is not built yet, and a broker that ignores it would be open to all"
+_OPEN_TO_ALL = "RocketMQ 5's access control is not built; 4.9's is: aclEnable=true, with plain_acl.yml"
 #: Property → why `true` is not accepted. Any other value of these has no effect.
 REFUSED = {
-    "aclEnable": _OPEN_TO_ALL,
     "authenticationEnabled": _OPEN_TO_ALL,
     "authorizationEnabled": _OPEN_TO_ALL,
     "enableDLegerCommitLog": "replication by DLedger is not built, and messages would be kept once only",

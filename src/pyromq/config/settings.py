@@ -136,6 +136,11 @@ class BrokerSettings:
     in_sync_timeout: int = setting(
         2_000, "Milliseconds behind after which a replica may not become master. Ours.", at_least=100
     )
+    acl_enable: bool = setting(False, "Ask every request for an account that may do it.")
+    acl_folder: str = setting("", "Folder of plain_acl.yml and acl/; empty: config of the store. Ours.")
+    inner_client_authentication_credentials: str = setting(
+        "", 'The account that asks other brokers: {"accessKey":"…","secretKey":"…"}.', secret=True
+    )
     copy_topics_on_join: bool = setting(
         False, "Take over the topics of the cluster's other brokers at the first start. Ours."
     )

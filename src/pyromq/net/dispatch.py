@@ -33,6 +33,7 @@ class Dispatcher:
     """Hands requests to the handlers of a table, and their answers to the links."""
 
     def __init__(self, table: RouteTable, *, name: str, requests_under_way_max: int) -> None:
+        self._table = table
         self._by_code = table.by_code
         self._unknown = table.unknown
         self._name = name
@@ -54,6 +55,9 @@ class Dispatcher:
     def _handle(self, link: Link, command: Command) -> Handled:
         if len(link.under_way) >= self._under_way_max:
             return self._busy(link)
+        admit = self._table.admit
+        if admit is not None and (refusal := admit(link, command)) is not None:
+            return refusal
         route = self._by_code.get(command.code)
         if route is None:
             _log.warning(

@@ -17,13 +17,14 @@ from pyromq.net.routes import RouteTable
 from pyromq.net.tls import client_context
 from pyromq.net.turn import Turn
 from pyromq.wire.command import Command
+from pyromq.wire.signing import Sign
 
 #: How long `close` waits for servers to take what was written.
 CLOSE_GRACE_S = 0.5
 
 
 class Links:
-    """Requests to many servers. Requests that they send to us are answered by `handle`."""
+    """Requests to many servers, signed if `sign` is given. Those that they send to us `handle` answers."""
 
     def __init__(
         self,
@@ -32,6 +33,7 @@ class Links:
         handle: RouteTable | None = None,
         clock: Clock | None = None,
         name: str = "client",
+        sign: Sign | None = None,
     ) -> None:
         self._settings = settings
         self._clock = clock or SystemClock()
@@ -43,12 +45,15 @@ class Links:
         self._links: dict[str, Link] = {}
         self._opening: dict[str, asyncio.Task[Link]] = {}
         self._is_closed = False
+        self._sign = sign
 
     async def request(self, address: str, command: Command, timeout_s: float) -> Command:
         """Send a request and return its answer, whatever its code; `timeout_s` covers the connecting too.
 
         Raises ConnectFailed, ConnectionLost or RequestTimeout.
         """
+        if self._sign is not None:
+            self._sign(command)
         link = self._links.get(address)
         if link is not None and not link.closed:
             return await link.request(command, timeout_s)
@@ -59,6 +64,8 @@ class Links:
 
     async def oneway(self, address: str, command: Command, timeout_s: float) -> None:
         """Send a request that wants no answer; `timeout_s` covers the connecting."""
+        if self._sign is not None:
+            self._sign(command)
         link = await self.link(address, timeout_s)
         link.oneway(command)
 

@@ -69,6 +69,8 @@ class Request(Generic[H]):
 Handled = Answer | None | Awaitable[Answer | None]
 #: A check that runs before the handler and raises Refused to say no.
 Guard = Callable[[Request[Any]], None]
+#: Looks at a request before anything else does, and returns the answer to one that may not pass.
+Admit = Callable[["Link", "Command"], Answer | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,9 +96,9 @@ def not_supported(request: Request[None]) -> Answer:
 
 
 class RouteTable:
-    """Routes by code; `unknown` answers the codes that have none."""
+    """Routes by code; `unknown` answers the codes that have none. `admit`, if set, is asked before all."""
 
-    __slots__ = ("by_code", "unknown")
+    __slots__ = ("admit", "by_code", "unknown")
 
     def __init__(
         self,
@@ -106,6 +108,7 @@ class RouteTable:
     ) -> None:
         self.by_code: dict[int, Route[Any]] = {}
         self.unknown = unknown
+        self.admit: Admit | None = None
         self.add(routes)
 
     def add(self, routes: Iterable[Route[Any]]) -> None:

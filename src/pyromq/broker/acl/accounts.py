@@ -1,0 +1,132 @@
+"""An account, and whether it may do what a request needs. RocketMQ 4.9.8: Permission, PlainPermissionManager.
+
+What a group may is kept under the name of its retry topic, as RocketMQ does: topics and groups share one map.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import IntFlag
+from typing import Final
+
+from pyromq.broker import topic_names
+from pyromq.broker.acl.addresses import Addresses
+from pyromq.errors import ConfigError
+
+#: Shorter access keys and secret keys are refused, as by RocketMQ.
+KEY_LENGTH_MIN: Final = 7
+
+
+class Permission(IntFlag):
+    """What may be done with a topic or as a group."""
+
+    DENY = 1
+    ANY = 2
+    PUB = 4
+    SUB = 8
+
+
+_WORDS = {
+    "PUB": Permission.PUB,
+    "SUB": Permission.SUB,
+    "PUB|SUB": Permission.PUB | Permission.SUB,
+    "SUB|PUB": Permission.PUB | Permission.SUB,
+    "DENY": Permission.DENY,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Need:
+    """What a request needs: topics and retry topics with a permission each, and perhaps an administrator."""
+
+    resources: Mapping[str, Permission] = field(default_factory=dict)
+    is_admin: bool = False
+
+
+class AccessDenied(Exception):
+    """A request may not pass; the text is for whoever sent it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Account:
+    """One account of a file."""
+
+    access_key: str
+    secret: bytes = field(repr=False)
+    white: Addresses = field(default_factory=Addresses, repr=False)
+    is_admin: bool = False
+    default_topic: Permission = Permission.DENY
+    default_group: Permission = Permission.DENY
+    resources: Mapping[str, Permission] = field(default_factory=dict)
+
+    def check(self, code: int, need: Need) -> None:
+        """Raise AccessDenied unless the account may do what a request of this code needs."""
+        if need.resources.get(topic_names.TRACE) == Permission.PUB:
+            # Whoever may send at all may say what became of a message.
+            return
+        if need.is_admin and not self.is_admin:
+            raise AccessDenied(
+                f"Need admin permission for request code={code}, but accessKey={self.access_key} is not"
+            )
+        if self.is_admin and not self.resources:
+            return
+        for name, needed in need.resources.items():
+            if not self._may(name, needed):
+                raise AccessDenied(f"No default permission for {_shown(name)}")
+
+    def _may(self, name: str, needed: Permission) -> bool:
+        owned = self.resources.get(name)
+        if owned is None:
+            owned = self.default_group if name.startswith(topic_names.RETRY_PREFIX) else self.default_topic
+        if owned & Permission.DENY:
+            return False
+        if needed & Permission.ANY:
+            return bool(owned & (Permission.PUB | Permission.SUB))
+        return bool(owned & needed)
+
+
+def read_permission(word: str) -> Permission:
+    """Return the permission of a word; what is no such word allows nothing, as in RocketMQ."""
+    return _WORDS.get(word.strip(), Permission.DENY)
+
+
+def read_resources(lines: Iterable[str], *, is_topic: bool) -> dict[str, Permission]:
+    """Read lines of «name=permission». Raises ConfigError for one that is none."""
+    resources: dict[str, Permission] = {}
+    for line in lines:
+        items = [item for item in line.split("=") if item]
+        if len(items) != 2:
+            kind = "topic" if is_topic else "group"
+            raise ConfigError(f"Parse resource permission failed for {kind}:{line}; write name=PUB|SUB")
+        name, word = items[0].strip(), items[1]
+        resources[name if is_topic else topic_names.retry_topic(name)] = read_permission(word)
+    return resources
+
+
+def check_resources(lines: Iterable[str]) -> None:
+    """Raise ConfigError for a line whose permission is no known word: a file may have such, an order not."""
+    for line in lines:
+        items = [item for item in line.split("=") if item]
+        if len(items) != 2:
+            raise ConfigError(
+                f"Parse Resource format error for {line}. The expected resource format is 'Res=Perm'. "
+                "For example: topicA=SUB"
+            )
+        if items[1].strip() not in _WORDS:
+            raise ConfigError(
+                f"Parse resource permission error for {line}. "
+                "The expected permissions are 'SUB' or 'PUB' or 'SUB|PUB' or 'PUB|SUB'."
+            )
+
+
+def check_keys(access_key: str, secret_key: str) -> None:
+    """Raise ConfigError when a key is missing or too short; the text never has the secret."""
+    if len(access_key) < KEY_LENGTH_MIN or len(secret_key) < KEY_LENGTH_MIN:
+        raise ConfigError(
+            f"The accessKey={access_key} and its secretKey cannot be null and length should longer than 6"
+        )
+
+
+def _shown(name: str) -> str:
+    if name.startswith(topic_names.RETRY_PREFIX):
+        return f"group:{name.removeprefix(topic_names.RETRY_PREFIX)}"
+    return f"topic:{name}"

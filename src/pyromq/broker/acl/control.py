@@ -1,0 +1,252 @@
+"""Access control: looks at every request before anything else does. RocketMQ 4.9.8: PlainPermissionManager.
+
+A request passes when its sender's address is on the global white list; or when it names an account and comes
+from an address on that account's white list; or when that account signed it and may do what it needs.
+
+The files are looked at every second. Files that do not read change nothing while the broker runs, and keep it
+from starting. Rules are replaced whole: a request sees the old ones or the new ones.
+"""
+
+import asyncio
+import logging
+from collections.abc import Container, Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+from pyromq.broker.acl.accounts import AccessDenied, Account, check_keys, check_resources
+from pyromq.broker.acl.addresses import Addresses
+from pyromq.broker.acl.files import (
+    DEFAULT_NAME,
+    FOLDER_NAME,
+    AccessFile,
+    AccountChange,
+    find_files,
+    read_account,
+    read_file,
+    with_change,
+    write_file,
+)
+from pyromq.broker.acl.needs import ANYBODY, TopicAt, need_of
+from pyromq.clock import Clock
+from pyromq.codes import ResponseCode
+from pyromq.errors import ConfigError, ProtocolError
+from pyromq.net.link import Link
+from pyromq.net.routes import Answer
+from pyromq.wire.bodies.topics import DataVersion
+from pyromq.wire.command import Command
+from pyromq.wire.signing import ACCESS_KEY, is_signed
+
+#: Seconds between two looks at the files.
+LOOK_S: Final = 1.0
+#: Tools and programs look for RocketMQ's own word.
+_REMARK: Final = "org.apache.rocketmq.acl.common.AclException: "
+#: Of requests that are refused at most so many are told in the log in one look.
+_TOLD_MAX: Final = 10
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What the files said together."""
+
+    files: Sequence[AccessFile]
+    accounts: dict[str, Account]
+    #: Which file an account is in.
+    places: dict[str, Path]
+    white: Addresses
+
+    def __repr__(self) -> str:
+        return f"Rules({len(self.files)} files, {len(self.accounts)} accounts)"
+
+
+class AccessControl:
+    """The access control of one broker. `codes` are those it answers, `topic_at` looks into its log."""
+
+    def __init__(self, folder: Path, clock: Clock, *, codes: Container[int], topic_at: TopicAt) -> None:
+        self.refused_count = 0
+        self._folder = folder
+        self._clock = clock
+        self._codes = codes
+        self._topic_at = topic_at
+        self._rules = Rules((), {}, {}, Addresses())
+        self._marks: object = None
+        self._told_count = 0
+        self._changing = asyncio.Lock()
+
+    @property
+    def rules(self) -> Rules:
+        """The rules that hold."""
+        return self._rules
+
+    @property
+    def default_path(self) -> Path:
+        """Where new accounts go."""
+        return self._folder / DEFAULT_NAME
+
+    @property
+    def versions(self) -> dict[str, DataVersion]:
+        """How often each file was changed by operators, by its path."""
+        return {str(file.path): file.version for file in self._rules.files}
+
+    def load(self) -> None:
+        """Read the files; this blocks. Raises ConfigError when they do not read or there are none."""
+        marks = _marks(self._folder)
+        self._rules = _read_rules([read_file(path) for path in self._found()])
+        self._marks = marks
+
+    async def look(self) -> None:
+        """Read the files again if they changed; when they do not read, the rules stay as they are."""
+        if self._told_count > _TOLD_MAX:
+            log.warning("%d more requests were refused", self._told_count - _TOLD_MAX)
+        self._told_count = 0
+        async with self._changing:
+            marks = await asyncio.to_thread(_marks, self._folder)
+            if marks == self._marks:
+                return
+            try:
+                await asyncio.to_thread(self.load)
+            except ConfigError as error:
+                # It is told once, not every second.
+                self._marks = marks
+                log.error("the accounts stay as they were: %s", error)  # noqa: TRY400  the text says it all
+            else:
+                log.info("%d accounts, as the files in %s say now", len(self._rules.accounts), self._folder)
+
+    def admit(self, link: Link, command: Command) -> Answer | None:
+        """Return the answer to a request that may not pass, None if it may."""
+        host = link.peer.rpartition(":")[0].strip("[]")
+        try:
+            self.check(host, command)
+        except AccessDenied as error:
+            self.refused_count += 1
+            self._told_count += 1
+            if self._told_count <= _TOLD_MAX:
+                log.warning("request %d of %s is refused: %s", command.code, link.peer, error)
+            return Answer(ResponseCode.SYSTEM_ERROR, f"{_REMARK}{error}")
+        return None
+
+    def check(self, host: str, command: Command) -> None:
+        """Raise AccessDenied unless a request from a host may pass."""
+        rules = self._rules
+        if host in rules.white:
+            return
+        ext = command.ext or {}
+        access_key = ext.get(ACCESS_KEY)
+        if access_key is None:
+            raise AccessDenied("No accessKey is configured")
+        account = rules.accounts.get(access_key)
+        if account is None:
+            raise AccessDenied(f"No acl config for {access_key[:100]}")
+        if host in account.white:
+            return
+        if not is_signed(ext, command.body, account.secret):
+            raise AccessDenied(f"Check signature failed for accessKey={access_key}")
+        if command.code not in self._codes:
+            # It is told that nobody knows this here: newer clients find out so what a broker can do.
+            need = ANYBODY
+        else:
+            try:
+                need = need_of(command, self._topic_at)
+            except ProtocolError as error:
+                raise AccessDenied(str(error)) from error
+        account.check(command.code, need)
+
+    async def change_account(self, change: AccountChange) -> None:
+        """Add or change an account, in memory and in its file. Raises ConfigError; nothing changes then."""
+        check_keys(change.access_key, change.secret_key)
+        check_resources(change.topic_perms or ())
+        check_resources(change.group_perms or ())
+        async with self._changing:
+            path = self._rules.places.get(change.access_key, self.default_path)
+            await asyncio.to_thread(self._rewrite, with_change(self._file(path), change))
+
+    async def delete_account(self, access_key: str) -> bool:
+        """Remove an account, in memory and in its file; return whether there was one."""
+        async with self._changing:
+            path = self._rules.places.get(access_key)
+            if path is None:
+                return False
+            file = self._file(path)
+            left = tuple(one for one in file.accounts if one.get("accessKey") != access_key)
+            await asyncio.to_thread(self._rewrite, replace(file, accounts=left))
+            return True
+
+    async def change_white(self, patterns: Sequence[str], path_text: str | None) -> None:
+        """Change the global white list of a file, by default the one for new accounts.
+
+        Raises ConfigError for a path that is none of the files: nobody writes elsewhere over the network.
+        """
+        async with self._changing:
+            path = Path(path_text) if path_text else self.default_path
+            if path != self.default_path and all(file.path != path for file in self._rules.files):
+                raise ConfigError(f"{path_text} is none of the files that accounts are kept in")
+            file = replace(self._file(path), white=tuple(one.strip() for one in patterns if one.strip()))
+            await asyncio.to_thread(self._rewrite, file)
+
+    def _found(self) -> list[Path]:
+        paths = find_files(self._folder)
+        if not paths:
+            raise ConfigError(
+                f"aclEnable is true, but neither {self.default_path} nor a YAML file below "
+                f"{self._folder / FOLDER_NAME} is there; aclFolder says where to look"
+            )
+        return paths
+
+    def _file(self, path: Path) -> AccessFile:
+        return next(
+            (file for file in self._rules.files if file.path == path), AccessFile(path, (), (), DataVersion())
+        )
+
+    def _rewrite(self, file: AccessFile) -> None:
+        """Write a file that changed, once it is known that all files together still make rules."""
+        file = replace(file, version=file.version.bumped(self._clock.now_ms()))
+        others = [one for one in self._rules.files if one.path != file.path]
+        rules = _read_rules(
+            sorted([*others, file], key=lambda one: (one.path == self.default_path, one.path))
+        )
+        write_file(file)
+        self._rules = rules
+        self._marks = _marks(self._folder)
+
+
+def _read_rules(files: Sequence[AccessFile]) -> Rules:
+    accounts: dict[str, Account] = {}
+    places: dict[str, Path] = {}
+    white: list[str] = []
+    for file in files:
+        white += _checked(file)
+        for fields in file.accounts:
+            account = read_account(fields, file.path)
+            if account.access_key in accounts:
+                log.warning(
+                    "%s: account %s is in %s already; what this file says of it does not count",
+                    file.path,
+                    account.access_key,
+                    places[account.access_key],
+                )
+                continue
+            accounts[account.access_key] = account
+            places[account.access_key] = file.path
+    return Rules(files, accounts, places, Addresses(white))
+
+
+def _checked(file: AccessFile) -> Iterable[str]:
+    try:
+        Addresses(file.white)
+    except ConfigError as error:
+        raise ConfigError(f"{file.path}: {error}") from error
+    return file.white
+
+
+def _marks(folder: Path) -> object:
+    """Return what is another thing once a file was changed, added or removed."""
+    marks = []
+    for path in find_files(folder):
+        try:
+            status = path.stat()
+        except OSError:
+            continue
+        marks.append((path, status.st_mtime_ns, status.st_size, status.st_ino))
+    return marks
