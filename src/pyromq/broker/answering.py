@@ -42,12 +42,12 @@ from pyromq.broker.routes import (
     timer_routes,
 )
 from pyromq.broker.staging.wiring import start_staging
+from pyromq.codes import RequestCode
 from pyromq.config.settings import BrokerRole
+from pyromq.net.latency import RequestTimes
 from pyromq.net.link import either
 from pyromq.net.routes import RouteTable
-from pyromq.codes import RequestCode
 from pyromq.net.server import Server
-from pyromq.net.latency import RequestTimes
 
 
 async def fill_routes(
@@ -65,15 +65,15 @@ async def fill_routes(
     log_grew: Callable[[], None],
     let_files_go: Callable[[], Awaitable[None]],
     closing: AsyncExitStack,
+    times: RequestTimes | None = None,
 ) -> None:
     """Fill the table of routes, and give the server the kernel's shortcut around it.
 
+    `times` observes what the kernel answers.
     `log_grew` is for whoever appends without the store telling of each message; `let_files_go` lets old files
-    times: RequestTimes | None = None,
     of the store go, at any hour.
     """
     send = _send_handlers(parts, intake, durability, addresses)
-    `times` observes what the kernel answers.
     pull = _pull_handlers(parts, intake, addresses)
     fast_pulls = _fast_pulls(parts, pull)
     fast_sends = _fast_sends(parts, send, intake, durability, addresses, announcements, log_grew)

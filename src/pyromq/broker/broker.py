@@ -43,9 +43,9 @@ from pyromq.errors import ListenFailed, ServiceNotAvailable, StoreError
 from pyromq.kernel import IS_COMPILED
 from pyromq.net.link import Link
 from pyromq.net.links import Links
+from pyromq.net.metrics import MetricsPage
 from pyromq.net.routes import Route, RouteTable
 from pyromq.net.server import Server
-from pyromq.net.metrics import MetricsPage
 from pyromq.store.files import Files
 from pyromq.store.retention import Swept
 from pyromq.wire import properties as names
@@ -90,10 +90,10 @@ class Broker:
         self._announcements = Announcements(self._parts.store, self._parts.arrivals)
         #: What it does as one of several replicas; known once the broker is started.
         self.replicating: Replicating | None = None
-        #: Where metrics are served, if they are.
-        self.metrics: MetricsPage | None = None
         #: What is observed for metrics; without them, nothing.
         self._observed = Observed() if are_wanted(process.broker) else None
+        #: Where metrics are served, if they are.
+        self.metrics: MetricsPage | None = None
         self._table = RouteTable(())
         self._access = make_access_control(self._parts, self._table)
         #: Called for each message that was stored, when the disk is to have it at once.
@@ -313,20 +313,20 @@ class Broker:
             log_grew=self._log_grew,
             let_files_go=partial(self._let_old_files_go, at_any_hour=True),
             closing=self._closing,
+            times=None if self._observed is None else self._observed.requests,
         )
         self._table.add(self._more_routes)
+        if self._observed is not None:
+            self._observed.watch(durability, parts)
+            self._observed.requests.time_routes(self._table)
         replicating.guard(self._table)
         if isinstance(replicating, Leading):
             server.shortcut = replicating.gate.around(server.shortcut)
         return registration, _transaction_checks(parts, intake, durability)
 
     async def _listen_vip(self, server: Server, port: int) -> None:
-            times=None if self._observed is None else self._observed.requests,
         vip_port = port - VIP_PORT_BELOW
         if vip_port < 1:
-        if self._observed is not None:
-            self._observed.watch(durability, parts)
-            self._observed.requests.time_routes(self._table)
             return
         try:
             await server.start(self._parts.settings.bind_address, vip_port)

@@ -238,14 +238,14 @@ class BrokerSettings:
     metrics_prom_exporter_host: str = setting(
         "127.0.0.1", "Address that metrics are served on; 0.0.0.0 opens them to all.", form="host"
     )
+    metrics_otel_cardinality_limit: int = setting(
+        50_000, "Most values of one metric on a page; the others are left out.", at_least=1
+    )
     config_black_list: str = setting(
         "configBlackList;brokerConfigPath",
         "Settings that updateBrokerConfig may not change, joined by semicolons.",
     )
 
-    metrics_otel_cardinality_limit: int = setting(
-        50_000, "Most values of one metric on a page; the others are left out.", at_least=1
-    )
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreSettings:
