@@ -9,8 +9,8 @@ from pyromq.config.settings import (
     BrokerSettings,
     NetSettings,
     StoreSettings,
-    TlsServerMode,
 )
+from pyromq.config.tls_choices import TlsServerMode
 
 #: What a record and a frame hold besides the body: header fields, the topic and 32 KiB of properties.
 ENVELOPE_BYTES = 64 * KIB

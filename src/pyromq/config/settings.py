@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from pyromq.config.field import setting
+from pyromq.config.tls_choices import TlsClientAuth, TlsServerMode
 
 KIB = 1024
 MIB = 1024 * KIB
@@ -29,22 +30,6 @@ class BrokerRole(StrEnum):
     ASYNC_MASTER = "ASYNC_MASTER"
     SYNC_MASTER = "SYNC_MASTER"
     SLAVE = "SLAVE"
-
-
-class TlsServerMode(StrEnum):
-    """Whether a server takes TLS connections, plain ones, or both on one port."""
-
-    DISABLED = "disabled"
-    PERMISSIVE = "permissive"
-    ENFORCING = "enforcing"
-
-
-class TlsClientAuth(StrEnum):
-    """Whether a TLS client is asked for a certificate."""
-
-    NONE = "none"
-    OPTIONAL = "optional"
-    REQUIRE = "require"
 
 
 class MetricsExporterType(StrEnum):
@@ -85,13 +70,13 @@ class NamesrvSettings:
         120_000, "Milliseconds of silence after which a broker is dropped. Ours.", at_least=1
     )
     metrics_exporter_type: MetricsExporterType = setting(
-        MetricsExporterType.DISABLE, "PROM serves metrics to Prometheus over HTTP; DISABLE does not. Ours."
+        MetricsExporterType.DISABLE, "PROM serves metrics to Prometheus over HTTP; DISABLE does not."
     )
     metrics_prom_exporter_port: int = setting(
-        5556, "TCP port of the metrics; 0 takes a free one. Ours.", at_most=PORT_MAX
+        5556, "TCP port of the metrics; 0 takes a free one.", at_most=PORT_MAX
     )
     metrics_prom_exporter_host: str = setting(
-        "127.0.0.1", "Address that metrics are served on; 0.0.0.0 opens them to all. Ours.", form="host"
+        "127.0.0.1", "Address that metrics are served on; 0.0.0.0 opens them to all.", form="host"
     )
     config_black_list: str = setting(
         "configBlackList;configStorePath;kvConfigPath",
@@ -577,6 +562,8 @@ class ClientSettings:
     tls_client_cert_path: str = setting("", "PEM file of the certificate shown to servers.")
     tls_client_key_path: str = setting("", "PEM file of its private key.")
     tls_client_key_password: str = setting("", "Password of that key.", secret=True)
+    enable_msg_trace: bool = setting(False, "Send traces of what became of messages to a topic for them.")
+    customized_trace_topic: str = setting("", "That topic; empty: RMQ_SYS_TRACE_TOPIC.")
     access_key: str = setting("", "Name that requests are signed with, where brokers have aclEnable=true.")
     secret_key: str = setting("", "The key for it.", secret=True)
     security_token: str = setting("", "Token of temporary keys.", secret=True)
