@@ -24,6 +24,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -64,6 +65,8 @@ def main() -> int:
     with ThreadPoolExecutor(asked.jobs) as pool:
         reports = list(pool.map(lambda run: _run_apart(asked, console, *run), _runs(asked)))
     console.print(_table(reports))
+    for text, count in sum((Counter(report.errors) for report in reports), Counter[str]()).most_common():
+        console.print(f"{count} × logged: {text}", markup=False, highlight=False)
     broken = [report for report in reports if report.broken]
     console.print(
         f"{len(reports) - len(broken)} of {len(reports)} schedules kept every promise, in "

@@ -3,8 +3,10 @@
 import asyncio
 import contextlib
 import json
+import re
 import shutil
 import signal
+from collections import Counter
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
@@ -122,6 +124,16 @@ class Node:
             self.complaints.append(
                 f"node {self.number} ended by itself with status {self.process.exit_code}: {log}"
             )
+
+    def errors(self) -> Counter[str]:
+        """Return what the logs call errors, without numbers, and how often."""
+        found: Counter[str] = Counter()
+        for log in sorted(self.folder.glob("*.log")):
+            for line in log.read_text().splitlines():
+                _, is_error, what = line.partition(" ERROR ")
+                if is_error:
+                    found[re.sub(r"[\d.:]*\d", "N", what.strip())[:160]] += 1
+        return found
 
     def alarms(self) -> list[str]:
         """Return what the logs say that they must not say."""

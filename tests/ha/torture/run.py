@@ -3,6 +3,7 @@
 import asyncio
 import json
 import time
+from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass, field
@@ -52,6 +53,8 @@ class Report:
     seconds: float = 0.0
     folder: str = ""
     refusals: dict[str, int] = field(default_factory=dict)
+    #: What the brokers logged as errors.
+    errors: dict[str, int] = field(default_factory=dict)
 
     def as_json(self) -> str:
         """Return it in a line."""
@@ -263,6 +266,7 @@ class _Run:
                 lag = lag_bytes(master.store, node.store)
                 if lag:
                     report.broken.append(f"behind: node {node.number} lacks {lag} bytes of the log")
+            report.errors = dict(node.errors() + Counter(report.errors))
             report.broken += node.complaints
             report.broken += node.alarms()
 
