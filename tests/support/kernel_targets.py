@@ -19,6 +19,7 @@ from typing import Any
 from zlib import crc32
 
 import kernel_copy_targets  # noqa: F401  its targets enter themselves
+import kernel_scan_targets  # noqa: F401
 import kernel_unit_targets  # noqa: F401
 from kernel_inputs import cuts, exact, exact_bytes, expect, module, mutated, number, some, target
 
