@@ -139,7 +139,7 @@ def _run_apart(asked: argparse.Namespace, console: Console, seed: int, mode: str
     if result.exists():
         report = Report(**json.loads(result.read_text()))
     else:
-        text = (folder / "harness.log").read_text()[-3000:]
+        text = (folder / "harness.log").read_text()[-700:]
         report = Report(f"seed {seed}", seed, mode != ASYNCHRONOUS, [f"the harness failed: {text}"])
     report.folder = str(folder)
     if report.broken:
