@@ -129,6 +129,9 @@ class SendResult:
     transaction_id: str | None = None
     #: What takes the message back while it waits for its time, by `Producer.recall`; without a time, None.
     recall_handle: str | None = None
+    #: Which region the broker says it is in, and whether it wants traces.
+    region_id: str = "DefaultRegion"
+    is_trace_on: bool = True
 
 
 class TransactionState(StrEnum):

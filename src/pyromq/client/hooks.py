@@ -8,7 +8,7 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from pyromq.model import Message, MessageQueue, ReceivedMessage, SendResult
+from pyromq.model import Message, MessageQueue, ReceivedMessage, SendResult, TransactionState
 
 _log = logging.getLogger("pyromq.client")
 
@@ -18,6 +18,7 @@ class Sending:
     """One try of a send. `message` is the application's, a batch's first; `topic` is the name on the wire.
 
     `result` or `error` is there when `after` is called; a oneway send has neither. `notes` are for hooks.
+    What `before` puts into `properties` travels with the message, unless it is a batch.
     """
 
     group: str
@@ -29,6 +30,20 @@ class Sending:
     result: SendResult | None = None
     error: BaseException | None = None
     notes: dict[str, object] = field(default_factory=dict)
+    properties: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Ending:
+    """The end of a transaction, told to the broker. `was_asked` says whether the broker had asked for it."""
+
+    group: str
+    message: Message | ReceivedMessage
+    message_id: str
+    broker_address: str
+    state: TransactionState
+    transaction_id: str | None = None
+    was_asked: bool = False
 
 
 class SendHook:
@@ -46,6 +61,9 @@ class SendHook:
 
     def after(self, sending: Sending) -> None:
         """Act when the answer came, or none."""
+
+    def ended(self, ending: Ending) -> None:
+        """Act when the end of a transaction was told."""
 
 
 @dataclass(slots=True)
@@ -88,6 +106,15 @@ def after_send(hooks: Sequence[SendHook], sending: Sending) -> None:
             hook.after(sending)
         except Exception:  # noqa: BLE001  the application's code; a send does not fail because of it
             _log.exception("the hook %s failed after a send to topic %s", _name(hook), sending.topic)
+
+
+def after_end(hooks: Sequence[SendHook], ending: Ending) -> None:
+    """Call what comes after the end of a transaction."""
+    for hook in hooks:
+        try:
+            hook.ended(ending)
+        except Exception:  # noqa: BLE001  the application's code; the transaction has ended
+            _log.exception("the hook %s failed after a transaction of %s", _name(hook), ending.message_id)
 
 
 def before_consume(hooks: Sequence[ConsumeHook], consuming: Consuming) -> None:

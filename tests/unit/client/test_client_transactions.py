@@ -5,6 +5,7 @@ from functools import partial
 
 import pytest
 from client_stage import Broker, Stage, answer, two_brokers
+from push_messages import received
 
 from pyromq.client import transactions
 from pyromq.client.outgoing import prepare
@@ -93,7 +94,7 @@ def test_a_delayed_message_is_no_half_message(session: Session, message: Message
 def test_the_broker_of_the_half_message_is_told_how_it_ended(
     stage: Stage, session: Session, state: TransactionState
 ) -> None:
-    stage.run(transaction.end(session, SENT, state, None))
+    stage.run(transaction.end(session, ORDER, SENT, state, None))
 
     (header,) = ends(stage)
     assert (header.producer_group, header.msg_id, header.transaction_id) == ("pg", "UNIQ", "TX")
@@ -104,14 +105,14 @@ def test_the_broker_of_the_half_message_is_told_how_it_ended(
 
 
 def test_what_the_execution_raised_is_told_with_the_end(stage: Stage, session: Session) -> None:
-    stage.run(transaction.end(session, SENT, TransactionState.UNKNOWN, ValueError("no money")))
+    stage.run(transaction.end(session, ORDER, SENT, TransactionState.UNKNOWN, ValueError("no money")))
 
     assert stage.calls[-1].command.remark == "ValueError: no money"
 
 
 def test_an_end_for_a_broker_that_is_gone_is_not_told(stage: Stage) -> None:
     with pytest.raises(NoRoute, match="asks for the transaction"):
-        stage.run(transaction.end(stage.session(), SENT, TransactionState.COMMIT, None))
+        stage.run(transaction.end(stage.session(), ORDER, SENT, TransactionState.COMMIT, None))
 
 
 @pytest.mark.row("TX-04")
@@ -121,7 +122,14 @@ def test_a_question_is_answered_to_the_broker_that_asked(stage: Stage, session: 
     )
 
     stage.run(
-        transaction.answer_check(session, "b:1", asked, "UNIQ", TransactionState.ROLLBACK, ValueError("x"))
+        transaction.answer_check(
+            session,
+            "b:1",
+            asked,
+            received(message_id="UNIQ"),
+            TransactionState.ROLLBACK,
+            ValueError("x"),
+        )
     )
 
     (header,) = ends(stage)

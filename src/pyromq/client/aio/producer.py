@@ -19,6 +19,7 @@ from pyromq.client.queue_choice import Selector
 from pyromq.client.requests import OpenRequests, ReplyCallback, no_reply, request_of
 from pyromq.client.session import Session
 from pyromq.client.steps import Deadline
+from pyromq.client.trace import PRODUCE, traced, tracer_of
 from pyromq.clock import SystemClock
 from pyromq.config.settings import ClientSettings
 from pyromq.errors import TooManyInFlight
@@ -53,10 +54,11 @@ class Producer:
         self.group = group
         settings = settings or ClientSettings()
         addresses = name_server_addresses(name_server, settings)
+        self._tracer = tracer_of(group, name_server, settings, role=PRODUCE)
         self._requests = OpenRequests(SystemClock())
         self._runner = Runner(
             f"producer {group}",
-            partial(producer_session, group, addresses, settings, hooks),
+            partial(producer_session, group, addresses, settings, traced(hooks, self._tracer)),
             presence.keep_producer_known,
             handle=RouteTable(self._answers()),
         )
@@ -70,7 +72,11 @@ class Producer:
         """Wait for asynchronous sends under way, tell the brokers, and close the connections."""
         if self._under_way:
             await asyncio.wait(self._under_way)
-        await self._runner.close(presence.leave)
+        try:
+            await self._runner.close(presence.leave)
+        finally:
+            if self._tracer is not None:
+                await asyncio.to_thread(self._tracer.close)
 
     async def send(
         self,

@@ -80,7 +80,7 @@ class TransactionProducer(Producer):
         if may_execute(sent):
             state, error = await self._executions.call(self._execute, half, arg)
         try:
-            await self._runner.run(transaction.end(session, sent, state, error))
+            await self._runner.run(transaction.end(session, half, sent, state, error))
         except PyroError as failure:
             _log.warning("the end of the transaction of %s is not told: %s", sent.message_id, failure)
         return result_of(sent, state, error)
@@ -116,7 +116,5 @@ class TransactionProducer(Producer):
         self, session: Session, request: Request[CheckTransactionState], message: ReceivedMessage
     ) -> None:
         state, error = await self._checks.call(self._check, message)
-        plan = transaction.answer_check(
-            session, request.link.peer, request.header, message.message_id, state, error
-        )
+        plan = transaction.answer_check(session, request.link.peer, request.header, message, state, error)
         await self._runner.run(plan)

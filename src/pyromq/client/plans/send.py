@@ -21,6 +21,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
+import msgspec
+
 from pyromq.client.hooks import Sending, after_send, before_send
 from pyromq.client.namespaces import unwrap_queue, wrap, wrap_queue
 from pyromq.client.outgoing import Outgoing
@@ -44,6 +46,7 @@ from pyromq.errors import (
     refusal,
 )
 from pyromq.model import MessageQueue, SendResult, SendStatus
+from pyromq.wire import properties as names
 from pyromq.wire.command import Command
 from pyromq.wire.header import read_header, write_header
 from pyromq.wire.headers.send import SendMessageAnswer, SendMessageV2
@@ -56,6 +59,7 @@ _STATUSES: Final[dict[int, SendStatus]] = {
     ResponseCode.SLAVE_NOT_AVAILABLE: SendStatus.SLAVE_NOT_AVAILABLE,
     ResponseCode.FLUSH_SLAVE_TIMEOUT: SendStatus.FLUSH_SLAVE_TIMEOUT,
 }
+DEFAULT_REGION: Final = "DefaultRegion"
 #: Tries of which all brokers are named.
 _BROKERS_TOLD: Final = 5
 #: The fields of SendMessageV2 in which messages to one queue differ, by their names on the wire.
@@ -155,9 +159,9 @@ def send_oneway(session: Session, outgoing: Outgoing, target: Target, deadline: 
     address = yield from _address(session, queue, deadline)
     if outgoing.is_timed:
         yield from must_know_timers(session, queue.broker_name, address, deadline)
-    command = _command(session, outgoing, queue)
     sending = _sending(session, outgoing, queue, address)
     before_send(session.send_hooks, sending)
+    command = _command(session, _with_properties(outgoing, sending), queue)
     try:
         yield from tell(address, command, deadline.part_s(deadline.timeout_ms))
     except ConnectFailed as error:
@@ -179,6 +183,7 @@ def send_once(
         return (yield from _send_to(session, outgoing, queue, address, deadline))
     sending = _sending(session, outgoing, queue, address)
     before_send(session.send_hooks, sending)
+    outgoing = _with_properties(outgoing, sending)
     try:
         sending.result = yield from _send_to(session, outgoing, queue, address, deadline)
     except PyroError as error:
@@ -209,6 +214,15 @@ def _sending(session: Session, outgoing: Outgoing, queue: MessageQueue, address:
         broker_address=address,
         is_batch=outgoing.is_batch,
     )
+
+
+def _with_properties(outgoing: Outgoing, sending: Sending) -> Outgoing:
+    """Return what travels, with what hooks put to it; the messages of a batch are packed already."""
+    if not sending.properties or outgoing.is_batch:
+        return outgoing
+    added = names.encode(sending.properties)
+    properties = names.PROPERTY_SEPARATOR.join(filter(None, (outgoing.properties, added)))
+    return msgspec.structs.replace(outgoing, properties=properties)
 
 
 def _send_in_turn(
@@ -399,6 +413,8 @@ def _result(session: Session, outgoing: Outgoing, queue: MessageQueue, answer: C
         queue_offset=header.queue_offset,
         transaction_id=header.transaction_id,
         recall_handle=header.recall_handle,
+        region_id=header.msg_region or DEFAULT_REGION,
+        is_trace_on=header.trace_on is not False,
     )
 
 

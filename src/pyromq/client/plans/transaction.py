@@ -11,11 +11,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
+from pyromq.client.hooks import Ending, after_end
 from pyromq.client.session import Session
 from pyromq.client.steps import Plan, request, tell
 from pyromq.codes import RequestCode, ResponseCode, SysFlag
 from pyromq.errors import MessageIllegal, NoRoute
-from pyromq.model import Message, SendResult, TransactionState
+from pyromq.model import Message, ReceivedMessage, SendResult, TransactionState
 from pyromq.wire import properties as names
 from pyromq.wire.headers.transaction import CheckTransactionState, EndTransaction
 from pyromq.wire.message_id import parse_offset_message_id
@@ -43,7 +44,11 @@ def half_of(session: Session, message: Message) -> Message:
 
 
 def end(
-    session: Session, sent: SendResult, state: TransactionState, error: BaseException | None
+    session: Session,
+    half: Message,
+    sent: SendResult,
+    state: TransactionState,
+    error: BaseException | None,
 ) -> Plan[None]:
     """Tell the broker of a half message how its transaction ended; no answer comes."""
     address = session.routes.master_address(sent.queue.broker_name)
@@ -62,13 +67,14 @@ def end(
         transaction_id=sent.transaction_id,
     )
     yield from _tell(session, address, header, error)
+    _tell_hooks(session, half, address, header, state)
 
 
 def answer_check(
     session: Session,
     address: str,
     asked: CheckTransactionState,
-    message_id: str,
+    message: ReceivedMessage,
     state: TransactionState,
     error: BaseException | None,
 ) -> Plan[None]:
@@ -79,10 +85,31 @@ def answer_check(
         commit_log_offset=asked.commit_log_offset,
         commit_or_rollback=_FATES[state],
         from_transaction_check=True,
-        msg_id=message_id,
+        msg_id=message.message_id,
         transaction_id=asked.transaction_id,
     )
     yield from _tell(session, address, header, error)
+    _tell_hooks(session, message, address, header, state)
+
+
+def _tell_hooks(
+    session: Session,
+    message: Message | ReceivedMessage,
+    address: str,
+    header: EndTransaction,
+    state: TransactionState,
+) -> None:
+    if session.send_hooks:
+        ending = Ending(
+            group=session.group,
+            message=message,
+            message_id=header.msg_id or "",
+            broker_address=address,
+            state=state,
+            transaction_id=header.transaction_id,
+            was_asked=bool(header.from_transaction_check),
+        )
+        after_end(session.send_hooks, ending)
 
 
 def _tell(session: Session, address: str, header: EndTransaction, error: BaseException | None) -> Plan[None]:

@@ -29,6 +29,7 @@ from pyromq.client.push.subscriptions import SQL92, retry_topic, subscription
 from pyromq.client.push.timers import Tasks, every, whenever
 from pyromq.client.session import Session, net_settings, new_session
 from pyromq.client.signing import signer
+from pyromq.client.trace import Tracer
 from pyromq.clock import SystemClock
 from pyromq.config.settings import ClientSettings
 from pyromq.errors import AlreadyStarted, ClientClosed, ConfigError, PyroError
@@ -55,6 +56,8 @@ class Terms:
     consume_from: ConsumeFrom
     start_ms: int
     hooks: tuple[ConsumeHook, ...] = ()
+    #: Who takes the notes of the hook that traces, if there is one.
+    tracer: Tracer | None = None
     #: Whether the listener is called on threads, and not on the loop.
     on_threads: bool = False
 
@@ -171,6 +174,8 @@ class Engine:
         finally:
             in_use.leave(session.identity.client_id, session.group)
             await member.driver.close()
+            if self._terms.tracer is not None:
+                await asyncio.to_thread(self._terms.tracer.close)
 
     # What brokers ask for -----------------------------------------------------------------------------
 

@@ -12,6 +12,7 @@ from pyromq.client.push.calling import calls
 from pyromq.client.push.checks import member_of, start_time_ms, with_changes
 from pyromq.client.push.delivery import BatchListener, ConsumeModel, ConsumeOrder, Listener
 from pyromq.client.push.engine import Terms
+from pyromq.client.trace import CONSUME, traced_consumer, tracer_of
 from pyromq.clock import SystemClock
 from pyromq.config.settings import ClientSettings
 from pyromq.errors import ConfigError
@@ -42,6 +43,7 @@ def new_terms(
             "consume_message_batch_max_size is for a batch_listener, which takes a list; this consumer has a "
             "listener, which takes one message"
         )
+    tracer = tracer_of(group, name_server, chosen, role=CONSUME)
     return Terms(
         group=group,
         addresses=name_server_addresses(name_server, chosen),
@@ -52,6 +54,7 @@ def new_terms(
         allocate=allocate,
         consume_from=consume_from,
         start_ms=start_time_ms(consume_timestamp, SystemClock().now_ms()),
-        hooks=tuple(hooks),
+        hooks=traced_consumer(hooks, tracer, chosen),
+        tracer=tracer,
         on_threads=on_threads,
     )

@@ -22,6 +22,7 @@ from pyromq.client.requests import ReplyCallback
 from pyromq.client.steps import Deadline
 from pyromq.client.sync.hosted_producer import HostedProducer, hosted_settings
 from pyromq.client.sync.runner import Runner
+from pyromq.client.trace import PRODUCE, traced, tracer_of
 from pyromq.config.settings import ClientSettings
 from pyromq.errors import ClientClosed, TooManyInFlight
 from pyromq.model import Message, MessageQueue, ReceivedMessage, SendResult
@@ -56,8 +57,12 @@ class Producer:
         self.group = group
         settings = settings or ClientSettings()
         addresses = name_server_addresses(name_server, settings)
+        self._tracer = tracer_of(group, name_server, settings, role=PRODUCE)
+        own_hooks = traced(hooks, self._tracer)
         self._runner = Runner(
-            f"producer {group}", partial(producer_session, group, addresses, settings, hooks), self._upkeep
+            f"producer {group}",
+            partial(producer_session, group, addresses, settings, own_hooks),
+            self._upkeep,
         )
         self._requester = HostedProducer(
             f"requests {group}",
@@ -79,6 +84,8 @@ class Producer:
             self._requester.close()
         finally:
             self._runner.close(self._farewell)
+            if self._tracer is not None:
+                self._tracer.close()
 
     def send(
         self,

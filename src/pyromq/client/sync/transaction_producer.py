@@ -95,7 +95,7 @@ class TransactionProducer(Producer):
         if may_execute(sent):
             state, error = executed(self._execute, half, arg)
         try:
-            self._runner.run(transaction.end(session, sent, state, error))
+            self._runner.run(transaction.end(session, half, sent, state, error))
         except PyroError as failure:
             _log.warning("the end of the transaction of %s is not told: %s", sent.message_id, failure)
         return result_of(sent, state, error)
