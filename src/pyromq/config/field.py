@@ -11,8 +11,8 @@ from typing import Any, Literal, TypeVar
 T = TypeVar("T")
 
 #: What a text setting holds, where that is checked: an IPv4/IPv6 address or host name, a list of
-#: `host:port` joined by `;`, a name that is used in file names and on the wire, delay levels, hours.
-Form = Literal["text", "host", "addresses", "name", "delay_levels", "hours"]
+#: `host:port` joined by `;`, a name that is used in file names and on the wire, delay levels, hours, a URL.
+Form = Literal["text", "host", "addresses", "name", "delay_levels", "hours", "url"]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -45,7 +45,8 @@ def setting(
     """Declare a field of a settings class.
 
     The sentence says what it does and its unit. `live` settings may change while the process runs. `secret`
-    ones are printed as stars. Numbers may not be negative unless `at_least` says so.
+    ones are printed as stars, as are passwords in URLs; neither is in the repr of the settings. Numbers may
+    not be negative unless `at_least` says so.
     """
     metadata = {
         "sentence": sentence,
@@ -57,7 +58,7 @@ def setting(
         "secret": secret,
     }
     # The dataclass wants its own field object where the type checker sees the value.
-    declared: T = dataclasses.field(default=default, metadata=metadata)
+    declared: T = dataclasses.field(default=default, metadata=metadata, repr=not secret and form != "url")
     return declared
 
 

@@ -5,16 +5,18 @@ returns new settings: code that asks for them anew sees the change whole.
 """
 
 import dataclasses
+import re
 from collections.abc import Mapping
 from typing import Any
 
-from pyromq.config.field import settings_of
+from pyromq.config.field import Setting, settings_of
 from pyromq.config.load import Process, nearest, settings_by_name
 from pyromq.config.rocketmq import NO_EFFECT, our_name
 from pyromq.config.values import Value, read_value, write_value
 from pyromq.errors import ConfigError
 
 _STARS = "******"
+_PASSWORD = re.compile(r"(://[^:/@]*:)[^/]*@")
 
 
 def as_properties(process: Process) -> dict[str, str]:
@@ -23,8 +25,7 @@ def as_properties(process: Process) -> dict[str, str]:
     for field in dataclasses.fields(process):
         part = getattr(process, field.name)
         for setting in settings_of(type(part)):
-            value = write_value(getattr(part, setting.name))
-            shown.setdefault(setting.key, _STARS if setting.secret and value else value)
+            shown.setdefault(setting.key, _shown(setting, write_value(getattr(part, setting.name))))
     return shown
 
 
@@ -69,6 +70,12 @@ def change_in_place(process: Process, updates: Mapping[str, str]) -> None:
 def own_copy(process: Process) -> Process:
     """Return the same settings, which nobody else holds on to."""
     return _replaced(process, {})
+
+
+def _shown(setting: Setting, value: str) -> str:
+    if setting.secret and value:
+        return _STARS
+    return _PASSWORD.sub(rf"\1{_STARS}@", value) if setting.form == "url" else value
 
 
 def _replaced(process: Process, values: Mapping[str, Value]) -> Process:

@@ -113,7 +113,7 @@ class BrokerSettings:
         6, "What clients may do here: 4 read, 2 write, 6 both.", at_most=7, live=True
     )
     failover: str = setting(
-        "", "Where it is decided who is master, etcd://HOST:2379; empty: the role stays as it is. Ours."
+        "", "Where the master is decided, etcd://HOST:2379; empty: the role stays. Ours.", form="url"
     )
     failover_lease: int = setting(
         3_000, "Milliseconds without a word from etcd after which a master is none. Ours.", at_least=2_000

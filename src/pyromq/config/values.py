@@ -129,4 +129,5 @@ _FORMS: dict[Form, Callable[[str], None]] = {
     "name": _check_name,
     "delay_levels": _check_delay_levels,
     "hours": _check_hours,
+    "url": _check_text,
 }

@@ -41,6 +41,10 @@ _LANGUAGES: Final = {language.name: int(language) for language in Language}
 _LANGUAGE_NAMES: Final = {int(language): language.name for language in Language}
 
 
+#: Fields that are never shown: who sees them could act as somebody else.
+_SECRETS: Final = frozenset({"secretKey", "Signature", "SecurityToken"})
+
+
 class Command:
     """A request or an answer, with its fields as a map of strings and its body as bytes."""
 
@@ -88,8 +92,9 @@ class Command:
 
     def __repr__(self) -> str:
         kind = "response" if self.is_response else "oneway" if self.is_oneway else "request"
+        shown = {name: "******" if name in _SECRETS else text for name, text in (self.ext or {}).items()}
         return (
-            f"Command({kind} {self.code}, opaque={self.opaque}, remark={self.remark!r}, ext={self.ext!r}, "
+            f"Command({kind} {self.code}, opaque={self.opaque}, remark={self.remark!r}, ext={shown!r}, "
             f"body of {len(self.body)} bytes)"
         )
 

@@ -35,7 +35,8 @@ def read_endpoints(text: str) -> Endpoints:
     """Read the setting. Raises ConfigError, which says what is wrong with it."""
     scheme, separator, rest = text.partition("://")
     if not separator or scheme not in ("etcd", "etcds"):
-        raise ConfigError(f"failover={text}: {_FORM}")
+        # Not what it says: a password may stand there.
+        raise ConfigError(f"failover: {_FORM}")
     rest, _, query = rest.partition("?")
     credentials, _, hosts = rest.rpartition("@")
     user, _, password = credentials.partition(":")
