@@ -1,0 +1,75 @@
+"""Questions to a cluster, with no more of them under way than a broker should be bothered with."""
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+from typing import Final, TypeVar, TypeVarTuple
+
+from pyromq.client.aio.runner import Runner
+from pyromq.client.name_servers import name_server_addresses
+from pyromq.client.plans.dead_letters import new_tools_session
+from pyromq.client.session import Session
+from pyromq.client.steps import Deadline, Plan, ask, must_succeed, request
+from pyromq.codes import RequestCode
+from pyromq.config.settings import ClientSettings
+from pyromq.wire.command import Command
+from pyromq.wire.header import Header
+
+T = TypeVar("T")
+Arguments = TypeVarTuple("Arguments")
+
+#: Questions that are under way at once.
+UNDER_WAY_MAX: Final = 16
+#: Milliseconds for one question and what follows from it.
+TIMEOUT_MS: Final = 6_000
+
+
+class Asker:
+    """A client that asks and orders, for one cluster. `async with` is not needed: `start` and `close`."""
+
+    def __init__(self, name_server: str, settings: ClientSettings | None = None) -> None:
+        self.name_server = name_server
+        addresses = name_server_addresses(name_server, settings)
+        self._runner = Runner(
+            "dashboard", partial(new_tools_session, addresses, settings or ClientSettings())
+        )
+        self._places = asyncio.Semaphore(UNDER_WAY_MAX)
+
+    async def start(self) -> None:
+        """Begin, on the running loop."""
+        await self._runner.start()
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._runner.close()
+
+    async def ask(
+        self,
+        address: str,
+        code: RequestCode,
+        header: Header | None = None,
+        body: bytes = b"",
+        *,
+        timeout_ms: int | None = None,
+    ) -> Command:
+        """Ask one server; raise the error for the code of its answer if that is not SUCCESS."""
+        timeout_s = (timeout_ms or self._runner.session.settings.mq_client_api_timeout) / 1_000
+        async with self._places:
+            return must_succeed(await self._runner.run(ask(address, request(code, header, body), timeout_s)))
+
+    async def run(
+        self,
+        make: Callable[[Session, *Arguments, Deadline], Plan[T]],
+        *arguments: *Arguments,
+        timeout_ms: int = TIMEOUT_MS,
+    ) -> T:
+        """Carry out a plan of the client's with a time budget of its own."""
+        session = self._runner.session
+        async with self._places:
+            deadline = session.deadline(None, timeout_ms)
+            return await self._runner.run(make(session, *arguments, deadline))
+
+    @property
+    def name_servers(self) -> tuple[str, ...]:
+        """The name servers' addresses."""
+        return tuple(self._runner.session.name_servers.addresses)

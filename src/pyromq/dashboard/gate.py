@@ -1,0 +1,115 @@
+"""The door of the dashboard: every request passes it, and every answer gets its headers there."""
+
+from typing import Final
+from urllib.parse import quote
+
+from starlette.datastructures import MutableHeaders
+from starlette.requests import Request
+from starlette.responses import JSONResponse, RedirectResponse, Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from pyromq.dashboard.security import (
+    COOKIE,
+    CSRF_HEADER,
+    HEADERS,
+    SESSION_S,
+    Password,
+    Sessions,
+    Visit,
+    is_allowed_host,
+    is_own,
+)
+
+#: Paths that need no visit.
+_OPEN: Final = ("/static/", "/login", "/healthz")
+_READING: Final = frozenset({"GET", "HEAD"})
+
+
+class Gate:
+    """Lets requests through that may be: from a known host, with a visit, changes only from our own page."""
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        *,
+        sessions: Sessions,
+        password: Password | None,
+        hosts: frozenset[str],
+        is_read_only: bool,
+    ) -> None:
+        self._app = app
+        self._sessions = sessions
+        self._password = password
+        self._hosts = hosts
+        self._is_read_only = is_read_only
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request, or pass it on."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        request = Request(scope)
+        cookie: str | None = None
+
+        async def with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                for name, value in HEADERS.items():
+                    headers[name] = value
+                headers["Cache-Control"] = "no-cache" if scope["path"].startswith("/static/") else "no-store"
+                if cookie is not None:
+                    headers.append("Set-Cookie", cookie)
+            await send(message)
+
+        visit = self._sessions.find(request.cookies.get(COOKIE))
+        refusal = self._refusal(request, visit)
+        if refusal is None and visit is None and not scope["path"].startswith(_OPEN):
+            # Without a password whoever reaches this address may look; the visit is for the token.
+            visit = self._sessions.begin()
+            cookie = set_cookie(visit, is_secure=request.url.scheme == "https")
+        scope["state"] = {**scope.get("state", {}), "visit": visit}
+        answer = self._app if refusal is None else refusal
+        await answer(scope, receive, with_headers)
+
+    def _refusal(self, request: Request, visit: Visit | None) -> Response | None:
+        path = request.url.path
+        host = request.headers.get("host", "")
+        if not is_allowed_host(host, self._hosts):
+            return _refused(
+                400,
+                f"this server is not called {host!r}",
+                "Use its address, or start it with --host-name NAME.",
+            )
+        if path.startswith(_OPEN):
+            return None
+        if visit is None and self._password is not None:
+            if path.startswith("/api/"):
+                return _refused(401, "you are not logged in, or no longer", "Log in again.")
+            target = path + (f"?{request.url.query}" if request.url.query else "")
+            return RedirectResponse(f"/login?next={quote(target, safe='')}", 303)
+        if request.method in _READING:
+            return None
+        return self._refusal_of_change(request, visit)
+
+    def _refusal_of_change(self, request: Request, visit: Visit | None) -> Response | None:
+        if visit is None or not is_own(visit, request.headers.get(CSRF_HEADER)):
+            return _refused(403, "the change did not come from this page", "Load the page again.")
+        if self._is_read_only and request.url.path != "/api/logout" and not _is_rehearsal(request):
+            return _refused(
+                403, "this dashboard only looks (--read-only)", "Start one without it to change something."
+            )
+        return None
+
+
+def _is_rehearsal(request: Request) -> bool:
+    return request.url.path == "/api/offsets/preview"
+
+
+def set_cookie(visit: Visit, *, is_secure: bool) -> str:
+    """Return the header that gives a browser its visit."""
+    secure = "; Secure" if is_secure else ""
+    return f"{COOKIE}={visit.token}; Path=/; Max-Age={int(SESSION_S)}; HttpOnly; SameSite=Strict{secure}"
+
+
+def _refused(status: int, error: str, next_step: str) -> Response:
+    return JSONResponse({"error": error, "next": next_step}, status)

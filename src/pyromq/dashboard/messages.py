@@ -1,0 +1,227 @@
+"""Messages for a page: found by topic and time, by key, by id; and their bodies in a form to read."""
+
+import json
+from base64 import b64encode
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any, Final
+
+from pyromq.client.plans import admin, progress
+from pyromq.client.plans.admin import FOREVER_MS, KeyQuery
+from pyromq.client.plans.pull import Wanted, pull
+from pyromq.dashboard.asking import Asker
+from pyromq.dashboard.picture import Picture
+from pyromq.errors import ConfigError, PyroError, QueryNotFound
+from pyromq.model import MessageQueue, ReceivedMessage
+from pyromq.net.address import join_address
+from pyromq.wire.message_id import parse_offset_message_id
+
+#: Messages of one answer.
+COUNT_MAX: Final = 64
+#: Bytes of a body that a page shows; the whole is downloaded.
+PREVIEW_BYTES_MAX: Final = 64 * 1024
+#: Bytes of it that are shown as hexadecimal numbers.
+HEX_BYTES_MAX: Final = 8 * 1024
+#: Bytes of a body that a list shows.
+_LINE_BYTES_MAX: Final = 160
+#: Queues of a topic that one search reads.
+_QUEUES_MAX: Final = 256
+
+Shown = dict[str, Any]
+
+
+async def browse(asker: Asker, query: Mapping[str, str]) -> Shown:
+    """Return messages of a topic stored from a time on, the oldest first; without a time, the newest.
+
+    `cursor` of an answer asks for the next.
+    """
+    topic = needed(query, "topic")
+    begin_ms, end_ms = moment(query, "begin"), moment(query, "end")
+    places = (
+        _read_cursor(query["cursor"], topic) if query.get("cursor") else await _begin(asker, topic, begin_ms)
+    )
+    found: list[ReceivedMessage] = []
+    for queue, offset in places.items():
+        found += await _read(asker, queue, offset)
+    within = [one for one in found if end_ms is None or one.stored_at_ms <= end_ms]
+    is_newest = begin_ms is None and not query.get("cursor")
+    ordered = sorted(within, key=lambda one: (one.stored_at_ms, one.queue, one.queue_offset))
+    shown = ordered[-COUNT_MAX:] if is_newest else ordered[:COUNT_MAX]
+    for one in shown:
+        places[one.queue] = max(places.get(one.queue, 0), one.queue_offset + 1)
+    counts = Counter(one.queue for one in within)
+    has_more = len(ordered) > len(shown) or any(count >= COUNT_MAX for count in counts.values())
+    return {
+        "rows": [row(one) for one in shown],
+        "cursor": _cursor(places) if has_more and not is_newest else None,
+    }
+
+
+async def _begin(asker: Asker, topic: str, begin_ms: int | None) -> dict[MessageQueue, int]:
+    queues = await asker.run(progress.subscribe_queues, topic)
+    if len(queues) > _QUEUES_MAX:
+        raise ConfigError(
+            f"topic {topic!r} has {len(queues)} queues, more than the {_QUEUES_MAX} that a page reads; "
+            "search by key or id"
+        )
+    places = {}
+    for queue in queues:
+        if begin_ms is None:
+            end = await asker.run(progress.max_offset, queue)
+            places[queue] = max(0, end - COUNT_MAX)
+        else:
+            places[queue] = await asker.run(progress.offset_by_time, queue, begin_ms)
+    return places
+
+
+async def _read(asker: Asker, queue: MessageQueue, offset: int) -> list[ReceivedMessage]:
+    """Read up to a page's worth of a queue; one that begins later is read from its beginning."""
+    found: list[ReceivedMessage] = []
+    for _ in range(4):
+        wanted = Wanted(queue, offset, count=COUNT_MAX - len(found))
+        result = await asker.run(pull, wanted)
+        found += result.messages
+        is_moved = result.next_offset != offset
+        offset = result.next_offset
+        if len(found) >= COUNT_MAX or not is_moved or offset >= result.max_offset:
+            break
+    return found
+
+
+async def by_key(asker: Asker, query: Mapping[str, str]) -> Shown:
+    """Return the messages of a topic with a key."""
+    wanted = KeyQuery(
+        needed(query, "topic"),
+        needed(query, "key"),
+        COUNT_MAX,
+        moment(query, "begin") or 0,
+        moment(query, "end") or FOREVER_MS,
+    )
+    found = await asker.run(admin.query_message, wanted)
+    return {"rows": [row(one) for one in found], "cursor": None}
+
+
+async def by_id(asker: Asker, picture: Picture, query: Mapping[str, str]) -> ReceivedMessage:
+    """Return the message with an id: the broker's, or its producer's, which needs the topic too."""
+    message_id = needed(query, "id").strip()
+    place = place_of(picture, message_id)
+    if place is not None:
+        return await asker.run(admin.view_message, message_id)
+    topic = query.get("topic", "")
+    if not topic:
+        raise ConfigError(
+            f"{message_id} is no id that a broker of this cluster gave; for an id that a producer gave, say "
+            "the topic too"
+        )
+    return await asker.run(admin.find_message, topic, message_id)
+
+
+def place_of(picture: Picture, message_id: str) -> str | None:
+    """Return the address in a broker's id, if it is one of the cluster's: nobody else is connected to."""
+    try:
+        place = parse_offset_message_id(message_id)
+        address = join_address(place.host, place.port)
+    except (PyroError, ValueError):
+        return None
+    return address if any(broker.address == address for broker in picture.brokers) else None
+
+
+async def search(asker: Asker, picture: Picture, query: Mapping[str, str]) -> Shown:
+    """Return what a search finds; `by` is time, key or id."""
+    how = query.get("by", "time")
+    if how == "key":
+        return await by_key(asker, query)
+    if how == "id":
+        try:
+            return {"rows": [row(await by_id(asker, picture, query))], "cursor": None}
+        except QueryNotFound:
+            return {"rows": [], "cursor": None}
+    return await browse(asker, query)
+
+
+def row(message: ReceivedMessage) -> Shown:
+    """Return a message for a list."""
+    body = message.body[:_LINE_BYTES_MAX]
+    return {
+        "id": message.message_id,
+        "placeId": message.offset_message_id,
+        "topic": message.topic,
+        "tags": message.tags,
+        "keys": message.keys,
+        "broker": message.queue.broker_name,
+        "queue": message.queue.queue_id,
+        "offset": message.queue_offset,
+        "stored": message.stored_at_ms,
+        "born": message.born_at_ms,
+        "size": len(message.body),
+        "line": "".join(c if c.isprintable() else " " for c in body.decode("utf-8", "replace")),
+    }
+
+
+def full(message: ReceivedMessage) -> Shown:
+    """Return a message with its properties, and its body in every form that it has."""
+    return {
+        **row(message),
+        "bornHost": message.born_host,
+        "storeHost": message.store_host,
+        "position": message.position,
+        "tries": message.reconsume_times,
+        "crc": message.body_crc,
+        "properties": dict(sorted(message.properties.items())),
+        "body": preview(message.body),
+    }
+
+
+def preview(body: bytes) -> Shown:
+    """Return a body as text, as JSON if it is, and its bytes, as much of it as a page shows."""
+    part = body[:PREVIEW_BYTES_MAX]
+    shown: Shown = {"size": len(body), "isCut": len(body) > len(part)}
+    try:
+        # A character may be cut in two.
+        shown["text"] = part.decode() if not shown["isCut"] else part.decode("utf-8", "ignore")
+    except UnicodeDecodeError:
+        shown["text"] = None
+    shown["json"] = None if shown["isCut"] or shown["text"] is None else _pretty(shown["text"])
+    shown["bytes"] = b64encode(part[:HEX_BYTES_MAX]).decode()
+    return shown
+
+
+def _pretty(text: str) -> str | None:
+    if not text.lstrip().startswith(("{", "[")):
+        return None
+    try:
+        return json.dumps(json.loads(text), indent=2, ensure_ascii=False)
+    except (ValueError, RecursionError):
+        return None
+
+
+def needed(query: Mapping[str, str], name: str) -> str:
+    """Return a field that must be there."""
+    text = query.get(name, "")
+    if not text:
+        raise ConfigError(f"say the {name}")
+    return text
+
+
+def moment(query: Mapping[str, str], name: str) -> int | None:
+    """Return a time in milliseconds since 1970, or None when none is given."""
+    text = query.get(name, "")
+    if not text:
+        return None
+    if not (text.isascii() and text.isdecimal()):
+        raise ConfigError(f"{name}={text!r} is no time in milliseconds since 1970")
+    return int(text)
+
+
+def _cursor(places: Mapping[MessageQueue, int]) -> str:
+    return json.dumps([[queue.broker_name, queue.queue_id, offset] for queue, offset in places.items()])
+
+
+def _read_cursor(text: str, topic: str) -> dict[MessageQueue, int]:
+    try:
+        return {
+            MessageQueue(topic, str(broker), int(queue_id)): int(offset)
+            for broker, queue_id, offset in json.loads(text)
+        }
+    except (ValueError, TypeError) as error:
+        raise ConfigError(f"the place to go on from does not read: {error}") from error

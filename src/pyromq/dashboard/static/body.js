@@ -1,0 +1,27 @@
+// A message's body: as text, as JSON, as hexadecimal numbers.
+import { bytes, clear, h } from "./core.js";
+
+function hex(base64) {
+  const raw = Uint8Array.from(atob(base64), (c) => c.charCodeAt(0));
+  const lines = [];
+  for (let at = 0; at < raw.length; at += 16) {
+    const part = [...raw.slice(at, at + 16)];
+    const numbers = part.map((one) => one.toString(16).padStart(2, "0")).join(" ");
+    const text = part.map((one) => (one >= 0x20 && one < 0x7f ? String.fromCharCode(one) : ".")).join("");
+    lines.push(`${at.toString(16).padStart(8, "0")}  ${numbers.padEnd(47)}  |${text}|`);
+  }
+  return lines.join("\n");
+}
+export function bodyView(body) {
+  const forms = { JSON: body.json, Text: body.text, Hex: hex(body.bytes) };
+  const there = Object.keys(forms).filter((name) => forms[name] !== null);
+  const pre = h("pre", { class: "body", tabindex: "0" });
+  const buttons = there.map((name) => h("button", { type: "button", role: "tab", onclick: () => show(name) }, name));
+  function show(name) {
+    buttons.forEach((one) => one.setAttribute("aria-selected", String(one.textContent === name)));
+    clear(pre, forms[name] || "(empty)");
+  }
+  show(there[0]);
+  return h("div", {}, h("div", { class: "tabs", role: "tablist", "aria-label": "Form of the body" }, buttons,
+    h("span", { class: "faint" }, `${bytes(body.size)}${body.isCut ? ", the beginning is shown" : ""}`)), pre);
+}

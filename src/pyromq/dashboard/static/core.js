@@ -1,0 +1,241 @@
+// What all pages share: elements, questions to the server, live views, tables, dialogs, words for numbers.
+const meta = (name) => document.querySelector(`meta[name=${name}]`)?.content ?? "";
+export const isReadOnly = meta("read-only") === "1";
+export const main = document.getElementById("main");
+export const query = new URLSearchParams(location.search);
+
+// Elements. Text goes in as text nodes only, so nothing that a message says becomes markup.
+function fill(node, props, children) {
+  for (const [name, value] of Object.entries(props ?? {})) {
+    if (value === null || value === undefined || value === false) continue;
+    if (name.startsWith("on")) node.addEventListener(name.slice(2), value);
+    else node.setAttribute(name, value === true ? "" : String(value));
+  }
+  for (const child of children.flat(Infinity)) {
+    if (child === null || child === undefined || child === false) continue;
+    node.append(child instanceof Node ? child : document.createTextNode(String(child)));
+  }
+  return node;
+}
+export const h = (tag, props, ...children) => fill(document.createElement(tag), props, children);
+export const s = (tag, props, ...children) =>
+  fill(document.createElementNS("http://www.w3.org/2000/svg", tag), props, children);
+export const clear = (node, ...children) => { node.replaceChildren(); return fill(node, {}, children); };
+
+// Words for numbers and times
+const whole = new Intl.NumberFormat("en");
+const short = new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 1 });
+export const none = "–";
+export const count = (n) => (n === null || n === undefined ? none : whole.format(n));
+export const brief = (n) => (n === null || n === undefined ? none : n < 10000 ? whole.format(Math.round(n)) : short.format(n));
+export const rate = (n) => (n === null || n === undefined ? none : n === 0 ? "0" : n < 10 ? n.toFixed(1) : brief(n));
+export function bytes(n) {
+  if (n === null || n === undefined) return none;
+  const units = ["B", "KiB", "MiB", "GiB", "TiB"];
+  let at = 0;
+  while (n >= 1024 && at < units.length - 1) { n /= 1024; at += 1; }
+  return `${at ? n.toFixed(1) : n} ${units[at]}`;
+}
+const two = (n) => String(n).padStart(2, "0");
+export function time(ms) {
+  if (!ms) return none;
+  const d = new Date(ms);
+  return `${d.getFullYear()}-${two(d.getMonth() + 1)}-${two(d.getDate())} ` +
+    `${two(d.getHours())}:${two(d.getMinutes())}:${two(d.getSeconds())}.${String(d.getMilliseconds()).padStart(3, "0")}`;
+}
+export function ago(ms) {
+  if (!ms) return none;
+  const seconds = Math.max(0, (Date.now() - ms) / 1000);
+  for (const [unit, length] of [["d", 86400], ["h", 3600], ["min", 60]]) {
+    if (seconds >= length) return `${Math.floor(seconds / length)} ${unit} ago`;
+  }
+  return `${Math.floor(seconds)} s ago`;
+}
+export const when = (ms) => h("time", { title: time(ms) }, ago(ms));
+
+// Questions and orders
+export class Trouble extends Error {
+  constructor(error, next) { super(error); this.next = next; }
+}
+const clean = (params) =>
+  new URLSearchParams(Object.entries(params ?? {}).filter(([, v]) => v !== "" && v !== null && v !== undefined));
+export const link = (path, params) => { const text = clean(params).toString(); return text ? `${path}?${text}` : path; };
+
+async function answer(response) {
+  if (response.status === 401) {
+    location.assign(link("/login", { next: location.pathname + location.search }));
+  }
+  const body = await response.json().catch(() => ({}));
+  if (!response.ok) throw new Trouble(body.error ?? `the dashboard answered ${response.status}`, body.next ?? "Try again.");
+  return body;
+}
+const asked = (promise) => promise.catch(() => {
+  throw new Trouble("the dashboard does not answer", "Is `pyromq dashboard` still running? The page goes on when it does.");
+});
+export const get = async (path, params) => answer(await asked(fetch(link(path, params))));
+export const post = async (path, order) => answer(await asked(fetch(path, {
+  method: "POST", body: JSON.stringify(order),
+  headers: { "Content-Type": "application/json", "X-CSRF-Token": meta("csrf") },
+})));
+
+// Live views: the server sends one whenever it has changed; a page that is not seen gets none.
+const lamp = document.getElementById("live");
+function shine(state, words) {
+  if (!lamp) return;
+  lamp.dataset.state = state;
+  lamp.querySelector("span").textContent = words;
+}
+export function live(view, params, show, fail) {
+  let source = null;
+  let now = params;
+  const open = () => {
+    source?.close();
+    if (document.hidden) return;
+    source = new EventSource(link(`/api/live/${view}`, now));
+    source.addEventListener("view", (event) => { shine("on", "live"); show(JSON.parse(event.data)); });
+    source.addEventListener("trouble", (event) => {
+      const told = JSON.parse(event.data);
+      shine("on", "live");
+      fail?.(new Trouble(told.error, told.next));
+    });
+    source.onerror = () => {
+      shine("off", "reconnecting");
+      if (source.readyState === EventSource.CLOSED) {
+        get(`/api/${view}`, now).catch((error) => fail?.(error));
+        setTimeout(open, 3000);
+      }
+    };
+  };
+  document.addEventListener("visibilitychange", open);
+  open();
+  return { change(next) { now = next; open(); } };
+}
+export const still = () => shine("still", "on demand");
+
+// Errors say the cause and the next step
+export const trouble = (error) =>
+  h("div", { class: "trouble", role: "alert" }, h("strong", {}, error.message), h("p", {}, error.next ?? "Load the page again."));
+export function toast(text, kind = "good") {
+  const node = h("div", { class: `toast ${kind}` }, text);
+  document.getElementById("toasts").append(node);
+  setTimeout(() => node.remove(), 6000);
+}
+
+// Tables whose rows keep their place, and the focus in them, while their numbers move
+export class Table {
+  constructor(columns, { key, empty, caption }) {
+    this.columns = columns;
+    this.key = key;
+    this.rows = new Map();
+    this.body = h("tbody");
+    this.empty = h("p", { class: "empty", hidden: true }, empty);
+    const heads = columns.map((one) => h("th", { scope: "col", class: one.kind }, one.title));
+    this.node = h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": caption },
+      h("table", {}, h("caption", { class: "unseen" }, caption), h("thead", {}, h("tr", {}, heads)), this.body), this.empty);
+  }
+  update(rows) {
+    const seen = new Map();
+    const ordered = rows.map((row) => {
+      const key = this.key(row);
+      let line = this.rows.get(key);
+      if (!line) {
+        line = { node: h("tr"), cells: this.columns.map((one) => h("td", { class: one.kind })), said: [] };
+        line.node.append(...line.cells);
+      }
+      this.columns.forEach((column, at) => this.#put(line, column, at, row));
+      seen.set(key, line);
+      return line.node;
+    });
+    this.rows = seen;
+    const now = [...this.body.children];
+    if (now.length !== ordered.length || now.some((node, at) => node !== ordered[at])) this.body.replaceChildren(...ordered);
+    this.empty.hidden = rows.length > 0;
+  }
+  #put(line, column, at, row) {
+    const cell = line.cells[at];
+    const sign = column.sign ? String(column.sign(row)) : null;
+    if (sign !== null && line.said[at] === sign) return;
+    const value = column.cell(row);
+    if (value instanceof Node) cell.replaceChildren(value);
+    else if (cell.textContent !== String(value)) cell.textContent = String(value);
+    line.said[at] = sign;
+  }
+}
+
+export function pager(go) {
+  const back = h("button", { type: "button", onclick: () => go(-1) }, "Back");
+  const next = h("button", { type: "button", onclick: () => go(1) }, "Next");
+  const words = h("span", { class: "place" });
+  const node = h("div", { class: "pager" }, back, words, next);
+  return { node, update(shown) {
+    const first = shown.total ? (shown.page - 1) * shown.size + 1 : 0;
+    words.textContent = `${count(first)}–${count(first ? first + shown.rows.length - 1 : 0)} of ${count(shown.total)}`;
+    back.disabled = shown.page <= 1;
+    next.disabled = shown.page >= shown.pages;
+    node.hidden = shown.pages <= 1 && shown.total > 0;
+  } };
+}
+
+// A list page: its choices are in the address, so that a link shows the same
+export function choices(defaults, onChange) {
+  const state = { ...defaults };
+  for (const name of Object.keys(defaults)) if (query.has(name)) state[name] = query.get(name);
+  const set = (changes) => {
+    Object.assign(state, changes);
+    const said = Object.fromEntries(Object.entries(state).filter(([name, value]) => String(value) !== String(defaults[name])));
+    history.replaceState(null, "", link(location.pathname, said));
+    onChange(state);
+  };
+  return { state, set };
+}
+export function field(label, input, hint) {
+  if (!input.id) input.id = `f${Math.random().toString(36).slice(2)}`;
+  return h("div", { class: "field" }, h("label", { for: input.id }, label), input, hint && h("small", {}, hint));
+}
+export const select = (options, value, props = {}) =>
+  h("select", props, Object.entries(options).map(([key, text]) => h("option", { value: key, selected: key === String(value) }, text)));
+export function later(call, ms = 200) {
+  let timer = 0;
+  return (...given) => { clearTimeout(timer); timer = setTimeout(() => call(...given), ms); };
+}
+
+// Dialogs: what they ask for goes to the server when they are confirmed; errors stay in them
+export function dialog(title, content, buttons = [], { wide = false } = {}) {
+  const said = h("div", { class: "said" });
+  const node = h("dialog", { class: wide ? "wide" : null, "aria-label": title });
+  const form = h("form", { method: "dialog", onsubmit: (event) => event.preventDefault() },
+    h("h2", {}, title), h("div", { class: "content" }, content), said,
+    h("div", { class: "buttons" }, h("button", { type: "button", onclick: () => node.close() }, "Close"), buttons));
+  node.append(form);
+  node.addEventListener("close", () => node.remove());
+  document.body.append(node);
+  node.showModal();
+  return { node, form, say: (...children) => clear(said, ...children), close: () => node.close() };
+}
+export function act(label, call, { kind = "primary", say } = {}) {
+  const button = h("button", { type: kind === "primary" ? "submit" : "button", class: kind, onclick: async (event) => {
+    event.preventDefault();
+    const form = button.closest("form");
+    if (form && kind === "primary" && !form.reportValidity()) return;
+    button.disabled = true;
+    button.setAttribute("aria-busy", "true");
+    try { await call(); } catch (error) {
+      const place = say?.() ?? form?.querySelector(".said");
+      if (place) clear(place, trouble(error)); else toast(error.message, "bad");
+    } finally { button.disabled = false; button.removeAttribute("aria-busy"); }
+  } }, label);
+  return button;
+}
+// What each server said of an order
+export const told = (results) => h("ul", { class: "told" }, results.map((one) =>
+  h("li", { class: one.failure ? "bad" : "good" }, h("b", {}, one.who), one.failure ? `: ${one.failure}` : ": done")));
+export const change = (node) => (isReadOnly ? null : node);
+export const head = (title, ...actions) => {
+  document.title = `${title} · PyroMQ`;
+  return h("div", { class: "head" }, h("h1", {}, title), h("div", { class: "actions" }, actions));
+};
+export const card = (title, ...children) => h("section", { class: "card" }, title && h("h2", {}, title), children);
+document.getElementById("logout")?.addEventListener("click", async () => {
+  await post("/api/logout", {}).catch(() => {});
+  location.assign("/login");
+});
