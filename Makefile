@@ -78,7 +78,7 @@ bench-kinds: setup   ## Any delay with 5 million waiting, SQL filters, transacti
 bench-spark: setup   ## A topic as a Spark table beside pre-built Arrow and Spark's Kafka connector; about 6 minutes (BENCH=--quick: 2)
 	$(PY) bench/spark.py $(BENCH)
 
-bench-replication: setup   ## What synchronous replication costs, and how long a switch of masters takes; about 6 minutes (BENCH=--quick: 1)
+bench-replication: setup   ## What synchronous replication costs, and how long a switch of masters takes; about 7 minutes (BENCH=--quick: 1)
 	$(PY) bench/replication.py $(BENCH)
 
 bench-parts: setup   ## Start-up time, memory, and the speed of the store, of recovery and of verify
