@@ -13,6 +13,7 @@ import typer
 from pyromq.cli import bench as bench_commands
 from pyromq.cli import (
     client_commands,
+    dashboard_commands,
     delayed_commands,
     dlq_commands,
     job_commands,
@@ -127,6 +128,13 @@ app.command(
         "pyromq broker -n ns:9876 --failover etcd://e1:2379,e2:2379,e3:2379 --set brokerRole=SYNC_MASTER",
     )
 )(server_commands.broker)
+app.command(
+    epilog=_examples(
+        "pyromq dashboard -n 127.0.0.1:9876",
+        "pyromq dashboard -n 'ns1:9876;ns2:9876' --read-only",
+        "PYROMQ_DASHBOARD_PASSWORD=… pyromq dashboard --listen 0.0.0.0 --host-name mq.example.org",
+    )
+)(dashboard_commands.dashboard)
 delayed = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode="rich",
