@@ -15,6 +15,8 @@ from pyromq.config.rocketmq import NO_EFFECT, our_name
 from pyromq.config.values import Value, read_value, write_value
 from pyromq.errors import ConfigError
 
+#: What names files, or makes RocketMQ's brokers run commands: CVE-2023-33246, CVE-2023-37582.
+_HARMFUL = re.compile(r"path|dir$|home|folder|filterserver|command|script", re.IGNORECASE)
 _STARS = "******"
 _PASSWORD = re.compile(r"(://[^:/@]*:)[^/]*@")
 
@@ -33,14 +35,17 @@ def changed(process: Process, updates: Mapping[str, str]) -> Process:
     """Return the settings with these changes.
 
     Raises ConfigError, and changes nothing, if a key is unknown or needs a restart, or a value does not
-    read. RocketMQ's names that have no effect here are accepted and have none.
+    read. RocketMQ's names that have no effect here are accepted and have none, but not those that name files
+    or make it run commands: who sends them means harm, and is not to be told that it worked.
     """
     known = settings_by_name(type(process))
     values: dict[str, Value] = {}
     problems = []
     for key, text in updates.items():
         name = our_name(key)
-        if name in known and not known[name].live:
+        if _HARMFUL.search(key):
+            problems.append(f"{key} is never changed over the network; set it in the file and restart")
+        elif name in known and not known[name].live:
             problems.append(f"{key} cannot change while this runs; set it in the file and restart")
         elif name in known:
             try:
