@@ -8,6 +8,7 @@ Changes are kept in `config/live.properties` of the store, and hold over the set
 """
 
 import logging
+import os
 from pathlib import Path
 
 from pyromq.broker.json_table import JsonTable
@@ -25,8 +26,9 @@ from pyromq.wire.bodies.topics import DataVersion, encode_data_version
 
 log = logging.getLogger(__name__)
 
-#: What RocketMQ's tools ask every broker for and has no meaning here: there are no filter servers.
-_SHOWN = {"filterServerNums": "0"}
+#: What RocketMQ's tools ask every broker for and is no setting here: filter servers, of which there are none,
+#: and how exportMetrics finds out how many processors there are.
+_SHOWN = {"filterServerNums": "0", "clientCallbackExecutorThreads": str(os.cpu_count() or 1)}
 
 
 class LiveSettings:

@@ -1,0 +1,88 @@
+import java.io.BufferedReader;
+import java.io.ByteArrayOutputStream;
+import java.io.InputStreamReader;
+import java.io.PrintStream;
+import java.nio.charset.StandardCharsets;
+import java.util.Arrays;
+import org.apache.rocketmq.tools.command.MQAdminStartup;
+
+/**
+ * Runs commands of Apache's mqadmin one after the other, as lines of its input say, without a Java machine for each.
+ *
+ * A line is the seconds that the command may take and its words, with tabs between. The answer is a line with its exit
+ * status (or «running» when it had to be interrupted) and the number of bytes that it printed, and these bytes.
+ */
+public class Mqadmin {
+    private static class Startup extends MQAdminStartup {
+        static void start(String[] words) {
+            subCommandList.clear();
+            main0(words, null);
+        }
+    }
+
+    private static class Exit extends SecurityException {
+        final int status;
+
+        Exit(int status) {
+            this.status = status;
+        }
+    }
+
+    @SuppressWarnings("removal")
+    private static class NoExit extends SecurityManager {
+        @Override
+        public void checkExit(int status) {
+            throw new Exit(status);
+        }
+
+        @Override
+        public void checkPermission(java.security.Permission permission) {
+        }
+    }
+
+    @SuppressWarnings("removal")
+    public static void main(String[] args) throws Exception {
+        PrintStream out = System.out;
+        System.setSecurityManager(new NoExit());
+        BufferedReader lines = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
+        for (String line = lines.readLine(); line != null; line = lines.readLine()) {
+            String[] words = line.split("\t", -1);
+            ByteArrayOutputStream printed = new ByteArrayOutputStream();
+            PrintStream into = new PrintStream(printed, true, "UTF-8");
+            System.setOut(into);
+            System.setErr(into);
+            String status = run(Arrays.copyOfRange(words, 1, words.length), 1000L * Integer.parseInt(words[0]));
+            byte[] bytes;
+            synchronized (into) {
+                bytes = printed.toByteArray();
+            }
+            out.printf("%s %d%n", status, bytes.length);
+            out.write(bytes);
+            out.flush();
+        }
+        Runtime.getRuntime().halt(0);
+    }
+
+    private static String run(String[] words, long millis) throws InterruptedException {
+        int[] status = {0};
+        Thread thread = new Thread(() -> {
+            try {
+                Startup.start(words);
+            } catch (Exit exit) {
+                status[0] = exit.status;
+            } catch (Throwable error) {
+                // What a Java machine does with whatever leaves its main.
+                error.printStackTrace();
+                status[0] = 1;
+            }
+        }, "main");
+        thread.start();
+        thread.join(millis);
+        if (thread.isAlive()) {
+            thread.interrupt();
+            thread.join(5000);
+            return "running";
+        }
+        return String.valueOf(status[0]);
+    }
+}
