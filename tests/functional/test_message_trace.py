@@ -6,8 +6,11 @@ from pathlib import Path
 import pytest
 
 from pyromq import Message, aio
+from pyromq.cli.message_trace import json_steps, lines
 from pyromq.client.trace_format import TRACE_TOPIC, TraceEntry, TraceType, decode_entries
+from pyromq.client.trace_life import Event, find_life
 from pyromq.config.settings import ClientSettings
+from pyromq.errors import PyroError
 from pyromq.model import ConsumeFrom, ReceivedMessage, TransactionState
 from pyromq.testing.cluster import Cluster
 from pyromq.testing.waiting import aeventually
@@ -153,3 +156,74 @@ async def test_traces_go_to_the_topic_that_was_chosen(traced: Cluster) -> None:
     async with aio.Admin(traced.namesrv_address) as admin:
         (found,) = await admin.query_message("own-traces", sent.message_id)
     assert found.keys == [sent.message_id]
+
+
+async def dead_and_replayed(cluster: Cluster) -> str:
+    """Send a message that a group gives up at once, replay it, and return its id."""
+    handled: list[str] = []
+    is_mended = False
+
+    async def listener(message: ReceivedMessage) -> bool:
+        handled.append(message.message_id)
+        return is_mended
+
+    async with aio.Producer("senders", cluster.namesrv_address, TRACED) as producer:
+        sent = await producer.send(Message("orders", b"1", keys=["42"]))
+    consumer = aio.PushConsumer(
+        "readers",
+        cluster.namesrv_address,
+        listener=listener,
+        settings=TRACED,
+        consume_from=ConsumeFrom.FIRST_OFFSET,
+        max_reconsume_times=0,
+    )
+    consumer.subscribe("orders")
+    async with consumer, aio.Admin(cluster.namesrv_address) as admin:
+
+        async def letters() -> list[ReceivedMessage]:
+            try:
+                return await admin.messages_by_id("%DLQ%readers", sent.message_id)
+            except PyroError:
+                return []
+
+        await aeventually(letters, timeout_s=40)
+        is_mended = True
+        async with aio.DeadLetters(cluster.namesrv_address) as dead:
+            assert [result.error async for result in dead.replay("readers")] == [None]
+        await aeventually(lambda: len(handled) == 2, timeout_s=40)
+    return sent.message_id
+
+
+async def test_a_life_from_send_to_replay_is_told_and_printed(traced: Cluster) -> None:
+    message_id = await dead_and_replayed(traced)
+
+    async with aio.Admin(traced.namesrv_address) as admin:
+        life = await find_life(admin, message_id)
+
+    assert [step.event for step in life.steps] == [
+        Event.SENT,
+        Event.STORED,
+        Event.CONSUMED,
+        Event.DEAD,
+        Event.REPLAYED,
+        Event.CONSUMED,
+    ]
+    assert [step.is_success for step in life.steps if step.event == Event.CONSUMED] == [False, True]
+    printed = "\n".join(lines(life))
+    assert "consumed, try 1" in printed
+    assert "%DLQ%readers, queue 0, offset 0" in printed
+    assert [record["event"] for record in json_steps(life)] == [step.event.value for step in life.steps]
+
+
+async def test_a_life_without_traces_is_told_by_what_brokers_have(traced: Cluster) -> None:
+    async with aio.Producer("senders", traced.namesrv_address) as producer:
+        sent = await producer.send(Message("orders", b"1"))
+
+    async with aio.Admin(traced.namesrv_address) as admin:
+        by_topic = await find_life(admin, sent.message_id, topic="orders")
+        by_place = await find_life(admin, sent.offset_message_id)
+        unknown = await find_life(admin, "no-such-id")
+
+    assert [step.event for step in by_topic.steps] == [Event.STORED]
+    assert by_place.steps == by_topic.steps
+    assert unknown.steps == []
