@@ -13,14 +13,18 @@ import typer
 from pyromq.cli import bench as bench_commands
 from pyromq.cli import (
     client_commands,
+    cluster_commands,
     dashboard_commands,
     delayed_commands,
     dlq_commands,
+    group_commands,
     job_commands,
+    message_commands,
     output,
     pipeline_commands,
     server_commands,
     store_commands,
+    topic_commands,
 )
 from pyromq.cli.admin import commands as admin_commands
 from pyromq.cli.version import installed_version
@@ -34,7 +38,6 @@ STATUS_INTERRUPTED = 130
 app = typer.Typer(
     name="pyromq",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -302,5 +305,9 @@ bench.command(
     )
 )(bench_commands.many)
 app.add_typer(bench, name="bench")
+app.add_typer(topic_commands.topic, name="topic")
+app.add_typer(group_commands.group, name="group")
+app.add_typer(message_commands.message, name="message")
+app.add_typer(cluster_commands.cluster, name="cluster")
 app.add_typer(admin_commands.admin, name="admin")
 app.command()(version)

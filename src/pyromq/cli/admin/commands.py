@@ -5,9 +5,19 @@ from typing import Annotated
 import typer
 
 from pyromq.cli import options
+from pyromq.cli.admin import choices
+from pyromq.cli.admin.access_admin import add_access_commands
+from pyromq.cli.admin.broker_admin import add_broker_commands
+from pyromq.cli.admin.export_admin import add_export_commands
+from pyromq.cli.admin.group_admin import add_group_commands
+from pyromq.cli.admin.message_admin import add_message_commands
+from pyromq.cli.admin.offset_admin import add_offset_commands
 from pyromq.cli.admin.replicas import add_replicas
 from pyromq.cli.admin.scaling_commands import add_scaling_commands
+from pyromq.cli.admin.send_admin import add_send_commands
 from pyromq.cli.admin.switch_master import add_switch_master
+from pyromq.cli.admin.topic_admin import add_topic_commands
+from pyromq.cli.admin.trace_admin import add_trace_command
 
 #: What a command ends with that found members of a group which want different things.
 STATUS_CONFLICT = 3
@@ -25,7 +35,7 @@ Broker = Annotated[
 def consumer_status(
     *,
     group: Group,
-    name_server: options.NameServer = options.DEFAULT_NAME_SERVER,
+    name_server: choices.NameServer = choices.DEFAULT_NAME_SERVER,
     client_id: Annotated[
         str | None,
         typer.Option(
@@ -67,3 +77,12 @@ admin.command(
 add_scaling_commands(admin)
 add_replicas(admin)
 add_switch_master(admin)
+add_topic_commands(admin)
+add_group_commands(admin)
+add_offset_commands(admin)
+add_message_commands(admin)
+add_trace_command(admin)
+add_send_commands(admin)
+add_broker_commands(admin)
+add_export_commands(admin)
+add_access_commands(admin)

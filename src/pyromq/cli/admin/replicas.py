@@ -6,6 +6,7 @@ import msgspec
 import typer
 
 from pyromq.cli import options, output
+from pyromq.cli.admin import choices
 from pyromq.wire.bodies.replicas import ReplicaList, ReplicaState
 
 STATUS_FAILED = 1
@@ -18,7 +19,7 @@ def replicas(
         str | None,
         typer.Option("-b", "--brokerName", metavar="NAME", help="This group only.", show_default=False),
     ] = None,
-    name_server: options.NameServer = options.DEFAULT_NAME_SERVER,
+    name_server: choices.NameServer = choices.DEFAULT_NAME_SERVER,
     as_json: options.Json = False,
 ) -> None:
     """Show each group's replicas: who is master, who is in sync and may become it, who is behind.

@@ -72,7 +72,7 @@ def show_told(broker: str, told: Sequence[Told], *, is_allowed: bool, is_json: b
             output.complain(f"{verb} write perm of {place} Failed: {one.failure}")
 
 
-def run_cluster_list(*, name_server: str, with_totals: bool, interval_s: int | None, is_json: bool) -> None:
+def run_cluster_list(*, name_server: str, with_totals: bool, interval_s: float | None, is_json: bool) -> None:
     """Print all brokers, once or every so many seconds."""
     with Operator(name_server) as operator:
         while True:

@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from pyromq.cli import options
+from pyromq.cli.admin import choices
 from pyromq.errors import ConfigError
 
 STATUS_FAILED = 1
@@ -22,7 +23,7 @@ BrokerName = Annotated[
 def update_topic(
     *,
     topic: Annotated[str, typer.Option("-t", "--topic", metavar="TOPIC", help="The topic.")],
-    name_server: options.NameServer = options.DEFAULT_NAME_SERVER,
+    name_server: choices.NameServer = choices.DEFAULT_NAME_SERVER,
     broker: Annotated[
         str | None, typer.Option("-b", "--brokerAddr", metavar="HOST:PORT", help="On this broker only.")
     ] = None,
@@ -76,7 +77,7 @@ def update_topic(
 def wipe_write_perm(
     *,
     broker: BrokerName,
-    name_server: options.NameServer = options.DEFAULT_NAME_SERVER,
+    name_server: choices.NameServer = choices.DEFAULT_NAME_SERVER,
     as_json: options.Json = False,
 ) -> None:
     """Let no producer choose a broker, at every name server of -n; consumers still read from it.
@@ -89,7 +90,7 @@ def wipe_write_perm(
 def add_write_perm(
     *,
     broker: BrokerName,
-    name_server: options.NameServer = options.DEFAULT_NAME_SERVER,
+    name_server: choices.NameServer = choices.DEFAULT_NAME_SERVER,
     as_json: options.Json = False,
 ) -> None:
     """Let producers choose a broker again, at every name server of -n."""
@@ -98,7 +99,7 @@ def add_write_perm(
 
 def cluster_list(
     *,
-    name_server: options.NameServer = options.DEFAULT_NAME_SERVER,
+    name_server: choices.NameServer = choices.DEFAULT_NAME_SERVER,
     more_stats: Annotated[
         bool, typer.Option("-m", "--moreStats", help="Messages of yesterday and of today.")
     ] = False,
@@ -117,7 +118,7 @@ def cluster_list(
 def drain(
     *,
     broker: Annotated[str, typer.Argument(metavar="BROKER", help="The broker's name.", show_default=False)],
-    name_server: options.NameServer = options.DEFAULT_NAME_SERVER,
+    name_server: choices.NameServer = choices.DEFAULT_NAME_SERVER,
     wait: Annotated[
         bool, typer.Option("--wait/--no-wait", help="Until the broker may be stopped, or look once.")
     ] = True,

@@ -7,6 +7,7 @@ import msgspec
 import typer
 
 from pyromq.cli import options, output
+from pyromq.cli.admin import choices
 
 
 def switch_master(
@@ -25,7 +26,7 @@ def switch_master(
             show_default=False,
         ),
     ] = None,
-    name_server: options.NameServer = options.DEFAULT_NAME_SERVER,
+    name_server: choices.NameServer = choices.DEFAULT_NAME_SERVER,
     as_json: options.Json = False,
 ) -> None:
     """Let the master of a group hand over to a replica that is in sync; nothing is lost.

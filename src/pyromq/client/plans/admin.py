@@ -144,6 +144,13 @@ def query_all_messages(session: Session, query: KeyQuery, deadline: Deadline) ->
 
 def find_message(session: Session, topic: str, message_id: str, deadline: Deadline) -> Plan[ReceivedMessage]:
     """Return the message with the unique id that its producer gave it, the first if it was sent twice."""
+    return (yield from messages_by_id(session, topic, message_id, deadline))[0]
+
+
+def messages_by_id(
+    session: Session, topic: str, message_id: str, deadline: Deadline
+) -> Plan[list[ReceivedMessage]]:
+    """Return all messages with a unique id, oldest first; raise QueryNotFound when there is none."""
     query = KeyQuery(topic, message_id)
     found = yield from _query(session, query, deadline, by_unique_id=True)
     matching = [message for message in found if message.message_id == message_id]
@@ -153,7 +160,7 @@ def find_message(session: Session, topic: str, message_id: str, deadline: Deadli
             f"topic {topic!r} has no message with the id {message_id}; was it sent to this topic, and is it "
             "younger than the brokers' fileReservedTime?",
         )
-    return min(matching, key=lambda message: message.stored_at_ms)
+    return sorted(matching, key=lambda message: message.stored_at_ms)
 
 
 def _query(

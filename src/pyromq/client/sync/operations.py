@@ -2,7 +2,17 @@
 
 from collections.abc import Collection, Mapping
 
-from pyromq.client.plans import admin, ops_brokers, ops_groups, ops_offsets, ops_places, ops_topics, scaling
+from pyromq.client.plans import (
+    admin,
+    ops_access,
+    ops_brokers,
+    ops_groups,
+    ops_offsets,
+    ops_places,
+    ops_topics,
+    scaling,
+)
+from pyromq.client.plans.ops_access import AccessVersions, AccountChange
 from pyromq.client.plans.ops_brokers import Said
 from pyromq.client.plans.ops_groups import GroupOverview, Progress
 from pyromq.client.plans.ops_offsets import Move, Reset, ResetQuery, Target
@@ -12,7 +22,7 @@ from pyromq.client.plans.scaling import Told, TopicUpdate
 from pyromq.client.steps import Deadline
 from pyromq.client.sync.runner import Runner
 from pyromq.codes import RequestCode
-from pyromq.model import MessageQueue
+from pyromq.model import MessageQueue, ReceivedMessage
 from pyromq.wire.bodies.connections import Connection, ConsumerConnections
 from pyromq.wire.bodies.groups import SubscriptionGroupConfig, SubscriptionGroupTable
 from pyromq.wire.bodies.offsets import TopicOffset
@@ -297,6 +307,66 @@ class Operations:
         """Have one consumer consume one message now."""
         return self._runner.run(
             ops_brokers.consume_directly(self._runner.session, address, group, client_id, offset_message_id)
+        )
+
+    # Accounts
+
+    def update_account(
+        self, account: AccountChange, *, cluster: str | None = None, address: str | None = None
+    ) -> list[Told]:
+        """Add or change an account of brokers with aclEnable."""
+        return self._runner.run(
+            ops_access.update_account(
+                self._runner.session, account, self._deadline(), cluster_name=cluster, address=address
+            )
+        )
+
+    def delete_account(
+        self, access_key: str, *, cluster: str | None = None, address: str | None = None
+    ) -> list[Told]:
+        """Remove an account."""
+        return self._runner.run(
+            ops_access.delete_account(
+                self._runner.session, access_key, self._deadline(), cluster_name=cluster, address=address
+            )
+        )
+
+    def update_white_addresses(
+        self,
+        addresses: str,
+        *,
+        path: str | None = None,
+        cluster: str | None = None,
+        address: str | None = None,
+    ) -> list[Told]:
+        """Change the addresses that need no signature, joined by commas."""
+        return self._runner.run(
+            ops_access.update_white_addresses(
+                self._runner.session,
+                addresses,
+                path,
+                self._deadline(),
+                cluster_name=cluster,
+                address=address,
+            )
+        )
+
+    def access_versions(
+        self, *, cluster: str | None = None, address: str | None = None
+    ) -> list[AccessVersions]:
+        """Return how often brokers' account files were changed."""
+        return self._runner.run(
+            ops_access.access_versions(
+                self._runner.session, self._deadline(), cluster_name=cluster, address=address
+            )
+        )
+
+    # Messages
+
+    def messages_by_id(self, topic: str, message_id: str) -> list[ReceivedMessage]:
+        """Return all messages with a unique id, oldest first; more than one if it was sent again."""
+        return self._runner.run(
+            admin.messages_by_id(self._runner.session, topic, message_id, self._deadline())
         )
 
     def _deadline(self) -> Deadline:

@@ -1,0 +1,140 @@
+"""Options that commands of `pyromq admin` share, under mqadmin's names."""
+
+from datetime import datetime
+from typing import Annotated, Any
+
+import typer
+
+from pyromq.cli import options
+from pyromq.cli.times import past_ms
+from pyromq.errors import ConfigError
+
+DEFAULT_NAME_SERVER = options.DEFAULT_NAME_SERVER
+Json = options.Json
+
+NameServer = Annotated[
+    str,
+    typer.Option(
+        "-n",
+        "--namesrvAddr",
+        "--namesrv",
+        metavar="HOST:PORT",
+        envvar="NAMESRV_ADDR",
+        help="Name servers, joined by semicolons.",
+    ),
+]
+Watch = Annotated[
+    float | None,
+    typer.Option("--watch", metavar="SECONDS", min=0.1, help="Look again so often, until interrupted."),
+]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do it without asking.")]
+
+
+def completed_topics(context: typer.Context, incomplete: str) -> list[str]:
+    """Return the topics whose names begin so, for the shell's completion."""
+    return [name for name in _asked(context, "topics") if name.startswith(incomplete)]
+
+
+def completed_groups(context: typer.Context, incomplete: str) -> list[str]:
+    """Return the groups whose names begin so, for the shell's completion."""
+    prefix = "%RETRY%"
+    names = [name.removeprefix(prefix) for name in _asked(context, "topics") if name.startswith(prefix)]
+    return [name for name in names if name.startswith(incomplete)]
+
+
+def _asked(context: typer.Context, what: str) -> list[str]:
+    from pyromq.client.sync.admin import Admin
+    from pyromq.config.settings import ClientSettings
+    from pyromq.errors import PyroError
+
+    name_server = context.params.get("name_server") or DEFAULT_NAME_SERVER
+    try:
+        with Admin(name_server, ClientSettings(mq_client_api_timeout=1_000)) as admin:
+            found: list[str] = getattr(admin, what)()
+    except PyroError:
+        # A completion says nothing rather than why.
+        return []
+    return found
+
+
+Topic = Annotated[
+    str,
+    typer.Option(
+        "-t",
+        "--topic",
+        metavar="TOPIC",
+        help="The topic.",
+        show_default=False,
+        autocompletion=completed_topics,
+    ),
+]
+ConsumerGroup = Annotated[
+    str,
+    typer.Option(
+        "-g",
+        "--group",
+        "--groupName",
+        "--consumerGroup",
+        metavar="GROUP",
+        help="The consumer group.",
+        show_default=False,
+        autocompletion=completed_groups,
+    ),
+]
+OneBroker = Annotated[
+    str,
+    typer.Option(
+        "-b",
+        "--brokerAddr",
+        "--broker",
+        metavar="HOST:PORT",
+        help="The broker's address.",
+        show_default=False,
+    ),
+]
+Broker = Annotated[
+    str | None,
+    typer.Option("-b", "--brokerAddr", metavar="HOST:PORT", help="This broker only.", show_default=False),
+]
+Cluster = Annotated[
+    str | None,
+    typer.Option(
+        "-c", "--clusterName", "--cluster", metavar="NAME", help="This cluster's brokers.", show_default=False
+    ),
+]
+TheTopic = Annotated[str, typer.Argument(metavar="TOPIC", help="The topic.", autocompletion=completed_topics)]
+TheGroup = Annotated[
+    str, typer.Argument(metavar="GROUP", help="The consumer group.", autocompletion=completed_groups)
+]
+
+
+def flag(default: str, *names: str, help: str) -> Any:
+    """Return an option that takes true or false, as mqadmin's do."""
+    return typer.Option(*names, metavar="true|false", help=help, show_default=bool(default))
+
+
+def is_true(text: str) -> bool:
+    """Return what Java's Boolean.parseBoolean does."""
+    return text.strip().lower() == "true"
+
+
+def exactly_one_place(broker: str | None, cluster: str | None) -> None:
+    """Raise ConfigError unless one of both is said."""
+    if (broker is None) == (cluster is None):
+        raise ConfigError("say where: -b HOST:PORT for one broker, or -c NAME for all masters of a cluster")
+
+
+def moment(text: str, option: str) -> int:
+    """Return milliseconds since 1970: mqadmin's «yyyy-MM-dd#HH:mm:ss:SSS» and «now», ours, or a number."""
+    text = text.strip()
+    if text == "now":
+        return round(datetime.now().timestamp() * 1_000)
+    try:
+        return round(datetime.strptime(text, "%Y-%m-%d#%H:%M:%S:%f").timestamp() * 1_000)
+    except ValueError:
+        return past_ms(text, option)
+
+
+def examples(*lines: str) -> str:
+    """Return the examples of a command's help."""
+    return "\n\n".join(["Examples:", *(f"[cyan]{line}[/cyan]" for line in lines)])

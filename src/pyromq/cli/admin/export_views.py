@@ -1,0 +1,194 @@
+"""A cluster written down as JSON: topics and groups, settings, figures. Under mqadmin's names."""
+
+from typing import Any
+
+import msgspec
+
+from pyromq.cli.admin.topic_views import OF_GROUPS
+from pyromq.client.plans.ops_places import Place
+from pyromq.client.plans.ops_topics import TOPIC_IN
+from pyromq.client.sync.admin import Admin
+from pyromq.clock import SystemClock
+from pyromq.errors import NetworkError, Refused
+from pyromq.wire.bodies.groups import SubscriptionGroupConfig
+from pyromq.wire.bodies.topics import TopicConfig
+
+#: The settings that matter to whoever plans a cluster.
+SETTINGS = (
+    "brokerClusterName",
+    "brokerId",
+    "brokerName",
+    "brokerRole",
+    "fileReservedTime",
+    "filterServerNums",
+    "flushDiskType",
+    "maxMessageSize",
+    "messageDelayLevel",
+    "msgTraceTopicName",
+    "slaveReadEnable",
+    "traceOn",
+    "traceTopicEnable",
+    "useTLS",
+    "autoCreateTopicEnable",
+    "autoCreateSubscriptionGroup",
+)
+_SYSTEM_GROUPS = ("CID_", "TOOLS_CONSUMER", "FILTERSRV_CONSUMER", "SELF_TEST_C_GROUP")
+_SYSTEM_TOPICS = ("RMQ_SYS_", "rmq_sys_", "SCHEDULE_TOPIC_XXXX", "TBW102", "BenchmarkTest", "SELF_TEST_TOPIC")
+_MORE_SYSTEM_TOPICS = ("OFFSET_MOVED_EVENT", "TRANS_CHECK_MAX_TIME_TOPIC", "DefaultHeartBeatSyncerTopic")
+
+
+def topics_of(admin: Admin, places: list[Place], *, with_special: bool) -> dict[str, Any]:
+    """Return the users' topics of brokers; one that is on several has the queues of all."""
+    found: dict[str, TopicConfig] = {}
+    for place in places:
+        for name, config in admin.topic_configs(place.address).topic_config_table.items():
+            own = {place.broker_name, place.cluster, f"{place.cluster}_REPLY_TOPIC"}
+            if name in own or name.startswith(_SYSTEM_TOPICS + _MORE_SYSTEM_TOPICS):
+                continue
+            if name.startswith(OF_GROUPS) and not with_special:
+                continue
+            before = found.get(name)
+            found[name] = (
+                config
+                if before is None
+                else msgspec.structs.replace(
+                    config,
+                    read_queue_nums=before.read_queue_nums + config.read_queue_nums,
+                    write_queue_nums=before.write_queue_nums + config.write_queue_nums,
+                )
+            )
+    return {name: msgspec.to_builtins(found[name]) for name in sorted(found)}
+
+
+def groups_of(admin: Admin, places: list[Place]) -> dict[str, Any]:
+    """Return the users' groups of brokers; one that is on several has the retry queues of all."""
+    found: dict[str, SubscriptionGroupConfig] = {}
+    for place in places:
+        for name, config in admin.group_configs(place.address).subscription_group_table.items():
+            if name.startswith(_SYSTEM_GROUPS):
+                continue
+            before = found.get(name)
+            found[name] = (
+                config
+                if before is None
+                else msgspec.structs.replace(
+                    config, retry_queue_nums=before.retry_queue_nums + config.retry_queue_nums
+                )
+            )
+    return {name: msgspec.to_builtins(found[name]) for name in sorted(found)}
+
+
+def metadata(
+    admin: Admin, places: list[Place], *, only_topics: bool, only_groups: bool, with_special: bool
+) -> dict[str, Any]:
+    """Return topics, groups or both."""
+    result: dict[str, Any] = {"exportTime": SystemClock().now_ms()}
+    if not only_groups:
+        result["topicConfigTable"] = topics_of(admin, places, with_special=with_special)
+    if not only_topics:
+        result["subscriptionGroupTable"] = groups_of(admin, places)
+    return result
+
+
+def configs(admin: Admin, cluster: str, name_server_count: int) -> dict[str, Any]:
+    """Return the settings of a cluster's masters, and how large it is."""
+    places = admin.brokers(cluster=cluster, with_slaves=True)
+    masters = [place for place in places if place.is_master]
+    settings = {}
+    for place in masters:
+        (said,) = admin.broker_config(address=place.address)
+        settings[place.broker_name] = {name: said.values.get(name) for name in SETTINGS}
+    return {
+        "brokerConfigs": settings,
+        "clusterScale": {
+            "namesrvSize": name_server_count,
+            "masterBrokerSize": len(masters),
+            "slaveBrokerSize": len(places) - len(masters),
+        },
+    }
+
+
+def metrics(admin: Admin, cluster: str) -> dict[str, Any]:
+    """Return what goes through a cluster's masters, and how large they are."""
+    report, tps, day = {}, _nothing(_TPS, 0.0), _nothing(_DAY, 0)
+    for place in admin.brokers(cluster=cluster):
+        quota = _quota(admin, place)
+        report[place.broker_name] = {
+            "runtimeEnv": quota.pop("runtimeEnv"),
+            "runtimeQuota": quota,
+            "runtimeVersion": {"clientInfo": _clients(admin, place)},
+        }
+        for name, total in _TPS.items():
+            tps[total] += quota["tps"][name]
+        for name in _DAY:
+            day[name] += quota["oneDayNum"][name]
+    return {"evaluateReport": report, "totalData": {"totalTps": tps, "totalOneDayNum": day}}
+
+
+_TPS = {
+    "normalInTps": "totalNormalInTps",
+    "normalOutTps": "totalNormalOutTps",
+    "transInTps": "totalTransInTps",
+    "scheduleInTps": "totalScheduleInTps",
+}
+_DAY = {
+    name: name
+    for name in ("normalOneDayInNum", "normalOneDayOutNum", "transOneDayInNum", "scheduleOneDayInNum")
+}
+
+
+def _nothing(names: dict[str, str], zero: Any) -> dict[str, Any]:
+    return dict.fromkeys(names.values(), zero)
+
+
+def _quota(admin: Admin, place: Place) -> dict[str, Any]:
+    (status,) = admin.broker_status(address=place.address)
+    (settings,) = admin.broker_config(address=place.address)
+    said = status.values
+    half = admin.broker_rates(place.address, TOPIC_IN, "RMQ_SYS_TRANS_HALF_TOPIC")
+    delayed = admin.broker_rates(place.address, TOPIC_IN, "SCHEDULE_TOPIC_XXXX")
+    return {
+        "runtimeEnv": {
+            "cpuNum": settings.values.get("clientCallbackExecutorThreads"),
+            "totalMemKBytes": said.get("totalMemKBytes"),
+        },
+        "diskRatio": {name: said.get(name) for name in ("commitLogDiskRatio", "consumeQueueDiskRatio")},
+        "tps": {
+            "normalInTps": _first(said.get("putTps")),
+            "normalOutTps": _first(said.get("getTransferedTps")),
+            "transInTps": half.stats_minute.tps if half else 0.0,
+            "scheduleInTps": delayed.stats_minute.tps if delayed else 0.0,
+        },
+        "oneDayNum": {
+            "normalOneDayInNum": _difference(said, "msgPutTotal"),
+            "normalOneDayOutNum": _difference(said, "msgGetTotal"),
+            "transOneDayInNum": half.stats_day.sum if half else 0,
+            "scheduleOneDayInNum": delayed.stats_day.sum if delayed else 0,
+        },
+        "messageAverageSize": said.get("putMessageAverageSize"),
+        "topicSize": len(topics_of(admin, [place], with_special=False)),
+        "groupSize": len(groups_of(admin, [place])),
+    }
+
+
+def _clients(admin: Admin, place: Place) -> list[str]:
+    found: set[str] = set()
+    for group in groups_of(admin, [place]):
+        try:
+            members = admin.consumer_connections(group, place.address)
+        except (Refused, NetworkError):
+            continue
+        found.update(f"{one.language}%{one.version}" for one in members.connections)
+    return sorted(found)
+
+
+def _first(text: str | None) -> float:
+    try:
+        return float((text or "").split(" ")[0])
+    except ValueError:
+        return 0.0
+
+
+def _difference(said: Any, name: str) -> int:
+    ends = said.get(f"{name}TodayMorning", ""), said.get(f"{name}YesterdayMorning", "")
+    return int(ends[0]) - int(ends[1]) if all(end.isdecimal() for end in ends) else 0

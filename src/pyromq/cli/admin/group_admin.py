@@ -1,0 +1,274 @@
+"""Commands of `pyromq admin` for groups: who they are, who is in them, how far behind."""
+
+from typing import Annotated
+
+import typer
+
+from pyromq.cli.admin.choices import (
+    DEFAULT_NAME_SERVER,
+    Broker,
+    Cluster,
+    ConsumerGroup,
+    Json,
+    NameServer,
+    OneBroker,
+    Topic,
+    Watch,
+    exactly_one_place,
+    examples,
+    is_true,
+)
+from pyromq.cli.admin.running import look, order
+
+TRUE_OR_FALSE = "true|false"
+
+
+def consumer_progress(
+    *,
+    group: Annotated[
+        str | None,
+        typer.Option(
+            "-g", "--groupName", metavar="GROUP", help="This group, queue by queue; else all groups."
+        ),
+    ] = None,
+    show_clients: Annotated[
+        str,
+        typer.Option("-s", "--showClientIP", metavar=TRUE_OR_FALSE, help="Which member has each queue."),
+    ] = "false",
+    name_server: NameServer = DEFAULT_NAME_SERVER,
+    watch: Watch = None,
+    as_json: Json = False,
+) -> None:
+    """Show how far groups got, and how far they are behind.
+
+    Status 3: the group never read anything.
+    """
+    from pyromq.cli.admin import group_views
+
+    if group is None:
+        look(name_server, group_views.overview, is_json=as_json, watch=watch)
+        return
+    look(
+        name_server,
+        lambda admin: group_views.progress(admin, group, with_clients=is_true(show_clients)),
+        is_json=as_json,
+        watch=watch,
+    )
+
+
+def consumer_connection(
+    *,
+    group: ConsumerGroup,
+    broker: Broker = None,
+    name_server: NameServer = DEFAULT_NAME_SERVER,
+    as_json: Json = False,
+) -> None:
+    """List who is in a consumer group, and what they subscribe to.
+
+    Status 3: nobody is.
+    """
+    from pyromq.cli.admin import group_views
+
+    look(name_server, lambda admin: group_views.connections(admin, group, broker), is_json=as_json)
+
+
+def producer_connection(
+    *,
+    group: Annotated[str, typer.Option("-g", "--producerGroup", metavar="GROUP", help="The producer group.")],
+    topic: Topic,
+    name_server: NameServer = DEFAULT_NAME_SERVER,
+    as_json: Json = False,
+) -> None:
+    """List who is in a producer group, at the brokers of a topic.
+
+    Status 3: nobody is.
+    """
+    from pyromq.cli.admin import group_views
+
+    look(name_server, lambda admin: group_views.producers_of(admin, group, topic), is_json=as_json)
+
+
+def producer(
+    *, broker: OneBroker, name_server: NameServer = DEFAULT_NAME_SERVER, as_json: Json = False
+) -> None:
+    """List all producers that are connected to a broker."""
+    from pyromq.cli.admin import group_views
+
+    look(name_server, lambda admin: group_views.producers_at(admin, broker), is_json=as_json)
+
+
+def get_consumer_config(
+    *, group: ConsumerGroup, name_server: NameServer = DEFAULT_NAME_SERVER, as_json: Json = False
+) -> None:
+    """Show a group's settings on each broker."""
+    from pyromq.cli.admin import group_views
+
+    look(name_server, lambda admin: group_views.configs(admin, group), is_json=as_json)
+
+
+def update_sub_group(
+    *,
+    group: ConsumerGroup,
+    broker: Broker = None,
+    cluster: Cluster = None,
+    consume: Annotated[
+        str, typer.Option("-s", "--consumeEnable", metavar=TRUE_OR_FALSE, help="Whether it may read.")
+    ] = "true",
+    from_min: Annotated[
+        str,
+        typer.Option(
+            "-m", "--consumeFromMinEnable", metavar=TRUE_OR_FALSE, help="Kept for RocketMQ's tools."
+        ),
+    ] = "false",
+    broadcast: Annotated[
+        str,
+        typer.Option(
+            "-d", "--consumeBroadcastEnable", metavar=TRUE_OR_FALSE, help="Whether it may broadcast."
+        ),
+    ] = "false",
+    retry_queues: Annotated[
+        int, typer.Option("-q", "--retryQueueNums", metavar="N", min=0, help="Queues of its retry topic.")
+    ] = 1,
+    retries: Annotated[
+        int,
+        typer.Option("-r", "--retryMaxTimes", metavar="N", help="Tries before a message is a dead letter."),
+    ] = 16,
+    broker_id: Annotated[
+        int, typer.Option("-i", "--brokerId", metavar="ID", min=0, help="The broker to read from.")
+    ] = 0,
+    when_slow: Annotated[
+        int,
+        typer.Option(
+            "-w", "--whichBrokerWhenConsumeSlowly", metavar="ID", min=0, help="The one when it is far behind."
+        ),
+    ] = 1,
+    notify: Annotated[
+        str,
+        typer.Option(
+            "-a", "--notifyConsumerIdsChanged", metavar=TRUE_OR_FALSE, help="Tell members of changes."
+        ),
+    ] = "true",
+    name_server: NameServer = DEFAULT_NAME_SERVER,
+    as_json: Json = False,
+) -> None:
+    """Create a consumer group, or change it: on one broker, or on all masters of a cluster."""
+    exactly_one_place(broker, cluster)
+    from pyromq.wire.bodies.groups import SubscriptionGroupConfig
+
+    config = SubscriptionGroupConfig(
+        group_name=group,
+        consume_enable=is_true(consume),
+        consume_from_min_enable=is_true(from_min),
+        consume_broadcast_enable=is_true(broadcast),
+        retry_queue_nums=retry_queues,
+        retry_max_times=retries,
+        broker_id=broker_id,
+        which_broker_when_consume_slowly=when_slow,
+        notify_consumer_ids_changed_enable=is_true(notify),
+    )
+    order(
+        name_server,
+        lambda admin: admin.update_group(config, cluster=cluster, address=broker),
+        said=f"create subscription group {group} to {{}} success.",
+        is_json=as_json,
+        group=group,
+    )
+
+
+def delete_sub_group(
+    *,
+    group: ConsumerGroup,
+    broker: Broker = None,
+    cluster: Cluster = None,
+    remove_offset: Annotated[
+        str, typer.Option("-r", "--removeOffset", metavar=TRUE_OR_FALSE, help="Its progress as well.")
+    ] = "false",
+    name_server: NameServer = DEFAULT_NAME_SERVER,
+    as_json: Json = False,
+) -> None:
+    """Delete a consumer group; with -c, its retry and dead-letter topics as well."""
+    exactly_one_place(broker, cluster)
+    order(
+        name_server,
+        lambda admin: admin.delete_group(
+            group, cluster=cluster, address=broker, removes_offsets=is_true(remove_offset)
+        ),
+        said=f"delete subscription group [{group}] from {{}} success.",
+        is_json=as_json,
+        group=group,
+    )
+
+
+def broker_consume_stats(
+    *,
+    broker: OneBroker,
+    timeout_ms: Annotated[
+        int, typer.Option("-t", "--timeoutMillis", metavar="MS", min=1, help="Time to answer.")
+    ] = 50_000,
+    level: Annotated[
+        int, typer.Option("-l", "--level", metavar="N", help="Only queues that are so far behind.")
+    ] = 0,
+    ordered: Annotated[
+        str, typer.Option("-o", "--order", metavar=TRUE_OR_FALSE, help="Only ordered topics.")
+    ] = "false",
+    name_server: NameServer = DEFAULT_NAME_SERVER,
+    watch: Watch = None,
+    as_json: Json = False,
+) -> None:
+    """Show how far behind all groups of a broker are."""
+    from pyromq.cli.admin import group_views
+
+    look(
+        name_server,
+        lambda admin: group_views.lags(
+            admin, broker, only_ordered=is_true(ordered), timeout_ms=timeout_ms, least=level
+        ),
+        is_json=as_json,
+        watch=watch,
+    )
+
+
+def get_consumer_status(
+    *,
+    group: ConsumerGroup,
+    topic: Topic,
+    client_id: Annotated[
+        str, typer.Option("-i", "--originClientId", metavar="ID", help="This member only.")
+    ] = "",
+    name_server: NameServer = DEFAULT_NAME_SERVER,
+    as_json: Json = False,
+) -> None:
+    """Ask the members of a group how far they are in their queues of a topic."""
+    from pyromq.cli.admin import group_views
+
+    look(
+        name_server, lambda admin: group_views.client_offsets(admin, group, topic, client_id), is_json=as_json
+    )
+
+
+def add_group_commands(admin: typer.Typer) -> None:
+    """Add the commands to `pyromq admin`."""
+    for name, command, lines in (
+        (
+            "consumerProgress",
+            consumer_progress,
+            ("pyromq admin consumerProgress", "pyromq admin consumerProgress -g billing --watch 2"),
+        ),
+        ("consumerConnection", consumer_connection, ("pyromq admin consumerConnection -g billing",)),
+        ("producerConnection", producer_connection, ("pyromq admin producerConnection -g shop -t orders",)),
+        ("producer", producer, ("pyromq admin producer -b 10.0.0.7:10911",)),
+        ("getConsumerConfig", get_consumer_config, ("pyromq admin getConsumerConfig -g billing",)),
+        (
+            "updateSubGroup",
+            update_sub_group,
+            ("pyromq admin updateSubGroup -g billing -c DefaultCluster -r 5",),
+        ),
+        (
+            "deleteSubGroup",
+            delete_sub_group,
+            ("pyromq admin deleteSubGroup -g billing -c DefaultCluster -r true",),
+        ),
+        ("brokerConsumeStats", broker_consume_stats, ("pyromq admin brokerConsumeStats -b 10.0.0.7:10911",)),
+        ("getConsumerStatus", get_consumer_status, ("pyromq admin getConsumerStatus -g billing -t orders",)),
+    ):
+        admin.command(name, epilog=examples(*lines))(command)

@@ -1,0 +1,191 @@
+"""Messages, as `pyromq admin` and `pyromq message` show them."""
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from pyromq.cli.admin.listing import Listing
+from pyromq.cli.bodies import json_body
+from pyromq.cli.times import written
+from pyromq.client.sync.admin import Admin
+from pyromq.client.sync.pull_consumer import PullConsumer
+from pyromq.errors import NetworkError, Refused
+from pyromq.model import MessageQueue, PullStatus, ReceivedMessage
+
+#: The group that RocketMQ's tools read as.
+TOOLS_GROUP = "TOOLS_CONSUMER"
+_COUNT = 32
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Range:
+    """Which messages of a topic to read."""
+
+    topic: str
+    tags: str = "*"
+    broker: str | None = None
+    queue: int | None = None
+    begin_ms: int | None = None
+    end_ms: int | None = None
+    first: int | None = None
+    count: int | None = None
+
+
+def message_record(message: ReceivedMessage) -> dict[str, Any]:
+    """Return a message as an object for programs."""
+    return {
+        "topic": message.topic,
+        "message_id": message.message_id,
+        "offset_message_id": message.offset_message_id,
+        "broker": message.queue.broker_name,
+        "queue": message.queue.queue_id,
+        "offset": message.queue_offset,
+        "position": message.position,
+        "tags": message.tags,
+        "keys": message.keys,
+        "born_at_ms": message.born_at_ms,
+        "born_host": message.born_host,
+        "stored_at_ms": message.stored_at_ms,
+        "store_host": message.store_host,
+        "reconsume_times": message.reconsume_times,
+        "sys_flag": message.sys_flag,
+        "size": message.size,
+        "properties": message.properties,
+        **json_body(message.body),
+    }
+
+
+def facts(message: ReceivedMessage, charset: str = "utf-8") -> list[str]:
+    """Return a message line by line, under mqadmin's names."""
+    rows = (
+        ("OffsetID:", message.offset_message_id),
+        ("Message ID:", message.message_id),
+        ("Topic:", message.topic),
+        ("Tags:", f"[{message.tags or ''}]"),
+        ("Keys:", f"[{' '.join(message.keys)}]"),
+        ("Broker:", message.queue.broker_name),
+        ("Queue ID:", str(message.queue.queue_id)),
+        ("Queue Offset:", str(message.queue_offset)),
+        ("CommitLog Offset:", str(message.position)),
+        ("Reconsume Times:", str(message.reconsume_times)),
+        ("Born Timestamp:", written(message.born_at_ms)),
+        ("Store Timestamp:", written(message.stored_at_ms)),
+        ("Born Host:", message.born_host),
+        ("Store Host:", message.store_host),
+        ("System Flag:", str(message.sys_flag)),
+        ("Properties:", str(message.properties)),
+        ("Message Body:", body_text(message, charset)),
+    )
+    return [f"{name:<20} {value}" for name, value in rows]
+
+
+def body_text(message: ReceivedMessage, charset: str = "utf-8") -> str:
+    """Return a body as text, what cannot be shown as escapes."""
+    text = message.body.decode(charset, "backslashreplace")
+    return "".join(one if one.isprintable() or one in "\t\n" else repr(one)[1:-1] for one in text)
+
+
+def one(admin: Admin, message: ReceivedMessage, *, with_readers: bool = True) -> Listing:
+    """A message with all its facts, and what became of it in each group."""
+    readers = tracks(admin, message) if with_readers else []
+    notes = [*facts(message)]
+    if with_readers:
+        notes += ["", *(f"{each['group']}: {each['track']}" for each in readers)]
+        notes += [] if readers else ["no group reads this topic"]
+    return Listing((), [message_record(message) | {"readers": readers}], notes)
+
+
+def many(messages: list[ReceivedMessage]) -> Listing:
+    """Messages, one a line."""
+    return Listing(
+        (
+            ("#Message ID", "message_id"),
+            ("#Broker", "broker"),
+            ("#QID", "queue"),
+            ("#Offset", "offset"),
+            ("#Stored", "stored_at_ms"),
+            ("#Tags", "tags"),
+            ("#Keys", "keys"),
+            ("#Size", "size"),
+        ),
+        [message_record(message) for message in messages],
+    )
+
+
+def tracks(admin: Admin, message: ReceivedMessage) -> list[dict[str, str]]:
+    """Return what became of a message in each group of its topic, by mqadmin's words."""
+    found = []
+    for group in admin.topic_readers(message.topic):
+        try:
+            found.append({"group": group, "track": _track(admin, message, group)})
+        except (Refused, NetworkError) as error:
+            found.append({"group": group, "track": f"UNKNOWN ({error})"})
+    return found
+
+
+def _track(admin: Admin, message: ReceivedMessage, group: str) -> str:
+    progress = admin.group_progress(group, message.topic).queues.get(message.queue)
+    is_consumed = progress is not None and progress.consumer_offset > message.queue_offset
+    overview = admin.group_overview(group)
+    if not overview.member_count:
+        return "CONSUMED (NOT_ONLINE now)" if is_consumed else "NOT_ONLINE"
+    if overview.consume_type == "CONSUME_ACTIVELY":
+        return "PULL"
+    if not is_consumed:
+        return "NOT_CONSUME_YET"
+    wanted = admin.consumer_connections(group).subscriptions.get(message.topic)
+    if wanted is not None and wanted.tags and "*" not in wanted.tags and message.tags not in wanted.tags:
+        return "CONSUMED_BUT_FILTERED"
+    return "CONSUMED"
+
+
+def read_range(consumer: PullConsumer, wanted: Range) -> Iterator[ReceivedMessage]:
+    """Read a topic's messages queue by queue, oldest first in each."""
+    left = wanted.count
+    for queue in _queues(consumer, wanted):
+        for message in _read_queue(consumer, queue, wanted):
+            if left is not None:
+                if left == 0:
+                    return
+                left -= 1
+            yield message
+
+
+def by_tag(messages: Iterator[ReceivedMessage]) -> Listing:
+    """How many messages have each tag."""
+    counts = Counter(message.tags or "" for message in messages)
+    return Listing(
+        (("#Tag", "tag"), ("#Count", "count")),
+        [{"tag": tag, "count": count} for tag, count in counts.most_common()],
+    )
+
+
+def _queues(consumer: PullConsumer, wanted: Range) -> list[MessageQueue]:
+    if wanted.broker is not None and wanted.queue is not None:
+        return [MessageQueue(wanted.topic, wanted.broker, wanted.queue)]
+    return [
+        queue
+        for queue in sorted(consumer.queues(wanted.topic))
+        if wanted.broker in (None, queue.broker_name) and wanted.queue in (None, queue.queue_id)
+    ]
+
+
+def _read_queue(consumer: PullConsumer, queue: MessageQueue, wanted: Range) -> Iterator[ReceivedMessage]:
+    offset, end = consumer.min_offset(queue), consumer.max_offset(queue)
+    if wanted.begin_ms is not None:
+        offset = consumer.offset_by_time(queue, wanted.begin_ms)
+    if wanted.end_ms is not None:
+        # The last message at or before the time belongs to it.
+        end = min(end, consumer.offset_by_time(queue, wanted.end_ms + 1) + 1)
+    if wanted.first is not None:
+        offset = max(offset, wanted.first)
+    while offset < end:
+        pulled = consumer.pull(queue, offset, count=min(_COUNT, end - offset), tags=wanted.tags)
+        for message in pulled.messages:
+            is_within = wanted.end_ms is None or message.stored_at_ms <= wanted.end_ms
+            if message.queue_offset < end and is_within:
+                yield message
+        if pulled.status in (PullStatus.NO_NEW_MESSAGE,) or pulled.next_offset <= offset:
+            return
+        offset = pulled.next_offset

@@ -1,0 +1,94 @@
+"""How the commands for operators run: a look that is shown, or an order and what came of it."""
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from pyromq.cli import output
+from pyromq.cli.admin.listing import Listing, show_again
+from pyromq.cli.exit_status import FAILED, ended_by_errors
+
+if TYPE_CHECKING:
+    from pyromq.client.plans.scaling import Told
+    from pyromq.client.sync.admin import Admin
+    from pyromq.config.settings import ClientSettings
+
+#: Keys to sign requests with, where brokers have aclEnable. Never an option: options are seen by all.
+ACCESS_KEY = "PYROMQ_ACCESS_KEY"
+SECRET_KEY = "PYROMQ_SECRET_KEY"
+
+
+def operator_settings() -> "ClientSettings":
+    """Return an operator's settings, with the keys of the environment."""
+    from pyromq.config.settings import ClientSettings
+
+    return ClientSettings(
+        access_key=os.environ.get(ACCESS_KEY, ""), secret_key=os.environ.get(SECRET_KEY, "")
+    )
+
+
+@contextmanager
+def operating(name_server: str) -> Iterator["Admin"]:
+    """Give an admin client; an error ends the command with its status."""
+    from pyromq.client.sync.admin import Admin
+
+    with ended_by_errors(), Admin(name_server, operator_settings()) as admin:
+        yield admin
+
+
+def look(
+    name_server: str,
+    find: "Callable[[Admin], Listing]",
+    *,
+    is_json: bool,
+    watch: float | None = None,
+) -> Listing | None:
+    """Show what is found, and return it; with `watch` again and again."""
+    with operating(name_server) as admin:
+        if watch is not None:
+            show_again(lambda: find(admin), watch, is_json=is_json)
+            return None
+        found = find(admin)
+        found.show(is_json=is_json)
+        return found
+
+
+def order(
+    name_server: str,
+    do: "Callable[[Admin], Sequence[Told]]",
+    *,
+    said: str,
+    is_json: bool,
+    **fields: Any,
+) -> None:
+    """Have something done by servers, and print what each said; status 1 when one did not do it.
+
+    `said` is the line for each that did, with {} for its address.
+    """
+    with operating(name_server) as admin:
+        told = do(admin)
+    show_told(told, said=said, is_json=is_json, **fields)
+
+
+def show_told(told: "Sequence[Told]", *, said: str, is_json: bool, **fields: Any) -> None:
+    """Print what each server said; status 1 when one did not do it."""
+    for one in told:
+        if is_json:
+            output.say_json({"server": one.address, **fields, "failure": one.failure})
+        elif one.failure is None:
+            output.say(said.format(one.address))
+        else:
+            output.complain(f"{one.address} did not: {one.failure}")
+    if any(one.failure is not None for one in told):
+        raise typer.Exit(FAILED)
+
+
+def confirm(question: str, *, is_yes: bool) -> None:
+    """Ask before something that cannot be undone, if a person is there."""
+    import sys
+
+    if not is_yes and sys.stdin.isatty():
+        typer.confirm(question, abort=True, err=True)
