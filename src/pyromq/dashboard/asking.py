@@ -5,6 +5,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final, TypeVar, TypeVarTuple
 
+from pyromq.client.aio.admin import Admin
 from pyromq.client.aio.runner import Runner
 from pyromq.client.name_servers import name_server_addresses
 from pyromq.client.plans.dead_letters import new_tools_session
@@ -29,6 +30,8 @@ class Asker:
 
     def __init__(self, name_server: str, settings: ClientSettings | None = None) -> None:
         self.name_server = name_server
+        #: For what is written for an admin client.
+        self.admin = Admin(name_server, settings)
         addresses = name_server_addresses(name_server, settings)
         self._runner = Runner(
             "dashboard", partial(new_tools_session, addresses, settings or ClientSettings())
@@ -38,9 +41,11 @@ class Asker:
     async def start(self) -> None:
         """Begin, on the running loop."""
         await self._runner.start()
+        await self.admin.start()
 
     async def close(self) -> None:
         """Close the connections."""
+        await self.admin.close()
         await self._runner.close()
 
     async def ask(

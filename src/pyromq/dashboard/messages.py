@@ -43,7 +43,12 @@ async def browse(asker: Asker, query: Mapping[str, str]) -> Shown:
     found: list[ReceivedMessage] = []
     for queue, offset in places.items():
         found += await _read(asker, queue, offset)
-    within = [one for one in found if end_ms is None or one.stored_at_ms <= end_ms]
+    # For a time behind the last message brokers name the last one.
+    within = [
+        one
+        for one in found
+        if (end_ms is None or one.stored_at_ms <= end_ms) and one.stored_at_ms >= (begin_ms or 0)
+    ]
     is_newest = begin_ms is None and not query.get("cursor")
     ordered = sorted(within, key=lambda one: (one.stored_at_ms, one.queue, one.queue_offset))
     shown = ordered[-COUNT_MAX:] if is_newest else ordered[:COUNT_MAX]

@@ -22,6 +22,8 @@ PAGE_SIZE: Final = 50
 PAGE_SIZE_MAX: Final = 200
 #: Points of the small chart in a list's row.
 SPARK_POINTS: Final = 40
+#: Points of a large chart.
+CHART_POINTS: Final = 240
 #: From this share of the disk on brokers take no more messages soon.
 _DISK_WARNING: Final = 0.75
 #: Queues of one group or topic that a page lists at most; the rest is counted.
@@ -422,8 +424,10 @@ def _filtered(items: Iterable[Any], query: Query, kind: str) -> list[Any]:
     return [item for item in items if kind in ("all", item.kind) and text in item.name.casefold()]
 
 
-def _points(points: Iterable[tuple[int, float]]) -> list[list[float]]:
-    return [[at_ms, round(value, 2)] for at_ms, value in points]
+def _points(points: Sequence[tuple[int, float]]) -> list[list[float]]:
+    """Return a series for a chart, every n-th of its points if they are many, and the last."""
+    step = max(1, -(-len(points) // CHART_POINTS))
+    return [[at_ms, round(value, 2)] for at_ms, value in list(points)[::-1][::step]][::-1]
 
 
 def _last(points: Sequence[tuple[int, float]]) -> float | None:

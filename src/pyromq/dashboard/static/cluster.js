@@ -37,13 +37,13 @@ const brokers = new Table([
   { title: "Started", cell: (b) => (b.since ? ago(b.since) : none) },
   { title: "Version", cell: (b) => b.version ?? none },
 ], { key: (b) => b.address + b.name, caption: "Brokers", empty: "No broker is registered at the name server. Start one: pyromq broker -n HOST:PORT" });
-const small = (caption, kind, value, to, empty) => new Table([
-  { title: caption, cell: (one) => h("a", { href: link(to, { name: one.name }) }, one.name), sign: (one) => one.name },
+const small = (caption, of, kind, value, to, empty) => new Table([
+  { title: of, cell: (one) => h("a", { href: link(to, { name: one.name }) }, one.name), sign: (one) => one.name },
   { title: "", cell: (one) => spark(one.points, "how it moved") },
   { title: kind, kind: "number", cell: value },
 ], { key: (one) => one.name, caption, empty });
-const busiest = small("Busiest topics", "In", (one) => `${rate(one.rate)} /s`, "/topic", "There is no topic yet.");
-const behind = small("Groups most behind", "Lag", (one) => count(one.lag), "/group", "No group is behind.");
+const busiest = small("Busiest topics", "Topic", "In", (one) => `${rate(one.rate)} /s`, "/topic", "There is no topic yet.");
+const behind = small("Groups most behind", "Group", "Lag", (one) => count(one.lag), "/group", "No group is behind.");
 
 main.append(head("Cluster"), failed, warnings, h("div", { class: "tiles" }, tiles.map((one) => one.node)),
   card("Traffic", chart.node), card("Brokers", brokers.node),

@@ -78,8 +78,7 @@ function oneGroup() {
     done.forEach((one) => { counts[one.outcome] = (counts[one.outcome] ?? 0) + 1; });
     const sum = Object.entries(counts).map(([name, many]) => `${many} ${name.replace("-", " ")}`).join(", ");
     const node = card(rehearse ? "Rehearsal: nothing was stored" : "Results", h("p", { role: "status" }, sum), list.node);
-    if (say) say(node);
-    clear(results, node);
+    if (say) say(node); else clear(results, node);
     if (!rehearse) toast(sum, counts.failed ? "bad" : "good");
   }
   function look(letter) {

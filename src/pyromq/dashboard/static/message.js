@@ -5,18 +5,18 @@ still();
 const place = h("div", { "aria-busy": "true" }, h("p", { class: "empty" }, "Looking for it…"));
 main.append(head("Message"), place);
 const pairs = (rows) => h("dl", {}, rows.map(([name, value]) => [h("dt", {}, name), h("dd", {}, value ?? none)]));
-const WHAT = { Pub: "sent", SubBefore: "given to a consumer", SubAfter: "consumed", EndTransaction: "transaction ended" };
-function trace(shown) {
-  if (!shown.events.length) return h("p", { class: "empty" }, `No trace: ${shown.why}.`);
+function life(shown) {
   const table = new Table([
     { title: "When", cell: (e) => time(e.at) },
-    { title: "What", cell: (e) => h("span", { class: e.ok === false ? "bad" : "good" }, e.what === "SubAfter" && !e.ok ? "failed" : WHAT[e.what] ?? e.what) },
-    { title: "Group", cell: (e) => e.group },
-    { title: "Try", kind: "number", cell: (e) => (e.what === "SubBefore" ? e.tries + 1 : "") },
-    { title: "Took", kind: "number", cell: (e) => (e.ms === undefined ? "" : `${e.ms} ms`) },
-  ], { key: (e) => JSON.stringify(e), caption: "Trace", empty: "" });
-  table.update(shown.events);
-  return table.node;
+    { title: "What", cell: (e) => h("span", { class: e.ok ? "good" : "bad" }, e.ok ? e.what : `${e.what}: failed`) },
+    { title: "Group", cell: (e) => e.group ?? "" },
+    { title: "Try", kind: "number", cell: (e) => e.try ?? "" },
+    { title: "Took", kind: "number", cell: (e) => (e.ms === null ? "" : `${e.ms} ms`) },
+    { title: "Where", cell: (e) => e.where },
+    { title: "", kind: "wide", cell: (e) => e.detail },
+  ], { key: (e) => JSON.stringify(e), caption: "Life", empty: "Nothing more is known of it." });
+  table.update(shown.steps);
+  return [table.node, shown.note && h("p", { class: "faint" }, shown.note)];
 }
 get("/api/message", { id: query.get("id"), topic: query.get("topic") }).then((m) => {
   clear(place,
@@ -27,6 +27,6 @@ get("/api/message", { id: query.get("id"), topic: query.get("topic") }).then((m)
         ["Tag", m.tags], ["Keys", m.keys.join(" ")], ["Queue", `${m.broker}, queue ${m.queue}, offset ${m.offset}`],
         ["Sent", `${time(m.born)} from ${m.bornHost}`], ["Stored", `${time(m.stored)} at ${m.storeHost}`], ["Tries", String(m.tries)], ["Size", bytes(m.size)]])),
       card("Properties", pairs(Object.entries(m.properties).map(([name, value]) => [name, h("code", {}, value)])))),
-    card("Trace", trace(m.trace)));
+    card("Life", life(m.trace)));
   place.removeAttribute("aria-busy");
 }).catch((error) => clear(place, trouble(error)));

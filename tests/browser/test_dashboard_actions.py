@@ -1,0 +1,198 @@
+"""Each change that the dashboard makes, done in a real browser and looked for in the cluster."""
+
+import json
+from collections.abc import Callable
+
+from dashboard_story import ORDER_COUNT, Story
+from playwright.sync_api import Locator, Page, expect
+
+from pyromq import Admin, Message, PullConsumer
+from pyromq.testing.waiting import eventually
+
+Open = Callable[..., Page]
+
+
+def fill_topic(page: Page, name: str, *, write: int, read: int) -> None:
+    shown = page.get_by_role("dialog")
+    shown.get_by_label("Name").fill(name)
+    shown.get_by_label("Queues to write").fill(str(write))
+    shown.get_by_label("Queues to read").fill(str(read))
+
+
+def queue_counts(story: Story, topic: str) -> list[tuple[int, int]]:
+    with Admin(story.name_server) as admin:
+        return [(one.write_queue_nums, one.read_queue_nums) for one in admin.route(topic).queue_datas]
+
+
+def test_a_topic_is_created_changed_and_deleted(open_page: Open, url: str, story: Story) -> None:
+    page = open_page(f"{url}/topics")
+    page.get_by_role("button", name="New topic").click()
+    fill_topic(page, "made-here", write=3, read=5)
+    page.get_by_role("button", name="Create").click()
+    expect(page.get_by_text("made-here is created on 1 broker")).to_be_visible()
+    page.get_by_role("link", name="made-here").click()
+    assert queue_counts(story, "made-here") == [(3, 5)]
+    settings = page.get_by_role("region", name="Settings on each broker")
+    expect(settings.get_by_role("row").nth(1)).to_contain_text("broker-a")
+    page.get_by_role("button", name="Change").click()
+    page.get_by_role("dialog").get_by_label("Queues to write").fill("4")
+    page.get_by_role("button", name="Save").click()
+    expect(page.get_by_text("made-here is changed")).to_be_visible()
+    assert queue_counts(story, "made-here") == [(4, 5)]
+    page.get_by_role("button", name="Delete").click()
+    sure = page.get_by_role("button", name="Delete for ever")
+    expect(sure).to_be_disabled()
+    page.get_by_label("Type its name to be sure").fill("made-here")
+    sure.click()
+    expect(page).to_have_url(f"{url}/topics")
+    expect(page.get_by_role("link", name="orders")).to_be_visible()
+    expect(page.get_by_role("link", name="made-here")).to_have_count(0)
+
+
+def test_a_topic_with_a_bad_name_is_refused_in_the_form(open_page: Open, url: str) -> None:
+    page = open_page(f"{url}/topics")
+    page.get_by_role("button", name="New topic").click()
+    fill_topic(page, "TBW102", write=1, read=1)
+    page.get_by_role("button", name="Create").click()
+    alert = page.get_by_role("dialog").get_by_role("alert")
+    expect(alert).to_contain_text("TBW102")
+    expect(alert).to_contain_text("Correct it and try again")
+
+
+def test_a_group_is_created_changed_and_deleted(open_page: Open, url: str) -> None:
+    page = open_page(f"{url}/groups")
+    page.get_by_role("button", name="New group").click()
+    shown = page.get_by_role("dialog")
+    shown.get_by_label("Name").fill("group-made-here")
+    shown.get_by_label("Retries").fill("3")
+    page.get_by_role("button", name="Create").click()
+    expect(page.get_by_text("group-made-here is created")).to_be_visible()
+    page.get_by_role("link", name="group-made-here").click()
+    settings = page.get_by_role("region", name="Settings on each broker").get_by_role("row").nth(1)
+    expect(settings.get_by_role("cell").nth(2)).to_have_text("3")
+    page.get_by_role("button", name="Change").click()
+    page.get_by_role("dialog").get_by_label("May consume", exact=True).uncheck()
+    page.get_by_role("button", name="Save").click()
+    expect(settings.get_by_role("cell").nth(1)).to_have_text("no")
+    expect(settings.get_by_role("cell").nth(2)).to_have_text("3")
+    page.get_by_role("button", name="Delete").click()
+    page.get_by_label("Type its name to be sure").fill("group-made-here")
+    page.get_by_role("button", name="Delete for ever").click()
+    expect(page).to_have_url(f"{url}/groups")
+    expect(page.get_by_role("link", name="billing")).to_be_visible()
+    expect(page.get_by_role("link", name="group-made-here")).to_have_count(0)
+
+
+def test_a_group_with_members_is_not_deleted(open_page: Open, url: str) -> None:
+    page = open_page(f"{url}/group?name=billing")
+    expect(page.get_by_role("region", name="Members")).to_contain_text("PYTHON")
+    page.get_by_role("button", name="Delete").click()
+    page.get_by_label("Type its name to be sure").fill("billing")
+    page.get_by_role("button", name="Delete for ever").click()
+    expect(page.get_by_role("dialog").get_by_role("alert")).to_contain_text("stop them first")
+
+
+def begin_reset(page: Page, topic: str, where: str) -> Locator:
+    page.get_by_role("button", name="Move offsets").click()
+    shown = page.get_by_role("dialog")
+    shown.get_by_label("Topic").fill(topic)
+    shown.get_by_label("Go on").select_option(where)
+    return shown
+
+
+def test_an_offline_group_moves_only_after_its_preview(open_page: Open, url: str, story: Story) -> None:
+    story.producer.send_batch([Message("moved", b"%d" % at) for at in range(6)])
+    with PullConsumer("mover", story.name_server) as reader:
+        for queue in reader.queues("moved"):
+            reader.commit(queue, reader.max_offset(queue))
+    before = story.committed("mover", "moved")
+    page = open_page(f"{url}/groups?filter=mover")
+    page.get_by_role("link", name="mover").click()
+    expect(page.get_by_role("region", name="Lag of each queue").get_by_role("row")).to_have_count(5)
+    shown = begin_reset(page, "moved", "first")
+    expect(shown.get_by_role("button", name="Move it")).to_be_hidden()
+    shown.get_by_role("button", name="Preview").click()
+    expect(shown.get_by_role("status")).to_contain_text("6 messages would be read again, 0 skipped")
+    expect(shown.get_by_role("region", name="What would move").get_by_role("row")).to_have_count(5)
+    assert story.committed("mover", "moved") == before
+    shown.get_by_role("button", name="Move it").click()
+    expect(shown.get_by_role("status")).to_contain_text("Moved")
+    assert set(story.committed("mover", "moved").values()) == {0}
+
+
+def test_a_preview_is_void_when_the_order_changes(open_page: Open, url: str) -> None:
+    page = open_page(f"{url}/group?name=audit")
+    expect(page.get_by_role("region", name="Lag of each queue").get_by_role("row")).to_have_count(5)
+    shown = begin_reset(page, "orders", "last")
+    shown.get_by_role("button", name="Preview").click()
+    expect(shown.get_by_role("button", name="Move it")).to_be_visible()
+    shown.get_by_label("Go on").select_option("first")
+    expect(shown.get_by_role("button", name="Move it")).to_be_hidden()
+
+
+def test_members_that_are_connected_move_by_themselves(open_page: Open, url: str, story: Story) -> None:
+    page = open_page(f"{url}/group?name=billing")
+    expect(page.get_by_role("region", name="Lag of each queue")).to_contain_text("orders")
+    shown = begin_reset(page, "orders", "offset")
+    shown.get_by_role("button", name="Preview").click()
+    expect(shown.get_by_role("alert")).to_contain_text("stop them first")
+    expect(shown.get_by_role("button", name="Move it")).to_be_hidden()
+    shown.get_by_label("Go on").select_option("first")
+    shown.get_by_role("button", name="Preview").click()
+    count = len(story.seen)
+    shown.get_by_role("button", name="Move it").click()
+    expect(shown.get_by_role("status")).to_contain_text("1 members are connected")
+    eventually(lambda: len(story.seen) >= count + ORDER_COUNT, 60, what="the group reads it all again")
+
+
+def open_letters(page: Page) -> Locator:
+    rows = page.get_by_role("region", name="Dead letters").get_by_role("row")
+    expect(rows).to_have_count(5)
+    return rows
+
+
+def test_dead_letters_are_rehearsed_replayed_and_then_skipped(open_page: Open, url: str) -> None:
+    page = open_page(f"{url}/dead-letters")
+    page.get_by_role("link", name="mail").click()
+    rows = open_letters(page)
+    rows.nth(1).get_by_role("checkbox").check()
+    rows.nth(2).get_by_role("checkbox").check()
+    page.get_by_role("button", name="Rehearse").click()
+    results = page.get_by_role("region", name="Results").get_by_role("row")
+    expect(results).to_have_count(3)
+    expect(results.nth(1)).to_contain_text("would replay")
+    page.get_by_role("button", name="Replay 2").click()
+    expect(results.nth(1)).to_contain_text("replayed")
+    expect(results.nth(1)).to_contain_text("%RETRY%mail on broker-a, queue 0, offset")
+    expect(results.nth(2)).to_contain_text("replayed")
+    rows.nth(1).get_by_role("checkbox").check()
+    page.get_by_role("button", name="Replay 1").click()
+    expect(results.nth(1)).to_contain_text("it was replayed before")
+
+
+def test_a_dead_letter_is_mended_and_replayed(open_page: Open, url: str, story: Story) -> None:
+    page = open_page(f"{url}/dead-letters?group=mail")
+    rows = open_letters(page)
+    rows.nth(4).get_by_role("button").click()
+    shown = page.get_by_role("dialog")
+    mended = json.dumps({"mail": 3, "to": "somebody"})
+    shown.get_by_label("The mended body").fill(mended)
+    shown.get_by_role("button", name="Replay it mended").click()
+    expect(shown.get_by_role("status")).to_contain_text("1 replayed")
+    expect(shown.get_by_role("region", name="Results")).to_contain_text("with the mended body")
+    with PullConsumer("looks", story.name_server) as reader:
+        bodies = [
+            message.body
+            for queue in reader.queues("%RETRY%mail")
+            for message in reader.pull(queue, 0).messages
+        ]
+    assert mended.encode() in bodies
+
+
+def test_dead_letters_are_found_by_key(open_page: Open, url: str) -> None:
+    page = open_page(f"{url}/dead-letters?group=mail")
+    rows = open_letters(page)
+    page.get_by_label("Key").fill("mail-2")
+    page.get_by_role("button", name="Find").click()
+    expect(rows).to_have_count(2)
+    expect(rows.nth(1)).to_contain_text("mail-2")

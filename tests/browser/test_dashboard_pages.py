@@ -1,0 +1,192 @@
+"""Each page of the dashboard, in a real browser, on a cluster where something happened."""
+
+from collections.abc import Callable
+
+from dashboard_story import HOSTILE, ORDER_COUNT, Story
+from playwright.sync_api import Page, expect
+
+from pyromq import Message
+
+Open = Callable[..., Page]
+
+
+def test_the_first_page_shows_brokers_numbers_and_a_chart(open_page: Open, url: str, story: Story) -> None:
+    page = open_page(url)
+    brokers = page.get_by_role("region", name="Brokers")
+    expect(brokers).to_contain_text("broker-a")
+    expect(brokers).to_contain_text("master")
+    expect(brokers).to_contain_text(story.cluster.broker_addresses[0])
+    expect(brokers).to_contain_text("answers")
+    expect(page.locator("#tile-topics")).to_have_text("1")
+    expect(page.locator("#tile-dead-letters")).to_have_text("4")
+    expect(page.locator("svg.chart path.line")).to_have_count(2)
+
+
+def test_numbers_move_without_loading_the_page_again(open_page: Open, url: str, story: Story) -> None:
+    page = open_page(f"{url}/topics?filter=live-numbers")
+    expect(page.get_by_text("No topic is so")).to_be_visible()
+    story.producer.send(Message("live-numbers", b"1"))
+    row = page.get_by_role("row").filter(has_text="live-numbers")
+    expect(row.get_by_role("cell").nth(3)).to_have_text("1")
+    for _ in range(4):
+        story.producer.send(Message("live-numbers", b"more"))
+    expect(row.get_by_role("cell").nth(3)).to_have_text("5")
+    expect(page.locator("#live")).to_have_text("live")
+
+
+def test_a_topic_shows_its_queues_its_rate_and_its_readers(open_page: Open, url: str) -> None:
+    page = open_page(f"{url}/topics")
+    page.get_by_role("link", name="orders").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("orders")
+    groups = page.get_by_role("region", name="Groups that read it")
+    expect(groups).to_contain_text("audit")
+    expect(groups).to_contain_text("billing")
+    expect(page.get_by_role("region", name="Queues", exact=True).get_by_role("row")).to_have_count(5)
+    expect(page.locator("svg.chart path.line")).to_have_count(1)
+
+
+def test_groups_say_who_is_online_and_who_is_behind(open_page: Open, url: str) -> None:
+    page = open_page(f"{url}/groups?state=online")
+    rows = page.get_by_role("region", name="Groups").get_by_role("row")
+    expect(rows.filter(has_text="billing")).to_be_visible()
+    expect(rows.filter(has_text="audit")).to_have_count(0)
+    page.get_by_label("State").select_option("behind")
+    expect(rows.filter(has_text="audit")).to_be_visible()
+    expect(page).to_have_url(f"{url}/groups?state=behind")
+
+
+def test_a_group_shows_its_lag_for_each_queue_and_its_members(open_page: Open, url: str) -> None:
+    page = open_page(f"{url}/group?name=audit")
+    lags = page.get_by_role("region", name="Lag of each queue")
+    expect(lags.get_by_role("row")).to_have_count(5)
+    # Dead letters were sent to the topic behind where the group is.
+    expect(page.locator(".facts").first).to_contain_text("4 messages behind")
+    page.goto(f"{url}/group?name=billing")
+    expect(page.get_by_role("region", name="Members")).to_contain_text("PYTHON")
+
+
+def test_messages_are_found_by_topic_and_time(open_page: Open, url: str) -> None:
+    page = open_page(f"{url}/messages?topic=orders")
+    rows = page.get_by_role("region", name="Messages").get_by_role("row")
+    expect(rows).to_have_count(1 + ORDER_COUNT + 2 + 4)
+    page.get_by_label("From").fill("2031-01-01T00:00:00")
+    page.get_by_role("button", name="Search").click()
+    expect(page.get_by_text("No message is so")).to_be_visible()
+
+
+def test_messages_are_found_by_key_and_shown_as_json_text_and_numbers(open_page: Open, url: str) -> None:
+    page = open_page(f"{url}/messages")
+    page.get_by_label("Find by").select_option("key")
+    page.get_by_label("Topic").fill("orders")
+    page.get_by_label("Key").fill("order-7")
+    page.get_by_role("button", name="Search").click()
+    page.get_by_role("region", name="Messages").get_by_role("link").click()
+    expect(page.locator("pre.body")).to_contain_text('"city": "Oslo"')
+    page.get_by_role("tab", name="Hex").click()
+    expect(page.locator("pre.body")).to_contain_text("00000000  7b 22 69 64")
+    page.get_by_role("tab", name="Text").click()
+    expect(page.locator("pre.body")).to_contain_text('{"id": 7')
+
+
+def test_a_message_is_found_by_either_of_its_ids(open_page: Open, url: str, story: Story) -> None:
+    page = open_page(f"{url}/messages?by=id&id={story.place_id}")
+    expect(page.get_by_role("region", name="Messages").get_by_role("link")).to_have_text(story.message_id)
+    page.goto(f"{url}/messages?by=id&id={story.message_id}&topic=orders")
+    expect(page.get_by_role("region", name="Messages").get_by_role("link")).to_have_text(story.message_id)
+
+
+def test_a_message_shows_its_life_as_it_was_traced(open_page: Open, url: str, story: Story) -> None:
+    page = open_page(f"{url}/message?id={story.place_id}")
+    life = page.get_by_role("region", name="Life")
+    expect(life).to_contain_text("sent")
+    expect(life).to_contain_text("web-shop")
+    expect(life).to_contain_text("consumed")
+    expect(life).to_contain_text("billing")
+
+
+def test_a_body_that_is_no_text_is_shown_as_numbers_and_downloads_whole(open_page: Open, url: str) -> None:
+    page = open_page(f"{url}/messages?by=key&topic=orders&key=binary")
+    page.get_by_role("region", name="Messages").get_by_role("link").click()
+    expect(page.locator("pre.body")).to_contain_text("00000010  10 11 12 13")
+    expect(page.get_by_role("tab", name="JSON")).to_have_count(0)
+    with page.expect_download() as download:
+        page.get_by_role("link", name="Download").click()
+    assert download.value.path().read_bytes() == bytes(range(256))
+
+
+def test_markup_in_a_message_stays_text_everywhere(open_page: Open, url: str) -> None:
+    page = open_page(f"{url}/messages?by=key&topic=orders&key=hostile")
+    row = page.get_by_role("region", name="Messages").get_by_role("row").nth(1)
+    expect(row).to_contain_text("<b>bold</b>")
+    row.get_by_role("link").click()
+    expect(page.locator("pre.body")).to_have_text(HOSTILE)
+    assert page.locator("main img, main script").count() == 0
+    assert "owned" not in page.title()
+
+
+def test_clients_are_listed_and_say_what_they_do_with_their_stacks(open_page: Open, url: str) -> None:
+    page = open_page(f"{url}/clients")
+    row = page.get_by_role("row").filter(has_text="billing")
+    expect(row).to_contain_text("PYTHON")
+    row.get_by_role("button", name="Look").click()
+    shown = page.get_by_role("dialog")
+    expect(shown.get_by_role("region", name="Its queues").get_by_role("row")).to_have_count(6)
+    expect(shown).to_contain_text("orders")
+    shown.get_by_role("button", name="Ask for its stacks").click()
+    expect(shown.locator("pre.stacks")).to_contain_text("TID")
+    page.keyboard.press("Escape")
+    expect(shown).to_have_count(0)
+    page.get_by_label("Show").select_option("producer")
+    expect(page.get_by_role("cell", name="web-shop", exact=True)).to_be_visible()
+
+
+def test_a_topic_that_is_not_there_says_so_and_what_to_do(open_page: Open, url: str) -> None:
+    page = open_page(f"{url}/topic?name=nowhere")
+    alert = page.get_by_role("alert")
+    expect(alert).to_contain_text("there is no topic 'nowhere'")
+    expect(alert).to_contain_text("Look for it in the list")
+
+
+def test_light_and_dark_follow_the_system_until_somebody_switches(open_page: Open, url: str) -> None:
+    page = open_page(url, color_scheme="dark")
+    root = page.locator("html")
+    expect(root).to_have_attribute("data-theme", "dark")
+    page.get_by_role("button", name="Switch between light and dark").click()
+    expect(root).to_have_attribute("data-theme", "light")
+    page.reload()
+    expect(root).to_have_attribute("data-theme", "light")
+
+
+def test_every_control_of_every_page_has_a_name(open_page: Open, url: str) -> None:
+    page = open_page(url)
+    for path in (
+        "/",
+        "/topics",
+        "/topic?name=orders",
+        "/groups",
+        "/group?name=audit",
+        "/messages",
+        "/clients",
+    ):
+        page.goto(url + path)
+        expect(page.get_by_role("heading", level=1)).to_be_visible()
+        nameless = page.evaluate(
+            """() => [...document.querySelectorAll("main button, main input, main select, header button, a")]
+                .filter((one) => !(one.textContent.trim() || one.ariaLabel || one.labels?.length))
+                .map((one) => one.outerHTML)"""
+        )
+        assert nameless == []
+
+
+def test_a_page_is_walked_with_the_keyboard(open_page: Open, url: str) -> None:
+    page = open_page(f"{url}/topics")
+    expect(page.get_by_role("link", name="orders")).to_be_visible()
+    page.keyboard.press("Tab")
+    expect(page.get_by_role("link", name="Skip to the content")).to_be_focused()
+    page.keyboard.press("Enter")
+    page.keyboard.press("Tab")
+    expect(page.get_by_role("button", name="New topic")).to_be_focused()
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("dialog").get_by_label("Name")).to_be_focused()
+    page.keyboard.press("Escape")
+    expect(page.get_by_role("dialog")).to_have_count(0)
