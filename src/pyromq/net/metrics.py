@@ -84,7 +84,7 @@ class Histogram:
 
     def read(self) -> list[tuple[tuple[str, ...], list[tuple[str, float]], float]]:
         """Return labels, counts up to each bound, and the sum."""
-        names = [*(f"{bound:g}" for bound in self.bounds), "+Inf"]
+        names = [*map(str, self.bounds), "+Inf"]
         return [
             (labels, list(zip(names, map(float, accumulate(counts)), strict=True)), self._sums[labels])
             for labels, counts in self._counts.items()
@@ -113,12 +113,12 @@ class MetricsPage:
     ) -> None:
         self._left_out: dict[tuple[str, ...], float] = {}
         # The last one: what was left out is known when the others were read.
-        self._figures = [
+        self.figures = [
             *figures,
             Figure(LEFT_OUT, "Values that a page has no room for.", ("metric",), lambda: self._left_out),
         ]
         self._labels = dict(labels)
-        self._histograms = list(histograms)
+        self.histograms = list(histograms)
         self._prepare = prepare
         self._series_max = series_max
         # Two who ask at once must not prepare into the same tables.
@@ -155,13 +155,13 @@ class MetricsPage:
         read = asyncio.run_coroutine_threadsafe(self._read(), self._loop)
         values_of, spread_of = read.result(PAGE_S_MAX)
         own = list(self._labels.values())
-        for figure, values in zip(self._figures, values_of, strict=True):
+        for figure, values in zip(self.figures, values_of, strict=True):
             make = CounterMetricFamily if figure.kind == Kind.COUNTER else GaugeMetricFamily
             family = make(figure.name, figure.about, labels=[*self._labels, *figure.labels])
             for label_values, value in values.items():
                 family.add_metric([*own, *label_values], value)
             yield family
-        for histogram, spread in zip(self._histograms, spread_of, strict=True):
+        for histogram, spread in zip(self.histograms, spread_of, strict=True):
             wide = HistogramMetricFamily(
                 histogram.name, histogram.about, labels=[*self._labels, *histogram.labels]
             )
@@ -177,10 +177,10 @@ class MetricsPage:
                 await in_slices(prepare())
             self._left_out = {}
             values = []
-            for figure in self._figures:
+            for figure in self.figures:
                 values.append(self._bounded(figure.name, figure.read()))
                 await asyncio.sleep(0)
-            return values, [histogram.read() for histogram in self._histograms]
+            return values, [histogram.read() for histogram in self.histograms]
 
     def _bounded(self, name: str, values: Values) -> Values:
         if len(values) <= self._series_max:
