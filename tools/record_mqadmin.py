@@ -12,7 +12,7 @@ def main() -> None:
     """Run the story on a real cluster, and write the record."""
     sys.path.insert(0, str(INTEROP))
     from harness.mqadmin import Mqadmin
-    from harness.mqadmin_story import tell, write_record
+    from harness.mqadmin_story import tell, tell_access, write_accounts, write_record
     from harness.servers import start_apache
 
     with ExitStack() as closing:
@@ -20,7 +20,13 @@ def main() -> None:
         apache = start_apache("apache-4.9", folder, closing, traceTopicEnable="true")
         told = tell(apache, closing.enter_context(Mqadmin(folder)), folder)
     write_record(INTEROP / "recorded" / "mqadmin_4.9.json", told)
-    print(f"{len(told)} outputs recorded")
+    with ExitStack() as closing:
+        folder = Path(closing.enter_context(tempfile.TemporaryDirectory(prefix="mqadmin-")))
+        write_accounts(folder)
+        apache = start_apache("apache-4.9", folder, closing, aclEnable="true")
+        told_with_access = tell_access(apache, closing.enter_context(Mqadmin(folder)))
+    write_record(INTEROP / "recorded" / "mqadmin_access_4.9.json", told_with_access)
+    print(f"{len(told) + len(told_with_access)} outputs recorded")
 
 
 if __name__ == "__main__":

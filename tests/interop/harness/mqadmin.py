@@ -72,6 +72,7 @@ _MASKS = (
     (re.compile(r"\b[0-9A-Fa-f]{16,}\b"), "ID"),
     (re.compile(r"(?<![a-zA-Z0-9/])/[\w./-]+"), "PATH"),
     (re.compile(r"\b\d+ms\b"), "Nms"),
+    (re.compile(r"(?<=PlainAccessConfig@)[0-9a-f]+"), "HASH"),
     # A topic is ordered when the broker next hears of it from the name server.
     (re.compile(r'"order":(true|false)'), '"order":FLAG'),
     (re.compile(r"(?<![\w-])-?\d+(\.\d+)?([eE]-?\d+)?(?![\w-]|\.\d)"), "N"),
