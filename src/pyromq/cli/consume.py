@@ -17,6 +17,7 @@ from typing import Any
 from pyromq.cli import output
 from pyromq.cli.bodies import json_body, printable
 from pyromq.cli.client_commands import SHELL_GROUP, From, Style
+from pyromq.cli.credentials import client_settings
 from pyromq.cli.times import moment_ms
 from pyromq.client.aio.pull_consumer import PullConsumer
 from pyromq.errors import ConfigError, NetworkError, NoRoute, PyroError
@@ -92,7 +93,8 @@ async def _consume(reading: Reading, name_server: str, style: Style) -> None:
     task = asyncio.current_task()
     assert task is not None
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
-    async with PullConsumer(reading.group or SHELL_GROUP, name_server=name_server) as consumer:
+    group = reading.group or SHELL_GROUP
+    async with PullConsumer(group, name_server=name_server, settings=client_settings()) as consumer:
         reader = TopicReader(consumer, reading, style)
         try:
             await reader.read()

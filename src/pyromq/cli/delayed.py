@@ -9,6 +9,7 @@ from typing import Any
 from pyromq.cli import output
 from pyromq.cli.bodies import json_body, printable
 from pyromq.cli.client_commands import SHELL_GROUP
+from pyromq.cli.credentials import client_settings
 from pyromq.cli.times import remaining, written
 from pyromq.client.plans.admin import FOREVER_MS
 from pyromq.client.sync.admin import Admin
@@ -36,7 +37,7 @@ class Listing:
 
 def run_list(listing: Listing, *, name_server: str, is_json: bool) -> None:
     """Print what waits, and how many of how many that were."""
-    with Admin(name_server) as admin:
+    with Admin(name_server, client_settings()) as admin:
         count = 0
         for page in _pages(admin, listing):
             if is_json:
@@ -52,7 +53,7 @@ def run_list(listing: Listing, *, name_server: str, is_json: bool) -> None:
 
 def run_show(text: str, *, name_server: str, is_json: bool) -> bool:
     """Print all about the messages of an id, and return whether there was one."""
-    with Admin(name_server) as admin:
+    with Admin(name_server, client_settings()) as admin:
         found = _of_id(admin, text)
     for one in found:
         if is_json:
@@ -67,7 +68,10 @@ def run_show(text: str, *, name_server: str, is_json: bool) -> bool:
 def run_recall(texts: list[str], *, name_server: str, is_json: bool) -> bool:
     """Take messages back, say of each what became of it, and return whether all were."""
     is_good = True
-    with Admin(name_server) as admin, Producer(SHELL_GROUP, name_server) as producer:
+    with (
+        Admin(name_server, client_settings()) as admin,
+        Producer(SHELL_GROUP, name_server, client_settings()) as producer,
+    ):
         for text in _given(texts):
             reason = _recall(admin, producer, text)
             is_good = is_good and reason is None

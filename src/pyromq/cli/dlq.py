@@ -9,6 +9,7 @@ from typing import Any
 
 from pyromq.cli import output
 from pyromq.cli.bodies import hex_lines, json_body, printable
+from pyromq.cli.credentials import client_settings
 from pyromq.cli.times import past_ms, written
 from pyromq.client.dead_letters import DeadLetter, DeadLetterFilter
 from pyromq.client.sync.dead_letters import DeadLetters
@@ -65,7 +66,7 @@ class Choice:
 
 def run_counts(name_server: str, *, is_json: bool) -> None:
     """Print how many dead letters each group has."""
-    with DeadLetters(name_server) as letters:
+    with DeadLetters(name_server, client_settings()) as letters:
         counts = letters.counts()
     if is_json:
         for one in counts:
@@ -85,7 +86,7 @@ def run_list(choice: Choice, name_server: str, *, make_readable: bool, is_json: 
     """Print a line for each dead letter."""
     wanted = choice.wanted()
     printed = 0
-    with DeadLetters(name_server) as letters:
+    with DeadLetters(name_server, client_settings()) as letters:
         if make_readable:
             letters.make_readable(choice.group)
         found = letters.read(choice.group, wanted)
@@ -109,7 +110,7 @@ def run_list(choice: Choice, name_server: str, *, make_readable: bool, is_json: 
 def run_show(choice: Choice, name_server: str, detail: Detail, *, make_readable: bool) -> bool:
     """Print all dead letters with an id, and return whether there was one."""
     count = 0
-    with DeadLetters(name_server) as letters:
+    with DeadLetters(name_server, client_settings()) as letters:
         if make_readable:
             letters.make_readable(choice.group)
         for letter in letters.read(choice.group, choice.wanted()):

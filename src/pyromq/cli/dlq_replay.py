@@ -11,6 +11,7 @@ from typing import Any
 import typer
 
 from pyromq.cli import output
+from pyromq.cli.credentials import client_settings
 from pyromq.cli.dlq import Choice, say_none
 from pyromq.cli.times import written
 from pyromq.client.dead_letters import (
@@ -114,7 +115,7 @@ def run_replay(replaying: Replaying, name_server: str) -> bool:
     replaying.check()
     choice, wanted = replaying.choice, replaying.choice.wanted()
     has_terminal = sys.stderr.isatty() and not replaying.is_json
-    with DeadLetters(name_server) as letters:
+    with DeadLetters(name_server, client_settings()) as letters:
         if replaying.make_readable:
             letters.make_readable(choice.group)
         total = None

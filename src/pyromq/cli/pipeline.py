@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pyromq.cli import options, output
+from pyromq.cli.credentials import client_settings
 from pyromq.cli.pipeline_view import progress_view
 from pyromq.errors import ConfigError
 from pyspark_rocketmq.java import JavaMissing, check_java
@@ -245,6 +246,6 @@ def _need_declared_topics(project: Project, name_server: str, running: Running) 
             f"{project.file}: topic {missing[0]!r} does not exist; "
             "pyromq pipeline run --create-topics creates it"
         )
-    with Admin(name_server) as admin:
+    with Admin(name_server, client_settings()) as admin:
         for topic in missing:
             admin.create_topic(topic)

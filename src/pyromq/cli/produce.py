@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 
 from pyromq.cli import output
+from pyromq.cli.credentials import client_settings
 from pyromq.client.sync.producer import Producer
 from pyromq.errors import ConfigError
 from pyromq.model import Message, SendResult
@@ -58,7 +59,7 @@ def run_produce(
     sent = 0
     began_at = time.monotonic()
     with (
-        Producer(group, name_server=name_server) as producer,
+        Producer(group, name_server=name_server, settings=client_settings()) as producer,
         _progress(total if is_many else None) as advance,
     ):
         try:

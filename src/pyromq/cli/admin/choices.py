@@ -6,6 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from pyromq.cli import options
+from pyromq.cli.credentials import client_settings
 from pyromq.cli.times import past_ms
 from pyromq.errors import ConfigError
 
@@ -44,12 +45,11 @@ def completed_groups(context: typer.Context, incomplete: str) -> list[str]:
 
 def _asked(context: typer.Context, what: str) -> list[str]:
     from pyromq.client.sync.admin import Admin
-    from pyromq.config.settings import ClientSettings
     from pyromq.errors import PyroError
 
     name_server = context.params.get("name_server") or DEFAULT_NAME_SERVER
     try:
-        with Admin(name_server, ClientSettings(mq_client_api_timeout=1_000)) as admin:
+        with Admin(name_server, client_settings(mq_client_api_timeout=1_000)) as admin:
             found: list[str] = getattr(admin, what)()
     except PyroError:
         # A completion says nothing rather than why.

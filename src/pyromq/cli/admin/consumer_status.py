@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 
 from pyromq.cli import output
+from pyromq.cli.credentials import client_settings
 from pyromq.client.plans.consumer_status import ConsumerStatus, MemberStatus, StatusQuery
 from pyromq.client.sync.admin import Admin
 from pyromq.codes import ResponseCode
@@ -23,7 +24,7 @@ _START = "consumeFromWhere"
 
 def run_consumer_status(query: StatusQuery, *, name_server: str, is_json: bool) -> bool:
     """Print what a group's brokers and members say, and return whether the members want the same."""
-    with Admin(name_server) as admin:
+    with Admin(name_server, client_settings()) as admin:
         status = admin.consumer_status(
             query.group,
             client_id=query.client_id,

@@ -5,11 +5,11 @@ from functools import partial
 from types import TracebackType
 from typing import Self, TypeVar
 
+from pyromq.cli.credentials import client_settings
 from pyromq.client.name_servers import name_server_addresses
 from pyromq.client.session import Session, new_session
 from pyromq.client.steps import Deadline, Pause, Plan
 from pyromq.client.sync.runner import Runner
-from pyromq.config.settings import ClientSettings
 
 T = TypeVar("T")
 
@@ -22,7 +22,7 @@ class Operator:
 
     def __init__(self, name_server: str) -> None:
         addresses = name_server_addresses(name_server)
-        self._runner = Runner("admin", partial(new_session, "", addresses, ClientSettings()))
+        self._runner = Runner("admin", partial(new_session, "", addresses, client_settings()))
 
     def run(self, make: Callable[[Session, Deadline], Plan[T]]) -> T:
         """Carry out a plan with a time budget of its own."""

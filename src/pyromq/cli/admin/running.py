@@ -1,6 +1,5 @@
 """How the commands for operators run: a look that is shown, or an order and what came of it."""
 
-import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -9,6 +8,7 @@ import typer
 
 from pyromq.cli import output
 from pyromq.cli.admin.listing import Listing, show_again
+from pyromq.cli.credentials import client_settings
 from pyromq.cli.exit_status import FAILED, ended_by_errors
 
 if TYPE_CHECKING:
@@ -16,18 +16,10 @@ if TYPE_CHECKING:
     from pyromq.client.sync.admin import Admin
     from pyromq.config.settings import ClientSettings
 
-#: Keys to sign requests with, where brokers have aclEnable. Never an option: options are seen by all.
-ACCESS_KEY = "PYROMQ_ACCESS_KEY"
-SECRET_KEY = "PYROMQ_SECRET_KEY"
-
 
 def operator_settings() -> "ClientSettings":
     """Return an operator's settings, with the keys of the environment."""
-    from pyromq.config.settings import ClientSettings
-
-    return ClientSettings(
-        access_key=os.environ.get(ACCESS_KEY, ""), secret_key=os.environ.get(SECRET_KEY, "")
-    )
+    return client_settings()
 
 
 @contextmanager
