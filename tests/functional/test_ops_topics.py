@@ -1,6 +1,8 @@
 """Topics and groups that operators make, change and delete, and what is cleaned up."""
 
+import asyncio
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -93,6 +95,25 @@ async def test_a_deleted_topic_stays_away_after_a_restart(tmp_path: Path, clock:
         WireClient(cluster.broker_addresses[0]) as client,
     ):
         assert "orders" not in await topics(client)
+
+
+async def test_a_deleted_topic_stays_away_after_a_crash(tmp_path: Path, clock: ManualClock) -> None:
+    async with (
+        Cluster(data_dir=tmp_path / "one", clock=clock) as cluster,
+        WireClient(cluster.broker_addresses[0]) as client,
+    ):
+        await send(client, "orders")
+        await send(client, "kept")
+        clock.advance(1)
+        await client.ask(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": "orders"})
+        # What a killed broker leaves behind.
+        await asyncio.to_thread(shutil.copytree, tmp_path / "one", tmp_path / "other")
+    async with (
+        Cluster(data_dir=tmp_path / "other", clock=clock) as cluster,
+        WireClient(cluster.broker_addresses[0]) as client,
+    ):
+        assert "orders" not in await topics(client)
+        assert await end_of(client, "orders") == "0"
 
 
 async def test_a_topic_of_the_broker_s_own_is_not_deleted(client: WireClient) -> None:
