@@ -26,6 +26,7 @@ from pyromq.cli import (
     store_commands,
     topic_commands,
 )
+from pyromq.cli import top as top_command
 from pyromq.cli.admin import commands as admin_commands
 from pyromq.cli.version import installed_version
 from pyromq.errors import ConfigError, PyroError
@@ -310,4 +311,11 @@ app.add_typer(group_commands.group, name="group")
 app.add_typer(message_commands.message, name="message")
 app.add_typer(cluster_commands.cluster, name="cluster")
 app.add_typer(admin_commands.admin, name="admin")
+app.command(
+    epilog=_examples(
+        "pyromq top",
+        "pyromq top -n 'ns1:9876;ns2:9876' --interval 5 --rows 30",
+        "pyromq top --once --json",
+    )
+)(top_command.top)
 app.command()(version)

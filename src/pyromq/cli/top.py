@@ -1,0 +1,176 @@
+"""`pyromq top`: brokers, topics and groups of a cluster, live in a terminal."""
+
+import asyncio
+import dataclasses
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from pyromq.cli import options, output
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+    from rich.table import Table
+
+    from pyromq.cli.top_sample import Sample
+
+ROWS = 15
+#: The pause between looks, in times that the last one took: brokers must not be kept busy by being watched.
+PAUSE_FACTOR = 4
+
+
+def top(
+    *,
+    name_server: options.NameServer = options.DEFAULT_NAME_SERVER,
+    interval: Annotated[
+        float, typer.Option("-i", "--interval", metavar="SECONDS", min=0.2, help="From look to look.")
+    ] = 2.0,
+    rows: Annotated[int, typer.Option("--rows", metavar="N", min=1, help="Topics and groups shown.")] = ROWS,
+    once: Annotated[bool, typer.Option("--once", help="Look once, and end.")] = False,
+    as_json: options.Json = False,
+) -> None:
+    """Watch a cluster: its brokers, the busiest topics, the groups that are furthest behind."""
+    from pyromq.cli.exit_status import ended_by_errors
+
+    with ended_by_errors():
+        asyncio.run(_watch(name_server, interval, rows, is_once=once, is_json=as_json))
+
+
+async def _watch(name_server: str, interval_s: float, rows: int, *, is_once: bool, is_json: bool) -> None:
+    from pyromq.cli.admin.running import operator_settings
+    from pyromq.cli.top_sample import look
+    from pyromq.client.aio.admin import Admin
+
+    async with Admin(name_server, operator_settings()) as admin:
+        sample = await look(admin)
+        if is_once:
+            _show(sample, rows, is_json=is_json)
+            return
+        if is_json:
+            while True:
+                _show(sample, rows, is_json=True)
+                sample = await _look_again(admin, sample, interval_s)
+        from rich.live import Live
+
+        with Live(view(sample, rows), auto_refresh=False, screen=True) as live:
+            while True:
+                sample = await _look_again(admin, sample, interval_s)
+                live.update(view(sample, rows), refresh=True)
+
+
+async def _look_again(admin: Any, before: "Sample", interval_s: float) -> "Sample":
+    from pyromq.cli.top_sample import look
+
+    loop = asyncio.get_running_loop()
+    await asyncio.sleep(interval_s)
+    began = loop.time()
+    sample = await look(admin, before)
+    took_s = loop.time() - began
+    await asyncio.sleep(max(0.0, took_s * PAUSE_FACTOR - interval_s))
+    return sample
+
+
+def _show(sample: "Sample", rows: int, *, is_json: bool) -> None:
+    if is_json:
+        output.say_json(record_of(sample))
+        return
+    from rich.console import Console
+
+    Console().print(view(sample, rows))
+
+
+def record_of(sample: "Sample") -> dict[str, Any]:
+    """Return a look for programs, with all topics and groups."""
+    return {
+        "brokers": [dataclasses.asdict(row) for row in sample.brokers],
+        "topics": [dataclasses.asdict(row) for row in sample.topics],
+        "groups": [dataclasses.asdict(row) for row in sample.groups],
+        "lag": sample.lag,
+    }
+
+
+def view(sample: "Sample", rows: int) -> "RenderableType":
+    """Return a look for people."""
+    from rich.console import Group
+    from rich.text import Text
+
+    in_rate = sum(row.in_rate for row in sample.brokers if row.broker_id == 0)
+    out_rate = sum(row.out_rate for row in sample.brokers)
+    head = Text.assemble(
+        (" PyroMQ top ", "reverse bold"),
+        f"  {len(sample.brokers)} brokers  {len(sample.topics)} topics  ",
+        f"{len(sample.groups)} subscriptions   ",
+        ("in ", "dim"),
+        (f"{_rate(in_rate)}/s  ", "green"),
+        ("out ", "dim"),
+        (f"{_rate(out_rate)}/s  ", "cyan"),
+        ("lag ", "dim"),
+        (f"{sample.lag:,}", "yellow" if sample.lag else ""),
+    )
+    return Group(head, Text(), _brokers(sample), _topics(sample, rows), _groups(sample, rows))
+
+
+def _table(title: str, *columns: str) -> "Table":
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+
+    table = Table(title=title, title_justify="left", title_style="bold", box=SIMPLE_HEAD, expand=True)
+    for number, name in enumerate(columns):
+        is_number = name.startswith(">")
+        table.add_column(
+            name.removeprefix(">"),
+            justify="right" if is_number else "left",
+            no_wrap=True,
+            ratio=None if number else 2,
+        )
+    return table
+
+
+def _brokers(sample: "Sample") -> "Table":
+    table = _table("Brokers", "NAME", "ID", "ADDRESS", "VERSION", ">IN/s", ">OUT/s", ">TODAY", ">DISK")
+    for row in sample.brokers:
+        if row.failure is not None:
+            table.add_row(row.name, str(row.broker_id), row.address, f"[red]{row.failure[:40]}[/]")
+            continue
+        disk = "" if row.disk_ratio is None else f"{row.disk_ratio:.0%}"
+        is_full = row.disk_ratio is not None and row.disk_ratio > 0.75
+        table.add_row(
+            row.name,
+            "master" if row.broker_id == 0 else f"slave {row.broker_id}",
+            row.address,
+            row.version,
+            _rate(row.in_rate),
+            _rate(row.out_rate),
+            f"{row.today_in:,}",
+            f"[red]{disk}[/]" if is_full else disk,
+        )
+    return table
+
+
+def _topics(sample: "Sample", rows: int) -> "Table":
+    table = _table(_title("Topics", len(sample.topics), rows), "TOPIC", ">IN/s", ">OUT/s", ">LAG")
+    for row in sample.topics[:rows]:
+        table.add_row(row.name, _rate(row.in_rate), _rate(row.out_rate), f"{row.lag:,}")
+    return table
+
+
+def _groups(sample: "Sample", rows: int) -> "Table":
+    table = _table(_title("Groups", len(sample.groups), rows), "GROUP", "TOPIC", ">OUT/s", ">LAG", ">BEHIND")
+    for row in sample.groups[:rows]:
+        lag = f"[yellow]{row.lag:,}[/]" if row.lag else "0"
+        table.add_row(row.group, row.topic, _rate(row.out_rate), lag, _behind(row.behind_ms))
+    return table
+
+
+def _title(name: str, count: int, rows: int) -> str:
+    return name if count <= rows else f"{name} ({rows} of {count})"
+
+
+def _rate(rate: float) -> str:
+    return f"{rate:,.0f}" if rate >= 100 else f"{rate:.1f}"
+
+
+def _behind(ms: int | None) -> str:
+    from pyromq.cli.times import remaining
+
+    return "" if ms is None else remaining(max(ms, 1))

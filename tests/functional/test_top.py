@@ -1,0 +1,88 @@
+import io
+import json
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from pyromq import Message, aio
+from pyromq.cli.top import record_of, view
+from pyromq.cli.top_sample import Sample, is_users, look
+from pyromq.testing.cluster import Cluster
+
+
+async def send(cluster: Cluster, count: int) -> None:
+    async with aio.Producer("senders", cluster.namesrv_address) as producer:
+        for _ in range(count):
+            await producer.send(Message("orders", b"x"))
+
+
+async def commit(cluster: Cluster, offset: int) -> None:
+    async with aio.PullConsumer("readers", cluster.namesrv_address) as consumer:
+        for queue in await consumer.queues("orders"):
+            await consumer.pull(queue, 0)
+            await consumer.commit(queue, offset)
+
+
+@pytest.fixture
+async def sample(cluster: Cluster) -> Sample:
+    await send(cluster, 8)
+    await commit(cluster, 1)
+    async with aio.Admin(cluster.namesrv_address) as admin:
+        return await look(admin)
+
+
+async def test_a_look_has_brokers_topics_and_groups(cluster: Cluster, sample: Sample) -> None:
+    (broker,) = sample.brokers
+    assert (broker.name, broker.broker_id, broker.address) == ("broker-a", 0, cluster.broker_addresses[0])
+    assert broker.disk_ratio is not None
+    (topic,) = [row for row in sample.topics if row.name == "orders"]
+    assert topic.in_rate > 0
+    (group,) = [row for row in sample.groups if row.topic == "orders"]
+    assert (group.group, group.lag, sample.lag) == ("readers", 4, 4)
+    assert group.behind_ms is not None
+
+
+async def test_the_next_look_has_rates_by_what_moved(cluster: Cluster, sample: Sample) -> None:
+    async with aio.Admin(cluster.namesrv_address) as admin:
+        still = await look(admin, sample)
+        await send(cluster, 40)
+        await commit(cluster, 3)
+        moved = await look(admin, still)
+
+    def rates(one: Sample) -> tuple[float, float]:
+        (topic,) = [row for row in one.topics if row.name == "orders"]
+        return topic.in_rate, topic.out_rate
+
+    assert rates(still) == (0, 0)
+    assert rates(moved)[0] > rates(moved)[1] > 0
+
+
+async def test_a_broker_that_does_not_answer_is_shown_as_such(tmp_path: Path) -> None:
+    async with Cluster(2, data_dir=tmp_path) as cluster:
+        async with aio.Admin(cluster.namesrv_address) as admin:
+            gone = cluster.brokers["broker-b"]
+            await gone.close(unregister=False)
+            seen = await look(admin)
+
+        shown = {row.name: row.failure is None for row in seen.brokers}
+        assert shown.get("broker-a") is True
+        assert shown.get("broker-b", False) is False
+
+
+async def test_a_look_is_printed_for_people_and_programs(sample: Sample) -> None:
+    console = Console(file=io.StringIO(), width=140)
+    console.print(view(sample, 5))
+    text = console.file.getvalue()  # type: ignore[attr-defined]
+
+    assert "broker-a" in text
+    assert "orders" in text
+    assert "readers" in text
+    record = json.loads(json.dumps(record_of(sample)))
+    assert record["lag"] == 4
+    assert {"brokers", "topics", "groups", "lag"} == set(record)
+
+
+def test_only_applications_topics_are_listed() -> None:
+    names = ["orders", "%RETRY%readers", "%DLQ%readers", "RMQ_SYS_TRACE_TOPIC", "TBW102", "rmq_sys_staged"]
+    assert [name for name in names if is_users(name)] == ["orders"]
