@@ -252,6 +252,8 @@ class Broker:
         epochs = load_epochs(parts, standing, self._files)
         make = Following if self._is_slave else Leading
         replicating = make(parts, standing, self._announcements, epochs)
+        if self._access is not None and isinstance(replicating, Leading):
+            replicating.only_for(self._access.may_copy)
         self._closing.push_async_callback(replicating.close)
         return replicating
 

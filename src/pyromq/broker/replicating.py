@@ -82,6 +82,10 @@ class Leading:
         """Where else a message must be before it is safe."""
         return self._replicated
 
+    def only_for(self, may_follow: Callable[[str], bool]) -> None:
+        """Let only those machines copy the log that may."""
+        self._server.may_follow = may_follow
+
     def guard(self, table: RouteTable) -> None:
         """Let every request pass the gate first."""
         self.gate.put_before(table)

@@ -344,6 +344,7 @@ class StoreSettings:
         True, "Check the bodies' checksums when the store is opened.", key="checkCRCOnRecover"
     )
     ha_listen_port: int = setting(0, "TCP port for slaves; 0: the broker's port plus one.", at_most=PORT_MAX)
+    ha_allowed_addresses: str = setting("", "With aclEnable, who may copy besides the white list. Ours.")
     ha_master_address: str = setting(
         "", "Where a slave copies from, host:port; empty: as the name servers say.", form="addresses"
     )

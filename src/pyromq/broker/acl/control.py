@@ -64,12 +64,21 @@ class Rules:
 class AccessControl:
     """The access control of one broker. `codes` are those it answers, `topic_at` looks into its log."""
 
-    def __init__(self, folder: Path, clock: Clock, *, codes: Container[int], topic_at: TopicAt) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        clock: Clock,
+        *,
+        codes: Container[int],
+        topic_at: TopicAt,
+        slaves: Addresses | None = None,
+    ) -> None:
         self.refused_count = 0
         self._folder = folder
         self._clock = clock
         self._codes = codes
         self._topic_at = topic_at
+        self._slaves = slaves or Addresses()
         self._rules = Rules((), {}, {}, Addresses())
         self._marks: object = None
         self._told_count = 0
@@ -152,6 +161,10 @@ class AccessControl:
             except ProtocolError as error:
                 raise AccessDenied(str(error)) from error
         account.check(command.code, need)
+
+    def may_copy(self, host: str) -> bool:
+        """Return whether the whole log may be copied from here: RocketMQ's slaves have no account to show."""
+        return host in self._rules.white or host in self._slaves
 
     async def change_account(self, change: AccountChange) -> None:
         """Add or change an account, in memory and in its file. Raises ConfigError; nothing changes then."""

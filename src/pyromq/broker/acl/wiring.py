@@ -6,6 +6,7 @@ from pathlib import Path
 import msgspec
 
 from pyromq.broker import topic_names
+from pyromq.broker.acl.addresses import Addresses
 from pyromq.broker.acl.control import AccessControl
 from pyromq.broker.parts import Parts
 from pyromq.config.settings import BrokerSettings
@@ -29,7 +30,11 @@ def make_access_control(parts: Parts, table: RouteTable) -> AccessControl | None
         return None
     folder = settings.acl_folder or str(Path(parts.store_settings.store_path_root_dir) / "config")
     control = AccessControl(
-        Path(folder), parts.clock, codes=table.by_code, topic_at=partial(topic_at, parts.store)
+        Path(folder),
+        parts.clock,
+        codes=table.by_code,
+        topic_at=partial(topic_at, parts.store),
+        slaves=Addresses([parts.store_settings.ha_allowed_addresses]),
     )
     table.admit = control.admit
     return control

@@ -266,6 +266,8 @@ class ReplicationServer:
         self.settings = settings
         self.clock = clock
         self.links: set[FollowerLink] = set()
+        #: Asked for a machine that wants to copy the log.
+        self.may_follow: Callable[[str], bool] = lambda _host: True
         #: Connections that were refused or ended for a reason of their own.
         self.refused_count = 0
         #: Pieces without bytes that were sent.
@@ -347,10 +349,13 @@ class ReplicationServer:
     # What the links call
 
     def admit(self, link: FollowerLink) -> None:
-        """Take a connection, or close it when there are too many."""
+        """Take a connection, or close it when there are too many, or nobody from there may copy."""
         self.links.add(link)
         strangers = sum(one.is_stranger for one in self.links)
         if self._is_closing:
+            link.abort()
+        elif not self.may_follow(link.peer.rpartition(":")[0].strip("[]")):
+            link.end("with aclEnable its address must be on the global white list or in haAllowedAddresses")
             link.abort()
         elif strangers > STRANGERS_MAX or len(self.links) > LINKS_MAX:
             link.end(f"one connection too many on the HA port, {len(self.links) - 1} are open")
