@@ -12,7 +12,9 @@ from pyromq.kernel import describe
 OPEN_ADDRESSES = ("0.0.0.0", "::")
 
 
-def greet_up(process: BrokerProcess, *, version: str, name_server: str, broker: str) -> None:
+def greet_up(
+    process: BrokerProcess, *, version: str, name_server: str, broker: str, dashboard: str | None = None
+) -> None:
     """Print the start-up screen of `pyromq up`."""
     settings = process.broker
     is_open = settings.bind_address in OPEN_ADDRESSES
@@ -31,6 +33,8 @@ def greet_up(process: BrokerProcess, *, version: str, name_server: str, broker: 
         ("read it", f"pyromq consume -n {name_server} hello"),
         ("your program", f"name server address {name_server}, nothing else to change"),
     ]
+    if dashboard is not None:
+        steps.append(("look at it", dashboard))
     width = max(len(label) for label, _ in rows + steps)
     say("")
     say(f"  {paint(f'PyroMQ {version}', 'bold')} is ready")
@@ -43,7 +47,14 @@ def greet_up(process: BrokerProcess, *, version: str, name_server: str, broker: 
     say("")
 
 
-def greet_cluster(brokers: Sequence[Mapping[str, Any]], *, version: str, name_server: str, data: str) -> None:
+def greet_cluster(
+    brokers: Sequence[Mapping[str, Any]],
+    *,
+    version: str,
+    name_server: str,
+    data: str,
+    dashboard: str | None = None,
+) -> None:
     """Print the start-up screen of a whole cluster."""
     say("")
     say(f"  {paint(f'PyroMQ {version}', 'bold')}: {len(brokers)} brokers are ready")
@@ -70,6 +81,8 @@ def greet_cluster(brokers: Sequence[Mapping[str, Any]], *, version: str, name_se
         ("read it", f"pyromq consume -n {name_server} hello"),
         ("who is there", f"pyromq admin clusterList -n {name_server}"),
     ]
+    if dashboard is not None:
+        steps.append(("look at it", dashboard))
     _print_table(steps, max(len(label) for label, _ in steps), "cyan")
     say("")
     say(paint("  Ctrl-C stops all; messages stay. Kill one by its pid to see what the others do.", "dim"))

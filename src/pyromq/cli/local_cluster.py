@@ -24,7 +24,7 @@ from typing import Any
 from pyromq.cli import greeting, output
 from pyromq.cli.data_folder import prepare
 from pyromq.cli.serve import serve
-from pyromq.cli.servers import LOOPBACK_OF, Start, start_namesrv, with_key_values
+from pyromq.cli.servers import LOOPBACK_OF, Start, shown_page, start_namesrv, with_key_values
 from pyromq.config.settings import PORT_MAX, BrokerRole, BrokerSettings, UpProcess
 from pyromq.errors import ConfigError, PyroError
 from pyromq.net.address import join_address, split_address
@@ -139,9 +139,18 @@ def run_cluster(process: UpProcess, shape: Shape, start: Start, inherited: Inher
         host = process.broker.broker_ip1 or near.rpartition(":")[0]
         shown = join_address(host, name_server.port)
         brokers = [child.record for child in children]
-        hello = start.hello(namesrv=shown, broker=brokers[0]["broker"], data=str(folder), brokers=brokers)
+        page = await start.dashboard.start(near, closing)
+        hello = start.hello(
+            namesrv=shown,
+            broker=brokers[0]["broker"],
+            data=str(folder),
+            brokers=brokers,
+            **shown_page(page),
+        )
         if not start.is_json:
-            greeting.greet_cluster(brokers, version=start.version, name_server=shown, data=str(folder))
+            greeting.greet_cluster(
+                brokers, version=start.version, name_server=shown, data=str(folder), dashboard=page
+            )
         return hello
 
     run_loop(serve(begin, start.ready_file))

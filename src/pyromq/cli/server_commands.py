@@ -20,6 +20,17 @@ NamesrvPort = Annotated[
 BrokerPort = Annotated[
     int | None, typer.Option(metavar="N", help="The broker's port (default 10911); 0: a free one.")
 ]
+DashboardPort = Annotated[
+    int | None,
+    typer.Option(
+        "--dashboard-port",
+        metavar="N",
+        min=0,
+        max=PORT_MAX,
+        help="The dashboard's port (default 9870 if it is free, with the extra); 0: a free one.",
+    ),
+]
+NoDashboard = Annotated[bool, typer.Option("--no-dashboard", help="Start no dashboard.")]
 Brokers = Annotated[
     int,
     typer.Option(metavar="N", min=1, max=26, help="Brokers, each with its share.", rich_help_panel=CLUSTER),
@@ -61,6 +72,8 @@ def up(
     cluster_name: Annotated[
         str | None, typer.Option(metavar="NAME", help="The cluster's name (default DefaultCluster).")
     ] = None,
+    dashboard_port: DashboardPort = None,
+    no_dashboard: NoDashboard = False,
     brokers: Brokers = 1,
     replicas: Replicas = 1,
     sync: Sync = False,
@@ -93,12 +106,22 @@ def up(
         print_settings(loaded, is_json=as_json)
         return
     from pyromq.cli import serve, servers
+    from pyromq.cli.dashboard_child import Beside
 
     serve.log_to_standard_error(log_level)
     if source := loaded.sources.get("namesrv_addr"):
         output.warn(f"namesrvAddr ({source}) is not used: `pyromq up` has a name server of its own")
     process = servers.with_name_server_at(loaded.process, namesrv_port)
-    start = servers.Start(version=installed_version(), folder=data, ready_file=ready_file, is_json=as_json)
+    # A program, which reads JSON, gets a dashboard when it asks for one.
+    is_for_people = not as_json and ready_file is None
+    is_wanted = not no_dashboard and (dashboard_port is not None or is_for_people)
+    start = servers.Start(
+        version=installed_version(),
+        folder=data,
+        ready_file=ready_file,
+        is_json=as_json,
+        dashboard=Beside(is_wanted=is_wanted, port=dashboard_port),
+    )
     if brokers == replicas == 1 and not sync and failover is None:
         servers.run_up(process, start)
         return

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyromq.broker.broker import Broker
 from pyromq.cli import greeting, output
+from pyromq.cli.dashboard_child import NO_DASHBOARD, Beside
 from pyromq.cli.data_folder import default_folder, prepare
 from pyromq.cli.serve import serve
 from pyromq.clock import SystemClock
@@ -36,6 +37,7 @@ class Start:
     is_json: bool
     #: Stop when standard input ends, as with the process that holds the other end.
     until_stdin_ends: bool = False
+    dashboard: Beside = NO_DASHBOARD
 
     @property
     def data_folder(self) -> Path:
@@ -77,12 +79,21 @@ def run_up(process: UpProcess, start: Start) -> None:
             dataclasses.replace(broker, broker=near), closing, option="--broker-port"
         )
         shown = join_address(split_address(server.address)[0], name_server.port)
-        hello = start.hello(namesrv=shown, broker=server.address, data=broker.store.store_path_root_dir)
+        page = await start.dashboard.start(near.namesrv_addr, closing)
+        root = broker.store.store_path_root_dir
+        hello = start.hello(namesrv=shown, broker=server.address, data=root, **shown_page(page))
         if not start.is_json:
-            greeting.greet_up(broker, version=start.version, name_server=shown, broker=server.address)
+            greeting.greet_up(
+                broker, version=start.version, name_server=shown, broker=server.address, dashboard=page
+            )
         return hello
 
     run_loop(serve(begin, start.ready_file))
+
+
+def shown_page(url: str | None) -> dict[str, str]:
+    """Return what a program is told of the dashboard, where there is one."""
+    return {} if url is None else {"dashboard": url}
 
 
 def run_namesrv(process: NamesrvProcess, start: Start) -> None:

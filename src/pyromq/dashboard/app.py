@@ -23,7 +23,7 @@ from pyromq.dashboard.asking import Asker
 from pyromq.dashboard.gate import Gate, set_cookie
 from pyromq.dashboard.sampler import Sampler
 from pyromq.dashboard.security import COOKIE, Password, Sessions, Visit
-from pyromq.errors import ConfigError, PyroError, TopicNotFound
+from pyromq.errors import ConfigError, MessageIllegal, PyroError, TopicNotFound
 
 log = logging.getLogger(__name__)
 
@@ -298,7 +298,7 @@ def _told(error: PyroError) -> dict[str, str]:
 
 
 def _status(error: PyroError) -> int:
-    if isinstance(error, ConfigError):
+    if isinstance(error, ConfigError | MessageIllegal):
         return 400
     return 404 if isinstance(error, views.NotThere | TopicNotFound) else 502
 
