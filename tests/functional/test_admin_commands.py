@@ -97,7 +97,7 @@ def test_topics_are_listed_with_clusters_and_readers(stage: AdminStage, topic: s
 
     assert {"cluster": "DefaultCluster", "topic": topic, "group": group} in listed
     assert stage.admin("topicList", "-c").stdout.splitlines()[0].split() == (
-        "#Cluster Name #Topic #Consumer Group".split()
+        ["#Cluster", "Name", "#Topic", "#Consumer", "Group"]
     )
 
 
@@ -253,6 +253,8 @@ def test_all_groups_are_shown_in_lines(stage: AdminStage, group: str) -> None:
 
 @pytest.mark.usefixtures("member")
 def test_queues_are_shown_with_their_members(stage: AdminStage, topic: str, group: str) -> None:
+    # Members tell brokers how far they are every five seconds.
+    eventually(lambda: stage.admin("consumerProgress", "-g", group).exit_code == 0)
     eventually(
         lambda: all(
             row["client"]

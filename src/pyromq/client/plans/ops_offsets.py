@@ -16,6 +16,7 @@ from typing import Final
 from pyromq.client.names import check_group
 from pyromq.client.namespaces import unwrap_queue, wrap, wrap_queue
 from pyromq.client.plans.ops_places import Place, ask_lots, places_of, timeout_s
+from pyromq.client.plans.ops_times import offsets_at
 from pyromq.client.plans.route import fetch_route
 from pyromq.client.session import Session
 from pyromq.client.steps import Deadline, Plan, ask, must_succeed, request
@@ -26,7 +27,11 @@ from pyromq.wire.bodies.connections import decode_consumer_connections
 from pyromq.wire.bodies.offsets import decode_reset_offsets, encode_reset_offsets
 from pyromq.wire.bodies.route import TopicRoute
 from pyromq.wire.header import read_header
-from pyromq.wire.headers.admin import GetConsumerConnectionList, ResetGroupOffsets, ResetOffset
+from pyromq.wire.headers.admin import (
+    GetConsumerConnectionList,
+    ResetGroupOffsets,
+    ResetOffset,
+)
 from pyromq.wire.headers.offset import (
     GetMaxOffset,
     GetMaxOffsetAnswer,
@@ -34,8 +39,6 @@ from pyromq.wire.headers.offset import (
     GetMinOffsetAnswer,
     QueryConsumerOffset,
     QueryConsumerOffsetAnswer,
-    SearchOffset,
-    SearchOffsetAnswer,
     UpdateConsumerOffset,
 )
 
@@ -209,7 +212,7 @@ def _moves(session: Session, address: str, queues: list[MessageQueue], query: Re
     found = yield from _progress(session, address, queues, query.group)
     target = query.target
     if target.to is To.TIME:
-        wanted = yield from _at_time(session, address, queues, target.at)
+        wanted = yield from offsets_at(session, address, queues, (firsts, lasts), target.at)
     else:
         fixed = {To.FIRST: firsts, To.LAST: lasts, To.OFFSET: [target.at] * len(queues)}
         wanted = fixed[target.to]
@@ -235,18 +238,6 @@ def _numbers(
     commands = [request(code, GetMaxOffset(topic=queue.topic, queue_id=queue.queue_id)) for queue in queues]
     answers = yield from ask_lots(session, address, commands)
     return [max(read_header(GetMaxOffsetAnswer, must_succeed(one).ext).offset, 0) for one in answers]
-
-
-def _at_time(session: Session, address: str, queues: list[MessageQueue], at_ms: int) -> Plan[list[int]]:
-    commands = [
-        request(
-            RequestCode.SEARCH_OFFSET_BY_TIMESTAMP,
-            SearchOffset(topic=queue.topic, queue_id=queue.queue_id, timestamp=at_ms),
-        )
-        for queue in queues
-    ]
-    answers = yield from ask_lots(session, address, commands)
-    return [read_header(SearchOffsetAnswer, must_succeed(one).ext).offset for one in answers]
 
 
 def _progress(

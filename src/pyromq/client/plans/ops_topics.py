@@ -1,6 +1,7 @@
 """Topics for operators: where they are, how full, who reads them, and their end."""
 
 from dataclasses import dataclass
+from functools import partial
 
 from pyromq.client.namespaces import unwrap_queue, wrap
 from pyromq.client.plans.ops_places import ask_lots, places, places_of, tell_each, timeout_s
@@ -144,9 +145,7 @@ def set_topic_perm(
             order=False,
         )
         (one,) = yield from tell_each(
-            session,
-            [place.address],
-            lambda header=header: request(RequestCode.UPDATE_AND_CREATE_TOPIC, header),
+            session, [place.address], partial(request, RequestCode.UPDATE_AND_CREATE_TOPIC, header)
         )
         told.append((one, part.perm))
     return told

@@ -1,0 +1,174 @@
+"""`pyromq topic`, `group`, `message` and `cluster`, and accounts, as they are typed."""
+
+import itertools
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from access_stage import OPERATOR, OPERATOR_SECRET, write_accounts
+from admin_stage import AdminStage
+from typer.testing import CliRunner
+
+from pyromq.cli.main import app
+from pyromq.testing.cluster import ThreadCluster, running_cluster
+
+_numbers = itertools.count(1)
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[ThreadCluster]:
+    with running_cluster(2) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def stage(cluster: ThreadCluster) -> AdminStage:
+    return AdminStage(cluster.namesrv_address)
+
+
+@pytest.fixture
+def topic() -> str:
+    return f"topic-{next(_numbers)}"
+
+
+@pytest.fixture
+def group() -> str:
+    return f"group-{next(_numbers)}"
+
+
+def test_a_topic_lives_from_create_to_delete(stage: AdminStage, topic: str, group: str) -> None:
+    created = stage.run("topic", "create", topic, "--queues", "3")
+    assert created.stdout.count(f"{topic} is on ") == 2
+    stage.fill(topic, 6, queues=3)
+    stage.commit(topic, group, 0)
+
+    (row,) = [one for one in stage.records("topic", "list") if one["topic"] == topic]
+    shown = stage.run("topic", "show", topic).stdout
+
+    assert (row["brokers"], row["write_queues"], row["messages"]) == (["broker-a", "broker-b"], 6, 6)
+    assert f"read by {group}" in shown
+    assert {"topic": topic} in stage.records("topic", "list", "--names")
+    assert stage.run("topic", "allow", topic, "read").exit_code == 0
+    assert {one["perm"] for one in stage.records("admin", "topicRoute", "-t", topic, "-l")} == {4}
+    assert stage.records("topic", "rates", topic)[0]["topic"] == topic
+    assert stage.run("topic", "delete", topic, "--yes").exit_code == 0
+    assert stage.run("topic", "show", topic).exit_code == 3
+    assert stage.run("topic", "delete", topic, "--yes").exit_code == 3
+
+
+def test_an_ordered_topic_is_created_on_one_broker(
+    cluster: ThreadCluster, stage: AdminStage, topic: str
+) -> None:
+    words = ("topic", "create", topic, "--ordered", "--broker", cluster.broker_addresses[1])
+
+    assert stage.run(*words).exit_code == 0
+    assert "broker-b:8" in stage.admin("updateOrderConf", "-t", topic, "-m", "get").stdout
+
+
+def test_a_group_lives_from_create_to_delete(stage: AdminStage, topic: str, group: str) -> None:
+    assert stage.run("group", "create", group, "--retries", "3").exit_code == 0
+    stage.fill(topic, 8)
+    stage.commit(topic, group, 1)
+
+    (row,) = [one for one in stage.records("group", "list") if one["group"] == group]
+
+    assert (row["members"], row["lag"], row["version"]) == (0, 4, "OFFLINE")
+    assert "Diff Total: 4" in stage.run("group", "lag", group).stdout
+    assert len(stage.records("group", "lag", group, "-t", topic, "--members")) == 4
+    assert {one["retryMaxTimes"] for one in stage.records("group", "show", group)} == {3}
+    assert stage.run("group", "members", group).exit_code == 3
+    assert stage.run("group", "delete", group, "--yes").exit_code == 0
+    assert stage.run("group", "show", group).exit_code == 3
+    assert stage.run("group", "lag", group).exit_code == 3
+
+
+def test_messages_are_found(stage: AdminStage, topic: str) -> None:
+    sent = stage.fill(topic, 8)[3]
+
+    for message_id in (sent.message_id, sent.offset_message_id):
+        assert stage.records("message", "show", topic, message_id)[0]["body"] == "body 3"
+    queue = f"{sent.queue.broker_name}:{sent.queue.queue_id}"
+    assert stage.records("message", "at", topic, queue, str(sent.queue_offset))[0]["body"] == "body 3"
+    assert [one["body"] for one in stage.records("message", "search", topic, "--key", "k3")] == ["body 3"]
+    assert len(stage.records("message", "search", topic, "--since", "1h", "--tags", "a")) == 4
+    assert len(stage.records("message", "search", topic, "--limit", "5")) == 5
+    assert stage.run("message", "search", topic, "--until", "1h").exit_code == 3
+    assert stage.run("message", "show", topic, "7F00000100010CA5D2F80000002A0001").exit_code == 3
+    assert stage.run("message", "at", topic, "0", "0").exit_code == 2
+
+
+def test_the_cluster_is_shown_and_set(cluster: ThreadCluster, stage: AdminStage) -> None:
+    address = cluster.broker_addresses[1]
+
+    assert [one["broker_name"] for one in stage.records("cluster", "list")] == ["broker-a", "broker-b"]
+    assert stage.records("cluster", "status", "-b", address)[0]["name"] == "broker-b"
+    assert stage.run("cluster", "set", "fileReservedTime", "36", "-b", address).exit_code == 0
+    values = {one["name"]: one["values"] for one in stage.records("cluster", "settings")}
+    assert values["broker-b"]["fileReservedTime"] == "36"
+    assert values["broker-a"]["fileReservedTime"] != "36"
+    assert "listenPort" in stage.records("cluster", "settings", "--name-servers")[0]["values"]
+    assert stage.run("cluster", "set", "noSuchSetting", "1").exit_code == 1
+
+
+def test_shells_complete_commands() -> None:
+    words = {"_PYROMQ_COMPLETE": "complete_bash", "COMP_WORDS": "pyromq admin topicS", "COMP_CWORD": "2"}
+    ended = CliRunner().invoke(app, [], env=words, prog_name="pyromq")
+
+    assert ended.stdout.split() == ["topicStatus"]
+
+
+def test_shells_complete_topics_of_the_name_server(stage: AdminStage, topic: str) -> None:
+    stage.fill(topic, 1)
+    line = f"pyromq topic show -n {stage.name_server} {topic}"
+    words = {
+        "_PYROMQ_COMPLETE": "complete_bash",
+        "COMP_WORDS": line,
+        "COMP_CWORD": str(len(line.split()) - 1),
+    }
+
+    assert topic in CliRunner().invoke(app, [], env=words, prog_name="pyromq").stdout.split()
+
+
+# Accounts ------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def guarded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[AdminStage]:
+    """A broker with access control, and an operator's keys in the environment."""
+    folder = write_accounts(tmp_path / "conf")
+    with running_cluster(acl_enable=True, acl_folder=str(folder)) as cluster:
+        monkeypatch.setenv("PYROMQ_ACCESS_KEY", OPERATOR)
+        monkeypatch.setenv("PYROMQ_SECRET_KEY", OPERATOR_SECRET)
+        yield AdminStage(cluster.namesrv_address)
+
+
+def test_accounts_are_changed_and_no_secret_is_shown(guarded: AdminStage, tmp_path: Path) -> None:
+    where = ("-c", "DefaultCluster")
+    secret = "the-new-secret-42"
+
+    made = guarded.admin("updateAclConfig", *where, "-a", "new-shop", "-s", secret, "-t", "orders=PUB")
+    listed = guarded.records("admin", "clusterAclConfigVersion", *where)
+    white = guarded.admin("updateGlobalWhiteAddr", *where, "-g", "10.10.103.*")
+    gone = guarded.admin("deleteAclConfig", *where, "-a", "new-shop")
+
+    assert (made.exit_code, white.exit_code, gone.exit_code) == (0, 0, 0), made.output + white.output
+    assert listed[0]["version"] >= 1
+    assert secret not in made.output
+    assert "10.10.103.*" in (tmp_path / "conf/plain_acl.yml").read_text()
+    assert guarded.admin("deleteAclConfig", *where, "-a", "new-shop").exit_code == 1
+
+
+def test_without_keys_an_operator_is_refused(guarded: AdminStage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PYROMQ_ACCESS_KEY")
+    monkeypatch.delenv("PYROMQ_SECRET_KEY")
+
+    ended = guarded.admin("updateAclConfig", "-c", "DefaultCluster", "-a", "new-shop", "-s", "12345678")
+
+    assert ended.exit_code == 1
+
+
+def test_a_broker_without_access_control_says_so(stage: AdminStage) -> None:
+    ended = stage.admin("clusterAclConfigVersion", "-c", "DefaultCluster")
+
+    assert ended.exit_code == 1
+    assert "aclEnable" in ended.stderr
