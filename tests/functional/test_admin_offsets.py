@@ -2,8 +2,10 @@
 
 import itertools
 import json
+import shlex
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from admin_stage import AdminStage
@@ -282,3 +284,24 @@ def test_a_broker_that_is_gone_ends_with_1_and_the_others_are_changed(topic: str
         )
 
     assert (rows["broker"], rows["now"]) == ("broker-a", 0)
+
+
+# The page ------------------------------------------------------------------------------------------------
+
+
+def test_the_commands_of_the_page_do_what_it_says() -> None:
+    page = (Path(__file__).parents[2] / "docs/howto/offsets.md").read_text()
+    commands = [line.strip() for line in page.splitlines() if line.startswith("    pyromq ")]
+    with running_cluster(1) as own:
+        stage = AdminStage(own.namesrv_address)
+        stage.fill("orders", 16)
+        stage.commit("orders", "billing", 2)
+        looked = stage.run("group", "reset", "billing", "-t", "orders", "--to", "first", "--dry-run").stdout
+
+        ended = {command: stage.run(*shlex.split(command)[1:]) for command in commands}
+
+    assert len(commands) == 15
+    assert {command: one.output for command, one in ended.items() if one.exit_code} == {}
+    for line in ("broker-a     0         0           8              2                0                -2",):
+        assert line in looked
+        assert line in page

@@ -3,8 +3,8 @@
 0    done
 1    failed: a server said no, or part of it was not done
 2    wrong use: an option or a setting
-3    not there, or not yet: no such topic, group or message; nobody connected; members that disagree
-4    no answer: a name server or broker cannot be reached, or does not know the topic's brokers
+3    not there, or not yet: no such cluster, topic, group or message; nobody connected; members disagree
+4    no answer: a name server or broker cannot be reached
 130  interrupted
 """
 
@@ -48,9 +48,9 @@ def status_of(error: PyroError) -> int:
     """Return the exit status that an error ends a command with."""
     if isinstance(error, ConfigError):
         return MISUSED
-    if isinstance(error, NotThere) or (isinstance(error, Refused) and error.code in _ABSENT):
+    if isinstance(error, NotThere | NoRoute) or (isinstance(error, Refused) and error.code in _ABSENT):
         return NOT_THERE
-    if isinstance(error, NetworkError | NoRoute):
+    if isinstance(error, NetworkError):
         return NO_ANSWER
     return FAILED
 
