@@ -45,7 +45,7 @@ from pyromq.broker.staging.wiring import start_staging
 from pyromq.codes import RequestCode
 from pyromq.config.settings import BrokerRole
 from pyromq.net.latency import RequestTimes
-from pyromq.net.link import either
+from pyromq.net.link import Shortcut, either
 from pyromq.net.routes import RouteTable
 from pyromq.net.server import Server
 
@@ -69,22 +69,14 @@ async def fill_routes(
 ) -> None:
     """Fill the table of routes, and give the server the kernel's shortcut around it.
 
-    `times` observes what the kernel answers.
     `log_grew` is for whoever appends without the store telling of each message; `let_files_go` lets old files
-    of the store go, at any hour.
+    of the store go, at any hour; `times` observes what the kernel answers.
     """
     send = _send_handlers(parts, intake, durability, addresses)
     pull = _pull_handlers(parts, intake, addresses)
     fast_pulls = _fast_pulls(parts, pull)
     fast_sends = _fast_sends(parts, send, intake, durability, addresses, announcements, log_grew)
-    server.shortcut = (
-        either(fast_sends, fast_pulls)
-        if times is None
-        else either(
-            times.around(fast_sends, RequestCode.SEND_MESSAGE_V2),
-            times.around(fast_pulls, RequestCode.PULL_MESSAGE),
-        )
-    )
+    server.shortcut = _observed(fast_sends, fast_pulls, times)
     table.add(send_routes(send))
     table.add(
         kind_routes(
@@ -124,6 +116,17 @@ async def fill_routes(
     table.add(admin_routes(_admin_handlers(parts, registration), _relay_handlers(parts)))
     table.add(access_routes(_access_handlers(parts, access, addresses)))
     _add_operations(parts, table, intake, durability, addresses, registration, fast_pulls, let_files_go)
+
+
+def _observed(
+    fast_sends: FastSends | None, fast_pulls: FastPulls | None, times: RequestTimes | None
+) -> Shortcut | None:
+    if times is None:
+        return either(fast_sends, fast_pulls)
+    return either(
+        times.around(fast_sends, RequestCode.SEND_MESSAGE_V2),
+        times.around(fast_pulls, RequestCode.PULL_MESSAGE),
+    )
 
 
 def _send_handlers(
