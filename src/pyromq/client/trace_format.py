@@ -217,7 +217,7 @@ _READERS: Final[dict[str, Callable[[list[str]], TraceEntry]]] = {
 
 
 def _known(text: str) -> str | None:
-    return None if text in ("", _NULL) else text
+    return None if text == _NULL else text
 
 
 def _kind(text: str) -> MessageKind:
