@@ -2,7 +2,7 @@
 PYTHON ?= python3
 PY := .venv/bin/python
 
-.PHONY: setup demo test check bench bench-client bench-kinds bench-parts bench-replication bench-spark clean coverage-rows interop test-spark test-spark-long torture-store torture-ha fuzz-kernel guard-kernel
+.PHONY: setup demo test check bench bench-client bench-kinds bench-parts bench-replication bench-spark clean coverage-rows interop test-browser test-spark test-spark-long torture-store torture-ha fuzz-kernel guard-kernel
 setup: .venv/.kernel
 
 .venv/.ready: pyproject.toml requirements.lock
@@ -36,6 +36,10 @@ test: check coverage-rows   ## Everything that CI runs
 	PYROMQ_PURE=1 $(PY) -m pytest -q -n 2 tests/unit/store tests/unit/broker tests/conformance tests/functional/test_[bkr]*.py tests/functional/test_flush*.py tests/functional/test_client_round_trip.py
 	$(PY) -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder $(LEFT_OUT:%=--ignore-glob='*/interop/%*') tests/ha tests/system tests/interop
 	$(PY) -m pytest -q tests/spark/test_spark_batch.py tests/spark/test_sink.py
+	$(PY) -m pytest -q tests/browser
+
+test-browser: setup   ## The dashboard in Chromium: each page, each change, 1,000 topics and 2,000 groups (about 2 minutes)
+	$(PY) -m pytest -q tests/browser
 
 test-spark: setup      ## All of Spark that takes no kills: sources, sink, jobs, pipelines, their how-to, Apache's brokers
 	$(PY) -m pytest -q tests/spark tests/interop/test_spark_on_apache.py tests/interop/test_spark_sink_on_apache.py

@@ -141,7 +141,7 @@ def test_members_that_are_connected_move_by_themselves(open_page: Open, url: str
     shown.get_by_role("button", name="Preview").click()
     count = len(story.seen)
     shown.get_by_role("button", name="Move it").click()
-    expect(shown.get_by_role("status")).to_contain_text("1 members are connected")
+    expect(shown.get_by_role("status")).to_contain_text("members are connected (1)")
     eventually(lambda: len(story.seen) >= count + ORDER_COUNT, 60, what="the group reads it all again")
 
 

@@ -31,7 +31,7 @@ Shown = dict[str, Any]
 
 
 async def browse(asker: Asker, query: Mapping[str, str]) -> Shown:
-    """Return messages of a topic stored from a time on, the oldest first; without a time, the newest.
+    """Return messages of a topic stored from a time on, the oldest first; without a time, the newest first.
 
     `cursor` of an answer asks for the next.
     """
@@ -51,7 +51,7 @@ async def browse(asker: Asker, query: Mapping[str, str]) -> Shown:
     ]
     is_newest = begin_ms is None and not query.get("cursor")
     ordered = sorted(within, key=lambda one: (one.stored_at_ms, one.queue, one.queue_offset))
-    shown = ordered[-COUNT_MAX:] if is_newest else ordered[:COUNT_MAX]
+    shown = ordered[: -COUNT_MAX - 1 : -1] if is_newest else ordered[:COUNT_MAX]
     for one in shown:
         places[one.queue] = max(places.get(one.queue, 0), one.queue_offset + 1)
     counts = Counter(one.queue for one in within)

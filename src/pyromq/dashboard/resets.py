@@ -129,7 +129,7 @@ async def move(asker: Asker, picture: Picture, order: Order) -> Shown:
 
 def _how(order: Order, members: set[str]) -> str:
     if members:
-        return f"{len(members)} members are connected: the brokers tell them, and they move within seconds"
+        return f"members are connected ({len(members)}): the brokers tell them, and they move within seconds"
     return f"nobody of {order.group} is connected: the brokers note the new offsets"
 
 

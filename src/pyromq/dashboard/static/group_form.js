@@ -90,7 +90,7 @@ export function resetOffsets(group) {
     const shown = await post("/api/offsets/preview", asked);
     const table = MOVES("What would move");
     table.update(shown.moves);
-    clear(place, h("p", { role: "status" }, `Nothing has moved yet. ${shown.how}. `,
+    clear(place, h("p", { role: "status" }, `Nothing has moved yet; ${shown.how}. `,
       h("b", {}, `${count(shown.again)} messages would be read again, ${count(shown.skipped)} skipped.`)), table.node,
     shown.refusal && trouble({ message: shown.refusal, next: "Nothing moves until then." }));
     if (!shown.refusal) { previewed = JSON.stringify(asked); move.hidden = false; }

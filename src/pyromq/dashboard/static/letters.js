@@ -97,7 +97,7 @@ function oneGroup() {
       shown.close();
     }, { kind: "quiet" });
     const shown = dialog(`Dead letter ${letter.id}`, [
-      h("p", { class: "facts" }, `First sent to ${letter.topic ?? "?"}, tried ${letter.tries} times, given up ${time(letter.died)}.`,
+      h("p", { class: "facts" }, `First sent to ${letter.topic ?? "?"}, tried ${letter.tries} ${letter.tries === 1 ? "time" : "times"}, given up ${time(letter.died)}.`,
         letter.replayed && h("b", {}, ` It was replayed ${time(letter.replayed)}.`)),
       bodyView(letter.body),
       canMend && [h("h3", {}, "Mend and replay"), text, h("label", { class: "check" }, again, "Even if it was replayed before")],

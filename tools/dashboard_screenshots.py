@@ -1,0 +1,105 @@
+"""Draws docs/dashboard/*.png: each page of a dashboard, of a cluster in which something happens."""
+
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT / "tests" / "support"))
+
+from chromium_stage import chromium  # noqa: E402
+from dashboard_stage import dashboard  # noqa: E402
+from dashboard_story import Story, told_story  # noqa: E402
+from playwright.sync_api import Page  # noqa: E402
+
+from pyromq import Message  # noqa: E402
+
+SHOTS = ROOT / "docs" / "dashboard"
+#: Seconds of traffic before the first picture, so that charts have something to show.
+TRAFFIC_S = 25
+PAGES = {
+    "cluster": "/",
+    "topics": "/topics",
+    "topic": "/topic?name=orders",
+    "groups": "/groups",
+    "group": "/group?name=audit",
+    "messages": "/messages?topic=orders",
+    "message": "/message?id={place_id}",
+    "dead-letters": "/dead-letters?group=mail",
+    "clients": "/clients",
+}
+
+
+@contextmanager
+def traffic(story: Story) -> Iterator[None]:
+    """Send orders, payments and parcels, now more and now fewer."""
+    stop = threading.Event()
+
+    def send() -> None:
+        at = 0
+        while not stop.wait(0.05):
+            at += 1
+            for topic, many in (("orders", 1 + at // 40 % 4), ("payments", 1 + at // 60 % 2), ("parcels", 1)):
+                for _ in range(many):
+                    story.producer.send(
+                        Message(topic, b'{"id": %d}' % at, keys=[f"{topic}-{at}"], tags="new")
+                    )
+
+    sender = threading.Thread(target=send, daemon=True)
+    sender.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        sender.join(10)
+
+
+def shoot(page: Page, name: str) -> None:
+    """Take a picture of a page once its numbers are there."""
+    page.locator("[aria-busy]").first.wait_for(state="detached")
+    page.wait_for_timeout(2_500)
+    page.screenshot(path=SHOTS / f"{name}.png")
+    print(f"{name}.png")
+
+
+def dialogs(page: Page, url: str) -> None:
+    """Take pictures of what opens above pages: the preview of a move, a dead letter, a member's stacks."""
+    page.goto(f"{url}/group?name=audit")
+    page.wait_for_timeout(2_000)
+    page.get_by_role("button", name="Move offsets").click()
+    page.get_by_role("dialog").get_by_label("Go on").select_option("first")
+    page.get_by_role("button", name="Preview").click()
+    page.get_by_role("button", name="Move it").wait_for()
+    shoot(page, "move-offsets")
+    page.goto(f"{url}/dead-letters?group=mail")
+    page.get_by_role("region", name="Dead letters").get_by_role("button").first.click()
+    shoot(page, "mend-a-dead-letter")
+    page.goto(f"{url}/clients")
+    page.get_by_role("button", name="Look").first.click()
+    page.get_by_role("button", name="Ask for its stacks").click()
+    page.locator("pre.stacks").wait_for()
+    shoot(page, "member")
+
+
+def main() -> None:
+    """Draw all of them."""
+    SHOTS.mkdir(parents=True, exist_ok=True)
+    with told_story(brokers=2) as story, traffic(story), dashboard(story.name_server, round_s=1.0) as url:
+        time.sleep(TRAFFIC_S)
+        with chromium() as browser:
+            for scheme in ("light", "dark"):
+                page = browser.new_page(viewport={"width": 1360, "height": 860}, color_scheme=scheme)
+                for name, path in PAGES.items():
+                    if scheme == "dark" and name not in ("cluster", "group", "message"):
+                        continue
+                    page.goto(url + path.format(place_id=story.place_id))
+                    shoot(page, name if scheme == "light" else f"{name}-dark")
+                if scheme == "light":
+                    dialogs(page, url)
+
+
+if __name__ == "__main__":
+    main()
