@@ -164,7 +164,7 @@ def test_all_mistakes_are_named_at_once() -> None:
     assert [problem.split(":")[1] for problem in problems] == ["1", "2"]
 
 
-@pytest.mark.parametrize("key", ["aclEnable", "enableDLegerCommitLog", "authenticationEnabled"])
+@pytest.mark.parametrize("key", ["enableDLegerCommitLog", "authenticationEnabled"])
 def test_promises_that_we_cannot_keep_stop_the_start(key: str) -> None:
     (problem,) = problems_of(Given(key, "true", "f:1"))
 
@@ -172,8 +172,8 @@ def test_promises_that_we_cannot_keep_stop_the_start(key: str) -> None:
 
 
 def test_a_promise_that_is_not_asked_for_has_no_effect() -> None:
-    assert load(BrokerProcess, [Given("aclEnable", "false", "f:1")]).warnings == (
-        "no effect here: aclEnable",
+    assert load(BrokerProcess, [Given("authenticationEnabled", "false", "f:1")]).warnings == (
+        "no effect here: authenticationEnabled",
     )
 
 
