@@ -4,8 +4,7 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from click.testing import Result
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
 from pyromq import Admin, Message, Producer, PullConsumer
 from pyromq.cli.main import app
