@@ -10,6 +10,7 @@ What it is made of is built in `parts.py`, what answers clients in `answering.py
 
 import asyncio
 import logging
+import sys
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, suppress
 from functools import partial
@@ -208,7 +209,7 @@ class Broker:
         parts.store.on_grown = self._announcements.grew
         if cut_at is not None:
             forget_beyond(Path(parts.store_settings.store_path_root_dir), cut_at, files=self._files)
-        parts.store.open(cut_at=cut_at)
+        recovered = parts.store.open(cut_at=cut_at)
         parts.topics.load()
         parts.groups.load()
         parts.offsets.load()
@@ -221,8 +222,13 @@ class Broker:
         parts.staged.load()
         # It may have been a slave: copying ends anywhere, and progress came from a master that had more.
         adopt_topics(parts.store, parts.topics)
-        parts.offsets.keep_within(parts.store.max_offset)
+        is_sure = recovered.was_clean and not parts.settings.failover
+        parts.offsets.keep_within(self._end_of_messages if is_sure else parts.store.max_offset)
         parts.halves.load(last_record_position(parts.store))
+
+    def _end_of_messages(self, topic: str, queue_id: int) -> int:
+        """Return where a queue ends; one that never had a message, and may have been removed, has no end."""
+        return self._parts.store.max_offset(topic, queue_id) or sys.maxsize
 
     def _appended(self, topic: str, queue_id: int, end: int, tags_code: int) -> None:
         parts = self._parts
