@@ -1,18 +1,22 @@
 """Traces that our client sends, and that are read again."""
 
+import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+import pyromq
 from pyromq import Message, aio
+from pyromq.cli.main import app
 from pyromq.cli.message_trace import json_steps, lines
 from pyromq.client.trace_format import TRACE_TOPIC, TraceEntry, TraceType, decode_entries
 from pyromq.client.trace_life import Event, find_life
 from pyromq.config.settings import ClientSettings
 from pyromq.errors import PyroError
 from pyromq.model import ConsumeFrom, ReceivedMessage, TransactionState
-from pyromq.testing.cluster import Cluster
+from pyromq.testing.cluster import Cluster, running_cluster
 from pyromq.testing.waiting import aeventually
 
 TRACED = ClientSettings(enable_msg_trace=True)
@@ -227,3 +231,17 @@ async def test_a_life_without_traces_is_told_by_what_brokers_have(traced: Cluste
     assert [step.event for step in by_topic.steps] == [Event.STORED]
     assert by_place.steps == by_topic.steps
     assert unknown.steps == []
+
+
+def test_the_command_prints_a_line_for_each_step() -> None:
+    with running_cluster(trace_topic_enable=True) as cluster:
+        with pyromq.Producer("senders", cluster.namesrv_address, TRACED) as producer:
+            sent = producer.send(Message("orders", b"1"))
+        words = ["message", "trace", sent.message_id, "-n", cluster.namesrv_address]
+
+        told = CliRunner().invoke(app, [*words, "--json"])
+        unknown = CliRunner().invoke(app, ["message", "trace", "unknown", "-n", cluster.namesrv_address])
+
+    assert told.exit_code == 0, told.output
+    assert [json.loads(line)["event"] for line in told.stdout.splitlines()] == ["sent", "stored"]
+    assert unknown.exit_code == 3

@@ -4,11 +4,14 @@ from pathlib import Path
 
 import pytest
 from rich.console import Console
+from typer.testing import CliRunner
 
+import pyromq
 from pyromq import Message, aio
+from pyromq.cli.main import app
 from pyromq.cli.top import record_of, view
 from pyromq.cli.top_sample import Sample, is_users, look
-from pyromq.testing.cluster import Cluster
+from pyromq.testing.cluster import Cluster, running_cluster
 
 
 async def send(cluster: Cluster, count: int) -> None:
@@ -86,3 +89,19 @@ async def test_a_look_is_printed_for_people_and_programs(sample: Sample) -> None
 def test_only_applications_topics_are_listed() -> None:
     names = ["orders", "%RETRY%readers", "%DLQ%readers", "RMQ_SYS_TRACE_TOPIC", "TBW102", "rmq_sys_staged"]
     assert [name for name in names if is_users(name)] == ["orders"]
+
+
+def test_the_command_looks_once_and_prints_an_object() -> None:
+    with running_cluster() as cluster, pyromq.Producer("senders", cluster.namesrv_address) as producer:
+        producer.send(Message("orders", b"x"))
+
+        ended = CliRunner().invoke(app, ["top", "-n", cluster.namesrv_address, "--once", "--json"])
+
+    assert ended.exit_code == 0, ended.output
+    assert [row["name"] for row in json.loads(ended.stdout)["brokers"]] == ["broker-a"]
+
+
+def test_the_command_says_that_nobody_answers() -> None:
+    ended = CliRunner().invoke(app, ["top", "-n", "127.0.0.1:1", "--once"])
+
+    assert ended.exit_code == 4
