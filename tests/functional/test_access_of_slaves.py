@@ -19,8 +19,12 @@ from pyromq.testing.wire_client import WireClient
 KEYS = json.dumps({"accessKey": OPERATOR, "secretKey": OPERATOR_SECRET})
 TOPIC = {
     **dict.fromkeys(("readQueueNums", "writeQueueNums"), "4"),
-    "topic": "orders", "defaultTopic": "TBW102", "perm": "6", "topicFilterType": "SINGLE_TAG",
-    "topicSysFlag": "0", "order": "false",
+    "topic": "orders",
+    "defaultTopic": "TBW102",
+    "perm": "6",
+    "topicFilterType": "SINGLE_TAG",
+    "topicSysFlag": "0",
+    "order": "false",
 }
 
 
