@@ -62,8 +62,14 @@ def main() -> int:
     if reason := why_no_namespaces():
         console.print(f"left out: namespaces: {reason}", highlight=False)
     began_at = time.monotonic()
-    with ThreadPoolExecutor(asked.jobs) as pool:
-        reports = list(pool.map(lambda run: _run_apart(asked, console, *run), _runs(asked)))
+    pool, reports = ThreadPoolExecutor(asked.jobs), []
+    try:
+        for report in pool.map(lambda run: _run_apart(asked, console, *run), _runs(asked)):
+            reports.append(report)
+    except KeyboardInterrupt:
+        console.print("interrupted; those under way come to their end")
+    finally:
+        pool.shutdown(cancel_futures=True)
     console.print(_table(reports))
     for text, count in sum((Counter(report.errors) for report in reports), Counter[str]()).most_common():
         console.print(f"{count} × logged: {text}", markup=False, highlight=False)
