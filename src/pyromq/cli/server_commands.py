@@ -106,22 +106,13 @@ def up(
         print_settings(loaded, is_json=as_json)
         return
     from pyromq.cli import serve, servers
-    from pyromq.cli.dashboard_child import Beside
 
     serve.log_to_standard_error(log_level)
     if source := loaded.sources.get("namesrv_addr"):
         output.warn(f"namesrvAddr ({source}) is not used: `pyromq up` has a name server of its own")
     process = servers.with_name_server_at(loaded.process, namesrv_port)
-    # A program, which reads JSON, gets a dashboard when it asks for one.
-    is_for_people = not as_json and ready_file is None
-    is_wanted = not no_dashboard and (dashboard_port is not None or is_for_people)
-    start = servers.Start(
-        version=installed_version(),
-        folder=data,
-        ready_file=ready_file,
-        is_json=as_json,
-        dashboard=Beside(is_wanted=is_wanted, port=dashboard_port),
-    )
+    start = servers.Start(version=installed_version(), folder=data, ready_file=ready_file, is_json=as_json)
+    start = start.with_dashboard(dashboard_port, is_refused=no_dashboard)
     if brokers == replicas == 1 and not sync and failover is None:
         servers.run_up(process, start)
         return

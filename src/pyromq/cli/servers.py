@@ -44,6 +44,12 @@ class Start:
         """The folder for all data: the one given, or the user's own."""
         return self.folder or default_folder(os.environ)
 
+    def with_dashboard(self, port: int | None, *, is_refused: bool) -> "Start":
+        """Return a start with a dashboard; a program, which reads JSON, gets one when it asks for it."""
+        is_for_people = not self.is_json and self.ready_file is None
+        is_wanted = not is_refused and (port is not None or is_for_people)
+        return dataclasses.replace(self, dashboard=Beside(is_wanted=is_wanted, port=port))
+
     def hello(self, **fields: object) -> dict[str, Any]:
         """Return what a program wants to know once the servers are ready; printed if it asked for it."""
         record = {
