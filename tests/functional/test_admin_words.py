@@ -36,6 +36,7 @@ def group() -> str:
     return f"group-{next(_numbers)}"
 
 
+@pytest.mark.row("AD-10")
 def test_a_topic_lives_from_create_to_delete(stage: AdminStage, topic: str, group: str) -> None:
     created = stage.run("topic", "create", topic, "--queues", "3")
     assert created.stdout.count(f"{topic} is on ") == 2
