@@ -25,7 +25,7 @@ from pyromq.cli import greeting, output
 from pyromq.cli.data_folder import prepare
 from pyromq.cli.serve import serve
 from pyromq.cli.servers import LOOPBACK_OF, Start, shown_page, start_namesrv, with_key_values
-from pyromq.config.settings import PORT_MAX, BrokerRole, BrokerSettings, UpProcess
+from pyromq.config.settings import PORT_MAX, BrokerRole, BrokerSettings, MetricsExporterType, UpProcess
 from pyromq.errors import ConfigError, PyroError
 from pyromq.net.address import join_address, split_address
 from pyromq.net.loop import run as run_loop
@@ -72,6 +72,8 @@ class Replica:
     is_elected: bool
     port: int
     folder: Path
+    #: Where it serves its metrics, if it does; 0: wherever there is room.
+    metrics_port: int = 0
 
     @property
     def shown_role(self) -> str:
@@ -114,8 +116,9 @@ def plan_replicas(shape: Shape, process: UpProcess, folder: Path) -> list[Replic
             is_elected=shape.failover is not None,
             port=port,
             folder=folder / title,
+            metrics_port=settings.metrics_prom_exporter_port and settings.metrics_prom_exporter_port + at,
         )
-        for (name, number, title), port in zip(titles, ports, strict=True)
+        for at, ((name, number, title), port) in enumerate(zip(titles, ports, strict=True))
     ]
 
 
@@ -172,6 +175,8 @@ def broker_arguments(
         f"storePathRootDir={replica.folder}",
         "haListenPort=0",
     ]
+    if settings.metrics_exporter_type == MetricsExporterType.PROM:
+        own.append(f"metricsPromExporterPort={replica.metrics_port}")
     if shape.failover is None:
         own.append(f"brokerId={replica.number}")
     else:

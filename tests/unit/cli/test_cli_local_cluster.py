@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from pyromq.cli.local_cluster import Inherited, Shape, broker_arguments, check_shape, plan_replicas
-from pyromq.config.settings import BrokerRole, BrokerSettings, UpProcess
+from pyromq.config.settings import BrokerRole, BrokerSettings, MetricsExporterType, UpProcess
 from pyromq.errors import ConfigError
 
 DATA = Path("/data")
@@ -29,6 +29,18 @@ def test_each_broker_has_a_name_a_port_and_a_folder_of_its_own() -> None:
         ("broker-b", 0, 10931, DATA / "broker-b"),
         ("broker-b", 1, 10941, DATA / "broker-b-1"),
     ]
+
+
+def test_each_broker_serves_its_metrics_on_a_port_of_its_own() -> None:
+    process = up(metrics_exporter_type=MetricsExporterType.PROM)
+
+    given = [
+        assignments(broker_arguments(one, process.broker, Shape(), Inherited(), name_server="n:1"))
+        for one in plan_replicas(Shape(brokers=2), process, DATA)
+    ]
+
+    assert "metricsPromExporterPort=5557" in given[0]
+    assert "metricsPromExporterPort=5558" in given[1]
 
 
 @pytest.mark.row("HA-01")
