@@ -83,9 +83,11 @@ class Producer:
         try:
             self._requester.close()
         finally:
-            self._runner.close(self._farewell)
-            if self._tracer is not None:
-                self._tracer.close()
+            try:
+                self._runner.close(self._farewell)
+            finally:
+                if self._tracer is not None:
+                    self._tracer.close()
 
     def send(
         self,
