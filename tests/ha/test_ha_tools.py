@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from torture.clocks import Clock, find_library
+from torture.clocks import Clock, find_library, forget
 from torture.disks import Disk, why_no_disks
 from torture.nemesis import HARMS
 from torture.proxy import Proxy, Wires
@@ -209,6 +209,7 @@ def test_a_clock_of_one_s_own_jumps_while_its_process_runs_and_the_other_clock_d
         eventually(lambda: now()[0] - before[0] > 3000, what="the clock has jumped")
         assert now()[1] - before[1] < 60
         process.kill()
+    forget(process.pid)
 
 
 def test_a_seed_is_always_the_same_schedule() -> None:

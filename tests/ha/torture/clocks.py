@@ -48,3 +48,9 @@ class Clock:
             "FAKETIME_DONT_FAKE_MONOTONIC": "1",
             "NO_FAKE_STAT": "1",
         }
+
+
+def forget(process_id: int) -> None:
+    """Remove what the library leaves in memory of a process that was killed."""
+    for name in (f"faketime_shm_{process_id}", f"sem.faketime_sem_{process_id}"):
+        (Path("/dev/shm") / name).unlink(missing_ok=True)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
-from torture.clocks import Clock
+from torture.clocks import Clock, forget
 from torture.disks import Disk
 from torture.etcd import Etcd
 from torture.namespaces import Namespaces
@@ -106,6 +106,7 @@ class Node:
             self.complaints.append(f"node {self.number} did not end {START_S_MAX} s after {number.name}")
             process.signal(signal.SIGKILL)
             await asyncio.to_thread(process.wait, START_S_MAX)
+        forget(process.pid)
 
     def stop(self) -> None:
         """Stop the process where it is, without its noticing."""
