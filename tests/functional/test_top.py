@@ -39,7 +39,8 @@ async def test_a_look_has_brokers_topics_and_groups(cluster: Cluster, sample: Sa
     (broker,) = sample.brokers
     assert (broker.name, broker.broker_id, broker.address) == ("broker-a", 0, cluster.broker_addresses[0])
     assert broker.disk_ratio is not None
-    (topic,) = [row for row in sample.topics if row.name == "orders"]
+    (topic,) = sample.topics
+    assert topic.name == "orders"
     assert topic.in_rate > 0
     (group,) = [row for row in sample.groups if row.topic == "orders"]
     assert (group.group, group.lag, sample.lag) == ("readers", 4, 4)

@@ -98,8 +98,8 @@ def view(sample: "Sample", rows: int) -> "RenderableType":
     out_rate = sum(row.out_rate for row in sample.brokers)
     head = Text.assemble(
         (" PyroMQ top ", "reverse bold"),
-        f"  {len(sample.brokers)} brokers  {len(sample.topics)} topics  ",
-        f"{len(sample.groups)} subscriptions   ",
+        f"  brokers {len(sample.brokers)}  topics {len(sample.topics)}  ",
+        f"subscriptions {len(sample.groups)}   ",
         ("in ", "dim"),
         (f"{_rate(in_rate)}/s  ", "green"),
         ("out ", "dim"),

@@ -24,6 +24,7 @@ TOPICS_ASKED_MAX: Final = 200
 LAGS_TIMEOUT_MS: Final = 20_000
 RETRY_PREFIX: Final = "%RETRY%"
 DEAD_PREFIX: Final = "%DLQ%"
+_SYSTEM_TOPICS: Final = frozenset({"BenchmarkTest", "SELF_TEST_TOPIC"})
 _SYSTEM_PREFIXES: Final = ("rmq_sys_", "RMQ_SYS_", "SCHEDULE_TOPIC", "TRANS_CHECK", "OFFSET_MOVED", "TBW102")
 
 
@@ -92,7 +93,9 @@ async def look(admin: Admin, before: Sample | None = None) -> Sample:
     counted = _Counted(before)
     for of_broker in lags:
         counted.add(of_broker)
-    names = [name for name in await admin.topics() if is_users(name)]
+    # A broker has topics with its own name and its cluster's.
+    own = {name for place in places for name in (place.cluster, place.broker_name)}
+    names = [name for name in await admin.topics() if is_users(name) and name not in own]
     await counted.ask(admin, names, masters)
     brokers = [_broker_row(place, said) for place, (said,) in zip(places, statuses, strict=True)]
     return counted.sample(brokers)
@@ -100,7 +103,9 @@ async def look(admin: Admin, before: Sample | None = None) -> Sample:
 
 def is_users(topic: str) -> bool:
     """Whether a topic is an application's own."""
-    return not topic.startswith((*_SYSTEM_PREFIXES, RETRY_PREFIX, DEAD_PREFIX))
+    return topic not in _SYSTEM_TOPICS and not (
+        topic.startswith((*_SYSTEM_PREFIXES, RETRY_PREFIX, DEAD_PREFIX)) or topic.endswith("_REPLY_TOPIC")
+    )
 
 
 async def _lags(admin: Admin, place: Place) -> dict[str, list[GroupLag]]:
