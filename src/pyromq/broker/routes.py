@@ -171,9 +171,7 @@ def access_routes(access: AccessHandlers) -> list[Route[Any]]:
         Route(Code.UPDATE_AND_CREATE_ACL_CONFIG, access.update, headers.CreateAccessConfig),
         Route(Code.DELETE_ACL_CONFIG, access.delete, headers.DeleteAccessConfig),
         Route(Code.GET_BROKER_CLUSTER_ACL_INFO, access.versions, refusal_ext={}),
-        Route(
-            Code.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG, access.update_white, headers.UpdateGlobalWhiteAddresses
-        ),
+        Route(Code.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG, access.update_white, headers.UpdateGlobalWhiteAddresses),
         Route(Code.GET_BROKER_CLUSTER_ACL_CONFIG, access.accounts, refusal_ext={}),
     ]
 

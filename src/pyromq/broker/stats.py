@@ -199,7 +199,7 @@ class BrokerStats:
     def _size_of_new(self, queue: ConsumeQueue, count: int) -> int:
         """Return how many bytes the newest messages of a queue have, by the newest few of them."""
         sized = min(count, _SIZED_ENTRIES)
-        sizes = [size for _, size, _ in ENTRY.iter_unpack(queue.read(queue.end - sized, sized))]
+        sizes: list[int] = [size for _, size, _ in ENTRY.iter_unpack(queue.read(queue.end - sized, sized))]
         if not sizes:
             return 0
         if self.on_sizes is not None:
