@@ -36,7 +36,6 @@ test: check coverage-rows   ## Everything that CI runs
 	PYROMQ_PURE=1 $(PY) -m pytest -q -n 2 tests/unit/store tests/unit/broker tests/conformance tests/functional/test_[bkr]*.py tests/functional/test_flush*.py tests/functional/test_client_round_trip.py
 	$(PY) -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder $(LEFT_OUT:%=--ignore-glob='*/interop/%*') tests/ha tests/system tests/interop
 	$(PY) -m pytest -q tests/spark/test_spark_batch.py tests/spark/test_sink.py
-	$(PY) -m pytest -q tests/browser
 
 test-browser: setup   ## The dashboard in Chromium: each page, each change, 1,000 topics and 2,000 groups (about 2 minutes)
 	$(PY) -m pytest -q tests/browser
