@@ -8,7 +8,7 @@ import os
 import shutil
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -50,7 +50,10 @@ def _fetch() -> None:
     try:
         subprocess.run(["apt-get", "download", *_PACKAGES], cwd=work, check=True, timeout=300)
         for package in work.glob("*.deb"):
-            subprocess.run(["dpkg", "-x", str(package), str(_CACHE)], check=True, timeout=100)
+            subprocess.run(["dpkg", "-x", str(package), str(work / "unpacked")], check=True, timeout=100)
+        # Whole or not at all: another worker may look for it at this moment, or have been faster.
+        with suppress(OSError):
+            (work / "unpacked").rename(_CACHE)
     except (OSError, subprocess.SubprocessError) as error:
         pytest.fail(f"there is no Chromium, and it could not be fetched ({error}): apt-get install chromium")
     finally:

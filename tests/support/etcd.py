@@ -10,7 +10,7 @@ import signal
 import socket
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from urllib.error import URLError
 from urllib.request import urlopen
@@ -107,13 +107,16 @@ def program() -> str:
 
 
 def _fetch() -> None:
-    """Unpack Debian's package; xdist's workers may do so at once, and each brings the same file."""
+    """Unpack Debian's package; xdist's workers may do so at once."""
     work = _CACHE.with_name(f"etcd-{os.getpid()}")
     work.mkdir(parents=True, exist_ok=True)
     try:
         subprocess.run(["apt-get", "download", "etcd-server"], cwd=work, check=True, timeout=100)
         (package,) = work.glob("*.deb")
-        subprocess.run(["dpkg", "-x", str(package), str(_CACHE)], check=True, timeout=60)
+        subprocess.run(["dpkg", "-x", str(package), str(work / "unpacked")], check=True, timeout=60)
+        # Whole or not at all: another worker may look for it at this moment, or have been faster.
+        with suppress(OSError):
+            (work / "unpacked").rename(_CACHE)
     except (OSError, subprocess.SubprocessError) as error:
         pytest.fail(f"there is no etcd, and its package could not be fetched ({error}): install etcd-server")
     finally:
