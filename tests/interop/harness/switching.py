@@ -3,6 +3,7 @@
 import base64
 import json
 import os
+import sys
 import threading
 import time
 from contextlib import ExitStack
@@ -16,7 +17,7 @@ from harness.processes import Server
 from harness.program import Program
 from harness.replicas import BROKER, OURS, Replica, start_name_server
 from harness.servers import START_TIMEOUT_S, free_broker_port
-from harness.toolchains import java_class, tool
+from harness.toolchains import java_class
 from pyromq import ConsumeFrom, Message, MessageQueue, Producer, PushConsumer, ReceivedMessage, SendStatus
 from pyromq.config.settings import ClientSettings
 from pyromq.errors import PyroError
@@ -50,11 +51,21 @@ class Read(NamedTuple):
     body: str
 
 
+def _etcd() -> str:
+    """Return the path of etcd: the machine's, or the one that the tests of failover fetch."""
+    support = str(Path(__file__).parents[2] / "support")
+    if support not in sys.path:
+        sys.path.insert(0, support)
+    from etcd import program
+
+    return str(program())
+
+
 def start_etcd(folder: Path, closing: ExitStack) -> str:
     """Start a single etcd and return its address for clients."""
     port = free_broker_port()
     client, peer = f"http://127.0.0.1:{port}", f"http://127.0.0.1:{port + 1}"
-    command = [tool("etcd"), "--data-dir", str(folder / "etcd"), "--name", "one"]
+    command = [_etcd(), "--data-dir", str(folder / "etcd"), "--name", "one"]
     command += ["--listen-client-urls", client, "--advertise-client-urls", client]
     command += ["--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer]
     command += ["--initial-cluster", f"one={peer}"]
