@@ -164,7 +164,7 @@ class Etcd:
                 async for line in answer.aiter_lines():
                     if line and msgspec.json.decode(line).get("result", {}).get("events"):
                         yield None
-        except (self._library.HTTPError, msgspec.DecodeError):
+        except (self._library.HTTPError, OSError, msgspec.DecodeError):
             # The owner looks again soon anyway, and then finds out whether somebody answers.
             return
 
@@ -222,7 +222,8 @@ class Etcd:
             raise _NoAnswer(str(error) or "no connection in time", may_be_done=False) from error
         except TimeoutError as error:
             raise _NoAnswer(f"no answer within {self._answer_s:g} s", may_be_done=True) from error
-        except (library.HTTPError, msgspec.DecodeError) as error:
+        except (library.HTTPError, OSError, msgspec.DecodeError) as error:
+            # A certificate that etcd refuses comes as an error of the system's, not of the library's.
             raise _NoAnswer(str(error) or type(error).__name__, may_be_done=True) from error
         if "error" not in decoded:
             return decoded
