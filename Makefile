@@ -29,7 +29,9 @@ check: setup     ## Format, lint, types, import contracts, rules, unit tests
 LEFT_OUT := test_spark test_mixed_group test_dead_letters_of_java test_kinds_of_java test_push_with_java \
 	test_lite_pull_with_java test_any_delay_of_java test_correspondence_with_java test_same_allocations \
 	test_subscription_conflicts_with_java test_sql_filters_of_java test_failover_with_java \
-	test_mqadmin_record
+	test_replication_with_apache test_our_client_on_apache test_our_producer_on_apache test_client_on_apache \
+	test_admin_on_apache test_acl_with_java test_traces_with_java test_dashboard_on_apache test_mqadmin_record \
+	test_mqadmin_access test_same_files
 
 test: check coverage-rows   ## Everything that CI runs
 	$(PY) -m pytest -q -n 2 tests/conformance tests/fuzz tests/functional tests/crash
