@@ -12,6 +12,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from socket import socket
 
+import etcd
 from howto import BIN, Block
 
 TYPING_TIMEOUT_S = 240
@@ -24,7 +25,8 @@ class TypedPage:
         self.folder = folder
         self._ports = dict(zip(map(str, ports), map(str, free_ports(len(ports))), strict=True))
         self._environment = {name: value for name, value in os.environ.items() if "PYROMQ_" not in name} | {
-            "PATH": f"{BIN}:{os.environ['PATH']}",
+            # The pages say how etcd is installed; a machine of tests may only have fetched it.
+            "PATH": f"{BIN}:{os.environ['PATH']}:{Path(etcd.program()).parent}",
             "HOME": str(folder),
             "XDG_DATA_HOME": str(folder / "share"),
         }
