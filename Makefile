@@ -48,7 +48,7 @@ test-spark: setup      ## All of Spark that takes no kills: sources, sink, jobs,
 .venv/.pipelines: .venv/.ready
 	$(PY) -m pip install -q -c requirements.lock --no-build-isolation -e '.[dev,pipelines]' && touch $@
 
-test-spark-long: setup .venv/.pipelines   ## Drivers, tasks, executors and brokers killed at each step of a batch, on clusters too: each row once (about 8 minutes)
+test-spark-long: setup .venv/.pipelines   ## Drivers, tasks, executors and brokers killed at each step of a batch, on clusters too: each row once (half an hour, an hour on a busy machine)
 	$(PY) -m pytest -q tests/spark_long
 
 torture-store: setup   ## Kills, power cuts and damage for longer; seeds are printed, and a script replays one
