@@ -17,9 +17,9 @@ from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Re
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
+from pyromq.client.aio.asking import Asker
 from pyromq.dashboard import changes, letters, members, messages, pages, resets, traces, views
 from pyromq.dashboard.advice import next_step
-from pyromq.dashboard.asking import Asker
 from pyromq.dashboard.gate import Gate, set_cookie
 from pyromq.dashboard.sampler import Sampler
 from pyromq.dashboard.security import COOKIE, Password, Sessions, Visit

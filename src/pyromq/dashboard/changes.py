@@ -6,12 +6,12 @@ Each master is told, and what each said comes back: one that is down must not hi
 from collections.abc import Mapping
 from typing import Any, Final
 
+from pyromq.client.aio.asking import Asker
 from pyromq.client.names import check_group, check_topic
 from pyromq.client.plans.scaling import Told, TopicUpdate, update_topic
 from pyromq.client.session import Session
 from pyromq.client.steps import Deadline, Plan
 from pyromq.codes import RequestCode
-from pyromq.dashboard.asking import Asker
 from pyromq.dashboard.picture import Broker, Kind, Picture
 from pyromq.errors import ConfigError, PyroError
 from pyromq.wire.bodies.groups import SubscriptionGroupConfig, encode_group

@@ -5,6 +5,7 @@ import copy
 from collections.abc import Mapping
 from typing import Any, Final
 
+from pyromq.client.aio.asking import Asker
 from pyromq.client.dead_letters import (
     DeadLetter,
     DeadLetterFilter,
@@ -22,7 +23,6 @@ from pyromq.client.session import Session
 from pyromq.client.steps import Deadline, Plan
 from pyromq.clock import SystemClock
 from pyromq.dashboard import messages
-from pyromq.dashboard.asking import Asker
 from pyromq.dashboard.picture import Picture
 from pyromq.errors import ConfigError, PyroError
 from pyromq.model import ReceivedMessage

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
+from pyromq.client.aio.asking import Asker
 from pyromq.client.plans.consumer_status import MEMBER_MS, MemberStatus, StatusQuery, consumer_status
-from pyromq.dashboard.asking import Asker
 from pyromq.dashboard.messages import needed
 
 Shown = dict[str, Any]

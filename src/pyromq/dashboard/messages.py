@@ -6,10 +6,10 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any, Final
 
+from pyromq.client.aio.asking import Asker
 from pyromq.client.plans import admin, progress
 from pyromq.client.plans.admin import FOREVER_MS, KeyQuery
 from pyromq.client.plans.pull import Wanted, pull
-from pyromq.dashboard.asking import Asker
 from pyromq.dashboard.picture import Picture
 from pyromq.errors import ConfigError, PyroError, QueryNotFound
 from pyromq.model import MessageQueue, ReceivedMessage

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
 
+from pyromq.client.aio.asking import Asker
 from pyromq.client.names import check_group, check_topic
 from pyromq.client.plans import progress
 from pyromq.codes import RequestCode, ResponseCode
-from pyromq.dashboard.asking import Asker
 from pyromq.dashboard.changes import text_of, whole
 from pyromq.dashboard.picture import Broker, Picture
 from pyromq.errors import ConfigError, NoRoute, PyroError, QueryNotFound, Refused

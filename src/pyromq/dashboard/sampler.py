@@ -11,11 +11,11 @@ import logging
 from collections.abc import Callable, Container, Coroutine, Iterable
 from typing import Any, Final, TypeVar
 
+from pyromq.client.aio.asking import Asker
 from pyromq.client.plans import replicas
 from pyromq.client.plans.route import cluster
 from pyromq.clock import Clock, SystemClock
 from pyromq.codes import RequestCode, ResponseCode
-from pyromq.dashboard.asking import Asker
 from pyromq.dashboard.picture import Broker, Group, Kind, Picture, Topic, kind_of_group
 from pyromq.errors import PyroError, Refused
 from pyromq.model import MessageQueue

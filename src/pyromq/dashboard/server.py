@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 import uvicorn
 
+from pyromq.client.aio.asking import Asker
 from pyromq.config.settings import ClientSettings
 from pyromq.dashboard.app import Access, Dashboard
-from pyromq.dashboard.asking import Asker
 from pyromq.dashboard.sampler import ROUND_S, Sampler
 from pyromq.errors import ListenFailed
 from pyromq.net.address import join_address

@@ -2,9 +2,9 @@
 
 from typing import Any, Final
 
+from pyromq.client.aio.asking import Asker
 from pyromq.client.trace_format import TRACE_TOPIC
 from pyromq.client.trace_life import find_life
-from pyromq.dashboard.asking import Asker
 from pyromq.dashboard.picture import Kind, Picture
 from pyromq.errors import PyroError
 from pyromq.model import ReceivedMessage

@@ -33,9 +33,7 @@ class Asker:
         #: For what is written for an admin client.
         self.admin = Admin(name_server, settings)
         addresses = name_server_addresses(name_server, settings)
-        self._runner = Runner(
-            "dashboard", partial(new_tools_session, addresses, settings or ClientSettings())
-        )
+        self._runner = Runner("asker", partial(new_tools_session, addresses, settings or ClientSettings()))
         self._places = asyncio.Semaphore(UNDER_WAY_MAX)
 
     async def start(self) -> None:
