@@ -1,0 +1,110 @@
+"""One examination: the survey that the chosen checks need, and what they find in it."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from pyromq.client.aio.asking import Asker
+from pyromq.doctor.checks import CHECKS
+from pyromq.doctor.checks.check import Check, Part
+from pyromq.doctor.finding import Finding, Severity
+from pyromq.doctor.groups import look_at_groups, look_at_groups_again
+from pyromq.doctor.survey import Scope, Survey, Tell, look_at_brokers_again, look_at_cluster
+from pyromq.errors import ConfigError
+
+#: Seconds between tidings while the doctor watches.
+_TICK_S: Final = 0.25
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What an examination found, the worst first, and what it looked at."""
+
+    checks: tuple[Check, ...]
+    survey: Survey
+    findings: tuple[Finding, ...]
+    #: How much of each kind was looked at.
+    checked: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def is_well(self) -> bool:
+        """Whether nothing was found but notes."""
+        return all(finding.severity is Severity.NOTE for finding in self.findings)
+
+    def count(self, severity: Severity) -> int:
+        """Return how many findings are that bad."""
+        return sum(finding.severity is severity for finding in self.findings)
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it for programs."""
+        return {
+            "well": self.is_well,
+            "findings": [finding.as_json() for finding in self.findings],
+            "checked": self.checked,
+            "could_not": self.survey.could_not,
+        }
+
+
+def chosen_checks(only: Sequence[str] = (), skip: Sequence[str] = ()) -> tuple[Check, ...]:
+    """Return these checks only, or all, but for some; raise ConfigError for a name that is none."""
+    names = [check.name for check in CHECKS]
+    for name in (*only, *skip):
+        if name not in names:
+            raise ConfigError(f"there is no check {name!r}; there are {', '.join(names)}")
+    return tuple(check for check in CHECKS if (not only or check.name in only) and check.name not in skip)
+
+
+async def examine(
+    asker: Asker, scope: Scope | None = None, checks: Sequence[Check] = CHECKS, tell: Tell | None = None
+) -> Report:
+    """Look at a cluster, and return what is wrong with it; raise NetworkError if no name server answers.
+
+    `tell` is told what is being done.
+    """
+    tell = tell or _tell_nobody
+    survey = Survey(scope or Scope())
+    needs = Part.CLUSTER
+    for check in checks:
+        needs |= check.needs
+    if survey.scope.groups:
+        # Which topics are meant follows from the groups.
+        needs |= Part.GROUPS
+    await look_at_cluster(asker, survey, tell)
+    if Part.GROUPS in needs:
+        await look_at_groups(asker, survey, tell)
+    if Part.MOTION in needs and survey.scope.watch_s > 0:
+        await _watch(survey.scope.watch_s, tell)
+        await look_at_brokers_again(asker, survey, tell)
+        if Part.GROUPS in needs:
+            await look_at_groups_again(asker, survey, tell)
+    return report_of(survey, checks, needs)
+
+
+def report_of(survey: Survey, checks: Sequence[Check], needs: Part) -> Report:
+    """Return what checks find in a survey."""
+    findings = [finding for check in checks for finding in check.findings(survey)]
+    findings.sort(
+        key=lambda finding: (finding.severity.rank, [check.name for check in checks].index(finding.check))
+    )
+    checked = {
+        "checks": len(checks),
+        "name_servers": len(survey.name_servers),
+        "brokers": len(survey.brokers),
+        "topics": len(survey.users_topics),
+    }
+    if Part.GROUPS in needs:
+        checked["groups"] = len(survey.groups.configs)
+    return Report(tuple(checks), survey, tuple(findings), checked)
+
+
+async def _watch(seconds: float, tell: Tell) -> None:
+    ticks = max(1, round(seconds / _TICK_S))
+    for tick in range(ticks):
+        tell("what moves", tick, ticks)
+        await asyncio.sleep(seconds / ticks)
+    tell("what moves", ticks, ticks)
+
+
+def _tell_nobody(what: str, done: int, total: int) -> None:
+    pass
