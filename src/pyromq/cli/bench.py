@@ -5,11 +5,28 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pyromq.cli import options, output
+from pyromq.cli.options import examples
 
 if TYPE_CHECKING:
     from pyromq.bench.histogram import Histogram
     from pyromq.bench.many import CrowdReport
     from pyromq.bench.workload import Report, Workload
+
+bench = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    help="Load for any RocketMQ-compatible broker: how many messages a second, and how long each takes.",
+    epilog=examples(
+        "pyromq bench produce",
+        "pyromq bench produce -c 64 -w 16 -s 128 --server-pid 4711",
+        "pyromq bench produce --rate 5000 --json",
+        "pyromq bench consume --again",
+        "pyromq bench roundtrip --rate 1000",
+        "pyromq bench delay --level 2",
+        "pyromq bench many -c 10000 -T 10000 -G 1000 --server-pid 4711",
+    ),
+)
+
 
 DEFAULT_TOPIC = "bench"
 LOAD = "Load"
@@ -60,6 +77,14 @@ ServerPid = Annotated[
 ]
 
 
+@bench.command(
+    epilog=examples(
+        "pyromq bench produce -c 1 -w 1",
+        "pyromq bench produce -c 64 -w 16 -s 128 -p 2",
+        "pyromq bench produce -b 32 --count 320000",
+        "pyromq bench produce --rate 5000 -d 30 --json",
+    )
+)
 def produce(
     *,
     name_server: options.NameServer = options.DEFAULT_NAME_SERVER,
@@ -106,6 +131,12 @@ def produce(
     _run(workload, name_server, server_pid, is_json=as_json)
 
 
+@bench.command(
+    epilog=examples(
+        "pyromq bench consume",
+        "pyromq bench consume -t orders --again -d 30 --pull 64",
+    )
+)
 def consume(
     *,
     name_server: options.NameServer = options.DEFAULT_NAME_SERVER,
@@ -141,6 +172,12 @@ def consume(
     _run(workload, name_server, server_pid, is_json=as_json)
 
 
+@bench.command(
+    epilog=examples(
+        "pyromq bench roundtrip",
+        "pyromq bench roundtrip --rate 5000 -p 2 -d 30",
+    )
+)
 def roundtrip(
     *,
     name_server: options.NameServer = options.DEFAULT_NAME_SERVER,
@@ -176,6 +213,13 @@ def roundtrip(
     _run(workload, name_server, server_pid, is_json=as_json)
 
 
+@bench.command(
+    epilog=examples(
+        "pyromq bench delay",
+        "pyromq bench delay --level 3 --rate 10000 --count 100000",
+        "pyromq bench delay --timer-ms 1500 --json",
+    )
+)
 def delay(
     *,
     name_server: options.NameServer = options.DEFAULT_NAME_SERVER,
@@ -235,6 +279,12 @@ def delay(
     _run(workload, name_server, server_pid, is_json=as_json)
 
 
+@bench.command(
+    epilog=examples(
+        "pyromq bench many",
+        "pyromq bench many -c 10000 -T 10000 -Q 8 -G 1000 --server-pid 4711",
+    )
+)
 def many(
     *,
     name_server: options.NameServer = options.DEFAULT_NAME_SERVER,

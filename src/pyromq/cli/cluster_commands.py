@@ -9,9 +9,9 @@ from pyromq.cli.admin.choices import (
     Json,
     NameServer,
     Watch,
-    examples,
 )
 from pyromq.cli.admin.running import look, order
+from pyromq.cli.options import examples
 
 AtBroker = Annotated[
     str | None, typer.Option("--broker", "-b", metavar="HOST:PORT", help="This broker only.")

@@ -5,10 +5,27 @@ from typing import Annotated
 import typer
 
 from pyromq.cli import options
+from pyromq.cli.options import examples
+
+delayed = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    help="Messages that wait for their time: list them, look at one, take one back.",
+)
+
 
 _TIME = "2026-01-31T12:00:00, +2h from now, or milliseconds since 1970"
 
 
+@delayed.command(
+    "list",
+    epilog=examples(
+        "pyromq delayed list",
+        "pyromq delayed list orders --from +1h --to +2h",
+        "pyromq delayed list orders --key 42",
+        "pyromq delayed list orders --all --json",
+    ),
+)
 def list_waiting(
     topic: Annotated[
         str | None,
@@ -44,6 +61,7 @@ def list_waiting(
     run_list(listing, name_server=name_server, is_json=as_json)
 
 
+@delayed.command(epilog=examples("pyromq delayed show 7F00000100010CA5D2F80000002A0001 --json"))
 def show(
     message: Annotated[
         str, typer.Argument(metavar="ID", help="The message's id, or its recall handle.", show_default=False)
@@ -62,6 +80,12 @@ def show(
         raise typer.Exit(1)
 
 
+@delayed.command(
+    epilog=examples(
+        "pyromq delayed recall 7F00000100010CA5D2F80000002A0001",
+        "pyromq delayed list orders --all --json | jq -r .recall_handle | pyromq delayed recall -",
+    )
+)
 def recall(
     messages: Annotated[
         list[str],

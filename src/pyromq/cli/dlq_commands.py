@@ -5,6 +5,14 @@ from typing import Annotated
 import typer
 
 from pyromq.cli import options
+from pyromq.cli.options import examples
+
+dlq = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    help="Dead letters, which groups gave up: list them, look at one, replay them.",
+)
+
 
 LIST_LIMIT = 100
 #: So many failures in a row have one cause, and it will not pass by itself.
@@ -44,6 +52,14 @@ MakeReadable = Annotated[
 ]
 
 
+@dlq.command(
+    "list",
+    epilog=examples(
+        "pyromq dlq list",
+        "pyromq dlq list billing --since 2h --tag paid",
+        "pyromq dlq list billing --limit 0 --json > dead.jsonl",
+    ),
+)
 def list_letters(
     group: Annotated[
         str | None,
@@ -74,6 +90,7 @@ def list_letters(
     run_list(choice, name_server, make_readable=make_readable, is_json=as_json)
 
 
+@dlq.command(epilog=examples("pyromq dlq show billing 7F00000113B1251A69D744DD51240000"))
 def show(
     group: Group,
     message_id: Annotated[
@@ -98,6 +115,14 @@ def show(
         raise typer.Exit(1)
 
 
+@dlq.command(
+    epilog=examples(
+        "pyromq dlq replay billing --key 42 --dry-run",
+        "pyromq dlq replay billing --since 2026-01-31T12:00:00 --tag 'paid||sent' --rate 50",
+        "pyromq dlq replay billing --all --yes --json",
+        "pyromq dlq replay billing --topic orders --to-topic",
+    )
+)
 def replay(
     group: Group,
     *,

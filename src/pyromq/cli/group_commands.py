@@ -12,11 +12,11 @@ from pyromq.cli.admin.choices import (
     Watch,
     Yes,
     completed_topics,
-    examples,
     moment,
 )
 from pyromq.cli.admin.running import confirm, look, order
 from pyromq.cli.exit_status import ended_by_errors
+from pyromq.cli.options import examples
 from pyromq.errors import ConfigError
 
 OfTopic = Annotated[

@@ -6,6 +6,14 @@ from typing import Annotated
 import typer
 
 from pyromq.cli import options
+from pyromq.cli.options import examples
+
+job = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    help="Whole topics with Spark: archive, verify, replay, mirror; each goes on where it was stopped.",
+)
+
 
 SPARK = "Spark"
 CHOICE = "Which messages"
@@ -113,6 +121,13 @@ TargetOptions = Annotated[
 ]
 
 
+@job.command(
+    epilog=examples(
+        "pyromq job archive orders payments --to /data/archive",
+        "pyromq job archive orders --to /data/archive --follow --interval 15m",
+        "pyromq job archive orders --to /data/archive --master spark://HOST:7077 --json",
+    )
+)
 def archive(
     topics: Topics,
     *,
@@ -163,6 +178,12 @@ def archive(
     )
 
 
+@job.command(
+    epilog=examples(
+        "pyromq job verify /data/archive",
+        "pyromq job verify /data/archive --files-only --json",
+    )
+)
 def verify(
     folder: Annotated[str, typer.Argument(metavar="DIR", help="The archive.", show_default=False)],
     *,
@@ -198,6 +219,13 @@ def verify(
         raise typer.Exit(1)
 
 
+@job.command(
+    epilog=examples(
+        "pyromq job replay --archive /archive --topic orders --to again --where \"tags = 'x'\" --dry-run",
+        "pyromq job replay --archive /data/archive --topic orders --since 7d --to orders-again --rate 500",
+        "pyromq job replay --dlq billing --where \"properties['city'] = 'Oslo'\" --to-origin",
+    )
+)
 def replay(
     *,
     name_server: options.NameServer = options.DEFAULT_NAME_SERVER,
@@ -255,6 +283,12 @@ def replay(
     )
 
 
+@job.command(
+    epilog=examples(
+        "pyromq job mirror orders --from ns-a:9876 --to ns-b:9876 --group mirror-b",
+        "pyromq job mirror orders payments --from ns-a:9876 --to ns-b:9876 --once",
+    )
+)
 def mirror(
     topics: Topics,
     *,

@@ -4,10 +4,11 @@ from typing import Annotated
 
 import typer
 
-from pyromq.cli.admin.choices import DEFAULT_NAME_SERVER, Json, NameServer, TheTopic, examples, moment
+from pyromq.cli.admin.choices import DEFAULT_NAME_SERVER, Json, NameServer, TheTopic, moment
 from pyromq.cli.admin.running import operating
 from pyromq.cli.exit_status import NotThere, ended_by_errors
 from pyromq.cli.message_trace import trace
+from pyromq.cli.options import examples
 
 message = typer.Typer(
     no_args_is_help=True,

@@ -87,3 +87,9 @@ ReadyFile = Annotated[
 Logging = Annotated[
     LogLevel, typer.Option("--log-level", help="How much to say on standard error.", rich_help_panel=MACHINES)
 ]
+
+
+def examples(*lines: str) -> str:
+    """Return the examples of a command's help."""
+    # An empty line makes a paragraph of each; rich would run them together.
+    return "\n\n".join(["Examples:", *(f"[cyan]{line}[/cyan]" for line in lines)])

@@ -6,6 +6,14 @@ from typing import Annotated
 import typer
 
 from pyromq.cli import options
+from pyromq.cli.options import examples
+
+pipeline = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    help="Pipelines on Spark, from a topic through SQL to topics and tables: begin, check, run.",
+)
+
 
 SPARK = "Where Spark runs"
 
@@ -52,6 +60,7 @@ Settings = Annotated[
 ]
 
 
+@pipeline.command(epilog=examples("pyromq pipeline init orders", "pyromq pipeline init orders/pipeline.yml"))
 def init(
     path: Annotated[
         Path,
@@ -70,6 +79,7 @@ def init(
     run_init(path, is_json=as_json)
 
 
+@pipeline.command(epilog=examples("pyromq pipeline check orders", "pyromq pipeline check orders.yml --json"))
 def check(
     path: Pipeline,
     *,
@@ -90,6 +100,14 @@ def check(
         raise typer.Exit(1)
 
 
+@pipeline.command(
+    epilog=examples(
+        "pyromq pipeline run orders",
+        "pyromq pipeline run orders.yml --once --create-topics",
+        "pyromq pipeline run orders.yml --master spark://host:7077 --conf spark.executor.memory=2g",
+        "pyromq pipeline run orders --remote sc://host:15002",
+    )
+)
 def run(
     path: Pipeline,
     *,

@@ -12,9 +12,9 @@ from pyromq.cli.admin.choices import (
     TheTopic,
     Watch,
     Yes,
-    examples,
 )
 from pyromq.cli.admin.running import confirm, look, operating, order
+from pyromq.cli.options import examples
 from pyromq.errors import ConfigError
 
 InCluster = Annotated[

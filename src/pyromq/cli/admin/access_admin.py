@@ -11,12 +11,12 @@ from pyromq.cli.admin.choices import (
     Json,
     NameServer,
     exactly_one_place,
-    examples,
     is_true,
 )
 from pyromq.cli.admin.listing import Listing
 from pyromq.cli.admin.running import operating, order
 from pyromq.cli.exit_status import FAILED
+from pyromq.cli.options import examples
 
 AccessKey = Annotated[str, typer.Option("-a", "--accessKey", metavar="NAME", help="The account.")]
 

@@ -13,10 +13,10 @@ from pyromq.cli.admin.choices import (
     Topic,
     Watch,
     exactly_one_place,
-    examples,
 )
 from pyromq.cli.admin.listing import show_again
 from pyromq.cli.admin.running import look, operating, order
+from pyromq.cli.options import examples
 from pyromq.codes import RequestCode
 
 Key = Annotated[str, typer.Option("-k", "--key", metavar="KEY", help="The setting, under RocketMQ's name.")]

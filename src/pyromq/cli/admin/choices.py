@@ -133,8 +133,3 @@ def moment(text: str, option: str) -> int:
         return round(datetime.strptime(text, "%Y-%m-%d#%H:%M:%S:%f").timestamp() * 1_000)
     except ValueError:
         return past_ms(text, option)
-
-
-def examples(*lines: str) -> str:
-    """Return the examples of a command's help."""
-    return "\n\n".join(["Examples:", *(f"[cyan]{line}[/cyan]" for line in lines)])

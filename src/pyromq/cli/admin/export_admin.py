@@ -14,9 +14,9 @@ from pyromq.cli.admin.choices import (
     Json,
     NameServer,
     exactly_one_place,
-    examples,
 )
 from pyromq.cli.admin.running import operating
+from pyromq.cli.options import examples
 from pyromq.errors import ConfigError
 
 TheCluster = Annotated[str, typer.Option("-c", "--clusterName", metavar="NAME", help="The cluster.")]

@@ -15,10 +15,10 @@ from pyromq.cli.admin.choices import (
     Topic,
     Watch,
     exactly_one_place,
-    examples,
     is_true,
 )
 from pyromq.cli.admin.running import look, order
+from pyromq.cli.options import examples
 
 TRUE_OR_FALSE = "true|false"
 

@@ -13,12 +13,12 @@ from pyromq.cli.admin.choices import (
     Json,
     NameServer,
     Topic,
-    examples,
     is_true,
     moment,
 )
 from pyromq.cli.admin.running import operating, operator_settings
 from pyromq.cli.exit_status import NotThere, ended_by_errors
+from pyromq.cli.options import examples
 from pyromq.errors import ConfigError
 
 if TYPE_CHECKING:

@@ -10,13 +10,13 @@ from pyromq.cli.admin.choices import (
     Json,
     NameServer,
     Topic,
-    examples,
     is_true,
     moment,
 )
 from pyromq.cli.admin.listing import Listing
 from pyromq.cli.admin.running import operating
 from pyromq.cli.exit_status import ended_by_errors
+from pyromq.cli.options import examples
 
 Timestamp = Annotated[
     str,

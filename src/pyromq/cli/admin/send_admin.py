@@ -11,9 +11,10 @@ import typer
 
 from pyromq.cli import output
 from pyromq.cli.admin import listing
-from pyromq.cli.admin.choices import DEFAULT_NAME_SERVER, Json, NameServer, Topic, examples, is_true
+from pyromq.cli.admin.choices import DEFAULT_NAME_SERVER, Json, NameServer, Topic, is_true
 from pyromq.cli.admin.running import operating, operator_settings
 from pyromq.cli.exit_status import FAILED, ended_by_errors
+from pyromq.cli.options import examples
 from pyromq.errors import ConfigError, PyroError
 
 if TYPE_CHECKING:

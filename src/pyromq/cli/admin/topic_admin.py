@@ -14,9 +14,9 @@ from pyromq.cli.admin.choices import (
     Topic,
     Watch,
     exactly_one_place,
-    examples,
 )
 from pyromq.cli.admin.running import look, operating, order, show_told
+from pyromq.cli.options import examples
 from pyromq.errors import ConfigError
 
 PERMS = (2, 4, 6)

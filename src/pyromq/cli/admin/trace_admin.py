@@ -4,9 +4,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pyromq.cli.admin.choices import DEFAULT_NAME_SERVER, Json, NameServer, examples
+from pyromq.cli.admin.choices import DEFAULT_NAME_SERVER, Json, NameServer
 from pyromq.cli.admin.running import look
 from pyromq.cli.exit_status import NotThere
+from pyromq.cli.options import examples
 
 if TYPE_CHECKING:
     from pyromq.cli.admin.listing import Listing
