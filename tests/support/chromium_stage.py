@@ -1,60 +1,79 @@
 """A Chromium for tests of pages: Debian's, driven by Playwright's Python package.
 
-The program is the one on the path. Where there is none, Debian's package is fetched and unpacked into .cache
-without installing anything; without that the test fails: it is never skipped.
+The program is the one on the path. Where there is none, Debian's is unpacked into .cache with the libraries and
+fonts that the machine lacks; without that the test fails: it is never skipped.
 """
 
 import os
 import shutil
-import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
-from playwright.sync_api import Browser, sync_playwright
+from debian_packages import unpacked
+from playwright.sync_api import Browser, Error, sync_playwright
 
-_CACHE = Path(__file__).parents[2] / ".cache" / "chromium"
-_PACKAGES = ("chromium", "chromium-common")
+#: It draws without a screen, and so needs no desktop's libraries.
+_PACKAGES = ("chromium-headless-shell", "fonts-dejavu-core")
+_FONTS = """<?xml version="1.0"?>
+<fontconfig><dir>{folder}/usr/share/fonts</dir><dir>/usr/share/fonts</dir>
+<cachedir>{folder}/var/cache/fontconfig</cachedir></fontconfig>
+"""
+
+
+class Program(NamedTuple):
+    """Where a browser is, and what its environment must be; None: this one's."""
+
+    path: str
+    environment: dict[str, str | float | bool] | None = None
 
 
 @contextmanager
 def chromium() -> Iterator[Browser]:
     """Run a browser for the block."""
+    found = program()
     with sync_playwright() as playwright:
         # A container has no namespaces to make a sandbox of, and little shared memory.
         arguments = ["--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu"]
-        browser = playwright.chromium.launch(executable_path=program(), args=arguments)
+        try:
+            browser = playwright.chromium.launch(
+                executable_path=found.path, args=arguments, env=found.environment
+            )
+        except Error as error:
+            pytest.fail(
+                f"{found.path} does not start: {error}\napt-get install chromium brings one that does"
+            )
         try:
             yield browser
         finally:
             browser.close()
 
 
-def program() -> str:
-    """Return the path of Chromium."""
-    for name in ("chromium", "chromium-browser", "google-chrome"):
+def program() -> Program:
+    """Return a Chromium, fetched if need be."""
+    for name in ("chromium", "chromium-browser", "chromium-headless-shell", "google-chrome"):
         found = shutil.which(name)
         if found is not None:
-            return found
-    unpacked = _CACHE / "usr" / "lib" / "chromium" / "chromium"
-    if not unpacked.exists():
-        _fetch()
-    return str(unpacked)
+            return Program(found)
+    folder = unpacked("chromium", _PACKAGES)
+    return Program(_executable(folder), dict(_environment(folder)))
 
 
-def _fetch() -> None:
-    """Unpack Debian's packages; xdist's workers may do so at once, and each brings the same files."""
-    work = _CACHE.with_name(f"chromium-{os.getpid()}")
-    work.mkdir(parents=True, exist_ok=True)
-    try:
-        subprocess.run(["apt-get", "download", *_PACKAGES], cwd=work, check=True, timeout=300)
-        for package in work.glob("*.deb"):
-            subprocess.run(["dpkg", "-x", str(package), str(work / "unpacked")], check=True, timeout=100)
-        # Whole or not at all: another worker may look for it at this moment, or have been faster.
-        with suppress(OSError):
-            (work / "unpacked").rename(_CACHE)
-    except (OSError, subprocess.SubprocessError) as error:
-        pytest.fail(f"there is no Chromium, and it could not be fetched ({error}): apt-get install chromium")
-    finally:
-        shutil.rmtree(work, ignore_errors=True)
+def _executable(folder: Path) -> str:
+    # The program beside its resources, not Debian's script for it, which looks for them in /usr.
+    for path in (folder / "usr" / "lib").glob("*/chromium-headless-shell"):
+        return str(path)
+    pytest.fail(f"{folder} has no Chromium: remove it, and it is fetched again")
+
+
+def _environment(folder: Path) -> dict[str, str]:
+    libraries = {str(one.parent) for one in (folder / "usr" / "lib").rglob("*.so*")}
+    libraries |= {str(one.parent) for one in (folder / "lib").rglob("*.so*")}
+    fonts = folder / "fonts.conf"
+    fonts.write_text(_FONTS.format(folder=folder), encoding="utf-8")
+    return os.environ | {
+        "LD_LIBRARY_PATH": os.pathsep.join(sorted(libraries)),
+        "FONTCONFIG_FILE": str(fonts),
+    }

@@ -1,0 +1,69 @@
+"""Programs of Debian for tests, unpacked into a folder of ours: nothing is installed, and nobody need be root.
+
+apt works out which packages are missing on this machine, as `apt-get install` would, but with lists and a cache
+of its own in .cache, so that it neither needs the system's lists (an empty machine has none) nor changes them.
+"""
+
+import os
+import shutil
+import subprocess
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+CACHE = Path(__file__).parents[2] / ".cache"
+#: Seconds for all downloads of one call.
+_DOWNLOAD_S = 900
+
+
+def unpacked(name: str, packages: Sequence[str]) -> Path:
+    """Return a folder with these packages and all that they need and the machine has not; fetch it once.
+
+    The test fails with the cause where that cannot be done: it is never skipped.
+    """
+    folder = CACHE / name
+    if folder.is_dir():
+        return folder
+    work = CACHE / f"{name}-{os.getpid()}"
+    try:
+        _download(packages, work)
+        for package in sorted((work / "archives").glob("*.deb")):
+            _run(["dpkg", "-x", str(package), str(work / "unpacked")])
+        # Whole or not at all: another worker may look for it at this moment, or have been faster.
+        with suppress(OSError):
+            (work / "unpacked").rename(folder)
+    except (OSError, subprocess.SubprocessError) as error:
+        pytest.fail(
+            f"{name} is not on this machine, and Debian's packages could not be fetched ({_cause(error)}): "
+            f"apt-get install {' '.join(packages)}"
+        )
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+    return folder
+
+
+def _download(packages: Sequence[str], work: Path) -> None:
+    for part in ("lists/partial", "archives/partial"):
+        (work / part).mkdir(parents=True, exist_ok=True)
+    options = {
+        "Dir::State::Lists": work / "lists",
+        "Dir::Cache": work,
+        "Dir::Cache::Archives": work / "archives",
+        "Debug::NoLocking": "true",
+        # Root's apt downloads as somebody else, who may not write here.
+        "APT::Sandbox::User": "root",
+    }
+    apt = ["apt-get", "-q", "-y", *(f"-o{key}={value}" for key, value in options.items())]
+    _run([*apt, "update"])
+    _run([*apt, "install", "--download-only", "--no-install-recommends", *packages])
+
+
+def _run(command: Sequence[str]) -> None:
+    subprocess.run(command, check=True, timeout=_DOWNLOAD_S, capture_output=True, text=True)
+
+
+def _cause(error: Exception) -> str:
+    said = getattr(error, "stderr", None)
+    return str(said).strip().splitlines()[-1] if said and str(said).strip() else str(error)
