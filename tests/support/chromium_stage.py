@@ -1,7 +1,7 @@
 """A Chromium for tests of pages: Debian's, driven by Playwright's Python package.
 
-The program is the one on the path. Where there is none, Debian's is unpacked into .cache with the libraries and
-fonts that the machine lacks; without that the test fails: it is never skipped.
+The program is the one on the path. Where there is none, Debian's is unpacked into .cache with the libraries
+and fonts that the machine lacks; without that the test fails: it is never skipped.
 """
 
 import os
@@ -42,9 +42,7 @@ def chromium() -> Iterator[Browser]:
                 executable_path=found.path, args=arguments, env=found.environment
             )
         except Error as error:
-            pytest.fail(
-                f"{found.path} does not start: {error}\napt-get install chromium brings one that does"
-            )
+            pytest.fail(f"{found.path} does not start: {error}\napt-get install chromium brings another")
         try:
             yield browser
         finally:

@@ -1,7 +1,7 @@
-"""Programs of Debian for tests, unpacked into a folder of ours: nothing is installed, and nobody need be root.
+"""Programs of Debian for tests, unpacked into a folder of ours: nothing is installed, nobody need be root.
 
-apt works out which packages are missing on this machine, as `apt-get install` would, but with lists and a cache
-of its own in .cache, so that it neither needs the system's lists (an empty machine has none) nor changes them.
+apt works out which packages are missing on this machine, as `apt-get install` would, but with lists and a
+cache of its own in .cache: it needs no lists of the system's (an empty machine has none), nor changes them.
 """
 
 import os
