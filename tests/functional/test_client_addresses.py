@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
-from client_faces import Face, face_of
+from client_faces import Face
 
 from pyromq import ClientSettings, ConnectFailed, Message, SendStatus
 from pyromq.net.http import fetch
@@ -50,12 +50,6 @@ def domain(pages: dict[str, tuple[int, bytes]]) -> Iterator[str]:
 def cluster() -> Iterator[ThreadCluster]:
     with running_cluster() as cluster:
         yield cluster
-
-
-@pytest.fixture(params=["blocking", "asyncio"])
-def face(request: pytest.FixtureRequest) -> Iterator[Face]:
-    with face_of(request.param) as face:
-        yield face
 
 
 @pytest.fixture(autouse=True)

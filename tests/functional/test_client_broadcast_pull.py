@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from client_faces import Face, face_of
+from client_faces import Face
 
 from pyromq import ClientSettings, ConfigError, ConsumeFrom, Message, MessageQueue
 from pyromq.client.broadcast_offsets import BroadcastOffsets
@@ -18,21 +18,10 @@ from pyromq.testing.waiting import eventually
 COUNT = 20
 
 
-@pytest.fixture(params=["blocking", "asyncio"])
-def face(request: pytest.FixtureRequest) -> Iterator[Face]:
-    with face_of(request.param) as face:
-        yield face
-
-
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[ThreadCluster]:
     with running_cluster() as cluster:
         yield cluster
-
-
-@pytest.fixture
-def address(cluster: ThreadCluster) -> str:
-    return cluster.namesrv_address
 
 
 @pytest.fixture

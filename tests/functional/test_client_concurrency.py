@@ -21,11 +21,6 @@ def cluster() -> Iterator[ThreadCluster]:
         yield cluster
 
 
-@pytest.fixture
-def address(cluster: ThreadCluster) -> str:
-    return cluster.namesrv_address
-
-
 def test_many_threads_share_a_producer(address: str) -> None:
     with Producer("group", address) as producer, ThreadPoolExecutor(8) as pool:
         results = list(pool.map(lambda n: producer.send(Message("threads", b"%d" % n)), range(200)))

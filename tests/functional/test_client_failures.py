@@ -4,7 +4,7 @@ import socket
 from collections.abc import Iterator
 
 import pytest
-from client_faces import Face, face_of
+from client_faces import Face
 
 from pyromq import (
     ClientSettings,
@@ -21,12 +21,6 @@ from pyromq.testing.waiting import eventually
 PATIENT = ClientSettings(send_msg_timeout=20_000)
 #: Who gives up after the tries that RocketMQ's client makes.
 BRISK = ClientSettings(send_msg_timeout=20_000, send_through_switch=False)
-
-
-@pytest.fixture(params=["blocking", "asyncio"])
-def face(request: pytest.FixtureRequest) -> Iterator[Face]:
-    with face_of(request.param) as face:
-        yield face
 
 
 @pytest.fixture

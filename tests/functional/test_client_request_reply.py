@@ -4,7 +4,7 @@ import threading
 from collections.abc import Iterator
 
 import pytest
-from client_faces import Face, face_of
+from client_faces import Face
 
 from pyromq import (
     Admin,
@@ -25,21 +25,10 @@ from pyromq.testing.waiting import eventually
 PATIENT_MS = 20_000
 
 
-@pytest.fixture(params=["blocking", "asyncio"])
-def face(request: pytest.FixtureRequest) -> Iterator[Face]:
-    with face_of(request.param) as face:
-        yield face
-
-
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[ThreadCluster]:
     with running_cluster(brokers=2) as cluster:
         yield cluster
-
-
-@pytest.fixture
-def address(cluster: ThreadCluster) -> str:
-    return cluster.namesrv_address
 
 
 @pytest.fixture

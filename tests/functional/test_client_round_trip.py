@@ -4,7 +4,7 @@ import threading
 from collections.abc import Iterator
 
 import pytest
-from client_faces import Face, face_of
+from client_faces import Face
 
 from pyromq import (
     ConsumeFrom,
@@ -22,27 +22,10 @@ from pyromq.testing.cluster import ThreadCluster, running_cluster
 from pyromq.testing.waiting import eventually
 
 
-@pytest.fixture(params=["blocking", "asyncio"])
-def face(request: pytest.FixtureRequest) -> Iterator[Face]:
-    with face_of(request.param) as face:
-        yield face
-
-
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[ThreadCluster]:
     with running_cluster() as cluster:
         yield cluster
-
-
-@pytest.fixture
-def address(cluster: ThreadCluster) -> str:
-    return cluster.namesrv_address
-
-
-@pytest.fixture
-def topic(request: pytest.FixtureRequest) -> str:
-    """A topic that no other test uses."""
-    return f"t-{abs(hash(request.node.nodeid))}"
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from typing import Any
 
 import pytest
-from client_faces import Face, face_of
+from client_faces import Face
 
 import pyromq
 from pyromq import (
@@ -37,21 +37,10 @@ QUICK = ClientSettings(
 )
 
 
-@pytest.fixture(params=["blocking", "asyncio"])
-def face(request: pytest.FixtureRequest) -> Iterator[Face]:
-    with face_of(request.param) as face:
-        yield face
-
-
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[ThreadCluster]:
     with running_cluster() as cluster:
         yield cluster
-
-
-@pytest.fixture
-def address(cluster: ThreadCluster) -> str:
-    return cluster.namesrv_address
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
-from client_faces import Face, face_of
+from client_faces import Face
 from slave_stage import Pair, running_pair
 
 from pyromq import (
@@ -79,12 +79,6 @@ def brokers(tmp_path: Path) -> Iterator[Switchable]:
         yield brokers
     finally:
         brokers.close()
-
-
-@pytest.fixture(params=["blocking", "asyncio"])
-def face(request: pytest.FixtureRequest) -> Iterator[Face]:
-    with face_of(request.param) as face:
-        yield face
 
 
 def meanwhile(work: Callable[[], T], what: Callable[[], object]) -> T:

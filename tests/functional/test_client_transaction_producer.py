@@ -30,33 +30,11 @@ from pyromq.testing.waiting import eventually
 COMMIT, ROLLBACK, UNKNOWN = TransactionState.COMMIT, TransactionState.ROLLBACK, TransactionState.UNKNOWN
 
 
-@pytest.fixture(params=["blocking", "asyncio"])
-def face(request: pytest.FixtureRequest) -> Iterator[Face]:
-    with face_of(request.param) as face:
-        yield face
-
-
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[ThreadCluster]:
     """A cluster whose broker asks after a tenth of a second."""
     with running_cluster(transaction_time_out=100, transaction_check_interval=100) as cluster:
         yield cluster
-
-
-@pytest.fixture
-def address(cluster: ThreadCluster) -> str:
-    return cluster.namesrv_address
-
-
-@pytest.fixture
-def topic(request: pytest.FixtureRequest) -> str:
-    """A topic that no other test uses."""
-    return f"t-{abs(hash(request.node.nodeid))}"
-
-
-@pytest.fixture
-def group(topic: str) -> str:
-    return f"g-{topic}"
 
 
 def never(*_: Any) -> TransactionState:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from client_faces import Face, face_of
+from client_faces import Face
 from dead_letter_stage import Undertaker, undertaker
 
 from pyromq import (
@@ -29,12 +29,6 @@ from pyromq.testing.cluster import ThreadCluster, running_cluster
 from pyromq.testing.waiting import eventually
 
 _numbers = itertools.count(1)
-
-
-@pytest.fixture(params=["blocking", "asyncio"])
-def face(request: pytest.FixtureRequest) -> Iterator[Face]:
-    with face_of(request.param) as face:
-        yield face
 
 
 @pytest.fixture(scope="module")

@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 
 import pytest
-from client_faces import Face, face_of
 
 import pyromq
 from pyromq import MessageQueue, NoRoute
@@ -11,32 +10,10 @@ from pyromq.testing.cluster import ThreadCluster, running_cluster
 from pyromq.testing.waiting import eventually
 
 
-@pytest.fixture(params=["blocking", "asyncio"])
-def face(request: pytest.FixtureRequest) -> Iterator[Face]:
-    with face_of(request.param) as face:
-        yield face
-
-
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[ThreadCluster]:
     with running_cluster(message_delay_level=" ".join(["1s"] * 18)) as cluster:
         yield cluster
-
-
-@pytest.fixture
-def address(cluster: ThreadCluster) -> str:
-    return cluster.namesrv_address
-
-
-@pytest.fixture
-def topic(request: pytest.FixtureRequest) -> str:
-    """A topic that no other test uses."""
-    return f"t-{abs(hash(request.node.nodeid))}"
-
-
-@pytest.fixture
-def group(topic: str) -> str:
-    return f"g-{topic}"
 
 
 @pytest.fixture
