@@ -16,6 +16,7 @@
     ├── TooManyInFlight        this client has as many requests under way as it may
     ├── NetworkError           no answer: ConnectFailed  ConnectionLost  RequestTimeout
     ├── EtcdFailed             etcd, which decides who is master, did not answer or refused
+    ├── NotThere               what an operator asks for is not in the cluster
     ├── SearchIncomplete       a broker's index cannot tell all that it should find
     ├── StagedSendsUnsupported a broker cannot publish a batch as a whole
     ├── ClientClosed           used after close
@@ -39,6 +40,10 @@ class PyroError(Exception):
 
     retriable: ClassVar[bool] = False
     stale_route: ClassVar[bool] = False
+
+
+class NotThere(PyroError):
+    """What an operator asks for is not in the cluster."""
 
 
 class SearchIncomplete(PyroError):

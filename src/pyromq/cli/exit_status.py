@@ -13,9 +13,11 @@ from contextlib import contextmanager
 
 import typer
 
+from pyromq.advice import advice_for
 from pyromq.cli import output
 from pyromq.codes import ResponseCode
-from pyromq.errors import ConfigError, NetworkError, NoRoute, PyroError, Refused, TopicNotFound
+from pyromq.errors import ConfigError, NetworkError, NoRoute, PyroError, Refused
+from pyromq.errors import NotThere as NotThere
 
 DONE = 0
 FAILED = 1
@@ -32,16 +34,6 @@ _ABSENT = frozenset(
         ResponseCode.NO_MESSAGE,
     }
 )
-_NEXT: dict[int, str] = {
-    ResponseCode.CONSUMER_NOT_ONLINE: "start a member, or look at its progress: pyromq group lag GROUP",
-    ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST: "the groups that there are: pyromq group list",
-    ResponseCode.REQUEST_CODE_NOT_SUPPORTED: "the server is of a version or kind that cannot do this",
-    ResponseCode.NO_PERMISSION: "PYROMQ_ACCESS_KEY and PYROMQ_SECRET_KEY sign requests, if that is it",
-}
-
-
-class NotThere(PyroError):
-    """What was asked for is not there."""
 
 
 def status_of(error: PyroError) -> int:
@@ -57,13 +49,12 @@ def status_of(error: PyroError) -> int:
 
 def next_step(error: PyroError) -> str | None:
     """Return what to do about an error that does not say so itself."""
-    if isinstance(error, TopicNotFound):
-        return "the topics that there are: pyromq topic list; a new one: pyromq topic create NAME"
-    if isinstance(error, Refused):
-        return _NEXT.get(error.code)
-    if isinstance(error, NetworkError) and "--advertise" not in str(error):
-        return "is the server up, and are -n (or NAMESRV_ADDR) and -b its addresses?"
-    return None
+    if isinstance(error, ConfigError | NoRoute | NotThere) or "--advertise" in str(error):
+        return None
+    advice = advice_for(error)
+    if advice is None:
+        return None
+    return f"{advice.step} ({advice.at_terminal})" if advice.at_terminal else advice.step
 
 
 @contextmanager

@@ -23,7 +23,7 @@ from pyromq.dashboard.advice import next_step
 from pyromq.dashboard.gate import Gate, set_cookie
 from pyromq.dashboard.sampler import Sampler
 from pyromq.dashboard.security import COOKIE, Password, Sessions, Visit
-from pyromq.errors import ConfigError, MessageIllegal, PyroError, TopicNotFound
+from pyromq.errors import ConfigError, MessageIllegal, NotThere, PyroError, TopicNotFound
 
 log = logging.getLogger(__name__)
 
@@ -300,7 +300,7 @@ def _told(error: PyroError) -> dict[str, str]:
 def _status(error: PyroError) -> int:
     if isinstance(error, ConfigError | MessageIllegal):
         return 400
-    return 404 if isinstance(error, views.NotThere | TopicNotFound) else 502
+    return 404 if isinstance(error, NotThere | TopicNotFound) else 502
 
 
 async def _body_of(request: Request, bytes_max: int) -> bytes:

@@ -10,7 +10,7 @@ from typing import Any, Final, TypeVar
 from pyromq.client.namespaces import DEAD_LETTER_TOPIC_PREFIX
 from pyromq.codes import Perm
 from pyromq.dashboard.picture import Broker, Group, Kind, Picture, Topic
-from pyromq.errors import ConfigError, PyroError
+from pyromq.errors import ConfigError, NotThere
 from pyromq.wire.bodies.groups import SubscriptionGroupConfig
 from pyromq.wire.bodies.topics import TopicConfig
 
@@ -28,10 +28,6 @@ CHART_POINTS: Final = 240
 _DISK_WARNING: Final = 0.75
 #: Queues of one group or topic that a page lists at most; the rest is counted.
 QUEUES_SHOWN_MAX: Final = 512
-
-
-class NotThere(PyroError):
-    """What a page asks for is not in the cluster."""
 
 
 def paged(items: Sequence[T], query: Query, show: Callable[[T], Shown]) -> Shown:
