@@ -1,8 +1,11 @@
 import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 from urllib.error import URLError
 from urllib.request import urlopen
+
+import trustme
 
 from pyromq.testing.waiting import eventually
 
@@ -42,3 +45,53 @@ def test_a_dashboard_for_other_machines_needs_a_password(shell: Any) -> None:
 
     assert done.returncode == 2
     assert "PYROMQ_DASHBOARD_PASSWORD" in done.stderr
+
+
+ACCOUNTS = """accounts:
+- accessKey: operator-1
+  secretKey: unseen-of-the-operator
+  admin: true
+"""
+
+
+def secured(folder: Path) -> list[str]:
+    """Write certificates and accounts, and return the settings of servers that insist on both."""
+    authority = trustme.CA()
+    authority.cert_pem.write_to_path(str(folder / "ca.pem"))
+    issued = authority.issue_cert("127.0.0.1")
+    issued.private_key_pem.write_to_path(str(folder / "server.key"))
+    issued.cert_chain_pems[0].write_to_path(str(folder / "server.pem"))
+    (folder / "plain_acl.yml").write_text(ACCOUNTS)
+    settings = {
+        "aclEnable": "true",
+        "aclFolder": folder,
+        "tlsServerMode": "enforcing",
+        "tlsServerCertPath": folder / "server.pem",
+        "tlsServerKeyPath": folder / "server.key",
+        "useTLS": "true",
+        "tlsClientAuthServer": "true",
+        "tlsClientTrustCertPath": folder / "ca.pem",
+    }
+    return [word for name, value in settings.items() for word in ("--set", f"{name}={value}")]
+
+
+def test_it_signs_and_speaks_tls_as_all_commands_do(shell: Any, tmp_path: Path) -> None:
+    servers = shell.up(tmp_path / "data", "--no-dashboard", *secured(tmp_path))
+    name_server = servers.ready()["namesrv"]
+    shell.environment |= {
+        "PYROMQ_ACCESS_KEY": "operator-1",
+        "PYROMQ_SECRET_KEY": "unseen-of-the-operator",
+        "PYROMQ_USE_TLS": "true",
+        "PYROMQ_TLS_CLIENT_AUTH_SERVER": "true",
+        "PYROMQ_TLS_CLIENT_TRUST_CERT_PATH": str(tmp_path / "ca.pem"),
+    }
+    served = shell.serve("dashboard", "-n", name_server, "--port", "0")
+    url = served.ready()["url"]
+
+    shown = eventually(
+        lambda: (seen := answers(url)) and seen["brokers"] and seen, 60, what="the dashboard shows the broker"
+    )
+
+    assert [broker["failure"] for broker in shown["brokers"]] == [None]
+    assert shown["warnings"] == []
+    assert "unseen-of-the-operator" not in served.out + served.err + json.dumps(shown)

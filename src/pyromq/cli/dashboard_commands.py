@@ -48,15 +48,6 @@ def dashboard(
             rich_help_panel=ACCESS,
         ),
     ] = None,
-    access_key: Annotated[
-        str,
-        typer.Option(
-            metavar="KEY",
-            envvar="ROCKETMQ_ACCESS_KEY",
-            help="Account of the brokers (ACL); its secret is ROCKETMQ_SECRET_KEY.",
-            rich_help_panel=ACCESS,
-        ),
-    ] = "",
     as_json: options.Json = False,
     ready_file: options.ReadyFile = None,
     log_level: options.Logging = options.LogLevel.INFO,
@@ -66,7 +57,8 @@ def dashboard(
     """Serve a live web page for a cluster, ours or Apache's: look, find messages, replay, change.
 
     Needs the extra: pip install 'pyromq\\[dashboard]'. On this machine only, unless you say --listen, which
-    needs a password.
+    needs a password. For brokers with accounts or TLS set PYROMQ_ACCESS_KEY, PYROMQ_SECRET_KEY and
+    PYROMQ_USE_TLS, or PYROMQ_CREDENTIALS to a file with the keys.
     """
     from pyromq.cli import dashboard_server, serve
 
@@ -79,7 +71,6 @@ def dashboard(
             is_read_only=read_only,
             password_file=password_file,
             host_names=frozenset(host_names or ()),
-            access_key=access_key,
             is_json=as_json,
             ready_file=ready_file,
             listener=listener,

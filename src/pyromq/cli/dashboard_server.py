@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from pyromq.cli import output
+from pyromq.cli.credentials import client_settings
 from pyromq.cli.dashboard_commands import PASSWORD_VARIABLE
 from pyromq.cli.serve import serve
-from pyromq.config.settings import ClientSettings
 from pyromq.errors import ConfigError
 from pyromq.net.address import join_address
 from pyromq.net.loop import run as run_loop
@@ -31,7 +31,6 @@ class Serving:
     is_read_only: bool
     password_file: Path | None
     host_names: frozenset[str]
-    access_key: str
     is_json: bool
     ready_file: Path | None
     #: The number of a socket that the parent has opened; it listens already.
@@ -65,9 +64,7 @@ def run_dashboard(serving: Serving) -> None:
         host_names=frozenset({"localhost", *(name.casefold() for name in serving.host_names)}),
         is_read_only=serving.is_read_only,
     )
-    settings = ClientSettings(
-        access_key=serving.access_key, secret_key=os.environ.get("ROCKETMQ_SECRET_KEY", "")
-    )
+    settings = client_settings()
 
     async def begin(closing: AsyncExitStack) -> Mapping[str, Any]:
         listener = (
