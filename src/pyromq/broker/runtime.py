@@ -17,6 +17,8 @@ from pyromq.store.store import MessageStore
 LOG_START: Final = "commitLogMinOffset"
 LOG_END: Final = "commitLogMaxOffset"
 VERSION_DESCRIPTION: Final = "V4_9_8"
+#: Why nothing is written until a restart; ours, and only there when it is so.
+STORE_FAILURE: Final = "storeFailure"
 
 _WINDOWS_S: Final = (10, 60, 600)
 _TIMES: Final = (
@@ -41,6 +43,7 @@ def runtime_of(
         **_queues(),
         **_disk(store),
         **_delays(store, delayed),
+        **({} if store.ailment is None else {STORE_FAILURE: store.ailment}),
         "brokerVersionDesc": VERSION_DESCRIPTION,
         "brokerVersion": str(VERSION),
         "bootTimestamp": str(stats.started_at_ms),

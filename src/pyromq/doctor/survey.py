@@ -6,6 +6,7 @@ wherever any of them says that it is.
 """
 
 import asyncio
+import shlex
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -14,18 +15,22 @@ from pyromq.client.aio.asking import Asker
 from pyromq.client.plans.ops_brokers import read_properties
 from pyromq.client.plans.ops_places import Place
 from pyromq.client.plans.route import cluster
+from pyromq.client.plans.scaling import EVERYWHERE
 from pyromq.client.whose import is_users_topic
 from pyromq.clock import Clock, SystemClock
 from pyromq.codes import RequestCode, ResponseCode
-from pyromq.doctor.groups import GroupsSeen
-from pyromq.errors import NetworkError, PyroError, Refused
+from pyromq.doctor.group_seen import GroupsSeen
+from pyromq.errors import NetworkError, PyroError, Refused, TopicNotFound
 from pyromq.wire.bodies.registration import decode_key_values
 from pyromq.wire.bodies.replicas import ReplicaList, decode_replicas
-from pyromq.wire.bodies.route import ClusterTable, decode_cluster
+from pyromq.wire.bodies.route import ClusterTable, decode_cluster, decode_route
 from pyromq.wire.bodies.topics import TopicConfig, decode_topic_table
+from pyromq.wire.headers.namesrv import GetRouteInfo
 
 #: Seconds to look at what moves, unless said otherwise.
 WATCH_S: Final = 10.0
+#: The name server that commands ask unless they are told otherwise.
+DEFAULT_NAME_SERVER: Final = "127.0.0.1:9876"
 
 #: Told what is being looked at, how much of it is done, and how much there is.
 Tell = Callable[[str, int, int], None]
@@ -46,7 +51,14 @@ class NameServerSeen:
 
     address: str
     table: ClusterTable | None = None
+    #: What it lets clients do with each broker, by the broker's name.
+    perms: dict[str, int] = field(default_factory=dict)
     failure: str | None = None
+
+    def addresses(self, broker_name: str) -> dict[int, str]:
+        """Return where it says that a broker's master and slaves are, by their ids."""
+        broker = None if self.table is None else self.table.broker_addr_table.get(broker_name)
+        return {} if broker is None else dict(broker.broker_addrs)
 
 
 @dataclass(slots=True)
@@ -99,13 +111,19 @@ class Survey:
     could_not: list[str] = field(default_factory=list)
 
     @property
+    def at(self) -> str:
+        """The option that says which cluster is meant, for commands to paste; empty if none is needed."""
+        addresses = ";".join(one.address for one in self.name_servers)
+        return "" if addresses == DEFAULT_NAME_SERVER else f" -n {shlex.quote(addresses)}"
+
+    @property
     def masters(self) -> list[BrokerSeen]:
         """The masters, those that do not answer as well."""
         return [broker for broker in self.brokers if broker.place.is_master]
 
     @property
     def users_topics(self) -> dict[str, dict[str, TopicConfig]]:
-        """The applications' topics within the scope, by name: no retry or dead-letter topics, and none of brokers."""
+        """The applications' topics within the scope, by name: no retries, dead letters or brokers' own."""
         own = {name for broker in self.brokers for name in (broker.place.broker_name, broker.place.cluster)}
         return {
             name: self.topics[name]
@@ -188,6 +206,16 @@ async def _ask_name_server(asker: Asker, seen: NameServerSeen) -> None:
     try:
         answer = await asker.ask(seen.address, RequestCode.GET_BROKER_CLUSTER_INFO)
         seen.table = decode_cluster(answer.body)
+    except PyroError as error:
+        seen.failure = str(error)
+        return
+    try:
+        everywhere = GetRouteInfo(topic=EVERYWHERE)
+        answer = await asker.ask(seen.address, RequestCode.GET_ROUTEINFO_BY_TOPIC, everywhere)
+        seen.perms = {queues.broker_name: queues.perm for queues in decode_route(answer.body).queue_datas}
+    except TopicNotFound:
+        # It has no broker, or only such as begin just now.
+        return
     except PyroError as error:
         seen.failure = str(error)
 

@@ -1,7 +1,22 @@
-"""All checks, in the order in which they are listed."""
+"""All checks, in the order in which they are listed: what is worse for all comes first."""
 
 from typing import Final
 
+from pyromq.doctor.checks.addresses import ADDRESSES, NAME_SERVERS
 from pyromq.doctor.checks.check import Check
+from pyromq.doctor.checks.clocks import CLOCKS
+from pyromq.doctor.checks.disks import DISKS
+from pyromq.doctor.checks.permissions import PERMISSIONS
+from pyromq.doctor.checks.replicas import REPLICAS
+from pyromq.doctor.checks.topics import QUEUES, TOPICS
 
-CHECKS: Final[tuple[Check, ...]] = ()
+CHECKS: Final[tuple[Check, ...]] = (
+    NAME_SERVERS,
+    ADDRESSES,
+    REPLICAS,
+    DISKS,
+    PERMISSIONS,
+    TOPICS,
+    QUEUES,
+    CLOCKS,
+)

@@ -1,0 +1,175 @@
+"""Name servers that are silent or disagree, and addresses that clients are sent to in vain."""
+
+import ipaddress
+from collections.abc import Iterator
+
+from pyromq.doctor.checks.check import Check
+from pyromq.doctor.finding import Finding, Severity
+from pyromq.doctor.survey import BrokerSeen, NameServerSeen, Survey
+from pyromq.doctor.words import both, lines
+from pyromq.errors import ConnectFailed
+from pyromq.net.address import split_address
+
+
+def name_servers(survey: Survey) -> Iterator[Finding]:
+    """Find name servers that do not answer, and those that know other brokers than the rest."""
+    for seen in survey.name_servers:
+        if seen.failure is not None:
+            yield _silent(seen)
+    answering = [seen for seen in survey.name_servers if seen.table is not None]
+    for name in sorted({broker.place.broker_name for broker in survey.brokers}):
+        told = {seen.address: seen.addresses(name) for seen in answering}
+        if len({tuple(sorted(addresses.items())) for addresses in told.values()}) > 1:
+            yield _disputed(name, told)
+
+
+def addresses(survey: Survey) -> Iterator[Finding]:
+    """Find brokers that cannot be reached where the name servers send clients."""
+    places = [seen.address for seen in survey.name_servers] + [one.place.address for one in survey.brokers]
+    elsewhere = [address for address in places if not is_loopback(address)]
+    for broker in survey.brokers:
+        if broker.is_unreachable:
+            yield _unreachable(broker)
+        elif broker.failure is not None:
+            yield _refusing(broker)
+        elif is_mistaken(broker):
+            yield _mistaken(broker)
+        if elsewhere and is_loopback(broker.place.address):
+            yield _here_only(broker, elsewhere[0])
+
+
+def is_loopback(address: str) -> bool:
+    """Whether an address leads each machine to itself."""
+    try:
+        host, _ = split_address(address)
+    except ConnectFailed:
+        return False
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def is_mistaken(broker: BrokerSeen) -> bool:
+    """Whether somebody else answers at a broker's address."""
+    name = broker.settings.get("brokerName")
+    return bool(name) and name != broker.place.broker_name
+
+
+def _silent(seen: NameServerSeen) -> Finding:
+    return Finding(
+        Severity.WARNING,
+        f"name server {seen.address}",
+        f"name server {seen.address} does not answer: {seen.failure}",
+        "clients go on with the other name servers; each loses time when it asks this one, and there is one "
+        "less to fail",
+        lines(
+            f"start it: pyromq namesrv --port {seen.address.rpartition(':')[2]}",
+            "or take its address out of NAMESRV_ADDR of clients and namesrvAddr of brokers",
+        ),
+        {"address": seen.address, "failure": seen.failure},
+    )
+
+
+def _disputed(name: str, told: dict[str, dict[int, str]]) -> Finding:
+    said = [
+        f"{address} says {both(sorted(places.values()))}" if places else f"{address} does not know it"
+        for address, places in told.items()
+    ]
+    return Finding(
+        Severity.PROBLEM,
+        name,
+        f"name servers disagree about {name}: {'; '.join(said)}",
+        "which brokers a client finds depends on the name server it happens to ask",
+        lines(
+            "every broker must register with every name server: compare namesrvAddr in",
+            f"pyromq cluster settings -n {next(iter(told))}",
+            "a broker that began just now is with all of them within 30 seconds",
+        ),
+        {
+            "broker": name,
+            "told": {address: {str(at): to for at, to in places.items()} for address, places in told.items()},
+        },
+    )
+
+
+def _unreachable(broker: BrokerSeen) -> Finding:
+    place = broker.place
+    role = "master" if place.is_master else f"slave {place.broker_id}"
+    why = (
+        "clients are sent to this address, and wait there in vain: sends and reads of its queues fail"
+        if place.is_master
+        else "consumers are sent here when the master is busy or gone, and nobody copies its messages"
+    )
+    return Finding(
+        Severity.PROBLEM if place.is_master else Severity.WARNING,
+        broker.name,
+        f"{place.broker_name} ({role}) cannot be reached where the name servers say that it is, "
+        f"{place.address}: {broker.failure}",
+        why,
+        lines(
+            "is it running? a broker that died is forgotten after two minutes",
+            "if it runs: have it tell clients an address that they reach: brokerIP1=HOST in its settings, or",
+            f"pyromq broker --set brokerName={place.broker_name} --advertise HOST",
+            "and open its port, in firewalls and containers, under the same number",
+        ),
+        _facts(broker),
+    )
+
+
+def _refusing(broker: BrokerSeen) -> Finding:
+    return Finding(
+        Severity.WARNING,
+        broker.name,
+        f"{broker.name} at {broker.place.address} does not say how it is: {broker.failure}",
+        "the doctor cannot look at it; clients may be refused as well",
+        "PYROMQ_ACCESS_KEY and PYROMQ_SECRET_KEY of an account that is admin, if it has access control",
+        _facts(broker),
+    )
+
+
+def _mistaken(broker: BrokerSeen) -> Finding:
+    name = broker.settings["brokerName"]
+    return Finding(
+        Severity.PROBLEM,
+        broker.name,
+        f"at {broker.place.address}, where the name servers say that {broker.name} is, answers {name}",
+        f"messages for {broker.name} reach {name}, and those that it has cannot be read",
+        lines(
+            "have it tell clients its own address: brokerIP1=HOST and listenPort=PORT in its settings, or",
+            f"pyromq broker --set brokerName={broker.place.broker_name} --advertise HOST --port PORT",
+        ),
+        {**_facts(broker), "answers": name},
+    )
+
+
+def _here_only(broker: BrokerSeen, elsewhere: str) -> Finding:
+    place = broker.place
+    return Finding(
+        Severity.WARNING,
+        broker.name,
+        f"{broker.name} tells clients to come to {place.address}, which leads every machine to itself, while "
+        f"{elsewhere} is on the network",
+        "clients on other machines get this address from the name server and cannot connect to the broker",
+        lines(
+            "have it tell clients its machine's address: brokerIP1=HOST in its settings, or",
+            f"pyromq broker --set brokerName={place.broker_name} --listen 0.0.0.0 --advertise HOST",
+        ),
+        {**_facts(broker), "elsewhere": elsewhere},
+    )
+
+
+def _facts(broker: BrokerSeen) -> dict[str, object]:
+    place = broker.place
+    return {
+        "broker": place.broker_name,
+        "id": place.broker_id,
+        "address": place.address,
+        "failure": broker.failure,
+    }
+
+
+NAME_SERVERS = Check("name-servers", "name servers that are silent, or disagree about brokers", name_servers)
+ADDRESSES = Check("addresses", "brokers that cannot be reached where clients are sent", addresses)

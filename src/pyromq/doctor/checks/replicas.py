@@ -1,0 +1,184 @@
+"""Masters and slaves that are missing, and slaves that are behind.
+
+A slave is behind when it does not have, after the watch, what its master had before it: traffic alone cannot
+make that so.
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+from pyromq.doctor.checks.check import Check, Part
+from pyromq.doctor.finding import Finding, Severity
+from pyromq.doctor.survey import BrokerSeen, Survey, number
+from pyromq.doctor.words import both, counted, lines, sized
+from pyromq.wire.bodies.replicas import ReplicaList, ReplicaState
+
+_END: Final = "commitLogMaxOffset"
+_FALL_BEHIND_MAX: Final = 256 * 1024 * 1024
+
+
+def replicas(survey: Survey) -> Iterator[Finding]:
+    """Find masters and slaves that are missing, and slaves that are behind."""
+    for name in sorted({broker.place.broker_name for broker in survey.brokers}):
+        master = survey.master(name)
+        slaves = [
+            broker
+            for broker in survey.brokers
+            if broker.place.broker_name == name and not broker.place.is_master
+        ]
+        if master is None:
+            yield _no_master(survey, name, slaves)
+            continue
+        if name in survey.replicas:
+            yield from _elected(survey, survey.replicas[name], master)
+        elif master.failure is None and master.settings.get("brokerRole") == "SYNC_MASTER":
+            yield from _alone(master, slaves)
+        for slave in slaves:
+            yield from _apart(survey, master, slave)
+
+
+def _no_master(survey: Survey, name: str, slaves: list[BrokerSeen]) -> Finding:
+    there = both([f"{slave.place.broker_id} at {slave.place.address}" for slave in slaves])
+    if name in survey.replicas:
+        do = lines("etcd decides who is master; what replicas say:", _replicas_command(survey, name))
+    else:
+        do = lines(
+            "start the master again, on its own folder; or, if it is lost for good, stop a slave and start "
+            "that as the master:",
+            f"pyromq broker --set brokerName={name} --set brokerId=0 --set brokerRole=ASYNC_MASTER",
+        )
+    return Finding(
+        Severity.PROBLEM,
+        name,
+        f"{name} has no master, only {'slave' if len(slaves) == 1 else 'slaves'} {there}",
+        "nobody can send to it; what is there can be read, and progress is not kept for long",
+        do,
+        {"broker": name, "slaves": {str(slave.place.broker_id): slave.place.address for slave in slaves}},
+    )
+
+
+def _alone(master: BrokerSeen, slaves: list[BrokerSeen]) -> Iterator[Finding]:
+    name = master.place.broker_name
+    there = [slave for slave in slaves if slave.failure is None]
+    if there:
+        return
+    yield Finding(
+        Severity.PROBLEM,
+        name,
+        f"{name} is SYNC_MASTER, and no slave of it is there",
+        "every send is answered SLAVE_NOT_AVAILABLE: the message is stored on one machine only, and careful "
+        "producers take it for failed and send it again",
+        lines(
+            "start its slave:",
+            f"pyromq broker --set brokerName={name} --set brokerId=1 --set brokerRole=SLAVE --port PORT "
+            "--data DIR",
+            "or let sends wait for nobody: brokerRole=ASYNC_MASTER, and a restart",
+        ),
+        {"broker": name, "address": master.place.address, "role": "SYNC_MASTER"},
+    )
+
+
+def _apart(survey: Survey, master: BrokerSeen, slave: BrokerSeen) -> Iterator[Finding]:
+    had, has = number(master.figures, _END), number(slave.later, _END)
+    ahead, end = number(slave.figures, _END), number(master.later, _END)
+    if had is not None and has is not None and has < had:
+        yield _behind(survey, master, slave, had - has)
+    elif ahead is not None and end is not None and ahead > end:
+        yield _diverged(master, slave, ahead - end)
+
+
+def _behind(survey: Survey, master: BrokerSeen, slave: BrokerSeen, count: float) -> Finding:
+    name = master.place.broker_name
+    is_sync = master.settings.get("brokerRole") == "SYNC_MASTER"
+    most = number(master.settings, "haSlaveFallbehindMax") or _FALL_BEHIND_MAX
+    is_moving = number(slave.later, _END) != number(slave.figures, _END)
+    return Finding(
+        Severity.PROBLEM if (is_sync and count > most) or not is_moving else Severity.WARNING,
+        slave.name,
+        f"slave {slave.name} at {slave.place.address} is {sized(count)} behind its master"
+        + (", and copies nothing" if not is_moving else ""),
+        f"if {name}'s master were lost now, these messages would be gone"
+        + ("; sends do not wait for a slave that is so far behind" if is_sync and count > most else ""),
+        lines(
+            "its log says why it cannot follow: is the master's haListenPort open to it (brokerIP2), is its "
+            "disk full, is its log another one than the master's?",
+            f"pyromq cluster status{survey.at} -b {slave.place.address}",
+        ),
+        {
+            "broker": name,
+            "id": slave.place.broker_id,
+            "address": slave.place.address,
+            "behind_bytes": int(count),
+            "is_moving": is_moving,
+        },
+    )
+
+
+def _diverged(master: BrokerSeen, slave: BrokerSeen, count: float) -> Finding:
+    return Finding(
+        Severity.PROBLEM,
+        slave.name,
+        f"slave {slave.name} at {slave.place.address} has {sized(count)} more than its master at "
+        f"{master.place.address}",
+        "its log is not the master's, so it cannot follow: it has messages that the master does not have, "
+        "and lacks the master's",
+        lines(
+            "which of the two is right? if it is the master: stop the slave, keep its folder elsewhere, and "
+            "start it on an empty one",
+            f"mv {slave.settings.get('storePathRootDir', 'FOLDER')} KEEP",
+        ),
+        {
+            "broker": master.place.broker_name,
+            "id": slave.place.broker_id,
+            "address": slave.place.address,
+            "ahead_bytes": int(count),
+        },
+    )
+
+
+def _elected(survey: Survey, listed: ReplicaList, master: BrokerSeen) -> Iterator[Finding]:
+    """Find what is wrong with a group whose master etcd decides."""
+    name = listed.broker_name
+    look = _replicas_command(survey, name)
+    if not listed.is_known:
+        yield Finding(
+            Severity.PROBLEM,
+            name,
+            f"{name} does not reach etcd, which decides who is master",
+            "a master that cannot renew its lease steps down, and nobody can take its place",
+            lines("is etcd up, and is its address in failover= right?", look),
+            {"broker": name},
+        )
+    in_sync = sum(one.is_in_sync for one in listed.replicas)
+    least = int(number(master.settings, "minInSyncReplicas") or 1)
+    if listed.is_known and in_sync < least:
+        yield Finding(
+            Severity.PROBLEM,
+            name,
+            f"{name} has {counted(in_sync, 'replica')} in sync, and takes messages only with {least}",
+            "every send is refused until another replica has caught up",
+            lines("start the replicas that are missing, or look at why they are behind:", look),
+            {"broker": name, "in_sync": in_sync, "min_in_sync": least},
+        )
+    for one in listed.replicas:
+        if not one.is_master and not (one.is_present and one.is_in_sync):
+            yield _not_in_sync(name, one, look)
+
+
+def _replicas_command(survey: Survey, name: str) -> str:
+    return f"pyromq admin replicas{survey.at} -b {name}"
+
+
+def _not_in_sync(name: str, one: ReplicaState, look: str) -> Finding:
+    behind = "" if one.behind_ms is None else f", {one.behind_ms / 1000:,.0f} s behind"
+    return Finding(
+        Severity.WARNING,
+        f"{name}:{one.broker_id}",
+        f"replica {one.address} of {name} is {'not in sync' + behind if one.is_present else 'not there'}",
+        "it cannot become master without loss, so there is one less to take over",
+        lines("start it, or see how far it is:", look),
+        {"broker": name, "address": one.address, "present": one.is_present, "behind_ms": one.behind_ms},
+    )
+
+
+REPLICAS = Check("replicas", "masters and slaves that are missing or behind", replicas, Part.MOTION)
