@@ -17,6 +17,7 @@ from pyromq.cli import (
     dashboard_commands,
     delayed_commands,
     dlq_commands,
+    doctor_commands,
     group_commands,
     job_commands,
     message_commands,
@@ -177,6 +178,15 @@ app.add_typer(group_commands.group, name="group", rich_help_panel=OPERATE)
 app.add_typer(message_commands.message, name="message", rich_help_panel=MESSAGES)
 app.add_typer(cluster_commands.cluster, name="cluster", rich_help_panel=OPERATE)
 app.add_typer(admin_commands.admin, name="admin", rich_help_panel=OPERATE)
+app.command(
+    rich_help_panel=OPERATE,
+    epilog=examples(
+        "pyromq doctor",
+        "pyromq doctor -n 'ns1:9876;ns2:9876' --group billing --watch 30",
+        "pyromq doctor --only disks --only replicas --json",
+        "pyromq doctor --skip clocks || mail -s 'the cluster is not well' ops",
+    ),
+)(doctor_commands.doctor)
 app.command(
     rich_help_panel=OPERATE,
     epilog=examples(

@@ -25,6 +25,8 @@ def name_servers(survey: Survey) -> Iterator[Finding]:
 
 def addresses(survey: Survey) -> Iterator[Finding]:
     """Find brokers that cannot be reached where the name servers send clients."""
+    if not survey.brokers:
+        yield _nobody(survey)
     places = [seen.address for seen in survey.name_servers] + [one.place.address for one in survey.brokers]
     elsewhere = [address for address in places if not is_loopback(address)]
     for broker in survey.brokers:
@@ -92,6 +94,19 @@ def _disputed(name: str, told: dict[str, dict[int, str]]) -> Finding:
             "broker": name,
             "told": {address: {str(at): to for at, to in places.items()} for address, places in told.items()},
         },
+    )
+
+
+def _nobody(survey: Survey) -> Finding:
+    return Finding(
+        Severity.PROBLEM,
+        "the cluster",
+        f"no broker is known to {both([seen.address for seen in survey.name_servers])}",
+        "nobody can send or read anything",
+        lines(
+            "start one, or see whether those that run have these name servers:", f"pyromq broker{survey.at}"
+        ),
+        {"name_servers": [seen.address for seen in survey.name_servers]},
     )
 
 
