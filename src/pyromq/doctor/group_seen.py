@@ -1,7 +1,7 @@
 """The groups' part of a survey: who was in each group, what members did and how far they were, twice.
 
-Brokers say who is connected (203) and how far a group is (317); members say what they do (307), which is newer:
-they tell brokers their progress every five seconds only. So how far a group is, is the larger of both.
+Brokers say who is connected (203) and how far a group is (317); members say what they do (307), which is
+newer: they tell brokers their progress every five seconds only. So how far a group is, is the larger of both.
 """
 
 from collections.abc import Iterator, Mapping
@@ -49,7 +49,7 @@ class Look:
         return all(client_id in self.states for client_id in self.client_ids)
 
     def addresses(self, client_id: str) -> dict[str, list[str]]:
-        """Return where a client is connected from, by broker: more than one address is more than one client."""
+        """Return where a client is connected from, by broker: two addresses are two clients."""
         found = {
             broker: [one.client_addr for one in said.connections if one.client_id == client_id]
             for broker, said in self.connections.items()

@@ -1,39 +1,94 @@
-"""The groups' part of a survey: who is in them, what members do, and how far they are, twice."""
+"""How the groups' part of a survey is gathered.
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+Masters are asked for all groups at once (configs, 317), then for the members of each (203), and each member
+what it does (307, passed on by a broker). Then for the ends of the queues that they read. After the watch the
+same again, and then what only matters where something stands still or is behind: stacks, and for how long
+messages wait. All of it side by side and within limits: what goes beyond them is named, and `--group` looks.
+"""
+
+from collections.abc import Iterable
 
 from pyromq.client.aio.asking import Asker
-from pyromq.codes import RequestCode
-from pyromq.errors import PyroError
-from pyromq.wire.bodies.groups import SubscriptionGroupConfig, decode_group_table
+from pyromq.client.plans.pull import Wanted, pull
+from pyromq.client.whose import is_users_group, is_users_topic
+from pyromq.clock import SystemClock
+from pyromq.codes import RequestCode, ResponseCode
+from pyromq.doctor.group_seen import GroupSeen, Look, TailMessage
+from pyromq.doctor.motion import still_members
+from pyromq.doctor.survey import BrokerSeen, Survey, Tell, together
+from pyromq.errors import PyroError, Refused
+from pyromq.filter.tags import wants_all
+from pyromq.model import MessageQueue
+from pyromq.wire.bodies.connections import decode_consumer_connections
+from pyromq.wire.bodies.groups import decode_group_table
+from pyromq.wire.bodies.offsets import TopicOffset, decode_topic_stats
+from pyromq.wire.bodies.operations import decode_time_spans
+from pyromq.wire.bodies.running import RunningState, decode_running_state
+from pyromq.wire.headers.admin import GetConsumerConnectionList, GetTopicStats
+from pyromq.wire.headers.group import GetConsumerRunningInfo
+from pyromq.wire.headers.operations import QueryConsumeTimeSpan
 
-if TYPE_CHECKING:
-    from pyromq.doctor.survey import BrokerSeen, Survey, Tell
+#: Milliseconds for all groups' progress, and for one member.
+LAGS_MS = 20_000
+MEMBER_MS = 4_000
+#: Members that are asked, topics whose ends are asked for, and topics whose last messages are read.
+MEMBERS_MAX = 1_000
+TOPICS_MAX = 2_000
+TAILS_MAX = 100
+#: Of such a topic: queues, the newest first, and messages of each.
+TAIL_QUEUES_MAX = 16
+TAIL_MESSAGES = 32
+#: Topics in which a group is behind and that are asked for how long.
+WAITS_MAX = 300
+#: Members whose stacks are fetched.
+STACKS_MAX = 20
 
 
-@dataclass(slots=True)
-class GroupsSeen:
-    """The consumer groups as they were seen."""
-
-    #: Each group's configs by the names of the masters that have it.
-    configs: dict[str, dict[str, SubscriptionGroupConfig]] = field(default_factory=dict)
-    #: The topics that the groups of the scope read.
-    topics: set[str] = field(default_factory=set)
-
-
-async def look_at_groups(asker: Asker, survey: "Survey", tell: "Tell") -> None:
-    """Ask masters for their groups, and how these are."""
-    for broker in survey.masters:
-        if broker.failure is None:
-            await _ask_configs(asker, survey, broker)
-
-
-async def look_at_groups_again(asker: Asker, survey: "Survey", tell: "Tell") -> None:
-    """Ask once more for what moves, after the watch."""
+async def look_at_groups(asker: Asker, survey: Survey, tell: Tell) -> None:
+    """Ask masters for their groups, and members how these are."""
+    await together(tell, "groups", (_ask_configs(asker, survey, broker) for broker in _there(survey)))
+    for name in survey.scope.groups:
+        if name not in survey.groups.configs:
+            survey.could_not.append(f"look at group {name}: no broker has it")
+    groups = {
+        name: GroupSeen(name, configs)
+        for name, configs in sorted(survey.groups.configs.items())
+        if name in survey.scope.groups or (not survey.scope.groups and is_users_group(name))
+    }
+    await _look(asker, survey, groups, tell, is_later=False)
+    survey.groups.seen = {name: group for name, group in groups.items() if _is_meant(survey, group)}
+    survey.groups.topics = {topic for group in survey.groups.seen.values() for topic in group.topics}
+    await _ask_members(asker, survey, tell)
+    survey.groups.queues = await _ask_ends(asker, survey, tell)
+    await _read_tails(asker, survey, tell)
 
 
-async def _ask_configs(asker: Asker, survey: "Survey", broker: "BrokerSeen") -> None:
+async def look_at_groups_again(asker: Asker, survey: Survey, tell: Tell) -> None:
+    """Ask once more for what moves, after the watch; and why, where nothing does."""
+    groups = survey.groups
+    for group in groups.seen.values():
+        group.after = Look()
+    await _look(asker, survey, groups.seen, tell, is_later=True)
+    await _ask_members(asker, survey, tell)
+    groups.queues_later = await _ask_ends(asker, survey, tell)
+    await _ask_stacks(asker, survey, tell)
+    await _ask_waits(asker, survey, tell)
+
+
+def _there(survey: Survey) -> list[BrokerSeen]:
+    return [broker for broker in survey.masters if broker.failure is None]
+
+
+def _is_meant(survey: Survey, group: GroupSeen) -> bool:
+    if not group.client_ids and not group.latest.progress and not group.latest.connections:
+        return False
+    return not survey.scope.topics or bool(group.topics.intersection(survey.scope.topics))
+
+
+# Brokers ----------------------------------------------------------------------------------------------
+
+
+async def _ask_configs(asker: Asker, survey: Survey, broker: BrokerSeen) -> None:
     try:
         answer = await asker.ask(broker.place.address, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)
     except PyroError as error:
@@ -41,3 +96,209 @@ async def _ask_configs(asker: Asker, survey: "Survey", broker: "BrokerSeen") -> 
         return
     for name, config in decode_group_table(answer.body).subscription_group_table.items():
         survey.groups.configs.setdefault(name, {})[broker.place.broker_name] = config
+
+
+async def _look(
+    asker: Asker, survey: Survey, groups: dict[str, GroupSeen], tell: Tell, *, is_later: bool
+) -> None:
+    """Ask masters who is in the groups, and how far these are."""
+    clock, seen = SystemClock(), survey.groups
+    before_ms, seen.looked_at_ms = seen.looked_at_ms, clock.now_ms()
+    if is_later:
+        seen.watched_s = max((seen.looked_at_ms - before_ms) / 1_000, 0.001)
+    brokers = _there(survey)
+    await together(tell, "progress", (_ask_lags(asker, survey, broker, groups) for broker in brokers))
+    asked = [
+        _ask_connections(asker, survey, broker, group)
+        for broker in brokers
+        for group in groups.values()
+        if broker.place.broker_name in group.configs
+    ]
+    await together(tell, "groups", asked)
+
+
+async def _ask_lags(asker: Asker, survey: Survey, broker: BrokerSeen, groups: dict[str, GroupSeen]) -> None:
+    try:
+        lags = await asker.admin.broker_lags(broker.place.address, timeout_ms=LAGS_MS)
+    except PyroError as error:
+        survey.could_not.append(f"see how far groups are at {broker.name}: {error}")
+        return
+    for name, of_topics in lags.items():
+        if name in groups:
+            for lag in of_topics:
+                groups[name].latest.progress |= lag.offset_table
+
+
+async def _ask_connections(asker: Asker, survey: Survey, broker: BrokerSeen, group: GroupSeen) -> None:
+    header = GetConsumerConnectionList(consumer_group=group.name)
+    try:
+        answer = await asker.ask(broker.place.address, RequestCode.GET_CONSUMER_CONNECTION_LIST, header)
+        group.latest.connections[broker.place.broker_name] = decode_consumer_connections(answer.body)
+    except PyroError as error:
+        if not isinstance(error, Refused) or error.code != ResponseCode.CONSUMER_NOT_ONLINE:
+            survey.could_not.append(f"list the members of group {group.name} at {broker.name}: {error}")
+
+
+async def _ask_ends(asker: Asker, survey: Survey, tell: Tell) -> dict[MessageQueue, TopicOffset]:
+    """Return begin and end of the queues that groups read, and of their dead letters."""
+    wanted = {topic for group in survey.groups.seen.values() for topic in group.topics}
+    wanted |= {group.dead_letter_topic for group in survey.groups.seen.values()}
+    topics = sorted(topic for topic in wanted if topic in survey.topics)
+    if len(topics) > TOPICS_MAX:
+        survey.could_not.append(f"look into {len(topics) - TOPICS_MAX} of {len(topics)} topics of groups")
+    found: dict[MessageQueue, TopicOffset] = {}
+
+    async def ask(broker: BrokerSeen, topic: str) -> None:
+        try:
+            answer = await asker.ask(
+                broker.place.address, RequestCode.GET_TOPIC_STATS_INFO, GetTopicStats(topic=topic)
+            )
+            found.update(decode_topic_stats(answer.body))
+        except PyroError as error:
+            survey.could_not.append(f"see the ends of topic {topic} at {broker.name}: {error}")
+
+    asked = [
+        ask(broker, topic)
+        for broker in _there(survey)
+        for topic in topics[:TOPICS_MAX]
+        if broker.place.broker_name in survey.topics[topic]
+    ]
+    await together(tell, "queues", asked)
+    return found
+
+
+async def _ask_waits(asker: Asker, survey: Survey, tell: Tell) -> None:
+    """Ask for how long messages wait, in topics that were not read to the end."""
+    behind = [
+        (group, topic)
+        for group in survey.groups.seen.values()
+        for topic in sorted({queue.topic for queue in _unread(survey, group)})
+    ]
+    if len(behind) > WAITS_MAX:
+        survey.could_not.append(f"see how long messages wait for {len(behind) - WAITS_MAX} of {len(behind)}")
+
+    async def ask(broker: BrokerSeen, group: GroupSeen, topic: str) -> None:
+        header = QueryConsumeTimeSpan(topic=topic, group=group.name)
+        try:
+            answer = await asker.ask(broker.place.address, RequestCode.QUERY_CONSUME_TIME_SPAN, header)
+            spans = decode_time_spans(answer.body)
+        except PyroError as error:
+            survey.could_not.append(f"see how long messages of {topic} wait for {group.name}: {error}")
+            return
+        group.waits_ms |= {span.message_queue: max(span.delay_time, 0) for span in spans}
+
+    asked = [
+        ask(broker, group, topic)
+        for broker in _there(survey)
+        for group, topic in behind[:WAITS_MAX]
+        if broker.place.broker_name in survey.topics.get(topic, {})
+    ]
+    await together(tell, "waiting messages", asked)
+
+
+def _unread(survey: Survey, group: GroupSeen) -> Iterable[MessageQueue]:
+    ends = survey.groups.latest_queues
+    for queue, reached in group.latest.reached().items():
+        if queue in ends and ends[queue].max_offset > reached:
+            yield queue
+
+
+# Members ----------------------------------------------------------------------------------------------
+
+
+async def _ask_members(asker: Asker, survey: Survey, tell: Tell) -> None:
+    """Ask members what they do; those of groups that are behind before the others."""
+    seen = sorted(survey.groups.seen.values(), key=_lag, reverse=True)
+    members = [(group, client_id) for group in seen for client_id in group.client_ids]
+    if len(members) > MEMBERS_MAX:
+        survey.could_not.append(
+            f"ask {len(members) - MEMBERS_MAX} of {len(members)} members what they do; use --group"
+        )
+
+    async def ask(group: GroupSeen, client_id: str) -> None:
+        look = group.latest
+        try:
+            look.states[client_id] = await _ask_member(asker, survey, group, client_id)
+        except PyroError as error:
+            look.silent[client_id] = str(error)
+
+    await together(tell, "members", (ask(*member) for member in members[:MEMBERS_MAX]))
+
+
+async def _ask_stacks(asker: Asker, survey: Survey, tell: Tell) -> None:
+    still = [
+        (group, client_id)
+        for group in survey.groups.seen.values()
+        for client_id in still_members(group, survey.groups)
+    ]
+
+    async def ask(group: GroupSeen, client_id: str) -> None:
+        try:
+            state = await _ask_member(asker, survey, group, client_id, with_stacks=True)
+        except PyroError as error:
+            survey.could_not.append(f"get the stacks of {client_id}: {error}")
+            return
+        group.stacks[client_id] = state.stacks or ""
+
+    await together(tell, "stacks", (ask(*member) for member in still[:STACKS_MAX]))
+
+
+async def _ask_member(
+    asker: Asker, survey: Survey, group: GroupSeen, client_id: str, *, with_stacks: bool = False
+) -> RunningState:
+    header = GetConsumerRunningInfo(consumer_group=group.name, client_id=client_id, jstack_enable=with_stacks)
+    broker = survey.master(next(iter(group.latest.addresses(client_id))))
+    assert broker is not None, "only masters that answered were asked for members"
+    code = RequestCode.GET_CONSUMER_RUNNING_INFO
+    answer = await asker.ask(broker.place.address, code, header, timeout_ms=MEMBER_MS)
+    return decode_running_state(answer.body)
+
+
+def _lag(group: GroupSeen) -> int:
+    return sum(one.broker_offset - one.consumer_offset for one in group.latest.progress.values())
+
+
+# Messages ---------------------------------------------------------------------------------------------
+
+
+async def _read_tails(asker: Asker, survey: Survey, tell: Tell) -> None:
+    """Read the last messages of topics that somebody filters."""
+    topics = sorted(
+        {
+            wanted.topic
+            for group in survey.groups.seen.values()
+            for wanted in group.subscriptions.values()
+            if is_users_topic(wanted.topic)
+            and wanted.topic in survey.topics
+            and not wanted.class_filter_mode
+            and (wanted.expression_type not in ("", "TAG") or not wants_all(wanted.sub_string))
+        }
+    )
+    if len(topics) > TAILS_MAX:
+        survey.could_not.append(f"read messages of {len(topics) - TAILS_MAX} of {len(topics)} topics")
+    asked = [
+        _read_tail(asker, survey, queue) for topic in topics[:TAILS_MAX] for queue in _newest(survey, topic)
+    ]
+    await together(tell, "last messages", asked)
+
+
+def _newest(survey: Survey, topic: str) -> list[MessageQueue]:
+    ends = {
+        queue: end
+        for queue, end in survey.groups.queues.items()
+        if queue.topic == topic and end.max_offset > end.min_offset
+    }
+    return sorted(ends, key=lambda queue: ends[queue].last_update_timestamp, reverse=True)[:TAIL_QUEUES_MAX]
+
+
+async def _read_tail(asker: Asker, survey: Survey, queue: MessageQueue) -> None:
+    end = survey.groups.queues[queue]
+    offset = max(end.min_offset, end.max_offset - TAIL_MESSAGES)
+    try:
+        result = await asker.run(pull, Wanted(queue, offset, TAIL_MESSAGES))
+    except PyroError as error:
+        survey.could_not.append(f"read the last messages of {queue}: {error}")
+        return
+    survey.groups.tails.setdefault(queue.topic, []).extend(
+        TailMessage(message.tags, message.properties, message.stored_at_ms) for message in result.messages
+    )
