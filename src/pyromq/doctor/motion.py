@@ -1,0 +1,188 @@
+"""What moved between the two looks at a group, and what stood still. Pure.
+
+A queue's *head* is the first message that its member has and has not finished. Where the head stays the same,
+the group's progress cannot go on, whatever happens to the messages behind it.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from pyromq.doctor.group_seen import GroupSeen, GroupsSeen
+from pyromq.filter.tags import wants_all
+from pyromq.model import MessageQueue
+from pyromq.wire.bodies.running import QueueState, RunningState
+
+#: A head is just being worked on, if it is so for less than so many times what a message usually takes.
+USUAL_TIMES: Final = 3
+#: Milliseconds that a broker may hold a pull while messages come that its filter does not want: their offsets
+#: are passed when it ends.
+HELD_MS: Final = 30_000
+
+
+@dataclass(frozen=True, slots=True)
+class Still:
+    """A queue whose head was the same at both looks."""
+
+    client_id: str
+    queue: MessageQueue
+    head: int
+    in_hand: int
+    #: For how many milliseconds at least.
+    for_ms: int
+    #: Whether something was done meanwhile: behind the head, or with the head again and again.
+    is_busy: bool
+    is_orderly: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Unread:
+    """A queue with messages that its member did not fetch between the looks."""
+
+    client_id: str
+    queue: MessageQueue
+    reached: int
+    end: int
+    is_orderly: bool
+    is_locked: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Flow:
+    """What came into the queues of a topic, what a group took of it, and what is left."""
+
+    topic: str
+    came: int
+    went: int
+    lag_before: int
+    lag: int
+    #: What is left of each queue.
+    lags: dict[MessageQueue, int]
+
+    @property
+    def is_growing(self) -> bool:
+        """Whether more is left than before."""
+        return self.lag > self.lag_before
+
+    def catches_up_in_s(self, watched_s: float) -> float | None:
+        """Return how long it takes to read all if it goes on so; None if it never does."""
+        gain = self.lag_before - self.lag
+        return self.lag * watched_s / gain if gain > 0 else None
+
+
+def is_orderly(state: RunningState) -> bool:
+    """Whether a member consumes in order."""
+    return state.properties.get("PROP_CONSUMEORDERLY", "").lower() == "true"
+
+
+def in_hand(state: QueueState) -> int:
+    """Return how many messages of a queue a member has: waiting, or with its listener."""
+    return state.cached_msg_count + state.transaction_msg_count
+
+
+def head(state: QueueState) -> int:
+    """Return the first offset of those that a member has."""
+    if not state.transaction_msg_count:
+        return state.cached_msg_min_offset
+    if not state.cached_msg_count:
+        return state.transaction_msg_min_offset
+    return min(state.cached_msg_min_offset, state.transaction_msg_min_offset)
+
+
+def still_queues(group: GroupSeen, groups: GroupsSeen) -> list[Still]:
+    """Return the queues whose first message was not finished while they were watched."""
+    found = []
+    for client_id, queue, before, after in _both(group):
+        if not in_hand(before) or not in_hand(after) or head(before) != head(after):
+            continue
+        state = group.latest.states[client_id]
+        is_busy = after.last_consume_timestamp != before.last_consume_timestamp
+        watched_ms = int(groups.watched_s * 1_000)
+        for_ms = watched_ms
+        if not is_busy and after.last_consume_timestamp:
+            for_ms = max(watched_ms, groups.looked_at_ms - after.last_consume_timestamp)
+        usual = state.topics.get(queue.topic)
+        if usual is not None and for_ms < USUAL_TIMES * usual.consume_rt:
+            continue
+        found.append(Still(client_id, queue, head(after), in_hand(after), for_ms, is_busy, is_orderly(state)))
+    return found
+
+
+def still_members(group: GroupSeen, groups: GroupsSeen) -> list[str]:
+    """Return the members that have such queues."""
+    return sorted({one.client_id for one in still_queues(group, groups)})
+
+
+def unread_queues(group: GroupSeen, groups: GroupsSeen) -> list[Unread]:
+    """Return the queues that have messages of which their member fetched none while they were watched."""
+    if group.after is None:
+        return []
+    reached, later = group.before.reached(), group.after.reached()
+    found = []
+    for client_id, queue, before, after in _both(group):
+        state = group.after.states[client_id]
+        is_lost = is_orderly(state) and group.is_clustering and not before.locked and not after.locked
+        end = groups.queues.get(queue)
+        at = reached.get(queue)
+        if end is None or in_hand(before) or in_hand(after):
+            continue
+        if at is None and not is_lost:
+            continue
+        if at != later.get(queue) or end.max_offset <= (at or 0):
+            continue
+        found.append(
+            Unread(
+                client_id,
+                queue,
+                at or 0,
+                groups.latest_queues.get(queue, end).max_offset,
+                is_orderly(state),
+                is_locked=not is_lost,
+            )
+        )
+    return found
+
+
+def has_patience(group: GroupSeen, queue: MessageQueue, groups: GroupsSeen) -> bool:
+    """Whether a queue's first unread message waits for so short a time that it says nothing."""
+    waits_ms = group.waits_ms.get(queue)
+    wanted = group.subscriptions.get(queue.topic)
+    is_filtered = wanted is not None and (
+        wanted.expression_type not in ("", "TAG") or not wants_all(wanted.sub_string)
+    )
+    least_ms = max(groups.watched_s * 1_000, HELD_MS if is_filtered else 0)
+    return waits_ms is not None and waits_ms < least_ms
+
+
+def flows(group: GroupSeen, groups: GroupsSeen) -> dict[str, Flow]:
+    """Return what came and went in each topic of which the group's progress is known at both looks."""
+    if group.after is None:
+        return {}
+    reached, later = group.before.reached(), group.after.reached()
+    queues: dict[str, list[MessageQueue]] = {}
+    for queue in sorted(reached.keys() & later.keys() & groups.queues.keys() & groups.queues_later.keys()):
+        queues.setdefault(queue.topic, []).append(queue)
+    found = {}
+    for topic, own in queues.items():
+        ends = {queue: groups.queues[queue].max_offset for queue in own}
+        ends_later = {queue: groups.queues_later[queue].max_offset for queue in own}
+        lags = {queue: max(0, ends_later[queue] - later[queue]) for queue in own}
+        found[topic] = Flow(
+            topic,
+            came=sum(ends_later[queue] - ends[queue] for queue in own),
+            went=sum(max(0, later[queue] - reached[queue]) for queue in own),
+            lag_before=sum(max(0, ends[queue] - reached[queue]) for queue in own),
+            lag=sum(lags.values()),
+            lags=lags,
+        )
+    return found
+
+
+def _both(group: GroupSeen) -> Iterator[tuple[str, MessageQueue, QueueState, QueueState]]:
+    """Yield the queues that a member had at both looks, with their states."""
+    if group.after is None:
+        return
+    before = {(client_id, queue): state for client_id, queue, state in group.before.queues()}
+    for client_id, queue, state in group.after.queues():
+        if (client_id, queue) in before:
+            yield client_id, queue, before[client_id, queue], state
