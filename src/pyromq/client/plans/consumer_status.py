@@ -109,7 +109,7 @@ def consumer_status(session: Session, query: StatusQuery, deadline: Deadline) ->
             yield from _ask_member(session, query, group, member, address)
     status.members = [member for member, _ in sorted(found.values(), key=_age)]
     status.conflict = find_conflict(
-        (member.connection.client_id, _stance(status, member.state))
+        (member.connection.client_id, stance_of(member.state, status.message_model))
         for member in status.members
         if member.state is not None
     )
@@ -177,9 +177,10 @@ def _ask_member(
         member.failure = str(error)
 
 
-def _stance(status: ConsumerStatus, state: RunningState) -> Stance:
+def stance_of(state: RunningState, model: str) -> Stance:
+    """Return what a member says that it wants; by the group's model if it does not say by which."""
     return Stance(
-        state.properties.get("messageModel", status.message_model),
+        state.properties.get("messageModel", model),
         frozenset(
             want(each.topic, each.sub_string, each.expression_type, is_class=each.class_filter_mode)
             for each in state.subscriptions
