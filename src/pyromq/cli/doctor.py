@@ -94,6 +94,7 @@ def lines_of(finding: Finding, width: int) -> Iterator[str]:
     first, *rest = textwrap.wrap(f"{head}{finding.message}", width, subsequent_indent="    ")
     yield output.paint(head.rstrip(), colour) + " " + output.paint(first[len(head) :], "bold")
     yield from (output.paint(line, "bold") for line in rest)
+    yield from (f"      {line}" for line in finding.shown)
     yield from _told("why", finding.why, width)
     yield from _told("do", finding.do, width)
     yield output.paint(f"    ({finding.check})", "dim")

@@ -37,6 +37,8 @@ class Finding:
     do: str
     #: The same for programs: only what JSON knows.
     facts: Mapping[str, Any] = field(default_factory=dict)
+    #: Lines that are shown as they are, such as a stack.
+    shown: tuple[str, ...] = ()
     #: The name of the check that found it; `Check.findings` sets it.
     check: str = ""
 

@@ -1,0 +1,252 @@
+"""Queues that do not move: a listener that hangs, a message that always fails, a queue that is not read."""
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from pyromq.doctor.checks.check import Check, Part
+from pyromq.doctor.finding import Finding, Severity
+from pyromq.doctor.group_seen import GroupSeen
+from pyromq.doctor.motion import Still, Unread, has_patience, still_queues, unread_queues
+from pyromq.doctor.stacks import Thread, listening_thread
+from pyromq.doctor.survey import Survey
+from pyromq.doctor.words import counted, lasted, lines, some_of
+from pyromq.model import MessageQueue
+
+#: Milliseconds after which a listener hangs and is not just slow (RocketMQ's own measure, consumerStatus).
+HANGS_MS: Final = 60_000
+
+
+def listeners(survey: Survey) -> Iterator[Finding]:
+    """Find queues that stood still while they were watched, and say at whose hands."""
+    for group in survey.groups.seen.values():
+        still = still_queues(group, survey.groups)
+        for client_id in sorted({one.client_id for one in still}):
+            own = [one for one in still if one.client_id == client_id]
+            if hanging := [one for one in own if not one.is_busy]:
+                yield _hanging(survey, group, hanging)
+            if again := [one for one in own if one.is_busy and one.is_orderly]:
+                yield _failing(survey, group, again)
+            if stuck := [one for one in own if one.is_busy and not one.is_orderly]:
+                yield _stuck(survey, group, stuck)
+        unread = [
+            one
+            for one in unread_queues(group, survey.groups)
+            if not has_patience(group, one.queue, survey.groups)
+        ]
+        for client_id in sorted({one.client_id for one in unread}):
+            for is_locked in (True, False):
+                own_unread = [
+                    one for one in unread if (one.client_id, one.is_locked) == (client_id, is_locked)
+                ]
+                if own_unread:
+                    yield (
+                        _unread(survey, group, own_unread)
+                        if is_locked
+                        else _unlocked(survey, group, own_unread)
+                    )
+        yield from _silent(survey, group)
+
+
+def _hanging(survey: Survey, group: GroupSeen, queues: Sequence[Still]) -> Finding:
+    for_ms = max(one.for_ms for one in queues)
+    client_id = queues[0].client_id
+    thread = listening_thread(group.stacks.get(client_id, ""), group.name)
+    message = (
+        f"the listener of {_who(group, client_id)} has finished nothing for {lasted(for_ms / 1_000)}, with "
+        f"{counted(sum(one.in_hand for one in queues), 'message')} in hand: {some_of(_heads(queues))}"
+    )
+    return Finding(
+        Severity.PROBLEM if for_ms >= HANGS_MS else Severity.WARNING,
+        f"group {group.name}",
+        message,
+        "what is in these queues waits, and no other member may take it while this one is there",
+        lines(
+            "see above where the listener is, and give what it waits for a time limit; all its threads:",
+            f"pyromq admin consumerStatus -g {group.name} -i {client_id} -s{survey.at}",
+            "to restart the member helps for now: what it has comes again, at another member",
+        ),
+        _facts(group, queues) | _stack_facts(group, client_id, thread),
+        shown=_shown(thread),
+    )
+
+
+def _failing(survey: Survey, group: GroupSeen, queues: Sequence[Still]) -> Finding:
+    first = queues[0]
+    return Finding(
+        Severity.WARNING,
+        f"group {group.name}",
+        f"the listener of {_who(group, first.client_id)} gets the same message again and again, in order: "
+        f"{some_of(_heads(queues))}",
+        "it fails each time, and the messages behind it wait",
+        lines(
+            "see the message, and why it fails in the log of the consumer",
+            _message_at(first.queue, first.head) + survey.at,
+            "to go on behind it, once it may be lost:",
+            f"pyromq group reset {group.name} -t {first.queue.topic} --to {first.head + 1} "
+            f"--queue {_name(first.queue)}{survey.at}",
+        ),
+        _facts(group, queues),
+    )
+
+
+def _stuck(survey: Survey, group: GroupSeen, queues: Sequence[Still]) -> Finding:
+    first = queues[0]
+    thread = listening_thread(group.stacks.get(first.client_id, ""), group.name)
+    return Finding(
+        Severity.WARNING,
+        f"group {group.name}",
+        f"one message holds up {_who(group, first.client_id)} while later ones are finished: "
+        f"{some_of(_heads(queues))}",
+        "progress is the first message that is not finished: when the member ends, all behind it come again, "
+        "and it fetches no more once it has too much in hand",
+        lines(
+            "see the message, and where its listener is",
+            _message_at(first.queue, first.head) + survey.at,
+            f"pyromq admin consumerStatus -g {group.name} -i {first.client_id} -s{survey.at}",
+        ),
+        _facts(group, queues) | _stack_facts(group, first.client_id, thread),
+        shown=_shown(thread),
+    )
+
+
+def _unread(survey: Survey, group: GroupSeen, queues: Sequence[Unread]) -> Finding:
+    first = queues[0]
+    count = sum(one.end - one.reached for one in queues)
+    places = [f"{_place(one.queue)} from offset {one.reached}" for one in queues]
+    forbidding = sorted(
+        name
+        for name in {one.queue.broker_name for one in queues}
+        if name in group.configs and not group.configs[name].consume_enable
+    )
+    if forbidding:
+        cause = f"group {group.name} is switched off at {some_of(forbidding)} (consumeEnable=false)"
+        steps = ["switch it on:", f"pyromq group create {group.name} --enabled{survey.at}"]
+    else:
+        cause = "it is suspended, or its pulls fail"
+        steps = [
+            "resume it (consumer.resume()), or look for failed pulls in its log; what it says of itself:",
+            f"pyromq admin consumerStatus -g {group.name} -i {first.client_id}{survey.at}",
+        ]
+    return Finding(
+        Severity.WARNING,
+        f"group {group.name}",
+        f"{_who(group, first.client_id)} does not fetch the {counted(count, 'message')} of "
+        f"{counted(len(queues), 'queue')}: {some_of(places)}",
+        f"it has these queues, so nobody else reads them; {cause}",
+        lines(steps),
+        _unread_facts(group, queues) | {"forbidding": forbidding},
+    )
+
+
+def _unlocked(survey: Survey, group: GroupSeen, queues: Sequence[Unread]) -> Finding:
+    first = queues[0]
+    return Finding(
+        Severity.PROBLEM,
+        f"group {group.name}",
+        f"{_who(group, first.client_id)} consumes in order and does not hold the locks of "
+        f"{counted(len(queues), 'queue')}: {some_of([_place(one.queue) for one in queues])}",
+        "without the lock it may not read them: another client holds it, one that left without a word, or "
+        "one of another application with a group of this name",
+        lines(
+            "a lock that is not renewed ends after a minute; if it does not, see who else is in the group:",
+            f"pyromq group members {group.name}{survey.at}",
+        ),
+        _unread_facts(group, queues),
+    )
+
+
+def _silent(survey: Survey, group: GroupSeen) -> Iterator[Finding]:
+    for client_id, failure in sorted(group.latest.silent.items()):
+        yield Finding(
+            Severity.NOTE,
+            f"group {group.name}",
+            f"{_who(group, client_id)} does not say what it does: {failure}",
+            "what it reads is not known; a client whose loop is blocked by its listener cannot answer either",
+            f"pyromq admin consumerStatus -g {group.name} -i {client_id}{survey.at}",
+            {"group": group.name, "client": client_id, "failure": failure},
+        )
+
+
+# Words ------------------------------------------------------------------------------------------------
+
+
+def _who(group: GroupSeen, client_id: str) -> str:
+    address = group.latest.address(client_id)
+    return f"member {client_id} of group {group.name}" + (f", at {address}," if address else "")
+
+
+def _name(queue: MessageQueue) -> str:
+    return f"{queue.broker_name}:{queue.queue_id}"
+
+
+def _place(queue: MessageQueue) -> str:
+    return f"{queue.topic} {_name(queue)}"
+
+
+def _heads(queues: Sequence[Still]) -> list[str]:
+    return [f"{_place(one.queue)} at offset {one.head}" for one in queues]
+
+
+def _message_at(queue: MessageQueue, offset: int) -> str:
+    return f"pyromq message at {queue.topic} {_name(queue)} {offset}"
+
+
+def _shown(thread: Thread | None) -> tuple[str, ...]:
+    if thread is None:
+        return ()
+    also = f" and {thread.count - 1} others" if thread.count > 1 else ""
+    return f"thread {thread.name}{also}:", *(f"  {call}" for call in thread.shown)
+
+
+def _facts(group: GroupSeen, queues: Sequence[Still]) -> dict[str, object]:
+    client_id = queues[0].client_id
+    return {
+        "group": group.name,
+        "client": client_id,
+        "address": group.latest.address(client_id),
+        "queues": [
+            {
+                "topic": one.queue.topic,
+                "broker": one.queue.broker_name,
+                "queue": one.queue.queue_id,
+                "offset": one.head,
+                "in_hand": one.in_hand,
+                "for_ms": one.for_ms,
+            }
+            for one in queues
+        ],
+    }
+
+
+def _stack_facts(group: GroupSeen, client_id: str, thread: Thread | None) -> dict[str, object]:
+    return {
+        "thread": None if thread is None else {"name": thread.name, "calls": list(thread.calls)},
+        "stacks": group.stacks.get(client_id, ""),
+    }
+
+
+def _unread_facts(group: GroupSeen, queues: Sequence[Unread]) -> dict[str, object]:
+    client_id = queues[0].client_id
+    return {
+        "group": group.name,
+        "client": client_id,
+        "address": group.latest.address(client_id),
+        "queues": [
+            {
+                "topic": one.queue.topic,
+                "broker": one.queue.broker_name,
+                "queue": one.queue.queue_id,
+                "offset": one.reached,
+                "messages": one.end - one.reached,
+            }
+            for one in queues
+        ],
+    }
+
+
+LISTENERS = Check(
+    "listeners",
+    "queues that do not move: listeners that hang, with their stack",
+    listeners,
+    Part.GROUPS | Part.MOTION,
+)

@@ -1,0 +1,112 @@
+"""Messages that fail: that come again and again, or were given up."""
+
+from collections.abc import Iterator
+from typing import Final
+
+from pyromq.doctor.checks.check import Check, Part
+from pyromq.doctor.finding import Finding, Severity
+from pyromq.doctor.group_seen import GroupSeen
+from pyromq.doctor.motion import flows
+from pyromq.doctor.survey import Survey
+from pyromq.doctor.words import counted, lasted, lines, some_of
+
+#: The part of messages that may fail before it is worth a word.
+FAILING: Final = 0.1
+#: Dead letters that are older are no news.
+_NEWS_MS: Final = 24 * 3_600_000
+
+
+def retries(survey: Survey) -> Iterator[Finding]:
+    """Find groups whose messages fail."""
+    for group in survey.groups.seen.values():
+        yield from _failing(survey, group)
+        yield from _piling_up(survey, group)
+        yield from _dead(survey, group)
+
+
+def _failing(survey: Survey, group: GroupSeen) -> Iterator[Finding]:
+    """Tell which part of a group's messages fails, by what members counted in the last minute."""
+    topics = [
+        (topic, status) for state in group.latest.states.values() for topic, status in state.topics.items()
+    ]
+    failed = sum(status.consume_failed_tps for _, status in topics)
+    done = sum(status.consume_ok_tps for _, status in topics)
+    if not failed or failed / (failed + done) < FAILING:
+        return
+    names = sorted({topic for topic, status in topics if status.consume_failed_tps})
+    yield Finding(
+        Severity.WARNING,
+        f"group {group.name}",
+        f"listeners of group {group.name} fail for {failed / (failed + done):.0%} of their messages, "
+        f"{failed:,.2f} a second, in {some_of(names)}",
+        "each comes again later, with growing pauses, and is a dead letter after too many tries",
+        lines(
+            "see the errors in the logs of the members, and where messages end:",
+            f"pyromq dlq list {group.name}{survey.at}",
+        ),
+        {"group": group.name, "topics": names, "failed_a_second": failed, "done_a_second": done},
+    )
+
+
+def _piling_up(survey: Survey, group: GroupSeen) -> Iterator[Finding]:
+    flow = flows(group, survey.groups).get(group.retry_topic)
+    if flow is None or not flow.came or not flow.lag_before or not flow.is_growing:
+        return
+    yield Finding(
+        Severity.WARNING,
+        f"group {group.name}",
+        f"{counted(flow.lag, 'message')} that failed wait to come again to group {group.name}, "
+        f"{flow.lag - flow.lag_before:,} more than {lasted(survey.groups.watched_s)} ago",
+        "more messages fail than are tried again: the group falls behind with them",
+        lines(
+            "see why they fail in the logs of the members:",
+            f"pyromq group lag {group.name} --topic {group.retry_topic}{survey.at}",
+        ),
+        {"group": group.name, "lag": flow.lag, "lag_before": flow.lag_before},
+    )
+
+
+def _dead(survey: Survey, group: GroupSeen) -> Iterator[Finding]:
+    groups = survey.groups
+    before = _dead_letters(group, survey, later=False)
+    now = _dead_letters(group, survey, later=True)
+    newest_ms = max(
+        (
+            end.last_update_timestamp
+            for queue, end in groups.latest_queues.items()
+            if queue.topic == group.dead_letter_topic
+        ),
+        default=0,
+    )
+    if not now or groups.looked_at_ms - newest_ms > _NEWS_MS:
+        return
+    more = now - before if groups.queues_later else 0
+    ago = lasted((groups.looked_at_ms - newest_ms) / 1_000)
+    yield Finding(
+        Severity.WARNING if more > 0 else Severity.NOTE,
+        f"group {group.name}",
+        f"group {group.name} has {counted(now, 'dead letter')}, {more:,} of them since the doctor watches"
+        if more > 0
+        else f"group {group.name} has {counted(now, 'dead letter')}, the last one of {ago} ago",
+        "they failed too often and do not come again by themselves",
+        lines(
+            "see why they died, mend it, and send them again:",
+            f"pyromq dlq list {group.name}{survey.at}",
+            f"pyromq dlq replay {group.name} --dry-run{survey.at}",
+        ),
+        {"group": group.name, "dead_letters": now, "more": more, "newest_ms": newest_ms},
+    )
+
+
+def _dead_letters(group: GroupSeen, survey: Survey, *, later: bool) -> int:
+    queues = survey.groups.latest_queues if later else survey.groups.queues
+    return sum(
+        end.max_offset - end.min_offset
+        for queue, end in queues.items()
+        if queue.topic == group.dead_letter_topic
+    )
+
+
+RETRIES = Check(
+    "retries", "messages that fail again and again, and dead letters", retries, Part.GROUPS | Part.MOTION
+)
