@@ -169,6 +169,13 @@ store.command(
         "pyromq store dump ./data --position 1073741824 --limit 10",
     )
 )(store_commands.dump)
+store.command(
+    epilog=examples(
+        "pyromq store backup ./data /backup/broker-a",
+        "pyromq store backup /home/rocketmq/store /backup/broker-a --prune -c broker.conf",
+        "pyromq store backup ./data ./data-before-upgrade --link",
+    )
+)(store_commands.backup)
 app.add_typer(store, name="store", rich_help_panel=OPERATE)
 app.add_typer(dlq_commands.dlq, name="dlq", rich_help_panel=MESSAGES)
 app.add_typer(job_commands.job, name="job", rich_help_panel=SPARK)

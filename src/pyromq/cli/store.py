@@ -1,6 +1,7 @@
 """`pyromq store`: what a look at a broker's files found, for people and for programs."""
 
 import os
+import socket
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -11,8 +12,10 @@ from typing import Any
 from pyromq.cli import output
 from pyromq.cli.bodies import json_body, printable
 from pyromq.cli.settings import load_settings
+from pyromq.clock import SystemClock
 from pyromq.config.settings import BrokerProcess
 from pyromq.errors import ConfigError
+from pyromq.store.backup.backup import BackedUp, Backup, Wanted
 from pyromq.store.delay_levels import parse_delay_levels
 from pyromq.store.inspect.dump import Dumped, Selection, dump
 from pyromq.store.inspect.findings import Finding, Report
@@ -48,7 +51,7 @@ def run_verify(layout: Layout, jobs: int | None, *, is_json: bool) -> bool:
     verification = Verification(layout)
     total = verification.total_bytes
     jobs = jobs or (1 if total < _SHARED_BYTES_MIN else len(os.sched_getaffinity(0)))
-    with shared_by(jobs) as run, _progress(total, is_json=is_json) as advance:
+    with shared_by(jobs) as run, _progress("verifying", total, is_json=is_json) as advance:
         report = verification.run(run=run, advance=advance)
     if is_json:
         for finding in report.listed:
@@ -73,12 +76,12 @@ def shared_by(jobs: int) -> Iterator[Callable[..., Iterator[Any]]]:
         yield pool.map
 
 
-def _progress(total: int, *, is_json: bool) -> AbstractContextManager[Callable[[int], None]]:
+def _progress(verb: str, total: int, *, is_json: bool) -> AbstractContextManager[Callable[[int], None]]:
     if is_json or not sys.stderr.isatty():
         return nullcontext(lambda _: None)
     from pyromq.cli.progress import byte_progress_bar
 
-    return byte_progress_bar("verifying", total)
+    return byte_progress_bar(verb, total)
 
 
 def _print_report(report: Report) -> None:
@@ -102,6 +105,42 @@ def _finding(finding: Finding) -> str:
     kind = output.paint("fault", "red") if finding.is_fault else output.paint("note", "yellow")
     lines = [f"{kind} {finding.file} at byte {finding.position}", f"  {finding.what}"]
     return "\n".join([*lines, f"  → {finding.remedy}"] if finding.remedy else lines)
+
+
+def run_backup(
+    layout: Layout, folder: Path, target: Path, *, is_linked: bool, is_pruned: bool, is_json: bool
+) -> None:
+    """Back the store in a folder up, and print what was done."""
+    root = layout.root.absolute()
+    wanted = Wanted(
+        root=root,
+        log_folder=layout.log_folder.absolute(),
+        folder=folder.expanduser().absolute(),
+        target=target.expanduser().absolute(),
+        name=f"{socket.gethostname()}:{root}",
+        is_linked=is_linked,
+        is_pruned=is_pruned,
+    )
+    backup = Backup(wanted, clock=SystemClock())
+    with _progress("copying", backup.total_bytes, is_json=is_json) as advance:
+        done = backup.run(advance)
+    if is_json:
+        output.say_json(done.as_record())
+    else:
+        _print_backup(done)
+
+
+def _print_backup(done: BackedUp) -> None:
+    kind = "a first backup" if done.is_first else "what was new"
+    linked = f"{done.linked_files} files of it linked, " if done.linked_files else ""
+    output.say(
+        f"{done.target}: the log from {done.begin:,} to {done.end:,}; {kind}, "
+        f"{done.copied_bytes:,} bytes of the log, {linked}{done.follower_files} files of queues and index, "
+        f"{done.tables} tables, in {done.seconds:.1f} s"
+    )
+    if done.removed_files:
+        output.say(f"{done.removed_files} files that are not in the store any more were removed")
+    output.say(output.paint("backed up", "green"))
 
 
 def run_dump(layout: Layout, selection: Selection, *, is_json: bool) -> bool:

@@ -1,4 +1,4 @@
-"""The commands that look at a broker's files: `store verify` and `store dump`. Neither changes anything."""
+"""The commands for a broker's files: `store verify`, `dump` and `backup`. None of them changes the store."""
 
 from pathlib import Path
 from typing import Annotated
@@ -72,3 +72,45 @@ def dump(
     )
     if not run_dump(layout_of(folder, config, assignments), selection, is_json=as_json):
         raise typer.Exit(1)
+
+
+def backup(
+    folder: Annotated[
+        Path,
+        typer.Argument(
+            metavar="SOURCE", help="The store, or the data folder that holds it.", show_default=False
+        ),
+    ],
+    target: Annotated[
+        Path,
+        typer.Argument(
+            metavar="DESTINATION",
+            help="A new folder, or an older backup of this store: then only what is new is copied.",
+            show_default=False,
+        ),
+    ],
+    *,
+    link: Annotated[
+        bool,
+        typer.Option(
+            "--link",
+            help="Link full files of the log instead of copying them: quick and small, on one file system; "
+            "safe from mistakes, and not from a broken disk.",
+        ),
+    ] = False,
+    prune: Annotated[
+        bool, typer.Option("--prune", help="Let files go that retention removed from the store.")
+    ] = False,
+    config: options.ConfigFile = None,
+    assignments: options.Assignments = None,
+    as_json: options.Json = False,
+) -> None:
+    """Copy a store, also while its broker runs, so that a broker can be started on the copy.
+
+    Status 0: it is on the disk. 1: it could not be done; what was backed up before is still good. 2: that
+    folder is not for this backup.
+    """
+    from pyromq.cli.store import layout_of, run_backup
+
+    layout = layout_of(folder, config, assignments)
+    run_backup(layout, folder, target, is_linked=link, is_pruned=prune, is_json=as_json)

@@ -19,6 +19,8 @@ from pyromq.errors import StoreError
 _FLOCK: Final = struct.Struct("hhqqi4x")
 _ASK_FIRST_BYTE: Final = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 1, 0)
 _CHUNK_BYTES: Final = 1 << 16
+#: The unit of `st_blocks`, whatever the file system.
+_BLOCK_BYTES: Final = 512
 
 
 class FileGone(StoreError):
@@ -45,6 +47,17 @@ class ReadOnlyFile:
         """The file's length now."""
         return os.fstat(self._fd).st_size
 
+    @property
+    def stamp(self) -> tuple[int, int]:
+        """The file's length, and when it was changed last, in nanoseconds since 1970."""
+        found = os.fstat(self._fd)
+        return found.st_size, found.st_mtime_ns
+
+    @property
+    def room(self) -> int:
+        """How many bytes it takes on the disk, without its holes."""
+        return os.fstat(self._fd).st_blocks * _BLOCK_BYTES
+
     def read(self, size: int, at: int) -> bytes:
         """Return up to `size` bytes from `at`; fewer at the end of the file."""
         try:
@@ -59,7 +72,7 @@ class ReadOnlyFile:
 
     def last_byte_but_zeros(self, before: int) -> int:
         """Return the end of the last byte before `before` that is not zero; 0 when all are zeros."""
-        for start, end in reversed(self._written_parts(before)):
+        for start, end in reversed(self.written_parts(before)):
             while end > start:
                 at = max(start, end - _CHUNK_BYTES)
                 if kept := self.read(end - at, at).rstrip(b"\0"):
@@ -71,7 +84,7 @@ class ReadOnlyFile:
         """Return whether anything but zeros stands between two places."""
         return self.last_byte_but_zeros(end) > start
 
-    def _written_parts(self, before: int) -> list[tuple[int, int]]:
+    def written_parts(self, before: int) -> list[tuple[int, int]]:
         """Return the parts that take room on the disk; what lies between them reads as zeros."""
         parts = []
         at = 0

@@ -14,8 +14,12 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any, Final, TypeVar
 
+from pyromq.store.backup.manifest import FILE_NAME as MANIFEST
+from pyromq.store.backup.manifest import load_manifest
+from pyromq.store.files import SystemFiles
 from pyromq.store.inspect.chains import IndexChecked, check_index_file
 from pyromq.store.inspect.compare import KEPT_MAX, KeyRange, KeysCompared, RunCompared
 from pyromq.store.inspect.files import FileGone, ReadOnlyFile
@@ -83,7 +87,7 @@ class Verification:
         verdicts = Verdicts(survey, self._log, report)
         QueueJudge(verdicts, tables.topics).judge(self._runs)
         IndexJudge(verdicts).judge(index, self._keys)
-        for finding in tables.findings:
+        for finding in (*tables.findings, *_unfinished_backup(survey.root)):
             report.add(finding)
         return report
 
@@ -204,6 +208,14 @@ class Verification:
         remedy = "nothing, if the log is whole: the next start looks at all of it and writes a new one"
         for what in wrong:
             report.add(Finding(str(survey.root / "checkpoint"), 0, what, remedy))
+
+
+def _unfinished_backup(root: Path) -> Iterator[Finding]:
+    manifest = load_manifest(root, SystemFiles())
+    if manifest is not None and not manifest.is_whole:
+        what = f"this is a backup of {manifest.source} that was not finished"
+        remedy = f"back up again: pyromq store backup {manifest.source.partition(':')[2]} {root}"
+        yield Finding(str(root / MANIFEST), 0, what, remedy)
 
 
 def _state(survey: Survey) -> str:
