@@ -22,6 +22,8 @@ from pyromq.errors import ConfigError
 
 _log = logging.getLogger("pyromq.client")
 
+#: The name of a task that calls a listener, and of a thread that does, followed by the group.
+LISTENER_TASK = "pyromq-listener"
 #: Calls that did not wait after which a task lets others have their turn.
 CALLS_A_TURN = 64
 
@@ -161,7 +163,7 @@ class TaskCaller:
         return asyncio.current_task() in self._workers
 
     def _start_worker(self) -> None:
-        worker = asyncio.create_task(self._work(), name="pyromq-listener")
+        worker = asyncio.create_task(self._work(), name=LISTENER_TASK)
         self._workers.add(worker)
         worker.add_done_callback(self._ended)
 

@@ -1,10 +1,12 @@
 """What a consumer says of itself to operators (`mqadmin consumerStatus`)."""
 
+import asyncio
 import sys
 import threading
 import traceback
-from typing import Final
+from typing import Any, Final
 
+from pyromq.client.push.calling import LISTENER_TASK
 from pyromq.client.push.member import Member
 from pyromq.client.push.process_queue import ProcessQueue
 from pyromq.client.session import Session
@@ -32,13 +34,34 @@ def running_state(member: Member, started_ms: int, listener_count: int, *, with_
 
 
 def stacks() -> str:
-    """Return where each thread of this process is, innermost call last."""
+    """Return where each thread of this process is, and each listener's coroutine; innermost call last."""
     threads = {thread.ident: thread.name for thread in threading.enumerate()}
     parts = []
     for ident, frame in sys._current_frames().items():
         lines = "".join(traceback.format_stack(frame))
         parts.append(f"{threads.get(ident, 'unknown')} TID: {ident}\n{lines}")
+    for task in _listening_tasks():
+        lines = "".join(traceback.format_list(_waiting_at(task.get_coro())))
+        parts.append(f"{task.get_name()} TID: {id(task)}\n{lines}")
     return "\n".join(parts)
+
+
+def _listening_tasks() -> list[asyncio.Task[Any]]:
+    try:
+        tasks = asyncio.all_tasks()
+    except RuntimeError:
+        # Asked outside a loop.
+        return []
+    return [task for task in tasks if task.get_name().startswith(LISTENER_TASK)]
+
+
+def _waiting_at(coroutine: Any) -> list[traceback.FrameSummary]:
+    """Return the calls of a coroutine that waits; a task's own stack has the first of them only."""
+    calls: list[traceback.FrameSummary] = []
+    while (frame := getattr(coroutine, "cr_frame", None)) is not None:
+        calls += traceback.StackSummary.extract([(frame, frame.f_lineno)])
+        coroutine = coroutine.cr_await
+    return calls
 
 
 def shown_settings(session: Session) -> dict[str, str]:
