@@ -69,7 +69,7 @@ def row_progress_bar(verb: str) -> Iterator[Callable[[int, int | None, str], Non
 
 @contextmanager
 def looking_bar() -> Iterator[Callable[[str, int, int], None]]:
-    """Show a bar while the block runs; call what it is given with what is looked at, how far, and the total."""
+    """Show a bar while the block runs; call what it is given with what is looked at, how far, of how much."""
     columns = (TextColumn("looking at {task.description}"), BarColumn(), MofNCompleteColumn())
     with Progress(*columns, console=Console(file=sys.stderr), transient=True) as progress:
         task = progress.add_task("the cluster", total=None)

@@ -1,6 +1,7 @@
 """One examination: the survey that the chosen checks need, and what they find in it."""
 
 import asyncio
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -73,19 +74,20 @@ async def examine(
     await look_at_cluster(asker, survey, tell)
     if Part.GROUPS in needs:
         await look_at_groups(asker, survey, tell)
-    if Part.MOTION in needs and survey.scope.watch_s > 0:
+    if Part.MOTION in needs:
         await _watch(survey.scope.watch_s, tell)
         await look_at_brokers_again(asker, survey, tell)
-        if Part.GROUPS in needs:
+        if Part.GROUPS in needs and survey.scope.watch_s > 0:
             await look_at_groups_again(asker, survey, tell)
     return report_of(survey, checks, needs)
 
 
 def report_of(survey: Survey, checks: Sequence[Check], needs: Part) -> Report:
     """Return what checks find in a survey."""
-    findings = [finding for check in checks for finding in check.findings(survey)]
-    findings.sort(
-        key=lambda finding: (finding.severity.rank, [check.name for check in checks].index(finding.check))
+    # The order of the checks stays within a severity.
+    findings = sorted(
+        (finding for check in checks for finding in check.findings(survey)),
+        key=lambda finding: finding.severity.rank,
     )
     checked = {
         "checks": len(checks),
@@ -99,11 +101,10 @@ def report_of(survey: Survey, checks: Sequence[Check], needs: Part) -> Report:
 
 
 async def _watch(seconds: float, tell: Tell) -> None:
-    ticks = max(1, round(seconds / _TICK_S))
+    ticks = math.ceil(seconds / _TICK_S)
     for tick in range(ticks):
         tell("what moves", tick, ticks)
         await asyncio.sleep(seconds / ticks)
-    tell("what moves", ticks, ticks)
 
 
 def _tell_nobody(what: str, done: int, total: int) -> None:

@@ -18,9 +18,9 @@ from pyromq.client.plans.route import cluster
 from pyromq.client.plans.scaling import EVERYWHERE
 from pyromq.client.whose import is_users_topic
 from pyromq.clock import Clock, SystemClock
-from pyromq.codes import RequestCode, ResponseCode
+from pyromq.codes import RequestCode
 from pyromq.doctor.group_seen import GroupsSeen
-from pyromq.errors import NetworkError, PyroError, Refused, TopicNotFound
+from pyromq.errors import NetworkError, PyroError, TopicNotFound
 from pyromq.wire.bodies.registration import decode_key_values
 from pyromq.wire.bodies.replicas import ReplicaList, decode_replicas
 from pyromq.wire.bodies.route import ClusterTable, decode_cluster, decode_route
@@ -239,7 +239,9 @@ async def _ask_broker(asker: Asker, survey: Survey, broker: BrokerSeen, clock: C
         broker.failure = str(error)
         broker.is_unreachable = isinstance(error, NetworkError)
         return
-    await _ask_replicas(asker, survey, broker)
+    # Others do not know the question, and note in their logs that somebody asked.
+    if broker.settings.get("failover"):
+        await _ask_replicas(asker, survey, broker)
 
 
 async def _figures(asker: Asker, address: str) -> Mapping[str, str]:
@@ -251,11 +253,6 @@ async def _ask_replicas(asker: Asker, survey: Survey, broker: BrokerSeen) -> Non
     try:
         answer = await asker.ask(broker.place.address, RequestCode.LIST_REPLICAS)
         listed = decode_replicas(answer.body)
-    except Refused as error:
-        # Apache's brokers do not know the question, and ours have no answer where roles are fixed.
-        if error.code != ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
-            survey.could_not.append(f"list the replicas of {broker.name}: {error}")
-        return
     except PyroError as error:
         survey.could_not.append(f"list the replicas of {broker.name}: {error}")
         return

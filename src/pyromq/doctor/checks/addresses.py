@@ -41,7 +41,7 @@ def addresses(survey: Survey) -> Iterator[Finding]:
 
 
 def is_loopback(address: str) -> bool:
-    """Whether an address leads each machine to itself."""
+    """Whether an address leads each machine to itself, as 127.0.0.1 does, and 0.0.0.0 mostly."""
     try:
         host, _ = split_address(address)
     except ConnectFailed:
@@ -49,9 +49,10 @@ def is_loopback(address: str) -> bool:
     if host == "localhost":
         return True
     try:
-        return ipaddress.ip_address(host).is_loopback
+        ip = ipaddress.ip_address(host)
     except ValueError:
         return False
+    return ip.is_loopback or ip.is_unspecified
 
 
 def is_mistaken(broker: BrokerSeen) -> bool:

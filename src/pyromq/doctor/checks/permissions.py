@@ -4,6 +4,7 @@ A broker's permission is a setting of its own (brokerPermission); and a name ser
 the write permission of all its topics away (wipeWritePerm), of which the broker knows nothing.
 """
 
+import shlex
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
@@ -24,11 +25,11 @@ _DOES: Final = {Perm.READ: "read from", Perm.WRITE: "send to"}
 def permissions(survey: Survey) -> Iterator[Finding]:
     """Find what may not be written or read."""
     for broker in survey.masters:
-        allowed = broker.settings.get("brokerPermission", "")
-        if allowed.isdecimal() and int(allowed) & _BOTH != _BOTH:
-            yield _closed_broker(survey, broker, int(allowed))
-        else:
-            yield from _wiped(survey, broker)
+        allowed = _allowed(broker)
+        if allowed & _BOTH != _BOTH:
+            yield _closed_broker(survey, broker, allowed)
+        elif wiped := _wiped_at(survey, broker):
+            yield _wiped_broker(survey, broker, wiped)
     found: defaultdict[tuple[Perm, bool, tuple[str, ...]], list[Cure]] = defaultdict(list)
     for name, configs in survey.users_topics.items():
         for perm in _WORDS:
@@ -40,48 +41,73 @@ def permissions(survey: Survey) -> Iterator[Finding]:
             yield _closed_topics(survey, perm, closed, part, is_everywhere=is_everywhere)
 
 
+def _allowed(broker: BrokerSeen) -> int:
+    """Return what a broker lets clients do, as its settings say."""
+    text = broker.settings.get("brokerPermission", "")
+    return int(text) if text.isdecimal() else int(_BOTH)
+
+
+def _wiped_at(survey: Survey, broker: BrokerSeen) -> list[str]:
+    """Return the name servers that let no producer choose a broker."""
+    name = broker.place.broker_name
+    return [
+        seen.address
+        for seen in survey.name_servers
+        if name in seen.perms and not seen.perms[name] & Perm.WRITE
+    ]
+
+
+def _others(survey: Survey, broker: BrokerSeen, perm: int) -> list[str]:
+    """Return the other masters of a broker's cluster that can be used so."""
+    return [
+        one.place.broker_name
+        for one in survey.masters
+        if one is not broker
+        and one.place.cluster == broker.place.cluster
+        and one.failure is None
+        and _allowed(one) & perm == perm
+        and not (perm & Perm.WRITE and _wiped_at(survey, one))
+    ]
+
+
+def _left(others: Sequence[str]) -> str:
+    return (
+        f"; {both(others)} of its cluster can be used" if others else "; no other of its cluster can be used"
+    )
+
+
 def _closed_broker(survey: Survey, broker: BrokerSeen, allowed: int) -> Finding:
     missing = [perm for perm in _WORDS if not allowed & perm]
     name = broker.place.broker_name
-    others = [
-        one.place.broker_name
-        for one in survey.masters
-        if one is not broker and one.place.cluster == broker.place.cluster
-    ]
+    others = _others(survey, broker, sum(missing))
     return Finding(
         Severity.WARNING if others else Severity.PROBLEM,
         name,
         f"{name} may not be {both([_WORDS[perm] for perm in missing])}: its brokerPermission is {allowed}",
-        f"nobody can {both([_DOES[perm] for perm in missing])} it"
-        + (f"; of its cluster {both(others)} can be" if others else ", and it is alone in its cluster"),
+        f"nobody can {both([_DOES[perm] for perm in missing])} it{_left(others)}",
         f"pyromq cluster set brokerPermission 6{survey.at} -b {broker.place.address}",
         {"broker": name, "address": broker.place.address, "permission": allowed},
     )
 
 
-def _wiped(survey: Survey, broker: BrokerSeen) -> Iterator[Finding]:
+def _wiped_broker(survey: Survey, broker: BrokerSeen, wiped: Sequence[str]) -> Finding:
     name = broker.place.broker_name
-    wiped = [
-        seen.address
-        for seen in survey.name_servers
-        if name in seen.perms and not seen.perms[name] & Perm.WRITE
-    ]
-    if wiped:
-        yield Finding(
-            Severity.WARNING,
-            name,
-            f"name server {both(wiped)} lets no producer choose {name}: its write permission was wiped",
-            "it gets no new messages; the others of its cluster take its share. That is right while it is "
-            "drained, and is easily forgotten afterwards",
-            f"pyromq admin addWritePerm{survey.at} -b {name}",
-            {"broker": name, "name_servers": wiped},
-        )
+    others = _others(survey, broker, Perm.WRITE)
+    return Finding(
+        Severity.WARNING if others else Severity.PROBLEM,
+        name,
+        f"name server {both(wiped)} lets no producer choose {name}: its write permission was wiped",
+        f"it gets no new messages{_left(others)}. That is right while it is drained, and easily forgotten "
+        "afterwards",
+        f"pyromq admin addWritePerm{survey.at} -b {name}",
+        {"broker": name, "name_servers": list(wiped)},
+    )
 
 
 def _opened(survey: Survey, name: str, configs: Mapping[str, TopicConfig]) -> Cure:
     clusters = {broker.place.cluster for broker in survey.masters if broker.place.broker_name in configs}
     where = f" --cluster {next(iter(clusters))}" if len(clusters) == 1 else ""
-    return Cure(name, (f"pyromq topic allow '{name}' read-write{survey.at}{where}",))
+    return Cure(name, (f"pyromq topic allow {shlex.quote(name)} read-write{survey.at}{where}",))
 
 
 def _closed_topics(

@@ -4,6 +4,7 @@ Many topics with the same fault, as after a new broker came, are one finding: th
 in its facts.
 """
 
+import shlex
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -117,7 +118,7 @@ def queue_words(configs: Mapping[str, TopicConfig]) -> str:
 def update_command(survey: Survey, topic: TopicConfig, broker: BrokerSeen) -> str:
     """Return the command that gives a broker a topic just so."""
     return (
-        f"pyromq admin updateTopic{survey.at} -b {broker.place.address} -t '{topic.topic_name}' "
+        f"pyromq admin updateTopic{survey.at} -b {broker.place.address} -t {shlex.quote(topic.topic_name)} "
         f"-r {topic.read_queue_nums} -w {topic.write_queue_nums} -p {topic.perm & _READ_AND_WRITE}"
         f"{' -o true' if topic.order else ''}"
     )
@@ -150,7 +151,7 @@ def _create(survey: Survey, config: TopicConfig, broker: BrokerSeen) -> str:
 
 def _create_command(survey: Survey, config: TopicConfig, queue_count: int, broker: BrokerSeen) -> str:
     return (
-        f"pyromq topic create '{config.topic_name}'{survey.at} --queues {queue_count} "
+        f"pyromq topic create {shlex.quote(config.topic_name)}{survey.at} --queues {queue_count} "
         f"--broker {broker.place.address}{' --ordered' if config.order else ''}"
     )
 
@@ -176,7 +177,7 @@ def _nowhere(survey: Survey, name: str) -> Finding:
         f"topic {name}",
         f"topic {name} is on no broker",
         "nobody can read it; a send fails, unless a broker may make topics at their first message",
-        f"pyromq topic create '{name}'{survey.at}",
+        f"pyromq topic create {shlex.quote(name)}{survey.at}",
         {"topics": [name]},
     )
 
@@ -202,11 +203,15 @@ def _shown(survey: Survey, cures: Sequence[Cure]) -> str:
     return queue_words(known) if len(cures) == 1 else f"{cures[0].topic}: {queue_words(known)}"
 
 
+def _has(cures: Sequence[Cure]) -> str:
+    return "has" if len(cures) == 1 else "have"
+
+
 def _unread(survey: Survey, cures: Sequence[Cure]) -> Finding:
     return Finding(
         Severity.PROBLEM,
         subject_of(cures),
-        f"{named(cures)} has queues that are written and not read ({_shown(survey, cures)})",
+        f"{named(cures)} {_has(cures)} queues that are written and not read ({_shown(survey, cures)})",
         "messages that producers send to the queues beyond those that are read reach nobody",
         remedy("queues", cures, survey),
         facts_of(cures),
@@ -217,7 +222,7 @@ def _uneven(survey: Survey, cures: Sequence[Cure]) -> Finding:
     return Finding(
         Severity.WARNING,
         subject_of(cures),
-        f"{named(cures)} has not as many queues on one broker as on another ({_shown(survey, cures)})",
+        f"{named(cures)} {_has(cures)} more queues on one broker than on another ({_shown(survey, cures)})",
         "brokers get shares of its messages by their queues, so the load is not even",
         remedy("queues", cures, survey),
         facts_of(cures),
@@ -228,13 +233,13 @@ def _shrunk(survey: Survey, cures: Sequence[Cure]) -> Finding:
     return Finding(
         Severity.NOTE,
         subject_of(cures),
-        f"{named(cures)} has queues that are read and no more written ({_shown(survey, cures)})",
+        f"{named(cures)} {_has(cures)} queues that are read and no more written ({_shown(survey, cures)})",
         "it is being shrunk: consumers keep the queues until what is left in them is read",
         lines(
             "when every group has read them, as this shows, take them away with updateTopic -r:",
-            f"pyromq topic show '{cures[0].topic}'{survey.at}",
+            f"pyromq topic show {shlex.quote(cures[0].topic)}{survey.at}",
         ),
-        facts_of(cures),
+        {"topics": [cure.topic for cure in cures]},
     )
 
 
