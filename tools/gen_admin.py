@@ -12,6 +12,7 @@ from typing import Any
 import typer
 
 from pyromq.cli import exit_status
+from pyromq.cli.admin.read_only import READ_ONLY
 from pyromq.cli.main import app
 
 ROOT = Path(__file__).parents[1]
@@ -28,6 +29,7 @@ HEAD = """\
 `pyromq topic`, `group`, `message` and `cluster` are the same work in words that need no manual. All of it
 works on Apache's clusters too, but for `replicas` and `switchMaster`, which only PyroMQ's failover knows.
 
+- What is marked *looks* changes nothing on any server.
 - `-n HOST:PORT` (`--namesrvAddr`, or `NAMESRV_ADDR`): the name servers, joined by semicolons.
 - `--json`: one JSON object a line, for programs. Without it people get tables: drawn on a terminal, aligned
   text in a pipe, with mqadmin's heads.
@@ -55,10 +57,10 @@ def page() -> str:
     for name in WORDS:
         lines += ["", f"## pyromq {name}", ""]
         for word, command in sorted(root.commands[name].commands.items()):
-            lines += _entry(f"pyromq {name} {word}", command)
+            lines += _entry(f"pyromq {name} {word}", command, is_look=f"{name} {word}" in READ_ONLY)
     lines += ["", "## pyromq admin", ""]
     for word, command in sorted(root.commands["admin"].commands.items(), key=lambda one: one[0].lower()):
-        lines += _entry(word, command)
+        lines += _entry(word, command, is_look=f"admin {word}" in READ_ONLY)
     return "\n".join(lines) + "\n"
 
 
@@ -69,10 +71,10 @@ def _statuses() -> Iterator[str]:
             yield f"| {number} | {text.strip()} |"
 
 
-def _entry(title: str, command: Any) -> Iterator[str]:
+def _entry(title: str, command: Any, *, is_look: bool) -> Iterator[str]:
     help_text = " ".join((command.help or "").split())
     arguments = [one.metavar or one.name for one in command.params if one.param_type_name == "argument"]
-    yield f"**`{' '.join([title, *arguments])}`** {help_text}"
+    yield f"**`{' '.join([title, *arguments])}`** {'*looks* ' if is_look else ''}{help_text}"
     options = [
         one
         for one in command.params

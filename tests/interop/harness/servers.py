@@ -16,16 +16,17 @@ from harness.toolchains import JVM, java_classpath, tool
 from pyromq.testing.waiting import eventually
 
 PYROMQ = [sys.executable, "-m", "pyromq"]
-START_TIMEOUT_S = 60
+#: A Java machine on a busy machine; only spent where a start fails.
+START_TIMEOUT_S = 240
 
 #: A commit log of the default size would be a 1 GiB file for each server.
 COMMIT_LOG_BYTES = 64 * 1024 * 1024
 
 #: Transactions that nobody ended are asked about soon; a minute is long for a test.
-SOON = {"transactionTimeOut": 1_000, "transactionCheckInterval": 1_000}
+SOON: dict[str, str | int] = {"transactionTimeOut": 1_000, "transactionCheckInterval": 1_000}
 
 #: Any delay in a broker of 5.x, in small files, as precise as it can be, and with recalls.
-TIMERS = {
+TIMERS: dict[str, str | int] = {
     "timerWheelEnable": "true",
     "timerPrecisionMs": 100,
     "mappedFileSizeTimerLog": 1024 * 1024,

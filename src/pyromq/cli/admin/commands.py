@@ -12,6 +12,7 @@ from pyromq.cli.admin.export_admin import add_export_commands
 from pyromq.cli.admin.group_admin import add_group_commands
 from pyromq.cli.admin.message_admin import add_message_commands
 from pyromq.cli.admin.offset_admin import add_offset_commands
+from pyromq.cli.admin.read_only import READ_ONLY
 from pyromq.cli.admin.replicas import add_replicas
 from pyromq.cli.admin.scaling_commands import add_scaling_commands
 from pyromq.cli.admin.send_admin import add_send_commands
@@ -86,3 +87,5 @@ add_send_commands(admin)
 add_broker_commands(admin)
 add_export_commands(admin)
 add_access_commands(admin)
+for each in admin.registered_commands:
+    each.rich_help_panel = "Look" if f"admin {each.name}" in READ_ONLY else "Change"
