@@ -128,7 +128,7 @@ def test_a_name_server_that_is_not_there_ends_with_4() -> None:
 
     assert ended.exit_code == 4
     assert "127.0.0.1:1" in ended.stderr
-    assert "is the server up" in ended.stderr
+    assert "start one with `pyromq up`" in ended.stderr
 
 
 def test_the_status_of_a_topic_has_all_queues(stage: AdminStage, topic: str) -> None:

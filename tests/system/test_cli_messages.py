@@ -112,7 +112,7 @@ def test_following_prints_what_comes_and_a_signal_ends_it_in_order(shell: Any, a
 def test_a_topic_that_nobody_has_is_told_in_one_line(shell: Any, address: str) -> None:
     ended = shell.run("consume", "-n", address, "nobody")
 
-    assert ended.returncode == 1
+    assert ended.returncode == 3
     assert "nobody" in ended.stderr
     assert len(ended.stderr.splitlines()) == 1
 
@@ -124,6 +124,6 @@ def test_a_name_server_that_is_not_there_is_told_with_its_address(
     # Port 1 is reserved and nothing listens there.
     ended = shell.run(*command, "-n", "127.0.0.1:1")
 
-    assert ended.returncode == 1
+    assert ended.returncode == 4
     assert "127.0.0.1:1" in ended.stderr
     assert "Traceback" not in ended.stderr

@@ -151,6 +151,6 @@ def test_settings_of_the_command_line_reach_the_broker(shell: Any, up: Up) -> No
 
     ended = shell.run("produce", "-n", address, "unknown", "x")
 
-    assert ended.returncode == 1
+    assert ended.returncode == 3
     assert "unknown" in ended.stderr
     assert "Traceback" not in ended.stderr

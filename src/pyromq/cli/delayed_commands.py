@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from pyromq.cli import options
+from pyromq.cli.exit_status import FAILED, ended_by_errors
 from pyromq.cli.options import examples
 
 delayed = typer.Typer(
@@ -58,7 +59,8 @@ def list_waiting(
         end_ms=None if end is None else moment_ms(end, "--to"),
         limit=None if is_all else limit,
     )
-    run_list(listing, name_server=name_server, is_json=as_json)
+    with ended_by_errors():
+        run_list(listing, name_server=name_server, is_json=as_json)
 
 
 @delayed.command(epilog=examples("pyromq delayed show 7F00000100010CA5D2F80000002A0001 --json"))
@@ -76,8 +78,10 @@ def show(
     """
     from pyromq.cli.delayed import run_show
 
-    if not run_show(message, name_server=name_server, is_json=as_json):
-        raise typer.Exit(1)
+    with ended_by_errors():
+        is_done = run_show(message, name_server=name_server, is_json=as_json)
+    if not is_done:
+        raise typer.Exit(FAILED)
 
 
 @delayed.command(
@@ -105,5 +109,7 @@ def recall(
     """
     from pyromq.cli.delayed import run_recall
 
-    if not run_recall(messages, name_server=name_server, is_json=as_json):
-        raise typer.Exit(1)
+    with ended_by_errors():
+        is_done = run_recall(messages, name_server=name_server, is_json=as_json)
+    if not is_done:
+        raise typer.Exit(FAILED)

@@ -49,7 +49,8 @@ def status_of(error: PyroError) -> int:
 
 def next_step(error: PyroError) -> str | None:
     """Return what to do about an error that does not say so itself."""
-    if isinstance(error, ConfigError | NoRoute | NotThere) or "--advertise" in str(error):
+    says_so_itself = isinstance(error, ConfigError | NoRoute | NotThere)
+    if says_so_itself or any(word in str(error) for word in ("--advertise", "NAMESRV_ADDR")):
         return None
     advice = advice_for(error)
     if advice is None:

@@ -1,8 +1,8 @@
 """One program: the servers, and a first producer and consumer for a shell.
 
-This module lists the commands and is the border where errors become one line and an exit status: 2 for a
-wrong setting or option, 1 for anything else that went wrong. What a command needs is imported when it runs:
-`pyromq up` does not pay for a progress bar, nor `pyromq produce` for the store.
+This module lists the commands and is the border where errors become their cause, the next step, and an exit
+status (`exit_status.py`). What a command needs is imported when it runs: `pyromq up` does not pay for a
+progress bar, nor `pyromq produce` for the store.
 """
 
 import sys
@@ -29,13 +29,11 @@ from pyromq.cli import (
 )
 from pyromq.cli import top as top_command
 from pyromq.cli.admin import commands as admin_commands
+from pyromq.cli.exit_status import FAILED, ended_by_errors
 from pyromq.cli.options import examples
 from pyromq.cli.version import installed_version
-from pyromq.errors import ConfigError, PyroError
 from pyromq.kernel import describe
 
-STATUS_FAILED = 1
-STATUS_MISUSED = 2
 STATUS_INTERRUPTED = 130
 
 # What the list of commands is divided into.
@@ -60,20 +58,17 @@ app = typer.Typer(
 def main() -> None:
     """Run the program and end it with its exit status."""
     try:
-        app(prog_name="pyromq")
-    except ConfigError as error:
-        output.complain(str(error))
-        sys.exit(STATUS_MISUSED)
-    except PyroError as error:
-        output.complain(str(error))
-        sys.exit(STATUS_FAILED)
+        with ended_by_errors():
+            app(prog_name="pyromq")
+    except typer.Exit as ended:
+        sys.exit(ended.exit_code)
     except BrokenPipeError:
         # Whoever read our output has what it wanted, as `head` does; nothing is left to be flushed.
         output.forget_standard_output()
-        sys.exit(STATUS_FAILED)
+        sys.exit(FAILED)
     except OSError as error:
         output.complain(f"{error.filename}: {error.strerror}" if error.filename else str(error))
-        sys.exit(STATUS_FAILED)
+        sys.exit(FAILED)
     except KeyboardInterrupt:
         sys.exit(STATUS_INTERRUPTED)
 
