@@ -11,6 +11,7 @@ from typing import Final
 from pyromq.doctor.group_seen import GroupSeen, GroupsSeen
 from pyromq.filter.tags import wants_all
 from pyromq.model import MessageQueue
+from pyromq.wire.bodies.heartbeat import ConsumeType
 from pyromq.wire.bodies.running import QueueState, RunningState
 
 #: A head is just being worked on, if it is so for less than so many times what a message usually takes.
@@ -33,18 +34,19 @@ class Still:
     #: Whether something was done meanwhile: behind the head, or with the head again and again.
     is_busy: bool
     is_orderly: bool
+    #: Whether the member pulls, and is not pushed.
+    is_polled: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Unread:
-    """A queue with messages that its member did not fetch between the looks."""
+    """A queue that its member did not fetch from between the looks: messages are there, or it has no lock."""
 
     client_id: str
     queue: MessageQueue
     reached: int
     end: int
-    is_orderly: bool
-    is_locked: bool
+    is_locked: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +98,8 @@ def still_queues(group: GroupSeen, groups: GroupsSeen) -> list[Still]:
         if not in_hand(before) or not in_hand(after) or head(before) != head(after):
             continue
         state = group.latest.states[client_id]
+        if _is_unlocked(group, state, before, after):
+            continue
         is_busy = after.last_consume_timestamp != before.last_consume_timestamp
         watched_ms = int(groups.watched_s * 1_000)
         for_ms = watched_ms
@@ -104,7 +108,18 @@ def still_queues(group: GroupSeen, groups: GroupsSeen) -> list[Still]:
         usual = state.topics.get(queue.topic)
         if usual is not None and for_ms < USUAL_TIMES * usual.consume_rt:
             continue
-        found.append(Still(client_id, queue, head(after), in_hand(after), for_ms, is_busy, is_orderly(state)))
+        found.append(
+            Still(
+                client_id,
+                queue,
+                head=head(after),
+                in_hand=in_hand(after),
+                for_ms=for_ms,
+                is_busy=is_busy,
+                is_orderly=is_orderly(state),
+                is_polled=state.properties.get("PROP_CONSUME_TYPE") == ConsumeType.CONSUME_ACTIVELY,
+            )
+        )
     return found
 
 
@@ -120,27 +135,26 @@ def unread_queues(group: GroupSeen, groups: GroupsSeen) -> list[Unread]:
     reached, later = group.before.reached(), group.after.reached()
     found = []
     for client_id, queue, before, after in _both(group):
-        state = group.after.states[client_id]
-        is_lost = is_orderly(state) and group.is_clustering and not before.locked and not after.locked
-        end = groups.queues.get(queue)
-        at = reached.get(queue)
-        if end is None or in_hand(before) or in_hand(after):
+        end, at = groups.queues.get(queue), reached.get(queue)
+        if end is None:
             continue
-        if at is None and not is_lost:
-            continue
-        if at != later.get(queue) or end.max_offset <= (at or 0):
-            continue
-        found.append(
-            Unread(
-                client_id,
-                queue,
-                at or 0,
-                groups.latest_queues.get(queue, end).max_offset,
-                is_orderly(state),
-                is_locked=not is_lost,
-            )
-        )
+        end_later = groups.latest_queues.get(queue, end).max_offset
+        if _is_unlocked(group, group.after.states[client_id], before, after):
+            found.append(Unread(client_id, queue, at or 0, end_later, is_locked=False))
+        elif (
+            at is not None
+            and at == later.get(queue)
+            and at < end.max_offset
+            and not in_hand(before)
+            and not in_hand(after)
+        ):
+            found.append(Unread(client_id, queue, at, end_later))
     return found
+
+
+def _is_unlocked(group: GroupSeen, state: RunningState, before: QueueState, after: QueueState) -> bool:
+    """Whether a queue that is to be consumed in order was without its lock at both looks."""
+    return is_orderly(state) and group.is_clustering and not before.locked and not after.locked
 
 
 def has_patience(group: GroupSeen, queue: MessageQueue, groups: GroupsSeen) -> bool:

@@ -26,7 +26,7 @@ _MODELS = {
     ConsumeModel.CLUSTERING: MessageModel.CLUSTERING,
     ConsumeModel.BROADCASTING: MessageModel.BROADCASTING,
 }
-_STARTS = {
+STARTS = {
     ConsumeFrom.LAST_OFFSET: ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET,
     ConsumeFrom.FIRST_OFFSET: ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET,
     ConsumeFrom.TIMESTAMP: ConsumeFromWhere.CONSUME_FROM_TIMESTAMP,
@@ -91,7 +91,7 @@ class Member:
             group_name=self.session.group,
             consume_type=ConsumeType.CONSUME_PASSIVELY,
             message_model=_MODELS[self.model],
-            consume_from_where=_STARTS[self.consume_from],
+            consume_from_where=STARTS[self.consume_from],
             subscriptions=sorted(wanted.values(), key=lambda one: one.topic),
             unit_mode=self.session.settings.unit_mode,
         )

@@ -7,7 +7,7 @@ import traceback
 from typing import Any, Final
 
 from pyromq.client.push.calling import LISTENER_TASK
-from pyromq.client.push.member import Member
+from pyromq.client.push.member import STARTS, Member
 from pyromq.client.push.process_queue import ProcessQueue
 from pyromq.client.session import Session
 from pyromq.codes import VERSION
@@ -80,6 +80,7 @@ def shown_settings(session: Session) -> dict[str, str]:
 def _properties(member: Member, started_ms: int, listener_count: int) -> dict[str, str]:
     return shown_settings(member.session) | {
         "messageModel": member.model.upper(),
+        "consumeFromWhere": STARTS[member.consume_from],
         "PROP_CONSUMEORDERLY": _java_text(member.is_orderly),
         "PROP_THREADPOOL_CORE_SIZE": str(listener_count),
         "PROP_CONSUMER_START_TIMESTAMP": str(started_ms),

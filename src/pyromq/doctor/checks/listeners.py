@@ -31,7 +31,7 @@ def listeners(survey: Survey) -> Iterator[Finding]:
         unread = [
             one
             for one in unread_queues(group, survey.groups)
-            if not has_patience(group, one.queue, survey.groups)
+            if not one.is_locked or not has_patience(group, one.queue, survey.groups)
         ]
         for client_id in sorted({one.client_id for one in unread}):
             for is_locked in (True, False):
@@ -51,8 +51,9 @@ def _hanging(survey: Survey, group: GroupSeen, queues: Sequence[Still]) -> Findi
     for_ms = max(one.for_ms for one in queues)
     client_id = queues[0].client_id
     thread = listening_thread(group.stacks.get(client_id, ""), group.name)
+    whose = "the application" if queues[0].is_polled else "the listener"
     message = (
-        f"the listener of {_who(group, client_id)} has finished nothing for {lasted(for_ms / 1_000)}, with "
+        f"{whose} of {_who(group, client_id)} has finished nothing for {lasted(for_ms / 1_000)}, with "
         f"{counted(sum(one.in_hand for one in queues), 'message')} in hand: {some_of(_heads(queues))}"
     )
     return Finding(
@@ -61,7 +62,7 @@ def _hanging(survey: Survey, group: GroupSeen, queues: Sequence[Still]) -> Findi
         message,
         "what is in these queues waits, and no other member may take it while this one is there",
         lines(
-            "see above where the listener is, and give what it waits for a time limit; all its threads:",
+            "see above where it is, and give what it waits for a time limit; all its threads:",
             f"pyromq admin consumerStatus -g {group.name} -i {client_id} -s{survey.at}",
             "to restart the member helps for now: what it has comes again, at another member",
         ),
@@ -141,7 +142,7 @@ def _unread(survey: Survey, group: GroupSeen, queues: Sequence[Unread]) -> Findi
 def _unlocked(survey: Survey, group: GroupSeen, queues: Sequence[Unread]) -> Finding:
     first = queues[0]
     return Finding(
-        Severity.PROBLEM,
+        Severity.PROBLEM if any(one.end > one.reached for one in queues) else Severity.WARNING,
         f"group {group.name}",
         f"{_who(group, first.client_id)} consumes in order and does not hold the locks of "
         f"{counted(len(queues), 'queue')}: {some_of([_place(one.queue) for one in queues])}",
