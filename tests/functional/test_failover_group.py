@@ -8,12 +8,13 @@ from pathlib import Path
 import pytest
 from failover_stage import LONG_S, TOPIC, Stage, crash, in_sync_of, is_acknowledged, send, stage_of
 
+from pyromq.broker.failover import supervisor
 from pyromq.broker.failover.endpoints import read_endpoints
 from pyromq.broker.failover.etcd import Etcd, Transaction
 from pyromq.broker.replicating import Following
 from pyromq.codes import RequestCode, ResponseCode
 from pyromq.errors import ListenFailed, SyncFailed
-from pyromq.store.files import SystemFile
+from pyromq.store.files import DiskUse, SystemFile, SystemFiles
 from pyromq.testing.waiting import aeventually
 from pyromq.testing.wire_client import WireClient
 
@@ -331,6 +332,77 @@ async def test_a_master_whose_disk_fails_hands_over_to_one_whose_disk_is_well(
         assert await is_acknowledged(slave.address, b"after")
         monkeypatch.setattr(SystemFile, "sync", sync)
         await stage.in_sync(2)
+
+
+@pytest.fixture
+def full_folders(monkeypatch: pytest.MonkeyPatch) -> set[Path]:
+    """Folders whose disks have hardly any room; a master may have such a disk for no time at all."""
+    full: set[Path] = set()
+    disk_use = SystemFiles.disk_use
+
+    def use(self: SystemFiles, path: Path) -> DiskUse:
+        return DiskUse(99, 1) if full & {path, *path.parents} else disk_use(self, path)
+
+    monkeypatch.setattr(SystemFiles, "disk_use", use)
+    monkeypatch.setattr(supervisor, "FULL_S", 0.0)
+    return full
+
+
+def look_at_disks(stage: Stage) -> None:
+    """Let all replicas have the look that they have every ten seconds."""
+    for replica in stage.replicas:
+        if replica.broker is not None:
+            replica.broker._parts.store.check_disk()
+            replica.wake()
+
+
+async def test_a_master_whose_disk_is_full_hands_over_to_one_that_has_room(
+    tmp_path: Path, full_folders: set[Path]
+) -> None:
+    async with stage_of(tmp_path, 3) as stage:
+        master = await stage.master()
+        also_full, roomy = stage.others(master)
+        assert await is_acknowledged(master.address, b"before")
+        full_folders.add(stage.folder_of(stage.replicas.index(also_full)))
+        look_at_disks(stage)
+        await aeventually(
+            lambda: master.view is not None and not master.view.replicas[also_full.address].has_room,
+            LONG_S,
+            what="the master knows that one slave has no room",
+        )
+        full_folders.add(stage.folder_of(stage.replicas.index(master)))
+        look_at_disks(stage)
+        assert await stage.master(but=master) is roomy
+        await aeventually(lambda: is_acknowledged(roomy.address, b"after"), LONG_S, what="it takes messages")
+        assert await end_of_queue(roomy.address) == 2
+
+
+async def test_a_master_whose_disk_is_full_stays_where_nobody_has_room_and_goes_on_when_it_has(
+    tmp_path: Path, full_folders: set[Path]
+) -> None:
+    async with stage_of(tmp_path) as stage:
+        master = await stage.master()
+        (slave,) = stage.others(master)
+        full_folders.add(stage.folder_of(stage.replicas.index(slave)))
+        look_at_disks(stage)
+        await aeventually(
+            lambda: master.view is not None and not master.view.replicas[slave.address].has_room,
+            LONG_S,
+            what="the master knows that the slave has no room",
+        )
+        full_folders.add(stage.folder_of(stage.replicas.index(master)))
+        look_at_disks(stage)
+        answer = await send(master.address, b"no room")
+        assert (answer.code, "diskSpaceWarningLevelRatio" in (answer.remark or "")) == (
+            ResponseCode.SERVICE_NOT_AVAILABLE,
+            True,
+        )
+        seen = master.view
+        await aeventually(lambda: master.view is not seen, LONG_S, what="the master looked again")
+        assert master.is_master
+        full_folders.clear()
+        look_at_disks(stage)
+        assert await is_acknowledged(master.address, b"room")
 
 
 async def test_an_operator_lets_a_group_begin_again_that_has_lost_its_in_sync_replicas(

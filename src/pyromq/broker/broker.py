@@ -129,6 +129,11 @@ class Broker:
         return self._parts.store.ailment
 
     @property
+    def has_room(self) -> bool:
+        """Whether its disk has room for messages; it may have some again without a restart."""
+        return self._parts.store.is_writable or self.ailment is not None
+
+    @property
     def codes(self) -> frozenset[int]:
         """The request codes that are answered; known once the broker is started."""
         return self._table.codes

@@ -28,14 +28,15 @@ class Election:
         """Return the group as it is now. Raises EtcdFailed."""
         return read_view(await self._etcd.find(self.prefix))
 
-    async def announce(self, lease: int, *, last_epoch: int, max_position: int) -> None:
-        """Say that this replica is there, and how much it has."""
+    async def announce(self, lease: int, *, last_epoch: int, max_position: int, has_room: bool) -> None:
+        """Say that this replica is there, how much it has, and whether it could take more."""
         presence = Presence(
             address=self.place.address,
             ha_address=self.place.ha_address,
             mark=self.mark,
             last_epoch=last_epoch,
             max_position=max_position,
+            has_room=has_room,
         )
         key = f"{REPLICAS}{self.place.address}"
         await self._commit({}, {key: (msgspec.json.encode(presence), lease)})

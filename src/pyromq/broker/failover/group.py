@@ -29,6 +29,8 @@ class Presence(Place, frozen=True, kw_only=True, rename="camel"):
     mark: str
     last_epoch: int = 0
     max_position: int = 0
+    #: Whether its disk would take messages.
+    has_room: bool = True
 
 
 class Group(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):

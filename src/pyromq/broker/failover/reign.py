@@ -6,6 +6,7 @@ acknowledges nothing from then on, and only then gives up its place at etcd.
 
 import asyncio
 import logging
+from collections.abc import Container
 from dataclasses import dataclass
 
 from pyromq.broker.broker import Broker
@@ -37,14 +38,21 @@ class Reign:
     keeper: InSyncKeeper
     #: Since when it has had no lease, None while it has.
     unheld_since: float | None = None
+    #: Since when its disk has been full, None while there is room.
+    full_since: float | None = None
 
-    def successor(self, name: str) -> str:
+    def successor(self, name: str, among: Container[str] | None = None) -> str:
         """Return the address of the replica to hand over to, by its address or broker id.
 
-        Without a name it is the one that has most. Raises Refused when there is none that may.
+        Without a name it is the one that has most, of some only if they are given. Raises Refused when there
+        is none that may.
         """
         group = self.keeper.group
-        others = {one: group.ids[one] for one in group.in_sync if group.ids[one] in self.keeper.members}
+        others = {
+            one: group.ids[one]
+            for one in group.in_sync
+            if group.ids[one] in self.keeper.members and (among is None or one in among)
+        }
         if not others:
             raise refused("no other replica is in sync, so none may become master")
         if not name:

@@ -9,6 +9,7 @@ One task makes all decisions, so there is never more than one change of role und
 import asyncio
 import dataclasses
 import logging
+from collections.abc import Container
 from contextlib import suppress
 from pathlib import Path
 
@@ -41,6 +42,8 @@ log = logging.getLogger(__name__)
 RETRY_S = 3.0
 #: Seconds for which a master that handed over waits for the next one, before it serves without.
 SUCCESSION_S = 2.0
+#: Seconds for which a master's disk may be full before another replica is master; old files may go meanwhile.
+FULL_S = 15.0
 
 
 class Supervisor:
@@ -68,7 +71,7 @@ class Supervisor:
         #: Whom the slave that runs here follows.
         self._following: Place | None = None
         self._view: View | None = None
-        self._announced: tuple[int, int, int] | None = None
+        self._announced: tuple[int, int, int, bool] | None = None
         self._started_count = 0
         self._leaderless_since: float | None = None
         self._handed_over_at: float | None = None
@@ -269,10 +272,13 @@ class Supervisor:
             # The replicas of a new group are compared by what they have: this one does not know it yet.
             return
         position = self.max_position
-        now = (self._session.id, self._started_count, position if is_new else 0)
+        has_room = self._broker is None or self._broker.has_room
+        now = (self._session.id, self._started_count, position if is_new else 0, has_room)
         if now != self._announced:
             last_epoch = await asyncio.to_thread(self._last_epoch)
-            await self._election.announce(self._session.id, last_epoch=last_epoch, max_position=position)
+            await self._election.announce(
+                self._session.id, last_epoch=last_epoch, max_position=position, has_room=has_room
+            )
             self._announced = now
 
     def _last_epoch(self) -> int:
@@ -310,12 +316,19 @@ class Supervisor:
             reign.unheld_since = None
             await reign.keeper.look()
             if reign.broker.ailment is not None:
-                await self._abdicate(reign.broker.ailment)
+                await self._abdicate(reign.broker.ailment, view.replicas)
+            elif reign.broker.has_room:
+                reign.full_since = None
+            elif reign.full_since is None:
+                reign.full_since = self._clock.monotonic()
+            elif self._since(reign.full_since) > FULL_S:
+                roomy = {address for address, other in view.replicas.items() if other.has_room}
+                await self._abdicate("its disk is full, and another's is not", roomy)
 
-    async def _abdicate(self, ailment: str) -> None:
-        """Let a replica be master whose disk is well, if there is one."""
+    async def _abdicate(self, ailment: str, among: Container[str]) -> None:
+        """Let one of these replicas be master, if there is one that may."""
         with suppress(Refused):
-            await self._hand_over("")
+            await self._hand_over("", among)
             log.error("this replica is not master any more: %s", ailment)
             self._handed_over_at = self._clock.monotonic()
             await self._stop_broker(unregister=False)
@@ -478,11 +491,11 @@ class Supervisor:
         await self._stop_broker(unregister=False)
         self.wake()
 
-    async def _hand_over(self, name: str) -> str:
+    async def _hand_over(self, name: str, among: Container[str] | None = None) -> str:
         reign = self._reign
         if reign is None:
             raise refused("this replica is not the master")
-        successor = reign.successor(name)
+        successor = reign.successor(name, among)
         await reign.let_catch_up(successor)
         # From here on nothing is acknowledged, whether etcd answers or not.
         self._session.release()
