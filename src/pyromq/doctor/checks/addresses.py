@@ -126,7 +126,7 @@ def _unreachable(broker: BrokerSeen) -> Finding:
         f"{place.address}: {broker.failure}",
         why,
         lines(
-            "is it running? a broker that died is forgotten after two minutes",
+            "is it running? one whose machine is gone is forgotten after two minutes",
             "if it runs: have it tell clients an address that they reach: brokerIP1=HOST in its settings, or",
             f"pyromq broker --set brokerName={place.broker_name} --advertise HOST",
             "and open its port, in firewalls and containers, under the same number",
@@ -141,7 +141,8 @@ def _refusing(broker: BrokerSeen) -> Finding:
         broker.name,
         f"{broker.name} at {broker.place.address} does not say how it is: {broker.failure}",
         "the doctor cannot look at it; clients may be refused as well",
-        "PYROMQ_ACCESS_KEY and PYROMQ_SECRET_KEY of an account that is admin, if it has access control",
+        "if it has access control, give the doctor an account that is admin: PYROMQ_ACCESS_KEY and "
+        "PYROMQ_SECRET_KEY; else look again in a moment: it may be about to change its role",
         _facts(broker),
     )
 

@@ -40,7 +40,10 @@ def replicas(survey: Survey) -> Iterator[Finding]:
 def _no_master(survey: Survey, name: str, slaves: list[BrokerSeen]) -> Finding:
     there = both([f"{slave.place.broker_id} at {slave.place.address}" for slave in slaves])
     if name in survey.replicas:
-        do = lines("etcd decides who is master; what replicas say:", _replicas_command(survey, name))
+        do = lines(
+            "etcd decides who is master: is it up, and do the replicas reach it? What they say:",
+            _replicas_command(survey, name),
+        )
     else:
         do = lines(
             "start the master again, on its own folder; or, if it is lost for good, stop a slave and start "
@@ -140,18 +143,9 @@ def _elected(survey: Survey, listed: ReplicaList, master: BrokerSeen) -> Iterato
     """Find what is wrong with a group whose master etcd decides."""
     name = listed.broker_name
     look = _replicas_command(survey, name)
-    if not listed.is_known:
-        yield Finding(
-            Severity.PROBLEM,
-            name,
-            f"{name} does not reach etcd, which decides who is master",
-            "a master that cannot renew its lease steps down, and nobody can take its place",
-            lines("is etcd up, and is its address in failover= right?", look),
-            {"broker": name},
-        )
     in_sync = sum(one.is_in_sync for one in listed.replicas)
     least = int(number(master.settings, "minInSyncReplicas") or 1)
-    if listed.is_known and in_sync < least:
+    if in_sync < least:
         yield Finding(
             Severity.PROBLEM,
             name,
