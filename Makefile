@@ -3,14 +3,17 @@ PYTHON ?= python3
 PY := .venv/bin/python
 
 .PHONY: setup demo test check bench bench-client bench-kinds bench-parts bench-replication bench-spark clean coverage-rows interop test-browser test-spark test-spark-long torture-store torture-ha fuzz-kernel guard-kernel
-setup: .venv/.kernel
+# The kernel compiles while packages arrive; whichever of the two is there already is left as it is.
+setup:
+	@$(MAKE) --no-print-directory -j2 .venv/.ready .venv/.kernel
 
-.venv/.ready: pyproject.toml requirements.lock
-	$(PYTHON) -m venv .venv && $(PY) -m pip install -q -U pip
-	$(PY) -m pip install -q -c requirements.lock cython setuptools
-	$(PY) -m pip install -q -c requirements.lock --no-build-isolation -e '.[dev,spark]' && touch $@
+.venv/.tools: pyproject.toml requirements.lock
+	$(PYTHON) -m venv .venv && $(PY) -m pip install -q -U -c requirements.lock pip cython setuptools && touch $@
 
-.venv/.kernel: .venv/.ready setup.py $(wildcard src/pyromq/_kernel/*.pyx src/pyromq/_kernel/*.pxd src/pyromq/_kernel/*.h)
+.venv/.ready: .venv/.tools
+	PYROMQ_KERNEL_ONLY=none $(PY) -m pip install -q --no-compile -c requirements.lock --no-build-isolation -e '.[dev,spark]' && touch $@
+
+.venv/.kernel: .venv/.tools setup.py $(wildcard src/pyromq/_kernel/*.pyx src/pyromq/_kernel/*.pxd src/pyromq/_kernel/*.h)
 	$(PY) setup.py -q build_ext --inplace && touch $@
 
 demo: setup      ## A cluster, messages, and a Spark pipeline over them
@@ -30,7 +33,7 @@ LEFT_OUT := test_spark test_mixed_group test_dead_letters_of_java test_kinds_of_
 	test_lite_pull_with_java test_any_delay_of_java test_correspondence_with_java test_same_allocations \
 	test_subscription_conflicts_with_java test_sql_filters_of_java test_failover_with_java \
 	test_replication_with_apache test_our_client_on_apache test_our_producer_on_apache test_client_on_apache \
-	test_admin_on_apache test_acl_with_java test_traces_with_java test_dashboard_on_apache test_mqadmin_record \
+	test_admin_on_apache test_doctor_on_apache test_acl_with_java test_traces_with_java test_dashboard_on_apache test_mqadmin_record \
 	test_mqadmin_access test_same_files
 
 test: check coverage-rows   ## Everything that CI runs
@@ -46,7 +49,7 @@ test-spark: setup      ## All of Spark that takes no kills: sources, sink, jobs,
 	$(PY) -m pytest -q tests/spark tests/interop/test_spark_on_apache.py tests/interop/test_spark_sink_on_apache.py
 
 .venv/.pipelines: .venv/.ready
-	$(PY) -m pip install -q -c requirements.lock --no-build-isolation -e '.[dev,pipelines]' && touch $@
+	PYROMQ_KERNEL_ONLY=none $(PY) -m pip install -q -c requirements.lock --no-build-isolation -e '.[dev,pipelines]' && touch $@
 
 test-spark-long: setup .venv/.pipelines   ## Drivers, tasks, executors and brokers killed at each step of a batch, on clusters too: each row once (half an hour, an hour on a busy machine)
 	$(PY) -m pytest -q tests/spark_long
