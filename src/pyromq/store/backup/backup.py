@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from pyromq.clock import Clock
 from pyromq.errors import ConfigError, DiskFull, StoreError
@@ -66,6 +66,14 @@ class BackedUp:
             *("follower_files", "tables", "removed_files", "seconds", "notes"),
         )
         return {"event": "backed_up"} | {name: getattr(self, name) for name in names}
+
+
+class _Gathered(NamedTuple):
+    """What was copied and is not in its place yet."""
+
+    checkpoint: bytes | None
+    timers: Path | None
+    was_stopped: bool
 
 
 class Backup:
@@ -197,10 +205,27 @@ class Backup:
         self._manifest.save(wanted.target, files)
         # Without it a start would believe that nothing is left to be done.
         _replace(wanted.target / "abort", b"", files)
-        self._copy_whole_files(advance)
+        if self._is_begun_anew:
+            self._begin_anew()
+        gathered = None
+        while gathered is None:
+            try:
+                gathered = self._gather(advance)
+            except FileGone:
+                # Retention was faster: everything before the store's oldest file is of no use now.
+                self._begin_anew()
+        self._put_in_place(gathered)
+        if gathered.was_stopped and gathered.checkpoint == self._checkpoint_of_stopped():
+            files.remove(wanted.target / "abort")
+        self._finish()
+
+    def _gather(self, advance: Advance) -> "_Gathered":
+        """Copy everything, and sync it; what says that it is there is held back."""
+        wanted, files = self._wanted, self._files
+        self._log.copy_whole(advance, self._note, is_linked=wanted.is_linked)
         disk = files.whole_disk(wanted.target)
         try:
-            was_clean = self._is_stopped()
+            was_stopped = self._checkpoint_of_stopped() is not None
             checkpoint = read_whole(wanted.root / "checkpoint")
             self._checkpoint.load()
             self._followers.copy(self._clock.now_ms(), advance, is_each_synced=not disk.is_reliable)
@@ -213,27 +238,14 @@ class Backup:
                 disk.sync()
         finally:
             disk.close()
-        self._put_in_place(checkpoint, timers)
-        if was_clean and self._is_stopped() and read_whole(wanted.root / "checkpoint") == checkpoint:
-            files.remove(wanted.target / "abort")
-        self._finish()
-
-    def _copy_whole_files(self, advance: Advance) -> None:
-        if self._is_begun_anew:
-            self._begin_anew()
-        is_whole = False
-        while not is_whole:
-            try:
-                self._log.copy_whole(advance, self._note, is_linked=self._wanted.is_linked)
-                is_whole = True
-            except FileGone:
-                # Retention was faster: everything before the store's oldest file is of no use now.
-                self._begin_anew()
+        return _Gathered(checkpoint, timers, was_stopped)
 
     def _begin_anew(self) -> None:
         row = row_of(self._wanted.log_folder)
         if self._log.has_gap(row):
             self._check_loss(row[0].base)
+        self._manifest.is_whole = False
+        self._note()
         self._log.begin_at(row[0].base if row else 0)
         self._note()
 
@@ -241,29 +253,29 @@ class Backup:
         self._manifest.begin, self._manifest.end = self._log.begin, self._log.end
         self._manifest.save(self._wanted.target, self._files)
 
-    def _is_stopped(self) -> bool:
-        """Return whether the last broker stopped in order, and none runs."""
+    def _checkpoint_of_stopped(self) -> bytes | None:
+        """Return the checkpoint of a store whose broker stopped in order; None if one runs, or was killed."""
         root = self._wanted.root
-        return not (root / "abort").exists() and not is_locked(root / _LOCK)
+        is_stopped = not (root / "abort").exists() and not is_locked(root / _LOCK)
+        return read_whole(root / "checkpoint") if is_stopped else None
 
     def _check_not_cut(self) -> None:
         """Raise StoreError if the store was cut meanwhile: parts of the copy would not fit together."""
         now = Checkpoint(SystemFiles(), self._wanted.root / "checkpoint")
         now.load()
         is_cut = (now.safe_position or self._log.end) < (self._checkpoint.safe_position or 0)
-        if is_cut or not self._log.is_continued():
+        if is_cut or not (self._log.has_gap() or self._log.is_continued()):
             raise StoreError(
                 f"the log of {self._wanted.root} was cut while it was copied: its broker was restarted or "
                 f"became a slave. Back up again"
             )
 
-    def _put_in_place(self, checkpoint: bytes | None, timers: Path | None) -> None:
-        target, files = self._wanted.target, self._files
-        if timers is not None:
-            put_timers_in_place(timers)
+    def _put_in_place(self, gathered: "_Gathered") -> None:
+        if gathered.timers is not None:
+            put_timers_in_place(gathered.timers)
         self._tables.put_in_place()
-        if checkpoint is not None:
-            _replace(target / "checkpoint", checkpoint, files)
+        if gathered.checkpoint is not None:
+            _replace(self._wanted.target / "checkpoint", gathered.checkpoint, self._files)
 
     def _finish(self) -> None:
         if self._wanted.is_pruned:

@@ -16,6 +16,7 @@ from pyromq.store.files import Files
 from pyromq.store.inspect.files import FileGone, ReadOnlyFile
 from pyromq.store.inspect.piece import look_at, next_record
 from pyromq.store.inspect.survey import RowFile, row_of
+from pyromq.wire.record import RECORD_BYTES_MIN
 
 Advance = Callable[[int], None]
 
@@ -78,10 +79,10 @@ class LogCopy:
         self.begin = self.end = position
 
     def is_of_this_log(self) -> bool:
-        """Return whether the oldest file that both have begins with the same messages."""
+        """Return whether the oldest file that both have begins with the same message."""
         both = (file for file in row_of(self._source) if self.begin <= file.base < self.end)
         first = next(both, None)
-        return first is None or self._is_same(first, first.base)
+        return first is None or self._is_same(first, first.base, RECORD_BYTES_MIN)
 
     def is_continued(self, row: Sequence[RowFile] | None = None) -> bool:
         """Return whether the source still has what was copied last, and where it was."""
@@ -91,8 +92,8 @@ class LogCopy:
         last = next((file for file in row if file.base < self.end <= file.end), None)
         return last is not None and self._is_same(last, max(last.base, self.end - _COMPARED_BYTES))
 
-    def _is_same(self, file: RowFile, start: int) -> bool:
-        size = min(start + _COMPARED_BYTES, self.end, file.end) - start
+    def _is_same(self, file: RowFile, start: int, size: int = _COMPARED_BYTES) -> bool:
+        size = min(start + size, self.end, file.end) - start
         copied = self._files.open(self._target / file.path.name, 0)
         try:
             with ReadOnlyFile(file.path) as opened:
@@ -119,6 +120,7 @@ class LogCopy:
 
         Raises FileGone when retention takes a file that was to be copied.
         """
+        self._files.make_folder(self._target)
         for file in row_of(self._source)[:-1]:
             if file.end > self.end:
                 if self.end < file.base:
@@ -131,8 +133,14 @@ class LogCopy:
                 note()
 
     def copy_rest(self, advance: Advance) -> None:
-        """Copy what there is now, up to the last whole record."""
+        """Copy what there is now, up to the last whole record.
+
+        Raises FileGone as `copy_whole` does.
+        """
+        self._files.make_folder(self._target)
         row = row_of(self._source)
+        if row and row[0].base > self.end:
+            raise FileGone(f"{self._source} has nothing at {self.end} any more")
         end = max(log_end(row), self.end)
         for file in row:
             if file.end > self.end and file.base <= self.end < end:
@@ -143,7 +151,6 @@ class LogCopy:
         self._files.sync_folder(self._target)
 
     def _copy(self, file: RowFile, stop: int, advance: Advance) -> None:
-        self._files.make_folder(self._target)
         copied = self._files.open(self._target / file.path.name, file.length)
         try:
             with ReadOnlyFile(file.path) as opened:
@@ -163,7 +170,6 @@ class LogCopy:
             copied.close()
 
     def _link(self, file: RowFile) -> None:
-        self._files.make_folder(self._target)
         temporary = self._target / (file.path.name + ".tmp")
         try:
             temporary.unlink(missing_ok=True)
@@ -186,13 +192,13 @@ class LogCopy:
                 self._files.remove(path)
 
     def forget_before(self) -> int:
-        """Remove the files that retention removed at the source; return how many."""
-        row = row_of(self._source)
-        gone = [path for base, path in _copies_in(self._files, self._target) if row and base < row[0].base]
+        """Remove the files that retention removed at the source, and return how many; the newest stays."""
+        row, copies = row_of(self._source), _copies_in(self._files, self._target)
+        gone = [path for base, path in copies[:-1] if row and base < row[0].base]
         for path in gone:
             self._files.remove(path)
         if gone:
-            self.begin = row[0].base
+            self.begin = copies[len(gone)][0]
         return len(gone)
 
 
