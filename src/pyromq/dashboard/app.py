@@ -18,9 +18,11 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from pyromq.client.aio.asking import Asker
+from pyromq.dashboard import access as accounts
 from pyromq.dashboard import changes, letters, members, messages, pages, resets, traces, views
 from pyromq.dashboard.advice import next_step
-from pyromq.dashboard.gate import Gate, set_cookie
+from pyromq.dashboard.gate import LOOKS_ONLY, Gate, set_cookie
+from pyromq.dashboard.health import Examiner, health
 from pyromq.dashboard.sampler import Sampler
 from pyromq.dashboard.security import COOKIE, Password, Sessions, Visit
 from pyromq.errors import ConfigError, MessageIllegal, NotThere, PyroError, TopicNotFound
@@ -44,7 +46,10 @@ VIEWS: Final[Mapping[str, Callable[..., dict[str, Any]]]] = {
     "group": views.group,
     "clients": views.clients,
     "dead-letters": views.dead_letters,
+    "health": health,
 }
+#: Views that say what the doctor found.
+_OF_HEALTH: Final = frozenset({"overview", "health"})
 
 Answer = Callable[[Request], Awaitable[Response]]
 
@@ -61,9 +66,10 @@ class Access:
 class Dashboard:
     """The pages of one cluster and what they ask for."""
 
-    def __init__(self, asker: Asker, sampler: Sampler, access: Access) -> None:
+    def __init__(self, asker: Asker, sampler: Sampler, examiner: Examiner, access: Access) -> None:
         self._asker = asker
         self._sampler = sampler
+        self._examiner = examiner
         self._access = access
         self._password = None if access.password is None else Password(access.password)
         self._sessions = Sessions()
@@ -109,6 +115,8 @@ class Dashboard:
             get("/api/body", self._body),
             get("/api/letters", self._letters),
             get("/api/members", self._members),
+            get("/api/access", self._accounts),
+            post("/api/health/examine", self._begin_examination),
             # Changes
             post("/api/topics/put", lambda order: changes.put_topic(asker, picture, order)),
             post("/api/topics/delete", lambda order: changes.delete_topic(asker, picture, order)),
@@ -182,6 +190,7 @@ class Dashboard:
         """Return a view, and have what it shows looked at first."""
         self._want(name, query)
         shown = VIEWS[name](self._sampler.picture, query)
+        shown["outage"] = self._sampler.picture.troubles.get("cluster")
         rows = [str(row.get("name") or row.get("group")) for row in shown.get("rows", ())]
         if name == "topics":
             self._sampler.want(topics=rows)
@@ -191,6 +200,8 @@ class Dashboard:
 
     def _want(self, name: str, query: Mapping[str, str]) -> None:
         topics, groups = [], []
+        if name in _OF_HEALTH:
+            self._examiner.want()
         if name == "topic":
             topics.append(query.get("name", ""))
         elif name == "group":
@@ -261,6 +272,13 @@ class Dashboard:
     async def _members(self, request: Request) -> Response:
         return JSONResponse(await members.running(self._asker, request.query_params))
 
+    async def _accounts(self, _request: Request) -> Response:
+        return JSONResponse(await accounts.accounts(self._asker, self._sampler.picture))
+
+    async def _begin_examination(self, _order: Mapping[str, Any]) -> dict[str, Any]:
+        self._examiner.begin()
+        return {}
+
     # Changes
 
     def _ordered(self, change: Callable[[Mapping[str, Any]], Awaitable[Any]]) -> Answer:
@@ -273,7 +291,7 @@ class Dashboard:
                 raise ConfigError("an order is a JSON object")
             result = await change(order)
             client = request.client.host if request.client is not None else "?"
-            if request.url.path != "/api/offsets/preview":
+            if request.url.path not in LOOKS_ONLY:
                 log.info("%s: %s %s", client, request.url.path, _brief(order))
                 await self._sampler.look_again()
             return JSONResponse(result)

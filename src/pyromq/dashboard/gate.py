@@ -22,6 +22,8 @@ from pyromq.dashboard.security import (
 
 #: Paths that need no visit.
 _OPEN: Final = ("/static/", "/login", "/healthz")
+#: Orders that change nothing; a dashboard that only looks takes them too.
+LOOKS_ONLY: Final = frozenset({"/api/offsets/preview", "/api/health/examine"})
 _READING: Final = frozenset({"GET", "HEAD"})
 
 
@@ -94,15 +96,11 @@ class Gate:
     def _refusal_of_change(self, request: Request, visit: Visit | None) -> Response | None:
         if visit is None or not is_own(visit, request.headers.get(CSRF_HEADER)):
             return _refused(403, "the change did not come from this page", "Load the page again.")
-        if self._is_read_only and request.url.path != "/api/logout" and not _is_rehearsal(request):
+        if self._is_read_only and request.url.path not in (*LOOKS_ONLY, "/api/logout"):
             return _refused(
                 403, "this dashboard only looks (--read-only)", "Start one without it to change something."
             )
         return None
-
-
-def _is_rehearsal(request: Request) -> bool:
-    return request.url.path == "/api/offsets/preview"
 
 
 def set_cookie(visit: Visit, *, is_secure: bool) -> str:

@@ -26,6 +26,8 @@ PAGES: Final[Sequence[Page]] = (
     Page("/message", "message", "Message", None, "/messages"),
     Page("/dead-letters", "letters", "Dead letters", "Dead letters"),
     Page("/clients", "clients", "Clients", "Clients"),
+    Page("/access", "access", "Access", "Access"),
+    Page("/health", "health", "Health", "Health"),
 )
 
 

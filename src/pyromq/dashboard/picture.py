@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Final
+from typing import Any, Final
 
 from pyromq.client.names import RETRY_TOPIC_PREFIX
 from pyromq.client.namespaces import DEAD_LETTER_TOPIC_PREFIX
@@ -90,6 +90,13 @@ class Broker:
     address: str
     figures: dict[str, str] = field(default_factory=dict)
     failure: str | None = None
+    #: When no name server knew it any more; None while one does.
+    gone_at_ms: int | None = None
+
+    @property
+    def answers(self) -> bool:
+        """Whether it said something of itself when it was asked last."""
+        return self.failure is None
 
     @property
     def is_master(self) -> bool:
@@ -166,17 +173,37 @@ class Group:
 
 
 @dataclass(slots=True)
+class Health:
+    """What the doctor said, and what it does now."""
+
+    #: `Report.as_json` of the last examination that came to an end; None before the first.
+    report: dict[str, Any] | None = None
+    #: The titles of the checks that it made.
+    checks: list[str] = field(default_factory=list)
+    taken_at_ms: int = 0
+    #: When the last one ended, with or without a report.
+    tried_at_ms: int = 0
+    #: What is being looked at; None while nothing is.
+    doing: str | None = None
+    #: Why the last one has no report, and the next step.
+    failure: tuple[str, str] | None = None
+
+
+@dataclass(slots=True)
 class Picture:
     """All that is known."""
 
     taken_at_ms: int = 0
     round_count: int = 0
     brokers: list[Broker] = field(default_factory=list)
+    #: Brokers that were there while this dashboard ran, and are not any more.
+    gone: list[Broker] = field(default_factory=list)
     topics: dict[str, Topic] = field(default_factory=dict)
     groups: dict[str, Group] = field(default_factory=dict)
     #: Producer group → members, of all brokers; None while no broker has said.
     producers: dict[str, dict[str, ProducerClient]] | None = None
     replicas: dict[str, ReplicaList] = field(default_factory=dict)
+    health: Health = field(default_factory=Health)
     #: What could not be found out, and why.
     troubles: dict[str, str] = field(default_factory=dict)
     incoming: deque[tuple[int, float]] = field(default_factory=lambda: deque(maxlen=POINTS_MAX))

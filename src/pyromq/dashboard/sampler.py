@@ -8,7 +8,8 @@ Tables of topics and groups (21, 201) are asked for every few rounds.
 
 import asyncio
 import logging
-from collections.abc import Callable, Container, Coroutine, Iterable
+from collections.abc import Callable, Container, Coroutine, Iterable, Sequence
+from dataclasses import replace
 from typing import Any, Final, TypeVar
 
 from pyromq.client.aio.asking import Asker
@@ -45,6 +46,8 @@ TABLE_ROUNDS: Final = 5
 #: Topics and groups of a round.
 TOPICS_A_ROUND: Final = 120
 GROUPS_A_ROUND: Final = 40
+#: Milliseconds that a broker which is gone is shown.
+GONE_MS: Final = 60 * 60_000
 #: Of a round's topics so many may be taken by those that move.
 _MOVING_SHARE: Final = 0.75
 
@@ -130,12 +133,11 @@ class Sampler:
     async def _round(self) -> None:
         picture = self.picture
         await self._look_at_brokers()
-        picture.troubles.pop("cluster", None)
         if self._are_tables_due or picture.round_count % TABLE_ROUNDS == 0:
             self._are_tables_due = False
             self._hurry.clear()
             await self._look_at_tables()
-        await self._together(self._look_at_progress(broker) for broker in picture.masters)
+        await self._together(self._look_at_progress(broker) for broker in picture.masters if broker.answers)
         await self._together(self._look_at_topic(topic) for topic in self._topics_of_round())
         await self._together(self._look_at_group(group) for group in self._groups_of_round())
         now_ms = self._clock.now_ms()
@@ -151,16 +153,25 @@ class Sampler:
     # Brokers
 
     async def _look_at_brokers(self) -> None:
-        table = await self._asker.run(cluster)
-        brokers = [
-            Broker(cluster=each.cluster, name=each.broker_name, broker_id=broker_id, address=address)
-            for each in sorted(
-                table.broker_addr_table.values(), key=lambda one: (one.cluster, one.broker_name)
-            )
-            for broker_id, address in sorted(each.broker_addrs.items())
-        ]
+        picture = self.picture
+        try:
+            table = await self._asker.run(cluster)
+        except PyroError as error:
+            # Brokers go on without a name server, and so does what can be seen of them.
+            picture.troubles["cluster"] = str(error)
+            brokers = [replace(broker, figures={}, failure=None) for broker in picture.brokers]
+        else:
+            picture.troubles.pop("cluster", None)
+            brokers = [
+                Broker(cluster=each.cluster, name=each.broker_name, broker_id=broker_id, address=address)
+                for each in sorted(
+                    table.broker_addr_table.values(), key=lambda one: (one.cluster, one.broker_name)
+                )
+                for broker_id, address in sorted(each.broker_addrs.items())
+            ]
+            picture.gone = gone(picture, brokers, self._clock.now_ms())
         await self._together(self._ask_figures(broker) for broker in brokers)
-        self.picture.brokers = brokers
+        picture.brokers = brokers
 
     async def _ask_figures(self, broker: Broker) -> None:
         try:
@@ -179,17 +190,28 @@ class Sampler:
         await self._together(
             look
             for broker in picture.masters
+            if broker.answers
             for look in (
                 self._guarded("topics", broker, self._look_at_topic_table(broker)),
                 self._guarded("groups", broker, self._look_at_group_table(broker)),
                 self._guarded("producers", broker, self._look_at_producers(broker)),
             )
         )
-        names = {broker.name for broker in picture.brokers}
+        self._forget_others({broker.name for broker in picture.brokers})
+        await self._look_at_replicas()
+
+    def _forget_others(self, names: set[str]) -> None:
+        """Drop what only brokers said that are not there any more."""
+        picture = self.picture
         picture.topics = {
             name: topic for name, topic in picture.topics.items() if topic.configs.keys() & names
         }
-        await self._look_at_replicas()
+        for group in picture.groups.values():
+            group.configs = {name: config for name, config in group.configs.items() if name in names}
+            for topic, offsets in group.offsets.items():
+                group.offsets[topic] = {
+                    queue: at for queue, at in offsets.items() if queue.broker_name in names
+                }
 
     async def _guarded(self, what: str, broker: Broker, look: Coroutine[Any, Any, None]) -> None:
         try:
@@ -232,8 +254,12 @@ class Sampler:
         if not any(not broker.is_master for broker in self.picture.brokers):
             self.picture.replicas = {}
             return
-
-        listed = await self._asker.run(replicas.list_replicas, None)
+        try:
+            listed = await self._asker.run(replicas.list_replicas, None)
+        except PyroError as error:
+            self.picture.troubles["replicas"] = str(error)
+            return
+        self.picture.troubles.pop("replicas", None)
         self.picture.replicas = {name: found for name, found, _ in listed if found is not None}
 
     # Progress
@@ -294,6 +320,9 @@ class Sampler:
             broker = self.picture.master(name)
             if broker is None:
                 continue
+            if not broker.answers:
+                failure = f"{name} does not answer: {broker.failure}"
+                continue
             try:
                 answer = await self._asker.ask(
                     broker.address, RequestCode.GET_TOPIC_STATS_INFO, GetTopicStats(topic=topic.name)
@@ -311,6 +340,9 @@ class Sampler:
         found: dict[str, ConsumerConnections] = {}
         failure = None
         for broker in self.picture.masters:
+            if not broker.answers:
+                failure = f"{broker.name} does not answer: {broker.failure}"
+                continue
             try:
                 found[broker.name] = await self._connections(broker, group.name)
             except PyroError as error:
@@ -329,6 +361,17 @@ class Sampler:
                 return ConsumerConnections()
             raise
         return decode_consumer_connections(answer.body)
+
+
+def gone(picture: Picture, now_there: Sequence[Broker], now_ms: int) -> list[Broker]:
+    """Return the brokers that were there and are not any more, for a while or until they come back."""
+    there = {broker.address for broker in now_there}
+    before = [replace(broker, gone_at_ms=now_ms) for broker in picture.brokers]
+    return [
+        broker
+        for broker in (*picture.gone, *before)
+        if broker.address not in there and now_ms - (broker.gone_at_ms or 0) < GONE_MS
+    ]
 
 
 def chosen(

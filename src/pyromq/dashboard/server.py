@@ -10,7 +10,9 @@ import uvicorn
 from pyromq.client.aio.asking import Asker
 from pyromq.config.settings import ClientSettings
 from pyromq.dashboard.app import Access, Dashboard
+from pyromq.dashboard.health import Examiner
 from pyromq.dashboard.sampler import ROUND_S, Sampler
+from pyromq.doctor.survey import WATCH_S
 from pyromq.errors import ListenFailed
 from pyromq.net.address import join_address
 
@@ -37,10 +39,12 @@ class DashboardServer:
         *,
         settings: ClientSettings | None = None,
         round_s: float = ROUND_S,
+        watch_s: float = WATCH_S,
     ) -> None:
         self._asker = Asker(name_server, settings)
         self._sampler = Sampler(self._asker, round_s=round_s)
-        self._dashboard = Dashboard(self._asker, self._sampler, access)
+        self._examiner = Examiner(self._asker, self._sampler.picture, watch_s=watch_s)
+        self._dashboard = Dashboard(self._asker, self._sampler, self._examiner, access)
         self._uvicorn: _Uvicorn | None = None
         self._serving: asyncio.Task[None] | None = None
 
@@ -68,6 +72,7 @@ class DashboardServer:
         if self._uvicorn is not None and self._serving is not None:
             self._uvicorn.should_exit = True
             await asyncio.wait({self._serving})
+        await self._examiner.close()
         await self._sampler.close()
         await self._asker.close()
 

@@ -9,6 +9,7 @@ from typing import Any, Final, TypeVar
 
 from pyromq.client.namespaces import DEAD_LETTER_TOPIC_PREFIX
 from pyromq.codes import Perm
+from pyromq.dashboard.health import badge
 from pyromq.dashboard.picture import Broker, Group, Kind, Picture, Topic
 from pyromq.errors import ConfigError, NotThere
 from pyromq.wire.bodies.groups import SubscriptionGroupConfig
@@ -48,7 +49,8 @@ def overview(picture: Picture, _query: Query) -> Shown:
     behind = sorted((group for group in groups if group.lag), key=lambda group: -group.lag)[:5]
     return {
         "takenAt": picture.taken_at_ms,
-        "brokers": [_broker(picture, broker) for broker in picture.brokers],
+        "brokers": [_broker(picture, broker) for broker in (*picture.brokers, *picture.gone)],
+        "health": badge(picture.health),
         "topicCount": len(normal),
         "groupCount": len(groups),
         "lag": sum(group.lag for group in groups),
@@ -68,7 +70,7 @@ def overview(picture: Picture, _query: Query) -> Shown:
 def warnings(picture: Picture) -> list[Shown]:
     """Return what an operator should look at, each with what to do."""
     found = [
-        _warning(what, why, "is it running, and does its address lead there?")
+        _warning(what, why, "Is it running, and does its address lead from here to it?")
         for what, why in picture.troubles.items()
     ]
     names = {broker.name for broker in picture.brokers}
@@ -78,7 +80,15 @@ def warnings(picture: Picture) -> list[Shown]:
             _warning(
                 name,
                 "has no master: nothing can be sent to it",
-                "start its master, or let a slave take over (pyromq admin switchMaster)",
+                "Start its master, or let a slave take over (pyromq admin switchMaster).",
+            )
+        )
+    for broker in picture.gone:
+        found.append(
+            _warning(
+                f"{broker.name} ({broker.address})",
+                "is gone: no name server knows it any more",
+                "Start it again. If it was stopped for good, this line goes within the hour.",
             )
         )
     for broker in picture.brokers:
@@ -87,7 +97,7 @@ def warnings(picture: Picture) -> list[Shown]:
                 _warning(
                     f"{broker.name} ({broker.address})",
                     broker.failure,
-                    "start it, or open the way to its address",
+                    "Start it, or open the way to its address.",
                 )
             )
         ratio = broker.number("commitLogDiskRatio")
@@ -96,7 +106,7 @@ def warnings(picture: Picture) -> list[Shown]:
                 _warning(
                     f"{broker.name} ({broker.address})",
                     f"its disk is {ratio:.0%} full",
-                    "make room, or lower fileReservedTime; at 90 % it takes no messages",
+                    "Make room, or lower fileReservedTime: at 90 % it takes no messages.",
                 )
             )
     return found
@@ -131,10 +141,12 @@ def _broker(picture: Picture, broker: Broker) -> Shown:
         "capacity": broker.figures.get("commitLogDirCapacity"),
         "logBytes": _difference(end, broker.number("commitLogMinOffset")),
         "today": _difference(broker.number("msgPutTotalTodayNow"), broker.number("msgPutTotalTodayMorning")),
+        "slaves": sum(1 for one in picture.brokers if one.name == broker.name and not one.is_master),
         "behindBytes": behind,
         "inSync": None if replica is None else replica.is_in_sync,
         "epoch": None if listed is None else listed.epoch,
         "failure": broker.failure,
+        "goneAt": broker.gone_at_ms,
     }
 
 

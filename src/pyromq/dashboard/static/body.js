@@ -1,6 +1,7 @@
 // A message's body: as text, as JSON, as hexadecimal numbers.
 import { bytes, clear, h } from "./core.js";
 
+const COLOURED_MAX = 9000;
 function hex(base64) {
   const raw = Uint8Array.from(atob(base64), (c) => c.charCodeAt(0));
   const lines = [];
@@ -12,6 +13,18 @@ function hex(base64) {
   }
   return lines.join("\n");
 }
+// Keys, strings and numbers of JSON in colours; text nodes only.
+function coloured(text) {
+  const parts = [];
+  let at = 0;
+  for (const found of text.matchAll(/("(?:[^"\\]|\\.)*")(\s*:)?|\b(true|false|null)\b|-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?/g)) {
+    if (parts.length > COLOURED_MAX) break;
+    const [whole, string, colon, word] = found;
+    parts.push(text.slice(at, found.index), h("span", { class: string ? (colon ? "j-key" : "j-string") : word ? "j-word" : "j-number" }, string ?? whole), colon ?? "");
+    at = found.index + whole.length;
+  }
+  return [...parts, text.slice(at)];
+}
 export function bodyView(body) {
   const forms = { JSON: body.json, Text: body.text, Hex: hex(body.bytes) };
   const there = Object.keys(forms).filter((name) => forms[name] !== null);
@@ -19,7 +32,7 @@ export function bodyView(body) {
   const buttons = there.map((name) => h("button", { type: "button", role: "tab", onclick: () => show(name) }, name));
   function show(name) {
     buttons.forEach((one) => one.setAttribute("aria-selected", String(one.textContent === name)));
-    clear(pre, forms[name] || "(empty)");
+    clear(pre, name === "JSON" ? coloured(forms[name]) : forms[name] || "(empty)");
   }
   show(there[0]);
   return h("div", {}, h("div", { class: "tabs", role: "tablist", "aria-label": "Form of the body" }, buttons,

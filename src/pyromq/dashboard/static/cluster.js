@@ -1,9 +1,12 @@
-import { ago, brief, bytes, card, clear, count, h, head, link, live, main, none, rate, Table, trouble } from "./core.js";
+import { ago, brief, bytes, card, clear, count, h, head, link, live, main, none, perSecond, Table, time, trouble } from "./core.js";
 import { Chart, spark } from "./chart.js";
 
-const tiles = ["Messages in", "Messages out", "Lag of all groups", "Topics", "Groups", "Dead letters"].map((name) => {
+// From so many bytes on a slave that is behind stands out.
+const BEHIND_BYTES = 16 * 1024 * 1024;
+const tiles = [["Messages in", "/topics?sort=rate"], ["Messages out", "/groups?sort=rate"], ["Lag of all groups", "/groups?sort=lag&state=behind"],
+  ["Topics", "/topics"], ["Groups", "/groups"], ["Dead letters", "/dead-letters"]].map(([name, to]) => {
   const value = h("b", { id: `tile-${name.toLowerCase().replaceAll(" ", "-")}` }, none);
-  return { value, node: h("div", { class: "tile" }, h("span", {}, name), value) };
+  return { value, node: h("a", { class: "tile", href: to }, h("span", {}, name), value) };
 });
 const chart = new Chart("Messages a second", [{ name: "in", kind: "one" }, { name: "out", kind: "two" }]);
 const warnings = h("div", { class: "warnings" });
@@ -15,22 +18,38 @@ function disk(broker) {
   bar.style.width = `${Math.min(100, broker.disk * 100)}%`;
   return h("span", { class: "gauge", title: broker.capacity ?? "" }, h("span", { class: "bar" }, bar), `${Math.round(broker.disk * 100)} %`);
 }
+function state(broker) {
+  if (broker.goneAt) return h("span", { class: "bad", title: "No name server knows it any more" }, `gone since ${time(broker.goneAt).slice(11, 19)}`);
+  if (broker.failure) return h("span", { class: "bad", title: broker.failure }, "does not answer");
+  return h("span", { class: "good" }, "answers");
+}
+const badge = h("a", { class: "health", href: "/health", id: "health-badge" }, "Health");
+function health(shown) {
+  const worst = ["problem", "warning", "note"].find((kind) => shown.counts[kind]);
+  const many = worst && shown.counts[worst];
+  badge.dataset.kind = shown.isWell === null ? "unknown" : worst ?? "well";
+  badge.textContent = shown.isWell === null ? "Health: not examined yet" : worst ? `Health: ${many} ${worst}${many === 1 ? "" : "s"}` : "Health: all is well";
+}
 function replication(broker) {
+  if (broker.goneAt) return none;
   const words = [];
-  if (broker.role === "slave") words.push(broker.behindBytes === null ? "?" : broker.behindBytes ? `${bytes(broker.behindBytes)} behind` : "up to date");
+  if (broker.role === "master") words.push(broker.slaves ? `${broker.slaves} ${broker.slaves === 1 ? "slave" : "slaves"}` : null);
+  else words.push(broker.behindBytes === null ? "how far is not known" : broker.behindBytes ? `${bytes(broker.behindBytes)} behind` : "up to date");
   if (broker.inSync !== null) words.push(broker.inSync ? "in sync" : "not in sync");
   if (broker.epoch) words.push(`epoch ${broker.epoch}`);
-  return words.join(", ") || none;
+  const text = words.filter(Boolean).join(", ");
+  const isBad = broker.inSync === false || broker.behindBytes > BEHIND_BYTES;
+  return text ? h("span", { class: isBad ? "warm" : null }, text) : none;
 }
 const brokers = new Table([
   { title: "Broker", cell: (b) => h("b", {}, b.name), sign: (b) => b.name },
   { title: "Cluster", cell: (b) => b.cluster },
   { title: "Role", cell: (b) => h("span", { class: `badge ${b.role}` }, b.role === "master" ? "master" : `slave ${b.id}`), sign: (b) => b.role + b.id },
   { title: "Address", cell: (b) => h("code", {}, b.address), sign: (b) => b.address },
-  { title: "State", cell: (b) => (b.failure ? h("span", { class: "bad", title: b.failure }, "does not answer") : h("span", { class: "good" }, "answers")), sign: (b) => b.failure },
-  { title: "Replication", cell: replication },
-  { title: "In", kind: "number", cell: (b) => `${rate(b.in)} /s` },
-  { title: "Out", kind: "number", cell: (b) => `${rate(b.out)} /s` },
+  { title: "State", cell: state, sign: (b) => `${b.failure}${b.goneAt}` },
+  { title: "Replication", cell: replication, sign: (b) => [b.goneAt, b.slaves, b.behindBytes, b.inSync, b.epoch].join() },
+  { title: "In", kind: "number", cell: (b) => perSecond(b.in) },
+  { title: "Out", kind: "number", cell: (b) => perSecond(b.out) },
   { title: "Disk", cell: disk, sign: (b) => `${b.disk}${b.capacity}` },
   { title: "Log", kind: "number", cell: (b) => bytes(b.logBytes) },
   { title: "Today", kind: "number", cell: (b) => brief(b.today) },
@@ -42,17 +61,20 @@ const small = (caption, of, kind, value, to, empty) => new Table([
   { title: "", cell: (one) => spark(one.points, "how it moved") },
   { title: kind, kind: "number", cell: value },
 ], { key: (one) => one.name, caption, empty });
-const busiest = small("Busiest topics", "Topic", "In", (one) => `${rate(one.rate)} /s`, "/topic", "There is no topic yet.");
+const busiest = small("Busiest topics", "Topic", "In", (one) => perSecond(one.rate), "/topic", "There is no topic yet.");
 const behind = small("Groups most behind", "Group", "Lag", (one) => count(one.lag), "/group", "No group is behind.");
 
-main.append(head("Cluster"), failed, warnings, h("div", { class: "tiles" }, tiles.map((one) => one.node)),
+main.append(head("Cluster", badge), failed, warnings, h("div", { class: "tiles" }, tiles.map((one) => one.node)),
   card("Traffic", chart.node), card("Brokers", brokers.node),
   h("div", { class: "two-columns" }, card("Busiest topics", busiest.node), card("Groups most behind", behind.node)));
 
 live("overview", {}, (shown) => {
   clear(failed);
-  const values = [`${rate(shown.in)} /s`, `${rate(shown.out)} /s`, brief(shown.lag), count(shown.topicCount), count(shown.groupCount), brief(shown.deadLetters)];
+  health(shown.health);
+  const values = [perSecond(shown.in), perSecond(shown.out), brief(shown.lag), count(shown.topicCount), count(shown.groupCount), brief(shown.deadLetters)];
   values.forEach((value, at) => { tiles[at].value.textContent = value; });
+  tiles[2].value.classList.toggle("warm", shown.lag > 0);
+  tiles[5].value.classList.toggle("bad", shown.deadLetters > 0);
   chart.update(shown.inPoints, shown.outPoints);
   brokers.update(shown.brokers);
   busiest.update(shown.busiest);

@@ -28,6 +28,7 @@ const short = new Intl.NumberFormat("en", { notation: "compact", maximumFraction
 export const none = "–";
 export const count = (n) => (n === null || n === undefined ? none : whole.format(n));
 export const brief = (n) => (n === null || n === undefined ? none : n < 10000 ? whole.format(Math.round(n)) : short.format(n));
+export const perSecond = (n) => (n === null || n === undefined ? none : `${rate(n)} /s`);
 export const rate = (n) => (n === null || n === undefined ? none : n === 0 ? "0" : n < 10 ? n.toFixed(1) : brief(n));
 export function bytes(n) {
   if (n === null || n === undefined) return none;
@@ -85,6 +86,13 @@ function shine(state, words) {
   lamp.dataset.state = state;
   lamp.querySelector("span").textContent = words;
 }
+// The first page has its own words for a cluster that does not answer; the others show old numbers, and say so.
+const outages = h("div");
+function outage(view, why) {
+  if (view === "overview") return;
+  if (why && !outages.isConnected) main.prepend(outages);
+  clear(outages, why && trouble({ message: why, next: "What is shown is what was known before; it goes on by itself." }));
+}
 export function live(view, params, show, fail) {
   let source = null;
   let now = params;
@@ -92,10 +100,11 @@ export function live(view, params, show, fail) {
     source?.close();
     if (document.hidden) return;
     source = new EventSource(link(`/api/live/${view}`, now));
-    source.addEventListener("view", (event) => { shine("on", "live"); show(JSON.parse(event.data)); });
+    source.addEventListener("view", (event) => { shine("on", "live"); main.classList.remove("absent"); const shown = JSON.parse(event.data); outage(view, shown.outage); show(shown); });
     source.addEventListener("trouble", (event) => {
       const told = JSON.parse(event.data);
       shine("on", "live");
+      main.classList.add("absent");
       fail?.(new Trouble(told.error, told.next));
     });
     source.onerror = () => {
@@ -133,6 +142,7 @@ export class Table {
     this.node = h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": caption },
       h("table", {}, h("caption", { class: "unseen" }, caption), h("thead", {}, h("tr", {}, heads)), this.body), this.empty);
   }
+  say(empty) { if (this.empty.textContent !== empty) this.empty.textContent = empty; }
   update(rows) {
     const seen = new Map();
     const ordered = rows.map((row) => {
@@ -156,7 +166,8 @@ export class Table {
     const sign = column.sign ? String(column.sign(row)) : null;
     if (sign !== null && line.said[at] === sign) return;
     const value = column.cell(row);
-    if (value instanceof Node) cell.replaceChildren(value);
+    if (Array.isArray(value)) clear(cell, ...value);
+    else if (value instanceof Node) cell.replaceChildren(value);
     else if (cell.textContent !== String(value)) cell.textContent = String(value);
     line.said[at] = sign;
   }
@@ -172,7 +183,7 @@ export function pager(go) {
     words.textContent = `${count(first)}–${count(first ? first + shown.rows.length - 1 : 0)} of ${count(shown.total)}`;
     back.disabled = shown.page <= 1;
     next.disabled = shown.page >= shown.pages;
-    node.hidden = shown.pages <= 1 && shown.total > 0;
+    node.hidden = shown.pages <= 1;
   } };
 }
 
@@ -234,7 +245,10 @@ export const head = (title, ...actions) => {
   document.title = `${title} · PyroMQ`;
   return h("div", { class: "head" }, h("h1", {}, title), h("div", { class: "actions" }, actions));
 };
+// Where a page of one thing stands: the list that it is of
+export const crumb = (label, href) => h("a", { class: "crumb", href }, `‹ ${label}`);
 export const card = (title, ...children) => h("section", { class: "card" }, title && h("h2", {}, title), children);
+document.querySelector("nav [aria-current]")?.scrollIntoView({ inline: "center", block: "nearest" });
 document.getElementById("logout")?.addEventListener("click", async () => {
   await post("/api/logout", {}).catch(() => {});
   location.assign("/login");

@@ -1,4 +1,4 @@
-import { card, change, clear, count, h, head, link, live, main, none, query, rate, Table, trouble } from "./core.js";
+import { card, change, clear, crumb, count, h, head, link, live, main, none, query, rate, Table, trouble } from "./core.js";
 import { Chart } from "./chart.js";
 import { deleteGroup, editGroup, resetOffsets } from "./group_form.js";
 import { showMember } from "./running.js";
@@ -40,7 +40,7 @@ const configs = new Table([
   { title: "Broadcast", cell: (c) => (c.consumeBroadcastEnable ? "allowed" : "no") },
 ], { key: (c) => c.broker, caption: "Settings on each broker", empty: "No broker has settings for it: it reads with the defaults." });
 const wants = h("ul");
-main.append(head(name,
+main.append(crumb("Groups", "/groups"), head(name,
   h("a", { class: "button", href: link("/dead-letters", { group: name }) }, "Dead letters"),
   change(h("button", { type: "button", id: "reset", onclick: () => latest && resetOffsets(latest) }, "Move offsets")),
   change(h("button", { type: "button", id: "edit", onclick: () => latest && editGroup(latest) }, "Change")),

@@ -1,4 +1,4 @@
-import { card, change, choices, clear, count, field, h, head, later, link, live, main, pager, rate, select, Table, trouble } from "./core.js";
+import { card, change, choices, clear, count, field, h, head, later, link, live, main, pager, perSecond, select, Table, trouble } from "./core.js";
 import { spark } from "./chart.js";
 import { editGroup } from "./group_form.js";
 
@@ -8,7 +8,7 @@ const table = new Table([
   { title: "Group", kind: "wide", cell: (g) => h("a", { href: link("/group", { name: g.name }) }, g.name), sign: (g) => g.name },
   { title: "Lag", kind: "number", cell: (g) => h("b", { class: g.lag ? "warm" : "faint" }, count(g.lag)), sign: (g) => g.lag },
   { title: "", cell: (g) => spark(g.points, "its lag lately"), sign: (g) => g.points.join() },
-  { title: "Reads", kind: "number", cell: (g) => `${rate(g.rate)} /s` },
+  { title: "Reads", kind: "number", cell: (g) => perSecond(g.rate) },
   { title: "Members", kind: "number", cell: members, sign: (g) => g.members },
   { title: "Topics", kind: "number", cell: (g) => count(g.topics) },
   { title: "Dead letters", kind: "number", cell: (g) => (g.deadLetters ? h("a", { href: link("/dead-letters", { group: g.name }) }, count(g.deadLetters)) : "0"), sign: (g) => g.deadLetters },
@@ -22,4 +22,5 @@ const kind = select({ normal: "Groups", system: "Brokers' own", all: "All" }, li
 const sort = select({ name: "Name", lag: "Lag", rate: "Rate", members: "Members" }, list.state.sort, { onchange: () => list.set({ sort: sort.value, page: 1 }) });
 main.append(head("Groups", change(h("button", { type: "button", class: "primary", id: "new-group", onclick: () => editGroup(null) }, "New group"))), failed,
   h("div", { class: "toolbar" }, field("Filter", filter), field("State", state), field("Show", kind), field("Sort by", sort)), card(null, table.node, pages.node));
-const view = live("groups", list.state, (shown) => { clear(failed); table.update(shown.rows); pages.update(shown); }, (error) => clear(failed, trouble(error)));
+const isNarrowed = () => list.state.filter || list.state.kind !== "normal" || list.state.state !== "all";
+const view = live("groups", list.state, (shown) => { clear(failed); table.say(isNarrowed() ? "No group is so. Change the filter, or create one." : "There is no group yet. One appears with its first consumer, or create it."); table.update(shown.rows); pages.update(shown); }, (error) => clear(failed, trouble(error)));

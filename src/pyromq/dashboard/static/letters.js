@@ -1,4 +1,4 @@
-import { act, bytes, card, change, choices, clear, count, dialog, field, get, h, head, isReadOnly, later, link, live, main, pager, post, query, select, still, Table, time, toast, trouble, when } from "./core.js";
+import { act, bytes, card, change, choices, clear, count, crumb, dialog, field, get, h, head, isReadOnly, later, link, live, main, pager, post, query, select, still, Table, time, toast, trouble, when } from "./core.js";
 import { bodyView } from "./body.js";
 
 const group = query.get("group");
@@ -106,7 +106,7 @@ function oneGroup() {
     ], canMend ? [keep, send] : [], { wide: true });
   }
   const form = h("form", { class: "toolbar" }, field("Key", key), field("Tag", tag), field("First topic", topic), act("Find", () => load(), { say: () => failed }));
-  main.append(head(`Dead letters of ${group}`, h("a", { class: "button", href: link("/group", { name: group }) }, "The group")), form, failed, results,
+  main.append(crumb("Dead letters", "/dead-letters"), head(`Dead letters of ${group}`, h("a", { class: "button", href: link("/group", { name: group }) }, "The group")), form, failed, results,
     card(null, change(h("div", { class: "bar-line" }, h("label", { class: "check" }, all, "All"), to, rehearseButton, replayButton)), table.node, more));
   draw();
   load().catch((error) => clear(failed, trouble(error)));

@@ -1,9 +1,9 @@
-import { bytes, card, clear, get, h, head, link, main, none, query, still, Table, time, trouble } from "./core.js";
+import { bytes, card, clear, crumb, get, h, head, link, main, none, query, still, Table, time, trouble } from "./core.js";
 import { bodyView } from "./body.js";
 
 still();
 const place = h("div", { "aria-busy": "true" }, h("p", { class: "empty" }, "Looking for it…"));
-main.append(head("Message"), place);
+main.append(crumb("Messages", "/messages"), head("Message"), place);
 const pairs = (rows) => h("dl", {}, rows.map(([name, value]) => [h("dt", {}, name), h("dd", {}, value ?? none)]));
 function life(shown) {
   const table = new Table([
@@ -13,7 +13,7 @@ function life(shown) {
     { title: "Try", kind: "number", cell: (e) => e.try ?? "" },
     { title: "Took", kind: "number", cell: (e) => (e.ms === null ? "" : `${e.ms} ms`) },
     { title: "Where", cell: (e) => e.where },
-    { title: "", kind: "wide", cell: (e) => e.detail },
+    { title: "Detail", kind: "wide", cell: (e) => e.detail },
   ], { key: (e) => JSON.stringify(e), caption: "Life", empty: "Nothing more is known of it." });
   table.update(shown.steps);
   return [table.node, shown.note && h("p", { class: "faint" }, shown.note)];

@@ -21,7 +21,6 @@ const table = new Table([
   { title: "Size", kind: "number", cell: (m) => bytes(m.size) },
   { title: "Body", kind: "line", cell: (m) => m.line },
 ], { key: (m) => m.placeId, caption: "Messages", empty: "No message is so. Is the topic right, and the time?" });
-const found = h("div", { hidden: true }, table.node);
 let rows = [];
 let cursor = null;
 const more = act("More", async () => { await search(cursor); }, { kind: "quiet", say: () => failed });
@@ -34,6 +33,7 @@ function asked() {
 }
 async function search(from = null) {
   clear(failed);
+  hint.hidden = true;
   const order = asked();
   history.replaceState(null, "", link(location.pathname, order));
   const shown = await get("/api/messages", { ...order, cursor: from });
@@ -59,5 +59,8 @@ topic.addEventListener("input", async () => {
   clear(names, shown.rows.map((one) => h("option", { value: one.name })));
 });
 const form = h("form", { class: "toolbar" }, field("Find by", by), Object.values(fields), act("Search", () => search(), { say: () => failed }));
-main.append(head("Messages"), form, names, failed, card(null, found, more));
+const found = card(null, table.node, more);
+const hint = h("p", { class: "empty" }, "Say a topic and press Search: the newest messages come first.");
+found.hidden = true;
+main.append(head("Messages"), form, names, failed, hint, found);
 if (query.get("topic") || query.get("id")) search().catch((error) => clear(failed, trouble(error)));

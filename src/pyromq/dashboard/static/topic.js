@@ -1,4 +1,4 @@
-import { card, change, clear, count, h, head, link, live, main, none, query, rate, Table, time, trouble, when } from "./core.js";
+import { card, change, clear, crumb, count, h, head, link, live, main, none, query, rate, Table, time, trouble, when } from "./core.js";
 import { Chart } from "./chart.js";
 import { deleteTopic, editTopic } from "./topic_form.js";
 
@@ -27,7 +27,7 @@ const groups = new Table([
   { title: "Members", kind: "number", cell: (g) => count(g.members) },
   { title: "Lag", kind: "number", cell: (g) => count(g.lag) },
 ], { key: (g) => g.name, caption: "Groups that read it", empty: "No group has read of it." });
-main.append(head(name,
+main.append(crumb("Topics", "/topics"), head(name,
   h("a", { class: "button", href: link("/messages", { topic: name }) }, "Messages"),
   change(h("button", { type: "button", id: "edit", onclick: () => latest && editTopic(latest) }, "Change")),
   change(h("button", { type: "button", class: "danger", id: "delete", onclick: () => deleteTopic(name, () => location.assign("/topics")) }, "Delete"))),
