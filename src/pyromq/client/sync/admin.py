@@ -1,5 +1,7 @@
 """The blocking admin client."""
 
+# Written by tools/gen_blocking.py from src/pyromq/client/aio/admin.py; change it there.
+
 from functools import partial
 from types import TracebackType
 from typing import Self

@@ -1,5 +1,7 @@
 """Dead letters, blocking."""
 
+# Written by tools/gen_blocking.py from src/pyromq/client/aio/dead_letters.py; change it there.
+
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial

@@ -1,5 +1,7 @@
 """What operators ask and change, for the blocking admin client."""
 
+# Written by tools/gen_blocking.py from src/pyromq/client/aio/operations.py; change it there.
+
 from collections.abc import Collection, Mapping
 
 from pyromq.client.plans import (
