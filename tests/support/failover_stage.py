@@ -90,7 +90,7 @@ class Stage:
             "namesrv_addr": self.name_server,
             "broker_role": self._role,
             "failover": f"etcd://127.0.0.1:{await way.start()}",
-            "listen_port": _free_port(),
+            "listen_port": free_port(),
             "store_path_root_dir": str(self.folder_of(number)),
             "mapped_file_size_commit_log": 16 * MIB,
             "mapped_file_size_consume_queue": 20_000,
@@ -145,7 +145,7 @@ class Stage:
         return self.ways[self.replicas.index(replica)]
 
 
-def _free_port() -> int:
+def free_port() -> int:
     """Return a port that is free with its neighbours, and that the system gives to no connection."""
     while True:
         port = randrange(20_000, 32_000, 8)

@@ -4,7 +4,9 @@ master   followers ─► confirmed ─► answers of a synchronous master, and 
 slave    copies the log ─► the store applies it; copies the tables of topics, groups and progress
 """
 
+import dataclasses
 import logging
+import ssl
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -22,10 +24,11 @@ from pyromq.broker.replication.server import ReplicationServer
 from pyromq.broker.replication.tables import FAILOVER_PERIOD_S, PERIOD_S, CopiedTables, TableCopier
 from pyromq.broker.standing import Leader, Standing
 from pyromq.config.settings import BrokerRole
-from pyromq.errors import ListenFailed
+from pyromq.errors import ConfigError, ListenFailed
 from pyromq.net.links import Links
 from pyromq.net.metrics import Figure
 from pyromq.net.routes import RouteTable
+from pyromq.net.tls import client_context, server_context
 from pyromq.store.epochs import FILE_NAME, Epochs
 from pyromq.store.files import Files, SystemFiles
 
@@ -63,7 +66,12 @@ class Leading:
         in_sync = None if epochs is None else standing.in_sync or frozenset()
         self.followers = Followers(parts.store, settings, parts.clock, in_sync=in_sync)
         self._server = ReplicationServer(
-            parts.store, self.followers, settings=settings, clock=parts.clock, epochs=epochs
+            parts.store,
+            self.followers,
+            settings=settings,
+            clock=parts.clock,
+            epochs=epochs,
+            tls=_context_for_slaves(parts),
         )
         is_synchronous = parts.settings.broker_role == BrokerRole.SYNC_MASTER
         self._replicated = (
@@ -177,6 +185,7 @@ class Following:
             on_copied=durability.appended,
             on_confirmed=self._announcements.readable_up_to,
             on_following=self._copy_tables_soon,
+            tls=_context_for_master(parts),
         )
         self.copier = TableCopier(
             CopiedTables(
@@ -239,3 +248,20 @@ class Following:
 
 
 Replicating = Leading | Following
+
+
+def _context_for_slaves(parts: Parts) -> ssl.SSLContext | None:
+    if not parts.store_settings.ha_use_tls:
+        return None
+    context = server_context(parts.net_settings)
+    if context is None:
+        raise ConfigError(
+            "haUseTLS needs this broker's certificate: set tlsServerCertPath and tlsServerKeyPath"
+        )
+    return context
+
+
+def _context_for_master(parts: Parts) -> ssl.SSLContext | None:
+    if not parts.store_settings.ha_use_tls:
+        return None
+    return client_context(dataclasses.replace(parts.net_settings, use_tls=True))

@@ -345,6 +345,11 @@ class StoreSettings:
     )
     ha_listen_port: int = setting(0, "TCP port for slaves; 0: the broker's port plus one.", at_most=PORT_MAX)
     ha_allowed_addresses: str = setting("", "With aclEnable, who may copy besides the white list. Ours.")
+    ha_use_tls: bool = setting(
+        False,
+        "Copy the log under TLS only: with this broker's certificate, and what useTLS is told. Ours.",
+        key="haUseTLS",
+    )
     ha_master_address: str = setting(
         "", "Where a slave copies from, host:port; empty: as the name servers say.", form="addresses"
     )

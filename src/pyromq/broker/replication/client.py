@@ -7,6 +7,7 @@ Whatever ends the link is said once, until something else is the matter or it wo
 
 import asyncio
 import logging
+import ssl
 from collections.abc import Callable
 from typing import Final, cast
 
@@ -232,7 +233,9 @@ class ReplicationClient:
         on_confirmed: Callable[[int], None] | None = None,
         on_following: Callable[[], None] = lambda: None,
         retry_s: float | None = None,
+        tls: ssl.SSLContext | None = None,
     ) -> None:
+        self._tls = tls
         self.store = store
         self.settings = settings
         self.clock = clock
@@ -351,7 +354,7 @@ class ReplicationClient:
         try:
             async with asyncio.timeout(CONNECT_S_MAX):
                 _, link = await loop.create_connection(
-                    lambda: MasterLink(self, self._copying, address), host, port
+                    lambda: MasterLink(self, self._copying, address), host, port, ssl=self._tls
                 )
         except TimeoutError as error:
             raise ConnectFailed(f"no connection within {CONNECT_S_MAX:g} s") from error

@@ -14,6 +14,7 @@ log begins or ends. The slave sees that it does not fit, and can say so.
 
 import asyncio
 import logging
+import ssl
 from collections.abc import Callable
 from typing import Final, cast
 
@@ -260,7 +261,9 @@ class ReplicationServer:
         settings: StoreSettings,
         clock: Clock,
         epochs: Epochs | None = None,
+        tls: ssl.SSLContext | None = None,
     ) -> None:
+        self._tls = tls
         self.store = store
         self.followers = followers
         self.settings = settings
@@ -286,7 +289,9 @@ class ReplicationServer:
         """Listen, and return the address with its real port; raise ListenFailed when that cannot be."""
         loop = asyncio.get_running_loop()
         try:
-            self._listener = await loop.create_server(self._new_link, host, port, reuse_address=True)
+            self._listener = await loop.create_server(
+                self._new_link, host, port, reuse_address=True, ssl=self._tls
+            )
         except OSError as error:
             raise ListenFailed(
                 f"slaves cannot be served on {host}:{port}: {error.strerror or error}; choose another "
