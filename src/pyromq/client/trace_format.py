@@ -12,7 +12,7 @@ The message's keys are the ids and keys of all messages that its entries are abo
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum, StrEnum
 from typing import Final
 
@@ -142,11 +142,10 @@ def _text(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _read_pub(fields: list[str]) -> TraceEntry:
-    # Older clients wrote no offset id.
-    has_offset_id = len(fields) >= 14
+def _read_sender(type: TraceType, fields: list[str]) -> TraceEntry:
+    """Read what entries of producers begin with."""
     return TraceEntry(
-        type=TraceType.PUB,
+        type=type,
         at_ms=int(fields[1]),
         region=_known(fields[2]),
         group=fields[3],
@@ -155,6 +154,14 @@ def _read_pub(fields: list[str]) -> TraceEntry:
         tags=_known(fields[6]),
         keys=_known(fields[7]),
         broker_address=fields[8],
+    )
+
+
+def _read_pub(fields: list[str]) -> TraceEntry:
+    # Older clients wrote no offset id.
+    has_offset_id = len(fields) >= 14
+    return replace(
+        _read_sender(TraceType.PUB, fields),
         body_bytes=int(fields[9]),
         took_ms=int(fields[10]),
         kind=_kind(fields[11]),
@@ -191,16 +198,8 @@ def _read_after(fields: list[str]) -> TraceEntry:
 
 
 def _read_end(fields: list[str]) -> TraceEntry:
-    return TraceEntry(
-        type=TraceType.END_TRANSACTION,
-        at_ms=int(fields[1]),
-        region=_known(fields[2]),
-        group=fields[3],
-        topic=fields[4],
-        message_id=fields[5],
-        tags=_known(fields[6]),
-        keys=_known(fields[7]),
-        broker_address=fields[8],
+    return replace(
+        _read_sender(TraceType.END_TRANSACTION, fields),
         kind=_kind(fields[9]),
         transaction_id=_known(fields[10]),
         transaction_state=fields[11],
