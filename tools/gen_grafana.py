@@ -113,6 +113,39 @@ ROWS: list[tuple[str, list[tuple[str, str, int, list[tuple[str, str]]]]]] = [
                 ],
             ),
             (
+                "In flight: pulled, not confirmed",
+                "short",
+                8,
+                [
+                    (
+                        f"topk(10, {ALL_OF_GROUPS} (rocketmq_consumer_inflight_messages{{{GROUP}}}))",
+                        "{{consumer_group}} {{topic}}",
+                    )
+                ],
+            ),
+            (
+                "Ready: not pulled yet",
+                "short",
+                8,
+                [
+                    (
+                        f"topk(10, {ALL_OF_GROUPS} (rocketmq_consumer_ready_messages{{{GROUP}}}))",
+                        "{{consumer_group}} {{topic}}",
+                    )
+                ],
+            ),
+            (
+                "Wait to be pulled",
+                "ms",
+                8,
+                [
+                    (
+                        f"topk(10, {OF_GROUPS} (rocketmq_consumer_queueing_latency{{{GROUP}}}))",
+                        "{{consumer_group}} {{topic}}",
+                    )
+                ],
+            ),
+            (
                 "Dead letters",
                 "short",
                 8,

@@ -107,6 +107,39 @@ async def test_traffic_and_lag_are_counted_by_topic_and_group(observed: Cluster)
     assert only("rocketmq_consumer_lag_latency")[1] > 0
 
 
+async def test_what_is_in_flight_and_what_is_ready_add_up_to_the_lag(observed: Cluster) -> None:
+    """The first pull takes the long way, and the second is the kernel's where there is one."""
+    async with aio.Producer("senders", observed.namesrv_address) as producer:
+        await producer.send(Message("orders", b"first"))
+        queue = (await producer.queues("orders"))[0]
+        for _ in range(9):
+            await producer.send(Message("orders", b"next"), queue=queue)
+    async with aio.PullConsumer("readers", observed.namesrv_address) as consumer:
+        await consumer.commit(queue, 0)
+
+        async def parts() -> list[float]:
+            seen = families(await page_text(observed.brokers["broker-a"].metrics))
+            names = ("inflight_messages", "ready_messages", "lag_messages", "queueing_latency")
+            return [
+                sample.value
+                for name in names
+                for sample in seen[f"rocketmq_consumer_{name}"].samples
+                if sample.labels["topic"] == "orders" and sample.labels["consumer_group"] == "readers"
+            ]
+
+        in_flight, ready, lag, waits_ms = await parts()
+        assert (in_flight, ready) == (0, lag)
+        assert waits_ms > 0
+
+        offset = 0
+        for count in (2, 3):
+            pulled = await consumer.pull(queue, offset, count=count)
+            offset = pulled.next_offset
+            assert (await parts())[:3] == [offset, lag - offset, lag]
+        await consumer.commit(queue, 4)
+        assert (await parts())[:3] == [offset - 4, lag - offset, lag - 4]
+
+
 async def test_times_and_sizes_are_spread(observed: Cluster) -> None:
     await some_traffic(observed)
     seen = families(await page_text(observed.brokers["broker-a"].metrics))

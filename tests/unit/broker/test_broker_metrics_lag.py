@@ -50,8 +50,19 @@ def put(parts: Parts, topic: str, queue_id: int) -> None:
 def looked(parts: Parts) -> tuple[dict[tuple[str, ...], float], dict[tuple[str, ...], float], int]:
     lags = Lags(parts.offsets, parts.topics, parts.store, parts.clock)
     steps = sum(1 for _ in lags.look())
-    messages, latency = (dict(figure.read()) for figure in lags.figures())
-    return messages, latency, steps
+    seen = {figure.name: dict(figure.read()) for figure in lags.figures()}
+    return seen["rocketmq_consumer_lag_messages"], seen["rocketmq_consumer_lag_latency"], steps
+
+
+def parts_of_the_lag(parts: Parts) -> tuple[float, float, float]:
+    """What is in flight, what is ready, and how long the oldest of that waits, of one group in one topic."""
+    lags = Lags(parts.offsets, parts.topics, parts.store, parts.clock)
+    for _ in lags.look():
+        pass
+    lag, _, *others = (next(iter(figure.read().values())) for figure in lags.figures())
+    in_flight, ready, waits_ms = others
+    assert in_flight + ready == lag
+    return in_flight, ready, waits_ms
 
 
 async def test_a_lag_is_the_sum_of_the_queues_and_as_old_as_the_oldest_message(
@@ -100,3 +111,56 @@ async def test_many_groups_are_looked_at_in_as_many_steps_as_there_are_queues(pa
 
     assert len(messages) == 2 * groups
     assert steps == 2 * groups
+
+
+async def test_what_was_pulled_is_in_flight_until_it_is_committed(parts: Parts, clock: ManualClock) -> None:
+    for _ in range(5):
+        put(parts, "orders", 0)
+        clock.advance(100)
+    parts.offsets.commit("readers", "orders", 0, 1)
+    assert parts_of_the_lag(parts) == (0, 4, 400)
+
+    parts.offsets.pulled.note("readers", "orders", 0, 3)
+    assert parts_of_the_lag(parts) == (2, 2, 200)
+
+    parts.offsets.pulled.note("readers", "orders", 0, 5)
+    assert parts_of_the_lag(parts) == (4, 0, 0)
+
+    parts.offsets.commit("readers", "orders", 0, 5)
+    assert parts_of_the_lag(parts) == (0, 0, 0)
+
+
+async def test_a_group_that_goes_back_has_nothing_in_flight_behind_that(parts: Parts) -> None:
+    for _ in range(3):
+        put(parts, "orders", 0)
+    parts.offsets.pulled.note("readers", "orders", 0, 3)
+    parts.offsets.commit("readers", "orders", 0, 3)
+
+    parts.offsets.commit("readers", "orders", 0, 1)
+
+    assert parts_of_the_lag(parts)[:2] == (0, 2)
+
+
+async def test_a_group_that_was_set_forward_has_nothing_in_flight(parts: Parts) -> None:
+    for _ in range(3):
+        put(parts, "orders", 0)
+    parts.offsets.pulled.note("readers", "orders", 0, 1)
+
+    parts.offsets.commit("readers", "orders", 0, 2)
+
+    assert parts_of_the_lag(parts)[:2] == (0, 1)
+
+
+@pytest.mark.parametrize("gone", ["topic", "group"])
+async def test_what_was_pulled_goes_with_its_topic_and_its_group(parts: Parts, gone: str) -> None:
+    pulled = parts.offsets.pulled
+    pulled.note("readers", "orders", 0, 3)
+    pulled.note("others", "payments", 0, 4)
+
+    if gone == "topic":
+        parts.offsets.remove_topic("orders")
+    else:
+        parts.offsets.remove_group("readers")
+
+    assert pulled.reached("readers", "orders", 0) is None
+    assert pulled.reached("others", "payments", 0) == 4
