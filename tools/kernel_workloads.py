@@ -7,6 +7,7 @@ the work is counted. To add one, write it under `@workload("name")` and record i
 
 import ctypes
 import sys
+from array import array
 from collections.abc import Callable
 from pathlib import Path
 
@@ -142,7 +143,7 @@ def pull() -> Work:
         received += encode(Command(RequestCode.PULL_MESSAGE, opaque=offset, ext=write_header(header)))
     key = _key_of(header)
     assert key is not None
-    kernel.learn(key, queue, b"orders", 0, frozenset({97}), "who")
+    kernel.learn(key, queue, b"orders", 0, frozenset({97}), "who", array("q", [-1]))
 
     def work() -> int:
         end, _, _ = kernel.answer(received, 0, log=files, disk_position=0, answer_bytes_max=1 << 30)  # type: ignore[arg-type]

@@ -9,13 +9,16 @@ from importlib.util import find_spec
 
 #: Names of the kernel's modules; it is used whole or not at all.
 MODULES = (
+    "answers",
     "columns",
     "copies",
     "facts",
     "frames",
+    "known",
     "load",
-    "records",
+    "plans",
     "pulls",
+    "records",
     "scan",
     "sends",
     "tails",

@@ -69,7 +69,7 @@ async def test_a_slave_that_copies_nothing_is_a_problem(tmp_path: Path) -> None:
     async with running_pair(tmp_path, ha_master_address="127.0.0.1:1") as pair:
         await fill(pair)
 
-        examined = await DoctorStage(pair.namesrv_address).aexamine(*ONLY)
+        examined = await DoctorStage(pair.namesrv_address).aexamine(*ONLY, "--watch", "1")
 
         (finding,) = examined.found
         assert (examined.status, finding["severity"]) == (1, "problem")
@@ -77,6 +77,8 @@ async def test_a_slave_that_copies_nothing_is_a_problem(tmp_path: Path) -> None:
         assert finding["facts"]["behind_bytes"] == pair.master.broker.max_position
         assert f"pyromq cluster status -n {pair.namesrv_address} -b {pair.slave.address}" in finding["do"]
         await DoctorStage(pair.namesrv_address).afollow(finding)
+        hasty = await DoctorStage(pair.namesrv_address).aexamine(*ONLY)
+        assert [one["severity"] for one in hasty.found] == ["warning"]
 
 
 async def test_a_slave_that_has_more_than_its_master_is_a_problem(tmp_path: Path) -> None:

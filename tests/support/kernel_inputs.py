@@ -116,3 +116,8 @@ def expect(holds: bool, what: str) -> None:
     """Raise unless it holds."""
     if not holds:
         raise AssertionError(what)
+
+
+def mostly(random: Random, usual: int, *others: int) -> int:
+    """Return the usual number, nine times of ten."""
+    return usual if random.random() < 0.9 else random.choice(others)

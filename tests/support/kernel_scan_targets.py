@@ -27,12 +27,12 @@ COLUMNS = (
 
 @target("scan.Scan")
 def scan(random: Random) -> None:
-    from kernel_targets import _pulled
+    from kernel_message_targets import pulled_bytes
 
     names = tuple(random.sample(COLUMNS, random.randrange(1, len(COLUMNS) + 1)))
     scanned = module("scan").Scan(names)
     for _ in range(random.randrange(1, 4)):
-        pulled, rows = exact_bytes(_pulled(random)), scanned.rows
+        pulled, rows = exact_bytes(pulled_bytes(random)), scanned.rows
         tags = frozenset(random.choice(((), (), ("a",), ("ü", "b"))))
         end = random.choice((0, 1, 1 << 62))
         stop = scanned.add(pulled, random.choice(("broker-a", "ü", "")), tags, end)

@@ -1,3 +1,4 @@
+from array import array
 from collections.abc import Collection
 from typing import Any
 
@@ -33,6 +34,7 @@ class Pulls:
         queue_id: int,
         codes: Collection[int] | None,
         who: Any,
+        reached: "array[int]",
     ) -> None: ...
     def forget_all(self) -> None: ...
     def take_served(self) -> dict[Any, tuple[int, int, int]]: ...

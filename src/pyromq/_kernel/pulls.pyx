@@ -6,14 +6,16 @@ else, an empty queue first of all, is left to Python. `pyromq.broker.handlers.pu
 are the same in Python and say what each limit means.
 """
 
+from cpython.array cimport array
 from cpython.buffer cimport PyBUF_SIMPLE, Py_buffer, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
-from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t
+from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memchr, memcmp, memcpy
 
-from pyromq._kernel.bigend cimport load16, load32, load64, store16, store32, write_decimal
+from pyromq._kernel.answers cimport PART_FIRST, PART_OPAQUE, VALUES_MAX, AnswerHead, Value
+from pyromq._kernel.bigend cimport load16, load32, load64
 from pyromq._kernel.crc32 cimport pyromq_crc32
 from pyromq._kernel.frames cimport READ, Frame, Span, find_field, read_frame, read_number
 from pyromq._kernel.tails cimport QueueTail
@@ -39,11 +41,12 @@ cdef enum:
     KEY_BYTES_MAX = 4096
     VIEWS = 4
 
-    PART_NONE = 0
-    PART_OPAQUE = 1
-    PART_NEXT = 2
-    PART_MIN = 3
-    PART_MAX = 4
+    HEAD_ROOM = 2048
+
+    # What varies in an answer, behind its opaque.
+    VALUE_NEXT = PART_FIRST
+    VALUE_MIN = PART_FIRST + 1
+    VALUE_MAX = PART_FIRST + 2
 
 
 cdef struct View:
@@ -70,6 +73,8 @@ cdef class PullPlan:
     cdef bint wants_all
     #: What was answered since somebody asked: messages, their bytes, and pulls.
     cdef int64_t count, size, answers
+    #: One number: the offset behind what was answered last.
+    cdef array reached
 
     def __dealloc__(self):
         free(self.codes)
@@ -113,16 +118,18 @@ cdef class Pulls:
     cdef object _row
     cdef Run *_runs
     cdef Py_ssize_t _run_count, _runs_room
-    cdef list _parts, _binary_parts
-    cdef int _language, _version
+    cdef AnswerHead _head
     cdef Limits _limits
 
-    def __init__(self, Limits limits, *, list answer_parts, list binary_parts, int language, int version):
+    def __init__(
+        self, Limits limits not None, *, list answer_parts, list binary_parts, int language, int version
+    ):
         self._limits = limits
-        self._parts = answer_parts
-        self._binary_parts = binary_parts
-        self._language = language
-        self._version = version
+        self._head = AnswerHead(
+            parts=answer_parts, binary_parts=binary_parts, remark=b"FOUND", language=language, version=version
+        )
+        if self._head.bytes_max > HEAD_ROOM:
+            raise ValueError("the heads of answers are too long")
         self._plans = {}
         self._served = {}
 
@@ -130,11 +137,26 @@ cdef class Pulls:
         self.release()
         free(self._runs)
 
-    def learn(self, bytes key, QueueTail queue, bytes topic, int32_t queue_id, codes, who):
-        """Answer pulls of this kind from now on; `codes` are the tags codes that are wanted, None for all."""
+    def learn(
+        self,
+        bytes key not None,
+        QueueTail queue not None,
+        bytes topic not None,
+        int32_t queue_id,
+        codes,
+        who,
+        array reached not None,
+    ):
+        """Answer pulls of this kind from now on; `codes` are the tags codes that are wanted, None for all.
+
+        `reached` has one int64, which says from then on which offset is behind the answers.
+        """
         cdef PullPlan plan = PullPlan()
         cdef Py_ssize_t i = 0
+        if reached.typecode != "q" or len(reached) != 1:
+            raise ValueError("one int64 says what was reached")
         plan.queue = queue
+        plan.reached = reached
         plan.topic = topic
         plan.queue_id = queue_id
         plan.who = who
@@ -284,6 +306,7 @@ cdef class Pulls:
             plan.count += self._gathered_count
             plan.size += self._gathered_bytes
             plan.answers += 1
+            plan.reached.data.as_longlongs[0] = offset + passed
             if flags & PULL_COMMITS:
                 commits.append((plan.who, commit))
         return answer
@@ -384,40 +407,26 @@ cdef class Pulls:
         return <const uint8_t *> view.buffer.buf + (position - view.base)
 
     cdef bytes _encode(self, Frame *frame, int64_t next_offset, int64_t min_offset, int64_t max_offset):
-        cdef uint8_t header[2048]
-        cdef uint8_t *at = header + 8
-        cdef uint8_t *fields
-        cdef Py_ssize_t i, body_length = 0, header_length
+        cdef uint8_t head[HEAD_ROOM]
+        cdef Value values[VALUES_MAX]
+        cdef uint8_t *at
+        cdef Py_ssize_t i, body_length = 0, head_length
         cdef bytes answer
         for i in range(self._run_count):
             body_length += self._runs[i].length
-        if frame.is_json:
-            at = _fill(at, header + sizeof(header), self._parts, frame.opaque,
-                       next_offset, min_offset, max_offset, False)
-        else:
-            at = store16(at, 0)
-            at[0] = <uint8_t> self._language
-            at = store16(at + 1, <int16_t> self._version)
-            at = store32(at, frame.opaque)
-            at = store32(at, FLAG_RESPONSE)
-            at = store32(at, 5)
-            memcpy(at, b"FOUND", 5)
-            fields = at + 5
-            at = _fill(fields + 4, header + sizeof(header), self._binary_parts, frame.opaque,
-                       next_offset, min_offset, max_offset, True)
-            if at != NULL:
-                store32(fields, <int32_t> (at - fields - 4))
-        if at == NULL:
+        for i in range(VALUES_MAX):
+            values[i].text = NULL
+        values[PART_OPAQUE].number = frame.opaque
+        values[VALUE_NEXT].number = next_offset
+        values[VALUE_MIN].number = min_offset
+        values[VALUE_MAX].number = max_offset
+        head_length = self._head.write(head, frame, values, body_length) - head
+        if head_length + body_length > FRAME_BYTES_MAX:
             return None
-        header_length = at - header
-        if header_length + body_length > FRAME_BYTES_MAX:
-            return None
-        store32(header, <int32_t> (header_length + body_length - 4))
-        store32(header + 4, <int32_t> (header_length - 8) | (0 if frame.is_json else 1 << 24))
-        answer = PyBytes_FromStringAndSize(NULL, header_length + body_length)
+        answer = PyBytes_FromStringAndSize(NULL, head_length + body_length)
         at = <uint8_t *> PyBytes_AS_STRING(answer)
-        memcpy(at, header, header_length)
-        at += header_length
+        memcpy(at, head, head_length)
+        at += head_length
         for i in range(self._run_count):
             memcpy(at, self._runs[i].at, self._runs[i].length)
             at += self._runs[i].length
@@ -499,34 +508,3 @@ cdef bint _is_whole(
     if load16(at + 1 + topic_length) != rest:
         return False
     return <int32_t> (pyromq_crc32(0, record + HEAD_BYTES, body_length) & 0x7FFFFFFF) == load32(record + 8)
-
-
-cdef uint8_t *_fill(
-    uint8_t *at, const uint8_t *end, list parts, int32_t opaque,
-    int64_t next_offset, int64_t min_offset, int64_t max_offset, bint has_lengths,
-) except? NULL:
-    """Write literals and, between them, what varies; NULL when there is no room."""
-    cdef bytes literal
-    cdef int kind
-    cdef uint8_t *value
-    for literal, kind in parts:
-        if end - at < PyBytes_GET_SIZE(literal) + 32:
-            return NULL
-        memcpy(at, PyBytes_AS_STRING(literal), PyBytes_GET_SIZE(literal))
-        at += PyBytes_GET_SIZE(literal)
-        if kind == PART_NONE:
-            continue
-        value = at
-        if has_lengths:
-            at += 4
-        if kind == PART_OPAQUE:
-            at = write_decimal(at, opaque)
-        elif kind == PART_NEXT:
-            at = write_decimal(at, next_offset)
-        elif kind == PART_MIN:
-            at = write_decimal(at, min_offset)
-        elif kind == PART_MAX:
-            at = write_decimal(at, max_offset)
-        if has_lengths:
-            store32(value, <int32_t> (at - value - 4))
-    return at

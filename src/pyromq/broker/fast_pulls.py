@@ -93,7 +93,8 @@ class FastPulls:
         key = _key_of(header)
         if queue is not None and key is not None and header.topic.isascii():
             who = (header.consumer_group, header.topic, header.queue_id)
-            self._pulls.learn(key, queue, header.topic.encode(), header.queue_id, codes, who)
+            reached = self._offsets.pulled.place(*who)
+            self._pulls.learn(key, queue, header.topic.encode(), header.queue_id, codes, who, reached)
 
     def _forget_if_changed(self) -> None:
         revision = (self._topics.revision, self._groups.revision, self._consumers.revision)

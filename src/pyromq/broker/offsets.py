@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from pyromq.broker.json_table import JsonTable
+from pyromq.broker.pulled import PulledOffsets
 from pyromq.store.files import Files
 from pyromq.wire.bodies.offsets import TABLE_BUCKETS, decode_group_offsets, encode_group_offsets
 from pyromq.wire.bodies.table_text import TableText
@@ -26,6 +27,8 @@ class OffsetTable:
 
     def __init__(self, path: Path, *, files: Files | None = None) -> None:
         self._progress: dict[str, dict[int, int]] = {}
+        #: What was pulled, committed or not; it is in no file.
+        self.pulled = PulledOffsets()
         self._text = TableText(TABLE_BUCKETS)
         self._file = JsonTable(path, lambda: self.encode(pretty=True), files=files)
 
@@ -67,6 +70,8 @@ class OffsetTable:
             return
         if before is not None and offset < before:
             log.warning("group %s goes back in %s queue %d: %d to %d", group, topic, queue_id, before, offset)
+            # What was pulled behind it will be pulled again.
+            self.pulled.note(group, topic, queue_id, offset)
         offsets[queue_id] = offset
         self._text.changed(key)
         self._file.changed_unsaved()
@@ -83,10 +88,12 @@ class OffsetTable:
     def remove_topic(self, topic: str) -> None:
         """Forget the progress of all groups in a topic."""
         self._remove([f"{topic}{SEPARATOR}{group}" for group in self.groups_of(topic)])
+        self.pulled.remove_topic(topic)
 
     def remove_group(self, group: str) -> None:
         """Forget all progress of a group."""
         self._remove([f"{topic}{SEPARATOR}{group}" for topic in self.topics_of(group)])
+        self.pulled.remove_group(group)
 
     def _remove(self, keys: list[str]) -> None:
         for key in keys:

@@ -33,7 +33,7 @@ from pyromq.store.stored import StoredMessages
 from pyromq.wire.record import TOPIC_BYTES_MAX_V1, Record, encode_record
 
 if TYPE_CHECKING:
-    from pyromq._kernel.sends import Sends
+    from pyromq._kernel.plans import Plan
 
 __all__ = ["Draft", "GetStatus", "Got", "MessageStore", "Placed", "Queried", "QueueEntry", "QueueSync"]
 
@@ -233,7 +233,7 @@ class MessageStore(StoredMessages):
         if size > self._log.room():
             self._roll(size)
 
-    def put_planned(self, plan: "Sends", stored_at_ms: int) -> list[tuple[ConsumeQueue, int]]:
+    def put_planned(self, plan: "Plan", stored_at_ms: int) -> list[tuple[ConsumeQueue, int]]:
         """Store messages that the kernel planned: with one write, all or none of them.
 
         Return the watched queues that grew, each with its first new offset. Raises as `put` does.

@@ -214,6 +214,7 @@ class PullHandlers:
             matches=wanted.matches,
         )
         self.on_read(header.consumer_group, header.topic, got.count, len(got.body))
+        self._offsets.pulled.note(header.consumer_group, header.topic, header.queue_id, got.next_offset)
         return _Reading(self._answer(header, group, got), wanted)
 
     def _check_group(self, header: PullMessage) -> SubscriptionGroupConfig:

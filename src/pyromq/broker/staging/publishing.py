@@ -41,7 +41,7 @@ from pyromq.wire.record import (
 )
 
 if TYPE_CHECKING:
-    from pyromq._kernel.sends import Sends
+    from pyromq._kernel.plans import Plan
 
 log = logging.getLogger(__name__)
 
@@ -175,14 +175,14 @@ class Publisher:
         store, queue = self._store, self._store.queue(note.topic, note.queue_id)
         if queue is None or self._kernel is None or not store.is_writable:
             return False
-        sends = self._kernel.sends
+        plan = self._kernel.plan
         try:
             store.make_room(note.record_bytes)
         except StoreError:
             # It is refused with a reason when Python takes the same messages up.
             return False
         now_ms, first = self._now_ms(), queue.end
-        count = sends.plan_units(
+        count = plan.plan_units(
             record.body,
             chunk.out_bytes,
             topic=note.topic.encode(),
@@ -201,9 +201,9 @@ class Publisher:
         if not count:
             return False
         try:
-            store.put_planned(sends, now_ms)
+            store.put_planned(plan, now_ms)
         except StoreError:
-            sends.drop()
+            plan.drop()
             return False
         chunk.out_count += count
         chunk.out_bytes = len(record.body)
@@ -271,27 +271,15 @@ class Publisher:
 class Kernel(NamedTuple):
     """What the compiled kernel does with chunks."""
 
-    sends: "Sends"
+    plan: "Plan"
     measure_units: Callable[[bytes, tuple[bytes, ...], int], tuple[int, int] | None]
 
 
 def _new_kernel(store_host: bytes, *, has_index: bool) -> Kernel:
     # Only now: without a compiler there is nothing to import.
-    from pyromq._kernel.sends import Sends, measure_units
+    from pyromq._kernel.plans import Plan, measure_units
 
-    sends = Sends(
-        store_host=store_host,
-        cluster=b"",
-        answer_parts=[],
-        binary_parts=[],
-        diverting=(),
-        wait_matters=False,
-        has_index=has_index,
-        body_bytes_max=0,
-        language=0,
-        version=0,
-    )
-    return Kernel(sends, measure_units)
+    return Kernel(Plan(store_host=store_host, has_index=has_index), measure_units)
 
 
 def _end_of_units(messages: bytes, start: int, count: int) -> int:

@@ -70,7 +70,8 @@ def _facts(broker: BrokerSeen, percent: float, figure: str) -> dict[str, object]
 
 
 def _words(broker: BrokerSeen, percent: float, figure: str) -> str:
-    capacity = broker.figures.get("commitLogDirCapacity", "").rstrip(".").lower().replace(" : ", " ")
+    capacity = broker.figures.get("commitLogDirCapacity", "").rstrip(".")
+    capacity = capacity.replace("Total : ", "total ").replace("Free : ", "free ")
     return f"the disk of {broker.name} with its {_FIGURES[figure]} is {percent:.0f} % full" + (
         f" ({capacity})" if capacity else ""
     )

@@ -15,6 +15,8 @@ from pyromq.wire.bodies.replicas import ReplicaList, ReplicaState
 
 _END: Final = "commitLogMaxOffset"
 _FALL_BEHIND_MAX: Final = 256 * 1024 * 1024
+#: Seconds of a watch in which a slave that follows must have copied something.
+STUCK_S: Final = 1.0
 
 
 def replicas(survey: Survey) -> Iterator[Finding]:
@@ -95,11 +97,12 @@ def _behind(survey: Survey, master: BrokerSeen, slave: BrokerSeen, count: float)
     is_sync = master.settings.get("brokerRole") == "SYNC_MASTER"
     most = number(master.settings, "haSlaveFallbehindMax") or _FALL_BEHIND_MAX
     is_moving = number(slave.later, _END) != number(slave.figures, _END)
+    is_stuck = not is_moving and survey.scope.watch_s >= STUCK_S
     return Finding(
-        Severity.PROBLEM if (is_sync and count > most) or not is_moving else Severity.WARNING,
+        Severity.PROBLEM if (is_sync and count > most) or is_stuck else Severity.WARNING,
         slave.name,
         f"slave {slave.name} at {slave.place.address} is {sized(count)} behind its master"
-        + (", and copies nothing" if not is_moving else ""),
+        + (", and copies nothing" if is_stuck else ""),
         f"if {name}'s master were lost now, these messages would be gone"
         + ("; sends do not wait for a slave that is so far behind" if is_sync and count > most else ""),
         lines(

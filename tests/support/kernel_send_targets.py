@@ -1,0 +1,160 @@
+"""Sends, and batches that are planned without one, driven with random inputs; see `kernel_targets`."""
+
+from functools import cache
+from random import Random
+from typing import Any
+
+from kernel_inputs import exact_bytes, expect, module, mostly, number, some, target
+
+
+@cache
+def _send_frames() -> list[bytes]:
+    """Return sends as clients write them: plain ones, and those that are left to Python."""
+    from pyromq.codes import CommandFlag, RequestCode, Serializer
+    from pyromq.wire.batch import BatchUnit, encode_batch
+    from pyromq.wire.command import Command, encode
+    from pyromq.wire.header import write_header
+    from pyromq.wire.headers.send import SendMessage, SendMessageV2
+
+    single = "UNIQ_KEY\x017F00000100010CA5D2F8000000000001\x02WAIT\x01true\x02KEYS\x01a  b\x02TAGS\x01paid"
+    many = "\x02".join(f"{name}\x01{name}" for name in "abcdefghijk")
+    units = [
+        BatchUnit(flag=0, body=b"x" * size, properties=text) for size in (0, 90) for text in ("", single)
+    ]
+    frames = []
+    for properties in (None, "", single, "WAIT\x01false", "DELAY\x013", many, 'q"\\/\x01\t'):
+        for batch, body in ((False, b"x" * 100), (False, b""), (True, encode_batch(units))):
+            fields: dict[str, Any] = {
+                "producer_group": "group",
+                "topic": "orders",
+                "default_topic": "TBW102",
+                "default_topic_queue_nums": 8,
+                "queue_id": len(frames) % 4,
+                "sys_flag": 0,
+                "born_timestamp": 1_700_000_000_000,
+                "flag": 0,
+                "properties": properties,
+                "reconsume_times": 0,
+                "batch": batch,
+            }
+            for serializer in Serializer:
+                for code, header in (
+                    (RequestCode.SEND_MESSAGE, SendMessage(**fields)),
+                    (RequestCode.SEND_MESSAGE_V2, SendMessageV2.from_v1(SendMessage(**fields))),
+                ):
+                    ext, flag = write_header(header), CommandFlag.ONEWAY if properties == "" else 0
+                    command = Command(code, opaque=7, flag=flag, ext=ext, body=body, serializer=serializer)
+                    frames.append(bytes(encode(command)))
+    return frames
+
+
+@target("sends.Sends", "known.Topic", "known.KnownTopics", "answers.AnswerHead")
+def sends(random: Random) -> None:
+    from pyromq.broker.fast_sends import make_sends
+    from pyromq.wire.command import CommandReader
+    from pyromq.wire.record import iter_records
+
+    tails, host = module("tails"), b"\x7f\0\0\x01\0\0\x2a\x9f"
+    index, queues = tails.IndexTail(5000, 1 << 20), [tails.QueueTail() for _ in range(3)]
+    kernel = make_sends(
+        store_host=host,
+        cluster="DefaultCluster",
+        common_ext={"MSG_REGION": "DefaultRegion", "TRACE_ON": "true"},
+        diverting=("DELAY", "TRAN_MSG"),
+        wait_matters=random.random() < 0.5,
+        has_index=random.random() < 0.8,
+        body_bytes_max=mostly(random, 4 << 20, 0, 99, 100),
+    )
+    assert kernel is not None
+    for _ in range(random.choice((1, 3, 80))):
+        kernel.learn(b"other-%d" % random.randrange(200), random.randrange(4), tails.QueueTail(), 0)
+    for queue in queues:
+        queue.end, queue.watched = random.randrange(1 << 50), random.random() < 0.5
+    for _ in range(random.randrange(1, 5)):
+        for queue_id, queue in enumerate(queues):
+            kernel.learn(b"orders", queue_id, queue, mostly(random, 0, 2))
+        received = exact_bytes(some(random, _send_frames(), count_max=6))
+        start = mostly(random, 0, 1, len(received), len(received) + 1)
+        end = kernel.plan(
+            received,
+            start,
+            now_ms=number(random),
+            born_host=host,
+            log_end=random.randrange(1 << 60),
+            log_room=mostly(random, 1 << 30, 0, 500),
+            index_room=mostly(random, 1 << 20, 0, 3),
+            answer_bytes_max=mostly(random, 1 << 20, 0, 300),
+        )
+        expect(start <= end <= max(start, len(received)), "a plan ends in what was received")
+        count, reader = kernel.message_count, CommandReader()
+        expect(len(list(iter_records(kernel.records))) == count, "records are whole")
+        reader.feed(kernel.answers)
+        while reader.next_command() is not None:
+            pass
+        if random.random() < 0.3:
+            random.choice((kernel.drop, kernel.forget_all, lambda: kernel.forget(b"orders")))()
+            continue
+        ends = sum(queue.end for queue in queues)
+        kernel.apply(index, random.choice((20, 4096)))
+        expect(sum(queue.end for queue in queues) == ends + count, "each message has its entry")
+
+
+@cache
+def _unit_bodies() -> list[bytes]:
+    """Return bodies of batches: plain ones, and those that are left to Python."""
+    from pyromq.wire.batch import BatchUnit, encode_batch
+
+    texts = (
+        "",
+        "TAGS\x01paid",
+        "UNIQ_KEY\x01a\x02KEYS\x01a  b\x02",
+        "DELAY\x011",
+        "a\x01\x02\x01b\x02\x02",
+        "s\x01ü",
+        "\0",
+    )
+    return [
+        encode_batch([BatchUnit(flag=1, body=b"x" * size, properties=text)] * many)
+        for text in texts
+        for size, many in ((0, 1), (90, 1), (30, 3))
+    ]
+
+
+@target("plans.Plan", "plans.measure_units")
+def units(random: Random) -> None:
+    from pyromq.wire.record import iter_records
+
+    tails, host = module("tails"), b"\x7f\0\0\x01\0\0\x2a\x9f"
+    index, queue = tails.IndexTail(5000, 1 << 20), tails.QueueTail()
+    kernel = module("plans").Plan(store_host=host, has_index=random.random() < 0.8)
+    for _ in range(random.randrange(1, 5)):
+        messages = exact_bytes(some(random, _unit_bodies(), count_max=6))
+        measured = module("plans").measure_units(
+            messages, (b"DELAY", b"TRAN_MSG"), mostly(random, 20, 0, 32_760)
+        )
+        planned = kernel.plan_units(
+            messages,
+            mostly(random, 0, 1, 22, len(messages), len(messages) + 1, -1),
+            topic=random.choice((b"orders", b"t" * 127, b"", b"t" * 128)),
+            queue_id=mostly(random, 1, -1, 1 << 31),
+            queue=queue,
+            sys_flag=mostly(random, 1, 4, 16),
+            born_at_ms=number(random),
+            born_host=random.choice((host, host, host, b"", host * 3)),
+            prepared_position=number(random),
+            more_properties=random.choice((b"CLUSTER\x01c", b"", b"x" * 32_767)),
+            now_ms=number(random),
+            log_end=random.randrange(1 << 60),
+            log_room=mostly(random, 1 << 30, 0, 500),
+            index_room=mostly(random, 1 << 20, 0, 3),
+        )
+        expect(measured is None or measured[0] * 22 + measured[1] == len(messages), "all bytes are measured")
+        expect(planned == kernel.message_count, "what is planned is counted")
+        expect(len(list(iter_records(kernel.records))) == planned, "records are whole")
+        end = queue.end
+        if random.random() < 0.3:
+            kernel.drop()
+            planned = 0
+        else:
+            kernel.apply(index, random.choice((20, 4096)))
+        expect(queue.end == end + planned, "each message has its entry")
