@@ -18,7 +18,9 @@ from pyromq.wire.bodies.heartbeat import Subscription
 #: Fewer messages say nothing about a filter.
 MESSAGES_MIN: Final = 10
 #: Properties that every message has, or that clients write for themselves.
-_OWN_PROPERTIES: Final = frozenset({"UNIQ_KEY", "CLUSTER", "MSG_REGION", "TRACE_ON", "WAIT", "KEYS"})
+_OWN_PROPERTIES: Final = frozenset(
+    {"UNIQ_KEY", "CLUSTER", "MSG_REGION", "TRACE_ON", "WAIT", "KEYS", "MIN_OFFSET", "MAX_OFFSET"}
+)
 
 
 def filters(survey: Survey) -> Iterator[Finding]:

@@ -92,7 +92,7 @@ def _dead(survey: Survey, group: GroupSeen) -> Iterator[Finding]:
         lines(
             "see why they died, mend it, and send them again:",
             f"pyromq dlq list {group.name}{survey.at}",
-            f"pyromq dlq replay {group.name} --dry-run{survey.at}",
+            f"pyromq dlq replay {group.name} --all --dry-run{survey.at}",
         ),
         {"group": group.name, "dead_letters": now, "more": more, "newest_ms": newest_ms},
     )

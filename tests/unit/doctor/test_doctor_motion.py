@@ -1,0 +1,143 @@
+"""What moved between two looks at a group, and what is said of it."""
+
+from dataclasses import replace
+
+import msgspec
+import pytest
+
+from pyromq.doctor.checks.filters import near_misses
+from pyromq.doctor.checks.listeners import HANGS_MS, listeners
+from pyromq.doctor.finding import Severity
+from pyromq.doctor.group_seen import GroupSeen, GroupsSeen, Look
+from pyromq.doctor.motion import Flow, flows, still_queues, unread_queues
+from pyromq.doctor.survey import Survey
+from pyromq.model import MessageQueue
+from pyromq.wire.bodies.connections import Connection, ConsumerConnections
+from pyromq.wire.bodies.heartbeat import Subscription
+from pyromq.wire.bodies.offsets import GroupProgress, TopicOffset
+from pyromq.wire.bodies.running import QueueState, RunningState, TopicStatus
+
+QUEUE = MessageQueue("orders", "broker-a", 0)
+NOW_MS = 1_000_000
+
+
+def look(state: QueueState, *, progress: int = 5, usual_ms: float = 0.0) -> Look:
+    member = RunningState(
+        properties={},
+        subscriptions=[],
+        queues={QUEUE: state},
+        topics={"orders": TopicStatus(consume_rt=usual_ms)},
+    )
+    said = ConsumerConnections(
+        connections=[Connection(client_id="c1", client_addr="10.0.0.7:4711")],
+        consume_type="CONSUME_PASSIVELY",
+    )
+    return Look(
+        connections={"broker-a": said},
+        states={"c1": member},
+        progress={QUEUE: GroupProgress(broker_offset=9, consumer_offset=progress)},
+    )
+
+
+def seen(before: Look, after: Look, *, end: int = 9) -> tuple[GroupSeen, GroupsSeen]:
+    group = GroupSeen("billing", before=before, after=after)
+    ends = {QUEUE: TopicOffset(max_offset=end)}
+    groups = GroupsSeen(
+        seen={"billing": group}, queues=ends, queues_later=ends, watched_s=10.0, looked_at_ms=NOW_MS
+    )
+    return group, groups
+
+
+HELD = QueueState(
+    commit_offset=5,
+    cached_msg_count=4,
+    cached_msg_min_offset=5,
+    last_consume_timestamp=NOW_MS - 90_000,
+)
+
+
+def test_a_head_that_stays_stands_still_since_something_was_finished_last() -> None:
+    (still,) = still_queues(*seen(look(HELD), look(HELD)))
+
+    assert (still.queue, still.head, still.in_hand, still.for_ms, still.is_busy) == (
+        QUEUE,
+        5,
+        4,
+        90_000,
+        False,
+    )
+
+
+@pytest.mark.parametrize(
+    "after",
+    [
+        QueueState(cached_msg_count=3, cached_msg_min_offset=6),
+        QueueState(cached_msg_count=0),
+        QueueState(cached_msg_count=4, cached_msg_min_offset=5, droped=True),
+    ],
+    ids=["another head", "nothing in hand", "given up"],
+)
+def test_a_queue_that_moved_or_went_does_not_stand_still(after: QueueState) -> None:
+    assert still_queues(*seen(look(HELD), look(after))) == []
+
+
+def test_a_message_that_takes_as_long_as_usual_is_just_being_worked_on() -> None:
+    group, groups = seen(look(HELD), look(HELD, usual_ms=40_000))
+
+    assert still_queues(group, groups) == []
+
+
+def test_what_is_consumed_in_order_is_in_hand_too() -> None:
+    taken = QueueState(
+        transaction_msg_count=1,
+        transaction_msg_min_offset=5,
+        cached_msg_count=3,
+        cached_msg_min_offset=6,
+    )
+
+    (still,) = still_queues(*seen(look(taken), look(taken)))
+
+    assert (still.head, still.in_hand) == (5, 4)
+
+
+@pytest.mark.parametrize(("ago_ms", "severity"), [(HANGS_MS, Severity.PROBLEM), (5_000, Severity.WARNING)])
+def test_a_listener_that_did_nothing_for_a_minute_hangs(ago_ms: int, severity: Severity) -> None:
+    state = msgspec.structs.replace(HELD, last_consume_timestamp=NOW_MS - ago_ms)
+    _, groups = seen(look(state), look(state))
+
+    (finding,) = listeners(Survey(groups=groups))
+
+    assert finding.severity is severity
+    assert "member c1 of group billing, at 10.0.0.7:4711," in finding.message
+
+
+def test_messages_that_nobody_fetches_are_unread_and_those_that_just_came_are_not() -> None:
+    idle = QueueState(commit_offset=5)
+
+    (unread,) = unread_queues(*seen(look(idle), look(idle)))
+    assert (unread.reached, unread.end) == (5, 9)
+    assert unread_queues(*seen(look(idle), look(idle), end=5)) == []
+
+
+def test_a_members_word_on_its_progress_is_newer_than_its_brokers() -> None:
+    group, groups = seen(look(QueueState(commit_offset=6)), look(QueueState(commit_offset=8)))
+
+    assert flows(group, groups) == {
+        "orders": Flow("orders", came=0, went=2, lag_before=3, lag=1, lags={QUEUE: 1})
+    }
+
+
+def test_how_long_it_takes_to_catch_up_follows_from_how_much_less_is_left() -> None:
+    flow = Flow("orders", came=10, went=30, lag_before=120, lag=100, lags={})
+
+    assert flow.catches_up_in_s(10.0) == 50.0
+    assert replace(flow, lag=120).catches_up_in_s(10.0) is None
+
+
+@pytest.mark.parametrize("wanted", ["Paid", "paid,sent", "paid|sent", "sent || PAID ", "paid sent"])
+def test_a_tag_that_only_looks_different_is_the_one_that_is_meant(wanted: str) -> None:
+    assert near_misses(Subscription(topic="orders", sub_string=wanted), ["paid", "refunded"]) == ["paid"]
+
+
+def test_a_tag_that_is_another_one_is_not_meant() -> None:
+    assert near_misses(Subscription(topic="orders", sub_string="unpaid"), ["paid"]) == []
