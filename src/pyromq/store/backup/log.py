@@ -148,10 +148,13 @@ class LogCopy:
                 self._copy(file, stop, advance)
                 self.end = stop
         self._forget_behind()
-        self._files.sync_folder(self._target)
 
     def _copy(self, file: RowFile, stop: int, advance: Advance) -> None:
+        is_new = not self._files.exists(self._target / file.path.name)
         copied = self._files.open(self._target / file.path.name, file.length)
+        if is_new:
+            # One after the other: a power cut must not leave a newer file and not this one.
+            self._files.sync_folder(self._target)
         try:
             with ReadOnlyFile(file.path) as opened:
                 at = max(self.end - file.base, 0)
@@ -187,16 +190,20 @@ class LogCopy:
 
     def _forget_behind(self) -> None:
         """Let nothing stand behind the end: an interrupted copy may have left what the log lost since."""
-        for base, path in _copies_in(self._files, self._target):
+        for base, path in reversed(_copies_in(self._files, self._target)):
             if base >= self.end > self.begin:
-                self._files.remove(path)
+                self._remove(path)
+
+    def _remove(self, path: Path) -> None:
+        self._files.remove(path)
+        self._files.sync_folder(self._target)
 
     def forget_before(self) -> int:
         """Remove the files that retention removed at the source, and return how many; the newest stays."""
         row, copies = row_of(self._source), _copies_in(self._files, self._target)
         gone = [path for base, path in copies[:-1] if row and base < row[0].base]
         for path in gone:
-            self._files.remove(path)
+            self._remove(path)
         if gone:
             self.begin = copies[len(gone)][0]
         return len(gone)
