@@ -85,7 +85,7 @@ def cuts_behind(disk: SimulatedDisk, mark: str, seed: int) -> Iterator[Cut]:
     yield from islice(cuts, seed, None, 3)
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", range(4))
 def test_whenever_the_power_fails_in_a_second_backup_the_first_is_good_or_it_is(tmp_path, seed):
     source, disk = Source(tmp_path / "store", random.Random(seed)), SimulatedDisk()
     source.work()
@@ -111,7 +111,7 @@ def test_whenever_the_power_fails_in_a_second_backup_the_first_is_good_or_it_is(
         assert not ahead, cut.story
         store.close()
     source.store.close()
-    assert tried > 50
+    assert tried > 20
 
 
 @pytest.mark.parametrize("seed", range(3, 6))
