@@ -1,4 +1,4 @@
-"""Logging in, looking only, and a cluster that does not answer, as a person meets them."""
+"""Logging in, and looking only, as a person meets them."""
 
 from collections.abc import Callable, Iterator
 
@@ -48,24 +48,3 @@ def test_a_dashboard_that_only_looks_has_no_buttons_that_change(
         expect(page.get_by_role("heading", level=1)).to_have_text("orders")
         for name in ("New topic", "Change", "Delete", "Move offsets"):
             expect(page.get_by_role("button", name=name)).to_have_count(0)
-
-
-def test_a_cluster_that_goes_away_is_told_with_the_cause_and_comes_back(
-    open_page: Open, cluster: ThreadCluster
-) -> None:
-    with dashboard(cluster.namesrv_address) as url:
-        page = open_page(url)
-        brokers = page.get_by_role("region", name="Brokers")
-        expect(brokers.get_by_role("row")).to_have_count(3)
-        cluster.stop_broker("broker-b")
-        expect(brokers.get_by_role("row")).to_have_count(2)
-        cluster.start_broker("broker-b")
-        expect(brokers.get_by_role("row")).to_have_count(3)
-
-
-def test_a_name_server_that_does_not_answer_is_told_with_the_next_step(open_page: Open) -> None:
-    with dashboard("127.0.0.1:9") as url:
-        page = open_page(url)
-        alert = page.get_by_role("alert").first
-        expect(alert).to_contain_text("127.0.0.1:9")
-        expect(alert).to_contain_text("is it running")

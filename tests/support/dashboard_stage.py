@@ -1,12 +1,11 @@
 """A cluster with a dashboard, on threads, for tests that look at it through a browser or by HTTP."""
 
-import asyncio
 import json
-import threading
-from collections.abc import Coroutine, Iterator
-from contextlib import contextmanager
-from typing import Any
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from urllib.request import urlopen
+
+from loop_thread import loop_thread
 
 from pyromq.config.settings import ClientSettings
 from pyromq.dashboard.app import Access
@@ -29,33 +28,22 @@ def dashboard(
     port: int = 0,
 ) -> Iterator[str]:
     """Serve a dashboard on a thread for the block; its address, when it has looked once."""
-    loop = asyncio.new_event_loop()
-    thread = threading.Thread(target=loop.run_forever, name="dashboard", daemon=True)
-    thread.start()
-
-    def carry_out(step: Coroutine[Any, Any, Any]) -> Any:
-        return asyncio.run_coroutine_threadsafe(step, loop).result(30)
-
     listener = listen("127.0.0.1", port)
-    port = listener.getsockname()[1]
+    url = "http://{}:{}".format(*listener.getsockname()[:2])
 
-    async def make() -> DashboardServer:
+    @asynccontextmanager
+    async def served() -> AsyncIterator[None]:
         server = DashboardServer(
             name_server, access or Access(), settings=settings, round_s=round_s, watch_s=WATCH_S
         )
         await server.start(listener)
-        return server
+        yield
+        await server.close()
 
-    server = carry_out(make())
-    url = f"http://127.0.0.1:{port}"
-    try:
+    with loop_thread() as thread:
+        thread.enter(served())
         eventually(lambda: _rounds(url) >= 1, 30, what="the dashboard has looked at the cluster")
         yield url
-    finally:
-        carry_out(server.close())
-        loop.call_soon_threadsafe(loop.stop)
-        thread.join(10)
-        loop.close()
 
 
 def _rounds(url: str) -> int:

@@ -65,6 +65,8 @@ class Sampler:
         self._last_seen = self._clock.monotonic()
         self._are_tables_due = True
         self._is_looking = False
+        #: Groups of brokers without failover, and which processes said so.
+        self._fixed_roles: dict[str, tuple[tuple[str, str | None], ...]] = {}
         self._hurry = asyncio.Event()
         self._changed = asyncio.Condition()
         self._task: asyncio.Task[None] | None = None
@@ -251,16 +253,28 @@ class Sampler:
         self.picture.producers = found
 
     async def _look_at_replicas(self) -> None:
-        if not any(not broker.is_master for broker in self.picture.brokers):
-            self.picture.replicas = {}
+        picture = self.picture
+        names = {broker.name for broker in picture.brokers}
+        picture.replicas = {name: listed for name, listed in picture.replicas.items() if name in names}
+        await self._together(self._look_at_replicas_of(name) for name in sorted(names))
+
+    async def _look_at_replicas_of(self, name: str) -> None:
+        picture = self.picture
+        brokers = [broker for broker in picture.brokers if broker.name == name]
+        who = tuple((broker.address, broker.figures.get("bootTimestamp")) for broker in brokers)
+        if self._fixed_roles.get(name) == who:
             return
         try:
-            listed = await self._asker.run(replicas.list_replicas, None)
+            [(_, listed, _)] = await self._asker.run(replicas.list_replicas, name)
         except PyroError as error:
-            self.picture.troubles["replicas"] = str(error)
+            picture.troubles[f"replicas {name}"] = str(error)
             return
-        self.picture.troubles.pop("replicas", None)
-        self.picture.replicas = {name: found for name, found, _ in listed if found is not None}
+        picture.troubles.pop(f"replicas {name}", None)
+        if listed is not None:
+            picture.replicas[name] = listed
+        elif all(broker.answers for broker in brokers):
+            # Brokers without failover do not know the question, and would log it again and again.
+            self._fixed_roles[name] = who
 
     # Progress
 

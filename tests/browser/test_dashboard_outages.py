@@ -1,0 +1,168 @@
+"""What a page that is open shows when servers go and come back, and who copies from whom."""
+
+import dataclasses
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from dashboard_stage import dashboard
+from failover_stage import crash, stage_of
+from loop_thread import LoopThread, loop_thread
+from namesrv_stage import StageBroker
+from playwright.sync_api import Locator, Page, expect
+from slave_stage import running_pair
+
+from pyromq import Message, Producer
+from pyromq.broker.broker import Broker
+from pyromq.clock import SystemClock
+from pyromq.config.load import build
+from pyromq.config.settings import BrokerProcess, NamesrvSettings, NetSettings
+from pyromq.namesrv.namesrv import NameServer
+from pyromq.testing.cluster import running_cluster
+from pyromq.testing.wire_client import WireClient
+
+Open = Callable[..., Page]
+
+
+@pytest.fixture
+def stage() -> Iterator[LoopThread]:
+    with loop_thread() as running:
+        yield running
+
+
+def brokers_of(page: Page) -> Locator:
+    return page.get_by_role("region", name="Brokers").get_by_role("row")
+
+
+def test_a_slave_says_how_far_behind_it_is(open_page: Open, stage: LoopThread, tmp_path: Path) -> None:
+    pair = stage.enter(running_pair(tmp_path))
+    with dashboard(pair.namesrv_address) as url:
+        page = open_page(url)
+        rows = brokers_of(page)
+        expect(rows.filter(has_text="master")).to_contain_text("1 slave")
+        expect(rows.filter(has_text="slave 1")).to_contain_text("up to date")
+        with Producer("senders", pair.namesrv_address) as producer:
+            producer.send_batch([Message("orders", b"x" * 1_000) for _ in range(20)])
+        expect(rows.filter(has_text="master")).to_contain_text("KiB")
+        expect(rows.filter(has_text="slave 1")).to_contain_text("up to date")
+
+
+def test_a_group_that_loses_its_master_shows_the_new_one_with_its_epoch(
+    open_page: Open, stage: LoopThread, tmp_path: Path
+) -> None:
+    group = stage.enter(stage_of(tmp_path))
+    master = stage.run(group.master())
+    (other,) = group.others(master)
+    with dashboard(group.name_server) as url:
+        page = open_page(url)
+        rows = brokers_of(page)
+        expect(rows.filter(has_text=master.address)).to_contain_text("1 slave, in sync, epoch 1")
+        expect(rows.filter(has_text=other.address)).to_contain_text("up to date, in sync, epoch 1")
+        stage.run(crash(master))
+        expect(rows.filter(has_text=other.address).filter(has_text="master")).to_contain_text("epoch 2")
+        expect(rows.filter(has_text=master.address)).to_contain_text("gone since")
+
+
+def test_a_broker_that_goes_stays_in_sight_until_it_is_back(open_page: Open) -> None:
+    with running_cluster(brokers=2) as cluster, dashboard(cluster.namesrv_address) as url:
+        page = open_page(url)
+        row = brokers_of(page).filter(has_text="broker-b")
+        expect(row).to_contain_text("answers")
+        cluster.stop_broker("broker-b")
+        expect(row).to_contain_text("gone since")
+        alert = page.get_by_role("alert").filter(has_text="broker-b")
+        expect(alert).to_contain_text("Start it again")
+        cluster.start_broker("broker-b")
+        expect(row).to_contain_text("answers")
+        expect(alert).to_have_count(0)
+
+
+def test_a_broker_that_is_registered_and_silent_is_told_with_the_next_step(open_page: Open) -> None:
+    with loop_thread() as stage, running_cluster() as cluster:
+        client = stage.enter(WireClient(cluster.namesrv_address))
+        stage.run(StageBroker(client, "broker-z", port=9).register())
+        with dashboard(cluster.namesrv_address) as url:
+            page = open_page(url)
+            expect(brokers_of(page).filter(has_text="broker-z")).to_contain_text("does not answer")
+            expect(brokers_of(page).filter(has_text="broker-a")).to_contain_text("answers")
+            alert = page.get_by_role("alert").filter(has_text="broker-z")
+            expect(alert).to_contain_text("127.0.0.1:9")
+            expect(alert).to_contain_text("open the way to its address")
+
+
+class OneNameServer:
+    """A broker, and a name server that can go away and come back where it was."""
+
+    def __init__(self, folder: Path) -> None:
+        self._settings = NamesrvSettings(listen_port=0, kv_config_path=str(folder / "kv.json"))
+        self._store = str(folder / "store")
+        self._broker: Broker | None = None
+
+    async def __aenter__(self) -> "OneNameServer":
+        await self.start_name_server()
+        values = {"listen_port": 0, "namesrv_addr": self.address, "store_path_root_dir": self._store}
+        settings = {"register_name_server_period": 10_000, "mapped_file_size_commit_log": 1 << 22}
+        self._broker = Broker(build(BrokerProcess, values | settings))
+        await self._broker.start()
+        return self
+
+    async def __aexit__(self, *_error: object) -> None:
+        assert self._broker is not None
+        await self._broker.close()
+        await self.name_server.close()
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.name_server.port}"
+
+    async def start_name_server(self) -> None:
+        self.name_server = NameServer(self._settings, NetSettings(), clock=SystemClock())
+        await self.name_server.start()
+        self._settings = dataclasses.replace(self._settings, listen_port=self.name_server.port)
+
+
+def test_brokers_stay_on_the_page_while_the_name_server_is_away(
+    open_page: Open, stage: LoopThread, tmp_path: Path
+) -> None:
+    servers = stage.enter(OneNameServer(tmp_path))
+    with Producer("senders", servers.address) as producer, dashboard(servers.address) as url:
+        producer.send(Message("orders", b"1"))
+        page, lists = open_page(url), open_page(f"{url}/topics")
+        expect(lists.get_by_role("link", name="orders")).to_be_visible()
+        stage.run(servers.name_server.close())
+        alert = page.get_by_role("alert").filter(has_text="no name server answers")
+        expect(alert).to_contain_text("Is it running")
+        expect(brokers_of(page).filter(has_text="broker-a")).to_contain_text("answers")
+        expect(lists.get_by_role("alert")).to_contain_text("no name server answers")
+        expect(lists.get_by_role("alert")).to_contain_text("what was known before")
+        # The route is known to the producer, and the broker is asked all the same.
+        for _ in range(4):
+            producer.send(Message("orders", b"more"))
+        row = lists.get_by_role("row").filter(has_text="orders")
+        expect(row.get_by_role("cell").nth(3)).to_have_text("5")
+        stage.run(servers.start_name_server())
+        expect(alert).to_have_count(0)
+        expect(lists.get_by_role("alert")).to_have_count(0)
+        expect(brokers_of(page).filter(has_text="broker-a")).to_contain_text("answers")
+
+
+def test_a_page_goes_on_by_itself_when_the_dashboard_was_started_anew(open_page: Open) -> None:
+    with running_cluster() as cluster, Producer("senders", cluster.namesrv_address) as producer:
+        with dashboard(cluster.namesrv_address) as url:
+            page = open_page(f"{url}/topics")
+            expect(page.locator("#live")).to_have_text("live")
+        expect(page.locator("#live")).to_have_text("reconnecting")
+        producer.send(Message("meanwhile", b"1"))
+        with dashboard(cluster.namesrv_address, port=int(url.rsplit(":", 1)[1])):
+            expect(page.locator("#live")).to_have_text("live")
+            expect(page.get_by_role("link", name="meanwhile")).to_be_visible()
+
+
+def test_a_name_server_that_never_answered_is_told_with_the_next_step(open_page: Open) -> None:
+    with dashboard("127.0.0.1:9") as url:
+        page = open_page(url)
+        alert = page.get_by_role("alert").first
+        expect(alert).to_contain_text("127.0.0.1:9")
+        expect(alert).to_contain_text("Is it running")
+        page.goto(f"{url}/messages?topic=orders")
+        expect(page.get_by_role("alert")).to_contain_text("Is the server up")
