@@ -18,64 +18,69 @@ def completed_checks(incomplete: str) -> list[str]:
     return [check.name for check in CHECKS if check.name.startswith(incomplete)]
 
 
+Groups = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--group",
+        "-g",
+        metavar="GROUP",
+        help="Only this group and the topics that it reads; may be repeated.",
+        autocompletion=completed_groups,
+    ),
+]
+Topics = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--topic",
+        "-t",
+        metavar="TOPIC",
+        help="Only this topic; may be repeated.",
+        autocompletion=completed_topics,
+    ),
+]
+Watch = Annotated[
+    float,
+    typer.Option(
+        "--watch",
+        metavar="SECONDS",
+        min=0,
+        help="How long to look at what moves: slaves that copy, lag, listeners that hang.",
+    ),
+]
+Only = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--only",
+        metavar="CHECK",
+        help="Only this check; may be repeated.",
+        rich_help_panel=CHOICE,
+        autocompletion=completed_checks,
+    ),
+]
+Skip = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--skip",
+        metavar="CHECK",
+        help="Not this check; may be repeated.",
+        rich_help_panel=CHOICE,
+        autocompletion=completed_checks,
+    ),
+]
+List = Annotated[bool, typer.Option("--list", help="List the checks, and end.", rich_help_panel=CHOICE)]
+Json = Annotated[bool, typer.Option("--json", help="All as one JSON object.", rich_help_panel=MACHINES)]
+
+
 def doctor(
     *,
-    groups: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--group",
-            "-g",
-            metavar="GROUP",
-            help="Only this group and the topics that it reads; may be repeated.",
-            autocompletion=completed_groups,
-        ),
-    ] = None,
-    topics: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--topic",
-            "-t",
-            metavar="TOPIC",
-            help="Only this topic; may be repeated.",
-            autocompletion=completed_topics,
-        ),
-    ] = None,
-    watch: Annotated[
-        float,
-        typer.Option(
-            "--watch",
-            metavar="SECONDS",
-            min=0,
-            help="How long to look at what moves: slaves that copy, lag, listeners that hang.",
-        ),
-    ] = 10,
-    only: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--only",
-            metavar="CHECK",
-            help="Only this check; may be repeated.",
-            rich_help_panel=CHOICE,
-            autocompletion=completed_checks,
-        ),
-    ] = None,
-    skip: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--skip",
-            metavar="CHECK",
-            help="Not this check; may be repeated.",
-            rich_help_panel=CHOICE,
-            autocompletion=completed_checks,
-        ),
-    ] = None,
-    is_list: Annotated[
-        bool, typer.Option("--list", help="List the checks, and end.", rich_help_panel=CHOICE)
-    ] = False,
+    groups: Groups = None,
+    topics: Topics = None,
+    watch: Watch = 10,
+    only: Only = None,
+    skip: Skip = None,
+    is_list: List = False,
     name_server: NameServer = DEFAULT_NAME_SERVER,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="All as one JSON object.", rich_help_panel=MACHINES)
-    ] = False,
+    as_json: Json = False,
 ) -> None:
     """Find out what is wrong with a cluster or a group, and what to do about it. Nothing is changed.
 
