@@ -5,7 +5,7 @@ PY := .venv/bin/python
 .PHONY: setup demo test check bench bench-client bench-kinds bench-parts bench-replication bench-spark clean coverage-rows interop test-browser test-spark test-spark-long torture-store torture-ha fuzz-kernel guard-kernel
 # The kernel compiles while packages arrive; whichever of the two is there already is left as it is.
 setup:
-	@$(MAKE) --no-print-directory -j2 .venv/.ready .venv/.kernel
+	@$(MAKE) -q .venv/.ready .venv/.kernel || $(MAKE) --no-print-directory -j2 .venv/.ready .venv/.kernel
 
 .venv/.tools: pyproject.toml requirements.lock
 	$(PYTHON) -m venv .venv && $(PY) -m pip install -q -U -c requirements.lock pip cython setuptools && touch $@

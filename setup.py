@@ -17,8 +17,9 @@ from setuptools.command.sdist import sdist
 FOLDER = Path("src/pyromq/_kernel")
 MADE = Path("build/cython")
 #: Read by tools/fuzz_kernel.py: the same modules, watched by the compiler's sanitizers.
-FLAGS = os.environ.get("PYROMQ_KERNEL_FLAGS", "-O3 -fno-strict-aliasing -Wno-unused-function").split()
-#: For whoever works on one module: the names of those to build, all when it is empty.
+FLAGS = os.environ.get("PYROMQ_KERNEL_FLAGS", "-O3 -g0 -fno-strict-aliasing -Wno-unused-function").split()
+#: For whoever works on one module: the names of those to build, all when it is empty. `none`, which is no
+#: module's name, builds none: the Makefile has pip install the package while the kernel compiles beside it.
 ONLY = set(filter(None, os.environ.get("PYROMQ_KERNEL_ONLY", "").split(",")))
 DIRECTIVES = {
     "language_level": 3,
