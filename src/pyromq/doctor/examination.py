@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from pyromq.client.aio.asking import Asker
+from pyromq.client.whose import is_users_group
 from pyromq.doctor.checks import CHECKS
 from pyromq.doctor.checks.check import Check, Part
 from pyromq.doctor.finding import Finding, Severity
@@ -96,7 +97,8 @@ def report_of(survey: Survey, checks: Sequence[Check], needs: Part) -> Report:
         "topics": len(survey.users_topics),
     }
     if Part.GROUPS in needs:
-        checked["groups"] = len(survey.groups.configs)
+        meant = survey.scope.groups or tuple(filter(is_users_group, survey.groups.configs))
+        checked["groups"] = len(meant)
     return Report(tuple(checks), survey, tuple(findings), checked)
 
 
