@@ -129,13 +129,14 @@ class StatisticsHandlers:
 
     def all_consume_stats(self, request: Request[GetBrokerConsumeStats]) -> Answer:
         """Answer how far all groups are behind."""
+        topics = self._offsets.topics_by_group()
         groups = {
             group: [
                 GroupLag(
                     offset_table=self._progress(group, config.topic_name, config.write_queue_nums),
                     consume_tps=self._stats.consume_tps(group, config.topic_name),
                 )
-                for config in self._read_by(group, self._offsets.topics_of(group))
+                for config in self._read_by(group, topics.get(group, ()))
                 if config.order or not request.header.is_order
             ]
             for group in java_map_order(tuple(self._groups.configs), TABLE_BUCKETS)
