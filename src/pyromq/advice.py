@@ -49,6 +49,12 @@ _BY_CODE: Final[dict[int, Advice]] = {
         "(PYROMQ_ACCESS_KEY and PYROMQ_SECRET_KEY)"
     ),
 }
+#: How a broker with access control says no, with SYSTEM_ERROR. RocketMQ 4.9: PlainPermissionManager.java
+_ACCESS_MARK: Final = "AclException"
+_ACCESS: Final = Advice(
+    "access control says no: nobody signs, or an account that may not do it; PYROMQ_ACCESS_KEY and "
+    "PYROMQ_SECRET_KEY say who signs"
+)
 _NO_ANSWER: Final = Advice(
     "is the server up, and does its address lead from here to it?",
     "-n or NAMESRV_ADDR, -b",
@@ -57,6 +63,8 @@ _NO_ANSWER: Final = Advice(
 
 def advice_for(error: PyroError) -> Advice | None:
     """Return what an operator does about an error; None where nothing better is known than its own words."""
+    if isinstance(error, Refused) and _ACCESS_MARK in error.remark:
+        return _ACCESS
     if isinstance(error, Refused):
         return _BY_CODE.get(error.code)
     if isinstance(error, RequestTimeout):

@@ -21,6 +21,7 @@ TOLD = [
     ABSENT_TOPIC,
     Refused(ResponseCode.CONSUMER_NOT_ONLINE, "nobody"),
     NoPermission(ResponseCode.NO_PERMISSION, "no"),
+    Refused(ResponseCode.SYSTEM_ERROR, "org.apache.rocketmq.acl.common.AclException: No accessKey"),
     ConnectFailed("10.0.0.7:10911"),
     RequestTimeout("10.0.0.7:10911"),
 ]

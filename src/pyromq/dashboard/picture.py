@@ -90,6 +90,8 @@ class Broker:
     address: str
     figures: dict[str, str] = field(default_factory=dict)
     failure: str | None = None
+    #: What it refused with, if it is there and says no: access control, mostly; the step to take.
+    refusal_step: str | None = None
     #: When no name server knew it any more; None while one does.
     gone_at_ms: int | None = None
 

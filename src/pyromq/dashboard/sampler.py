@@ -17,6 +17,7 @@ from pyromq.client.plans import replicas
 from pyromq.client.plans.route import cluster
 from pyromq.clock import Clock, SystemClock
 from pyromq.codes import RequestCode, ResponseCode
+from pyromq.dashboard.advice import next_step
 from pyromq.dashboard.picture import Broker, Group, Kind, Picture, Topic, kind_of_group
 from pyromq.errors import PyroError, Refused
 from pyromq.model import MessageQueue
@@ -161,7 +162,9 @@ class Sampler:
         except PyroError as error:
             # Brokers go on without a name server, and so does what can be seen of them.
             picture.troubles["cluster"] = str(error)
-            brokers = [replace(broker, figures={}, failure=None) for broker in picture.brokers]
+            brokers = [
+                replace(broker, figures={}, failure=None, refusal_step=None) for broker in picture.brokers
+            ]
         else:
             picture.troubles.pop("cluster", None)
             brokers = [
@@ -179,6 +182,8 @@ class Sampler:
         try:
             answer = await self._asker.ask(broker.address, RequestCode.GET_BROKER_RUNTIME_INFO)
             broker.figures = decode_key_values(answer.body).table
+        except Refused as error:
+            broker.failure, broker.refusal_step = str(error), next_step(error)
         except PyroError as error:
             broker.failure = str(error)
 

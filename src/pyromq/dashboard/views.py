@@ -97,7 +97,7 @@ def warnings(picture: Picture) -> list[Shown]:
                 _warning(
                     f"{broker.name} ({broker.address})",
                     broker.failure,
-                    "Start it, or open the way to its address.",
+                    broker.refusal_step or "Start it, or open the way to its address.",
                 )
             )
         ratio = broker.number("commitLogDiskRatio")
@@ -146,6 +146,7 @@ def _broker(picture: Picture, broker: Broker) -> Shown:
         "inSync": None if replica is None else replica.is_in_sync,
         "epoch": None if listed is None else listed.epoch,
         "failure": broker.failure,
+        "isRefusing": broker.refusal_step is not None,
         "goneAt": broker.gone_at_ms,
     }
 

@@ -20,7 +20,7 @@ function disk(broker) {
 }
 function state(broker) {
   if (broker.goneAt) return h("span", { class: "bad", title: "No name server knows it any more" }, `gone since ${time(broker.goneAt).slice(11, 19)}`);
-  if (broker.failure) return h("span", { class: "bad", title: broker.failure }, "does not answer");
+  if (broker.failure) return h("span", { class: "bad", title: broker.failure }, broker.isRefusing ? "refuses" : "does not answer");
   return h("span", { class: "good" }, "answers");
 }
 const badge = h("a", { class: "health", href: "/health", id: "health-badge" }, "Health");
