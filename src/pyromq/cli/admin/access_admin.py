@@ -12,6 +12,7 @@ from pyromq.cli.admin.choices import (
     NameServer,
     exactly_one_place,
     is_true,
+    true_or_false,
 )
 from pyromq.cli.admin.listing import Listing
 from pyromq.cli.admin.running import operating, order
@@ -55,9 +56,7 @@ def update_acl_config(
     group_perms: Annotated[
         str | None, typer.Option("-g", "--groupPerms", metavar="GROUP=PERM,…", help="As a=DENY,b=SUB.")
     ] = None,
-    is_admin: Annotated[
-        str, typer.Option("-m", "--admin", metavar="true|false", help="Whether it may do all.")
-    ] = "false",
+    is_admin: Annotated[str, true_or_false("-m", "--admin", help="Whether it may do all.")] = "false",
     name_server: NameServer = DEFAULT_NAME_SERVER,
     as_json: Json = False,
 ) -> None:

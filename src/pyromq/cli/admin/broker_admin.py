@@ -1,5 +1,6 @@
 """Commands of `pyromq admin` for brokers and name servers: state, settings, clean-up, keys and values."""
 
+from collections.abc import Callable
 from typing import Annotated
 
 import typer
@@ -139,37 +140,39 @@ def delete_kv_config(
     )
 
 
-def clean_expired_cq(
-    *,
-    broker: Broker = None,
-    cluster: Cluster = None,
-    name_server: NameServer = DEFAULT_NAME_SERVER,
-    as_json: Json = False,
-) -> None:
-    """Have brokers remove queue files whose messages are gone: one broker, a cluster's, or all."""
-    _clean(RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE, broker, cluster, name_server, is_json=as_json)
+def cleaning(code: RequestCode, help_text: str) -> Callable[..., None]:
+    """Return a command that has brokers clean up."""
+
+    def clean(
+        *,
+        broker: Broker = None,
+        cluster: Cluster = None,
+        name_server: NameServer = DEFAULT_NAME_SERVER,
+        as_json: Json = False,
+    ) -> None:
+        order(
+            name_server,
+            lambda admin: admin.clean(code, cluster=cluster, address=broker),
+            said="success {}",
+            is_json=as_json,
+        )
+
+    clean.__doc__ = help_text
+    return clean
 
 
-def delete_expired_commit_log(
-    *,
-    broker: Broker = None,
-    cluster: Cluster = None,
-    name_server: NameServer = DEFAULT_NAME_SERVER,
-    as_json: Json = False,
-) -> None:
-    """Have brokers remove files of the log that are old enough, now: one broker, a cluster's, or all."""
-    _clean(RequestCode.DELETE_EXPIRED_COMMITLOG, broker, cluster, name_server, is_json=as_json)
-
-
-def clean_unused_topic(
-    *,
-    broker: Broker = None,
-    cluster: Cluster = None,
-    name_server: NameServer = DEFAULT_NAME_SERVER,
-    as_json: Json = False,
-) -> None:
-    """Have brokers remove the queues of topics that they do not have any more."""
-    _clean(RequestCode.CLEAN_UNUSED_TOPIC, broker, cluster, name_server, is_json=as_json)
+clean_expired_cq = cleaning(
+    RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE,
+    "Have brokers remove queue files whose messages are gone: one broker, a cluster's, or all.",
+)
+delete_expired_commit_log = cleaning(
+    RequestCode.DELETE_EXPIRED_COMMITLOG,
+    "Have brokers remove files of the log that are old enough, now: one broker, a cluster's, or all.",
+)
+clean_unused_topic = cleaning(
+    RequestCode.CLEAN_UNUSED_TOPIC,
+    "Have brokers remove the queues of topics that they do not have any more.",
+)
 
 
 def query_cq(
@@ -216,17 +219,6 @@ def start_monitoring(
 
     with operating(name_server) as admin:
         show_again(lambda: broker_views.behind(admin, least), interval, is_json=as_json)
-
-
-def _clean(
-    code: RequestCode, broker: str | None, cluster: str | None, name_server: str, *, is_json: bool
-) -> None:
-    order(
-        name_server,
-        lambda admin: admin.clean(code, cluster=cluster, address=broker),
-        said="success {}",
-        is_json=is_json,
-    )
 
 
 def add_broker_commands(admin: typer.Typer) -> None:

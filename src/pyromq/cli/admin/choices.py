@@ -102,15 +102,20 @@ Cluster = Annotated[
         "-c", "--clusterName", "--cluster", metavar="NAME", help="This cluster's brokers.", show_default=False
     ),
 ]
+BrokerName = Annotated[
+    str, typer.Option("-b", "--brokerName", metavar="NAME", help="The broker's name.", show_default=False)
+]
+TheCluster = Annotated[str, typer.Option("-c", "--clusterName", metavar="NAME", help="The cluster.")]
+QueueId = Annotated[int, typer.Option("-i", "--queueId", metavar="ID", min=0, help="The queue.")]
 TheTopic = Annotated[str, typer.Argument(metavar="TOPIC", help="The topic.", autocompletion=completed_topics)]
 TheGroup = Annotated[
     str, typer.Argument(metavar="GROUP", help="The consumer group.", autocompletion=completed_groups)
 ]
 
 
-def flag(default: str, *names: str, help: str) -> Any:
-    """Return an option that takes true or false, as mqadmin's do."""
-    return typer.Option(*names, metavar="true|false", help=help, show_default=bool(default))
+def true_or_false(*names: str, help: str) -> Any:
+    """Return an option that takes true or false, as mqadmin's do; `is_true` reads it."""
+    return typer.Option(*names, metavar="true|false", help=help)
 
 
 def is_true(text: str) -> bool:

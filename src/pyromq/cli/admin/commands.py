@@ -71,9 +71,11 @@ admin = typer.Typer(
 )
 admin.command(
     "consumerStatus",
-    epilog="Examples:\n\n[cyan]pyromq admin consumerStatus -n 127.0.0.1:9876 -g billing[/cyan]"
-    "\n\n[cyan]pyromq admin consumerStatus -g billing -i 10.0.0.7@4711#1 -s[/cyan]"
-    "\n\n[cyan]pyromq admin consumerStatus -g billing --json[/cyan]",
+    epilog=options.examples(
+        "pyromq admin consumerStatus -n 127.0.0.1:9876 -g billing",
+        "pyromq admin consumerStatus -g billing -i 10.0.0.7@4711#1 -s",
+        "pyromq admin consumerStatus -g billing --json",
+    ),
 )(consumer_status)
 add_scaling_commands(admin)
 add_replicas(admin)

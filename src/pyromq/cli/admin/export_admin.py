@@ -13,13 +13,13 @@ from pyromq.cli.admin.choices import (
     Cluster,
     Json,
     NameServer,
+    TheCluster,
     exactly_one_place,
 )
 from pyromq.cli.admin.running import operating
 from pyromq.cli.options import examples
 from pyromq.errors import ConfigError
 
-TheCluster = Annotated[str, typer.Option("-c", "--clusterName", metavar="NAME", help="The cluster.")]
 Folder = Annotated[
     Path, typer.Option("-f", "--filePath", metavar="DIR", help="The folder that the file is written to.")
 ]

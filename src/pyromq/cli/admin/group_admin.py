@@ -16,11 +16,10 @@ from pyromq.cli.admin.choices import (
     Watch,
     exactly_one_place,
     is_true,
+    true_or_false,
 )
 from pyromq.cli.admin.running import look, order
 from pyromq.cli.options import examples
-
-TRUE_OR_FALSE = "true|false"
 
 
 def consumer_progress(
@@ -33,7 +32,7 @@ def consumer_progress(
     ] = None,
     show_clients: Annotated[
         str,
-        typer.Option("-s", "--showClientIP", metavar=TRUE_OR_FALSE, help="Which member has each queue."),
+        true_or_false("-s", "--showClientIP", help="Which member has each queue."),
     ] = "false",
     name_server: NameServer = DEFAULT_NAME_SERVER,
     watch: Watch = None,
@@ -111,20 +110,14 @@ def update_sub_group(
     group: ConsumerGroup,
     broker: Broker = None,
     cluster: Cluster = None,
-    consume: Annotated[
-        str, typer.Option("-s", "--consumeEnable", metavar=TRUE_OR_FALSE, help="Whether it may read.")
-    ] = "true",
+    consume: Annotated[str, true_or_false("-s", "--consumeEnable", help="Whether it may read.")] = "true",
     from_min: Annotated[
         str,
-        typer.Option(
-            "-m", "--consumeFromMinEnable", metavar=TRUE_OR_FALSE, help="Kept for RocketMQ's tools."
-        ),
+        true_or_false("-m", "--consumeFromMinEnable", help="Kept for RocketMQ's tools."),
     ] = "false",
     broadcast: Annotated[
         str,
-        typer.Option(
-            "-d", "--consumeBroadcastEnable", metavar=TRUE_OR_FALSE, help="Whether it may broadcast."
-        ),
+        true_or_false("-d", "--consumeBroadcastEnable", help="Whether it may broadcast."),
     ] = "false",
     retry_queues: Annotated[
         int, typer.Option("-q", "--retryQueueNums", metavar="N", min=0, help="Queues of its retry topic.")
@@ -144,9 +137,7 @@ def update_sub_group(
     ] = 1,
     notify: Annotated[
         str,
-        typer.Option(
-            "-a", "--notifyConsumerIdsChanged", metavar=TRUE_OR_FALSE, help="Tell members of changes."
-        ),
+        true_or_false("-a", "--notifyConsumerIdsChanged", help="Tell members of changes."),
     ] = "true",
     name_server: NameServer = DEFAULT_NAME_SERVER,
     as_json: Json = False,
@@ -181,7 +172,7 @@ def delete_sub_group(
     broker: Broker = None,
     cluster: Cluster = None,
     remove_offset: Annotated[
-        str, typer.Option("-r", "--removeOffset", metavar=TRUE_OR_FALSE, help="Its progress as well.")
+        str, true_or_false("-r", "--removeOffset", help="Its progress as well.")
     ] = "false",
     name_server: NameServer = DEFAULT_NAME_SERVER,
     as_json: Json = False,
@@ -208,9 +199,7 @@ def broker_consume_stats(
     level: Annotated[
         int, typer.Option("-l", "--level", metavar="N", help="Only queues that are so far behind.")
     ] = 0,
-    ordered: Annotated[
-        str, typer.Option("-o", "--order", metavar=TRUE_OR_FALSE, help="Only ordered topics.")
-    ] = "false",
+    ordered: Annotated[str, true_or_false("-o", "--order", help="Only ordered topics.")] = "false",
     name_server: NameServer = DEFAULT_NAME_SERVER,
     watch: Watch = None,
     as_json: Json = False,

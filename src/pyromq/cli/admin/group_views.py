@@ -6,16 +6,27 @@ from typing import Any
 import msgspec
 
 from pyromq.cli.admin.listing import Listing
+from pyromq.cli.admin.version_names import version_name
 from pyromq.cli.exit_status import NotThere
 from pyromq.client.plans.ops_groups import GroupOverview, Progress
 from pyromq.client.sync.admin import Admin
 from pyromq.codes import ResponseCode
 from pyromq.errors import NetworkError, Refused
 from pyromq.model import MessageQueue
+from pyromq.wire.bodies.connections import Connection
 from pyromq.wire.bodies.offsets import GroupProgress
 
 _RETRY = "%RETRY%"
 _PULL = "CONSUME_ACTIVELY"
+
+
+#: How a client is shown.
+_CLIENT = (
+    ("#ClientId", "client_id"),
+    ("#ClientAddr", "address"),
+    ("#Language", "language"),
+    ("#Version", "version_name"),
+)
 
 
 def progress(admin: Admin, group: str, topic: str | None = None, *, with_clients: bool = False) -> Listing:
@@ -64,19 +75,10 @@ def connections(admin: Admin, group: str, address: str | None) -> Listing:
     """Who is in a consumer group, and what they subscribe to."""
     found = admin.consumer_connections(group, address)
     return Listing(
-        (
-            ("#ClientId", "client_id"),
-            ("#ClientAddr", "address"),
-            ("#Language", "language"),
-            ("#Version", "version"),
-        ),
+        _CLIENT,
         [
-            {
-                "group": group,
-                "client_id": one.client_id,
-                "address": one.client_addr,
-                "language": one.language,
-                "version": one.version,
+            _client_record(group, one)
+            | {
                 "subscriptions": {
                     topic: wanted.sub_string for topic, wanted in sorted(found.subscriptions.items())
                 },
@@ -105,22 +107,8 @@ def producers_of(admin: Admin, group: str, topic: str) -> Listing:
     if not found:
         raise NotThere(f"no producer of group {group!r} is connected to a broker of topic {topic!r}")
     return Listing(
-        (
-            ("#ClientId", "client_id"),
-            ("#ClientAddr", "address"),
-            ("#Language", "language"),
-            ("#Version", "version"),
-        ),
-        [
-            {
-                "group": group,
-                "client_id": one.client_id,
-                "address": one.client_addr,
-                "language": one.language,
-                "version": one.version,
-            }
-            for one in found
-        ],
+        _CLIENT,
+        [_client_record(group, one) for one in found],
     )
 
 
@@ -132,7 +120,7 @@ def producers_at(admin: Admin, address: str) -> Listing:
             ("#ClientId", "client_id"),
             ("#RemoteIP", "address"),
             ("#Language", "language"),
-            ("#Version", "version"),
+            ("#Version", "version_name"),
             ("#LastUpdate", "last_update_ms"),
         ),
         [
@@ -142,6 +130,7 @@ def producers_at(admin: Admin, address: str) -> Listing:
                 "address": one.remote_ip.lstrip("/"),
                 "language": one.language,
                 "version": one.version,
+                "version_name": version_name(one.version),
                 "last_update_ms": one.last_update_timestamp,
             }
             for group, clients in sorted(admin.broker_producers(address).items())
@@ -224,12 +213,23 @@ def progress_record(group: str, queue: MessageQueue, one: GroupProgress) -> dict
     }
 
 
+def _client_record(group: str, one: Connection) -> dict[str, Any]:
+    return {
+        "group": group,
+        "client_id": one.client_id,
+        "address": one.client_addr,
+        "language": one.language,
+        "version": one.version,
+        "version_name": version_name(one.version),
+    }
+
+
 def _overview(groups: Sequence[GroupOverview]) -> Listing:
     return Listing(
         (
             ("#Group", "group"),
             ("#Count", "members"),
-            ("#Version", "version"),
+            ("#Version", "version_name"),
             ("#Type", "type"),
             ("#Model", "model"),
             ("#TPS", "tps"),
@@ -240,6 +240,7 @@ def _overview(groups: Sequence[GroupOverview]) -> Listing:
                 "group": one.group,
                 "members": one.member_count,
                 "version": one.version if one.member_count else "OFFLINE",
+                "version_name": version_name(one.version) if one.member_count else "OFFLINE",
                 "type": ("PULL" if one.consume_type == _PULL else "PUSH") if one.member_count else None,
                 "model": one.message_model or None,
                 "tps": one.tps,

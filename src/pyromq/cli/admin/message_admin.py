@@ -12,9 +12,11 @@ from pyromq.cli.admin.choices import (
     DEFAULT_NAME_SERVER,
     Json,
     NameServer,
+    QueueId,
     Topic,
     is_true,
     moment,
+    true_or_false,
 )
 from pyromq.cli.admin.running import operating, operator_settings
 from pyromq.cli.exit_status import NotThere, ended_by_errors
@@ -27,7 +29,6 @@ if TYPE_CHECKING:
     from pyromq.client.sync.pull_consumer import PullConsumer
     from pyromq.model import ReceivedMessage
 
-TRUE_OR_FALSE = "true|false"
 TIME = "2026-01-31#12:00:00:000, milliseconds since 1970, or 2h: so long ago."
 MessageId = Annotated[str, typer.Option("-i", "--msgId", metavar="ID", help="The message's id.")]
 OfGroup = Annotated[
@@ -50,9 +51,7 @@ def query_msg_by_id(
     ],
     group: OfGroup = None,
     client_id: ByClient = None,
-    resend: Annotated[
-        str, typer.Option("-s", "--sendMessage", metavar=TRUE_OR_FALSE, help="Send it once more.")
-    ] = "false",
+    resend: Annotated[str, true_or_false("-s", "--sendMessage", help="Send it once more.")] = "false",
     unit_name: Annotated[
         str | None, typer.Option("-u", "--unitName", metavar="NAME", help="Kept for RocketMQ's tools.")
     ] = None,
@@ -131,7 +130,7 @@ def query_msg_by_offset(
     *,
     topic: Topic,
     broker: Annotated[str, typer.Option("-b", "--brokerName", metavar="NAME", help="The broker's name.")],
-    queue: Annotated[int, typer.Option("-i", "--queueId", metavar="ID", min=0, help="The queue.")],
+    queue: QueueId,
     offset: Annotated[int, typer.Option("-o", "--offset", metavar="N", min=0, help="Its offset there.")],
     name_server: NameServer = DEFAULT_NAME_SERVER,
     as_json: Json = False,
@@ -162,9 +161,7 @@ def print_msg(
     tags: Tags = "*",
     begin: Begin = None,
     end: End = None,
-    with_body: Annotated[
-        str, typer.Option("-d", "--printBody", metavar=TRUE_OR_FALSE, help="The bodies as well.")
-    ] = "true",
+    with_body: Annotated[str, true_or_false("-d", "--printBody", help="The bodies as well.")] = "true",
     name_server: NameServer = DEFAULT_NAME_SERVER,
     as_json: Json = False,
 ) -> None:
@@ -180,20 +177,16 @@ def print_msg_by_queue(
     *,
     topic: Topic,
     broker: Annotated[str, typer.Option("-a", "--brokerName", metavar="NAME", help="The broker's name.")],
-    queue: Annotated[int, typer.Option("-i", "--queueId", metavar="ID", min=0, help="The queue.")],
+    queue: QueueId,
     charset: Charset = "UTF-8",
     tags: Tags = "*",
     begin: Begin = None,
     end: End = None,
-    prints: Annotated[
-        str, typer.Option("-p", "--printMsg", metavar=TRUE_OR_FALSE, help="Print the messages.")
-    ] = "false",
+    prints: Annotated[str, true_or_false("-p", "--printMsg", help="Print the messages.")] = "false",
     with_body: Annotated[
-        str, typer.Option("-d", "--printBody", metavar=TRUE_OR_FALSE, help="With -p: the bodies as well.")
+        str, true_or_false("-d", "--printBody", help="With -p: the bodies as well.")
     ] = "false",
-    by_tag: Annotated[
-        str, typer.Option("-f", "--calculate", metavar=TRUE_OR_FALSE, help="Count them by tag.")
-    ] = "false",
+    by_tag: Annotated[str, true_or_false("-f", "--calculate", help="Count them by tag.")] = "false",
     name_server: NameServer = DEFAULT_NAME_SERVER,
     as_json: Json = False,
 ) -> None:

@@ -12,6 +12,7 @@ from pyromq.cli.admin.choices import (
     Topic,
     is_true,
     moment,
+    true_or_false,
 )
 from pyromq.cli.admin.listing import Listing
 from pyromq.cli.admin.running import operating
@@ -29,7 +30,7 @@ Timestamp = Annotated[
 ]
 Force = Annotated[
     str,
-    typer.Option("-f", "--force", metavar="true|false", help="false: only back, never forward."),
+    true_or_false("-f", "--force", help="false: only back, never forward."),
 ]
 DryRun = Annotated[
     bool, typer.Option("--dry-run", help="Show what would move, queue by queue; change nothing.")
@@ -87,9 +88,7 @@ def clone_group_offset(
     ],
     target: Annotated[str, typer.Option("-d", "--destGroup", metavar="GROUP", help="The group to be there.")],
     topic: Topic,
-    offline: Annotated[
-        str, typer.Option("-o", "--offline", metavar="true|false", help="Kept for RocketMQ's tools.")
-    ] = "false",
+    offline: Annotated[str, true_or_false("-o", "--offline", help="Kept for RocketMQ's tools.")] = "false",
     dry_run: DryRun = False,
     name_server: NameServer = DEFAULT_NAME_SERVER,
     as_json: Json = False,

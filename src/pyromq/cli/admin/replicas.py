@@ -7,9 +7,9 @@ import typer
 
 from pyromq.cli import options, output
 from pyromq.cli.admin import choices
+from pyromq.cli.exit_status import FAILED
 from pyromq.wire.bodies.replicas import ReplicaList, ReplicaState
 
-STATUS_FAILED = 1
 _NOTHING = "-"
 
 
@@ -39,7 +39,7 @@ def replicas(
         else:
             show(listed)
     if any(listed is None for _, listed, _ in groups):
-        raise typer.Exit(STATUS_FAILED)
+        raise typer.Exit(FAILED)
 
 
 def show(listed: ReplicaList) -> None:
@@ -81,6 +81,7 @@ def add_replicas(admin: typer.Typer) -> None:
     """Add the command to `pyromq admin`."""
     admin.command(
         "replicas",
-        epilog="Examples:\n\n[cyan]pyromq admin replicas -n 127.0.0.1:9876[/cyan]"
-        "\n\n[cyan]pyromq admin replicas -b broker-a --json[/cyan]",
+        epilog=options.examples(
+            "pyromq admin replicas -n 127.0.0.1:9876", "pyromq admin replicas -b broker-a --json"
+        ),
     )(replicas)

@@ -6,18 +6,14 @@ import typer
 
 from pyromq.cli import options
 from pyromq.cli.admin import choices
+from pyromq.cli.exit_status import FAILED, NOT_THERE
 from pyromq.errors import ConfigError
 
-STATUS_FAILED = 1
 #: What `drain` ends with when the broker may not be stopped yet.
-STATUS_NOT_YET = 3
+STATUS_NOT_YET = NOT_THERE
 QUEUE_COUNT = 8
 READ_AND_WRITE = 6
 UNIT, UNIT_SUB = 1, 2
-
-BrokerName = Annotated[
-    str, typer.Option("-b", "--brokerName", metavar="NAME", help="The broker's name.", show_default=False)
-]
 
 
 def update_topic(
@@ -40,21 +36,18 @@ def update_topic(
     perm: Annotated[
         int, typer.Option("-p", "--perm", metavar="2|4|6", help="2: write, 4: read, 6: both.")
     ] = READ_AND_WRITE,
-    order: Annotated[
-        str, typer.Option("-o", "--order", metavar="true|false", help="Whether it is ordered.")
-    ] = "false",
+    order: Annotated[str, choices.true_or_false("-o", "--order", help="Whether it is ordered.")] = "false",
     unit: Annotated[
-        str, typer.Option("-u", "--unit", metavar="true|false", help="Whether it belongs to a unit.")
+        str, choices.true_or_false("-u", "--unit", help="Whether it belongs to a unit.")
     ] = "false",
     has_unit_sub: Annotated[
         str,
-        typer.Option("-s", "--hasUnitSub", metavar="true|false", help="Whether it is subscribed by unit."),
+        choices.true_or_false("-s", "--hasUnitSub", help="Whether it is subscribed by unit."),
     ] = "false",
     as_json: options.Json = False,
 ) -> None:
     """Create a topic, or change it if it is there: on one broker, or on all masters of a cluster."""
-    if (broker is None) == (cluster is None):
-        raise ConfigError("say where: -b HOST:PORT for one broker, or -c NAME for all masters of a cluster")
+    choices.exactly_one_place(broker, cluster)
     if perm not in (2, 4, 6):
         raise ConfigError(f"-p {perm}: a topic is 2 (writable), 4 (readable) or 6 (both)")
     from pyromq.cli.admin.scaling import run_update_topic
@@ -65,18 +58,18 @@ def update_topic(
         read_queue_count=read_queues,
         write_queue_count=write_queues,
         perm=perm,
-        is_ordered=_is_true(order),
-        sys_flag=UNIT * _is_true(unit) | UNIT_SUB * _is_true(has_unit_sub),
+        is_ordered=choices.is_true(order),
+        sys_flag=UNIT * choices.is_true(unit) | UNIT_SUB * choices.is_true(has_unit_sub),
     )
     if not run_update_topic(
         update, cluster=cluster, address=broker, name_server=name_server, is_json=as_json
     ):
-        raise typer.Exit(STATUS_FAILED)
+        raise typer.Exit(FAILED)
 
 
 def wipe_write_perm(
     *,
-    broker: BrokerName,
+    broker: choices.BrokerName,
     name_server: choices.NameServer = choices.DEFAULT_NAME_SERVER,
     as_json: options.Json = False,
 ) -> None:
@@ -89,7 +82,7 @@ def wipe_write_perm(
 
 def add_write_perm(
     *,
-    broker: BrokerName,
+    broker: choices.BrokerName,
     name_server: choices.NameServer = choices.DEFAULT_NAME_SERVER,
     as_json: options.Json = False,
 ) -> None:
@@ -164,7 +157,7 @@ def drain(
     )
     if undo:
         if not run_undo(chosen):
-            raise typer.Exit(STATUS_FAILED)
+            raise typer.Exit(FAILED)
     elif not run_drain(chosen):
         raise typer.Exit(STATUS_NOT_YET)
 
@@ -173,21 +166,23 @@ def add_scaling_commands(admin: typer.Typer) -> None:
     """Add the commands to `pyromq admin`."""
     admin.command(
         "updateTopic",
-        epilog=_examples(
+        epilog=options.examples(
             "pyromq admin updateTopic -t orders -c DefaultCluster -r 16 -w 16",
             "pyromq admin updateTopic -t orders -b 10.0.0.7:10911",
         ),
     )(update_topic)
-    admin.command("wipeWritePerm", epilog=_examples("pyromq admin wipeWritePerm -b broker-b"))(
+    admin.command("wipeWritePerm", epilog=options.examples("pyromq admin wipeWritePerm -b broker-b"))(
         wipe_write_perm
     )
-    admin.command("addWritePerm", epilog=_examples("pyromq admin addWritePerm -b broker-b"))(add_write_perm)
+    admin.command("addWritePerm", epilog=options.examples("pyromq admin addWritePerm -b broker-b"))(
+        add_write_perm
+    )
     admin.command(
-        "clusterList", epilog=_examples("pyromq admin clusterList", "pyromq admin clusterList -i 5")
+        "clusterList", epilog=options.examples("pyromq admin clusterList", "pyromq admin clusterList -i 5")
     )(cluster_list)
     admin.command(
         "drain",
-        epilog=_examples(
+        epilog=options.examples(
             "pyromq admin drain broker-b",
             "pyromq admin drain broker-b --no-wait",
             "pyromq admin drain broker-b --ignore-group reports-of-2019",
@@ -200,13 +195,4 @@ def _allow_writes(broker: str, name_server: str, *, is_allowed: bool, is_json: b
     from pyromq.cli.admin.scaling import run_allow_writes
 
     if not run_allow_writes(broker.strip(), is_allowed=is_allowed, name_server=name_server, is_json=is_json):
-        raise typer.Exit(STATUS_FAILED)
-
-
-def _is_true(text: str) -> bool:
-    """Return what Java's Boolean.parseBoolean does."""
-    return text.strip().lower() == "true"
-
-
-def _examples(*lines: str) -> str:
-    return "\n\n".join(["Examples:", *(f"[cyan]{line}[/cyan]" for line in lines)])
+        raise typer.Exit(FAILED)

@@ -11,7 +11,7 @@ import typer
 
 from pyromq.cli import output
 from pyromq.cli.admin import listing
-from pyromq.cli.admin.choices import DEFAULT_NAME_SERVER, Json, NameServer, Topic, is_true
+from pyromq.cli.admin.choices import DEFAULT_NAME_SERVER, Json, NameServer, Topic, is_true, true_or_false
 from pyromq.cli.admin.running import operating, operator_settings
 from pyromq.cli.exit_status import FAILED, ended_by_errors
 from pyromq.cli.options import examples
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from pyromq.client.sync.producer import Producer
     from pyromq.model import SendResult
 
-TRUE_OR_FALSE = "true|false"
 Amount = Annotated[int, typer.Option("-a", "--amount", metavar="N", min=1, help="How many messages.")]
 Size = Annotated[int, typer.Option("-s", "--size", metavar="BYTES", min=1, help="How large each is.")]
 
@@ -38,9 +37,7 @@ def send_message(
     queue: Annotated[
         int | None, typer.Option("-i", "--qid", metavar="ID", min=0, help="With -b: to this queue.")
     ] = None,
-    traced: Annotated[
-        str, typer.Option("-m", "--msgTraceEnable", metavar=TRUE_OR_FALSE, help="Leave a trace of it.")
-    ] = "false",
+    traced: Annotated[str, true_or_false("-m", "--msgTraceEnable", help="Leave a trace of it.")] = "false",
     name_server: NameServer = DEFAULT_NAME_SERVER,
     as_json: Json = False,
 ) -> None:
@@ -126,7 +123,7 @@ def cluster_rt(
         str | None, typer.Option("-c", "--cluster", metavar="NAME", help="This cluster only.")
     ] = None,
     as_log: Annotated[
-        str, typer.Option("-p", "--printLog", metavar=TRUE_OR_FALSE, help="A line for logs, with | between.")
+        str, true_or_false("-p", "--printLog", help="A line for logs, with | between.")
     ] = "false",
     room: Annotated[
         str, typer.Option("-m", "--machineRoom", metavar="NAME", help="With -p: a name for the line.")
