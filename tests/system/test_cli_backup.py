@@ -63,6 +63,10 @@ class Load:
                     consumer.commit(queue, offsets[queue])
 
 
+def progress_file(store: str) -> Path:
+    return Path(store) / "config" / "consumerOffset.json"
+
+
 def stored(name_server: str) -> dict[tuple[int, int], bytes]:
     found: dict[tuple[int, int], bytes] = {}
     with PullConsumer("auditors", name_server) as consumer:
@@ -95,6 +99,8 @@ def test_a_broker_on_a_backup_has_all_that_was_acknowledged_before_it_began(
         load.more(200)
         shell.output_of("store", "backup", ready["data"], str(backup))
         load.more(300)
+        # Progress is saved every five seconds.
+        eventually(lambda: progress_file(ready["data"]).exists(), DEADLINE_S, what="progress is saved")
         acknowledged = dict(load.acknowledged)
         shell.output_of("store", "backup", ready["data"], str(backup))
         load.more(50)
