@@ -6,9 +6,10 @@ same again, and then what only matters where something stands still or is behind
 messages wait. All of it side by side and within limits: what goes beyond them is named, and `--group` looks.
 """
 
+import asyncio
 from collections.abc import Iterable
 
-from pyromq.client.aio.asking import Asker
+from pyromq.client.aio.asking import UNDER_WAY_MAX, Asker
 from pyromq.client.plans.pull import Wanted, pull
 from pyromq.client.whose import is_users_group, is_users_topic
 from pyromq.clock import SystemClock
@@ -28,9 +29,10 @@ from pyromq.wire.headers.admin import GetConsumerConnectionList, GetTopicStats
 from pyromq.wire.headers.group import GetConsumerRunningInfo
 from pyromq.wire.headers.operations import QueryConsumeTimeSpan
 
-#: Milliseconds for all groups' progress, and for one member.
+#: Milliseconds for all groups' progress and for one member; seconds for all members: many may be silent.
 LAGS_MS = 20_000
-MEMBER_MS = 4_000
+MEMBER_MS = 3_000
+MEMBERS_S = 15.0
 #: Members that are asked, topics whose ends are asked for, and topics whose last messages are read.
 MEMBERS_MAX = 1_000
 TOPICS_MAX = 2_000
@@ -83,6 +85,13 @@ def _is_meant(survey: Survey, group: GroupSeen) -> bool:
     if not group.client_ids and not group.latest.progress and not group.latest.connections:
         return False
     return not survey.scope.topics or bool(group.topics.intersection(survey.scope.topics))
+
+
+def _give_up(survey: Survey, what: str) -> None:
+    """Note, once for both looks, what is too much for one examination."""
+    sentence = f"{what}; --group looks at one group"
+    if sentence not in survey.could_not:
+        survey.could_not.append(sentence)
 
 
 # Brokers ----------------------------------------------------------------------------------------------
@@ -145,7 +154,7 @@ async def _ask_ends(asker: Asker, survey: Survey, tell: Tell) -> dict[MessageQue
     wanted |= {group.dead_letter_topic for group in survey.groups.seen.values()}
     topics = sorted(topic for topic in wanted if topic in survey.topics)
     if len(topics) > TOPICS_MAX:
-        survey.could_not.append(f"look into {len(topics) - TOPICS_MAX} of {len(topics)} topics of groups")
+        _give_up(survey, f"look into {len(topics) - TOPICS_MAX} of {len(topics)} topics of groups")
     found: dict[MessageQueue, TopicOffset] = {}
 
     async def ask(broker: BrokerSeen, topic: str) -> None:
@@ -174,8 +183,9 @@ async def _ask_waits(asker: Asker, survey: Survey, tell: Tell) -> None:
         for group in survey.groups.seen.values()
         for topic in sorted({queue.topic for queue in _unread(survey, group)})
     ]
+    behind.sort(key=lambda each: _lag(each[0]), reverse=True)
     if len(behind) > WAITS_MAX:
-        survey.could_not.append(f"see how long messages wait for {len(behind) - WAITS_MAX} of {len(behind)}")
+        _give_up(survey, f"see how long messages wait in {len(behind) - WAITS_MAX} of {len(behind)} topics")
 
     async def ask(broker: BrokerSeen, group: GroupSeen, topic: str) -> None:
         header = QueryConsumeTimeSpan(topic=topic, group=group.name)
@@ -211,18 +221,31 @@ async def _ask_members(asker: Asker, survey: Survey, tell: Tell) -> None:
     seen = sorted(survey.groups.seen.values(), key=_lag, reverse=True)
     members = [(group, client_id) for group in seen for client_id in group.client_ids]
     if len(members) > MEMBERS_MAX:
-        survey.could_not.append(
-            f"ask {len(members) - MEMBERS_MAX} of {len(members)} members what they do; use --group"
-        )
+        _give_up(survey, f"ask {len(members) - MEMBERS_MAX} of {len(members)} members what they do")
+
+    clock, left_out = SystemClock(), 0
+    # Each looks at the clock when its turn comes.
+    turns = asyncio.Semaphore(UNDER_WAY_MAX)
+    end_s = clock.monotonic() + MEMBERS_S
 
     async def ask(group: GroupSeen, client_id: str) -> None:
+        nonlocal left_out
         look = group.latest
-        try:
-            look.states[client_id] = await _ask_member(asker, survey, group, client_id)
-        except PyroError as error:
-            look.silent[client_id] = str(error)
+        if look is group.after and client_id in group.before.silent:
+            look.silent[client_id] = group.before.silent[client_id]
+            return
+        async with turns:
+            if clock.monotonic() > end_s:
+                left_out += 1
+                return
+            try:
+                look.states[client_id] = await _ask_member(asker, survey, group, client_id)
+            except PyroError as error:
+                look.silent[client_id] = str(error)
 
     await together(tell, "members", (ask(*member) for member in members[:MEMBERS_MAX]))
+    if left_out:
+        _give_up(survey, f"ask {left_out} members what they do, since so many others did not answer")
 
 
 async def _ask_stacks(asker: Asker, survey: Survey, tell: Tell) -> None:
@@ -275,7 +298,7 @@ async def _read_tails(asker: Asker, survey: Survey, tell: Tell) -> None:
         }
     )
     if len(topics) > TAILS_MAX:
-        survey.could_not.append(f"read messages of {len(topics) - TAILS_MAX} of {len(topics)} topics")
+        _give_up(survey, f"read messages of {len(topics) - TAILS_MAX} of {len(topics)} topics")
     asked = [
         _read_tail(asker, survey, queue) for topic in topics[:TAILS_MAX] for queue in _newest(survey, topic)
     ]

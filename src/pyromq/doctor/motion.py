@@ -174,8 +174,9 @@ def flows(group: GroupSeen, groups: GroupsSeen) -> dict[str, Flow]:
         return {}
     reached, later = group.before.reached(), group.after.reached()
     queues: dict[str, list[MessageQueue]] = {}
-    for queue in sorted(reached.keys() & later.keys() & groups.queues.keys() & groups.queues_later.keys()):
-        queues.setdefault(queue.topic, []).append(queue)
+    for queue in sorted(reached):
+        if queue in later and queue in groups.queues and queue in groups.queues_later:
+            queues.setdefault(queue.topic, []).append(queue)
     found = {}
     for topic, own in queues.items():
         ends = {queue: groups.queues[queue].max_offset for queue in own}

@@ -44,9 +44,9 @@ def retention(survey: Survey) -> Iterator[Finding]:
         reached = group.latest.reached()
         gone: dict[str, int] = {}
         danger: dict[str, tuple[int, float]] = {}
-        for queue, end in survey.groups.latest_queues.items():
-            at = reached.get(queue)
-            if at is None or at >= end.max_offset or not group.is_clustering:
+        for queue, at in reached.items():
+            end = survey.groups.latest_queues.get(queue)
+            if end is None or at >= end.max_offset or not group.is_clustering:
                 continue
             # A group that never was at a queue is said to be at 0.
             if 0 < at < end.min_offset:

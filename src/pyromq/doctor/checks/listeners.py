@@ -44,7 +44,13 @@ def listeners(survey: Survey) -> Iterator[Finding]:
                         if is_locked
                         else _unlocked(survey, group, own_unread)
                     )
-        yield from _silent(survey, group)
+    silent = [
+        (group, client_id, failure)
+        for group in survey.groups.seen.values()
+        for client_id, failure in sorted(group.latest.silent.items())
+    ]
+    if silent:
+        yield _silent(survey, silent)
 
 
 def _hanging(survey: Survey, group: GroupSeen, queues: Sequence[Still]) -> Finding:
@@ -156,16 +162,24 @@ def _unlocked(survey: Survey, group: GroupSeen, queues: Sequence[Unread]) -> Fin
     )
 
 
-def _silent(survey: Survey, group: GroupSeen) -> Iterator[Finding]:
-    for client_id, failure in sorted(group.latest.silent.items()):
-        yield Finding(
-            Severity.NOTE,
-            f"group {group.name}",
-            f"{_who(group, client_id)} does not say what it does: {failure}",
-            "what it reads is not known; a client whose loop is blocked by its listener cannot answer either",
-            f"pyromq admin consumerStatus -g {group.name} -i {client_id}{survey.at}",
-            {"group": group.name, "client": client_id, "failure": failure},
-        )
+def _silent(survey: Survey, silent: Sequence[tuple[GroupSeen, str, str]]) -> Finding:
+    group, client_id, failure = silent[0]
+    whose = [_who(group, client_id) for group, client_id, _ in silent]
+    return Finding(
+        Severity.NOTE,
+        f"group {group.name}" if len(silent) == 1 else counted(len(silent), "member"),
+        f"{whose[0]} does not say what it does: {failure}"
+        if len(silent) == 1
+        else f"{counted(len(silent), 'member')} do not say what they do: {some_of(whose, 3)}",
+        "what they read is not known; a client whose loop is blocked by its listener cannot answer either",
+        f"pyromq admin consumerStatus -g {group.name} -i {client_id}{survey.at}",
+        {
+            "members": [
+                {"group": group.name, "client": client_id, "failure": failure}
+                for group, client_id, failure in silent
+            ]
+        },
+    )
 
 
 # Words ------------------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from pyromq.doctor.group_seen import GroupSeen
 from pyromq.doctor.motion import flows
 from pyromq.doctor.survey import Survey
 from pyromq.doctor.words import counted, lasted, lines, some_of
+from pyromq.model import MessageQueue
 
 #: The part of messages that may fail before it is worth a word.
 FAILING: Final = 0.1
@@ -68,19 +69,14 @@ def _piling_up(survey: Survey, group: GroupSeen) -> Iterator[Finding]:
 
 def _dead(survey: Survey, group: GroupSeen) -> Iterator[Finding]:
     groups = survey.groups
-    before = _dead_letters(group, survey, later=False)
-    now = _dead_letters(group, survey, later=True)
-    newest_ms = max(
-        (
-            end.last_update_timestamp
-            for queue, end in groups.latest_queues.items()
-            if queue.topic == group.dead_letter_topic
-        ),
-        default=0,
-    )
+    queues = _dead_letter_queues(survey, group)
+    ends = [groups.latest_queues[queue] for queue in queues if queue in groups.latest_queues]
+    now = sum(end.max_offset - end.min_offset for end in ends)
+    newest_ms = max((end.last_update_timestamp for end in ends), default=0)
     if not now or groups.looked_at_ms - newest_ms > _NEWS_MS:
         return
-    more = now - before if groups.queues_later else 0
+    before = [groups.queues[queue] for queue in queues if queue in groups.queues]
+    more = sum(end.max_offset for end in ends) - sum(end.max_offset for end in before)
     ago = lasted((groups.looked_at_ms - newest_ms) / 1_000)
     yield Finding(
         Severity.WARNING if more > 0 else Severity.NOTE,
@@ -98,13 +94,13 @@ def _dead(survey: Survey, group: GroupSeen) -> Iterator[Finding]:
     )
 
 
-def _dead_letters(group: GroupSeen, survey: Survey, *, later: bool) -> int:
-    queues = survey.groups.latest_queues if later else survey.groups.queues
-    return sum(
-        end.max_offset - end.min_offset
-        for queue, end in queues.items()
-        if queue.topic == group.dead_letter_topic
-    )
+def _dead_letter_queues(survey: Survey, group: GroupSeen) -> list[MessageQueue]:
+    topic = group.dead_letter_topic
+    return [
+        MessageQueue(topic, broker, queue_id)
+        for broker, config in survey.topics.get(topic, {}).items()
+        for queue_id in range(config.write_queue_nums)
+    ]
 
 
 RETRIES = Check(
