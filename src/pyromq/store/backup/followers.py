@@ -1,7 +1,7 @@
 """Queues and index: copied in whatever state they are, because recovery cuts them back to the checkpoint.
 
 They could be left out, and be made again from the log at the first start, which is when nobody wants to wait:
-of 300,000 messages (130 MB, and 34 MB of queues and index) a start took 22 s without them and 1.4 s with them.
+of 300,000 messages (130 MB, and 34 MB of queues and index) a start took 22 s without them and 1.4 with.
 
 A file is copied again if its length or its time is another. A time is only trusted when the file had rested
 for a while: the clock of a file system ticks every few milliseconds. RocketMQ writes through a map, which
