@@ -10,7 +10,7 @@ import pyromq
 from pyromq import Message, aio
 from pyromq.cli.main import app
 from pyromq.cli.top import record_of, view
-from pyromq.cli.top_sample import Sample, is_users, look
+from pyromq.cli.top_sample import Sample, look
 from pyromq.testing.cluster import Cluster, running_cluster
 
 
@@ -85,11 +85,6 @@ async def test_a_look_is_printed_for_people_and_programs(sample: Sample) -> None
     record = json.loads(json.dumps(record_of(sample)))
     assert record["lag"] == 4
     assert {"brokers", "topics", "groups", "lag"} == set(record)
-
-
-def test_only_applications_topics_are_listed() -> None:
-    names = ["orders", "%RETRY%readers", "%DLQ%readers", "RMQ_SYS_TRACE_TOPIC", "TBW102", "rmq_sys_staged"]
-    assert [name for name in names if is_users(name)] == ["orders"]
 
 
 def test_the_command_looks_once_and_prints_an_object() -> None:

@@ -15,6 +15,7 @@ from typing import Final
 from pyromq.client.aio.admin import Admin
 from pyromq.client.plans.ops_brokers import Said
 from pyromq.client.plans.ops_places import Place
+from pyromq.client.whose import is_users_topic
 from pyromq.errors import PyroError
 from pyromq.wire.bodies.operations import GroupLag
 
@@ -22,10 +23,6 @@ TOPIC_PUT_NUMS: Final = "TOPIC_PUT_NUMS"
 #: Topics whose rates brokers are asked for, one by one.
 TOPICS_ASKED_MAX: Final = 200
 LAGS_TIMEOUT_MS: Final = 20_000
-RETRY_PREFIX: Final = "%RETRY%"
-DEAD_PREFIX: Final = "%DLQ%"
-_SYSTEM_TOPICS: Final = frozenset({"BenchmarkTest", "SELF_TEST_TOPIC"})
-_SYSTEM_PREFIXES: Final = ("rmq_sys_", "RMQ_SYS_", "SCHEDULE_TOPIC", "TRANS_CHECK", "OFFSET_MOVED", "TBW102")
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,17 +92,10 @@ async def look(admin: Admin, before: Sample | None = None) -> Sample:
         counted.add(of_broker)
     # A broker has topics with its own name and its cluster's.
     own = {name for place in places for name in (place.cluster, place.broker_name)}
-    names = [name for name in await admin.topics() if is_users(name) and name not in own]
+    names = [name for name in await admin.topics() if is_users_topic(name) and name not in own]
     await counted.ask(admin, names, masters)
     brokers = [_broker_row(place, said) for place, (said,) in zip(places, statuses, strict=True)]
     return counted.sample(brokers)
-
-
-def is_users(topic: str) -> bool:
-    """Whether a topic is an application's own."""
-    return topic not in _SYSTEM_TOPICS and not (
-        topic.startswith((*_SYSTEM_PREFIXES, RETRY_PREFIX, DEAD_PREFIX)) or topic.endswith("_REPLY_TOPIC")
-    )
 
 
 async def _lags(admin: Admin, place: Place) -> dict[str, list[GroupLag]]:
