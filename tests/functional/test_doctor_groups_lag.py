@@ -97,7 +97,7 @@ def test_a_group_that_falls_behind_is_told_how_fast(stage: GroupStage) -> None:
     facts = found["facts"]
     assert facts["in_a_second"] > facts["out_a_second"] > 0
     assert facts["catches_up_in_s"] is None
-    assert f"pyromq topic create {stage.topic} --queues N -n {stage.name_server}" in found["do"]
+    assert f"pyromq topic create {stage.topic} --queues 2 -n {stage.name_server}" in found["do"]
     pace.may_hurry.set()
     stage.is_cured("lag")
 

@@ -115,7 +115,8 @@ def _faster(survey: Survey, group: GroupSeen, flow: Flow) -> list[str]:
         )
     else:
         steps.append("as many members as queues are there; more members need more queues:")
-        steps.append(f"pyromq topic create {flow.topic} --queues N{survey.at}")
+        on_each = 2 * -(-queues // len({queue.broker_name for queue in flow.lags}))
+        steps.append(f"pyromq topic create {flow.topic} --queues {on_each}{survey.at}")
     return ["see which queues are behind:", *steps, "or let listeners be faster, or more of them run at once"]
 
 

@@ -68,7 +68,8 @@ def _hanging(survey: Survey, group: GroupSeen, queues: Sequence[Still]) -> Findi
         message,
         "what is in these queues waits, and no other member may take it while this one is there",
         lines(
-            "see above where it is, and give what it waits for a time limit; all its threads:",
+            f"see {'below' if thread is None else 'above'} where it is, and give what it waits for a time "
+            "limit; all its threads:",
             f"pyromq admin consumerStatus -g {group.name} -i {client_id} -s{survey.at}",
             "to restart the member helps for now: what it has comes again, at another member",
         ),
