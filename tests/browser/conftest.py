@@ -40,7 +40,8 @@ def open_page(browser: Browser) -> Iterator[Callable[..., Page]]:
             complaints.append(message.text)
 
     def opened(address: str, **options: object) -> Page:
-        context = browser.new_context(viewport={"width": 1400, "height": 900}, **options)  # type: ignore[arg-type]
+        chosen = {"viewport": {"width": 1400, "height": 900}} | options
+        context = browser.new_context(**chosen)  # type: ignore[arg-type]
         contexts.append(context)
         context.set_default_timeout(WAIT_MS)
         page = context.new_page()

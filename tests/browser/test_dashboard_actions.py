@@ -3,10 +3,13 @@
 import json
 from collections.abc import Callable
 
+import pytest
 from dashboard_story import ORDER_COUNT, Story
 from playwright.sync_api import Locator, Page, expect
 
-from pyromq import Admin, Message, PullConsumer
+from pyromq import Admin, Message, Producer, PullConsumer
+from pyromq.codes import Perm
+from pyromq.errors import PyroError
 from pyromq.testing.waiting import eventually
 
 Open = Callable[..., Page]
@@ -47,6 +50,23 @@ def test_a_topic_is_created_changed_and_deleted(open_page: Open, url: str, story
     expect(page).to_have_url(f"{url}/topics")
     expect(page.get_by_role("link", name="orders")).to_be_visible()
     expect(page.get_by_role("link", name="made-here")).to_have_count(0)
+
+
+def test_a_topic_that_may_only_be_read_takes_no_messages(open_page: Open, url: str, story: Story) -> None:
+    story.producer.send(Message("frozen", b"before"))
+    page = open_page(f"{url}/topics?filter=frozen")
+    page.get_by_role("link", name="frozen").click()
+    settings = page.get_by_role("region", name="Settings on each broker").get_by_role("row").nth(1)
+    expect(settings).to_contain_text("RW")
+    page.get_by_role("button", name="Change").click()
+    page.get_by_role("dialog").get_by_label("Permission").select_option("read only")
+    page.get_by_role("button", name="Save").click()
+    expect(page.get_by_text("frozen is changed")).to_be_visible()
+    expect(settings.get_by_role("cell").nth(3)).to_have_text("R")
+    with Admin(story.name_server) as admin:
+        assert [one.perm for one in admin.route("frozen").queue_datas] == [Perm.READ]
+    with Producer("late", story.name_server) as producer, pytest.raises(PyroError):
+        producer.send(Message("frozen", b"after"), timeout_ms=1_000)
 
 
 def test_a_topic_with_a_bad_name_is_refused_in_the_form(open_page: Open, url: str) -> None:
@@ -118,6 +138,32 @@ def test_an_offline_group_moves_only_after_its_preview(open_page: Open, url: str
     shown.get_by_role("button", name="Move it").click()
     expect(shown.get_by_role("status")).to_contain_text("Moved")
     assert set(story.committed("mover", "moved").values()) == {0}
+
+
+def test_an_offline_group_goes_on_at_an_offset_and_at_a_time(open_page: Open, url: str, story: Story) -> None:
+    sent = [story.producer.send(Message("timed", b"%d" % at)) for at in range(8)]
+    with PullConsumer("timer", story.name_server) as reader:
+        for queue in reader.queues("timed"):
+            reader.commit(queue, 0)
+    page = open_page(f"{url}/groups?filter=timer")
+    page.get_by_role("link", name="timer", exact=True).click()
+    expect(page.get_by_role("region", name="Lag of each queue").get_by_role("row")).to_have_count(5)
+    shown = begin_reset(page, "timed", "offset")
+    shown.get_by_label("Offset").fill("1")
+    shown.get_by_role("button", name="Preview").click()
+    expect(shown.get_by_role("status")).to_contain_text("0 messages would be read again, 4 skipped")
+    shown.get_by_role("button", name="Move it").click()
+    expect(shown.get_by_role("status")).to_contain_text("Moved")
+    assert set(story.committed("timer", "timed").values()) == {1}
+    # A time before the first message is the first of each queue, forward and backward alike.
+    shown.get_by_label("Go on").select_option("time")
+    shown.get_by_label("Time").fill("2020-01-01T00:00:00")
+    shown.get_by_role("button", name="Preview").click()
+    expect(shown.get_by_role("status")).to_contain_text("4 messages would be read again, 0 skipped")
+    shown.get_by_role("button", name="Move it").click()
+    expect(shown.get_by_role("status")).to_contain_text("Moved")
+    assert set(story.committed("timer", "timed").values()) == {0}
+    assert len(sent) == 8
 
 
 def test_a_preview_is_void_when_the_order_changes(open_page: Open, url: str) -> None:

@@ -3,9 +3,11 @@
 from typing import Any, Final
 
 from pyromq.client.aio.asking import Asker
+from pyromq.client.names import RETRY_TOPIC_PREFIX
+from pyromq.client.namespaces import DEAD_LETTER_TOPIC_PREFIX
 from pyromq.client.trace_format import TRACE_TOPIC
 from pyromq.client.trace_life import find_life
-from pyromq.dashboard.picture import Kind, Picture
+from pyromq.dashboard.picture import Group, Kind, Picture
 from pyromq.errors import PyroError
 from pyromq.model import ReceivedMessage
 from pyromq.wire import properties as names
@@ -19,13 +21,9 @@ Shown = dict[str, Any]
 async def trace_of(asker: Asker, picture: Picture, message: ReceivedMessage) -> Shown:
     """Return the steps of a message's life, the first first; and a word where nobody traced it."""
     topic = message.properties.get(names.RETRY_TOPIC) or message.topic
-    readers = [
-        group.name
-        for group in picture.groups.values()
-        if group.kind is Kind.NORMAL and topic in group.offsets
-    ]
+    groups = [*_own_group(message), *_readers(picture, topic)][:_GROUPS_MAX]
     try:
-        life = await find_life(asker.admin, message.message_id, topic=topic, groups=readers[:_GROUPS_MAX])
+        life = await find_life(asker.admin, message.message_id, topic=topic, groups=groups)
     except PyroError as error:
         return {"steps": [], "note": f"Its life could not be read: {error}"}
     return {
@@ -44,6 +42,27 @@ async def trace_of(asker: Asker, picture: Picture, message: ReceivedMessage) -> 
         ],
         "note": None if life.entries else _why_untraced(picture),
     }
+
+
+def _own_group(message: ReceivedMessage) -> list[str]:
+    """Return the group whose retry or dead letter it is: it may have left no trace of itself elsewhere."""
+    return [
+        message.topic.removeprefix(prefix)
+        for prefix in (RETRY_TOPIC_PREFIX, DEAD_LETTER_TOPIC_PREFIX)
+        if message.topic.startswith(prefix)
+    ]
+
+
+def _readers(picture: Picture, topic: str) -> list[str]:
+    return [
+        group.name
+        for group in picture.groups.values()
+        if group.kind is Kind.NORMAL and (topic in group.offsets or topic in _subscribed(group))
+    ]
+
+
+def _subscribed(group: Group) -> set[str]:
+    return {topic for each in (group.connections or {}).values() for topic in each.subscriptions}
 
 
 def _why_untraced(picture: Picture) -> str:

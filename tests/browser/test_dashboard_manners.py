@@ -1,0 +1,107 @@
+"""How pages behave, whatever they show: live, safe, in either light, by keyboard, on a telephone."""
+
+from collections.abc import Callable
+
+import pytest
+from dashboard_story import HOSTILE, Story
+from playwright.sync_api import Page, expect
+
+from pyromq import Message
+
+Open = Callable[..., Page]
+
+
+def test_numbers_move_without_loading_the_page_again(open_page: Open, url: str, story: Story) -> None:
+    page = open_page(f"{url}/topics?filter=live-numbers")
+    expect(page.get_by_text("No topic is so")).to_be_visible()
+    story.producer.send(Message("live-numbers", b"1"))
+    row = page.get_by_role("row").filter(has_text="live-numbers")
+    expect(row.get_by_role("cell").nth(3)).to_have_text("1")
+    for _ in range(4):
+        story.producer.send(Message("live-numbers", b"more"))
+    expect(row.get_by_role("cell").nth(3)).to_have_text("5")
+    expect(page.locator("#live")).to_have_text("live")
+
+
+def test_a_body_that_is_no_text_is_shown_as_numbers_and_downloads_whole(open_page: Open, url: str) -> None:
+    page = open_page(f"{url}/messages?by=key&topic=orders&key=binary")
+    page.get_by_role("region", name="Messages").get_by_role("link").click()
+    expect(page.locator("pre.body")).to_contain_text("00000010  10 11 12 13")
+    expect(page.get_by_role("tab", name="JSON")).to_have_count(0)
+    with page.expect_download() as download:
+        page.get_by_role("link", name="Download").click()
+    assert download.value.path().read_bytes() == bytes(range(256))
+
+
+def test_markup_in_a_message_stays_text_everywhere(open_page: Open, url: str) -> None:
+    page = open_page(f"{url}/messages?by=key&topic=orders&key=hostile")
+    row = page.get_by_role("region", name="Messages").get_by_role("row").nth(1)
+    expect(row).to_contain_text("<b>bold</b>")
+    row.get_by_role("link").click()
+    expect(page.locator("pre.body")).to_have_text(HOSTILE)
+    assert page.locator("main img, main script").count() == 0
+    assert "owned" not in page.title()
+
+
+def test_a_topic_that_is_not_there_says_so_and_what_to_do(open_page: Open, url: str) -> None:
+    page = open_page(f"{url}/topic?name=nowhere")
+    alert = page.get_by_role("alert")
+    expect(alert).to_contain_text("there is no topic 'nowhere'")
+    expect(alert).to_contain_text("Look for it in the list")
+
+
+def test_light_and_dark_follow_the_system_until_somebody_switches(open_page: Open, url: str) -> None:
+    page = open_page(url, color_scheme="dark")
+    root = page.locator("html")
+    expect(root).to_have_attribute("data-theme", "dark")
+    page.get_by_role("button", name="Switch between light and dark").click()
+    expect(root).to_have_attribute("data-theme", "light")
+    page.reload()
+    expect(root).to_have_attribute("data-theme", "light")
+
+
+def test_every_control_of_every_page_has_a_name(open_page: Open, url: str) -> None:
+    page = open_page(url)
+    for path in (
+        "/",
+        "/topics",
+        "/topic?name=orders",
+        "/groups",
+        "/group?name=audit",
+        "/messages",
+        "/dead-letters?group=mail",
+        "/clients",
+        "/access",
+        "/health",
+    ):
+        page.goto(url + path)
+        expect(page.get_by_role("heading", level=1)).to_be_visible()
+        nameless = page.evaluate(
+            """() => [...document.querySelectorAll("main button, main input, main select, header button, a")]
+                .filter((one) => !(one.textContent.trim() || one.ariaLabel || one.labels?.length))
+                .map((one) => one.outerHTML)"""
+        )
+        assert nameless == []
+
+
+@pytest.mark.parametrize(
+    "path", ["/", "/topics", "/group?name=audit", "/messages?topic=orders", "/dead-letters?group=mail"]
+)
+def test_a_page_fits_a_telephone(open_page: Open, url: str, path: str) -> None:
+    page = open_page(url + path, viewport={"width": 390, "height": 844})
+    expect(page.get_by_role("table").get_by_role("row").nth(1)).to_be_visible()
+    assert page.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
+
+
+def test_a_page_is_walked_with_the_keyboard(open_page: Open, url: str) -> None:
+    page = open_page(f"{url}/topics")
+    expect(page.get_by_role("link", name="orders")).to_be_visible()
+    page.keyboard.press("Tab")
+    expect(page.get_by_role("link", name="Skip to the content")).to_be_focused()
+    page.keyboard.press("Enter")
+    page.keyboard.press("Tab")
+    expect(page.get_by_role("button", name="New topic")).to_be_focused()
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("dialog").get_by_label("Name")).to_be_focused()
+    page.keyboard.press("Escape")
+    expect(page.get_by_role("dialog")).to_have_count(0)
