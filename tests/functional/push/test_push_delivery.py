@@ -13,7 +13,6 @@ from pyromq import (
     ReceivedMessage,
     Refused,
 )
-from pyromq.client.push import incoming
 from pyromq.codes import RequestCode, ResponseCode
 from pyromq.testing.waiting import eventually
 from pyromq.wire.bodies.offsets import decode_reset_offsets
@@ -212,9 +211,8 @@ def test_a_new_group_begins_a_young_queue_at_its_begin(
 
 
 def test_progress_can_be_reset_by_an_operator(
-    face: Face, cluster, address, topic, group, producer, queues, monkeypatch: pytest.MonkeyPatch
+    face: Face, cluster, address, topic, group, producer, queues
 ) -> None:
-    monkeypatch.setattr(incoming, "RESET_PAUSE_S", 0.05)
     bodies = send(producer, topic, 8)
     handler = Handler()
     with face.PushConsumer(group, address, listener=handler, **QUICK, **FIRST) as consumer:

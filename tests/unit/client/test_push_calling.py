@@ -379,3 +379,31 @@ async def test_what_waits_at_the_end_is_handed_back_after_calls_became_fewer(mak
 
     await aeventually(lambda: len(ended) == 9)
     assert sum(work.is_skipped for work in ended) == 6
+
+
+@pytest.mark.parametrize("kind", ["tasks", "threads"])
+async def test_who_waits_for_rest_waits_for_the_call_that_runs(kind: str) -> None:
+    is_free, ended = threading.Event(), []
+
+    async def listen_in_a_task(_message) -> None:
+        await asyncio.to_thread(is_free.wait, 10)
+
+    def listen_on_a_thread(_message) -> None:
+        is_free.wait(10)
+
+    if kind == "tasks":
+        caller: Caller = TaskCaller(Listening("g", calls(listen_in_a_task, None), ()), 2, SystemClock())
+    else:
+        caller = ThreadCaller(
+            Listening("g", calls(listen_on_a_thread, None), ()), 2, SystemClock(), name="test"
+        )
+    caller.submit(work_of(1), ended.append)
+
+    await caller.rest(0.01)
+    assert not ended
+    is_free.set()
+    await caller.rest(60)
+
+    assert ended
+    await caller.rest(60)
+    await caller.close(1)

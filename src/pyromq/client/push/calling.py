@@ -11,6 +11,7 @@ import queue
 import threading
 from collections import deque
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias, cast
 
@@ -75,6 +76,10 @@ class Caller(Protocol):
 
     async def close(self, grace_s: float) -> None:
         """Begin no further work, and wait for what runs, but not longer than that."""
+        ...
+
+    async def rest(self, patience_s: float) -> None:
+        """Return when no call runs or waits, or after that time; on the engine's loop."""
         ...
 
     def is_calling_here(self) -> bool:
@@ -157,6 +162,13 @@ class TaskCaller:
             task.cancel()
         if late:
             await asyncio.wait(late)
+
+    async def rest(self, patience_s: float) -> None:
+        """Return when no call runs or waits, or after that time."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(patience_s):
+                while self._workers:
+                    await asyncio.wait(set(self._workers))
 
     def is_calling_here(self) -> bool:
         """Whether whoever asks is a listener that this calls now."""
@@ -271,6 +283,12 @@ class ThreadCaller:
                 await self._idle.wait()
         except TimeoutError:
             _log.warning("%s: %d listener calls still ran at the end", self._name, self._under_way)
+
+    async def rest(self, patience_s: float) -> None:
+        """Return when no call runs or waits, or after that time."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(patience_s):
+                await self._idle.wait()
 
     def is_calling_here(self) -> bool:
         """Whether whoever asks is a listener that this calls now."""

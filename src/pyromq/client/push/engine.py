@@ -184,8 +184,8 @@ class Engine:
         if self.is_running:
             self._rebalancer.is_wanted.set()
 
-    async def move(self, offsets: dict[MessageQueue, int], pause_s: float) -> None:
-        """Go on at other offsets, after a pause in which listeners may end; meanwhile nothing is pulled."""
+    async def move(self, offsets: dict[MessageQueue, int], patience_s: float) -> None:
+        """Go on at new offsets once listeners have ended or after that time; nothing is pulled till then."""
         member = self.member
         moved = {queue: offset for queue, offset in offsets.items() if queue in member.queues}
         if not moved:
@@ -197,7 +197,7 @@ class Engine:
                 state = member.queues[queue]
                 state.is_dropped = True
                 state.clear()
-            await asyncio.sleep(pause_s)
+            await self.caller.rest(patience_s)
             for queue, offset in moved.items():
                 member.progress.offsets.set(queue, offset)
                 await self._rebalancer.let_go(queue)

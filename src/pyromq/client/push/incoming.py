@@ -32,8 +32,8 @@ from pyromq.wire.headers.offset import GetConsumerStatusFromClient, ResetConsume
 
 _log = logging.getLogger("pyromq.client")
 
-#: Seconds between the end of consuming and the new offset: what listeners have may end meanwhile.
-RESET_PAUSE_S = 10.0
+#: Seconds that listeners may go on with what they have before the new offset holds; RocketMQ's wait always.
+RESET_PATIENCE_S = 10.0
 _DIRECT = {
     ConsumeResult.SUCCESS: DirectResult.SUCCESS,
     ConsumeResult.RECONSUME_LATER: DirectResult.LATER,
@@ -53,8 +53,8 @@ class Engine(Protocol):
         """Look soon at who reads which queue."""
         ...
 
-    async def move(self, offsets: dict[MessageQueue, int], pause_s: float) -> None:
-        """Go on at other offsets."""
+    async def move(self, offsets: dict[MessageQueue, int], patience_s: float) -> None:
+        """Go on at other offsets, when listeners have ended or after that time."""
         ...
 
 
@@ -94,7 +94,7 @@ class Incoming:
         offsets = decode_reset_offsets(request.body) if request.body else {}
         ours = {queue: offset for queue, offset in offsets.items() if queue.topic == header.topic}
         _log.warning("%s: group %s goes on elsewhere in %s", request.link.peer, header.group, header.topic)
-        self._tasks.start(engine.move(ours, RESET_PAUSE_S))
+        self._tasks.start(engine.move(ours, RESET_PATIENCE_S))
 
     def _status(self, request: Request[GetConsumerStatusFromClient]) -> Answer:
         offsets = self._engine().member.progress.offsets.of_topic(request.header.topic)
