@@ -25,6 +25,9 @@ _AROUND: Final = re.compile(
     r"org\.apache\.rocketmq\.client\.impl\.consumer\.|java\.util\.concurrent\.|java\.lang\.Thread\.run"
     r"|/pyromq/client/(push|hooks)|/threading\.py\"|/asyncio/(runners|base_events|events)\.py\""
 )
+#: What Java 9 and later write before a call, and its calls that are in no source.
+_MODULE: Final = re.compile(r"^[\w.@-]*//?")
+_LAMBDA: Final = "$$Lambda$"
 _WAITS_FOR_WORK: Final = "ThreadPoolExecutor.getTask"
 
 
@@ -72,7 +75,8 @@ def _own_calls(name: str, lines: list[str]) -> tuple[str, ...]:
     if any(_WAITS_FOR_WORK in line for line in lines):
         return ()
     if any(line.startswith(name) for line in lines):
-        calls = [line[len(name) :].strip() for line in reversed(lines)]
+        calls = [_MODULE.sub("", line[len(name) :].strip()) for line in reversed(lines)]
+        calls = [call for call in calls if _LAMBDA not in call]
     else:
         calls = _python_calls(lines)
     # Only the outer ones go: what the application waits in may be the language's own.

@@ -57,6 +57,20 @@ def test_of_a_java_consumer_the_listeners_own_calls_are_left_the_innermost_last(
     )
 
 
+def test_what_newer_javas_write_around_calls_is_left_out() -> None:
+    newer = (
+        JAVA.replace(" java.", " java.base@17.0.15/java.")
+        .replace(" com.shop", " app//com.shop")
+        .replace(
+            "ConsumeMessageThread_billing_1          org.apache",
+            "ConsumeMessageThread_billing_1          app//Shop$$Lambda$36/0x7fa7.accept(Unknown Source)\n"
+            "ConsumeMessageThread_billing_1          app//org.apache",
+        )
+    )
+
+    assert listening_thread(newer, "billing") == listening_thread(JAVA, "billing")
+
+
 def test_of_a_consumer_of_ours_they_are_left_with_their_code() -> None:
     assert listening_thread(PYTHON, "billing") == Thread(
         "pyromq-listener-billing-1",

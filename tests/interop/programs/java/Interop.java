@@ -159,11 +159,23 @@ public class Interop {
         } else {
             member.registerMessageListener((MessageListenerConcurrently) (messages, context) -> {
                 messages.forEach(message -> consumed(name, context.getMessageQueue(), message));
+                messages.forEach(Interop::waitForTheDatabase);
                 return ConsumeConcurrentlyStatus.CONSUME_SUCCESS;
             });
         }
         member.start();
         MEMBERS.put(name, member);
+    }
+
+    /** Hang, for the longest time, if a message says so. */
+    private static void waitForTheDatabase(MessageExt message) {
+        if (message.getUserProperty("hang") != null) {
+            try {
+                TimeUnit.DAYS.sleep(1);
+            } catch (InterruptedException ended) {
+                Thread.currentThread().interrupt();
+            }
+        }
     }
 
     private static void litePull(String name, String group, String topic, int count) throws Exception {
