@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pyromq.cli import output
+from pyromq.cli.bars import bar
 from pyromq.cli.bodies import json_body, printable
 from pyromq.cli.client_commands import SHELL_GROUP
 from pyromq.cli.credentials import client_settings
@@ -39,13 +40,15 @@ def run_list(listing: Listing, *, name_server: str, is_json: bool) -> None:
     """Print what waits, and how many of how many that were."""
     with Admin(name_server, client_settings()) as admin:
         count = 0
-        for page in _pages(admin, listing):
-            if is_json:
-                for one in page:
-                    output.say_json(_as_record(one))
-            else:
-                _print_table(page, is_first=count == 0)
-            count += len(page)
+        with bar("waiting messages", listing.limit, prints_lines=True) as advance:
+            for page in _pages(admin, listing):
+                if is_json:
+                    for one in page:
+                        output.say_json(_as_record(one))
+                else:
+                    _print_table(page, is_first=count == 0)
+                count += len(page)
+                advance(len(page))
         if not is_json:
             total = sum(admin.count_waiting().values())
             output.say(output.paint(f"{count:,} listed, {total:,} wait in all", "dim"))

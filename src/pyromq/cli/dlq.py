@@ -8,6 +8,7 @@ from itertools import islice
 from typing import Any
 
 from pyromq.cli import output
+from pyromq.cli.bars import bar, is_seen
 from pyromq.cli.bodies import hex_lines, json_body, printable
 from pyromq.cli.credentials import client_settings
 from pyromq.cli.times import past_ms, written
@@ -90,21 +91,36 @@ def run_list(choice: Choice, name_server: str, *, make_readable: bool, is_json: 
         if make_readable:
             letters.make_readable(choice.group)
         found = letters.read(choice.group, wanted)
-        while block := list(islice(found, BLOCK)):
-            replays = [_replay_of(letters, letter) for letter in block]
-            if is_json:
-                for letter, replay in zip(block, replays, strict=True):
-                    output.say_json(as_record(letter, replay))
-            else:
-                rows = [_row(letter, replay) for letter, replay in zip(block, replays, strict=True)]
-                _print_table([_HEAD, *rows])
-            printed += len(block)
+        with bar("dead letters", _total(letters, choice), prints_lines=True) as advance:
+            while block := list(islice(found, BLOCK)):
+                _print_block(block, [_replay_of(letters, letter) for letter in block], is_json=is_json)
+                printed += len(block)
+                advance(len(block))
         if is_json:
             return
         if not printed:
             say_none(letters, choice.group)
         elif printed == wanted.limit:
             sys.stderr.write(f"the first {printed}; there may be more: --limit 0 lists all\n")
+
+
+def _total(letters: DeadLetters, choice: Choice) -> int | None:
+    """Return how many there are to list at most, if a bar is seen that wants to know."""
+    if not is_seen(prints_lines=True):
+        return None
+    count = sum(one.count for one in letters.counts() if one.group == choice.group)
+    return count if choice.limit is None else min(count, choice.limit)
+
+
+def _print_block(
+    block: Sequence[DeadLetter], replays: Sequence[ReceivedMessage | str | None], *, is_json: bool
+) -> None:
+    if is_json:
+        for letter, replay in zip(block, replays, strict=True):
+            output.say_json(as_record(letter, replay))
+    else:
+        rows = [_row(letter, replay) for letter, replay in zip(block, replays, strict=True)]
+        _print_table([_HEAD, *rows])
 
 
 def run_show(choice: Choice, name_server: str, detail: Detail, *, make_readable: bool) -> bool:

@@ -3,14 +3,14 @@
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import typer
 
 from pyromq.cli import output
+from pyromq.cli.bars import bar
 from pyromq.cli.credentials import client_settings
 from pyromq.cli.dlq import Choice, say_none
 from pyromq.cli.times import written
@@ -129,7 +129,7 @@ def run_replay(replaying: Replaying, name_server: str) -> bool:
         has_bar = has_terminal and total is not None and total >= MANY
         report = Report(replaying.is_json, is_quiet=has_bar and sys.stdout.isatty())
         try:
-            with _progress(total if has_bar else None) as advance:
+            with bar("replaying", total, prints_lines=not report.is_quiet) as advance:
                 for result in _results(letters, replaying, wanted):
                     report.add(result)
                     advance()
@@ -169,14 +169,6 @@ def _ask(replaying: Replaying, total: int) -> None:
         raise ConfigError(f"{question} Say --yes, or look first with --dry-run")
     if not typer.confirm(question, err=True):
         raise typer.Abort
-
-
-def _progress(total: int | None) -> AbstractContextManager[Callable[[], None]]:
-    if total is None:
-        return nullcontext(lambda: None)
-    from pyromq.cli.progress import progress_bar
-
-    return progress_bar("replaying", total)
 
 
 def _line(result: ReplayResult) -> str:

@@ -2,11 +2,11 @@
 
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from pyromq.cli import output
+from pyromq.cli.bars import bar
 from pyromq.cli.credentials import client_settings
 from pyromq.client.sync.producer import Producer
 from pyromq.errors import ConfigError
@@ -60,7 +60,7 @@ def run_produce(
     began_at = time.monotonic()
     with (
         Producer(group, name_server=name_server, settings=client_settings()) as producer,
-        _progress(total if is_many else None) as advance,
+        bar("sending", total, prints_lines=not is_many) as advance,
     ):
         try:
             for body in _paced(_bodies(texts, count), rate):
@@ -99,15 +99,6 @@ def _paced(bodies: Iterable[bytes], rate: float | None) -> Iterator[bytes]:
         if rate is not None:
             time.sleep(max(0.0, began_at + number / rate - time.monotonic()))
         yield body
-
-
-def _progress(total: int | None) -> AbstractContextManager[Callable[[], None]]:
-    if total is None or not sys.stderr.isatty():
-        return nullcontext(lambda: None)
-    # Only a terminal that watches many messages pays for rich.
-    from pyromq.cli.progress import progress_bar
-
-    return progress_bar("sending", total)
 
 
 def _report(result: SendResult, *, is_json: bool) -> None:

@@ -15,14 +15,16 @@ from rich.progress import (
     TransferSpeedColumn,
 )
 
+from pyromq.cli.bars import Advance
+
 
 @contextmanager
-def progress_bar(verb: str, total: int) -> Iterator[Callable[[], None]]:
-    """Show a bar while the block runs; call what it is given once for each thing done."""
+def progress_bar(verb: str, total: int | None) -> Iterator[Advance]:
+    """Show a bar while the block runs; call what it is given once for each thing done, or with how many."""
     columns = (TextColumn(verb), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=Console(file=sys.stderr), transient=True) as progress:
         task = progress.add_task(verb, total=total)
-        yield lambda: progress.advance(task)
+        yield lambda count=1: progress.advance(task, count)
 
 
 @contextmanager

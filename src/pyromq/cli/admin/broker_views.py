@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from pyromq.cli.admin.listing import Listing
+from pyromq.cli.bars import tracked
 from pyromq.cli.exit_status import NotThere
 from pyromq.client.plans.ops_brokers import Said
 from pyromq.client.sync.admin import Admin
@@ -90,7 +91,7 @@ def behind(admin: Admin, least: int) -> Listing:
     """The groups that are behind, and whether anybody of them is there."""
     prefix = "%RETRY%"
     names = [name.removeprefix(prefix) for name in admin.topics() if name.startswith(prefix)]
-    groups = [admin.group_overview(name) for name in names]
+    groups = [admin.group_overview(name) for name in tracked(names, "groups")]
     return Listing(
         (("#Group", "group"), ("#Count", "members"), ("#TPS", "tps"), ("#Undone", "lag")),
         [

@@ -5,6 +5,7 @@ from typing import Any
 import msgspec
 
 from pyromq.cli.admin.topic_views import OF_GROUPS
+from pyromq.cli.bars import tracked
 from pyromq.client.plans.ops_places import Place
 from pyromq.client.plans.ops_topics import TOPIC_IN
 from pyromq.client.sync.admin import Admin
@@ -40,7 +41,7 @@ _MORE_SYSTEM_TOPICS = ("OFFSET_MOVED_EVENT", "TRANS_CHECK_MAX_TIME_TOPIC", "Defa
 def topics_of(admin: Admin, places: list[Place], *, with_special: bool) -> dict[str, Any]:
     """Return the users' topics of brokers; one that is on several has the queues of all."""
     found: dict[str, TopicConfig] = {}
-    for place in places:
+    for place in tracked(places, "topics of brokers"):
         for name, config in admin.topic_configs(place.address).topic_config_table.items():
             own = {place.broker_name, place.cluster, f"{place.cluster}_REPLY_TOPIC"}
             if name in own or name.startswith(_SYSTEM_TOPICS + _MORE_SYSTEM_TOPICS):
@@ -63,7 +64,7 @@ def topics_of(admin: Admin, places: list[Place], *, with_special: bool) -> dict[
 def groups_of(admin: Admin, places: list[Place]) -> dict[str, Any]:
     """Return the users' groups of brokers; one that is on several has the retry queues of all."""
     found: dict[str, SubscriptionGroupConfig] = {}
-    for place in places:
+    for place in tracked(places, "groups of brokers"):
         for name, config in admin.group_configs(place.address).subscription_group_table.items():
             if name.startswith(_SYSTEM_GROUPS):
                 continue
@@ -95,7 +96,7 @@ def configs(admin: Admin, cluster: str, name_server_count: int) -> dict[str, Any
     places = admin.brokers(cluster=cluster, with_slaves=True)
     masters = [place for place in places if place.is_master]
     settings = {}
-    for place in masters:
+    for place in tracked(masters, "settings of brokers"):
         (said,) = admin.broker_config(address=place.address)
         settings[place.broker_name] = {name: said.values.get(name) for name in SETTINGS}
     return {
@@ -173,7 +174,7 @@ def _quota(admin: Admin, place: Place) -> dict[str, Any]:
 
 def _clients(admin: Admin, place: Place) -> list[str]:
     found: set[str] = set()
-    for group in groups_of(admin, [place]):
+    for group in tracked(list(groups_of(admin, [place])), f"clients of {place.broker_name}"):
         try:
             members = admin.consumer_connections(group, place.address)
         except (Refused, NetworkError):

@@ -7,6 +7,7 @@ import msgspec
 
 from pyromq.cli.admin.listing import Listing
 from pyromq.cli.admin.version_names import version_name
+from pyromq.cli.bars import tracked
 from pyromq.cli.exit_status import NotThere
 from pyromq.client.plans.ops_groups import GroupOverview, Progress
 from pyromq.client.sync.admin import Admin
@@ -57,7 +58,7 @@ def progress(admin: Admin, group: str, topic: str | None = None, *, with_clients
 def overview(admin: Admin) -> Listing:
     """All groups, one a line."""
     names = [name.removeprefix(_RETRY) for name in admin.topics() if name.startswith(_RETRY)]
-    return _overview([admin.group_overview(name) for name in names])
+    return _overview([admin.group_overview(name) for name in tracked(names, "groups")])
 
 
 def listed(admin: Admin, *, with_internal: bool) -> Listing:
@@ -65,7 +66,7 @@ def listed(admin: Admin, *, with_internal: bool) -> Listing:
     known = {name for table in admin.all_group_configs().values() for name in table.subscription_group_table}
     internal = {name for name in known if name.startswith("CID_") or name in _INTERNAL}
     names = sorted(known if with_internal else known - internal)
-    return _overview([admin.group_overview(name) for name in names])
+    return _overview([admin.group_overview(name) for name in tracked(names, "groups")])
 
 
 _INTERNAL = frozenset({"TOOLS_CONSUMER", "FILTERSRV_CONSUMER", "SELF_TEST_C_GROUP", "CID_RMQ_SYS_TRANS"})

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from pyromq.cli import output
+from pyromq.cli import bars, output
 from pyromq.cli.times import written
 
 _NOTHING = "-"
@@ -106,8 +106,9 @@ def _show_live(look: Callable[[], Listing], every_s: float) -> None:
     from rich.console import Group
     from rich.live import Live
 
-    with Live(auto_refresh=False, screen=False) as live:
+    found = look()
+    with bars.hidden(), Live(auto_refresh=False, screen=False) as live:
         while True:
-            found = look()
             live.update(Group(found.drawn(), *found.notes, *found.warnings), refresh=True)
             pause(every_s)
+            found = look()

@@ -291,7 +291,7 @@ def _print(
     from pyromq.cli.admin.message_views import body_text, message_record, read_range
 
     with ended_by_errors(), reading(name_server, group) as consumer:
-        found = read_range(consumer, wanted)
+        found = read_range(consumer, wanted, prints_lines=True)
         while block := list(islice(found, 64)):
             for message in block:
                 if is_json:

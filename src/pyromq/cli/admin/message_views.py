@@ -1,10 +1,12 @@
 """Messages, as `pyromq admin` and `pyromq message` show them."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
+from pyromq.cli import bars
 from pyromq.cli.admin.listing import Listing
 from pyromq.cli.bodies import json_body
 from pyromq.cli.times import written
@@ -140,16 +142,31 @@ def _track(admin: Admin, message: ReceivedMessage, group: str) -> str:
     return "CONSUMED"
 
 
-def read_range(consumer: PullConsumer, wanted: Range) -> Iterator[ReceivedMessage]:
-    """Read a topic's messages queue by queue, oldest first in each."""
-    left = wanted.count
-    for queue in _queues(consumer, wanted):
-        for message in _read_queue(consumer, queue, wanted):
-            if left is not None:
-                if left == 0:
-                    return
-                left -= 1
-            yield message
+@dataclass(frozen=True, slots=True)
+class Span:
+    """The part of a queue that is read: from an offset to before another."""
+
+    queue: MessageQueue
+    first: int
+    end: int
+
+
+def read_range(
+    consumer: PullConsumer, wanted: Range, *, prints_lines: bool = False
+) -> Iterator[ReceivedMessage]:
+    """Read a topic's messages queue by queue, oldest first in each, with a bar.
+
+    How much there is, which the bar wants to know, is not asked for where nobody would see it.
+    """
+    spans: Iterable[Span] = (_span(consumer, queue, wanted) for queue in _queues(consumer, wanted))
+    total = None
+    if bars.is_seen(prints_lines=prints_lines):
+        spans = list(spans)
+        total = sum(span.end - span.first for span in spans)
+        total = total if wanted.count is None else min(total, wanted.count)
+    with bars.bar("reading", total, prints_lines=prints_lines) as advance:
+        found = (message for span in spans for message in _read_span(consumer, span, wanted, advance))
+        yield from islice(found, wanted.count)
 
 
 def by_tag(messages: Iterator[ReceivedMessage]) -> Listing:
@@ -171,21 +188,29 @@ def _queues(consumer: PullConsumer, wanted: Range) -> list[MessageQueue]:
     ]
 
 
-def _read_queue(consumer: PullConsumer, queue: MessageQueue, wanted: Range) -> Iterator[ReceivedMessage]:
-    offset, end = consumer.min_offset(queue), consumer.max_offset(queue)
+def _span(consumer: PullConsumer, queue: MessageQueue, wanted: Range) -> Span:
+    first, end = consumer.min_offset(queue), consumer.max_offset(queue)
     if wanted.begin_ms is not None:
-        offset = consumer.offset_by_time(queue, wanted.begin_ms)
+        first = consumer.offset_by_time(queue, wanted.begin_ms)
     if wanted.end_ms is not None:
         # The last message at or before the time belongs to it.
         end = min(end, consumer.offset_by_time(queue, wanted.end_ms + 1) + 1)
     if wanted.first is not None:
-        offset = max(offset, wanted.first)
-    while offset < end:
-        pulled = consumer.pull(queue, offset, count=min(_COUNT, end - offset), tags=wanted.tags)
+        first = max(first, wanted.first)
+    return Span(queue, first, max(first, end))
+
+
+def _read_span(
+    consumer: PullConsumer, span: Span, wanted: Range, advance: bars.Advance
+) -> Iterator[ReceivedMessage]:
+    offset = span.first
+    while offset < span.end:
+        pulled = consumer.pull(span.queue, offset, count=min(_COUNT, span.end - offset), tags=wanted.tags)
         for message in pulled.messages:
             is_within = wanted.end_ms is None or message.stored_at_ms <= wanted.end_ms
-            if message.queue_offset < end and is_within:
+            if message.queue_offset < span.end and is_within:
                 yield message
         if pulled.status in (PullStatus.NO_NEW_MESSAGE,) or pulled.next_offset <= offset:
             return
+        advance(min(pulled.next_offset, span.end) - offset)
         offset = pulled.next_offset

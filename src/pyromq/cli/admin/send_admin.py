@@ -13,6 +13,7 @@ from pyromq.cli import output
 from pyromq.cli.admin import listing
 from pyromq.cli.admin.choices import DEFAULT_NAME_SERVER, Json, NameServer, Topic, is_true, true_or_false
 from pyromq.cli.admin.running import operating, operator_settings
+from pyromq.cli.bars import tracked
 from pyromq.cli.exit_status import FAILED, ended_by_errors
 from pyromq.cli.options import examples
 from pyromq.errors import ConfigError, PyroError
@@ -72,7 +73,10 @@ def check_msg_send_rt(
     Status 1: one failed.
     """
     with ended_by_errors(), sending("admin-checkMsgSendRT", name_server) as producer:
-        records = [_timed(partial(_send_to_turn, producer, topic, size, at)) for at in range(amount)]
+        records = [
+            _timed(partial(_send_to_turn, producer, topic, size, at))
+            for at in tracked(range(amount), "sending")
+        ]
     columns = (
         ("#Broker Name", "broker"),
         ("#QID", "queue"),
@@ -103,7 +107,9 @@ def send_msg_status(
     Status 1: one failed.
     """
     with ended_by_errors(), sending("PID_SMSC", name_server) as producer:
-        records = [_timed(lambda: _send(producer, broker, size)) for _ in range(count + 1)][1:]
+        records = [
+            _timed(lambda: _send(producer, broker, size)) for _ in tracked(range(count + 1), "sending")
+        ][1:]
     if as_json:
         listing.Listing((), records).show(is_json=True)
     else:
@@ -141,7 +147,7 @@ def cluster_rt(
         def round_trip() -> listing.Listing:
             records = [
                 {"cluster": place.cluster} | _round(producer, place.broker_name, amount, size)
-                for place in admin.brokers(cluster=cluster)
+                for place in tracked(admin.brokers(cluster=cluster), "brokers")
             ]
             if is_true(as_log):
                 lines = [

@@ -7,6 +7,7 @@ import msgspec
 
 from pyromq.cli.admin.listing import Listing
 from pyromq.cli.admin.scaling import permission_text
+from pyromq.cli.bars import tracked
 from pyromq.client.sync.admin import Admin
 from pyromq.codes import Perm
 from pyromq.errors import NetworkError, Refused
@@ -27,7 +28,7 @@ def names(admin: Admin) -> Listing:
 def by_cluster(admin: Admin) -> Listing:
     """All topics but those of groups, with their clusters and readers."""
     records = []
-    for topic in _own(admin.topics()):
+    for topic in tracked(_own(admin.topics()), "topics"):
         try:
             clusters, groups = admin.topic_clusters(topic), admin.topic_readers(topic)
         except (Refused, NetworkError):
@@ -106,7 +107,7 @@ def route_records(topic: str, found: TopicRoute) -> list[dict[str, Any]]:
 def listed(admin: Admin, *, with_internal: bool) -> Listing:
     """Topics with their queues and messages, one a line."""
     records = []
-    for topic in admin.topics() if with_internal else _own(admin.topics()):
+    for topic in tracked(admin.topics() if with_internal else _own(admin.topics()), "topics"):
         try:
             found = admin.route(topic)
             queues = admin.topic_status(topic)
@@ -130,9 +131,9 @@ def listed(admin: Admin, *, with_internal: bool) -> Listing:
 def flows(admin: Admin, topic: str | None, *, only_active: bool) -> Listing:
     """What goes into topics and out to groups."""
     records = []
-    for name in _own(admin.topics()):
-        if topic in (None, name):
-            records += _flows_of(admin, name, only_active=only_active)
+    asked = [name for name in _own(admin.topics()) if topic in (None, name)]
+    for name in tracked(asked, "topics"):
+        records += _flows_of(admin, name, only_active=only_active)
     return Listing(
         (
             ("#Topic", "topic"),
