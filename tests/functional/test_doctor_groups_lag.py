@@ -122,7 +122,8 @@ def test_a_queue_whose_listener_hangs_is_no_second_finding(stage: GroupStage) ->
     stage.send(5)
     stage.found("listeners")
 
-    said = stage.ask()
+    # This machine's disk is as full as it is.
+    said = stage.ask("--skip", "disks")
 
     assert [one["check"] for one in said.findings] == ["listeners"]
     is_open.set()

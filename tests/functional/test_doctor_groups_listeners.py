@@ -16,6 +16,7 @@ from pyromq.net.blocking import BlockingLinks
 from pyromq.testing.cluster import ThreadCluster, running_cluster
 from pyromq.testing.waiting import aeventually, eventually
 from pyromq.wire.bodies.groups import SubscriptionGroupConfig
+from pyromq.wire.bodies.heartbeat import ConsumerPart, Heartbeat, Subscription, encode_heartbeat
 from pyromq.wire.bodies.locks import LockBatch, encode_lock_batch
 from pyromq.wire.command import Command
 
@@ -228,6 +229,23 @@ def test_a_queue_whose_lock_somebody_else_has_is_found(cluster: ThreadCluster, s
         stage.is_cured("listeners")
     finally:
         links.close()
+
+
+def test_a_member_that_does_not_say_what_it_does_is_noted(cluster: ThreadCluster, stage: GroupStage) -> None:
+    mute = BlockingLinks(NetSettings())
+    try:
+        part = ConsumerPart(group_name=stage.group, subscriptions=[Subscription(topic=stage.topic)])
+        beat = encode_heartbeat(Heartbeat(client_id="mute", consumers=[part]))
+        mute.request(cluster.broker_addresses[0], Command(RequestCode.HEART_BEAT, body=beat), 10)
+
+        said = stage.ask("--only", "listeners")
+    finally:
+        mute.close()
+
+    (found,) = said.findings
+    assert (said.status, found["severity"]) == (0, "note")
+    assert found["message"].startswith(f"member mute of group {stage.group}, at 127.0.0.1:")
+    assert "does not say what it does: " in found["message"]
 
 
 def test_a_pull_consumer_that_is_not_polled_is_found(stage: GroupStage) -> None:
