@@ -6,20 +6,26 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "tests" / "support"))
 
+from access_stage import OPERATOR, OPERATOR_SECRET, write_accounts  # noqa: E402
 from chromium_stage import chromium  # noqa: E402
 from dashboard_stage import dashboard  # noqa: E402
 from dashboard_story import Story, told_story  # noqa: E402
-from playwright.sync_api import Page  # noqa: E402
+from playwright.sync_api import Browser, Page, ViewportSize  # noqa: E402
 
-from pyromq import Message  # noqa: E402
+from pyromq import Admin, Message  # noqa: E402
+from pyromq.client.plans.scaling import TopicUpdate  # noqa: E402
+from pyromq.config.settings import ClientSettings  # noqa: E402
+from pyromq.testing.cluster import running_cluster  # noqa: E402
 
 SHOTS = ROOT / "docs" / "dashboard"
 #: Seconds of traffic before the first picture, so that charts have something to show.
 TRAFFIC_S = 25
+SIZE: ViewportSize = {"width": 1360, "height": 860}
 PAGES = {
     "cluster": "/",
     "topics": "/topics",
@@ -30,7 +36,10 @@ PAGES = {
     "message": "/message?id={place_id}",
     "dead-letters": "/dead-letters?group=mail",
     "clients": "/clients",
+    "health": "/health",
 }
+#: Pages that are drawn in the dark too.
+DARK = ("cluster", "group", "message", "health")
 
 
 @contextmanager
@@ -84,16 +93,39 @@ def dialogs(page: Page, url: str) -> None:
     shoot(page, "member")
 
 
+def make_trouble(story: Story) -> None:
+    """Give a topic to one broker only, with queues that nobody reads, for the doctor to find."""
+    with Admin(story.name_server) as admin:
+        update = TopicUpdate(topic="returns", read_queue_count=4, write_queue_count=8)
+        admin.update_topic(update, address=story.cluster.broker_addresses[0])
+
+
+def accounts(browser: Browser) -> None:
+    """Take a picture of the accounts of a cluster with access control."""
+    with TemporaryDirectory() as folder:
+        conf = write_accounts(Path(folder))
+        settings = ClientSettings(access_key=OPERATOR, secret_key=OPERATOR_SECRET)
+        with (
+            running_cluster(2, acl_enable=True, acl_folder=str(conf)) as cluster,
+            dashboard(cluster.namesrv_address, settings=settings) as url,
+        ):
+            page = browser.new_page(viewport=SIZE)
+            page.goto(f"{url}/access")
+            shoot(page, "access")
+
+
 def main() -> None:
     """Draw all of them."""
     SHOTS.mkdir(parents=True, exist_ok=True)
     with told_story(brokers=2) as story, traffic(story), dashboard(story.name_server, round_s=1.0) as url:
+        make_trouble(story)
         time.sleep(TRAFFIC_S)
         with chromium() as browser:
+            accounts(browser)
             for scheme in ("light", "dark"):
-                page = browser.new_page(viewport={"width": 1360, "height": 860}, color_scheme=scheme)
+                page = browser.new_page(viewport=SIZE, color_scheme=scheme)
                 for name, path in PAGES.items():
-                    if scheme == "dark" and name not in ("cluster", "group", "message"):
+                    if scheme == "dark" and name not in DARK:
                         continue
                     page.goto(url + path.format(place_id=story.place_id))
                     shoot(page, name if scheme == "light" else f"{name}-dark")

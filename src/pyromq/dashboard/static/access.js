@@ -3,12 +3,14 @@ import { act, card, clear, count, get, h, head, main, none, still, Table, troubl
 still();
 const failed = h("div");
 const perms = (all) => (all.length ? h("span", { class: "perms" }, all.map((one) => h("code", {}, one))) : none);
+// An administrator without lines of its own may do everything.
+const standard = (a, perm, lines) => perm || (a.isAdmin && !lines.length ? "everything" : "DENY");
 const accounts = new Table([
   { title: "Account", cell: (a) => [h("b", {}, a.name), " ", a.differs && h("span", { class: "badge bad" }, "differs between brokers")], sign: (a) => a.name + a.differs },
   { title: "Role", cell: (a) => h("span", { class: a.isAdmin ? "badge master" : "badge" }, a.isAdmin ? "administrator" : "user"), sign: (a) => a.isAdmin },
-  { title: "Topics by default", cell: (a) => a.topicPerm || "DENY" },
+  { title: "Topics by default", cell: (a) => standard(a, a.topicPerm, a.topicPerms) },
   { title: "Topics", kind: "wide", cell: (a) => perms(a.topicPerms), sign: (a) => a.topicPerms.join() },
-  { title: "Groups by default", cell: (a) => a.groupPerm || "DENY" },
+  { title: "Groups by default", cell: (a) => standard(a, a.groupPerm, a.groupPerms) },
   { title: "Groups", kind: "wide", cell: (a) => perms(a.groupPerms), sign: (a) => a.groupPerms.join() },
   { title: "Trusted addresses", cell: (a) => a.white || none },
   { title: "Brokers", cell: (a) => a.brokers.join(", ") },

@@ -49,7 +49,7 @@ const MOVES = (caption) => new Table([
   { title: "Queue", kind: "number", cell: (m) => m.id },
   { title: "Is at", kind: "number", cell: (m) => (m.at === null ? "nowhere yet" : count(m.at)) },
   { title: "Goes to", kind: "number", cell: (m) => count(m.to) },
-  { title: "", kind: "number", cell: (m) => (m.change === null ? "" : m.change === 0 ? "stays" : m.change > 0 ? `skips ${count(m.change)}` : `reads ${count(-m.change)} again`) },
+  { title: "So it", kind: "number", cell: (m) => (m.change === null ? "" : m.change === 0 ? "stays" : m.change > 0 ? `skips ${count(m.change)}` : `reads ${count(-m.change)} again`) },
   { title: "First", kind: "number", cell: (m) => count(m.min) },
   { title: "End", kind: "number", cell: (m) => count(m.max) },
   { title: "", cell: (m) => (m.failure === undefined ? "" : m.failure ? h("span", { class: "bad" }, m.failure) : h("span", { class: "good" }, "done")) },

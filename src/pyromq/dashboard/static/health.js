@@ -13,20 +13,26 @@ const examine = act("Examine now", async () => {
 }, { kind: "primary", say: () => failed });
 let shownOf = "";
 
-function copy(text) {
+// Browsers give the clipboard to safe origins only; elsewhere the text is marked, ready to be copied.
+function copied(pre) {
   const button = h("button", { type: "button", class: "quiet", onclick: async () => {
-    await navigator.clipboard?.writeText(text).catch(() => {});
-    button.textContent = "Copied";
+    let said = "Copied";
+    try { await navigator.clipboard.writeText(pre.textContent); } catch { getSelection().selectAllChildren(pre); said = "Marked"; }
+    button.textContent = said;
     setTimeout(() => { button.textContent = "Copy"; }, 1500);
   } }, "Copy");
   return button;
+}
+function step(text) {
+  const pre = h("pre", { tabindex: "0" }, text);
+  return h("div", { class: "do" }, h("span", { class: "faint" }, "Do"), pre, copied(pre));
 }
 function finding(one) {
   return h("article", { class: `finding ${one.severity}` },
     h("div", { class: "finding-head" }, h("span", { class: `mark ${one.severity}` }, one.severity), h("b", {}, one.subject), h("span", { class: "faint check-name" }, one.check)),
     h("p", { class: "what" }, one.message),
     one.why && h("p", { class: "why" }, one.why),
-    one.do && h("div", { class: "do" }, h("span", { class: "faint" }, "Do"), h("pre", { tabindex: "0" }, one.do), copy(one.do)),
+    one.do && step(one.do),
     Object.keys(one.facts).length > 0 && h("details", {}, h("summary", {}, "Facts"), h("pre", { tabindex: "0" }, JSON.stringify(one.facts, null, 2))));
 }
 function verdict(shown) {
