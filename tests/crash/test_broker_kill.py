@@ -8,6 +8,7 @@ from pathlib import Path
 from random import SystemRandom
 
 import pytest
+from effort import times
 from kill_run import ALL_DAY, KillRun
 
 from pyromq.config.settings import FlushDiskType
@@ -23,25 +24,23 @@ def seed() -> int:
 
 
 @pytest.mark.row("ST-02", "FL-01", "FL-02")
-@pytest.mark.parametrize("half", ["first", "second"])
-def test_under_synchronous_flush_nothing_acknowledged_is_lost_in_fifty_kills(
-    tmp_path: Path, seed: int, half: str
+def test_under_synchronous_flush_nothing_acknowledged_is_lost_in_many_kills(
+    tmp_path: Path, seed: int
 ) -> None:
-    """Two halves of fifty, on data of their own, so that two processes of the test run share them."""
     run = KillRun(tmp_path / "run", seed=seed, flush=FlushDiskType.SYNC_FLUSH)
 
-    run.kill_often(25)
+    run.kill_often(times(10))
 
-    assert run.ledger.acknowledged_count > 25, f"{half} half: {run.summary}"
+    assert run.ledger.acknowledged_count > times(10), run.summary
 
 
 @pytest.mark.row("FL-01", "FL-03")
 def test_under_asynchronous_flush_a_kill_loses_nothing_either(tmp_path: Path, seed: int) -> None:
     run = KillRun(tmp_path / "run", seed=seed, flush=FlushDiskType.ASYNC_FLUSH, command="up")
 
-    run.kill_often(20)
+    run.kill_often(times(8))
 
-    assert run.ledger.acknowledged_count > 20, run.summary
+    assert run.ledger.acknowledged_count > times(8), run.summary
     assert run.ledger.key_values
 
 
@@ -49,6 +48,6 @@ def test_under_asynchronous_flush_a_kill_loses_nothing_either(tmp_path: Path, se
 def test_a_kill_while_old_files_go_loses_no_younger_message(tmp_path: Path, seed: int) -> None:
     run = KillRun(tmp_path / "run", seed=seed, flush=FlushDiskType.ASYNC_FLUSH, settings=ALL_DAY)
 
-    run.kill_often(10, full_every=2)
+    run.kill_often(times(5), full_every=2)
 
     assert max(run.ledger.low.values()) > 0, run.summary

@@ -7,6 +7,7 @@ longer, and replays a seed.
 from random import SystemRandom
 
 import pytest
+from effort import times
 from power_cuts import cut_often
 
 from pyromq.config.settings import FlushDiskType
@@ -19,4 +20,4 @@ async def test_after_a_power_cut_a_broker_keeps_what_it_promised(flush: FlushDis
     seed = SystemRandom().randrange(1 << 32)
     print(f"seed {seed}")
 
-    await cut_often(seed, flush, turns=60)
+    await cut_often(seed, flush, turns=times(20))

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import store_story
+from effort import times
 from store_story import HOST, ROOT, SETTINGS, read_all
 
 from pyromq.errors import CorruptRecord, SyncFailed
@@ -53,7 +54,7 @@ def files_in(disk: SimulatedDisk, folder: str) -> list[Path]:
 
 
 @pytest.mark.row("ST-02", "FL-02")
-@pytest.mark.parametrize("seed", range(3, 7))  # `make torture-store` goes on with others
+@pytest.mark.parametrize("seed", range(3, 3 + times(2)))
 def test_whenever_the_power_fails_what_was_acknowledged_is_there_and_what_is_there_is_whole(seed):
     tried = store_story.try_all_cuts(seed, steps=45, each_max=2, random_cuts=1)
 
@@ -61,7 +62,7 @@ def test_whenever_the_power_fails_what_was_acknowledged_is_there_and_what_is_the
 
 
 @pytest.mark.row("ST-02", "FL-02")
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(times(2)))
 def test_a_life_of_power_cuts_loses_nothing_that_was_acknowledged(seed):
     tried = store_story.live_through_cuts(seed, lives=10, steps=25)
 

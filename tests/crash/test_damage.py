@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 import store_damage
+from effort import times
 from store_damage import KINDS, Damage
 from store_story import HOST, ROOT, SETTINGS
 
@@ -22,7 +23,7 @@ from pyromq.testing.clock import ManualClock
 from pyromq.testing.disk import SimulatedDisk
 from pyromq.wire.bodies.offsets import decode_group_offsets, encode_group_offsets
 
-SEEDS = 15
+SEEDS = times(7)
 
 
 @pytest.mark.row("ST-02", "ST-28")

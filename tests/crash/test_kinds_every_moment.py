@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from random import Random, SystemRandom
 
 import pytest
+from effort import times
 from kinds_story import STORIES, Promised, keep_promises, told
 
 from pyromq.testing.disk import Cut, SimulatedDisk, cuts_of, kills_of
@@ -71,7 +72,7 @@ async def test_whenever_the_power_fails_nothing_is_lost_and_nothing_comes_twice(
     disk, now_ms = await told(STORIES[story])
     cuts = [cut for cut in cuts_of(disk.journal, chance, each_max=1, random_cuts=1) if cut.marks]
 
-    for cut in chance.sample(cuts, min(len(cuts), 50)):
+    for cut in chance.sample(cuts, min(len(cuts), times(15))):
         left = SimulatedDisk(cut.image)
         await keep_promises(left, promised_at(cut), now_ms, f"power cut at {cut.at}, {cut.story}")
 

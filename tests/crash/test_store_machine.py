@@ -4,12 +4,13 @@
 """
 
 import pytest
+from effort import times
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import run_state_machine_as_test
 from store_machine import StoreMachine
 
 BOUNDED = settings(
-    max_examples=45, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=times(20), stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
 )
 
 

@@ -9,12 +9,13 @@ import sys
 from pathlib import Path
 
 import pytest
+from effort import times
 
 from pyromq.store.atomic_file import read_with_backup
 
 WRITER = Path(__file__).with_name("table_writer.py")
 NAMES = ("topics.json", "consumerOffset.json")
-KILLS = 25
+KILLS = times(6)
 
 
 def write_and_kill(folder: Path, first: int, writes: int) -> int:

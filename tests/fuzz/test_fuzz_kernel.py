@@ -7,12 +7,13 @@ from pathlib import Path
 
 import kernel_targets
 import pytest
+from effort import times
 from kernel_inputs import COVERED
 
 from pyromq.kernel import IS_COMPILED, MODULES
 
 ROOT = Path(__file__).parents[2]
-SECONDS = 10
+SECONDS = times(4)
 STATUS_CANNOT = 77
 
 pytestmark = pytest.mark.timeout(400)

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from effort import times
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -28,7 +29,7 @@ from pyromq.wire.record import Record, decode_host, decode_record, encode_record
 FRAME_BYTES_MAX = 4096
 
 fuzzed = settings(
-    max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True
+    max_examples=times(100), deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True
 )
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=30)

@@ -12,6 +12,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from effort import times
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -298,7 +299,7 @@ def quiet():
 
 LISTS = {"min_size": 1, "max_size": 30}
 CUTS = st.lists(st.integers(0, 20_000), max_size=5)
-SETTINGS = settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+SETTINGS = settings(max_examples=times(12), deadline=None, suppress_health_check=list(HealthCheck))
 
 
 @SETTINGS
