@@ -28,18 +28,10 @@ check: setup     ## Format, lint, types, import contracts, rules, unit tests
 	$(call beside,.venv/bin/mypy && .venv/bin/lint-imports --cache-dir .cache/imports,\
 	$(PY) -m pytest -q -n 2 tests/tidy tests/unit)
 
-# Tests with Apache's servers that take minutes; `make interop` runs them all.
-LEFT_OUT := test_spark test_mixed_group test_dead_letters_of_java test_kinds_of_java test_push_with_java \
-	test_lite_pull_with_java test_any_delay_of_java test_correspondence_with_java test_same_allocations \
-	test_subscription_conflicts_with_java test_sql_filters_of_java test_failover_with_java \
-	test_replication_with_apache test_our_client_on_apache test_our_producer_on_apache test_client_on_apache \
-	test_admin_on_apache test_doctor_on_apache test_acl_with_java test_traces_with_java test_dashboard_on_apache test_mqadmin_record \
-	test_mqadmin_access test_same_files
-
 test: check coverage-rows   ## Everything that CI runs
 	$(PY) -m pytest -q -n 2 tests/conformance tests/fuzz tests/functional tests/crash
 	PYROMQ_PURE=1 $(PY) -m pytest -q -n 2 tests/unit/store tests/unit/broker tests/conformance tests/functional/test_[bkr]*.py tests/functional/test_flush*.py tests/functional/test_client_round_trip.py
-	$(PY) -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder $(LEFT_OUT:%=--ignore-glob='*/interop/%*') tests/ha tests/system tests/interop
+	$(PY) -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder -m "not long" tests/ha tests/system tests/interop
 	$(PY) -m pytest -q tests/spark/test_spark_batch.py tests/spark/test_sink.py
 
 test-browser: setup   ## The dashboard in Chromium: each page, each change, 1,000 topics and 2,000 groups (about 2 minutes)

@@ -356,6 +356,6 @@ def test_a_query_whose_home_is_away_has_no_other(tmp_path: Path) -> None:
 
         with StagedSends(cluster.namesrv_address) as sends:
             with pytest.raises(NoRoute, match="broker-a decides for query q"):
-                sends.writer(query="q", batch=1, part=0, timeout_ms=500).open([TOPIC])
+                sends.writer(query="q", batch=1, part=0, timeout_ms=3_000).open([TOPIC])
             # Nobody knows another query yet.
             assert sends.writer(query="other", batch=0, part=0).queues(TOPIC)

@@ -22,7 +22,7 @@ from pyromq.testing.waiting import eventually
 from pyromq.testing.wire_client import WireClient
 from pyromq.wire.bodies.heartbeat import ConsumerPart, Heartbeat, Subscription, encode_heartbeat
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.interop, pytest.mark.long, pytest.mark.timeout(600)]
 
 PATIENCE_S = 90
 SOON = ("-Drocketmq.client.rebalance.waitInterval=1000", "-Drocketmq.client.rebalance.lockInterval=500")

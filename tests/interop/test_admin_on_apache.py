@@ -23,7 +23,7 @@ from pyromq import Admin, ConsumeFrom, PushConsumer
 from pyromq.client.plans.ops_offsets import GroupOnline, Target, To
 from pyromq.testing.waiting import eventually
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(1_200)]
+pytestmark = [pytest.mark.interop, pytest.mark.long, pytest.mark.timeout(1_200)]
 
 _numbers = itertools.count(1)
 

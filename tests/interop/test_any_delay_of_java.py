@@ -17,7 +17,7 @@ from pyromq.model import ConsumeFrom
 from pyromq.testing.waiting import eventually
 from pyromq.wire.recall_handle import decode_recall_handle
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(900), pytest.mark.row("DE-10")]
+pytestmark = [pytest.mark.interop, pytest.mark.long, pytest.mark.timeout(900), pytest.mark.row("DE-10")]
 
 DEADLINE_S = 60
 DAY_MS = 24 * 3_600_000

@@ -23,7 +23,7 @@ from pyromq import (
 )
 from pyromq.testing.waiting import eventually
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.interop, pytest.mark.long, pytest.mark.timeout(300)]
 
 QUEUES = 4
 PATIENCE_S = 60

@@ -14,7 +14,7 @@ from pyromq import Message, Producer, PullConsumer, PushConsumer
 from pyromq.model import ConsumeFrom
 from pyromq.testing.waiting import eventually
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.interop, pytest.mark.long, pytest.mark.timeout(900)]
 
 
 class Site:

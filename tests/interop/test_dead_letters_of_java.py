@@ -17,7 +17,7 @@ from harness.toolchains import Unavailable, java_class
 from pyromq import DeadLetters, Message, Producer
 from pyromq.testing.waiting import eventually
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.interop, pytest.mark.long, pytest.mark.timeout(900)]
 
 DEADLINE_S = 90
 #: Rebalancing sooner than after the 20 s of the defaults.

@@ -24,7 +24,7 @@ from pyromq.testing.waiting import eventually
 from pyromq.wire.bodies.heartbeat import ConsumerPart, Heartbeat, Subscription, encode_heartbeat
 from pyromq.wire.command import Command
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(1_200)]
+pytestmark = [pytest.mark.interop, pytest.mark.long, pytest.mark.timeout(1_200)]
 
 PATIENCE_S = 180
 _numbers = itertools.count(1)

@@ -14,7 +14,7 @@ from harness.servers import Cluster
 
 from pyromq.testing.waiting import eventually
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(1_200)]
+pytestmark = [pytest.mark.interop, pytest.mark.long, pytest.mark.timeout(1_200)]
 
 _numbers = itertools.count(1)
 

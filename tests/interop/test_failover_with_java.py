@@ -22,7 +22,7 @@ from harness.toolchains import Unavailable
 from pyromq import Admin
 from pyromq.testing.waiting import eventually
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.interop, pytest.mark.long, pytest.mark.timeout(600)]
 
 TOPIC, QUEUES = "switched", 4
 #: Acknowledged messages of each producer that tell that it goes on.

@@ -16,7 +16,7 @@ from harness.missing import unavailable
 from harness.program import Event
 from harness.toolchains import Unavailable
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.interop, pytest.mark.long, pytest.mark.timeout(300)]
 
 SCHEDULE, GIVEN_UP = "SCHEDULE_TOPIC_XXXX", "TRANS_CHECK_MAX_TIME_TOPIC"
 #: A delayed message that is later than this was forgotten for a while; a busy machine is quicker.

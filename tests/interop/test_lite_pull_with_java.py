@@ -14,7 +14,7 @@ from harness.toolchains import Unavailable
 from pyromq import Admin, ConsumeFrom, Message, NoRoute, Producer, PullConsumer
 from pyromq.testing.waiting import eventually
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.interop, pytest.mark.long, pytest.mark.timeout(900)]
 
 QUEUES = 4
 MESSAGES = 40

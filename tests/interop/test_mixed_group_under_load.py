@@ -32,7 +32,7 @@ from pyromq import Admin, ConsumeFrom, Message, NoRoute, Producer, PushConsumer,
 from pyromq.errors import NetworkError, Refused
 from pyromq.testing.waiting import eventually
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.interop, pytest.mark.long, pytest.mark.timeout(300)]
 
 QUEUES = 8
 HOLD_MS = 2

@@ -10,7 +10,7 @@ from harness.mqadmin_story import compared, read_record, tell_access, write_acco
 from harness.servers import start_ours
 from harness.toolchains import Unavailable
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.interop, pytest.mark.long, pytest.mark.timeout(900)]
 
 RECORDED = read_record(Path(__file__).parent / "recorded" / "mqadmin_access_4.9.json")
 

@@ -10,7 +10,7 @@ from harness.mqadmin_story import compared, read_record, tell, tell_access, writ
 from harness.servers import start_apache
 from harness.toolchains import Unavailable
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.interop, pytest.mark.long, pytest.mark.timeout(900)]
 
 RECORDS = Path(__file__).parent / "recorded"
 RECORDED = read_record(RECORDS / "mqadmin_4.9.json")

@@ -17,7 +17,7 @@ import pyromq.aio
 from pyromq import ConsumeFrom, Message, PullStatus, SendStatus
 from pyromq.testing.waiting import aeventually, eventually
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.interop, pytest.mark.long, pytest.mark.timeout(900)]
 
 QUEUES = 4
 _numbers = itertools.count(1)

@@ -24,7 +24,7 @@ from pyromq import (
 )
 from pyromq.testing.waiting import eventually
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.interop, pytest.mark.long, pytest.mark.timeout(900)]
 
 PATIENT_S = 90
 PATIENT_MS = 60_000

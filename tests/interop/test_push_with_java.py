@@ -28,7 +28,7 @@ from pyromq.wire.bodies.running import (
 )
 from pyromq.wire.command import Command
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.interop, pytest.mark.long, pytest.mark.timeout(900)]
 
 QUEUES = 8
 ROUND = 80

@@ -12,7 +12,7 @@ from harness.replicas import LOG_FILE_BYTES
 from harness.replication_story import CALIBRATION, CASTS, COMMITTED, QUEUES, TOPIC, Sight, Story, Telling
 from harness.toolchains import Unavailable
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.interop, pytest.mark.long, pytest.mark.timeout(900)]
 
 SERVICE_NOT_AVAILABLE = 14
 

@@ -12,7 +12,7 @@ from java_allocations import our_shares
 from pyromq.client.broadcast_offsets import BroadcastOffsets
 from pyromq.model import MessageQueue
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.interop, pytest.mark.long, pytest.mark.timeout(900)]
 
 SEEDS = (1, 2026)
 GROUPS = 400

@@ -22,7 +22,7 @@ from pyromq import Perm, ReceivedMessage
 from pyromq.wire.bodies.groups import decode_group_table
 from pyromq.wire.bodies.topics import decode_topic_table
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.interop, pytest.mark.long, pytest.mark.timeout(600)]
 
 
 @pytest.fixture(scope="module")

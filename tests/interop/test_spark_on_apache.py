@@ -25,7 +25,7 @@ from pyromq.testing.waiting import eventually
 from pyromq.wire.command import Command
 from pyspark_rocketmq.failures import MessagesLost, ReadFailed
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.interop, pytest.mark.long, pytest.mark.timeout(900)]
 
 APACHES = [kind for kind in OURS_AND_APACHES if kind.startswith("apache")]
 SECRET = "12345678"

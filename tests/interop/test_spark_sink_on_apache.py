@@ -17,7 +17,7 @@ from pyromq.errors import StagedSendsUnsupported
 from pyromq.model import ReceivedMessage
 from pyromq.testing.waiting import eventually
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.interop, pytest.mark.long, pytest.mark.timeout(900)]
 
 APACHES = [kind for kind in OURS_AND_APACHES if kind.startswith("apache")]
 

@@ -20,7 +20,7 @@ from pyromq.errors import FilterError
 from pyromq.filter.sql import compile_sql
 from pyromq.testing.waiting import eventually
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.interop, pytest.mark.long, pytest.mark.timeout(900)]
 
 SEED = 20261116
 EXPRESSIONS = 3000

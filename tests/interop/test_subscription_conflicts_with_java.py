@@ -28,7 +28,7 @@ from pyromq.wire.bodies.heartbeat import ConsumeType, Subscription
 from pyromq.wire.bodies.running import RunningState, encode_running_state
 from pyromq.wire.command import Command
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.interop, pytest.mark.long, pytest.mark.timeout(300)]
 
 QUEUES = 4
 PATIENCE_S = 60

@@ -19,7 +19,7 @@ from pyromq.errors import PyroError
 from pyromq.model import ConsumeFrom, ReceivedMessage
 from pyromq.testing.waiting import eventually
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.interop, pytest.mark.long, pytest.mark.timeout(900)]
 
 DEADLINE_S = 120
 SOON = ("-Drocketmq.client.rebalance.waitInterval=1000",)
