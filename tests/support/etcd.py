@@ -4,22 +4,20 @@ The program is the one on the path. Where there is none, Debian's package is fet
 .cache, as `apt-get install etcd-server` would, without installing anything; without that the test fails.
 """
 
-import os
 import shutil
 import signal
 import socket
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from urllib.error import URLError
 from urllib.request import urlopen
 
 import pytest
+from debian_packages import unpacked
 
 from pyromq.testing.waiting import eventually
-
-_CACHE = Path(__file__).parents[2] / ".cache" / "etcd"
 
 
 class EtcdServer:
@@ -98,29 +96,10 @@ def program() -> str:
     found = shutil.which("etcd")
     if found is not None:
         return found
-    unpacked = _CACHE / "usr" / "bin" / "etcd"
-    if not unpacked.exists():
-        _fetch()
-    if not unpacked.exists():
-        pytest.fail("there is no etcd, and its package could not be fetched: apt-get install etcd-server")
-    return str(unpacked)
-
-
-def _fetch() -> None:
-    """Unpack Debian's package; xdist's workers may do so at once."""
-    work = _CACHE.with_name(f"etcd-{os.getpid()}")
-    work.mkdir(parents=True, exist_ok=True)
-    try:
-        subprocess.run(["apt-get", "download", "etcd-server"], cwd=work, check=True, timeout=100)
-        (package,) = work.glob("*.deb")
-        subprocess.run(["dpkg", "-x", str(package), str(work / "unpacked")], check=True, timeout=60)
-        # Whole or not at all: another worker may look for it at this moment, or have been faster.
-        with suppress(OSError):
-            (work / "unpacked").rename(_CACHE)
-    except (OSError, subprocess.SubprocessError) as error:
-        pytest.fail(f"there is no etcd, and its package could not be fetched ({error}): install etcd-server")
-    finally:
-        shutil.rmtree(work, ignore_errors=True)
+    fetched = unpacked("etcd", ["etcd-server"]) / "usr" / "bin" / "etcd"
+    if not fetched.exists():
+        pytest.fail(f"{fetched} is not there: remove .cache/etcd, and it is fetched again")
+    return str(fetched)
 
 
 def _free_ports(count: int) -> list[int]:
