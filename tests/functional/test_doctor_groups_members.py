@@ -47,7 +47,7 @@ def test_a_group_that_is_well_has_no_finding(stage: GroupStage) -> None:
     stage.member("other")
     stage.settled(4)
     stage.send(12)
-    eventually(lambda: stage.lag() == 0)
+    stage.has_read(12)
 
     # This machine's disk is as full as it is.
     said = stage.ask("--skip", "disks")
@@ -151,6 +151,15 @@ def test_a_group_that_wants_a_topic_that_is_not_there_is_noted(stage: GroupStage
 
     stage.obey(found)
 
+    stage.is_cured("subscriptions")
+
+
+def test_a_group_that_no_broker_knows_is_a_problem(stage: GroupStage) -> None:
+    found = stage.found("subscriptions")
+
+    assert (found["severity"], found["message"]) == ("problem", f"no broker knows a group {stage.group}")
+    stage.obey(found)
+    stage.member("one")
     stage.is_cured("subscriptions")
 
 

@@ -60,7 +60,7 @@ def test_a_group_of_java_and_our_members_that_is_well_has_no_finding(
     stage.member("brother")
     stage.settled(2)
     stage.send(8)
-    eventually(lambda: stage.lag() == 0, PATIENCE_S)
+    stage.has_read(8, PATIENCE_S)
 
     said = stage.ask("--skip", "disks", "--skip", "clocks", watch_s=1)
 

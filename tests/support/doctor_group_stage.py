@@ -91,9 +91,14 @@ class GroupStage:
         """Wait until the members have so many queues, together."""
         eventually(lambda: sum(len(own(each, self.topic)) for each in self.consumers) == queue_count)
 
-    def lag(self) -> int:
-        """Return how many messages the brokers believe unread."""
-        return self.admin.group_progress(self.group).lag
+    def has_read(self, count: int, timeout_s: float = 10) -> None:
+        """Wait until brokers know that the group has read so many messages of the topic."""
+
+        def is_there() -> bool:
+            queues = self.admin.group_progress(self.group, self.topic).queues
+            return sum(one.consumer_offset for one in queues.values()) == count
+
+        eventually(is_there, timeout_s)
 
     def typed(self, *words: str) -> Result:
         """Type a command of `pyromq`."""

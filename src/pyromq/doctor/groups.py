@@ -49,9 +49,6 @@ STACKS_MAX = 20
 async def look_at_groups(asker: Asker, survey: Survey, tell: Tell) -> None:
     """Ask masters for their groups, and members how these are."""
     await together(tell, "groups", (_ask_configs(asker, survey, broker) for broker in _there(survey)))
-    for name in survey.scope.groups:
-        if name not in survey.groups.configs:
-            survey.could_not.append(f"look at group {name}: no broker has it")
     groups = {
         name: GroupSeen(name, configs)
         for name, configs in sorted(survey.groups.configs.items())

@@ -104,7 +104,7 @@ def still_queues(group: GroupSeen, groups: GroupsSeen) -> list[Still]:
         watched_ms = int(groups.watched_s * 1_000)
         for_ms = watched_ms
         if not is_busy and after.last_consume_timestamp:
-            for_ms = max(watched_ms, groups.looked_at_ms - after.last_consume_timestamp)
+            for_ms = max(watched_ms, _now_of(state, groups) - after.last_consume_timestamp)
         usual = state.topics.get(queue.topic)
         if usual is not None and for_ms < USUAL_TIMES * usual.consume_rt:
             continue
@@ -121,6 +121,11 @@ def still_queues(group: GroupSeen, groups: GroupsSeen) -> list[Still]:
             )
         )
     return found
+
+
+def _now_of(state: RunningState, groups: GroupsSeen) -> int:
+    """Return about what a member's own clock says, which may be wrong: members pull every few seconds."""
+    return max((one.last_pull_timestamp for one in state.queues.values()), default=0) or groups.looked_at_ms
 
 
 def still_members(group: GroupSeen, groups: GroupsSeen) -> list[str]:

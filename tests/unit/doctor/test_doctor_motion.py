@@ -7,6 +7,7 @@ import pytest
 
 from pyromq.doctor.checks.filters import near_misses
 from pyromq.doctor.checks.listeners import HANGS_MS, listeners
+from pyromq.doctor.checks.members import client_ids
 from pyromq.doctor.finding import Severity
 from pyromq.doctor.group_seen import GroupSeen, GroupsSeen, Look
 from pyromq.doctor.motion import Flow, flows, still_queues, unread_queues
@@ -132,6 +133,61 @@ def test_how_long_it_takes_to_catch_up_follows_from_how_much_less_is_left() -> N
 
     assert flow.catches_up_in_s(10.0) == 50.0
     assert replace(flow, lag=120).catches_up_in_s(10.0) is None
+
+
+def test_a_clock_of_a_member_that_is_wrong_does_not_make_it_hang() -> None:
+    behind_ms = 3_600_000
+    state = msgspec.structs.replace(
+        HELD, last_consume_timestamp=NOW_MS - behind_ms - 4_000, last_pull_timestamp=NOW_MS - behind_ms
+    )
+
+    (still,) = still_queues(*seen(look(state), look(state)))
+
+    assert still.for_ms == 10_000
+
+
+def connected(*addresses: tuple[str, str]) -> Look:
+    return Look(
+        connections={
+            broker: ConsumerConnections(
+                connections=[
+                    Connection(client_id="c1", client_addr=address)
+                    for at, address in addresses
+                    if at == broker
+                ]
+            )
+            for broker, _ in addresses
+        }
+    )
+
+
+@pytest.mark.parametrize(
+    ("addresses", "severities"),
+    [
+        ([("broker-a", "10.0.0.7:1"), ("broker-b", "10.0.0.7:2")], []),
+        ([("broker-a", "10.0.0.7:1"), ("broker-b", "10.0.0.8:2")], [Severity.WARNING]),
+        ([("broker-a", "10.0.0.7:1"), ("broker-a", "10.0.0.7:2")], [Severity.PROBLEM]),
+    ],
+    ids=["one client of two brokers", "two machines", "two connections"],
+)
+def test_an_id_is_used_twice_if_it_has_two_connections_or_two_machines(
+    addresses: list[tuple[str, str]], severities: list[Severity]
+) -> None:
+    group = GroupSeen("billing", before=connected(*addresses), after=connected(*addresses))
+
+    found = client_ids(Survey(groups=GroupsSeen(seen={"billing": group})))
+
+    assert [finding.severity for finding in found] == severities
+
+
+def test_an_id_that_was_used_twice_only_for_a_moment_is_none() -> None:
+    group = GroupSeen(
+        "billing",
+        before=connected(("broker-a", "10.0.0.7:1"), ("broker-a", "10.0.0.7:2")),
+        after=connected(("broker-a", "10.0.0.7:2")),
+    )
+
+    assert list(client_ids(Survey(groups=GroupsSeen(seen={"billing": group})))) == []
 
 
 @pytest.mark.parametrize("wanted", ["Paid", "paid,sent", "paid|sent", "sent || PAID ", "paid sent"])

@@ -16,7 +16,10 @@ _STARTED = "PROP_CONSUMER_START_TIMESTAMP"
 
 
 def subscriptions(survey: Survey) -> Iterator[Finding]:
-    """Find groups whose members differ, and groups that want a topic that is not there."""
+    """Find groups whose members differ, groups that want a topic that is not there, and no such group."""
+    for name in survey.scope.groups:
+        if name not in survey.groups.configs:
+            yield _unknown(survey, name)
     for group in survey.groups.seen.values():
         if (difference := _difference(group)) is not None:
             yield _differing(survey, group, difference)
@@ -147,6 +150,17 @@ def _setting(
         why,
         lines(do, f"pyromq admin consumerStatus -g {group.name}{survey.at}"),
         {"group": group.name, "sides": sides},
+    )
+
+
+def _unknown(survey: Survey, name: str) -> Finding:
+    return Finding(
+        Severity.PROBLEM,
+        f"group {name}",
+        f"no broker knows a group {name}",
+        "nobody has ever read in its name here, or it was deleted",
+        lines("is the name right?", f"pyromq group list{survey.at}"),
+        {"group": name},
     )
 
 
