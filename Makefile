@@ -2,7 +2,7 @@
 PYTHON ?= python3
 PY := .venv/bin/python
 
-.PHONY: setup demo test check bench bench-client bench-kinds bench-parts bench-replication bench-spark clean coverage-rows interop test-browser test-spark test-spark-long torture-store torture-ha fuzz-kernel guard-kernel
+.PHONY: setup demo test check bench bench-client bench-kinds bench-parts bench-replication bench-spark clean coverage-rows interop test-browser test-install test-spark test-spark-long torture-store torture-ha fuzz-kernel guard-kernel
 # The kernel compiles while packages arrive; whichever of the two is there already is left as it is.
 setup:
 	@$(MAKE) -q .venv/.ready .venv/.kernel || $(MAKE) --no-print-directory -j2 .venv/.ready .venv/.kernel
@@ -28,14 +28,20 @@ check: setup     ## Format, lint, types, import contracts, rules, unit tests
 	$(call beside,.venv/bin/mypy && .venv/bin/lint-imports --cache-dir .cache/imports,\
 	$(PY) -m pytest -q -n 2 tests/tidy tests/unit)
 
+# For two cores. Tests that mostly wait get more workers than there are cores; a file stays with one of them,
+# so that its servers start once.
+FILES := --dist loadfile --no-loadscope-reorder -m "not long"
+
 test: check coverage-rows   ## Everything that CI runs
-	$(PY) -m pytest -q -n 2 tests/conformance tests/fuzz tests/functional tests/crash
-	PYROMQ_PURE=1 $(PY) -m pytest -q -n 2 tests/unit/store tests/unit/broker tests/conformance tests/functional/test_[bkr]*.py tests/functional/test_flush*.py tests/functional/test_client_round_trip.py
-	$(PY) -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder -m "not long" tests/ha tests/system tests/interop
-	$(PY) -m pytest -q tests/spark/test_spark_batch.py tests/spark/test_sink.py
+	$(PY) -m pytest -q -n 4 $(FILES) tests/conformance tests/fuzz tests/functional tests/crash
+	$(call beside,PYROMQ_PURE=1 $(PY) -m pytest -q $(FILES) tests/unit/store tests/unit/broker tests/conformance tests/functional/test_[bkr]*.py tests/functional/test_flush*.py tests/functional/test_client_round_trip.py && $(PY) -m pytest -q tests/spark/test_spark_batch.py tests/spark/test_sink.py,\
+	$(PY) -m pytest -q -n 3 $(FILES) tests/ha tests/system tests/interop)
 
 test-browser: setup   ## The dashboard in Chromium: each page, each change, 1,000 topics and 2,000 groups (about 2 minutes)
 	$(PY) -m pytest -q tests/browser
+
+test-install: setup   ## `pip install` with a C compiler, with one that fails, without one (about a minute)
+	$(PY) -m pytest -q -m install tests/system
 
 test-spark: setup      ## All of Spark that takes no kills: sources, sink, jobs, pipelines, their how-to, Apache's brokers
 	$(PY) -m pytest -q tests/spark tests/interop/test_spark_on_apache.py tests/interop/test_spark_sink_on_apache.py
@@ -47,6 +53,7 @@ test-spark-long: setup .venv/.pipelines   ## Drivers, tasks, executors and broke
 	$(PY) -m pytest -q tests/spark_long
 
 torture-store: setup   ## Kills, power cuts and damage for longer; seeds are printed, and a script replays one
+	PYROMQ_EFFORT=6 $(PY) -m pytest -q -n 2 -o timeout=900 tests/crash tests/fuzz
 	$(PY) tools/torture_store.py
 	$(PY) tools/torture_broker.py
 
