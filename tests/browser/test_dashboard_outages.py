@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from dashboard_stage import dashboard
+from dashboard_story import told_story
 from failover_stage import crash, stage_of
 from loop_thread import LoopThread, loop_thread
 from namesrv_stage import StageBroker
@@ -144,6 +145,27 @@ def test_brokers_stay_on_the_page_while_the_name_server_is_away(
         expect(alert).to_have_count(0)
         expect(lists.get_by_role("alert")).to_have_count(0)
         expect(brokers_of(page).filter(has_text="broker-a")).to_contain_text("answers")
+
+
+def test_letters_of_a_broker_that_is_away_fail_one_by_one_and_go_when_it_is_back(open_page: Open) -> None:
+    with told_story() as story, dashboard(story.name_server) as url:
+        page = open_page(f"{url}/dead-letters?group=mail")
+        rows = page.get_by_role("region", name="Dead letters").get_by_role("row")
+        expect(rows).to_have_count(5)
+        rows.nth(1).get_by_role("checkbox").check()
+        rows.nth(2).get_by_role("checkbox").check()
+        story.cluster.stop_broker("broker-a")
+        page.get_by_role("button", name="Replay 2").click()
+        results = page.get_by_role("region", name="Results").get_by_role("row")
+        expect(results).to_have_count(3)
+        for at in (1, 2):
+            expect(results.nth(at)).to_contain_text("failed")
+            expect(results.nth(at)).to_contain_text("127.0.0.1")
+        story.cluster.start_broker("broker-a")
+        page.get_by_role("button", name="Find").click()
+        rows.nth(1).get_by_role("checkbox").check()
+        page.get_by_role("button", name="Replay").click()
+        expect(results.nth(1)).to_contain_text("replayed")
 
 
 def test_a_page_goes_on_by_itself_when_the_dashboard_was_started_anew(open_page: Open) -> None:

@@ -130,6 +130,16 @@ def test_apache_s_brokers_and_the_members_of_groups_are_shown(site: Site, apache
             eventually(lambda: _shows_producer(site, "dash"), 60, what="the producer is shown")
 
 
+def test_apache_s_cluster_is_examined_and_says_that_it_has_no_accounts(site: Site) -> None:
+    site.post("/api/health/examine")
+    shown = eventually(lambda: (seen := site.get("/api/health"))["at"] and seen, 120, what="an examination")
+    assert shown["failure"] is None
+    assert shown["checked"]["brokers"] == 1
+    access = site.get("/api/access")
+    assert access["rows"] == []
+    assert [one["failure"] is not None for one in access["brokers"]] == [True]
+
+
 def _shows_producer(site: Site, group: str) -> bool:
     shown = site.get("/api/clients", role="producer")
     return any(row["group"] == group for row in shown["rows"])

@@ -128,7 +128,8 @@ def place_of(picture: Picture, message_id: str) -> str | None:
         address = join_address(place.host, place.port)
     except (PyroError, ValueError):
         return None
-    return address if any(broker.address == address for broker in picture.brokers) else None
+    known = (*picture.brokers, *picture.gone)
+    return address if any(broker.address == address for broker in known) else None
 
 
 async def search(asker: Asker, picture: Picture, query: Mapping[str, str]) -> Shown:

@@ -97,8 +97,11 @@ class Broker:
 
     @property
     def answers(self) -> bool:
-        """Whether it said something of itself when it was asked last."""
-        return self.failure is None
+        """Whether it is there: it told its figures when it was asked last, or refused to.
+
+        RocketMQ 4.9 fails to say its figures in its first seconds, and answers all else.
+        """
+        return self.failure is None or self.refusal_step is not None
 
     @property
     def is_master(self) -> bool:

@@ -69,9 +69,12 @@ def overview(picture: Picture, _query: Query) -> Shown:
 
 def warnings(picture: Picture) -> list[Shown]:
     """Return what an operator should look at, each with what to do."""
+    # One that fails at everything is told once.
+    failing = {broker.name for broker in picture.brokers if broker.failure is not None}
     found = [
         _warning(what, why, "Is it running, and does its address lead from here to it?")
         for what, why in picture.troubles.items()
+        if what.partition(" ")[2] not in failing
     ]
     names = {broker.name for broker in picture.brokers}
     masters = {broker.name for broker in picture.masters}
