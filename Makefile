@@ -30,20 +30,21 @@ check: setup     ## Format, lint, types, import contracts, rules, unit tests
 
 # For two cores. Tests that mostly wait get more workers than there are cores; a file stays with one of them,
 # so that its servers start once.
-FILES := --dist loadfile --no-loadscope-reorder -m "not long"
+FILES := --dist loadfile --no-loadscope-reorder
+QUICK := $(FILES) -m "not long"
 
-test: check coverage-rows   ## Everything that CI runs
-	$(PY) -m pytest -q -n 4 $(FILES) tests/conformance tests/fuzz tests/functional tests/crash
-	$(call beside,PYROMQ_PURE=1 $(PY) -m pytest -q $(FILES) tests/unit/store tests/unit/broker tests/conformance tests/functional/test_[bkr]*.py tests/functional/test_flush*.py tests/functional/test_client_round_trip.py && $(PY) -m pytest -q tests/spark/test_spark_batch.py tests/spark/test_sink.py,\
-	$(PY) -m pytest -q -n 3 $(FILES) tests/ha tests/system tests/interop)
+test: check coverage-rows   ## Everything that CI runs (~12 minutes on two cores)
+	$(PY) -m pytest -q -n 4 $(QUICK) tests/conformance tests/fuzz tests/functional tests/crash
+	$(call beside,PYROMQ_PURE=1 $(PY) -m pytest -q $(QUICK) tests/unit/store tests/unit/broker tests/conformance tests/functional/test_[bkr]*.py tests/functional/test_flush*.py tests/functional/test_client_round_trip.py && $(PY) -m pytest -q tests/spark/test_spark_batch.py tests/spark/test_sink.py && $(PY) -m pytest -q tests/browser/test_dashboard_pages.py,\
+	$(PY) -m pytest -q -n 3 $(QUICK) tests/ha tests/system tests/interop)
 
-test-browser: setup   ## The dashboard in Chromium: each page, each change, 1,000 topics and 2,000 groups (about 2 minutes)
+test-browser: setup   ## The dashboard in Chromium: each page, each change, 1,000 topics and 2,000 groups (about 4 minutes)
 	$(PY) -m pytest -q tests/browser
 
 test-install: setup   ## `pip install` with a C compiler, with one that fails, without one (about a minute)
 	$(PY) -m pytest -q -m install tests/system
 
-test-spark: setup      ## All of Spark that takes no kills: sources, sink, jobs, pipelines, their how-to, Apache's brokers
+test-spark: setup      ## All of Spark that takes no kills: sources, sink, jobs, pipelines, their how-to, Apache's brokers (~10 minutes)
 	$(PY) -m pytest -q tests/spark tests/interop/test_spark_on_apache.py tests/interop/test_spark_sink_on_apache.py
 
 .venv/.pipelines: .venv/.ready
@@ -52,7 +53,7 @@ test-spark: setup      ## All of Spark that takes no kills: sources, sink, jobs,
 test-spark-long: setup .venv/.pipelines   ## Drivers, tasks, executors and brokers killed at each step of a batch, on clusters too: each row once (half an hour, an hour on a busy machine)
 	$(PY) -m pytest -q tests/spark_long
 
-torture-store: setup   ## Kills, power cuts and damage for longer; seeds are printed, and a script replays one
+torture-store: setup   ## Kills, power cuts, damage and made-up inputs, for longer; seeds are printed, and a script replays one (~40 minutes)
 	PYROMQ_EFFORT=6 $(PY) -m pytest -q -n 2 -o timeout=900 tests/crash tests/fuzz
 	$(PY) tools/torture_store.py
 	$(PY) tools/torture_broker.py
@@ -66,8 +67,8 @@ fuzz-kernel: setup     ## A minute of mutated inputs for the compiled kernel, un
 guard-kernel: setup    ## How many instructions the kernel needs for fixed work, against what was recorded
 	$(PY) tools/kernel_instructions.py
 
-interop: setup   ## The real Java, Go, C++ and JavaScript clients, and real Apache brokers
-	$(PY) -m pytest tests/interop
+interop: setup   ## The real Java, Go, C++ and JavaScript clients, and real Apache brokers: all of it (~30 minutes)
+	$(PY) -m pytest -q -n 2 $(FILES) tests/interop
 
 coverage-rows: setup   ## Rows of the specification without a test
 	$(PY) tools/coverage_rows.py
