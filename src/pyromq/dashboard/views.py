@@ -90,7 +90,7 @@ def warnings(picture: Picture) -> list[Shown]:
         found.append(
             _warning(
                 f"{broker.name} ({broker.address})",
-                "is gone: no name server knows it any more",
+                "gone; no name server knows it any more",
                 "Start it again. If it was stopped for good, this line goes within the hour.",
             )
         )
