@@ -118,16 +118,95 @@ def test_shells_complete_commands() -> None:
     assert ended.stdout.split() == ["topicStatus"]
 
 
-def test_shells_complete_topics_of_the_name_server(stage: AdminStage, topic: str) -> None:
-    stage.fill(topic, 1)
-    line = f"pyromq topic show -n {stage.name_server} {topic}"
+def completed(line: str) -> list[str]:
+    """Return what a shell offers for the last word of a line."""
     words = {
         "_PYROMQ_COMPLETE": "complete_bash",
         "COMP_WORDS": line,
-        "COMP_CWORD": str(len(line.split()) - 1),
+        "COMP_CWORD": str(len(line.split(" ")) - 1),
     }
+    return CliRunner().invoke(app, [], env=words, prog_name="pyromq").stdout.split()
 
-    assert topic in CliRunner().invoke(app, [], env=words, prog_name="pyromq").stdout.split()
+
+def test_shells_complete_topics_of_the_name_server(stage: AdminStage, topic: str) -> None:
+    stage.fill(topic, 1)
+
+    assert topic in completed(f"pyromq topic show -n {stage.name_server} {topic}")
+    assert "TBW102" not in completed(f"pyromq topic show -n {stage.name_server} ")
+
+
+def test_shells_complete_groups_with_members_or_without(stage: AdminStage, group: str) -> None:
+    assert stage.run("group", "create", group).exit_code == 0
+
+    server = f"-n {stage.name_server}"
+    for line in (f"group lag {server}", f"dlq list {server}", f"admin consumerProgress {server} -g"):
+        assert group in completed(f"pyromq {line} {group[:4]}")
+
+
+# What is not there ----------------------------------------------------------------------------------------
+
+
+def test_a_topic_that_is_not_there_is_told_with_those_that_are_like_it(stage: AdminStage, topic: str) -> None:
+    stage.fill(topic, 1)
+
+    for words in (("topic", "show"), ("message", "search"), ("topic", "delete", "--yes")):
+        ended = stage.run(*words, f"{topic}x")
+
+        assert ended.exit_code == 3
+        assert f"there is no topic '{topic}x'; did you mean {topic}" in ended.stderr
+
+
+def test_a_group_that_is_not_there_is_told_with_those_that_are_like_it(
+    stage: AdminStage, group: str, topic: str
+) -> None:
+    stage.fill(topic, 1)
+    assert stage.run("group", "create", group).exit_code == 0
+
+    for words in (("group", "show"), ("group", "lag"), ("group", "delete", "--yes")):
+        ended = stage.run(*words, f"{group}x")
+
+        assert ended.exit_code == 3
+        assert f"did you mean {group}" in ended.stderr
+    assert stage.run("group", "clone", f"{group}x", "other", "-t", topic).exit_code == 3
+
+
+def test_a_queue_that_is_not_there_is_told_with_those_that_are(stage: AdminStage, topic: str) -> None:
+    stage.fill(topic, 1)
+
+    for words in (
+        ("message", "at", topic, "broker-a:9", "0"),
+        ("admin", "printMsgByQueue", "-t", topic, "-a", "broker-a", "-i", "9", "-p", "true"),
+    ):
+        ended = stage.run(*words)
+
+        assert ended.exit_code == 3
+        assert "it has broker-a:0 to broker-a:1, broker-b:0 to broker-b:1" in ended.stderr
+
+
+def test_an_id_that_is_none_is_misuse(stage: AdminStage) -> None:
+    assert stage.admin("queryMsgById", "-i", "no-id").exit_code == 2
+
+
+def test_a_broker_that_does_not_answer_is_no_success(stage: AdminStage) -> None:
+    for words in (("admin", "brokerStatus"), ("cluster", "settings")):
+        ended = stage.run(*words, "-b", "127.0.0.1:1")
+
+        assert ended.exit_code == 4
+        assert "127.0.0.1:1 did not answer" in ended.stderr
+
+
+def test_only_topics_of_applications_are_listed_unless_all_are_asked_for(
+    stage: AdminStage, topic: str
+) -> None:
+    stage.fill(topic, 1)
+
+    own = {one["topic"] for one in stage.records("topic", "list")}
+    all_of_them = {one["topic"] for one in stage.records("topic", "list", "--all")}
+
+    assert topic in own
+    assert not own & {"TBW102", "DefaultCluster", "broker-a", "SCHEDULE_TOPIC_XXXX"}
+    assert {topic, "TBW102", "DefaultCluster", "broker-a"} <= all_of_them
+    assert "TBW102" not in {one["topic"] for one in stage.records("topic", "rates")}
 
 
 # Accounts ------------------------------------------------------------------------------------------------

@@ -6,11 +6,15 @@ from typing import Annotated
 import typer
 
 from pyromq.cli import options
+from pyromq.cli.admin.choices import completed_topics
 
 #: Under this group the shell's commands appear on the brokers.
 SHELL_GROUP = "pyromq-shell"
 
-Topic = Annotated[str, typer.Argument(metavar="TOPIC", help="The topic.", show_default=False)]
+Topic = Annotated[
+    str,
+    typer.Argument(metavar="TOPIC", help="The topic.", show_default=False, autocompletion=completed_topics),
+]
 
 
 class Style(StrEnum):

@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from pyromq.cli import options
+from pyromq.cli.admin.choices import completed_topics
 from pyromq.cli.exit_status import FAILED, ended_by_errors
 from pyromq.cli.options import examples
 
@@ -30,7 +31,12 @@ _TIME = "2026-01-31T12:00:00, +2h from now, or milliseconds since 1970"
 def list_waiting(
     topic: Annotated[
         str | None,
-        typer.Argument(metavar="TOPIC", help="Only messages to this topic.", show_default=False),
+        typer.Argument(
+            metavar="TOPIC",
+            help="Only messages to this topic.",
+            show_default=False,
+            autocompletion=completed_topics,
+        ),
     ] = None,
     *,
     name_server: options.NameServer = options.DEFAULT_NAME_SERVER,

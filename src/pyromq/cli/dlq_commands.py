@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from pyromq.cli import options
+from pyromq.cli.admin.choices import completed_groups
 from pyromq.cli.options import examples
 
 dlq = typer.Typer(
@@ -21,7 +22,13 @@ STOP_AFTER = 10
 CHOICE = "Which dead letters"
 
 Group = Annotated[
-    str, typer.Argument(metavar="GROUP", help="The group whose dead letters they are.", show_default=False)
+    str,
+    typer.Argument(
+        metavar="GROUP",
+        help="The group whose dead letters they are.",
+        show_default=False,
+        autocompletion=completed_groups,
+    ),
 ]
 Key = Annotated[str | None, typer.Option(metavar="KEY", help="Only with this key.", rich_help_panel=CHOICE)]
 Tag = Annotated[
@@ -64,7 +71,10 @@ def list_letters(
     group: Annotated[
         str | None,
         typer.Argument(
-            metavar="[GROUP]", help="The group; none: how many each group has.", show_default=False
+            metavar="[GROUP]",
+            help="The group; none: how many each group has.",
+            show_default=False,
+            autocompletion=completed_groups,
         ),
     ] = None,
     *,

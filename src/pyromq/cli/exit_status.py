@@ -35,6 +35,9 @@ _ABSENT = frozenset(
     }
 )
 
+#: Words of errors that say what to do themselves.
+_ADVISING = ("--advertise", "NAMESRV_ADDR", "fileReservedTime")
+
 
 def status_of(error: PyroError) -> int:
     """Return the exit status that an error ends a command with."""
@@ -49,8 +52,7 @@ def status_of(error: PyroError) -> int:
 
 def next_step(error: PyroError) -> str | None:
     """Return what to do about an error that does not say so itself."""
-    says_so_itself = isinstance(error, ConfigError | NoRoute | NotThere)
-    if says_so_itself or any(word in str(error) for word in ("--advertise", "NAMESRV_ADDR")):
+    if isinstance(error, ConfigError | NoRoute | NotThere) or any(word in str(error) for word in _ADVISING):
         return None
     advice = advice_for(error)
     if advice is None:

@@ -11,10 +11,11 @@ from pyromq.cli.admin.choices import (
     TheGroup,
     Watch,
     Yes,
+    completed_groups,
     completed_topics,
     moment,
 )
-from pyromq.cli.admin.running import confirm, look, order
+from pyromq.cli.admin.running import confirm, look, operating, order
 from pyromq.cli.exit_status import ended_by_errors
 from pyromq.cli.options import examples
 from pyromq.errors import ConfigError
@@ -145,7 +146,14 @@ def delete(
     name_server: NameServer = DEFAULT_NAME_SERVER,
     as_json: Json = False,
 ) -> None:
-    """Delete a group, its progress, its retries and its dead letters."""
+    """Delete a group, its progress, its retries and its dead letters.
+
+    Status 3: no broker has it.
+    """
+    from pyromq.cli.admin.group_views import check_group
+
+    with operating(name_server) as admin:
+        check_group(admin, name)
     confirm(f"Delete group {name}, with its progress and its dead letters?", is_yes=yes or as_json)
     order(
         name_server,
@@ -220,7 +228,10 @@ def reset(
 
 @group.command("clone", epilog=examples("pyromq group clone billing audit --topic orders"))
 def clone(
-    source: Annotated[str, typer.Argument(metavar="FROM", help="The group that is there.")],
+    source: Annotated[
+        str,
+        typer.Argument(metavar="FROM", help="The group that is there.", autocompletion=completed_groups),
+    ],
     target: Annotated[str, typer.Argument(metavar="TO", help="The group to be there.")],
     *,
     topic: Annotated[str, typer.Option("--topic", "-t", metavar="TOPIC", help="The topic.")],

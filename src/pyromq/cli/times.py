@@ -56,6 +56,13 @@ def written(at_ms: int) -> str:
         return f"{at_ms} ms"
 
 
+def written_short(at_ms: int) -> str:
+    """Return a moment in local time to the second, without the date if that is today's."""
+    text = written(at_ms).partition(".")[0]
+    today = datetime.now().date().isoformat()
+    return text.removeprefix(f"{today} ")
+
+
 def remaining(ms: int) -> str:
     """Return how long something is still to come, in its two largest units."""
     if ms <= 0:

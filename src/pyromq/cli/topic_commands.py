@@ -12,6 +12,7 @@ from pyromq.cli.admin.choices import (
     TheTopic,
     Watch,
     Yes,
+    completed_topics,
 )
 from pyromq.cli.admin.running import confirm, look, operating, order
 from pyromq.cli.options import examples
@@ -33,7 +34,7 @@ topic = typer.Typer(
 def list_topics(
     *,
     with_internal: Annotated[
-        bool, typer.Option("--all", help="Retry and dead-letter topics as well.")
+        bool, typer.Option("--all", help="RocketMQ's own, and those of groups, as well.")
     ] = False,
     names_only: Annotated[bool, typer.Option("--names", help="Names only; asks no broker.")] = False,
     name_server: NameServer = DEFAULT_NAME_SERVER,
@@ -160,9 +161,13 @@ def allow(
 
 @topic.command("rates", epilog=examples("pyromq topic rates --watch 5", "pyromq topic rates orders"))
 def rates(
-    name: Annotated[str | None, typer.Argument(metavar="[TOPIC]", help="This topic only.")] = None,
+    name: Annotated[
+        str | None,
+        typer.Argument(metavar="[TOPIC]", help="This topic only.", autocompletion=completed_topics),
+    ] = None,
     *,
     only_active: Annotated[bool, typer.Option("--active", help="Only where something moves.")] = False,
+    with_internal: Annotated[bool, typer.Option("--all", help="RocketMQ's own topics as well.")] = False,
     name_server: NameServer = DEFAULT_NAME_SERVER,
     watch: Watch = None,
     as_json: Json = False,
@@ -172,7 +177,7 @@ def rates(
 
     look(
         name_server,
-        lambda admin: topic_views.flows(admin, name, only_active=only_active),
+        lambda admin: topic_views.flows(admin, name, only_active=only_active, with_internal=with_internal),
         is_json=as_json,
         watch=watch,
     )

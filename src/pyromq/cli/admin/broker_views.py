@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from pyromq.cli.admin.listing import Listing
 from pyromq.cli.bars import tracked
-from pyromq.cli.exit_status import NotThere
+from pyromq.cli.exit_status import FAILED, NO_ANSWER, NotThere
 from pyromq.client.plans.ops_brokers import Said
 from pyromq.client.sync.admin import Admin
 from pyromq.wire.headers.operations import QueryConsumeQueue
@@ -28,6 +28,7 @@ def name_server_config(admin: Admin) -> Listing:
 def said(answers: Sequence[Said], *, separator: str) -> Listing:
     """Names and values, a server behind the other."""
     notes: list[str] = []
+    silent = [one for one in answers if one.failure is not None]
     for one in answers:
         if one.failure is None:
             title = f"{one.place.broker_name} {one.place.address}"
@@ -47,7 +48,8 @@ def said(answers: Sequence[Said], *, separator: str) -> Listing:
             for one in answers
         ],
         notes,
-        [f"{one.place.address} did not answer: {one.failure}" for one in answers if one.failure is not None],
+        [f"{one.place.address} did not answer: {one.failure}" for one in silent],
+        0 if not silent else FAILED if len(silent) < len(answers) else NO_ANSWER,
     )
 
 

@@ -1,7 +1,8 @@
 """Options that commands of `pyromq admin` share, under mqadmin's names."""
 
+from collections.abc import Callable
 from datetime import datetime
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -9,6 +10,9 @@ from pyromq.cli import options
 from pyromq.cli.credentials import client_settings
 from pyromq.cli.times import past_ms
 from pyromq.errors import ConfigError
+
+if TYPE_CHECKING:
+    from pyromq.client.sync.admin import Admin
 
 DEFAULT_NAME_SERVER = options.DEFAULT_NAME_SERVER
 Json = options.Json
@@ -32,29 +36,37 @@ Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do it without asking.")]
 
 
 def completed_topics(context: typer.Context, incomplete: str) -> list[str]:
-    """Return the topics whose names begin so, for the shell's completion."""
-    return [name for name in _asked(context, "topics") if name.startswith(incomplete)]
+    """Return the topics whose names begin so, for the shell; RocketMQ's own only if asked for."""
+    from pyromq.client.whose import is_users_topic
+
+    found = _asked(context, lambda admin: admin.topics())
+    return [name for name in found if name.startswith(incomplete) and (incomplete or is_users_topic(name))]
 
 
 def completed_groups(context: typer.Context, incomplete: str) -> list[str]:
-    """Return the groups whose names begin so, for the shell's completion."""
-    prefix = "%RETRY%"
-    names = [name.removeprefix(prefix) for name in _asked(context, "topics") if name.startswith(prefix)]
-    return [name for name in names if name.startswith(incomplete)]
+    """Return the groups whose names begin so, for the shell; RocketMQ's own only if asked for."""
+    from pyromq.client.whose import is_users_group
+
+    found = _asked(context, _groups)
+    return [name for name in found if name.startswith(incomplete) and (incomplete or is_users_group(name))]
 
 
-def _asked(context: typer.Context, what: str) -> list[str]:
+def _groups(admin: "Admin") -> list[str]:
+    tables = admin.all_group_configs().values()
+    return sorted({name for table in tables for name in table.subscription_group_table})
+
+
+def _asked(context: typer.Context, ask: "Callable[[Admin], list[str]]") -> list[str]:
     from pyromq.client.sync.admin import Admin
     from pyromq.errors import PyroError
 
     name_server = context.params.get("name_server") or DEFAULT_NAME_SERVER
     try:
         with Admin(name_server, client_settings(mq_client_api_timeout=1_000)) as admin:
-            found: list[str] = getattr(admin, what)()
+            return ask(admin)
     except PyroError:
         # A completion says nothing rather than why.
         return []
-    return found
 
 
 Topic = Annotated[

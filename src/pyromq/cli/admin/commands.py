@@ -25,7 +25,14 @@ STATUS_CONFLICT = 3
 
 Group = Annotated[
     str,
-    typer.Option("-g", "--consumerGroup", metavar="GROUP", help="The consumer group.", show_default=False),
+    typer.Option(
+        "-g",
+        "--consumerGroup",
+        metavar="GROUP",
+        help="The consumer group.",
+        show_default=False,
+        autocompletion=choices.completed_groups,
+    ),
 ]
 Broker = Annotated[
     str | None,

@@ -14,6 +14,7 @@ from pyromq.cli.admin.choices import (
     OneBroker,
     Topic,
     Watch,
+    completed_groups,
     exactly_one_place,
     is_true,
     true_or_false,
@@ -27,7 +28,11 @@ def consumer_progress(
     group: Annotated[
         str | None,
         typer.Option(
-            "-g", "--groupName", metavar="GROUP", help="This group, queue by queue; else all groups."
+            "-g",
+            "--groupName",
+            metavar="GROUP",
+            help="This group, queue by queue; else all groups.",
+            autocompletion=completed_groups,
         ),
     ] = None,
     show_clients: Annotated[

@@ -5,12 +5,14 @@ from typing import Any
 
 import msgspec
 
+from pyromq.cli.admin.likely import others
 from pyromq.cli.admin.listing import Listing
 from pyromq.cli.admin.version_names import version_name
 from pyromq.cli.bars import tracked
-from pyromq.cli.exit_status import NotThere
+from pyromq.cli.exit_status import FAILED, NotThere
 from pyromq.client.plans.ops_groups import GroupOverview, Progress
 from pyromq.client.sync.admin import Admin
+from pyromq.client.whose import is_users_group
 from pyromq.codes import ResponseCode
 from pyromq.errors import NetworkError, Refused
 from pyromq.model import MessageQueue
@@ -34,7 +36,10 @@ def progress(admin: Admin, group: str, topic: str | None = None, *, with_clients
     """How far a group got in each queue; raises NotThere when it never read anything."""
     found = admin.group_progress(group, topic)
     if not found.queues:
-        raise NotThere(f"group {group!r} has no progress in {topic or 'any topic'}; did it ever read?")
+        raise NotThere(
+            f"group {group!r} has no progress in {topic or 'any topic'}; did it ever read? "
+            f"{others('groups', group, _known(admin))}"
+        )
     clients = _clients_of_queues(admin, group) if with_clients else {}
     records = [
         progress_record(group, queue, one) | ({"client": clients.get(queue)} if with_clients else {})
@@ -51,7 +56,11 @@ def progress(admin: Admin, group: str, topic: str | None = None, *, with_clients
         ("#LastTime", "last_consumed_ms"),
     ]
     return Listing(
-        columns, records, ["", f"Consume TPS: {found.tps:.2f}", f"Diff Total: {found.lag}"], _silent(found)
+        columns,
+        records,
+        ["", f"Consume TPS: {found.tps:.2f}", f"Diff Total: {found.lag}"],
+        _silent(found),
+        FAILED if found.silent else 0,
     )
 
 
@@ -63,13 +72,23 @@ def overview(admin: Admin) -> Listing:
 
 def listed(admin: Admin, *, with_internal: bool) -> Listing:
     """All groups that brokers know, with members and lag."""
-    known = {name for table in admin.all_group_configs().values() for name in table.subscription_group_table}
-    internal = {name for name in known if name.startswith("CID_") or name in _INTERNAL}
-    names = sorted(known if with_internal else known - internal)
+    names = sorted(name for name in _known(admin) if with_internal or is_users_group(name))
     return _overview([admin.group_overview(name) for name in tracked(names, "groups")])
 
 
-_INTERNAL = frozenset({"TOOLS_CONSUMER", "FILTERSRV_CONSUMER", "SELF_TEST_C_GROUP", "CID_RMQ_SYS_TRANS"})
+def _known(admin: Admin) -> set[str]:
+    return {name for table in admin.all_group_configs().values() for name in table.subscription_group_table}
+
+
+def no_group(admin: Admin, group: str) -> NotThere:
+    """Return the error that no broker has a group."""
+    return NotThere(f"no broker has a group {group!r}; {others('groups', group, _known(admin))}")
+
+
+def check_group(admin: Admin, group: str) -> None:
+    """Raise NotThere unless a broker has the group."""
+    if group not in _known(admin):
+        raise no_group(admin, group)
 
 
 def connections(admin: Admin, group: str, address: str | None) -> Listing:
@@ -150,7 +169,7 @@ def configs(admin: Admin, group: str) -> Listing:
                 {"cluster": place.cluster, "broker": place.broker_name} | msgspec.to_builtins(config)
             )
     if not records:
-        raise NotThere(f"no broker has a group {group!r}; the groups that there are: pyromq group list")
+        raise no_group(admin, group)
     names = [name for name in records[0] if name not in ("cluster", "broker")]
     notes = []
     for record in records:

@@ -1,7 +1,8 @@
 """What a command shows: a table for people, a line of JSON for each row for programs, once or repeatedly.
 
-On a terminal the table is drawn; in a pipe it is aligned text without colours, with the heads that mqadmin's
-tables have, which scripts look for.
+On a terminal the table is drawn so that nothing is cut off: names and ids go on in the next line where there
+is no room. In a pipe it is aligned text without colours, with the heads that mqadmin's tables have, which
+scripts look for.
 """
 
 import sys
@@ -11,11 +12,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pyromq.cli import bars, output
-from pyromq.cli.times import written
+from pyromq.cli.times import written, written_short
 
 _NOTHING = "-"
 #: Cells that are numbers stand at the right.
 _NUMBERS = (int, float)
+#: Cells up to this many characters are never broken.
+_SHORT = 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +31,8 @@ class Listing:
     notes: Sequence[str] = ()
     #: On standard error.
     warnings: Sequence[str] = field(default=())
+    #: What the command ends with.
+    status: int = 0
 
     def show(self, *, is_json: bool) -> None:
         """Print it."""
@@ -48,7 +53,7 @@ class Listing:
 
             Console().print(self.drawn())
             return
-        rows = [[head for head, _ in self.columns], *self._rows()]
+        rows = [[head for head, _ in self.columns], *self._rows(cell)]
         for line in output.columns(rows):
             output.say(line)
 
@@ -57,17 +62,38 @@ class Listing:
         from rich.table import Table
 
         table = Table(box=None, header_style="bold cyan", pad_edge=False)
-        for head, name in self.columns:
-            is_number = all(
-                isinstance(record.get(name), _NUMBERS) and not name.endswith("_ms") for record in self.records
+        rows = self._rows(_short_cell)
+        for at, (head, name) in enumerate(self.columns):
+            width = max((len(row[at]) for row in rows), default=0)
+            is_moment = name.endswith("_ms")
+            is_number = bool(rows) and all(_is_number(one.get(name)) for one in self.records)
+            table.add_column(
+                _broken(head.lstrip("#"), width),
+                justify="right" if is_number and not is_moment else "left",
+                no_wrap=is_number or is_moment or width <= _SHORT,
+                overflow="fold",
             )
-            table.add_column(head.lstrip("#"), justify="right" if is_number and self.records else "left")
-        for row in self._rows():
+        for row in rows:
             table.add_row(*row)
         return table
 
-    def _rows(self) -> list[list[str]]:
-        return [[cell(name, record.get(name)) for _, name in self.columns] for record in self.records]
+    def _rows(self, show: Callable[[str, Any], str]) -> list[list[str]]:
+        return [[show(name, record.get(name)) for _, name in self.columns] for record in self.records]
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, _NUMBERS) and not isinstance(value, bool)
+
+
+def _broken(head: str, width: int) -> str:
+    """Return the head of a column in two lines if what is below it is narrower."""
+    return head.replace(" ", "\n", 1) if len(head) > width else head
+
+
+def _short_cell(name: str, value: Any) -> str:
+    if name.endswith("_ms") and isinstance(value, int) and value > 0:
+        return written_short(value)
+    return cell(name, value)
 
 
 def cell(name: str, value: Any) -> str:

@@ -21,7 +21,7 @@ from pyromq.cli.admin.choices import (
 from pyromq.cli.admin.running import operating, operator_settings
 from pyromq.cli.exit_status import NotThere, ended_by_errors
 from pyromq.cli.options import examples
-from pyromq.errors import ConfigError
+from pyromq.errors import ConfigError, HeaderError
 
 if TYPE_CHECKING:
     from pyromq.cli.admin.message_views import Range
@@ -69,7 +69,10 @@ def query_msg_by_id(
             if group is not None and client_id is not None:
                 _consume(admin, group, client_id, message_id, is_json=as_json)
                 continue
-            message = admin.view_message(message_id)
+            try:
+                message = admin.view_message(message_id)
+            except HeaderError as error:
+                raise ConfigError(f"-i: {error}") from error
             if is_true(resend):
                 _send_again(message, name_server, is_json=as_json)
             else:
@@ -140,10 +143,9 @@ def query_msg_by_offset(
     Status 3: there is none.
     """
     from pyromq.cli.admin import message_views
-    from pyromq.model import MessageQueue
 
     with operating(name_server) as admin, reading(name_server) as consumer:
-        place = MessageQueue(topic, broker, queue)
+        place = message_views.queue_named(consumer, topic, broker, queue)
         pulled = consumer.pull(place, offset, count=1)
         found = [message for message in pulled.messages if message.queue_offset == offset]
         if not found:

@@ -9,6 +9,7 @@ from typing import Any
 from pyromq.cli import bars
 from pyromq.cli.admin.listing import Listing
 from pyromq.cli.bodies import json_body
+from pyromq.cli.exit_status import NotThere
 from pyromq.cli.times import written
 from pyromq.client.sync.admin import Admin
 from pyromq.client.sync.pull_consumer import PullConsumer
@@ -179,13 +180,32 @@ def by_tag(messages: Iterator[ReceivedMessage]) -> Listing:
 
 
 def _queues(consumer: PullConsumer, wanted: Range) -> list[MessageQueue]:
-    if wanted.broker is not None and wanted.queue is not None:
-        return [MessageQueue(wanted.topic, wanted.broker, wanted.queue)]
-    return [
+    known = sorted(consumer.queues(wanted.topic))
+    found = [
         queue
-        for queue in sorted(consumer.queues(wanted.topic))
+        for queue in known
         if wanted.broker in (None, queue.broker_name) and wanted.queue in (None, queue.queue_id)
     ]
+    if not found:
+        which = ":".join(str(part) for part in (wanted.broker, wanted.queue) if part is not None)
+        raise NotThere(f"topic {wanted.topic!r} has no queue {which}; it has {_listed(known)}")
+    return found
+
+
+def queue_named(consumer: PullConsumer, topic: str, broker: str, queue: int) -> MessageQueue:
+    """Return a queue of a topic; raises NotThere with those that there are."""
+    (found,) = _queues(consumer, Range(topic=topic, broker=broker, queue=queue))
+    return found
+
+
+def _listed(queues: list[MessageQueue]) -> str:
+    numbers: dict[str, list[int]] = {}
+    for queue in queues:
+        numbers.setdefault(queue.broker_name, []).append(queue.queue_id)
+    return ", ".join(
+        f"{broker}:{min(ids)}" + (f" to {broker}:{max(ids)}" if len(ids) > 1 else "")
+        for broker, ids in numbers.items()
+    )
 
 
 def _span(consumer: PullConsumer, queue: MessageQueue, wanted: Range) -> Span:

@@ -16,7 +16,7 @@ from pyromq.cli.admin.choices import (
 )
 from pyromq.cli.admin.listing import Listing
 from pyromq.cli.admin.running import operating
-from pyromq.cli.exit_status import ended_by_errors
+from pyromq.cli.exit_status import NotThere, ended_by_errors
 from pyromq.cli.options import examples
 
 Timestamp = Annotated[
@@ -93,7 +93,10 @@ def clone_group_offset(
     name_server: NameServer = DEFAULT_NAME_SERVER,
     as_json: Json = False,
 ) -> None:
-    """Let a group go on where another is, in one topic; its own members should be stopped."""
+    """Let a group go on where another is, in one topic; its own members should be stopped.
+
+    Status 3: the group that is there has read nothing of the topic.
+    """
     from pyromq.cli.admin.offset_views import move_record
     from pyromq.client.plans.ops_offsets import Target, To
 
@@ -108,6 +111,8 @@ def clone_group_offset(
         else:
             moves = admin.clone_offsets(source, target, topic)
             records = [move_record(move, is_done=True) for move in moves]
+        if not records:
+            raise NotThere(f"group {source!r} has no progress in topic {topic!r}: nothing is changed")
     columns = [("#brokerName", "broker"), ("#queueId", "queue"), ("#before", "before"), ("#offset", "after")]
     done = f"clone group offset success. srcGroup[{source}], destGroup=[{target}], topic[{topic}]"
     Listing(columns, records, ["nothing was changed" if dry_run else done]).show(is_json=as_json)

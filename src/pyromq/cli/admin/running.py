@@ -1,5 +1,6 @@
 """How the commands for operators run: a look that is shown, or an order and what came of it."""
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -7,9 +8,11 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from pyromq.cli import output
+from pyromq.cli.admin.likely import others
 from pyromq.cli.admin.listing import Listing, show_again
 from pyromq.cli.credentials import client_settings
-from pyromq.cli.exit_status import FAILED, ended_by_errors
+from pyromq.cli.exit_status import FAILED, NotThere, ended_by_errors
+from pyromq.errors import PyroError, TopicNotFound
 
 if TYPE_CHECKING:
     from pyromq.client.plans.scaling import Told
@@ -28,7 +31,25 @@ def operating(name_server: str) -> Iterator["Admin"]:
     from pyromq.client.sync.admin import Admin
 
     with ended_by_errors(), Admin(name_server, operator_settings()) as admin:
-        yield admin
+        try:
+            yield admin
+        except TopicNotFound as error:
+            raise _no_topic(admin, error) from error
+
+
+#: How name servers and brokers end the sentence that a topic is not there.
+_NAME = re.compile(r"\btopic(?:: ?| ?\[)([%|a-zA-Z0-9_-]+)")
+
+
+def _no_topic(admin: "Admin", error: TopicNotFound) -> PyroError:
+    """Return the error with the names of topics that are like the one that was asked for."""
+    named = _NAME.search(error.remark or "")
+    if named is None:
+        return error
+    return NotThere(
+        f"there is no topic {named[1]!r}; {others('topics', named[1], admin.topics())}; a new one: "
+        f"pyromq topic create {named[1]}"
+    )
 
 
 def look(
@@ -45,7 +66,9 @@ def look(
             return None
         found = find(admin)
         found.show(is_json=is_json)
-        return found
+    if found.status:
+        raise typer.Exit(found.status)
+    return found
 
 
 def order(

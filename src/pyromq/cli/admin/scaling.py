@@ -2,14 +2,15 @@
 
 import dataclasses
 from collections.abc import Sequence
+from typing import Any
 
 from pyromq.cli import output
+from pyromq.cli.admin.listing import Listing, show_again
 from pyromq.cli.admin.operator import Operator
 from pyromq.client.plans.scaling import Member, Told, TopicUpdate, allow_writes, members, update_topic
 from pyromq.clock import SystemClock
 from pyromq.codes import Perm
 
-_NOTHING = "-"
 _MS_OF_HOUR = 3_600_000
 #: What mqadmin's lines begin with, which scripts look for.
 _VERBS = {True: "add", False: "wipe"}
@@ -32,7 +33,7 @@ def run_update_topic(
             output.say(f"create topic to {one.address} success.")
         else:
             output.complain(f"create topic to {one.address} failed: {one.failure}")
-    if not is_json:
+    if not is_json and any(one.failure is None for one in told):
         output.say(
             f"{update.topic}: {update.write_queue_count} queues to write, {update.read_queue_count} to read, "
             f"{permission_text(update.perm)}{', ordered' if update.is_ordered else ''}"
@@ -75,21 +76,11 @@ def show_told(broker: str, told: Sequence[Told], *, is_allowed: bool, is_json: b
 def run_cluster_list(*, name_server: str, with_totals: bool, interval_s: float | None, is_json: bool) -> None:
     """Print all brokers, once or every so many seconds."""
     with Operator(name_server) as operator:
-        while True:
-            found = operator.run(members)
-            if is_json:
-                for member in found:
-                    output.say_json(dataclasses.asdict(member))
-            else:
-                rows = _totals(found) if with_totals else _overview(found)
-                for line in output.columns(rows):
-                    output.say(line)
-                for member in found:
-                    if member.failure is not None:
-                        output.warn(f"{member.broker_name} at {member.address}: {member.failure}")
-            if interval_s is None:
-                return
-            operator.pause(interval_s)
+        show_again(
+            lambda: _brokers(operator.run(members), _TOTALS if with_totals else _OVERVIEW),
+            interval_s,
+            is_json=is_json,
+        )
 
 
 def permission_text(perm: int) -> str:
@@ -102,80 +93,67 @@ def _all_went_well(told: Sequence[Told]) -> bool:
     return all(one.failure is None for one in told)
 
 
-def _overview(found: Sequence[Member]) -> list[list[str]]:
-    rows = [
-        [
-            "#Cluster Name",
-            "#Broker Name",
-            "#BID",
-            "#Addr",
-            "#Version",
-            "#InTPS",
-            "#OutTPS",
-            "#Hour",
-            "#SPACE",
-            "#Write",
-        ]
-    ]
-    for member in found:
-        figures = member.figures
-        rows.append(
-            [
-                member.cluster,
-                member.broker_name,
-                str(member.broker_id),
-                member.address,
-                figures.get("brokerVersionDesc", _NOTHING),
-                _first_number(figures.get("putTps", "")),
-                _first_number(figures.get("getTransferedTps", "")),
-                _hours_since(figures.get("earliestMessageTimeStamp", "")),
-                _first_number(figures.get("commitLogDiskRatio", "")),
-                {True: "yes", False: "no", None: _NOTHING}[member.is_writable],
-            ]
-        )
-    return rows
+_OVERVIEW = (
+    ("#Cluster Name", "cluster"),
+    ("#Broker Name", "broker_name"),
+    ("#BID", "broker_id"),
+    ("#Addr", "address"),
+    ("#Version", "version"),
+    ("#InTPS", "in_tps"),
+    ("#OutTPS", "out_tps"),
+    ("#Hour", "hours"),
+    ("#SPACE", "disk_ratio"),
+    ("#Write", "is_writable"),
+)
+_TOTALS = (
+    ("#Cluster Name", "cluster"),
+    ("#Broker Name", "broker_name"),
+    ("#InTotalYest", "in_yesterday"),
+    ("#OutTotalYest", "out_yesterday"),
+    ("#InTotalToday", "in_today"),
+    ("#OutTotalToday", "out_today"),
+)
 
 
-def _totals(found: Sequence[Member]) -> list[list[str]]:
-    rows = [
-        [
-            "#Cluster Name",
-            "#Broker Name",
-            "#InTotalYest",
-            "#OutTotalYest",
-            "#InTotalToday",
-            "#OutTotalToday",
-        ]
-    ]
-    for member in found:
-        rows.append(
-            [
-                member.cluster,
-                member.broker_name,
-                *(
-                    _difference(member.figures, f"msg{way}Total{until}", f"msg{way}Total{since}")
-                    for until, since in (("TodayMorning", "YesterdayMorning"), ("TodayNow", "TodayMorning"))
-                    for way in ("Put", "Get")
-                ),
-            ]
-        )
-    return rows
+def _brokers(found: Sequence[Member], columns: Sequence[tuple[str, str]]) -> Listing:
+    return Listing(
+        columns,
+        [_record(member) for member in found],
+        warnings=[
+            f"{member.broker_name} at {member.address}: {member.failure}"
+            for member in found
+            if member.failure is not None
+        ],
+    )
 
 
-def _first_number(text: str) -> str:
-    first = text.partition(" ")[0]
+def _record(member: Member) -> dict[str, Any]:
+    figures = member.figures
+    yesterday, today = ("TodayMorning", "YesterdayMorning"), ("TodayNow", "TodayMorning")
+    return dataclasses.asdict(member) | {
+        "version": figures.get("brokerVersionDesc"),
+        "in_tps": _first_number(figures.get("putTps", "")),
+        "out_tps": _first_number(figures.get("getTransferedTps", "")),
+        "hours": _hours_since(figures.get("earliestMessageTimeStamp", "")),
+        "disk_ratio": _first_number(figures.get("commitLogDiskRatio", "")),
+        "in_yesterday": _between(figures, "msgPutTotal", *yesterday),
+        "out_yesterday": _between(figures, "msgGetTotal", *yesterday),
+        "in_today": _between(figures, "msgPutTotal", *today),
+        "out_today": _between(figures, "msgGetTotal", *today),
+    }
+
+
+def _first_number(text: str) -> float | None:
     try:
-        return f"{float(first):.2f}"
+        return float(text.partition(" ")[0])
     except ValueError:
-        return _NOTHING
+        return None
 
 
-def _hours_since(text: str) -> str:
-    if not text.isdecimal():
-        return _NOTHING
-    return f"{(SystemClock().now_ms() - int(text)) / _MS_OF_HOUR:.2f}"
+def _hours_since(text: str) -> float | None:
+    return (SystemClock().now_ms() - int(text)) / _MS_OF_HOUR if text.isdecimal() else None
 
 
-def _difference(figures: dict[str, str], until: str, since: str) -> str:
-    ends = figures.get(until, ""), figures.get(since, "")
-    return str(int(ends[0]) - int(ends[1])) if all(end.isdecimal() for end in ends) else _NOTHING
+def _between(figures: dict[str, str], name: str, until: str, since: str) -> int | None:
+    ends = figures.get(name + until, ""), figures.get(name + since, "")
+    return int(ends[0]) - int(ends[1]) if all(end.isdecimal() for end in ends) else None

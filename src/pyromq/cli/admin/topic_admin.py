@@ -13,6 +13,7 @@ from pyromq.cli.admin.choices import (
     NameServer,
     Topic,
     Watch,
+    completed_topics,
     exactly_one_place,
 )
 from pyromq.cli.admin.running import look, operating, order, show_told
@@ -188,7 +189,10 @@ def stats_all(
         bool, typer.Option("-a", "--activeTopic", help="Only where something went in or out.")
     ] = False,
     topic: Annotated[
-        str | None, typer.Option("-t", "--topic", metavar="TOPIC", help="This topic only.")
+        str | None,
+        typer.Option(
+            "-t", "--topic", metavar="TOPIC", help="This topic only.", autocompletion=completed_topics
+        ),
     ] = None,
     name_server: NameServer = DEFAULT_NAME_SERVER,
     watch: Watch = None,

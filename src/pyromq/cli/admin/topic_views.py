@@ -8,7 +8,9 @@ import msgspec
 from pyromq.cli.admin.listing import Listing
 from pyromq.cli.admin.scaling import permission_text
 from pyromq.cli.bars import tracked
+from pyromq.cli.exit_status import FAILED
 from pyromq.client.sync.admin import Admin
+from pyromq.client.whose import is_users_topic
 from pyromq.codes import Perm
 from pyromq.errors import NetworkError, Refused
 from pyromq.model import MessageQueue
@@ -107,7 +109,7 @@ def route_records(topic: str, found: TopicRoute) -> list[dict[str, Any]]:
 def listed(admin: Admin, *, with_internal: bool) -> Listing:
     """Topics with their queues and messages, one a line."""
     records = []
-    for topic in tracked(admin.topics() if with_internal else _own(admin.topics()), "topics"):
+    for topic in tracked(admin.topics() if with_internal else users_topics(admin), "topics"):
         try:
             found = admin.route(topic)
             queues = admin.topic_status(topic)
@@ -125,13 +127,23 @@ def listed(admin: Admin, *, with_internal: bool) -> Listing:
             ("MAY BE", "perm"),
         ),
         records,
+        [] if records else ["no topics yet; one is made with: pyromq topic create NAME"],
+        [f"{one['topic']}: {one['failure']}" for one in records if "failure" in one],
+        FAILED if any("failure" in one for one in records) else 0,
     )
 
 
-def flows(admin: Admin, topic: str | None, *, only_active: bool) -> Listing:
+def users_topics(admin: Admin) -> list[str]:
+    """Return the topics of applications."""
+    of_brokers = {name for place in admin.brokers() for name in (place.broker_name, place.cluster)}
+    return [name for name in admin.topics() if is_users_topic(name) and name not in of_brokers]
+
+
+def flows(admin: Admin, topic: str | None, *, only_active: bool, with_internal: bool = True) -> Listing:
     """What goes into topics and out to groups."""
     records = []
-    asked = [name for name in _own(admin.topics()) if topic in (None, name)]
+    listed = _own(admin.topics()) if with_internal or topic is not None else users_topics(admin)
+    asked = [name for name in listed if topic in (None, name)]
     for name in tracked(asked, "topics"):
         records += _flows_of(admin, name, only_active=only_active)
     return Listing(
