@@ -43,6 +43,10 @@ class TypedPage:
         """Have a variable in all commands from now on, as in one shell."""
         self._environment[name] = self.told(value)
 
+    def put_on_path(self, folder: Path) -> None:
+        """Let commands be found in a folder too."""
+        self._environment["PATH"] += f":{folder}"
+
     def type(self, block: Block | str) -> str:
         """Run commands, each of which must succeed, and return what they print."""
         text = self.told(block if isinstance(block, str) else block.text)
