@@ -101,6 +101,15 @@ def test_a_dashboard_that_only_looks_refuses_every_change(serve: Serve) -> None:
         assert "--read-only" in refused.json()["error"]
 
 
+def test_a_dashboard_that_only_looks_previews_and_examines(serve: Serve) -> None:
+    client = serve(Access(is_read_only=True))
+    order = {"group": "g", "topic": "nowhere", "where": "first"}
+    # Refused by the cluster, which has no such topic, and not at the door.
+    assert client.post("/api/offsets/preview", json=order, headers=token(client)).status_code == 502
+    assert client.post("/api/health/examine", json={}, headers=token(client)).status_code == 200
+    assert client.post("/api/health/examine", json={}).status_code == 403
+
+
 def test_a_name_that_is_not_the_server_s_is_refused(serve: Serve) -> None:
     client = serve(Access(host_names=frozenset({"localhost", "mq.example.org"})))
     port = client.base_url.port
@@ -114,7 +123,10 @@ def test_nothing_is_shown_before_the_login(serve: Serve) -> None:
     page = client.get("/topics?filter=a")
     assert page.status_code == 303
     assert page.headers["location"] == "/login?next=%2Ftopics%3Ffilter%3Da"
-    for path in ("/api/overview", "/api/live/overview", "/api/messages?topic=a", "/api/letters?group=a"):
+    for path in (
+        *("/api/overview", "/api/live/overview", "/api/messages?topic=a", "/api/letters?group=a"),
+        *("/api/access", "/api/health", "/api/members?group=a", "/api/body?id=a"),
+    ):
         assert client.get(path).status_code == 401
     assert client.post("/api/topics/put", json=NEW_TOPIC).status_code == 401
 
