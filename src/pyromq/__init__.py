@@ -1,27 +1,9 @@
 """RocketMQ in Python: the client's public names. `pyromq.aio` has the same, awaitable."""
 
-from pyromq.client import allocation
-from pyromq.client.dead_letters import (
-    DeadLetter,
-    DeadLetterCount,
-    DeadLetterFilter,
-    ReplayOutcome,
-    ReplayResult,
-    ReplayTo,
-)
-from pyromq.client.hooks import ConsumeHook, Consuming, SendHook, Sending
-from pyromq.client.outgoing import SendCallback
-from pyromq.client.push.delivery import ConsumeResult, Delivery
-from pyromq.client.queue_choice import Selector, select_by_hash
-from pyromq.client.requests import ReplyCallback, reply_to
-from pyromq.client.sync.admin import Admin
-from pyromq.client.sync.dead_letters import DeadLetters
-from pyromq.client.sync.producer import Producer
-from pyromq.client.sync.pull_consumer import PullConsumer
-from pyromq.client.sync.push_consumer import PushConsumer
-from pyromq.client.sync.transaction_producer import TransactionProducer
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from pyromq.codes import Perm
-from pyromq.config.settings import ClientSettings, Compression
 from pyromq.errors import (
     AlreadyStarted,
     ClientClosed,
@@ -57,6 +39,29 @@ from pyromq.model import (
     TransactionState,
     WaitingMessage,
 )
+
+if TYPE_CHECKING:
+    from pyromq.client import allocation
+    from pyromq.client.dead_letters import (
+        DeadLetter,
+        DeadLetterCount,
+        DeadLetterFilter,
+        ReplayOutcome,
+        ReplayResult,
+        ReplayTo,
+    )
+    from pyromq.client.hooks import ConsumeHook, Consuming, SendHook, Sending
+    from pyromq.client.outgoing import SendCallback
+    from pyromq.client.push.delivery import ConsumeResult, Delivery
+    from pyromq.client.queue_choice import Selector, select_by_hash
+    from pyromq.client.requests import ReplyCallback, reply_to
+    from pyromq.client.sync.admin import Admin
+    from pyromq.client.sync.dead_letters import DeadLetters
+    from pyromq.client.sync.producer import Producer
+    from pyromq.client.sync.pull_consumer import PullConsumer
+    from pyromq.client.sync.push_consumer import PushConsumer
+    from pyromq.client.sync.transaction_producer import TransactionProducer
+    from pyromq.config.settings import ClientSettings, Compression
 
 __all__ = [
     "Admin",
@@ -118,3 +123,50 @@ __all__ = [
     "reply_to",
     "select_by_hash",
 ]
+
+#: Where the names are that are imported when somebody first asks for them. Every command imports this,
+#: and few need a client: without one they start in two thirds of the time.
+_PLACES = {
+    "allocation": "pyromq.client.allocation",
+    "DeadLetter": "pyromq.client.dead_letters",
+    "DeadLetterCount": "pyromq.client.dead_letters",
+    "DeadLetterFilter": "pyromq.client.dead_letters",
+    "ReplayOutcome": "pyromq.client.dead_letters",
+    "ReplayResult": "pyromq.client.dead_letters",
+    "ReplayTo": "pyromq.client.dead_letters",
+    "ConsumeHook": "pyromq.client.hooks",
+    "Consuming": "pyromq.client.hooks",
+    "SendHook": "pyromq.client.hooks",
+    "Sending": "pyromq.client.hooks",
+    "SendCallback": "pyromq.client.outgoing",
+    "ConsumeResult": "pyromq.client.push.delivery",
+    "Delivery": "pyromq.client.push.delivery",
+    "Selector": "pyromq.client.queue_choice",
+    "select_by_hash": "pyromq.client.queue_choice",
+    "ReplyCallback": "pyromq.client.requests",
+    "reply_to": "pyromq.client.requests",
+    "Admin": "pyromq.client.sync.admin",
+    "DeadLetters": "pyromq.client.sync.dead_letters",
+    "Producer": "pyromq.client.sync.producer",
+    "PullConsumer": "pyromq.client.sync.pull_consumer",
+    "PushConsumer": "pyromq.client.sync.push_consumer",
+    "TransactionProducer": "pyromq.client.sync.transaction_producer",
+    "ClientSettings": "pyromq.config.settings",
+    "Compression": "pyromq.config.settings",
+}
+
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any:
+        place = _PLACES.get(name)
+        if place is None:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        module = import_module(place)
+        # One of the names is a module.
+        value = module if module.__name__.endswith(f".{name}") else getattr(module, name)
+        globals()[name] = value
+        return value
+
+    def __dir__() -> list[str]:
+        return sorted({*globals(), *_PLACES})
