@@ -61,7 +61,7 @@ def consumer_status(
 ) -> None:
     """Show the members of a consumer group, and whether they subscribe to the same.
 
-    Status 3: members subscribe differently; what differs is printed. 1: nobody is connected, or no answer.
+    Status 3: members subscribe differently, and what differs is printed; or nobody is connected.
     """
     from pyromq.cli.admin.consumer_status import run_consumer_status
     from pyromq.client.plans.consumer_status import StatusQuery

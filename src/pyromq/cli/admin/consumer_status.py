@@ -6,6 +6,8 @@ from typing import Any
 import msgspec
 
 from pyromq.cli import output
+from pyromq.cli.admin.listing import Listing
+from pyromq.cli.admin.version_names import version_name
 from pyromq.cli.credentials import client_settings
 from pyromq.client.plans.consumer_status import ConsumerStatus, MemberStatus, StatusQuery
 from pyromq.client.sync.admin import Admin
@@ -66,10 +68,7 @@ def _print(status: ConsumerStatus, *, with_stacks: bool) -> None:
         f"{status.message_model}, {status.consume_type}"
     )
     if status.members:
-        rows = [["client id", "address", "language", "version", "queues", "subscriptions"]]
-        rows += [_row(member) for member in status.members]
-        for line in output.columns(rows):
-            output.say(f"  {line}")
+        Listing(_MEMBER, [_row(member) for member in status.members]).show(is_json=False)
     for name, report in status.reports.items():
         _print_refused(name, report)
     for name, why in status.silent.items():
@@ -80,17 +79,28 @@ def _print(status: ConsumerStatus, *, with_stacks: bool) -> None:
             output.say(f"\n#{member.connection.client_id} jstack#\n{member.state.stacks}")
 
 
-def _row(member: MemberStatus) -> list[str]:
+_MEMBER = (
+    ("client id", "client_id"),
+    ("address", "address"),
+    ("language", "language"),
+    ("version", "version"),
+    ("queues", "queues"),
+    ("subscriptions", "subscriptions"),
+)
+
+
+def _row(member: MemberStatus) -> dict[str, object]:
     connection, state = member.connection, member.state
-    version = state.properties.get("PROP_CLIENT_VERSION") if state is not None else None
-    return [
-        connection.client_id,
-        connection.client_addr,
-        connection.language,
-        version or str(connection.version),
-        "?" if state is None else str(len(state.queues)),
-        f"? ({member.failure})" if state is None else "; ".join(_wants(state.subscriptions)),
-    ]
+    return {
+        "client_id": connection.client_id,
+        "address": connection.client_addr,
+        "language": connection.language,
+        "version": version_name(connection.version),
+        "queues": "?" if state is None else len(state.queues),
+        "subscriptions": (
+            f"? ({member.failure})" if state is None else "; ".join(_wants(state.subscriptions))
+        ),
+    }
 
 
 def _print_refused(broker_name: str, report: SubscriptionConflict) -> None:
