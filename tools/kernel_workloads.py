@@ -248,6 +248,105 @@ def copy() -> Work:
     return work
 
 
+def _pulled() -> bytes:
+    """Return an answer's body: records of small messages, as Spark's readers get them."""
+    from pyromq.wire.record import Record, encode_host, encode_record
+
+    host = encode_host("127.0.0.1", 10911)
+    return b"".join(
+        encode_record(
+            Record(
+                topic="orders",
+                body=BODY[:100],
+                properties=f"UNIQ_KEY\x017F00000100010CA5D2F8{number:012X}\x02KEYS\x01key-{number}\x02TAGS\x01paid",
+                queue_offset=number,
+                position=POSITION + 400 * number,
+                born_host=host,
+                store_host=host,
+            )
+        )
+        for number in range(MESSAGES)
+    )
+
+
+@workload("scan")
+def scan() -> Work:
+    """Return the work of turning pulled messages of 100 bytes into Arrow's columns in one walk."""
+    from pyromq._kernel.scan import Scan
+
+    pulled = _pulled()
+    names = ("body", "msg_id", "tags", "keys", "properties", "queue_id", "queue_offset", "store_timestamp")
+    columns = Scan((*names, "topic", "broker", "born_host", "deliver_at", "message_group"))
+
+    def work() -> int:
+        end = columns.add(pulled, "broker-a", frozenset(), 1 << 60)
+        assert end == len(pulled), f"stopped at {end}"
+        assert len(columns.take()) == len(names) + 5
+        return MESSAGES
+
+    return work
+
+
+@workload("columns")
+def columns() -> Work:
+    """Return the work of turning messages of 100 bytes, of which nothing was read, into Arrow's columns."""
+    from pyromq._kernel import columns
+    from pyromq.client.incoming import received_messages
+
+    messages = received_messages(_pulled(), "broker-a", {}, frozenset())
+
+    def work() -> int:
+        for name in ("queue_id", "queue_offset", "store_timestamp"):
+            columns.numbers(messages, name)
+        for name in ("topic", "broker", "born_host", "body"):
+            columns.texts(messages, name)
+        columns.named(messages, ("msg_id", "tags", "keys", "message_group"))
+        columns.due_times(messages)
+        columns.pairs(messages)
+        return len(messages)
+
+    return work
+
+
+@workload("publish")
+def publish() -> Work:
+    """Return the work of publishing a staged chunk of messages of 100 bytes, the write itself left out."""
+    from pyromq._kernel.plans import Plan, measure_units
+    from pyromq._kernel.tails import IndexTail, QueueTail
+    from pyromq.wire.batch import BatchUnit, encode_batch
+
+    host = bytes([127, 0, 0, 1, 0, 0, 42, 159])
+    text = "UNIQ_KEY\x017F00000100010CA5D2F8{:012X}\x02KEYS\x01key-{}\x02TAGS\x01paid"
+    units = encode_batch(
+        [BatchUnit(flag=0, body=BODY[:100], properties=text.format(n, n)) for n in range(MESSAGES)]
+    )
+    plan, index, queue = Plan(store_host=host, has_index=True), IndexTail(5_000_000, 20_000_000), QueueTail()
+
+    def work() -> int:
+        measured = measure_units(units, (b"DELAY", b"TRAN_MSG"), 30)
+        assert measured is not None
+        count = plan.plan_units(
+            units,
+            0,
+            topic=b"orders",
+            queue_id=1,
+            queue=queue,
+            sys_flag=0,
+            born_at_ms=1_700_000_000_000,
+            born_host=host,
+            prepared_position=POSITION,
+            more_properties=b"CLUSTER\x01DefaultCluster",
+            now_ms=1_700_000_000_000,
+            log_end=POSITION,
+            log_room=1 << 30,
+            index_room=1 << 20,
+        )
+        plan.apply(index, 1 << 20)
+        return count
+
+    return work
+
+
 def main() -> None:
     """Do all work once; told the marks' library, say to callgrind where each begins and ends."""
     marks = ctypes.CDLL(Path(sys.argv[1]).as_posix())

@@ -10,7 +10,7 @@ from kernel_inputs import cuts, exact, expect, module, mutated, number, target
 def copies(random: Random) -> None:
     """Plan a log in pieces, and apply or drop each plan; every message leaves one entry."""
     kernel, tails = module("copies"), module("tails")
-    planning = kernel.Copies(random.random() < 0.8)
+    planning = kernel.Copies(has_index=random.random() < 0.8)
     index = tails.IndexTail(random.choice((1, 50, 5000)), 1 << 20)
     queues = {}
     for topic in (b"a", b"orders", b"x" * 127):

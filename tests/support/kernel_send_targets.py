@@ -120,7 +120,7 @@ def _unit_bodies() -> list[bytes]:
     ]
 
 
-@target("plans.Plan", "plans.measure_units")
+@target("plans.Plan", "notes.Notes", "plans.measure_units")
 def units(random: Random) -> None:
     from pyromq.wire.record import iter_records
 

@@ -68,9 +68,20 @@ cdef inline uint8_t *store64(uint8_t *at, int64_t number) noexcept nogil:
 
 cdef inline uint32_t java_hash(uint32_t value, const uint8_t *text, Py_ssize_t length) noexcept nogil:
     """Go on with Java's string hash over ASCII characters."""
-    cdef Py_ssize_t i
-    for i in range(length):
+    cdef Py_ssize_t i = 0
+    # Four at a time: what one character waits for of the one before it is what takes the time.
+    while i + 4 <= length:
+        value = (
+            value * <uint32_t> 923521
+            + text[i] * <uint32_t> 29791
+            + text[i + 1] * <uint32_t> 961
+            + text[i + 2] * <uint32_t> 31
+            + text[i + 3]
+        )
+        i += 4
+    while i < length:
         value = value * 31 + text[i]
+        i += 1
     return value
 
 

@@ -12,13 +12,17 @@ buffers, and its pure version says what each column means.
 
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE, PyByteArray_Resize
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.string cimport memcmp, memcpy
 
 from pyromq._kernel.bigend cimport load32, load64
 from pyromq._kernel.layout cimport (
-    BORN_AT_AT, BORN_HOST_AT, FLAG_AT, POSITION_AT, QUEUE_OFFSET_AT, RECONSUME_TIMES_AT, STORED_AT_AT,
-    STORE_HOST_AT, SYS_FLAG_AT, Text, next_pair,
+    BORN_AT_AT, BORN_HOST_AT, FLAG_AT, QUEUE_OFFSET_AT, RECONSUME_TIMES_AT, STORED_AT_AT, SYS_FLAG_AT, Text,
+    next_pair,
+)
+from pyromq._kernel.named cimport (
+    ID_CHARACTERS, PAIRS_MAX, TIME_DIGITS, Named, begin_named, due_time, is_ascii, note_named, read_pairs,
+    write_id,
 )
 from pyromq._kernel.records cimport ReceivedMessage, host_text, text_of
 
@@ -27,10 +31,6 @@ cdef extern from "Python.h":
 
 cdef enum:
     INT32_MAX = 0x7FFFFFFF
-    #: A row with more is left to a dictionary, which does not compare each name with each.
-    PAIRS_MAX = 32
-    #: A time in milliseconds has no more, and in microseconds fits into 64 bits.
-    TIME_DIGITS = 15
 
 #: Columns that are a number of the record's head: where, how many bytes in the column, and times what.
 _NUMBERS = {
@@ -43,7 +43,6 @@ _NUMBERS = {
 }
 #: Columns that are a property, and null without it.
 _PROPERTIES = {"tags": "TAGS", "keys": "KEYS", "message_group": "__SHARDINGKEY"}
-cdef const char *HEX = b"0123456789ABCDEF"
 
 
 # Numbers
@@ -97,6 +96,7 @@ def due_times(list messages not None):
     cdef uint8_t *bits = <uint8_t *> PyByteArray_AS_STRING(valid)
     cdef int64_t value
     cdef bint is_any = False
+    cdef Named found
     cdef ReceivedMessage message
     for row in range(count):
         message = <ReceivedMessage?> messages[row]
@@ -104,33 +104,13 @@ def due_times(list messages not None):
             text = message.properties.get("TIMER_OUT_MS", message.properties.get("TIMER_DELIVER_MS", ""))
             value = int(text) if text.isascii() and text.isdecimal() and len(text) <= TIME_DIGITS else -1
         else:
-            value = due_time(message._properties_text)
+            walk(message._properties_text, &found)
+            value = due_time(&found)
         if value >= 0:
             is_any = True
             bits[row >> 3] |= 1 << (row & 7)
             out[row] = value * 1000
     return valid if is_any else None, column
-
-
-cdef int64_t due_time(Text left) noexcept:
-    """Return the milliseconds of TIMER_OUT_MS, else of TIMER_DELIVER_MS; -1 when it is no number."""
-    cdef Text name, value, asked
-    cdef bint is_due = False
-    cdef Py_ssize_t number
-    cdef int64_t time = 0
-    asked.at, asked.length = NULL, 0
-    while next_pair(&left, &name, &value):
-        if name.length == 12 and memcmp(name.at, b"TIMER_OUT_MS", 12) == 0:
-            asked, is_due = value, True
-        elif not is_due and name.length == 16 and memcmp(name.at, b"TIMER_DELIVER_MS", 16) == 0:
-            asked = value
-    if not 0 < asked.length <= TIME_DIGITS:
-        return -1
-    for number in range(asked.length):
-        if not c'0' <= asked.at[number] <= c'9':
-            return -1
-        time = time * 10 + (asked.at[number] - c'0')
-    return time
 
 
 # _Texts
@@ -208,22 +188,6 @@ cdef class _Texts:
         return self.valid if self.nulls else None, self.offsets, self.data
 
 
-cdef inline bint is_ascii(Text text) noexcept nogil:
-    cdef uint64_t seen = 0, word
-    cdef const uint8_t *at = text.at
-    cdef Py_ssize_t left = text.length
-    while left >= 8:
-        memcpy(&word, at, 8)
-        seen |= word
-        at += 8
-        left -= 8
-    while left > 0:
-        seen |= at[0]
-        at += 1
-        left -= 1
-    return (seen & 0x8080808080808080U) == 0
-
-
 def texts(list messages not None, str name not None):
     """Return a column of strings, or `body`."""
     cdef _Texts column = _Texts(len(messages), name in _PROPERTIES)
@@ -297,7 +261,7 @@ cdef int fill_ids(_Texts column, list messages) except -1:
     cdef object one
     cdef ReceivedMessage message
     cdef Text found
-    cdef uint8_t made[32]
+    cdef uint8_t made[ID_CHARACTERS]
     for one in messages:
         message = <ReceivedMessage?> one
         if message._message_id is not None or message._buffer is None:
@@ -307,17 +271,9 @@ cdef int fill_ids(_Texts column, list messages) except -1:
         elif message._offset_message_id is not None:
             column.add_string(message._offset_message_id)
         else:
-            write_hex(made, message._head + STORE_HOST_AT)
-            write_hex(made + 16, message._head + POSITION_AT)
-            column.add(made, 32)
+            write_id(made, message._head)
+            column.add(made, ID_CHARACTERS)
     return 0
-
-
-cdef inline void write_hex(uint8_t *out, const uint8_t *eight) noexcept:
-    cdef int number
-    for number in range(8):
-        out[2 * number] = HEX[eight[number] >> 4]
-        out[2 * number + 1] = HEX[eight[number] & 15]
 
 
 cdef bint find_property(Text left, const char *wanted, Py_ssize_t length, Text *found) noexcept:
@@ -378,25 +334,12 @@ def named(list messages not None, tuple wanted not None):
     return [(<_Texts?> made[name]).buffers() for name in wanted]
 
 
-cdef struct Named:
-    Text identity, tags, keys, group
-
-
-cdef void walk(Text left, Named *found) noexcept:
-    """Find the properties that have a column; of two with one name the later holds, a length of -1 is none."""
+cdef inline void walk(Text left, Named *found) noexcept nogil:
+    """Find the properties that have a column."""
     cdef Text name, value
-    found.identity.length = found.tags.length = found.keys.length = found.group.length = -1
+    begin_named(found)
     while next_pair(&left, &name, &value):
-        if name.length == 4:
-            if memcmp(name.at, b"TAGS", 4) == 0:
-                found.tags = value
-            elif memcmp(name.at, b"KEYS", 4) == 0:
-                found.keys = value
-        elif name.length == 8:
-            if memcmp(name.at, b"UNIQ_KEY", 8) == 0:
-                found.identity = value
-        elif name.length == 13 and memcmp(name.at, b"__SHARDINGKEY", 13) == 0:
-            found.group = value
+        note_named(found, name, value)
 
 
 cdef int add_found(_Texts column, Text found) except -1:
@@ -406,12 +349,11 @@ cdef int add_found(_Texts column, Text found) except -1:
 
 
 cdef int add_id(_Texts ids, ReceivedMessage message, Text identity) except -1:
-    cdef uint8_t made[32]
+    cdef uint8_t made[ID_CHARACTERS]
     if identity.length >= 0:
         return ids.add_text(identity)
-    write_hex(made, message._head + STORE_HOST_AT)
-    write_hex(made + 16, message._head + POSITION_AT)
-    return ids.add(made, 32)
+    write_id(made, message._head)
+    return ids.add(made, ID_CHARACTERS)
 
 
 cdef int add_read(
@@ -458,17 +400,13 @@ cdef bint add_pairs(_Texts names, _Texts values, Text left, dict added) except -
     """Add the pairs of a message; return False, with nothing added, when a name is there twice."""
     cdef Text found[2 * PAIRS_MAX]
     cdef Text all_of_it = left
-    cdef Py_ssize_t count = 0, number, other
-    cdef bint has_added = len(added) > 0
-    while next_pair(&left, &found[2 * count], &found[2 * count + 1]):
-        for other in range(count):
-            if found[2 * other].length == found[2 * count].length and memcmp(
-                found[2 * other].at, found[2 * count].at, found[2 * count].length
-            ) == 0:
+    cdef int count = read_pairs(left, found, True), number
+    if count < 0:
+        return False
+    if added:
+        for number in range(count):
+            if is_added(found[2 * number], added):
                 return False
-        if count == PAIRS_MAX - 1 or has_added and is_added(found[2 * count], added):
-            return False
-        count += 1
     if is_ascii(all_of_it):
         names.make_room(count, all_of_it.length)
         values.make_room(count, all_of_it.length)

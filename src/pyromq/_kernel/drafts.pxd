@@ -1,4 +1,4 @@
-"""A message that is about to be stored, and its properties as the followers and Java's maps see them."""
+"""A message that is about to be stored, and its properties as queues, index and Java's maps see them."""
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 from libc.string cimport memchr, memcmp
@@ -6,6 +6,8 @@ from libc.string cimport memchr, memcmp
 from pyromq._kernel.bigend cimport java_hash
 from pyromq._kernel.blocks cimport copy
 from pyromq._kernel.frames cimport Span
+from pyromq._kernel.layout cimport Text
+from pyromq._kernel.notes cimport Wanted
 
 cdef enum:
     NAME_END = 1
@@ -28,10 +30,8 @@ cdef struct Draft:
     Span properties
     Span more_properties
     bint is_parted
-    #: What the followers want of the properties, as far as it is known before they are written.
-    Span tags
-    Span identity
-    Span keys
+    #: What queues and index want of the properties; `is_noted` when it is known before they are written.
+    Wanted wanted
     bint is_noted
 
 
@@ -48,43 +48,46 @@ cdef inline bint is_text(const uint8_t *at, Py_ssize_t length) noexcept nogil:
     return strange == 0
 
 
-# What the followers want
+# What queues and index want
+
+
+cdef inline void begin_wanted(Wanted *wanted, const uint8_t *anywhere) noexcept nogil:
+    wanted.tags.length = wanted.identity.length = wanted.keys.length = 0
+    wanted.tags.at = wanted.identity.at = wanted.keys.at = anywhere
 
 
 cdef inline void note_pairs(Draft *draft, Pair *pairs, int count) noexcept nogil:
-    """Note what the followers want of pairs that are all different."""
+    """Note what queues and index want of pairs that are all different."""
     cdef int i
-    draft.tags.length = draft.identity.length = draft.keys.length = 0
-    draft.tags.at = draft.identity.at = draft.keys.at = pairs[0].name.at
+    begin_wanted(&draft.wanted, pairs[0].name.at)
     for i in range(count):
         if reads(&pairs[i].name, b"TAGS", 4):
-            draft.tags = pairs[i].value
+            draft.wanted.tags.at, draft.wanted.tags.length = pairs[i].value.at, pairs[i].value.length
         elif reads(&pairs[i].name, b"KEYS", 4):
-            draft.keys = pairs[i].value
+            draft.wanted.keys.at, draft.wanted.keys.length = pairs[i].value.at, pairs[i].value.length
         elif reads(&pairs[i].name, b"UNIQ_KEY", 8):
-            draft.identity = pairs[i].value
+            draft.wanted.identity.at, draft.wanted.identity.length = pairs[i].value.at, pairs[i].value.length
     draft.is_noted = True
 
 
 cdef inline void note_text(Draft *draft, const uint8_t *text, Py_ssize_t length) noexcept nogil:
-    """Note what the followers want of a property string; of two pairs with one name the later holds."""
+    """Note what queues and index want of a property string; of two pairs with one name the later holds."""
     cdef const uint8_t *at = text
     cdef const uint8_t *end = text + length
     cdef const uint8_t *pair_end
-    draft.tags.length = draft.identity.length = draft.keys.length = 0
-    draft.tags.at = draft.identity.at = draft.keys.at = text
+    begin_wanted(&draft.wanted, text)
     while at < end:
         pair_end = <const uint8_t *> memchr(at, PAIR_END, end - at)
         if pair_end == NULL:
             pair_end = end
-        if not value_of(at, pair_end, b"TAGS\x01", 5, &draft.tags):
-            if not value_of(at, pair_end, b"KEYS\x01", 5, &draft.keys):
-                value_of(at, pair_end, b"UNIQ_KEY\x01", 9, &draft.identity)
+        if not value_of(at, pair_end, b"TAGS\x01", 5, &draft.wanted.tags):
+            if not value_of(at, pair_end, b"KEYS\x01", 5, &draft.wanted.keys):
+                value_of(at, pair_end, b"UNIQ_KEY\x01", 9, &draft.wanted.identity)
         at = pair_end + 1
 
 
 cdef inline bint value_of(
-    const uint8_t *at, const uint8_t *end, const char *head, Py_ssize_t head_length, Span *value
+    const uint8_t *at, const uint8_t *end, const char *head, Py_ssize_t head_length, Text *value
 ) noexcept nogil:
     """Take the value of a pair that begins with `head`, unless it is empty; return whether it does."""
     if end - at < head_length or memcmp(at, head, head_length) != 0:

@@ -367,8 +367,3 @@ def are_keys(const uint8_t[::1] entries not None, facts, Py_ssize_t first, int64
         if load32(entry + 12) != (seconds if seconds < SECONDS_MAX else SECONDS_MAX):
             return False
     return True
-
-
-def checksum(const uint8_t[::1] text not None, uint32_t before=0):
-    """Return what `zlib.crc32` returns; for tests of the header that all modules share."""
-    return pyromq_crc32(before, &text[0] if text.shape[0] else NULL, text.shape[0])

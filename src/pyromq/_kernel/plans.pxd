@@ -1,20 +1,13 @@
 """Messages that are encoded as records of the log, and not yet in it."""
 
 from cpython.object cimport PyObject
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
+from libc.stdint cimport int64_t, uint8_t
 
 from pyromq._kernel.blocks cimport Block
 from pyromq._kernel.drafts cimport Draft
 from pyromq._kernel.known cimport Topic
+from pyromq._kernel.notes cimport Notes
 from pyromq._kernel.tails cimport QueueTail
-
-
-cdef struct Entry:
-    PyObject *queue
-    int64_t position
-    int64_t tags_code
-    int32_t size
-    int32_t hash_count
 
 
 cdef struct Mark:
@@ -22,25 +15,21 @@ cdef struct Mark:
     Py_ssize_t records, entries, hashes
 
 
-cdef class Plan:
+cdef class Plan(Notes):
     #: The queue of planned units: their entries only borrow it.
     cdef QueueTail _kept_queue
-    cdef Block _records, _entries, _hashes
+    cdef Block _records
     cdef bytes _store_host, _born_host
-    cdef bint _has_index
     #: Where the log ends behind what is planned, and where its file does.
     cdef int64_t _end, _limit
-    cdef int64_t _index_room, _now_ms
+    cdef int64_t _now_ms
 
     cdef int begin(
         self, int64_t now_ms, bytes born_host, int64_t log_end, int64_t log_room, int64_t index_room
     ) except -1
-    cdef int clear(self) except -1
     cdef Mark mark(self) noexcept
     cdef int undo(self, Mark mark, PyObject *queue, int64_t first_offset) except -1
     cdef bint add_units(
         self, const uint8_t *at, const uint8_t *end, Draft *draft, Topic topic, PyObject *queue
     ) except -1
     cdef bint add(self, Draft *draft, Topic topic, PyObject *queue) except -1
-    cdef int _hash(self, Entry *entry, Draft *draft, uint32_t key_head) except -1
-    cdef int _add_hash(self, Entry *entry, uint32_t value) except -1

@@ -1,28 +1,28 @@
 """Messages that are encoded as records of the log, and not yet in it.
 
-    add       a message ──► a record behind the others, and what the followers are to know of it
+    add       a message ──► a record behind the others, and a note for queues and index
     (Python writes the records to the log, with one write)
-    apply     what the followers are to know ──► queues, key index
+    apply     notes ──► queues, key index
 
 Nothing is changed before the log has the records: until `apply`, a plan can be dropped and made again.
 `pyromq.wire.record` and `pyromq.store.store` are the same in Python and say why each byte is where it is.
 """
 
 from cpython.buffer cimport PyBUF_READ, PyBUF_SIMPLE, Py_buffer, PyBuffer_Release, PyObject_GetBuffer
-from cpython.bytearray cimport PyByteArray_GET_SIZE
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from cpython.memoryview cimport PyMemoryView_FromMemory
 from cpython.object cimport PyObject
-from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t
+from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint64_t
 from libc.stdlib cimport free
 from libc.string cimport memchr, memcmp
 
-from pyromq._kernel.bigend cimport java_hash, load16, load32, store16, store32, store64
+from pyromq._kernel.bigend cimport load16, load32, store16, store32, store64
 from pyromq._kernel.blocks cimport copy, need
 from pyromq._kernel.crc32 cimport pyromq_crc32
 from pyromq._kernel.drafts cimport NAME_END, PAIR_END, Draft, is_text, note_text
 from pyromq._kernel.known cimport Topic
 from pyromq._kernel.layout cimport CRC_MASK, HEAD_BYTES, MAGIC_V1
+from pyromq._kernel.notes cimport Notes
 from pyromq._kernel.tails cimport IndexTail, QueueTail
 
 cdef enum:
@@ -35,19 +35,16 @@ cdef enum:
     INT32_MAX = 2147483647
 
 
-cdef class Plan:
-    """Records, and what the followers are to know. Nothing of a plan outlives the next."""
+cdef class Plan(Notes):
+    """Records, and notes of them. Nothing of a plan outlives the next."""
 
-    def __cinit__(self, *, bytes store_host not None, bint has_index, **_others):
+    def __cinit__(self, *, bytes store_host not None, **_others):
         if len(store_host) != HOST_BYTES:
             raise ValueError("the store's host is not an IPv4 one")
         self._store_host = store_host
-        self._has_index = has_index
 
     def __dealloc__(self):
         free(self._records.bytes)
-        free(self._entries.bytes)
-        free(self._hashes.bytes)
 
     def plan_units(
         self,
@@ -170,7 +167,6 @@ cdef class Plan:
         cdef Py_ssize_t size = HEAD_BYTES + draft.body_length + 1 + topic_length + 2 + text_length
         cdef uint8_t *at
         cdef uint8_t *text
-        cdef Entry *entry
         if text_length > PROPERTIES_BYTES_MAX or self._end + size > self._limit:
             return False
         need(&self._records, size)
@@ -201,51 +197,13 @@ cdef class Plan:
             at += 1
         copy(at, draft.more_properties.at, draft.more_properties.length)
 
-        need(&self._entries, sizeof(Entry))
-        entry = <Entry *> (self._entries.bytes + self._entries.used)
-        entry.queue = queue
-        entry.position = self._end
-        entry.size = <int32_t> size
         if not draft.is_noted:
             note_text(draft, text, text_length)
-        self._hash(entry, draft, topic.key_head)
-        if self._hashes.used // <Py_ssize_t> sizeof(int32_t) > self._index_room:
+        if not self.note(queue, self._end, <int32_t> size, self._now_ms, &draft.wanted, topic.key_head):
             return False
-        self._entries.used += sizeof(Entry)
         self._records.used += size
         self._end += size
-        (<QueueTail> queue).planned += 1
         return True
-
-    cdef int _hash(self, Entry *entry, Draft *draft, uint32_t key_head) except -1:
-        """Enter the code of the tags, and the hashes of the unique id and of each key."""
-        cdef const uint8_t *at = draft.keys.at
-        cdef const uint8_t *end = at + draft.keys.length
-        cdef const uint8_t *word_end
-        entry.tags_code = <int32_t> java_hash(0, draft.tags.at, draft.tags.length)
-        entry.hash_count = 0
-        if not self._has_index:
-            return 0
-        if draft.identity.length:
-            self._add_hash(entry, java_hash(key_head, draft.identity.at, draft.identity.length))
-        while at < end:
-            word_end = <const uint8_t *> memchr(at, c' ', end - at)
-            if word_end == NULL:
-                word_end = end
-            if word_end > at:
-                self._add_hash(entry, java_hash(key_head, at, word_end - at))
-            at = word_end + 1
-        return 0
-
-    cdef int _add_hash(self, Entry *entry, uint32_t value) except -1:
-        if value & <uint32_t> 0x80000000:
-            # Java's, made positive; of the one that has no positive RocketMQ makes 0.
-            value = (0 - value) & 0x7FFFFFFF
-        need(&self._hashes, sizeof(int32_t))
-        (<int32_t *> (self._hashes.bytes + self._hashes.used))[0] = <int32_t> value
-        self._hashes.used += sizeof(int32_t)
-        entry.hash_count += 1
-        return 0
 
     # What was planned
 
@@ -261,21 +219,9 @@ cdef class Plan:
         """The log position behind the planned records."""
         return self._end
 
-    @property
-    def message_count(self):
-        """How many messages are planned; a batch is one send and many messages."""
-        return self._entries.used // <Py_ssize_t> sizeof(Entry)
-
-    def drop(self):
-        """Forget what was planned."""
-        self.clear()
-
     cdef int clear(self) except -1:
-        cdef Py_ssize_t i = 0
-        while i < self._entries.used:
-            (<QueueTail> (<Entry *> (self._entries.bytes + i)).queue).planned = 0
-            i += sizeof(Entry)
-        self._records.used = self._entries.used = self._hashes.used = 0
+        Notes.clear(self)
+        self._records.used = 0
         return 0
 
     def apply(self, IndexTail index, Py_ssize_t held_bytes_max):
@@ -284,37 +230,7 @@ cdef class Plan:
         Return the queues that hold `held_bytes_max` or more, and those that are watched, each with the offset
         from which on its messages are new.
         """
-        cdef Py_ssize_t i = 0, key = 0
-        cdef int k
-        cdef Entry *entry
-        cdef QueueTail queue
-        cdef list full = [], grown = []
-        while i < self._entries.used:
-            entry = <Entry *> (self._entries.bytes + i)
-            queue = <QueueTail> entry.queue
-            if queue.watched and queue.grown_from < 0:
-                queue.grown_from = queue.end
-                grown.append(queue)
-            queue.enter(entry.position, entry.size, entry.tags_code)
-            if (
-                PyByteArray_GET_SIZE(queue.held) >= held_bytes_max
-                and PyByteArray_GET_SIZE(queue.held) < held_bytes_max + 20
-            ):
-                full.append(queue)
-            for k in range(entry.hash_count):
-                index.enter((<int32_t *> self._hashes.bytes)[key], entry.position, self._now_ms)
-                key += 1
-            i += sizeof(Entry)
-        self.clear()
-        if grown:
-            grown = [_take_grown(queue) for queue in grown]
-        return full, grown
-
-
-cdef tuple _take_grown(QueueTail queue):
-    cdef int64_t grown_from = queue.grown_from
-    queue.grown_from = -1
-    return queue, grown_from
+        return self.enter(index, held_bytes_max, False)
 
 
 # Units: the messages of a batch, as a send has them in its body
@@ -329,6 +245,7 @@ def measure_units(bytes units not None, tuple kinds not None, Py_ssize_t more_by
     cdef const uint8_t *end = at + PyBytes_GET_SIZE(units)
     cdef int64_t size, body_length, length
     cdef Py_ssize_t count = 0, content = 0
+    cdef uint64_t lengths = _lengths_of(kinds)
     while at < end:
         if end - at < UNIT_BYTES_MIN:
             return None
@@ -340,7 +257,7 @@ def measure_units(bytes units not None, tuple kinds not None, Py_ssize_t more_by
         if length != size - UNIT_BYTES_MIN - body_length or length + more_bytes > PROPERTIES_BYTES_MAX:
             return None
         at += UNIT_BYTES_MIN + body_length
-        if not is_text(at, length) or _has_name(at, at + length, kinds):
+        if not is_text(at, length) or _has_name(at, at + length, kinds, lengths):
             return None
         at += length
         content += body_length + length
@@ -348,7 +265,16 @@ def measure_units(bytes units not None, tuple kinds not None, Py_ssize_t more_by
     return count, content
 
 
-cdef bint _has_name(const uint8_t *at, const uint8_t *end, tuple kinds) except -1:
+cdef uint64_t _lengths_of(tuple names) except? 0:
+    """Return a bit for each length that names have; the last stands for all that are longer."""
+    cdef uint64_t lengths = 0
+    cdef bytes name
+    for name in names:
+        lengths |= <uint64_t> 1 << min(len(name), 63)
+    return lengths
+
+
+cdef bint _has_name(const uint8_t *at, const uint8_t *end, tuple kinds, uint64_t lengths) except -1:
     """Whether a property string has a pair with one of these names."""
     cdef const uint8_t *name_end
     cdef const uint8_t *pair_end
@@ -358,7 +284,7 @@ cdef bint _has_name(const uint8_t *at, const uint8_t *end, tuple kinds) except -
         if pair_end == NULL:
             pair_end = end
         name_end = <const uint8_t *> memchr(at, NAME_END, pair_end - at)
-        if name_end != NULL:
+        if name_end != NULL and lengths >> min(name_end - at, 63) & 1:
             for name in kinds:
                 if PyBytes_GET_SIZE(name) == name_end - at and memcmp(PyBytes_AS_STRING(name), at, name_end - at) == 0:
                     return True

@@ -16,30 +16,27 @@ from cpython.bytearray cimport (
 )
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from cpython.unicode cimport PyUnicode_DecodeUTF8
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
-from libc.string cimport memcmp, memcpy, memset
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
+from libc.string cimport memcmp, memcpy
 
 from pyromq._kernel.bigend cimport load32, load64
 from pyromq._kernel.crc32 cimport pyromq_crc32
 from pyromq._kernel.layout cimport (
     BODY_CRC_AT, BORN_AT_AT, BORN_HOST_AT, COMPRESSED, CRC_MASK, FLAG_AT, POSITION_AT, QUEUE_ID_AT,
-    QUEUE_OFFSET_AT, RECONSUME_TIMES_AT, STORED_AT_AT, STORE_HOST_AT, SYS_FLAG_AT, Plain, Text, next_pair,
-    read_plain,
+    QUEUE_OFFSET_AT, RECONSUME_TIMES_AT, STORED_AT_AT, SYS_FLAG_AT, Plain, Text, read_plain,
+)
+from pyromq._kernel.named cimport (
+    ID_CHARACTERS, PAIRS_MAX, Named, begin_named, due_time, is_ascii, note_named, read_pairs, write_id,
 )
 from pyromq._kernel.records cimport host_text, text_of
 
 cdef enum:
     #: Arrow counts the bytes of a column in 31 bits; no batch comes near.
     COLUMN_BYTES_MAX = 0x7FFFFFFF
-    #: A record with more pairs is left to Python.
-    PAIRS_MAX = 32
-    #: A time in milliseconds has no more, and in microseconds fits into 64 bits.
-    TIME_DIGITS = 15
     #: Rows that there is room for at first.
     ROWS = 4096
     NUMBERS = 8
 
-cdef const char *HEX = b"0123456789ABCDEF"
 #: Further from the epoch than that, in milliseconds, no int64 has the microseconds.
 cdef int64_t FURTHEST_MS = 0x7FFFFFFFFFFFFFFFLL // 1000
 
@@ -219,10 +216,6 @@ cdef class _Texts:
 # Scan
 
 
-cdef struct Named:
-    Text identity, tags, keys, group, due, asked
-
-
 cdef class Scan:
     """The columns of a batch that grows with each answer to a pull."""
 
@@ -350,15 +343,14 @@ cdef class Scan:
         return 0
 
     cdef int add_named(self, Plain *record, Named *found) except -1:
-        cdef uint8_t made[32]
+        cdef uint8_t made[ID_CHARACTERS]
         cdef int64_t time
         if self.ids is not None:
             if found.identity.length >= 0:
                 self.ids.add(found.identity.at, found.identity.length)
             else:
-                write_hex(made, record.head + STORE_HOST_AT)
-                write_hex(made + 16, record.head + POSITION_AT)
-                self.ids.add(made, 32)
+                write_id(made, record.head)
+                self.ids.add(made, ID_CHARACTERS)
         if self.tags is not None:
             self.tags.add_found(found.tags)
         if self.keys is not None:
@@ -366,7 +358,7 @@ cdef class Scan:
         if self.groups is not None:
             self.groups.add_found(found.group)
         if self.due is not None:
-            time = number_of(found.due if found.due.length >= 0 else found.asked)
+            time = due_time(found)
             if self.due.rows == self.due.room:
                 self.due.grow()
             (<int64_t *> self.due.out)[self.due.rows] = time * 1000 if time >= 0 else 0
@@ -418,78 +410,12 @@ cdef inline bint is_right(Plain *record) noexcept nogil:
     )
 
 
-cdef inline int read_pairs(Text left, Text *pairs, bint are_kept) noexcept nogil:
-    """Find all pairs; return how many, -1 when there are too many, or two with a name that are kept as a map."""
-    cdef int count = 0, other
-    cdef Text *name
-    while next_pair(&left, &pairs[2 * count], &pairs[2 * count + 1]):
-        if count == PAIRS_MAX - 1:
-            return -1
-        if are_kept:
-            name = &pairs[2 * count]
-            for other in range(count):
-                if pairs[2 * other].length != name.length:
-                    continue
-                if memcmp(pairs[2 * other].at, name.at, name.length) == 0:
-                    return -1
-        count += 1
-    return count
-
-
 cdef inline void choose(Text *pairs, int count, Named *found) noexcept nogil:
-    """Find the properties that have a column; of two with one name the later holds, a length of -1 is none."""
+    """Find the properties that have a column."""
     cdef int number
-    cdef Text name
-    found.identity.length = found.tags.length = found.keys.length = found.group.length = -1
-    found.due.length = found.asked.length = -1
+    begin_named(found)
     for number in range(count):
-        name = pairs[2 * number]
-        if name.length == 4:
-            if memcmp(name.at, b"TAGS", 4) == 0:
-                found.tags = pairs[2 * number + 1]
-            elif memcmp(name.at, b"KEYS", 4) == 0:
-                found.keys = pairs[2 * number + 1]
-        elif name.length == 8:
-            if memcmp(name.at, b"UNIQ_KEY", 8) == 0:
-                found.identity = pairs[2 * number + 1]
-        elif name.length == 13:
-            if memcmp(name.at, b"__SHARDINGKEY", 13) == 0:
-                found.group = pairs[2 * number + 1]
-        elif name.length == 12:
-            if memcmp(name.at, b"TIMER_OUT_MS", 12) == 0:
-                found.due = pairs[2 * number + 1]
-        elif name.length == 16:
-            if memcmp(name.at, b"TIMER_DELIVER_MS", 16) == 0:
-                found.asked = pairs[2 * number + 1]
-
-
-cdef inline int64_t number_of(Text text) noexcept nogil:
-    """Return a time in milliseconds, -1 when it is none."""
-    cdef int64_t time = 0
-    cdef Py_ssize_t number
-    if not 0 < text.length <= TIME_DIGITS:
-        return -1
-    for number in range(text.length):
-        if not c'0' <= text.at[number] <= c'9':
-            return -1
-        time = time * 10 + (text.at[number] - c'0')
-    return time
-
-
-cdef inline bint is_ascii(Text text) noexcept nogil:
-    cdef uint64_t seen = 0, word
-    cdef const uint8_t *at = text.at
-    cdef Py_ssize_t left = text.length
-    while left >= 8:
-        memcpy(&word, at, 8)
-        seen |= word
-        at += 8
-        left -= 8
-    while left > 0:
-        seen |= at[0]
-        at += 1
-        left -= 1
-    return (seen & 0x8080808080808080U) == 0
+        note_named(found, pairs[2 * number], pairs[2 * number + 1])
 
 
 cdef bint is_text(Text text):
@@ -499,10 +425,3 @@ cdef bint is_text(Text text):
     except UnicodeDecodeError:
         return False
     return True
-
-
-cdef inline void write_hex(uint8_t *out, const uint8_t *eight) noexcept nogil:
-    cdef int number
-    for number in range(8):
-        out[2 * number] = HEX[eight[number] >> 4]
-        out[2 * number + 1] = HEX[eight[number] & 15]

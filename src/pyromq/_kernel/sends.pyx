@@ -1,6 +1,6 @@
 """Sends, from the received bytes to the bytes of the log and of the answers.
 
-    plan      received bytes ──► records, one behind the other; answers; what the followers are to know
+    plan      received bytes ──► records, one behind the other; answers; notes for queues and index
 
 What is planned is written and applied as `plans` says.
 
@@ -23,7 +23,8 @@ from pyromq._kernel.frames cimport (
     READ, Frame, Span, find_field, letter_field, read_bool, read_frame, read_number, unescape
 )
 from pyromq._kernel.known cimport KnownTopics, Topic
-from pyromq._kernel.plans cimport Entry, Mark, Plan
+from pyromq._kernel.notes cimport Entry
+from pyromq._kernel.plans cimport Mark, Plan
 from pyromq._kernel.tails cimport QueueTail
 
 cdef enum:

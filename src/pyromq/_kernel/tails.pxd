@@ -17,6 +17,11 @@ cdef class QueueTail:
     cdef int enter(self, int64_t position, int32_t size, int64_t tags_code) except -1
 
 
+cdef struct HeldSlot:
+    int32_t slot
+    int32_t number
+
+
 cdef class IndexTail:
     cdef public int64_t begin_at_ms, end_at_ms, begin_position, end_position
     cdef public int64_t slots, slots_used, count, entries_max
@@ -30,4 +35,4 @@ cdef class IndexTail:
     cdef int enter(self, int64_t key_hash, int64_t position, int64_t stored_at_ms) except -1
     cdef int64_t find(self, int64_t slot) noexcept
     cdef int _grow_table(self) except -1
-    cdef tuple _part(self, int32_t *held, Py_ssize_t count)
+    cdef tuple _part(self, HeldSlot *held, Py_ssize_t count)

@@ -4,14 +4,14 @@
 """
 
 import struct
-from itertools import groupby
 from mmap import mmap
 from typing import Final
 
 HEADER_BYTES: Final = 40
 SLOT_BYTES: Final = 4
-#: No disk writes less; HEADER_BYTES is a multiple of SLOT_BYTES, so that no slot is in two of them.
-_SECTOR_BYTES: Final = 512
+#: No memory is written to a disk by less; one that is written anyway costs nothing to write once more.
+_PAGE_BYTES: Final = 4096
+_PART_BYTES_MAX: Final = 65_536
 _SECONDS_MAX: Final = 0x7FFFFFFF
 _pack_entry: Final = struct.Struct(">iqii").pack
 _pack_slot: Final = struct.Struct(">i").pack_into
@@ -75,20 +75,23 @@ class IndexTail:
     def slot_parts(self) -> list[tuple[bytes, int]]:
         """Return what is to be written of the slots, each part with its place in the file.
 
-        Slots of one sector are one part, with what stands between them as it is: a disk writes a sector
-        whole, and the ids of one producer's messages hash to slots that are near one another.
+        Slots that are less than a page apart are one part, with what stands between them as it is: to write
+        it again costs less than a call, and the ids of one producer's messages hash to slots that are near
+        one another. A power cut may leave some sectors of a part unwritten, and no slot is in two.
         """
         assert self.look is not None
-        parts: list[tuple[bytes, int]] = []
-        held = sorted(self._held_slots.items())
-        for _, group in groupby(held, lambda slot: (HEADER_BYTES + slot[0] * SLOT_BYTES) // _SECTOR_BYTES):
-            slots = list(group)
-            at = HEADER_BYTES + slots[0][0] * SLOT_BYTES
-            part = bytearray(self.look[at : HEADER_BYTES + slots[-1][0] * SLOT_BYTES + SLOT_BYTES])
-            for slot, number in slots:
-                _pack_slot(part, HEADER_BYTES + slot * SLOT_BYTES - at, number)
-            parts.append((bytes(part), at))
-        return parts
+        parts: list[tuple[bytearray, int]] = []
+        first = last = -_PART_BYTES_MAX
+        for slot, number in sorted(self._held_slots.items()):
+            is_far = (slot - last) * SLOT_BYTES > _PAGE_BYTES
+            if is_far or (slot - first) * SLOT_BYTES >= _PART_BYTES_MAX:
+                parts.append((bytearray(), HEADER_BYTES + slot * SLOT_BYTES))
+                first = slot
+            last = slot
+            part, at = parts[-1]
+            part += self.look[at + len(part) : HEADER_BYTES + slot * SLOT_BYTES + SLOT_BYTES]
+            _pack_slot(part, len(part) - SLOT_BYTES, number)
+        return [(bytes(part), at) for part, at in parts]
 
     def held_slots_count(self) -> int:
         """Return how many slots are not yet written."""

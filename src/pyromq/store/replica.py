@@ -137,7 +137,7 @@ def make_copies(*, has_index: bool) -> "Copies | None":
     # Only now: without a compiler there is nothing to import.
     from pyromq._kernel.copies import Copies
 
-    return Copies(has_index)
+    return Copies(has_index=has_index)
 
 
 def is_plain_copy(record: Record) -> bool:

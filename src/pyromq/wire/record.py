@@ -30,13 +30,18 @@ import struct
 from collections.abc import Iterator
 from functools import lru_cache
 from ipaddress import ip_address
-from typing import Final
-from zlib import crc32
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from pyromq.codes import SysFlag
 from pyromq.errors import CorruptRecord, MessageTooLarge
+from pyromq.kernel import IS_COMPILED
+
+if TYPE_CHECKING or not IS_COMPILED:
+    from zlib import crc32
+else:
+    from pyromq._kernel.crc32 import crc32
 
 MAGIC_V1: Final = -626843481
 MAGIC_V2: Final = -626843477
@@ -182,10 +187,12 @@ def decode_record(
     at: int = 0,
     *,
     check_crc: bool = True,
+    with_body: bool = True,
 ) -> Record:
     """Return the record that begins at `at`; raise CorruptRecord when there is no whole one.
 
-    `check_crc=False` skips the checksum of the body, which costs as much as all the rest.
+    `check_crc=False` skips the checksum of the body, which costs as much as all the rest. `with_body=False`
+    leaves the body where it is, for `body_of`: it may be megabytes.
     """
     end_of_buffer = len(buffer)
     if at < 0 or end_of_buffer - at < RECORD_BYTES_MIN:
@@ -215,8 +222,8 @@ def decode_record(
         or _unpack_int16(buffer, properties_at - 2)[0] != end - properties_at
     ):
         raise CorruptRecord(f"the record at {at} has lengths that do not add up to its {size} bytes")
-    body = bytes(buffer[tail_at:topic_at])
-    if check_crc and crc32(body) & CRC_MASK != crc:
+    body = bytes(buffer[tail_at:topic_at]) if with_body else b""
+    if check_crc and crc32(body if with_body else buffer[tail_at:topic_at]) & CRC_MASK != crc:
         raise CorruptRecord(f"the body of the record at {at} does not have the checksum {crc:#x}")
     # By position, in the order of the class: measurably faster than by name, and every pull comes here.
     return Record(
@@ -237,6 +244,12 @@ def decode_record(
         crc,
         size,
     )
+
+
+def body_of(buffer: memoryview) -> memoryview:
+    """Return the body in the bytes of a record that was decoded."""
+    body_at = _HEADS[_unpack_int32(buffer, SYS_FLAG_AT)[0] & _V6_MASK].size
+    return buffer[body_at : body_at + _unpack_int32(buffer, body_at - 4)[0]]
 
 
 def read_properties(buffer: bytes | bytearray | memoryview) -> str:

@@ -4,7 +4,6 @@ import struct
 from array import array
 from types import SimpleNamespace
 from typing import Any, Final
-from zlib import crc32
 
 import pytest
 from hypothesis import given
@@ -21,27 +20,6 @@ INT64 = st.one_of(st.integers(0, 9), st.integers(-(1 << 63), (1 << 63) - 1))
 ENTRIES = st.lists(st.tuples(INT32, INT64, INT32, INT32), max_size=30).map(
     lambda rows: b"".join(ENTRY.pack(*row) for row in rows)
 )
-
-
-@given(st.binary(max_size=600), st.integers(0, (1 << 32) - 1), st.integers(0, 40))
-def test_the_checksum_is_that_of_zlib(data: bytes, before: int, cut: int) -> None:
-    view = memoryview(data)
-
-    assert kernel.checksum(view, before) == crc32(data, before)
-    assert kernel.checksum(view[cut:], kernel.checksum(view[:cut], before)) == crc32(data, before)
-
-
-@pytest.mark.parametrize("begin", range(17))
-def test_the_checksum_is_that_of_zlib_at_each_length_and_alignment(begin: int) -> None:
-    data = memoryview(bytes(number * number >> 3 & 255 for number in range(700)))
-
-    wrong = [
-        length
-        for length in range(601)
-        if kernel.checksum(data[begin : begin + length], 7) != crc32(data[begin : begin + length], 7)
-    ]
-
-    assert not wrong
 
 
 @given(ENTRIES, st.integers(1, 9), st.integers(1, 1 << 30), st.integers(0, 30))

@@ -16,7 +16,8 @@ taken in slices, so that other clients are answered in between.
 """
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pyromq.broker.announcements import Announcements
@@ -36,6 +37,7 @@ from pyromq.wire.record import (
     PROPERTIES_BYTES_MAX,
     RECORD_BYTES_MIN,
     Record,
+    body_of,
     decode_record,
     record_size,
 )
@@ -132,20 +134,26 @@ class Publisher:
 
         Raises CorruptRecord when the chunk is gone or damaged, and Refused when nothing can be stored now.
         """
-        record = self._read(chunk.position)
-        note = read_note(record.properties)
-        if chunk.out_count and not chunk.out_bytes:
-            chunk.out_bytes = _end_of_units(record.body, 0, chunk.out_count)
-        if not note.is_plain or self._kernel is None:
-            self._put_slice(chunk, note, record, SLICE_MESSAGES)
-        elif self._store.queue(note.topic, note.queue_id) is None:
-            # The kernel finds the queue when it has a message.
-            self._put_slice(chunk, note, record, 1)
-        elif not self._put_planned(chunk, note, record):
-            self._put_slice(chunk, note, record, SLICE_MESSAGES)
+        with self._look(chunk.position) as data:
+            # What this process wrote was never anywhere else than in memory.
+            is_old = chunk.position < self._store.log.written_from
+            record = decode_record(data, check_crc=is_old, with_body=False)
+            note = read_note(record.properties)
+            with body_of(data) as messages:
+                if chunk.out_count and not chunk.out_bytes:
+                    chunk.out_bytes = _end_of_units(messages, 0, chunk.out_count)
+                # The kernel finds the queue when it has a message.
+                is_known = self._store.queue(note.topic, note.queue_id) is not None
+                if note.is_plain and is_known and self._put_planned(chunk, note, record, messages):
+                    return
+                count = SLICE_MESSAGES if is_known or not note.is_plain else 1
+                end = _end_of_units(messages, chunk.out_bytes, count)
+                taken = bytes(messages[chunk.out_bytes : end])
+        self._put_slice(chunk, note, record, taken)
 
-    def _read(self, position: int) -> Record:
-        """Return a chunk's record. It is large, and copied no more than needed."""
+    @contextmanager
+    def _look(self, position: int) -> Iterator[memoryview]:
+        """Look at the bytes of a chunk's record where they are: there are many."""
         log_ = self._store.log
         head, segment = log_.read(position, RECORD_BYTES_MIN), log_.segment_at(position)
         size = 0 if head is None else int.from_bytes(head[:4], "big")
@@ -153,8 +161,7 @@ class Publisher:
             raise CorruptRecord(f"the staged chunk at position {position} of the log is gone")
         at = position - segment.base
         with memoryview(segment.map) as file, file[at : at + size] as data:
-            # What this process wrote was never anywhere else than in memory.
-            return decode_record(data, check_crc=position < log_.written_from)
+            yield data
 
     # With the kernel
 
@@ -170,7 +177,7 @@ class Publisher:
         each_bytes = record_size(len(topic), more_bytes, 0, _HOSTS_V6)
         return Measured(count, content_bytes + count * each_bytes, is_plain=True)
 
-    def _put_planned(self, chunk: Chunk, note: ChunkNote, record: Record) -> bool:
+    def _put_planned(self, chunk: Chunk, note: ChunkNote, record: Record, messages: memoryview) -> bool:
         """Store the rest of a chunk with one write; return False when the kernel leaves it to Python."""
         store, queue = self._store, self._store.queue(note.topic, note.queue_id)
         if queue is None or self._kernel is None or not store.is_writable:
@@ -183,7 +190,7 @@ class Publisher:
             return False
         now_ms, first = self._now_ms(), queue.end
         count = plan.plan_units(
-            record.body,
+            messages,
             chunk.out_bytes,
             topic=note.topic.encode(),
             queue_id=note.queue_id,
@@ -206,7 +213,7 @@ class Publisher:
             plan.drop()
             return False
         chunk.out_count += count
-        chunk.out_bytes = len(record.body)
+        chunk.out_bytes = len(messages)
         self._appended()
         self._announcements.grew(note.topic, note.queue_id, first, queue.end)
         return True
@@ -230,11 +237,10 @@ class Publisher:
             raise self._intake.too_large()
         return record_size(len(draft.topic), len(draft.body), properties_bytes, _HOSTS_V6)
 
-    def _put_slice(self, chunk: Chunk, note: ChunkNote, record: Record, count: int) -> None:
+    def _put_slice(self, chunk: Chunk, note: ChunkNote, record: Record, messages: bytes) -> None:
         """Store the next messages of a chunk with one write."""
-        end = _end_of_units(record.body, chunk.out_bytes, count)
         drafts = []
-        for unit in decode_batch(record.body[chunk.out_bytes : end]):
+        for unit in decode_batch(messages):
             draft = self._draft(unit, note.topic, note.queue_id)
             draft.sys_flag |= note.sys_flag | self._sys_flag_of(note.topic)
             draft.born_at_ms, draft.born_host = record.born_at_ms, record.born_host
@@ -247,7 +253,7 @@ class Publisher:
             drafts.append(draft)
         self._intake.put_together(drafts)
         chunk.out_count += len(drafts)
-        chunk.out_bytes = end
+        chunk.out_bytes += len(messages)
 
     def _draft(self, unit: BatchUnit, topic: str, queue_id: int) -> Draft:
         """Return a message as it is stored in its own topic, but for what the chunk's record says of it."""
@@ -282,7 +288,7 @@ def _new_kernel(store_host: bytes, *, has_index: bool) -> Kernel:
     return Kernel(Plan(store_host=store_host, has_index=has_index), measure_units)
 
 
-def _end_of_units(messages: bytes, start: int, count: int) -> int:
+def _end_of_units(messages: memoryview, start: int, count: int) -> int:
     """Return where `count` messages end that begin at `start`; there may be fewer."""
     for _ in range(count):
         if start >= len(messages):
