@@ -5,7 +5,7 @@
                         ▼
                       SendHandlers, which makes the queue known when its message was plain
 
-Every decision is taken in `handlers/send.py`, for the first message to a queue; the kernel repeats it for the
+Every decision is taken in `handlers/send.py`, for the first message to a topic; the kernel repeats it for the
 next ones, until any topic's configuration changes. Whatever the kernel cannot do (a full disk, a new file of
 the log) ends its plan, and the message takes the long way.
 """
@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from pyromq._kernel.sends import Sends
 
 MULTI_TAG: Final = "MULTI_TAG"
+#: Queues of a topic that are learnt with its first message.
+QUEUES_AT_ONCE: Final = 256
 #: A connection, what it has under way, and the answers that wait.
 _Waiting = tuple[Link, "asyncio.Future[None]", bytes]
 
@@ -66,6 +68,8 @@ class FastSends:
         self._under_way_max = requests_under_way_max
         self._now_ms = clock.now_ms
         self._revision = -1
+        #: Topics whose queues were learnt together.
+        self._learnt: set[str] = set()
         #: Who waits for what was stored in this turn of the loop, and where the log ends behind that.
         self._turn: list[_Waiting] = []
         self._turn_end = 0
@@ -111,20 +115,33 @@ class FastSends:
         return True
 
     def learn(self, config: TopicConfig, queue_id: int) -> None:
-        """Let the kernel have the next plain messages to a queue that just got one."""
+        """Let the kernel have the next plain messages to a queue that just got one.
+
+        What was decided holds for the topic's other queues as well: those that have messages are learnt with
+        the first, so that not each of them has a batch of thousands go the long way.
+        """
         self._forget_if_changed()
         topic = config.topic_name
-        queue = self._store.queue(topic, queue_id)
-        if queue is None or topic.startswith(RETRY_PREFIX) or not topic.isascii():
+        if topic.startswith(RETRY_PREFIX) or not topic.isascii() or len(topic) > TOPIC_BYTES_MAX_V1:
             return
-        if len(topic) <= TOPIC_BYTES_MAX_V1 and self._topics.has_saved(topic):
-            queue.watched = self._is_awaited(topic, queue_id)
-            multi_tags = int(SysFlag.MULTI_TAGS) if config.topic_filter_type == MULTI_TAG else 0
-            self._sends.learn(topic.encode(), queue_id, queue, multi_tags)
+        if not self._topics.has_saved(topic):
+            return
+        queue_ids = {queue_id}
+        if topic not in self._learnt:
+            self._learnt.add(topic)
+            queue_count = max(config.write_queue_nums, config.read_queue_nums)
+            queue_ids.update(range(min(queue_count, QUEUES_AT_ONCE)))
+        multi_tags = int(SysFlag.MULTI_TAGS) if config.topic_filter_type == MULTI_TAG else 0
+        for one in queue_ids:
+            queue = self._store.queue(topic, one)
+            if queue is not None:
+                queue.watched = self._is_awaited(topic, one)
+                self._sends.learn(topic.encode(), one, queue, multi_tags)
 
     def _forget_if_changed(self) -> None:
         if self._revision != self._topics.revision:
             self._revision = self._topics.revision
+            self._learnt.clear()
             self._sends.forget_all()
 
     def _is_awaited(self, topic: str, queue_id: int) -> bool:
