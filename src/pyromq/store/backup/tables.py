@@ -8,7 +8,6 @@ that is put back later is not true: a replica without it is a new one, and copie
 master before it may be one.
 """
 
-import os
 import shutil
 import sqlite3
 import stat
@@ -22,7 +21,7 @@ from pyromq.store.atomic_file import read_with_backup, replace_file
 from pyromq.store.epochs import FILE_NAME as EPOCHS
 from pyromq.store.epochs import Epoch, decode_epochs, encode_epochs
 from pyromq.store.files import Files, SystemFiles
-from pyromq.store.inspect.files import names_in, read_whole
+from pyromq.store.inspect.files import FileGone, ReadOnlyFile, names_in, read_whole
 
 _FOLDER: Final = "config"
 #: A message whose topic is not known cannot be read, so these are looked at when the log is copied.
@@ -92,7 +91,7 @@ class TablesCopy:
             except FileNotFoundError:
                 mode = 0o600
             path.unlink(missing_ok=True)
-            os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode))
+            path.touch(mode, exist_ok=False)
 
 
 def copy_timers(source: Path, target: Path) -> Path | None:
@@ -145,12 +144,17 @@ def _is_settled(database: Path) -> bool:
 
 
 def _state_of(database: Path) -> tuple[int, int, bytes] | None:
+    """Return what changes when the file is written, or its log is begun again."""
     try:
-        found = database.stat()
-        with closing(os.fdopen(os.open(_wal_of(database), os.O_RDONLY | os.O_CLOEXEC), "rb")) as log:
-            return found.st_size, found.st_mtime_ns, log.read(_WAL_HEADER_BYTES)
-    except FileNotFoundError:
-        return (found.st_size, found.st_mtime_ns, b"") if database.exists() else None
+        with ReadOnlyFile(database) as file:
+            stamp = file.stamp
+    except FileGone:
+        return None
+    try:
+        with ReadOnlyFile(_wal_of(database)) as log:
+            return *stamp, log.read(_WAL_HEADER_BYTES, 0)
+    except FileGone:
+        return *stamp, b""
 
 
 def _remove_timers(database: Path) -> None:
