@@ -19,9 +19,10 @@ from pyromq.cli.admin.send_admin import add_send_commands
 from pyromq.cli.admin.switch_master import add_switch_master
 from pyromq.cli.admin.topic_admin import add_topic_commands
 from pyromq.cli.admin.trace_admin import add_trace_command
+from pyromq.cli.exit_status import FAILED, NOT_THERE, ended_by_errors
 
 #: What a command ends with that found members of a group which want different things.
-STATUS_CONFLICT = 3
+STATUS_CONFLICT = NOT_THERE
 
 Group = Annotated[
     str,
@@ -61,13 +62,19 @@ def consumer_status(
 ) -> None:
     """Show the members of a consumer group, and whether they subscribe to the same.
 
-    Status 3: members subscribe differently, and what differs is printed; or nobody is connected.
+    Status 3: members subscribe differently; what differs is printed. 1: nobody is connected.
     """
     from pyromq.cli.admin.consumer_status import run_consumer_status
     from pyromq.client.plans.consumer_status import StatusQuery
 
     query = StatusQuery(group, broker, client_id, stacks)
-    if not run_consumer_status(query, name_server=name_server, is_json=as_json):
+    try:
+        with ended_by_errors():
+            is_consistent = run_consumer_status(query, name_server=name_server, is_json=as_json)
+    except typer.Exit as ended:
+        # That nobody is there is not that those who are there differ.
+        raise typer.Exit(FAILED if ended.exit_code == NOT_THERE else ended.exit_code) from ended
+    if not is_consistent:
         raise typer.Exit(STATUS_CONFLICT)
 
 
