@@ -140,6 +140,8 @@ def _print_backup(done: BackedUp) -> None:
     )
     if done.removed_files:
         output.say(f"{done.removed_files} files that are not in the store any more were removed")
+    for note in done.notes:
+        output.warn(note)
     output.say(output.paint("backed up", "green"))
 
 

@@ -12,6 +12,7 @@ import pytest
 
 from pyromq.errors import ConfigError, CorruptRecord, DiskFull, StoreError, StoreLocked
 from pyromq.store.backup.backup import BackedUp, Backup, Wanted
+from pyromq.store.backup.manifest import load_manifest
 from pyromq.store.epochs import Epoch, decode_epochs, encode_epochs
 from pyromq.store.files import DiskUse, Files, SystemFiles
 from pyromq.store.inspect.findings import Report
@@ -238,7 +239,52 @@ def test_full_files_are_links_when_told(box, draft, all_of, target, tmp_path):
     assert all_of(opened(box, target, tmp_path)) == all_of(store)
 
 
+def test_a_file_that_is_a_link_already_is_not_written_through(box, draft, target):
+    store = box.open()
+    fill(store, draft, 200)
+    back_up(box.root, target, is_linked=True)
+    first = box.root / "commitlog" / f"{0:020d}"
+    before = first.stat().st_mtime_ns
+    manifest = load_manifest(target, SystemFiles())
+    # As if it had been interrupted behind the first link.
+    manifest.end = 0
+    manifest.save(target, SystemFiles())
+
+    back_up(box.root, target)
+
+    assert first.stat().st_mtime_ns == before
+    assert verified(box, target).faults == []
+
+
+def test_a_store_that_apache_s_broker_wrote_last_is_copied_too(box, draft, all_of, target, tmp_path):
+    store = box.open()
+    fill(store, draft, 200)
+    store.sync_queues()
+    expected = all_of(store)
+    # RocketMQ's checkpoint has its three times only.
+    path = box.root / "checkpoint"
+    path.write_bytes(path.read_bytes()[:24].ljust(4096, b"\0"))
+
+    back_up(box.root, target)
+    again = back_up(box.root, target)
+
+    assert all_of(opened(box, target, tmp_path)) == expected
+    # Its times of files are not to be trusted, and the newest ones are looked at each time.
+    assert again.follower_files > 0
+    assert verified(box, target).faults == []
+
+
 # What stands beside the log
+
+
+def test_what_is_no_part_of_a_store_is_left_out_and_told(box, target):
+    box.open()
+    (box.root / "timerwheel").write_text("5.x")
+
+    done = back_up(box.root, target)
+
+    assert done.notes == ["timerwheel is no part of a store, and was not copied"]
+    assert not (target / "timerwheel").exists()
 
 
 def table(root: Path, name: str, text: str) -> Path:

@@ -6,19 +6,25 @@ from typing import Any, Final, NamedTuple
 
 from pyromq.clock import Clock
 from pyromq.errors import ConfigError, DiskFull, StoreError
-from pyromq.store.backup.followers import FollowersCopy
+from pyromq.store.backup.followers import FOLDERS, FollowersCopy
 from pyromq.store.backup.log import Advance, LogCopy
 from pyromq.store.backup.manifest import FILE_NAME, Manifest, load_manifest
 from pyromq.store.backup.tables import TablesCopy, copy_timers, put_timers_in_place
 from pyromq.store.checkpoint import Checkpoint
+from pyromq.store.epochs import FILE_NAME as EPOCHS
 from pyromq.store.files import Files, SystemFiles
-from pyromq.store.inspect.files import FileGone, is_locked, read_whole
+from pyromq.store.inspect.files import FileGone, is_locked, names_in, read_whole
 from pyromq.store.inspect.survey import row_of
 
 #: Room that tables, folders and the file system's own take.
 _SPARE_BYTES: Final = 16 << 20
 _FOLDER_MODE: Final = 0o700
 _LOCK: Final = "lock"
+#: What a store consists of; queues and index have their names in `followers.py`.
+_KNOWN: Final = frozenset(
+    {_LOCK, "abort", "checkpoint", "commitlog", "config", "timers", EPOCHS, FILE_NAME, *FOLDERS}
+)
+_PASSING: Final = (".tmp", ".bak", ".damaged")
 
 
 def _ignore(_: int) -> None:
@@ -189,8 +195,18 @@ class Backup:
         done.begin, done.end = self._log.begin, self._log.end
         done.copied_bytes, done.linked_files = self._log.copied_bytes, self._log.linked_count
         done.follower_files, done.tables = self._followers.copied_count, self._tables.count
+        done.notes += self._left_out()
         done.seconds = round(self._clock.monotonic() - began, 3)
         return done
+
+    def _left_out(self) -> list[str]:
+        """Return what stands beside the store's own parts, and nobody here knows what it is."""
+        names = [name for name in names_in(self._wanted.root) if name not in _KNOWN]
+        return [
+            f"{name} is no part of a store, and was not copied"
+            for name in names
+            if not name.endswith(_PASSING)
+        ]
 
     def _make_target(self) -> None:
         target = self._wanted.target

@@ -18,7 +18,7 @@ from pyromq.store.inspect.files import FileGone, ReadOnlyFile, names_in
 
 Advance = Callable[[int], None]
 
-_FOLDERS: Final = ("consumequeue", "consumequeue_ext", "index")
+FOLDERS: Final = ("consumequeue", "consumequeue_ext", "index")
 _NAME_DIGITS: Final = frozenset({17, 20})
 _CHUNK_BYTES: Final = 1 << 18
 _RESTED_MS: Final = 2_000
@@ -73,7 +73,7 @@ class FollowersCopy:
 
     def _names(self) -> Iterator[tuple[str, bool]]:
         """Yield the path of each file in the store, and whether it is the newest of its row."""
-        for folder in _FOLDERS:
+        for folder in FOLDERS:
             yield from _rows_below(self._source, folder)
 
     def _copy(self, opened: ReadOnlyFile, name: str, *, is_each_synced: bool) -> None:
@@ -108,7 +108,7 @@ class FollowersCopy:
         for name in sorted(kept):
             oldest.setdefault(Path(name).parent, Path(name).name)
         removed = 0
-        for folder in _FOLDERS:
+        for folder in FOLDERS:
             for path in list(_copies_below(self._files, self._target / folder)):
                 place = path.relative_to(self._target)
                 first = oldest.get(place.parent)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from pyromq.errors import ConfigError, StoreError
-from pyromq.store.files import Files
+from pyromq.store.files import Files, SystemFiles
 from pyromq.store.inspect.files import FileGone, ReadOnlyFile
 from pyromq.store.inspect.piece import look_at, next_record
 from pyromq.store.inspect.survey import RowFile, row_of
@@ -127,7 +127,7 @@ class LogCopy:
                     raise FileGone(f"{self._source} has nothing at {self.end} any more")
                 if is_linked:
                     self._link(file)
-                else:
+                elif not self._is_link(file):
                     self._copy(file, file.end, advance)
                 self.end = file.end
                 note()
@@ -171,6 +171,14 @@ class LogCopy:
             copied.sync()
         finally:
             copied.close()
+
+    def _is_link(self, file: RowFile) -> bool:
+        """Return whether the copy is the source's own file, linked by a run that was interrupted then."""
+        try:
+            place = self._target / file.path.name
+            return isinstance(self._files, SystemFiles) and place.samefile(file.path)
+        except FileNotFoundError:
+            return False
 
     def _link(self, file: RowFile) -> None:
         temporary = self._target / (file.path.name + ".tmp")

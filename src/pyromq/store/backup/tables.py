@@ -120,6 +120,7 @@ def copy_timers(source: Path, target: Path) -> Path | None:
         except OSError as error:
             raise StoreError(f"copying {database} failed: {error.strerror}") from error
         if _state_of(database) == before and _is_settled(copied):
+            _sync(copied)
             return copied
     _remove_timers(copied)
     return None
@@ -130,6 +131,15 @@ def put_timers_in_place(copied: Path) -> None:
     place = copied.with_name(copied.name.removesuffix(_SUFFIX))
     _remove_timers(place)
     copied.replace(place)
+    SystemFiles().sync_folder(place.parent)
+
+
+def _sync(copied: Path) -> None:
+    file = SystemFiles().open(copied, 0)
+    try:
+        file.sync()
+    finally:
+        file.close()
 
 
 def _is_settled(database: Path) -> bool:
