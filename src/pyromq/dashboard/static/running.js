@@ -8,6 +8,7 @@ export function showMember(group, client) {
     const shown = await get("/api/members", { group, client, stacks: withStacks ? "1" : "" });
     place.removeAttribute("aria-busy");
     clear(place, shown.conflict && trouble({ message: shown.conflict, next: "Give all members of the group the same subscriptions." }), shown.members.map(member));
+    if (withStacks) place.querySelector(".stacks-head")?.scrollIntoView({ block: "start" });
   }
   dialog(client, [h("p", { class: "facts" }, "A member of ", h("b", {}, group)), place], [stacks], { wide: true });
   load(false).catch((error) => clear(place, trouble(error)));
@@ -29,6 +30,6 @@ function member(one) {
     h("p", { class: "facts" }, `${one.language}, version ${one.version}, at ${one.address}, since ${time(one.started)}`),
     h("h3", {}, "Subscriptions"), h("ul", {}, one.subscriptions.map((each) => h("li", {}, h("b", {}, each.topic), ` ${each.type ?? ""} `, h("code", {}, each.expression)))),
     h("h3", {}, "Queues"), queues.node, h("h3", {}, "How it goes"), rates.node,
-    one.stacks && [h("h3", {}, "Stacks"), h("pre", { class: "stacks", tabindex: "0" }, one.stacks)],
+    one.stacks && [h("h3", { class: "stacks-head" }, "Stacks"), h("pre", { class: "stacks", tabindex: "0" }, one.stacks)],
     h("details", {}, h("summary", {}, "Settings"), h("dl", {}, Object.entries(one.properties).map(([name, value]) => [h("dt", {}, name), h("dd", {}, value)]))));
 }
