@@ -403,7 +403,8 @@ def test_entries_of_a_queue_are_shown(cluster: ThreadCluster, stage: AdminStage,
 
 def test_a_cluster_is_written_down(stage: AdminStage, topic: str, group: str, tmp_path: Path) -> None:
     stage.fill(topic)
-    stage.admin("updateSubGroup", "-g", group, "-c", "DefaultCluster")
+    for name in (group, f"CID_{group}"):
+        stage.admin("updateSubGroup", "-g", name, "-c", "DefaultCluster")
     where = ("-c", "DefaultCluster", "-f", str(tmp_path))
 
     for command in ("exportMetadata", "exportConfigs", "exportMetrics"):
@@ -412,7 +413,9 @@ def test_a_cluster_is_written_down(stage: AdminStage, topic: str, group: str, tm
     written = {path.name: json.loads(path.read_text()) for path in tmp_path.iterdir()}
 
     assert written["metadata.json"]["topicConfigTable"][topic]["writeQueueNums"] == 4
-    assert group in written["metadata.json"]["subscriptionGroupTable"]
+    assert written["metadata.json"]["subscriptionGroupTable"][group]["retryQueueNums"] == 2
+    assert f"CID_{group}" in written["metadata.json"]["subscriptionGroupTable"]
+    assert not {"TBW102", "broker-a", "SELF_TEST_TOPIC"} & set(written["metadata.json"]["topicConfigTable"])
     assert written["configs.json"]["clusterScale"]["masterBrokerSize"] == 2
     assert set(written["metrics.json"]["evaluateReport"]) == {"broker-a", "broker-b"}
     assert set(written) == {"metadata.json", "configs.json", "metrics.json", "topic.json"}

@@ -1,6 +1,6 @@
 """A cluster written down as JSON: topics and groups, settings, figures. Under mqadmin's names."""
 
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -9,6 +9,7 @@ from pyromq.cli.bars import tracked
 from pyromq.client.plans.ops_places import Place
 from pyromq.client.plans.ops_topics import TOPIC_IN
 from pyromq.client.sync.admin import Admin
+from pyromq.client.whose import is_users_group, is_users_topic
 from pyromq.clock import SystemClock
 from pyromq.errors import NetworkError, Refused
 from pyromq.wire.bodies.groups import SubscriptionGroupConfig
@@ -33,9 +34,7 @@ SETTINGS = (
     "autoCreateTopicEnable",
     "autoCreateSubscriptionGroup",
 )
-_SYSTEM_GROUPS = ("CID_", "TOOLS_CONSUMER", "FILTERSRV_CONSUMER", "SELF_TEST_C_GROUP")
-_SYSTEM_TOPICS = ("RMQ_SYS_", "rmq_sys_", "SCHEDULE_TOPIC_XXXX", "TBW102", "BenchmarkTest", "SELF_TEST_TOPIC")
-_MORE_SYSTEM_TOPICS = ("OFFSET_MOVED_EVENT", "TRANS_CHECK_MAX_TIME_TOPIC", "DefaultHeartBeatSyncerTopic")
+Config = TypeVar("Config", TopicConfig, SubscriptionGroupConfig)
 
 
 def topics_of(admin: Admin, places: list[Place], *, with_special: bool) -> dict[str, Any]:
@@ -43,21 +42,9 @@ def topics_of(admin: Admin, places: list[Place], *, with_special: bool) -> dict[
     found: dict[str, TopicConfig] = {}
     for place in tracked(places, "topics of brokers"):
         for name, config in admin.topic_configs(place.address).topic_config_table.items():
-            own = {place.broker_name, place.cluster, f"{place.cluster}_REPLY_TOPIC"}
-            if name in own or name.startswith(_SYSTEM_TOPICS + _MORE_SYSTEM_TOPICS):
-                continue
-            if name.startswith(OF_GROUPS) and not with_special:
-                continue
-            before = found.get(name)
-            found[name] = (
-                config
-                if before is None
-                else msgspec.structs.replace(
-                    config,
-                    read_queue_nums=before.read_queue_nums + config.read_queue_nums,
-                    write_queue_nums=before.write_queue_nums + config.write_queue_nums,
-                )
-            )
+            is_special = with_special and name.startswith(OF_GROUPS)
+            if name not in (place.broker_name, place.cluster) and (is_special or is_users_topic(name)):
+                _add(found, name, config, "read_queue_nums", "write_queue_nums")
     return {name: msgspec.to_builtins(found[name]) for name in sorted(found)}
 
 
@@ -66,17 +53,17 @@ def groups_of(admin: Admin, places: list[Place]) -> dict[str, Any]:
     found: dict[str, SubscriptionGroupConfig] = {}
     for place in tracked(places, "groups of brokers"):
         for name, config in admin.group_configs(place.address).subscription_group_table.items():
-            if name.startswith(_SYSTEM_GROUPS):
-                continue
-            before = found.get(name)
-            found[name] = (
-                config
-                if before is None
-                else msgspec.structs.replace(
-                    config, retry_queue_nums=before.retry_queue_nums + config.retry_queue_nums
-                )
-            )
+            if is_users_group(name):
+                _add(found, name, config, "retry_queue_nums")
     return {name: msgspec.to_builtins(found[name]) for name in sorted(found)}
+
+
+def _add(found: dict[str, Config], name: str, config: Config, *counts: str) -> None:
+    """Keep what a broker has; where another has it too, with the sums of both."""
+    if (before := found.get(name)) is not None:
+        sums = {count: getattr(before, count) + getattr(config, count) for count in counts}
+        config = msgspec.structs.replace(config, **sums)
+    found[name] = config
 
 
 def metadata(
