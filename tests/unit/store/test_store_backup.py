@@ -274,6 +274,21 @@ def test_a_store_that_apache_s_broker_wrote_last_is_copied_too(box, draft, all_o
     assert verified(box, target).faults == []
 
 
+def test_a_file_that_is_followed_by_an_empty_one_is_not_full(box, draft, all_of, target, tmp_path):
+    store = box.open()
+    fill(store, draft, 10)
+    # RocketMQ makes the next file before it is needed.
+    with (box.root / "commitlog" / f"{8192:020d}").open("wb") as made:
+        made.truncate(8192)
+    back_up(box.root, target)
+    fill(store, draft, 10)
+
+    done = back_up(box.root, target)
+
+    assert done.end == store.max_position
+    assert all_of(opened(box, target, tmp_path)) == all_of(store)
+
+
 # What stands beside the log
 
 

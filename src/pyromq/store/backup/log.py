@@ -111,9 +111,9 @@ class LogCopy:
     def new_bytes(self, *, is_linked: bool) -> int:
         """Return how many bytes are to be copied; linked files take no room."""
         row = row_of(self._source)
-        if is_linked:
-            row = row[-1:]
-        return sum(max(min(log_end(row), file.end) - max(file.base, self.end), 0) for file in row)
+        end = log_end(row)
+        copied = [file for file in row if not (is_linked and file.end <= end)]
+        return sum(max(min(end, file.end) - max(file.base, self.end), 0) for file in copied)
 
     def copy_whole(self, advance: Advance, note: Callable[[], None], *, is_linked: bool) -> None:
         """Copy all files that are full; call `note` whenever one more is safe.
@@ -121,8 +121,11 @@ class LogCopy:
         Raises FileGone when retention takes a file that was to be copied.
         """
         self._files.make_folder(self._target)
-        for file in row_of(self._source)[:-1]:
-            if file.end > self.end:
+        row = row_of(self._source)
+        end = log_end(row)
+        for file in row:
+            # RocketMQ makes files in advance: one that is followed by another need not be full.
+            if self.end < file.end <= end:
                 if self.end < file.base:
                     raise FileGone(f"{self._source} has nothing at {self.end} any more")
                 if is_linked:
