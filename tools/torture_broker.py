@@ -23,7 +23,7 @@ from kill_run import ALL_DAY, KillRun  # noqa: E402
 from kinds_kill import KindsKill  # noqa: E402
 from power_cuts import cut_often  # noqa: E402
 
-from pyromq.config.settings import FlushDiskType  # noqa: E402
+from pyromq.config.choices import FlushDiskType  # noqa: E402
 
 #: Flush, command, settings.
 RUNS: dict[str, tuple[FlushDiskType, str, dict[str, object]]] = {

@@ -61,7 +61,8 @@ if TYPE_CHECKING:
     from pyromq.client.sync.pull_consumer import PullConsumer
     from pyromq.client.sync.push_consumer import PushConsumer
     from pyromq.client.sync.transaction_producer import TransactionProducer
-    from pyromq.config.settings import ClientSettings, Compression
+    from pyromq.config.choices import Compression
+    from pyromq.config.settings import ClientSettings
 
 __all__ = [
     "Admin",

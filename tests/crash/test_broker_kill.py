@@ -11,7 +11,7 @@ import pytest
 from effort import times
 from kill_run import ALL_DAY, KillRun
 
-from pyromq.config.settings import FlushDiskType
+from pyromq.config.choices import FlushDiskType
 
 pytestmark = pytest.mark.timeout(600)
 

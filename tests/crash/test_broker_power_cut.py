@@ -10,7 +10,7 @@ import pytest
 from effort import times
 from power_cuts import cut_often
 
-from pyromq.config.settings import FlushDiskType
+from pyromq.config.choices import FlushDiskType
 
 
 @pytest.mark.row("ST-25", "FL-01", "FL-02", "FL-03")

@@ -10,7 +10,7 @@ from random import Random, SystemRandom
 import pytest
 from staged_story import batches_of, begin_again, told
 
-from pyromq.config.settings import FlushDiskType
+from pyromq.config.choices import FlushDiskType
 from pyromq.testing.disk import Cut, SimulatedDisk, cuts_of, kills_of
 
 #: Kills inside of one write that are tried, of the many that there are.

@@ -8,7 +8,7 @@ from doctor_stage import DoctorStage
 from failover_stage import stage_of
 from slave_stage import Pair, running_pair
 
-from pyromq.config.settings import BrokerRole
+from pyromq.config.choices import BrokerRole
 from pyromq.testing.waiting import aeventually
 
 ONLY = ("--only", "replicas")

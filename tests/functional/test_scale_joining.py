@@ -9,7 +9,7 @@ from scale_stage import joining_broker, silent_broker
 from pyromq import aio
 from pyromq.broker import joining
 from pyromq.codes import Perm, RequestCode
-from pyromq.config.settings import BrokerRole
+from pyromq.config.choices import BrokerRole
 from pyromq.model import Message
 from pyromq.testing.cluster import Cluster
 from pyromq.testing.requests import send_v2_fields

@@ -12,9 +12,9 @@ from pyromq import ClientSettings, Message, aio
 from pyromq.broker.broker import Broker
 from pyromq.cli.credentials import client_settings
 from pyromq.clock import SystemClock
+from pyromq.config.choices import TlsServerMode
 from pyromq.config.load import build
 from pyromq.config.settings import BrokerProcess, NamesrvSettings, NetSettings
-from pyromq.config.tls_choices import TlsServerMode
 from pyromq.errors import PyroError
 from pyromq.namesrv.namesrv import NameServer
 

@@ -22,7 +22,7 @@ from kill_audit import Audit
 from kill_ledger import Ledger
 from kill_load import Load
 
-from pyromq.config.settings import FlushDiskType
+from pyromq.config.choices import FlushDiskType
 from pyromq.errors import StoreError
 from pyromq.testing.waiting import eventually
 from pyromq.wire.bodies.groups import decode_group_table

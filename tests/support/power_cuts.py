@@ -17,7 +17,7 @@ from random import Random
 from kinds_stage import ManualStage, Peer, running_stage
 
 from pyromq.codes import RequestCode, ResponseCode
-from pyromq.config.settings import FlushDiskType
+from pyromq.config.choices import FlushDiskType
 from pyromq.testing.clock import ManualClock
 from pyromq.testing.disk import SimulatedDisk
 from pyromq.testing.waiting import aeventually

@@ -9,7 +9,8 @@ from kinds_stage import Stage
 from pyromq.broker.replicating import Following
 from pyromq.broker.replication.tables import TableCopier
 from pyromq.clock import SystemClock
-from pyromq.config.settings import BrokerRole, NamesrvSettings, NetSettings
+from pyromq.config.choices import BrokerRole
+from pyromq.config.settings import NamesrvSettings, NetSettings
 from pyromq.namesrv.namesrv import NameServer
 from pyromq.testing.waiting import aeventually
 

@@ -15,7 +15,7 @@ from kinds_stage import Peer, running_stage
 from staged_batches import units
 
 from pyromq.codes import RequestCode, ResponseCode
-from pyromq.config.settings import FlushDiskType
+from pyromq.config.choices import FlushDiskType
 from pyromq.testing.clock import ManualClock
 from pyromq.testing.disk import SimulatedDisk
 from pyromq.wire.bodies.staging import PartChunks, StagedBody, encode_staged

@@ -43,7 +43,7 @@ from pyromq.broker.routes import (
 )
 from pyromq.broker.staging.wiring import start_staging
 from pyromq.codes import RequestCode
-from pyromq.config.settings import BrokerRole
+from pyromq.config.choices import BrokerRole
 from pyromq.net.latency import RequestTimes
 from pyromq.net.link import Shortcut, either
 from pyromq.net.routes import RouteTable

@@ -39,7 +39,8 @@ from pyromq.broker.timers.timed import timer_diversions
 from pyromq.broker.topic_names import SCHEDULE, WHEEL_TIMER
 from pyromq.broker.transaction_checks import TransactionChecks
 from pyromq.clock import Clock, SystemClock
-from pyromq.config.settings import BrokerProcess, BrokerRole
+from pyromq.config.choices import BrokerRole
+from pyromq.config.settings import BrokerProcess
 from pyromq.errors import ListenFailed, ServiceNotAvailable, StoreError
 from pyromq.kernel import IS_COMPILED
 from pyromq.net.link import Link

@@ -28,7 +28,8 @@ from typing import Protocol
 from pyromq.broker.watermark import Settle, Watermark
 from pyromq.clock import Clock
 from pyromq.codes import ResponseCode
-from pyromq.config.settings import FlushDiskType, StoreSettings
+from pyromq.config.choices import FlushDiskType
+from pyromq.config.settings import StoreSettings
 from pyromq.errors import ServiceNotAvailable, StoreError
 from pyromq.net.routes import Answer
 

@@ -5,7 +5,8 @@ from pathlib import Path
 
 from pyromq.broker.json_table import JsonTable
 from pyromq.clock import Clock
-from pyromq.config.settings import BrokerRole, BrokerSettings
+from pyromq.config.choices import BrokerRole
+from pyromq.config.settings import BrokerSettings
 from pyromq.store.files import Files
 from pyromq.wire.bodies.groups import (
     TABLE_BUCKETS,

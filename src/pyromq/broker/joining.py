@@ -20,7 +20,8 @@ from pyromq.broker.groups import GroupTable
 from pyromq.broker.topics import TopicTable
 from pyromq.codes import RequestCode as Code
 from pyromq.codes import ResponseCode
-from pyromq.config.settings import BrokerRole, BrokerSettings
+from pyromq.config.choices import BrokerRole
+from pyromq.config.settings import BrokerSettings
 from pyromq.errors import PyroError, ServerFailed, refusal
 from pyromq.net.links import Links
 from pyromq.wire.bodies.groups import SubscriptionGroupConfig, decode_group_table

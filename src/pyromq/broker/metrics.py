@@ -18,7 +18,8 @@ from pyromq.broker.parts import Parts
 from pyromq.broker.stats import GROUP_GET_NUMS, GROUP_GET_SIZE, TOPIC_PUT_NUMS, TOPIC_PUT_SIZE
 from pyromq.broker.topic_names import DEAD_LETTER_PREFIX, RETRY_PREFIX, SYSTEM_PREFIX, SYSTEM_TOPICS
 from pyromq.codes import Language
-from pyromq.config.settings import BrokerSettings, MetricsExporterType
+from pyromq.config.choices import MetricsExporterType
+from pyromq.config.settings import BrokerSettings
 from pyromq.net.address import join_address
 from pyromq.net.latency import RequestTimes
 from pyromq.net.metrics import LOOPBACK, Figure, Histogram, Kind, MetricsPage, Values

@@ -23,7 +23,7 @@ from pyromq.broker.replication.read_only import guard_slave
 from pyromq.broker.replication.server import ReplicationServer
 from pyromq.broker.replication.tables import FAILOVER_PERIOD_S, PERIOD_S, CopiedTables, TableCopier
 from pyromq.broker.standing import Leader, Standing
-from pyromq.config.settings import BrokerRole
+from pyromq.config.choices import BrokerRole
 from pyromq.errors import ConfigError, ListenFailed
 from pyromq.net.links import Links
 from pyromq.net.metrics import Figure

@@ -14,7 +14,8 @@ from pyromq.broker import topic_names
 from pyromq.broker.json_table import JsonTable
 from pyromq.clock import Clock
 from pyromq.codes import Perm, ResponseCode, TopicSysFlag
-from pyromq.config.settings import BrokerRole, BrokerSettings
+from pyromq.config.choices import BrokerRole
+from pyromq.config.settings import BrokerSettings
 from pyromq.errors import ServerFailed
 from pyromq.store.files import Files
 from pyromq.wire.bodies.table_text import TableText

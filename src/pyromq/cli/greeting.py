@@ -5,7 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from pyromq.cli.output import columns, paint, say
-from pyromq.config.settings import BrokerProcess, FlushDiskType
+from pyromq.config.choices import FlushDiskType
+from pyromq.config.settings import BrokerProcess
 from pyromq.kernel import describe
 
 #: Listening there means listening on every address of the machine.

@@ -25,7 +25,8 @@ from pyromq.cli import greeting, output
 from pyromq.cli.data_folder import prepare
 from pyromq.cli.serve import serve
 from pyromq.cli.servers import LOOPBACK_OF, Start, shown_page, start_namesrv, with_key_values
-from pyromq.config.settings import PORT_MAX, BrokerRole, BrokerSettings, MetricsExporterType, UpProcess
+from pyromq.config.choices import BrokerRole, MetricsExporterType
+from pyromq.config.settings import PORT_MAX, BrokerSettings, UpProcess
 from pyromq.errors import ConfigError, PyroError
 from pyromq.net.address import join_address, split_address
 from pyromq.net.loop import run as run_loop

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from pyromq.codes import COMPRESSION_MASK, SysFlag
-from pyromq.config.settings import Compression
+from pyromq.config.choices import Compression
 from pyromq.errors import ConfigError, CorruptRecord, LocalProtocolError
 
 _FLAGS: Final = {

@@ -3,14 +3,8 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from pyromq.config.settings import (
-    KIB,
-    BrokerRole,
-    BrokerSettings,
-    NetSettings,
-    StoreSettings,
-)
-from pyromq.config.tls_choices import TlsServerMode
+from pyromq.config.choices import BrokerRole, TlsServerMode
+from pyromq.config.settings import KIB, BrokerSettings, NetSettings, StoreSettings
 
 #: What a record and a frame hold besides the body: header fields, the topic and 32 KiB of properties.
 ENVELOPE_BYTES = 64 * KIB

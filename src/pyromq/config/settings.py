@@ -6,47 +6,21 @@ that RocketMQ does not have are marked *Ours*.
 """
 
 from dataclasses import dataclass
-from enum import StrEnum
 
+from pyromq.config.choices import (
+    BrokerRole,
+    Compression,
+    FlushDiskType,
+    MetricsExporterType,
+    TlsClientAuth,
+    TlsServerMode,
+)
 from pyromq.config.field import setting
-from pyromq.config.tls_choices import TlsClientAuth, TlsServerMode
 
 KIB = 1024
 MIB = 1024 * KIB
 GIB = 1024 * MIB
 PORT_MAX = 65_535
-
-
-class FlushDiskType(StrEnum):
-    """When a send is answered: after the disk has it, or at once."""
-
-    SYNC_FLUSH = "SYNC_FLUSH"
-    ASYNC_FLUSH = "ASYNC_FLUSH"
-
-
-class BrokerRole(StrEnum):
-    """What a broker is in its group of replicas."""
-
-    ASYNC_MASTER = "ASYNC_MASTER"
-    SYNC_MASTER = "SYNC_MASTER"
-    SLAVE = "SLAVE"
-
-
-class MetricsExporterType(StrEnum):
-    """How metrics leave the broker: not at all, or fetched by Prometheus; 5.x's others have no effect."""
-
-    DISABLE = "DISABLE"
-    PROM = "PROM"
-    OTLP_GRPC = "OTLP_GRPC"
-    LOG = "LOG"
-
-
-class Compression(StrEnum):
-    """How a large body is compressed; LZ4 and ZSTD need a package (`pip install 'pyromq[lz4]'`)."""
-
-    ZLIB = "ZLIB"
-    LZ4 = "LZ4"
-    ZSTD = "ZSTD"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

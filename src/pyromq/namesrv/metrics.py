@@ -3,7 +3,8 @@
 import logging
 
 from pyromq.clock import Clock
-from pyromq.config.settings import MetricsExporterType, NamesrvSettings
+from pyromq.config.choices import MetricsExporterType
+from pyromq.config.settings import NamesrvSettings
 from pyromq.namesrv.route_table import RouteTable
 from pyromq.net.address import join_address
 from pyromq.net.latency import RequestTimes

@@ -12,7 +12,8 @@ import logging
 from pathlib import Path
 
 from pyromq.clock import Clock
-from pyromq.config.settings import MetricsExporterType, NamesrvProcess, NamesrvSettings, NetSettings
+from pyromq.config.choices import MetricsExporterType
+from pyromq.config.settings import NamesrvProcess, NamesrvSettings, NetSettings
 from pyromq.errors import ListenFailed
 from pyromq.namesrv.handlers import BrokerHandlers, KeyValueHandlers, RouteHandlers, SettingsHandlers
 from pyromq.namesrv.key_values import KeyValues

@@ -12,8 +12,8 @@ import socket
 from collections.abc import Callable
 
 from pyromq.clock import Clock
+from pyromq.config.choices import TlsServerMode
 from pyromq.config.settings import NetSettings
-from pyromq.config.tls_choices import TlsServerMode
 from pyromq.errors import ListenFailed
 from pyromq.net.dispatch import Dispatcher
 from pyromq.net.link import Link, Shortcut, close_all

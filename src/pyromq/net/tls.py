@@ -9,8 +9,8 @@ import asyncio
 import socket
 import ssl
 
+from pyromq.config.choices import TlsClientAuth, TlsServerMode
 from pyromq.config.settings import NetSettings
-from pyromq.config.tls_choices import TlsClientAuth, TlsServerMode
 from pyromq.errors import ConfigError
 from pyromq.net.link import TLS_HANDSHAKE_BYTE
 

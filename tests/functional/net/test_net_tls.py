@@ -8,8 +8,8 @@ import pytest
 import trustme
 
 from pyromq.clock import SystemClock
+from pyromq.config.choices import TlsServerMode
 from pyromq.config.settings import NetSettings
-from pyromq.config.tls_choices import TlsServerMode
 from pyromq.errors import ConfigError, ConnectFailed, ConnectionLost
 from pyromq.net.blocking import BlockingLinks
 from pyromq.net.links import Links

@@ -6,7 +6,8 @@ import pytest
 
 from pyromq.broker.durability import Durability
 from pyromq.codes import ResponseCode
-from pyromq.config.settings import FlushDiskType, StoreSettings
+from pyromq.config.choices import FlushDiskType
+from pyromq.config.settings import StoreSettings
 from pyromq.errors import ServiceNotAvailable, SyncFailed
 from pyromq.net.routes import Answer
 from pyromq.testing.clock import ManualClock

@@ -7,7 +7,8 @@ from pyromq.broker.replicated import NoSlaveNear, Replicated, SlaveTimeout
 from pyromq.broker.replication.followers import Follower, Followers
 from pyromq.broker.standing import Lease, Standing
 from pyromq.codes import ResponseCode
-from pyromq.config.settings import FlushDiskType, StoreSettings
+from pyromq.config.choices import FlushDiskType
+from pyromq.config.settings import StoreSettings
 from pyromq.errors import ServiceNotAvailable
 from pyromq.net.routes import Answer
 from pyromq.testing.clock import ManualClock

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from pyromq.cli.local_cluster import Inherited, Shape, broker_arguments, check_shape, plan_replicas
-from pyromq.config.settings import BrokerRole, BrokerSettings, MetricsExporterType, UpProcess
+from pyromq.config.choices import BrokerRole, MetricsExporterType
+from pyromq.config.settings import BrokerSettings, UpProcess
 from pyromq.errors import ConfigError
 
 DATA = Path("/data")

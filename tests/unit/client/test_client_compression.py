@@ -6,7 +6,8 @@ import pytest
 from pyromq.client.compression import compress, decompress
 from pyromq.client.outgoing import prepare
 from pyromq.codes import SysFlag
-from pyromq.config.settings import ClientSettings, Compression
+from pyromq.config.choices import Compression
+from pyromq.config.settings import ClientSettings
 from pyromq.errors import ConfigError, CorruptRecord, LocalProtocolError
 from pyromq.model import Message
 

@@ -2,6 +2,7 @@ from pathlib import Path
 
 import pytest
 
+from pyromq.config.choices import BrokerRole, FlushDiskType
 from pyromq.config.load import (
     Given,
     load,
@@ -10,13 +11,7 @@ from pyromq.config.load import (
     read_environment,
     read_file,
 )
-from pyromq.config.settings import (
-    BrokerProcess,
-    BrokerRole,
-    FlushDiskType,
-    NamesrvProcess,
-    UpProcess,
-)
+from pyromq.config.settings import BrokerProcess, NamesrvProcess, UpProcess
 from pyromq.errors import ConfigError
 
 # The files of RocketMQ 4.9's conf folder, as an installation has them.

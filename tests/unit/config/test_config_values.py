@@ -2,9 +2,10 @@ from typing import Any
 
 import pytest
 
+from pyromq.config.choices import BrokerRole, FlushDiskType
 from pyromq.config.field import Setting
 from pyromq.config.load import settings_by_name
-from pyromq.config.settings import BrokerProcess, BrokerRole, FlushDiskType
+from pyromq.config.settings import BrokerProcess
 from pyromq.config.values import read_value, write_value
 
 KNOWN = settings_by_name(BrokerProcess)

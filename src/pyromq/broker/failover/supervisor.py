@@ -31,7 +31,8 @@ from pyromq.broker.replicating import Leading
 from pyromq.broker.replication.followers import Followers
 from pyromq.broker.standing import Leader, Standing
 from pyromq.clock import Clock, SystemClock
-from pyromq.config.settings import BrokerProcess, BrokerRole
+from pyromq.config.choices import BrokerRole
+from pyromq.config.settings import BrokerProcess
 from pyromq.errors import ConfigError, EtcdFailed, PyroError, Refused
 from pyromq.store.epochs import FILE_NAME, Epochs
 from pyromq.store.files import SystemFiles

@@ -28,7 +28,8 @@ from pyromq.broker.topics import TopicTable
 from pyromq.broker.turns import Turns
 from pyromq.clock import Clock
 from pyromq.codes import Perm, PullFlag, ResponseCode
-from pyromq.config.settings import BrokerRole, BrokerSettings
+from pyromq.config.choices import BrokerRole
+from pyromq.config.settings import BrokerSettings
 from pyromq.errors import NoPermission, Refused, ServerFailed, ServiceNotAvailable, TopicNotFound
 from pyromq.filter.tags import parse_tags, wants_all
 from pyromq.net.routes import Answer, Request

@@ -15,7 +15,7 @@ from pyromq.broker.half_messages import HalfMessages
 from pyromq.broker.intake import Intake
 from pyromq.clock import Clock
 from pyromq.codes import ResponseCode, SysFlag
-from pyromq.config.settings import BrokerRole
+from pyromq.config.choices import BrokerRole
 from pyromq.errors import Refused, ServerFailed
 from pyromq.net.routes import Answer, Request
 from pyromq.store.store import MessageStore
