@@ -197,6 +197,7 @@ def open_letters(page: Page) -> Locator:
     return rows
 
 
+@pytest.mark.row("AD-11")
 def test_dead_letters_are_rehearsed_replayed_and_then_skipped(open_page: Open, url: str) -> None:
     page = open_page(f"{url}/dead-letters")
     page.get_by_role("link", name="mail").click()
