@@ -70,7 +70,7 @@ guard-kernel: setup    ## How many instructions the kernel needs for fixed work,
 interop: setup   ## The real Java, Go, C++ and JavaScript clients, and real Apache brokers: all of it (~30 minutes)
 	$(PY) -m pytest -q -n 2 $(FILES) tests/interop
 
-coverage-rows: setup   ## Rows of the specification without a test
+coverage-rows: setup   ## Rows of the specification without a test; fails if there is one
 	$(PY) tools/coverage_rows.py
 
 bench: setup     ## PyroMQ beside Apache's brokers, and which goals are met; at most 15 minutes (BENCH=--quick: 3)
