@@ -17,6 +17,7 @@ from pyromq.config.load import build
 from pyromq.config.settings import MIB, BrokerProcess, NamesrvSettings, NetSettings
 from pyromq.errors import ConfigError
 from pyromq.namesrv.namesrv import NameServer
+from pyromq.net.address import split_address
 from pyromq.testing.waiting import aeventually
 from pyromq.wire.replication import POSITION_BYTES
 
@@ -89,7 +90,7 @@ async def test_who_does_not_speak_tls_gets_nothing_of_the_log(tmp_path: Path, na
     tls = issued_by(trustme.CA(), tmp_path / "tls")
     async with broker(tmp_path / "master", name_server, **tls) as master:
         assert await is_acknowledged(master.address, SECRET)
-        reader, writer = await asyncio.open_connection("127.0.0.1", master.port + 1)
+        reader, writer = await asyncio.open_connection(*split_address(master.ha_address))
         # What a slave of 4.9 says first: from where on it wants the log.
         writer.write(bytes(POSITION_BYTES))
         heard = b""

@@ -120,6 +120,12 @@ class Broker:
         return self._addresses.port
 
     @property
+    def ha_address(self) -> str:
+        """Where it says that slaves may connect."""
+        assert self._addresses is not None
+        return self._addresses.ha
+
+    @property
     def max_position(self) -> int:
         """Where the log ends."""
         return self._parts.store.max_position
