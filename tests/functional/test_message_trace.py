@@ -24,7 +24,9 @@ TRACED = ClientSettings(enable_msg_trace=True)
 
 @pytest.fixture
 async def traced(tmp_path: Path) -> AsyncIterator[Cluster]:
-    async with Cluster(data_dir=tmp_path, trace_topic_enable=True) as cluster:
+    # What failed comes again after a second, not after ten.
+    levels = " ".join(["1s"] * 18)
+    async with Cluster(data_dir=tmp_path, trace_topic_enable=True, message_delay_level=levels) as cluster:
         yield cluster
 
 
