@@ -148,7 +148,7 @@ app.add_typer(pipeline_commands.pipeline, name="pipeline", rich_help_panel=SPARK
 store = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode="rich",
-    help="Look at a broker's files, running or not; nothing is changed.",
+    help="Look at a broker's files or back them up, running or not; nothing is changed.",
 )
 store.command(
     epilog=examples(
