@@ -34,6 +34,8 @@ CONNECT_S_MAX: Final = 3.0
 #: Between two tries with static roles, as RocketMQ has it, and with failover.
 RETRY_S: Final = 5.0
 FAILOVER_RETRY_S: Final = 0.2
+#: Seconds until it is looked again whether somebody knows where the master is; that costs nothing.
+UNKNOWN_S: Final = 0.2
 #: After the logs were found to differ: whoever was told needs time.
 DIVERGED_RETRY_S: Final = 5.0
 #: How much is read at once, and how much of it is appended at once.
@@ -320,16 +322,19 @@ class ReplicationClient:
 
     async def _follow_always(self) -> None:
         while True:
-            pause_s = self._retry_s
             address = self._ha_address()
-            if address is not None:
-                try:
-                    await self._follow(address)
-                except Diverged as error:
-                    self._note_diverged(address, error)
-                    pause_s = DIVERGED_RETRY_S
-                except PyroError as error:
-                    self._note_trouble(address, error)
+            if address is None:
+                # The name servers are being asked, or no master has registered yet.
+                await asyncio.sleep(UNKNOWN_S)
+                continue
+            pause_s = self._retry_s
+            try:
+                await self._follow(address)
+            except Diverged as error:
+                self._note_diverged(address, error)
+                pause_s = DIVERGED_RETRY_S
+            except PyroError as error:
+                self._note_trouble(address, error)
             await asyncio.sleep(pause_s)
 
     async def _follow(self, address: str) -> None:
