@@ -2,7 +2,7 @@
 PYTHON ?= python3
 PY := .venv/bin/python
 
-.PHONY: setup demo test check bench bench-client bench-kinds bench-parts bench-replication bench-spark clean coverage-rows interop test-browser test-install test-spark test-spark-long torture-store torture-ha fuzz-kernel guard-kernel
+.PHONY: setup demo test check bench bench-client bench-kinds bench-parts bench-replication bench-spark clean coverage-rows interop test-browser test-install test-pure test-spark test-spark-long torture-store torture-ha fuzz-kernel guard-kernel
 # The kernel compiles while packages arrive; whichever of the two is there already is left as it is.
 setup:
 	@$(MAKE) -q .venv/.ready .venv/.kernel || $(MAKE) --no-print-directory -j2 .venv/.ready .venv/.kernel
@@ -35,11 +35,14 @@ QUICK := $(FILES) -m "not long"
 
 test: check coverage-rows   ## Everything that CI runs (~12 minutes on two cores)
 	$(PY) -m pytest -q -n 4 $(QUICK) tests/conformance tests/fuzz tests/functional tests/crash
-	$(call beside,PYROMQ_PURE=1 $(PY) -m pytest -q $(QUICK) tests/unit/store tests/unit/broker tests/conformance tests/functional/test_[bkr]*.py tests/functional/test_flush*.py tests/functional/test_client_round_trip.py && $(PY) -m pytest -q tests/spark/test_spark_batch.py tests/spark/test_sink.py && $(PY) -m pytest -q tests/browser/test_dashboard_pages.py,\
+	$(call beside,PYROMQ_PURE=1 $(PY) -m pytest -q tests/unit/store tests/unit/broker tests/conformance tests/functional/test_broker_*.py tests/functional/test_flush*.py tests/functional/test_client_round_trip.py && $(PY) -m pytest -q tests/spark/test_spark_batch.py && $(PY) -m pytest -q tests/browser/test_dashboard_pages.py,\
 	$(PY) -m pytest -q -n 3 $(QUICK) tests/ha tests/system tests/interop)
 
 test-browser: setup   ## The dashboard in Chromium: each page, each change, 1,000 topics and 2,000 groups (about 4 minutes)
 	$(PY) -m pytest -q tests/browser
+
+test-pure: setup      ## Everything that the kernel has a part in, without it (~6 minutes)
+	PYROMQ_PURE=1 $(PY) -m pytest -q -n 4 $(FILES) tests/unit tests/conformance tests/functional
 
 test-install: setup   ## `pip install` with a C compiler, with one that fails, without one (about a minute)
 	$(PY) -m pytest -q -m install tests/system
