@@ -99,7 +99,7 @@ def on_a_terminal(shell: Any, words: tuple[str, ...], answer: bytes) -> tuple[in
         return process.wait(DEADLINE_S), shown.decode()
 
 
-def test_on_a_terminal_many_are_asked_about_first_and_then_shown_by_a_bar(
+def test_on_a_terminal_many_are_asked_about_first(
     shell: Any, shared_address: str, group: str
 ) -> None:
     replay = ("dlq", "replay", group, "--all", "-n", shared_address)
@@ -112,7 +112,6 @@ def test_on_a_terminal_many_are_asked_about_first_and_then_shown_by_a_bar(
     assert f"Replay {LETTERS} dead letters of group {group} to %RETRY%{group}?" in question
     assert nothing.splitlines()[-1].startswith(f"{LETTERS} would replay in ")
     assert done == 0
-    assert f"{LETTERS}/{LETTERS}" in shown
     assert f"{LETTERS} replayed in " in shown
 
 
@@ -130,5 +129,5 @@ def test_many_are_refused_without_a_yes_where_nobody_can_answer(
 def test_a_broker_that_is_gone_is_told_in_one_line(shell: Any) -> None:
     ended = shell.run("dlq", "list", "shop", "-n", "127.0.0.1:1")
 
-    assert ended.returncode == 1
+    assert ended.returncode == 4
     assert len(ended.stderr.splitlines()) == 1
