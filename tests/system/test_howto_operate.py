@@ -105,10 +105,9 @@ def as_pattern(line: str) -> re.Pattern[str]:
 
 
 def missing_lines(shown: str, output: str) -> list[str]:
-    """Return the lines that the page shows and that were not printed."""
-    lines = [_PASSING.sub("#", re.sub(r"\s+", " ", line.strip())) for line in output.splitlines()]
-    wanted = [line for line in shown.splitlines() if line.strip()]
-    return [line for line in wanted if not any(as_pattern(line).fullmatch(one) for one in lines)]
+    """Return the lines that the page shows and that were not printed; where lines end depends on ids."""
+    printed = _PASSING.sub("#", re.sub(r"\s+", " ", output))
+    return [line for line in shown.splitlines() if line.strip() and not as_pattern(line).search(printed)]
 
 
 def test_the_commands_print_what_the_page_shows(printed: dict[str, str]) -> None:
