@@ -13,12 +13,14 @@ settings.load_profile("untimed")
 
 #: The files that take longest: with several workers these begin first, so that none is left alone at the end.
 LONGEST = (
-    "test_install.py",
     "test_demo.py",
-    "test_interop_clients.py",
+    "test_howto_operate.py",
     "test_ha_schedules.py",
-    "test_mqadmin_commands.py",
+    "test_interop_clients.py",
+    "test_howto_cluster.py",
+    "test_cli_cluster.py",
     "test_cli_store.py",
+    "test_install.py",
     "test_fuzz_kernel.py",
     "test_failover_group.py",
     "test_broker_kill.py",

@@ -10,7 +10,8 @@ from harness.observer import Observer
 from harness.servers import Cluster
 from harness.toolchains import Unavailable
 
-OURS = ("up", "separate")
+#: A client finds no difference between the two; `make interop` runs it on both.
+OURS = (pytest.param("up", marks=pytest.mark.long), "separate")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -12,7 +12,7 @@ from harness.toolchains import Unavailable
 from pyromq import Admin, Message, MessageQueue, Producer
 from pyromq.testing.waiting import eventually
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.interop, pytest.mark.long, pytest.mark.timeout(300)]
 
 TOPIC = "parted"
 PATIENCE_S = 60

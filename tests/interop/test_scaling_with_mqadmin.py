@@ -18,7 +18,7 @@ from pyromq import Admin, Message, Producer, PullConsumer
 from pyromq.cli.main import app
 from pyromq.codes import Perm
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.interop, pytest.mark.long, pytest.mark.timeout(300)]
 
 PATIENCE_S = 60
 _numbers = itertools.count(1)

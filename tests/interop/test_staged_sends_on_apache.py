@@ -8,7 +8,7 @@ from harness.servers import OURS_AND_APACHES, Cluster
 from pyromq.client.sync.staged import StagedSends
 from pyromq.errors import StagedSendsUnsupported
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.interop, pytest.mark.long, pytest.mark.timeout(900)]
 
 APACHES = [kind for kind in OURS_AND_APACHES if kind.startswith("apache")]
 
