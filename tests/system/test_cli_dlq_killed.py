@@ -99,9 +99,7 @@ def on_a_terminal(shell: Any, words: tuple[str, ...], answer: bytes) -> tuple[in
         return process.wait(DEADLINE_S), shown.decode()
 
 
-def test_on_a_terminal_many_are_asked_about_first(
-    shell: Any, shared_address: str, group: str
-) -> None:
+def test_on_a_terminal_many_are_asked_about_first(shell: Any, shared_address: str, group: str) -> None:
     replay = ("dlq", "replay", group, "--all", "-n", shared_address)
 
     refused, question = on_a_terminal(shell, replay, b"n\n")
