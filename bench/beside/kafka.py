@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pyspark
-from harness.servers import free_broker_port
+from harness.ports import free_broker_port
 from harness.toolchains import java_classes, java_classpath, tool
 from pyspark.sql import SparkSession
 

@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from harness.servers import apache_home, broker_file, free_broker_port
+from harness.ports import free_broker_port
+from harness.servers import apache_home, broker_file
 from harness.toolchains import java_classpath, tool
 
 from pyromq.bench.frames import OPAQUE_FIRST, Queue, answers, key_prefix, send_template

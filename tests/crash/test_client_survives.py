@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from client_faces import face_of
 from forked_command import start_pyromq
-from harness.servers import free_broker_port
+from harness.ports import free_broker_port
 
 from pyromq import Admin, ConsumeFrom, Message, PyroError, ReceivedMessage
 from pyromq.testing.waiting import eventually

@@ -17,7 +17,7 @@ from typing import TypeVar
 
 import pytest
 from forked_command import start_pyromq
-from harness.servers import free_broker_port
+from harness.ports import free_broker_port
 from staged_batches import ids_of, make_topic, readable, stage_part, units
 
 from pyromq.client.plans import staged

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 import trustme
-from failover_stage import free_port, is_acknowledged
+from failover_stage import is_acknowledged
+from harness.ports import free_broker_port
 
 from pyromq.broker.broker import Broker
 from pyromq.broker.replicating import Following
@@ -53,7 +54,7 @@ async def name_server(tmp_path: Path) -> AsyncIterator[str]:
 @asynccontextmanager
 async def broker(folder: Path, name_server: str, **settings: Any) -> AsyncIterator[Broker]:
     own = {
-        "listen_port": free_port(),
+        "listen_port": free_broker_port(),
         "namesrv_addr": name_server,
         "store_path_root_dir": str(folder),
         "mapped_file_size_commit_log": 4 * MIB,

@@ -5,7 +5,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from harness import servers
+from harness import ports, servers
 from harness.missing import unavailable
 from harness.same_files import INDEX_ENTRIES, INDEX_SLOTS, LOG_FILE_BYTES, QUEUE_FILE_ENTRIES, SharedStore
 from harness.toolchains import Unavailable
@@ -69,7 +69,7 @@ def opened(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Opened]:
     folder = tmp_path_factory.mktemp("begun")
     with ExitStack() as closing:
         ready = servers.start_pyromq(folder, closing, "namesrv", "namesrv", "-p", "0", "--data", str(folder))
-        port = servers.free_broker_port()
+        port = ports.free_broker_port()
         store = SharedStore(folder / "apache", ready["namesrv"], closing, port)
         held = copy_from_its_last_file(store.root, folder / "master")
         try:

@@ -16,16 +16,10 @@ from typing import Any, NamedTuple
 
 import pytest
 from harness.missing import unavailable
+from harness.ports import free_broker_port
 from harness.processes import Server
 from harness.program import Program
-from harness.servers import (
-    PYROMQ,
-    START_TIMEOUT_S,
-    Cluster,
-    broker_file,
-    free_broker_port,
-    start_pyromq,
-)
+from harness.servers import PYROMQ, START_TIMEOUT_S, Cluster, broker_file, start_pyromq
 from harness.toolchains import Unavailable, java_class
 
 from pyromq import Admin, ConsumeFrom, Message, NoRoute, Producer, PushConsumer, ReceivedMessage

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from harness import same_bytes, servers
 from harness.missing import unavailable
+from harness.ports import free_broker_port
 from harness.same_files import INDEX_SLOTS, LOG_FILE_BYTES, QUEUE_FILE_ENTRIES, Queue, View, keys_of
 from harness.same_relay import READERS, RELAYS, End, Relay, Turn, run_relay
 from harness.same_script import BILLS, DEAD_TOPIC, ORDERS, RETRY_TOPIC, RETRYING, Sent
@@ -29,7 +30,7 @@ pytestmark = [pytest.mark.interop, pytest.mark.long, pytest.mark.timeout(600)]
 def relays(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Relay]]:
     """Both relays, one after the other on the same port: a message's id holds its broker's address."""
     folder = tmp_path_factory.mktemp("same_files")
-    ports = servers.free_broker_port(), servers.free_broker_port()
+    ports = free_broker_port(), free_broker_port()
     with ExitStack() as closing:
         ready = servers.start_pyromq(folder, closing, "namesrv", "namesrv", "-p", "0", "--data", str(folder))
         try:

@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 from harness.missing import unavailable
+from harness.ports import free_broker_port
 from harness.program import Program
-from harness.servers import free_broker_port, start_pyromq
+from harness.servers import start_pyromq
 from harness.toolchains import Unavailable, java_class
 
 from pyromq import Admin, Message, Producer

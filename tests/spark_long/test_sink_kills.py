@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 from forked_command import start_pyromq
-from harness.servers import free_broker_port
+from harness.ports import free_broker_port
 from sink_stage import bodies, ids, messages_in
 from spark_stage import make_topic
 

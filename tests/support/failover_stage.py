@@ -5,10 +5,9 @@ import dataclasses
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
-from random import randrange
-from socket import socket
 
 from etcd import EtcdServer, running_etcd
+from harness.ports import free_broker_port
 
 from pyromq.broker.failover.supervisor import Supervisor
 from pyromq.clock import SystemClock
@@ -90,7 +89,7 @@ class Stage:
             "namesrv_addr": self.name_server,
             "broker_role": self._role,
             "failover": f"etcd://127.0.0.1:{await way.start()}",
-            "listen_port": free_port(),
+            "listen_port": free_broker_port(),
             "store_path_root_dir": str(self.folder_of(number)),
             "mapped_file_size_commit_log": 16 * MIB,
             "mapped_file_size_consume_queue": 20_000,
@@ -143,19 +142,6 @@ class Stage:
 
     def way_of(self, replica: Supervisor) -> Way:
         return self.ways[self.replicas.index(replica)]
-
-
-def free_port() -> int:
-    """Return a port that is free with its neighbours, and that the system gives to no connection."""
-    while True:
-        port = randrange(20_000, 32_000, 8)
-        try:
-            for one in (port - 2, port, port + 1):
-                with socket() as taken:
-                    taken.bind(("127.0.0.1", one))
-        except OSError:
-            continue
-        return port
 
 
 async def crash(replica: Supervisor) -> None:

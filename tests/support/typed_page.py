@@ -10,9 +10,9 @@ import subprocess
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from socket import socket
 
 import etcd
+from harness.ports import free_broker_port
 from howto import BIN, Block
 
 TYPING_TIMEOUT_S = 240
@@ -23,7 +23,7 @@ class TypedPage:
 
     def __init__(self, folder: Path, ports: Sequence[int]) -> None:
         self.folder = folder
-        self._ports = dict(zip(map(str, ports), map(str, free_ports(len(ports))), strict=True))
+        self._ports = {str(port): str(free_broker_port()) for port in ports}
         self._environment = {name: value for name, value in os.environ.items() if "PYROMQ_" not in name} | {
             # The pages say how etcd is installed; a machine of tests may only have fetched it.
             "PATH": f"{BIN}:{os.environ['PATH']}:{Path(etcd.program()).parent}",
@@ -80,23 +80,3 @@ def typed_page(folder: Path, ports: Sequence[int]) -> Iterator[TypedPage]:
         yield page
     finally:
         page.end()
-
-
-def free_ports(count: int) -> list[int]:
-    """Return ports of five digits that are free, each with the neighbours that a broker takes too."""
-    found: list[int] = []
-    port = 20_000 + os.getpid() % 500 * 20
-    while len(found) < count:
-        port = port + 10 if port < 32_000 else 20_000
-        if all(_is_free(port + step) for step in (-2, 0, 1)):
-            found.append(port)
-    return found
-
-
-def _is_free(port: int) -> bool:
-    with socket() as probe:
-        try:
-            probe.bind(("127.0.0.1", port))
-        except OSError:
-            return False
-    return True

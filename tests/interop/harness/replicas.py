@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from harness.observer import Observer
+from harness.ports import free_broker_port
 from harness.processes import Server
 from harness.servers import (
     OPEN_BUFFERS,
@@ -13,7 +14,6 @@ from harness.servers import (
     START_TIMEOUT_S,
     apache_home,
     broker_file,
-    free_broker_port,
     start_java,
     start_pyromq,
 )

@@ -2,8 +2,6 @@
 
 import json
 import os
-import random
-import socket
 import sys
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -11,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from harness.observer import Observer
+from harness.ports import free_broker_port
 from harness.processes import Server
 from harness.toolchains import JVM, java_classpath, tool
 from pyromq.testing.waiting import eventually
@@ -214,20 +213,3 @@ def apache_home(folder: Path) -> dict[str, str]:
     for name in ("logback_namesrv.xml", "logback_broker.xml"):
         (conf / name).write_text('<configuration><root level="OFF"/></configuration>')
     return {**os.environ, "ROCKETMQ_HOME": str(folder / "home")}
-
-
-def free_broker_port() -> int:
-    """Find a port with free neighbours: a broker listens on port - 2 too and, for replicas, on port + 1.
-
-    Not from the range that the system takes ports for connections from: one of the test's own connections
-    would get a neighbour sooner or later, while the broker is down.
-    """
-    while True:
-        port = random.SystemRandom().randrange(20_000, 32_000)  # not seeded as the tests are
-        with ExitStack() as stack:
-            try:
-                for neighbour in (port - 2, port, port + 1):
-                    stack.enter_context(socket.socket()).bind(("127.0.0.1", neighbour))
-            except OSError:
-                continue
-            return port

@@ -13,10 +13,11 @@ from typing import NamedTuple
 import httpx
 
 from harness.observer import Observer
+from harness.ports import free_broker_port
 from harness.processes import Server
 from harness.program import Program
 from harness.replicas import BROKER, OURS, Replica, start_name_server
-from harness.servers import START_TIMEOUT_S, free_broker_port
+from harness.servers import START_TIMEOUT_S
 from harness.toolchains import java_class
 from pyromq import ConsumeFrom, Message, MessageQueue, Producer, PushConsumer, ReceivedMessage, SendStatus
 from pyromq.config.settings import ClientSettings
