@@ -195,6 +195,8 @@ async def test_a_disk_without_room_for_the_table_loses_nothing(
 
     clock.advance(1_000)
     assert await stage.await_delivered(1) == {"a": 1}
+    # The table is another thread's, and delivering does not wait for it.
+    await aeventually(lambda: "behind the log" in caplog.text, what="it is told that the table is behind")
     assert sum("behind the log" in record.message for record in caplog.records) == 1
     (tmp_path / "timers").unlink()
     await stage.write()
