@@ -33,7 +33,7 @@ check: setup     ## Format, lint, types, import contracts, rules, unit tests
 FILES := --dist loadfile --no-loadscope-reorder
 QUICK := $(FILES) -m "not long"
 
-test: check coverage-rows   ## Everything that CI runs (~12 minutes on two cores)
+test: check coverage-rows   ## Everything that CI runs (15 minutes on two cores)
 	$(PY) -m pytest -q -n 4 $(QUICK) tests/conformance tests/fuzz tests/functional tests/crash
 	$(call beside,PYROMQ_PURE=1 $(PY) -m pytest -q tests/unit/store tests/unit/broker tests/conformance tests/functional/test_broker_*.py tests/functional/test_flush*.py tests/functional/test_client_round_trip.py && $(PY) -m pytest -q tests/spark/test_spark_batch.py && $(PY) -m pytest -q tests/browser/test_dashboard_pages.py,\
 	$(PY) -m pytest -q -n 4 $(QUICK) tests/ha tests/system tests/interop)
