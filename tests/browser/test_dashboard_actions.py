@@ -212,6 +212,8 @@ def test_dead_letters_are_rehearsed_replayed_and_then_skipped(open_page: Open, u
     expect(results.nth(1)).to_contain_text("replayed")
     expect(results.nth(1)).to_contain_text("%RETRY%mail on broker-a, queue 0, offset")
     expect(results.nth(2)).to_contain_text("replayed")
+    expect(rows.nth(1).get_by_role("checkbox")).not_to_be_checked()
+    expect(page.get_by_role("button", name="Replay", exact=True)).to_be_disabled()
     rows.nth(1).get_by_role("checkbox").check()
     page.get_by_role("button", name="Replay 1").click()
     expect(results.nth(1)).to_contain_text("it was replayed before")

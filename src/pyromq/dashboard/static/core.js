@@ -223,7 +223,7 @@ export function dialog(title, content, buttons = [], { wide = false } = {}) {
   node.showModal();
   return { node, form, say: (...children) => clear(said, ...children), close: () => node.close() };
 }
-export function act(label, call, { kind = "primary", say } = {}) {
+export function act(label, call, { kind = "primary", say, can = () => true } = {}) {
   const button = h("button", { type: kind === "primary" ? "submit" : "button", class: kind, onclick: async (event) => {
     event.preventDefault();
     const form = button.closest("form");
@@ -233,7 +233,7 @@ export function act(label, call, { kind = "primary", say } = {}) {
     try { await call(); } catch (error) {
       const place = say?.() ?? form?.querySelector(".said");
       if (place) clear(place, trouble(error)); else toast(error.message, "bad");
-    } finally { button.disabled = false; button.removeAttribute("aria-busy"); }
+    } finally { button.disabled = !can(); button.removeAttribute("aria-busy"); }
   } }, label);
   return button;
 }

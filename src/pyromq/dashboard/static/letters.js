@@ -43,8 +43,8 @@ function oneGroup() {
     { title: "Replayed", cell: (l) => (l.replayed ? when(l.replayed) : mended.has(l.placeId) ? h("span", { class: "badge" }, "mended") : ""), sign: (l) => `${l.replayed}${mended.has(l.placeId)}` },
     { title: "Body", kind: "line", cell: (l) => l.line },
   ], { key: (l) => l.placeId, caption: "Dead letters", empty: "There is none, or none is so." });
-  const replayButton = act("Replay", () => replay([...chosen], false), { kind: "primary", say: () => failed });
-  const rehearseButton = act("Rehearse", () => replay([...chosen], true), { kind: "quiet", say: () => failed });
+  const replayButton = act("Replay", () => replay([...chosen], false), { kind: "primary", say: () => failed, can: () => chosen.size });
+  const rehearseButton = act("Rehearse", () => replay([...chosen], true), { kind: "quiet", say: () => failed, can: () => chosen.size });
   const more = act("More", () => load(next), { kind: "quiet", say: () => failed });
   function draw() {
     table.update(rows);
@@ -64,7 +64,7 @@ function oneGroup() {
     const bodies = Object.fromEntries(ids.filter((one) => mended.has(one)).map((one) => [one, mended.get(one)]));
     const done = await post("/api/letters/replay", { group, ids, to: to.value, rehearse, again, bodies });
     outcome(done, rehearse, say);
-    if (!rehearse) { ids.forEach((one) => { chosen.delete(one); mended.delete(one); }); await load(); }
+    if (!rehearse) { ids.forEach((one) => { chosen.delete(one); mended.delete(one); }); draw(); await load(); }
   }
   function outcome(done, rehearse, say) {
     const list = new Table([
