@@ -28,10 +28,11 @@ T = TypeVar("T")
 _log: Final = logging.getLogger("pyromq.store")
 
 
-def replace_file(path: str | Path, data: bytes, *, files: Files | None = None) -> None:
+def replace_file(path: str | Path, data: bytes, *, files: Files | None = None, has_twin: bool = True) -> None:
     """Make `data` the file's whole content; when this returns it survives a power cut. Makes the folder.
 
-    Raises StoreError when that is not possible; the file is then the old one or the new one.
+    What it was stays beside it as NAME.bak, if it has such a twin. Raises StoreError when that is not
+    possible; the file is then the old one or the new one.
     """
     path, files = Path(path), files or SystemFiles()
     files.make_folder(path.parent)
@@ -43,7 +44,7 @@ def replace_file(path: str | Path, data: bytes, *, files: Files | None = None) -
         file.sync()
     finally:
         file.close()
-    if files.exists(path):
+    if has_twin and files.exists(path):
         files.rename(path, _beside(path, ".bak"))
     files.rename(temporary, path)
     files.sync_folder(path.parent)

@@ -6,6 +6,7 @@ from typing import Any, Final, NamedTuple
 
 from pyromq.clock import Clock
 from pyromq.errors import ConfigError, DiskFull, StoreError
+from pyromq.store.atomic_file import replace_file
 from pyromq.store.backup.followers import FOLDERS, FollowersCopy
 from pyromq.store.backup.log import Advance, LogCopy
 from pyromq.store.backup.manifest import FILE_NAME, Manifest, load_manifest
@@ -220,7 +221,7 @@ class Backup:
         wanted, files = self._wanted, self._files
         self._manifest.save(wanted.target, files)
         # Without it a start would believe that nothing is left to be done.
-        _replace(wanted.target / "abort", b"", files)
+        replace_file(wanted.target / "abort", b"", files=files, has_twin=False)
         if self._is_begun_anew:
             self._begin_anew()
         gathered = None
@@ -291,7 +292,10 @@ class Backup:
             put_timers_in_place(gathered.timers)
         self._tables.put_in_place()
         if gathered.checkpoint is not None:
-            _replace(self._wanted.target / "checkpoint", gathered.checkpoint, self._files)
+            # A store has no twin of its checkpoint.
+            replace_file(
+                self._wanted.target / "checkpoint", gathered.checkpoint, files=self._files, has_twin=False
+            )
 
     def _finish(self) -> None:
         if self._wanted.is_pruned:
@@ -302,17 +306,3 @@ class Backup:
         manifest.ended_at_ms = self._clock.now_ms()
         manifest.stamps = self._followers.stamps
         self._note()
-
-
-def _replace(path: Path, data: bytes, files: Files) -> None:
-    """Replace a file without leaving a twin, which a store does not have of its checkpoint."""
-    temporary = path.with_name(path.name + ".tmp")
-    file = files.open(temporary, 0)
-    try:
-        file.resize(0)
-        file.write(data, 0)
-        file.sync()
-    finally:
-        file.close()
-    files.rename(temporary, path)
-    files.sync_folder(path.parent)
