@@ -215,23 +215,8 @@ def _shown(thread: Thread | None) -> tuple[str, ...]:
 
 
 def _facts(group: GroupSeen, queues: Sequence[Still]) -> dict[str, object]:
-    client_id = queues[0].client_id
-    return {
-        "group": group.name,
-        "client": client_id,
-        "address": group.latest.address(client_id),
-        "queues": [
-            {
-                "topic": one.queue.topic,
-                "broker": one.queue.broker_name,
-                "queue": one.queue.queue_id,
-                "offset": one.head,
-                "in_hand": one.in_hand,
-                "for_ms": one.for_ms,
-            }
-            for one in queues
-        ],
-    }
+    rows = [_row(one.queue, one.head) | {"in_hand": one.in_hand, "for_ms": one.for_ms} for one in queues]
+    return _member_facts(group, queues[0].client_id) | {"queues": rows}
 
 
 def _stack_facts(group: GroupSeen, client_id: str, thread: Thread | None) -> dict[str, object]:
@@ -242,22 +227,16 @@ def _stack_facts(group: GroupSeen, client_id: str, thread: Thread | None) -> dic
 
 
 def _unread_facts(group: GroupSeen, queues: Sequence[Unread]) -> dict[str, object]:
-    client_id = queues[0].client_id
-    return {
-        "group": group.name,
-        "client": client_id,
-        "address": group.latest.address(client_id),
-        "queues": [
-            {
-                "topic": one.queue.topic,
-                "broker": one.queue.broker_name,
-                "queue": one.queue.queue_id,
-                "offset": one.reached,
-                "messages": one.end - one.reached,
-            }
-            for one in queues
-        ],
-    }
+    rows = [_row(one.queue, one.reached) | {"messages": one.end - one.reached} for one in queues]
+    return _member_facts(group, queues[0].client_id) | {"queues": rows}
+
+
+def _member_facts(group: GroupSeen, client_id: str) -> dict[str, object]:
+    return {"group": group.name, "client": client_id, "address": group.latest.address(client_id)}
+
+
+def _row(queue: MessageQueue, offset: int) -> dict[str, object]:
+    return {"topic": queue.topic, "broker": queue.broker_name, "queue": queue.queue_id, "offset": offset}
 
 
 LISTENERS = Check(
