@@ -99,17 +99,21 @@ def on_a_terminal(shell: Any, words: tuple[str, ...], answer: bytes) -> tuple[in
         return process.wait(DEADLINE_S), shown.decode()
 
 
-def test_on_a_terminal_many_are_asked_about_first(shell: Any, shared_address: str, group: str) -> None:
+def test_on_a_terminal_many_are_asked_about_first_and_then_shown_by_a_bar(
+    shell: Any, shared_address: str, group: str
+) -> None:
     replay = ("dlq", "replay", group, "--all", "-n", shared_address)
 
     refused, question = on_a_terminal(shell, replay, b"n\n")
     nothing = shell.output_of(*replay, "--dry-run")
-    done, shown = on_a_terminal(shell, replay, b"y\n")
+    # Slow enough for a bar, which is for what takes a while.
+    done, shown = on_a_terminal(shell, (*replay, "--rate", str(LETTERS)), b"y\n")
 
     assert refused == 1
     assert f"Replay {LETTERS} dead letters of group {group} to %RETRY%{group}?" in question
     assert nothing.splitlines()[-1].startswith(f"{LETTERS} would replay in ")
     assert done == 0
+    assert f"{LETTERS}/{LETTERS}" in shown
     assert f"{LETTERS} replayed in " in shown
 
 
