@@ -10,6 +10,7 @@ from access_stage import ACCOUNTS, OPERATOR, OPERATOR_SECRET, ask_as, write_acco
 from slave_stage import Pair
 
 from pyromq.broker.replicating import Following
+from pyromq.broker.replication.client import ReplicationClient
 from pyromq.clock import SystemClock
 from pyromq.config.settings import NamesrvSettings, NetSettings
 from pyromq.namesrv.namesrv import NameServer
@@ -26,10 +27,11 @@ TOPIC = {
     "topicSysFlag": "0",
     "order": "false",
 }
+SEND = {"a": "producers", "b": "orders", "c": "TBW102", "d": 4, "e": 0, "f": 0, "g": 0, "h": 0}
 
 
 @asynccontextmanager
-async def started(folder: Path, **settings: object) -> AsyncIterator[Pair]:
+async def started(folder: Path, *, with_slave: bool = True, **settings: object) -> AsyncIterator[Pair]:
     conf = write_accounts(folder / "conf", ACCOUNTS)
     name_server = NameServer(
         NamesrvSettings(listen_port=0, kv_config_path=str(folder / "kv.json")),
@@ -40,11 +42,11 @@ async def started(folder: Path, **settings: object) -> AsyncIterator[Pair]:
     pair = Pair(folder, name_server, acl_enable=True, acl_folder=str(conf), **settings)
     try:
         await pair.start(pair.master)
-        await pair.start(pair.slave)
+        if with_slave:
+            await pair.start(pair.slave)
         yield pair
     finally:
-        for stage in (pair.slave, pair.master):
-            await pair.stop(stage)
+        await pair.close()
         await name_server.close()
 
 
@@ -54,10 +56,15 @@ async def make_topic(pair: Pair) -> None:
         assert answer.code == 0, answer.remark
 
 
-def follows(pair: Pair) -> bool:
+def following(pair: Pair) -> ReplicationClient:
     replicating = pair.slave.broker.replicating
     assert isinstance(replicating, Following)
-    return replicating.client is not None and replicating.client.is_connected
+    assert replicating.client is not None
+    return replicating.client
+
+
+def follows(pair: Pair) -> bool:
+    return following(pair).is_connected
 
 
 async def test_a_slave_with_an_account_copies_the_tables_and_the_log_of_its_master(tmp_path: Path) -> None:
@@ -86,7 +93,17 @@ async def test_a_slave_without_an_account_copies_no_tables(tmp_path: Path) -> No
 async def test_a_slave_on_no_list_is_not_sent_the_log(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with started(tmp_path, inner_client_authentication_credentials=KEYS) as pair:
-        await aeventually(lambda: "haAllowedAddresses" in caplog.text, what="it is told why")
+    settings = {"inner_client_authentication_credentials": KEYS}
+    async with started(tmp_path, with_slave=False, **settings) as pair:
+        await make_topic(pair)
+        async with WireClient(pair.master.address) as client:
+            sent = await ask_as(client, (OPERATOR, OPERATOR_SECRET), 310, SEND, b"a secret")
+            assert sent.code == 0, sent.remark
+        await pair.start(pair.slave)
 
-        assert not follows(pair)
+        await aeventually(lambda: following(pair).trouble is not None, what="the slave is sent away")
+
+        assert "has closed the connection" in str(following(pair).trouble)
+        assert "haAllowedAddresses" in caplog.text
+        assert pair.master.broker.max_position > 0
+        assert pair.slave.broker.max_position == 0
