@@ -2,7 +2,7 @@
 PYTHON ?= python3
 PY := .venv/bin/python
 
-.PHONY: setup demo test check bench bench-client bench-kinds bench-parts bench-replication bench-spark clean coverage-rows interop test-browser test-install test-pure test-spark test-spark-long torture-store torture-ha fuzz-kernel guard-kernel
+.PHONY: setup demo test check bench bench-client bench-kinds bench-parts bench-replication bench-spark clean coverage-rows interop test-browser test-install test-pure test-spark test-spark-long torture-store torture-ha fuzz-kernel guard-kernel hunt-races
 # The kernel compiles while packages arrive; whichever of the two is there already is left as it is.
 setup:
 	@$(MAKE) -q .venv/.ready .venv/.kernel || $(MAKE) --no-print-directory -j2 .venv/.ready .venv/.kernel
@@ -43,6 +43,9 @@ test-browser: setup   ## The dashboard in Chromium: each page, each change, 1,00
 
 test-pure: setup      ## Everything that the kernel has a part in, without it (~90 s)
 	PYROMQ_PURE=1 $(PY) -m pytest -q -n 4 $(FILES) tests/unit/store tests/unit/broker tests/conformance tests/functional/test_[bkr]*.py tests/functional/test_flush*.py tests/functional/test_client_round_trip.py
+
+hunt-races: setup     ## Tests whose waits look at once, late, or never the same way twice, five times over (RACES=files)
+	for turn in 1 2 3 4 5; do $(PY) -m pytest -q -p haste -n 4 $(QUICK) $(or $(RACES),tests/functional) || exit 1; done
 
 test-install: setup   ## `pip install` with a C compiler, with one that fails, without one (about a minute)
 	$(PY) -m pytest -q -m install tests/system
