@@ -1,8 +1,8 @@
 """A pytest plugin that hunts for races in tests: `pytest -p haste`.
 
-A test that waits for one thing and then looks at another passes as long as the other is quicker. With this plugin
-waits look again at once, a little later or much later, by chance; turns of the loop are held now and then; and
-threads take turns often. A test that fails with it and passes without it has a race, or the code has.
+A test that waits for one thing and then looks at another passes as long as the other is quicker. With this
+plugin waits look again at once, a little later or much later, by chance; turns of the loop are held now and
+then; and threads take turns often. What fails with it and passes without it has a race: test or code.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ import pytest
 
 from pyromq.testing import waiting
 
-#: Until a wait looks again; most of all at once, so that it ends in the turn in which its condition comes true.
+#: Until a wait looks again; mostly at once, so that it ends in the turn in which its condition comes true.
 PAUSES_S: Final = (0.0, 0.0, 0.0, 0.0002, 0.001, 0.005, 0.1)
 HOLD_S_MAX: Final = 0.01
 #: One turn of the loop in so many is held.
