@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from dead_letter_stage import undertaker
 from doctor_group_stage import GroupStage, group_stage
+from late_clock import long_running_cluster
 from push_stage import own
 
 from pyromq import Message, PullConsumer, ReceivedMessage
@@ -22,7 +23,7 @@ HOUR_MS = 3_600_000
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[ThreadCluster]:
     # What fails comes again at once.
-    with running_cluster(message_delay_level=" ".join(["1s"] * 18)) as cluster:
+    with long_running_cluster(message_delay_level=" ".join(["1s"] * 18)) as cluster:
         yield cluster
 
 
@@ -71,6 +72,23 @@ def test_a_group_that_was_left_behind_a_quiet_topic_is_only_noted(stage: GroupSt
         "1 group without members has unread messages in topics that nothing comes into: "
         f"{stage.group} (2 messages of {stage.topic})"
     )
+
+
+def test_a_broker_that_began_just_now_does_not_know_yet_who_reads(tmp_path: Path, topic: str) -> None:
+    with (
+        running_cluster(data_dir=tmp_path) as cluster,
+        group_stage(cluster.namesrv_address, topic, queues=1) as stage,
+    ):
+        stage.send(3)
+        commit(stage, 1)
+        with stage.sending(stage.producer.queues(topic)[0]):
+            found = stage.found("lag")
+
+        assert (found["severity"], found["subject"]) == ("note", f"group {stage.group}")
+        assert "with unread messages has members is not known yet: " in found["message"]
+        assert "broker-a began " in found["message"]
+        assert list(found["facts"]["running_seconds"]) == ["broker-a"]
+        assert f"pyromq doctor --only lag -g {stage.group} -n {stage.name_server}" in found["do"]
 
 
 class Pace:

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 from doctor_group_stage import GroupStage, group_stage
+from late_clock import long_running_cluster
 from push_stage import own
 
 import pyromq
@@ -20,7 +21,7 @@ from pyromq.wire.command import Command
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[ThreadCluster]:
-    with running_cluster(subscription_conflict_grace=0) as cluster:
+    with long_running_cluster(subscription_conflict_grace=0) as cluster:
         yield cluster
 
 
@@ -260,6 +261,18 @@ def test_queues_that_no_member_has_are_a_problem_once_they_have_messages(stage: 
     consumer.close()
     stage.member("two")
     stage.is_cured("members")
+
+
+def test_a_broker_that_began_just_now_does_not_know_yet_who_has_the_other_queues(
+    strict_stage: GroupStage,
+) -> None:
+    stage = strict_stage
+    (first, *_) = stage.producer.queues(stage.topic)
+    stage.member("one", allocate=by_config([first]))
+    stage.settled(1)
+    stage.send(8)
+
+    assert stage.ask("--only", "members").findings == []
 
 
 def test_queues_are_counted_over_all_brokers_and_advised_for_each(topic: str) -> None:

@@ -39,6 +39,7 @@ def servers(running: Callable[[str], Cluster]) -> Cluster:
 def stage(servers: Cluster) -> Iterator[GroupStage]:
     topic = f"examined-group-{os.getpid()}-{next(_numbers)}"
     with group_stage(servers.name_server, topic) as stage:
+        stage.patience_s = PATIENCE_S
         yield stage
 
 
@@ -125,7 +126,8 @@ def test_a_group_that_nobody_reads_for_is_found_while_messages_come(stage: Group
         for queue in consumer.queues(stage.topic):
             consumer.commit(queue, 1)
     with stage.sending(stage.producer.queues(stage.topic)[0]):
-        found = stage.found("lag", watch_s=1)
+        # A broker that began just now does not know yet whether somebody reads.
+        found = stage.found("lag", watch_s=1, severity="warning")
 
     assert found["message"].startswith(f"nobody reads for group {stage.group}: it has no member, ")
     assert found["facts"]["in_a_second"] > 0

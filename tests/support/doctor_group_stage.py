@@ -47,6 +47,8 @@ class GroupStage:
     producer: pyromq.Producer
     admin: pyromq.Admin
     consumers: list[pyromq.PushConsumer] = field(default_factory=list)
+    #: Seconds within which a finding must come, or go.
+    patience_s: float = 20
 
     def member(
         self,
@@ -112,18 +114,21 @@ class GroupStage:
         assert said["well"] == (ended.exit_code == 0)
         return Diagnosis(ended.exit_code, said["findings"], said["could_not"])
 
-    def found(self, check: str, *, watch_s: float = WATCH_S) -> Finding:
-        """Have the group examined until a check finds just one thing, and return it."""
+    def found(self, check: str, *, watch_s: float = WATCH_S, severity: str | None = None) -> Finding:
+        """Have the group examined until a check finds just one thing, so bad if that matters; return it."""
 
         def look() -> Finding | None:
             findings = self.ask("--only", check, watch_s=watch_s).of(check)
-            return findings[0] if len(findings) == 1 else None
+            is_it = len(findings) == 1 and severity in (None, findings[0]["severity"])
+            return findings[0] if is_it else None
 
-        return eventually(look, 20, what=f"one finding of {check}")
+        return eventually(look, self.patience_s, what=f"one finding of {check}")
 
     def is_cured(self, check: str) -> None:
         """Wait until a check finds nothing any more, not even a note."""
-        eventually(lambda: not self.ask("--only", check).of(check), 20, what=f"no finding of {check}")
+        eventually(
+            lambda: not self.ask("--only", check).of(check), self.patience_s, what=f"no finding of {check}"
+        )
 
     def obey(self, finding: Finding, *changed: tuple[str, str]) -> None:
         """Run the commands of an advice as they are pasted, with words replaced; each must end well."""

@@ -62,6 +62,11 @@ class Flow:
     lags: dict[MessageQueue, int]
 
     @property
+    def broker_names(self) -> set[str]:
+        """The brokers that have the queues."""
+        return {queue.broker_name for queue in self.lags}
+
+    @property
     def is_growing(self) -> bool:
         """Whether more is left than before."""
         return self.lag > self.lag_before

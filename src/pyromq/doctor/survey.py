@@ -7,7 +7,7 @@ wherever any of them says that it is.
 
 import asyncio
 import shlex
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -20,6 +20,7 @@ from pyromq.client.whose import is_users_topic
 from pyromq.clock import Clock, SystemClock
 from pyromq.codes import RequestCode
 from pyromq.doctor.group_seen import GroupsSeen
+from pyromq.doctor.uptime import uptime_s
 from pyromq.errors import NetworkError, PyroError, TopicNotFound
 from pyromq.wire.bodies.registration import decode_key_values
 from pyromq.wire.bodies.replicas import ReplicaList, decode_replicas
@@ -29,6 +30,9 @@ from pyromq.wire.headers.namesrv import GetRouteInfo
 
 #: Seconds to look at what moves, unless said otherwise.
 WATCH_S: Final = 10.0
+#: Seconds after its start in which a broker may not have heard of every client: each tells the brokers that
+#: it knows once in 30 seconds that it is there, and asks as seldom which brokers there are.
+HEARING_S: Final = 60.0
 #: The name server that commands ask unless they are told otherwise.
 DEFAULT_NAME_SERVER: Final = "127.0.0.1:9876"
 
@@ -90,6 +94,11 @@ class BrokerSeen:
             else f"{self.place.broker_name}:{self.place.broker_id}"
         )
 
+    @property
+    def running_s(self) -> int | None:
+        """For how many seconds it ran when it was asked last; None if it does not say."""
+        return uptime_s(self.later or self.figures)
+
     def number(self, key: str) -> float | None:
         """Return one of its figures; None if it is not there, or no number."""
         return number(self.figures, key)
@@ -139,6 +148,13 @@ class Survey:
     def master(self, broker_name: str) -> BrokerSeen | None:
         """Return the master of a name, if a name server knows one."""
         return next((broker for broker in self.masters if broker.place.broker_name == broker_name), None)
+
+    def newcomers(self, broker_names: Collection[str]) -> list[BrokerSeen]:
+        """Return the masters of these names, if each began so lately that clients may not have told it yet
+        that they are there; nobody, if one of them must know."""
+        masters = [one for one in self.masters if one.place.broker_name in broker_names]
+        is_new = [one.running_s is not None and one.running_s < HEARING_S for one in masters]
+        return masters if all(is_new) else []
 
 
 def number(figures: Mapping[str, str], key: str) -> float | None:

@@ -7,11 +7,12 @@ from pyromq.doctor.checks.check import Check
 from pyromq.doctor.checks.clocks import CLOCKS
 from pyromq.doctor.checks.disks import DISKS
 from pyromq.doctor.checks.filters import FILTERS
-from pyromq.doctor.checks.lag import LAG, RETENTION
+from pyromq.doctor.checks.lag import LAG
 from pyromq.doctor.checks.listeners import LISTENERS
 from pyromq.doctor.checks.members import CLIENT_IDS, MEMBERS
 from pyromq.doctor.checks.permissions import PERMISSIONS
 from pyromq.doctor.checks.replicas import REPLICAS
+from pyromq.doctor.checks.retention import RETENTION
 from pyromq.doctor.checks.retries import RETRIES
 from pyromq.doctor.checks.subscriptions import SUBSCRIPTIONS
 from pyromq.doctor.checks.topics import QUEUES, TOPICS

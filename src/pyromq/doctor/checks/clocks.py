@@ -5,7 +5,6 @@ run (`runtime`, in whole seconds): together that is its clock, to a second. The 
 answer is halved.
 """
 
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -13,13 +12,13 @@ from typing import Final
 from pyromq.doctor.checks.check import Check
 from pyromq.doctor.finding import Finding, Severity
 from pyromq.doctor.survey import BrokerSeen, Survey
+from pyromq.doctor.uptime import uptime_s
 from pyromq.doctor.words import lasted
 
 #: Seconds apart, for certain, from which on it matters.
 WARNING_S: Final = 2.0
 PROBLEM_S: Final = 60.0
 HERE: Final = "this machine"
-_RUNTIME: Final = re.compile(r"\[ ([\d.,]+) days, (\d+) hours, (\d+) minutes, (\d+) seconds \]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,12 +50,11 @@ def clocks(survey: Survey) -> Iterator[Finding]:
 def read_clock(broker: BrokerSeen) -> Reading | None:
     """Return a broker's clock as it was when it answered; None if it does not say."""
     boot_ms = broker.number("bootTimestamp")
-    runtime = _RUNTIME.fullmatch(broker.figures.get("runtime", "").strip())
-    if boot_ms is None or runtime is None:
+    running_s = uptime_s(broker.figures)
+    if boot_ms is None or running_s is None:
         return None
-    days, hours, minutes, seconds = (int(re.sub(r"[.,]", "", part)) for part in runtime.groups())
     # A whole second was cut off: half of it is more likely than none.
-    there_s = boot_ms / 1000 + ((days * 24 + hours) * 60 + minutes) * 60 + seconds + 0.5
+    there_s = boot_ms / 1000 + running_s + 0.5
     here_s = (broker.asked_at_ms + broker.answered_at_ms) / 2000
     return Reading(there_s - here_s, 0.5 + (broker.answered_at_ms - broker.asked_at_ms) / 2000)
 

@@ -34,6 +34,9 @@ def members(survey: Survey) -> Iterator[Finding]:
         idle = [client_id for client_id in group.client_ids if not _held(group, client_id, topics)]
         if topics and idle and not any(is_twice(group, client_id) for client_id in group.client_ids):
             yield _idle(survey, group, idle, topics)
+        if survey.newcomers({queue.broker_name for queues in topics.values() for queue in queues}):
+            # Those who have the other queues may not have said yet that they are there.
+            continue
         had = {queue for look in _looks(group) for _, queue, _ in look.queues()}
         for topic, queues in topics.items():
             if left := [queue for queue in queues if queue not in had]:
