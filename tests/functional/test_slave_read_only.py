@@ -133,6 +133,21 @@ async def test_a_slave_is_read_from_as_its_master_is(pair: Pair) -> None:
     assert for_slave.ext == for_master.ext
 
 
+async def test_a_topic_that_is_new_is_read_at_the_slave_although_the_master_dies_soon(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pyromq.broker.replicating.PERIOD_S", 3_600.0)
+    async with running_pair(tmp_path) as pair:
+        await filled(pair)
+        copies = pair.copier.copies
+
+        for topic in ("new", "newer"):
+            await pair.master.connect().send(topic, b"one")
+            await pair.slave.connect().await_stored(topic)
+
+        assert pair.copier.copies > copies
+
+
 @pytest.mark.parametrize(
     ("code", "fields"),
     [

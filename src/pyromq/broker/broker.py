@@ -246,6 +246,8 @@ class Broker:
         parts = self._parts
         self._announcements.stored(topic, queue_id, end, tags_code)
         if self._is_slave:
+            if topic not in parts.topics.configs and isinstance(self.replicating, Following):
+                self.replicating.copied(topic)
             return
         if topic == SCHEDULE:
             parts.delayed.arrived(queue_id, tags_code)

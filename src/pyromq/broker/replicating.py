@@ -16,6 +16,7 @@ from pyromq.broker.durability import Durability, Elsewhere
 from pyromq.broker.gate import Gate
 from pyromq.broker.parts import Parts
 from pyromq.broker.replicated import Replicated
+from pyromq.broker.replication.adoption import is_lost
 from pyromq.broker.replication.client import ReplicationClient
 from pyromq.broker.replication.figures import following_figures, leading_figures
 from pyromq.broker.replication.followers import Followers
@@ -226,6 +227,11 @@ class Following:
 
     def appended(self) -> None:
         """Nobody follows a slave."""
+
+    def copied(self, topic: str) -> None:
+        """Note a topic of a message that came from the master."""
+        if self.copier is not None and is_lost(topic, self._parts.topics):
+            self.copier.learn(topic)
 
     async def close(self) -> None:
         """Stop copying."""

@@ -43,7 +43,7 @@ def adopt_topics(store: MessageStore, topics: TopicTable) -> list[str]:
     topic gets as many queues as have messages, and may be read and written. They are on disk after the
     table's next `save`. A topic whose messages are all older than the table was deleted, and stays so.
     """
-    counts = queue_counts(store, lambda topic: _is_lost(topic, topics), since_ms=topics.as_of_ms)
+    counts = queue_counts(store, lambda topic: is_lost(topic, topics), since_ms=topics.as_of_ms)
     for topic, count in sorted(counts.items()):
         topics.adopt(_adopted(topic, count))
     return sorted(counts)
@@ -54,7 +54,7 @@ def adopt_delivered(topic: str, queue_id: int, topics: TopicTable) -> None:
 
     Only what waited comes so: its topic was lost like the others, and nothing of it was in the store.
     """
-    if _is_lost(topic, topics):
+    if is_lost(topic, topics):
         topics.put(_adopted(topic, queue_id + 1))
 
 
@@ -78,7 +78,8 @@ def queue_counts(store: MessageStore, is_wanted: Callable[[str], bool], *, since
     return {topic: count for topic, count in counts.items() if newest_ms[topic] >= since_ms}
 
 
-def _is_lost(topic: str, topics: TopicTable) -> bool:
+def is_lost(topic: str, topics: TopicTable) -> bool:
+    """Return whether a topic of the log should be in the table, and is not."""
     return (
         topics.get(topic) is None
         and topic not in _UNLISTED

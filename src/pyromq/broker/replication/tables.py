@@ -1,7 +1,7 @@
 """A slave's tables: topics, groups, progress and delays as its master has them.
 
 The log comes by itself (`client.py`); what is beside it is asked for every ten seconds, as RocketMQ's slave
-does, and as soon as the master is found:
+does, as soon as the master is found, and when the log brings a topic that the table has not:
 
     21   topics            45  progress of the delay levels        28  how far the master's log goes
     201  groups            43  progress of the groups            9201  who holds which queue (ours)
@@ -53,6 +53,8 @@ _TIMEOUT_S: Final = 3.0
 #: How long a copy waits for the own log to get where the master's was, and how often it looks.
 _REACH_S: Final = 2.0
 _LOOK_S: Final = 0.02
+#: How long a slave that meets a new topic waits for others before it asks.
+_LEARN_S: Final = 0.1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,6 +109,9 @@ class TableCopier:
         self._groups_seen: tuple[bytes, int] = (b"", -1)
         self._under_way: asyncio.Task[None] | None = None
         self._kept_from: int | None = None
+        #: Topics of the log that the master was asked about: one that it deleted is in no table any more.
+        self._asked_about: set[str] = set()
+        self._learning: asyncio.TimerHandle | None = None
         store.may_go_before = self._may_go_before
 
     async def copy(self) -> None:
@@ -118,8 +123,28 @@ class TableCopier:
         if self._under_way is None:
             self._begin()
 
+    def learn(self, topic: str) -> None:
+        """Copy soon, for a topic that the log has and the table has not; for each topic once.
+
+        Who asked for its messages when the master is gone would else be told that there is no such topic.
+        """
+        if topic not in self._asked_about:
+            self._asked_about.add(topic)
+            if self._learning is None:
+                self._learning = asyncio.get_running_loop().call_later(_LEARN_S, self._learn)
+
+    def _learn(self) -> None:
+        self._learning = None
+        if self._under_way is None:
+            self._begin()
+        else:
+            # The topics may have been asked for before this one was made.
+            self._learning = asyncio.get_running_loop().call_later(_LEARN_S, self._learn)
+
     async def close(self) -> None:
         """End the copy under way."""
+        if self._learning is not None:
+            self._learning.cancel()
         if self._under_way is not None:
             self._under_way.cancel()
             with suppress(asyncio.CancelledError):
@@ -150,6 +175,7 @@ class TableCopier:
             if tables.topics.follow(decode_topic_table(topics)):
                 log.info("topics copied from %s", address)
             self._topics_seen = topics, tables.topics.revision
+            self._asked_about.difference_update(tables.topics.configs)
         if self._waiting is None:
             self._waiting = await self._ask_progress(address)
             await self._tell_commits(address, self._waiting.groups)
