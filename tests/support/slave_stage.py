@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+from harness.ports import free_broker_port
 from kinds_stage import Stage
 
 from pyromq.broker.replicating import Following
@@ -36,7 +37,7 @@ class Pair:
             self.folder / place,
             SystemClock(),
             namesrv_addr=self.namesrv_address,
-            listen_port=self._ports.get(place, 0),
+            listen_port=self._ports.setdefault(place, free_broker_port()),
             **{"broker_role": BrokerRole.ASYNC_MASTER, **self._settings, **role},
         )
 
@@ -51,7 +52,6 @@ class Pair:
     async def start(self, stage: Stage) -> None:
         """Start one of the two."""
         await stage.start()
-        self._ports[stage.folder.name] = stage.broker.port
         self._running.append(stage)
 
     async def stop(self, stage: Stage) -> None:
