@@ -34,7 +34,7 @@ from rich.console import Console
 from rich.table import Table
 
 ROOT = Path(__file__).parent.parent
-sys.path[:0] = [str(ROOT / "tests" / "support"), str(ROOT / "tests" / "ha")]
+sys.path[:0] = [str(ROOT / "tests" / name) for name in ("support", "ha", "interop")]
 
 from torture.namespaces import why_no_namespaces  # noqa: E402
 from torture.run import Report, run_schedule  # noqa: E402

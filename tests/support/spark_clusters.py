@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pyspark
 from forked_command import start_pyromq
+from harness.ports import free_broker_port
 from pyspark.sql import SparkSession
 
 from pyromq.testing.waiting import eventually
@@ -62,7 +63,7 @@ def running_brokers(folder: Path) -> Iterator[Brokers]:
 def standalone_master(folder: Path) -> Iterator[str]:
     """Start a master and workers of Spark's own, as an installation does; yield the master's address."""
     with ExitStack() as closing:
-        port = _free_port()
+        port = free_broker_port()
         address = ["--host", HOST, "--port", str(port), "--webui-port", "0"]
         _start_class("master.Master", address, folder / "master.log", closing)
         eventually(lambda: _accepts(port), PATIENCE_S, what="Spark's master is up")
@@ -77,7 +78,7 @@ def standalone_master(folder: Path) -> Iterator[str]:
 def connect_server(folder: Path) -> Iterator[str]:
     """Start a Spark Connect server on this machine, as an installation does; yield its address."""
     with ExitStack() as closing:
-        port = _free_port()
+        port = free_broker_port()
         settings = {
             "spark.connect.grpc.binding.port": str(port),
             "spark.driver.host": HOST,
@@ -153,12 +154,6 @@ def _end(process: "subprocess.Popen[bytes]") -> None:
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()
-
-
-def _free_port() -> int:
-    with socket.create_server((HOST, 0)) as server:
-        port: int = server.getsockname()[1]
-    return port
 
 
 def _accepts(port: int) -> bool:

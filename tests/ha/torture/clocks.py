@@ -4,26 +4,24 @@ The library is taken from where Debian puts it, or fetched by the package tool i
 """
 
 import subprocess
+from functools import cache
 from pathlib import Path
 
-ROOT = Path(__file__).parents[3]
+from debian_packages import fetched
+
 _INSTALLED = Path("/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1")
-_CACHED = ROOT / ".cache" / "libfaketime"
 
 
+@cache
 def find_library() -> Path | None:
     """Return the library, fetched if need be; None where it cannot be had."""
-    fetched = _CACHED / _INSTALLED.relative_to("/")
-    for library in (_INSTALLED, fetched):
-        if library.exists():
-            return library
-    _CACHED.mkdir(parents=True, exist_ok=True)
+    if _INSTALLED.exists():
+        return _INSTALLED
     try:
-        for command in (["apt-get", "download", "libfaketime"], ["sh", "-c", "dpkg -x libfaketime_*.deb ."]):
-            subprocess.run(command, cwd=_CACHED, check=True, capture_output=True, timeout=60)
+        library = fetched("libfaketime", ["libfaketime"]) / _INSTALLED.relative_to("/")
     except (OSError, subprocess.SubprocessError):
         return None
-    return fetched if fetched.exists() else None
+    return library if library.exists() else None
 
 
 class Clock:

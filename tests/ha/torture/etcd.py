@@ -4,7 +4,6 @@ import asyncio
 import base64
 import json
 import signal
-import socket
 import subprocess
 import urllib.error
 import urllib.request
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from etcd import program
+from harness.ports import free_broker_port
 
 from torture.processes import Running
 
@@ -22,7 +22,8 @@ class Etcd:
     def __init__(self, folder: Path, host: str = "127.0.0.1") -> None:
         self.folder = folder
         self.host = host
-        self.port, self._peer_port = (_free_port(host) for _ in range(2))
+        self.port = free_broker_port()
+        self._peer_port = self.port + 1
         self.process: Running | None = None
 
     @property
@@ -56,7 +57,7 @@ class Etcd:
         if self.process is not None:
             self.process.signal(signal.SIGCONT)
             self.process.signal(signal.SIGKILL)
-            self.process.wait(10)
+            self.process.wait(60)
 
     async def read(self, key: str) -> Any:
         """Return the JSON value of a key; None where there is none, or nobody answers."""
@@ -89,9 +90,3 @@ class Etcd:
             if found
             else None
         )
-
-
-def _free_port(host: str) -> int:
-    with socket.create_server((host, 0)) as probe:
-        port: int = probe.getsockname()[1]
-        return port

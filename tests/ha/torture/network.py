@@ -6,11 +6,12 @@ wires that can be cut. Clients reach a node without a proxy: a master that lost 
 """
 
 import random
-import socket
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
+
+from harness.ports import free_broker_port
 
 from torture.proxy import Place, Proxy, Wires
 from torture.sockets import Address, owner_of
@@ -29,7 +30,7 @@ class Loopback:
         self._pids = pids
         a, b = random.SystemRandom().randrange(1, 250), random.SystemRandom().randrange(1, 250)
         self._faces = [f"127.{a}.{b}.{10 + number}" for number in range(count)]
-        self.ports = [_free_broker_port(face) for face in self._faces]
+        self.ports = [free_broker_port() for _ in range(count)]
 
     async def start(self, etcd: tuple[str, int], closing: AsyncExitStack) -> None:
         """Set the proxies up."""
@@ -71,20 +72,6 @@ class Loopback:
 
 def _always(number: int, _near: Address, _far: Address) -> Place:
     return number
-
-
-def _free_broker_port(face: str) -> int:
-    """Return a port that is free, as are its neighbours that a broker takes; below the ephemeral ones."""
-    while True:
-        port = random.SystemRandom().randrange(20_000, 31_000)
-        try:
-            for host in ("127.0.0.1", face):
-                for near in (port - 2, port, port + 1):
-                    with socket.create_server((host, near)):
-                        pass
-        except OSError:
-            continue
-        return port
 
 
 def folder_for_etcd(folder: Path) -> Path:
