@@ -20,10 +20,16 @@ CACHE = INTEROP.parents[1] / ".cache" / "interop"
 
 #: Seconds for one tool to fetch and build; only a machine with empty caches comes near.
 BUILD_TIMEOUT_S = 600
+#: A registry may be out of breath for a moment: as often is a build begun.
+BUILDS_MAX = 3
 
 
 class Unavailable(Exception):
     """A toolchain or a package registry is missing."""
+
+
+class BuildFailed(Unavailable):
+    """A tool is there, and could not fetch or build what it was asked for."""
 
 
 def java_classpath(project: str) -> str:
@@ -130,11 +136,22 @@ def built(name: str, sources: Sequence[Path], build: Callable[[Path], None]) -> 
     CACHE.mkdir(parents=True, exist_ok=True)
     with _locked(CACHE / f"{name}.lock"):
         if not (target / ".finished").exists():
-            shutil.rmtree(target, ignore_errors=True)
-            target.mkdir()
-            build(target)
+            _build(target, build)
             (target / ".finished").touch()
     return target
+
+
+def _build(target: Path, build: Callable[[Path], None]) -> None:
+    for left in reversed(range(BUILDS_MAX)):
+        shutil.rmtree(target, ignore_errors=True)
+        target.mkdir()
+        try:
+            build(target)
+        except BuildFailed:
+            if not left:
+                raise
+        else:
+            return
 
 
 @contextmanager
@@ -170,4 +187,4 @@ def _run(command: Sequence[str | Path], cwd: Path | None = None) -> None:
     except subprocess.TimeoutExpired as error:
         raise Unavailable(f"{' '.join(words)}: no end after {BUILD_TIMEOUT_S} s") from error
     if done.returncode != 0:
-        raise Unavailable(f"{' '.join(words)}: status {done.returncode}: {done.stdout.strip()[-800:]}")
+        raise BuildFailed(f"{' '.join(words)}: status {done.returncode}: {done.stdout.strip()[-800:]}")
