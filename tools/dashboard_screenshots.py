@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "tests" / "support"))
 
-from access_stage import OPERATOR, OPERATOR_SECRET, write_accounts  # noqa: E402
+from access_stage import OPERATOR, OPERATOR_SECRET, SHOP, write_accounts  # noqa: E402
 from chromium_stage import chromium  # noqa: E402
 from dashboard_stage import dashboard  # noqa: E402
 from dashboard_story import Story, told_story  # noqa: E402
@@ -112,11 +112,17 @@ def accounts(browser: Browser) -> None:
             page = browser.new_page(viewport=SIZE)
             page.goto(f"{url}/access")
             shoot(page, "access")
+            page.get_by_role("button", name=f"Change {SHOP}").click()
+            shoot(page, "change-an-account")
 
 
 def main() -> None:
-    """Draw all of them."""
+    """Draw all of them; with --accounts those of a cluster with access control only."""
     SHOTS.mkdir(parents=True, exist_ok=True)
+    if "--accounts" in sys.argv:
+        with chromium() as browser:
+            accounts(browser)
+        return
     with told_story(brokers=2) as story, traffic(story), dashboard(story.name_server, round_s=1.0) as url:
         make_trouble(story)
         time.sleep(TRAFFIC_S)

@@ -95,6 +95,7 @@ def test_a_dashboard_that_only_looks_refuses_every_change(serve: Serve) -> None:
     for path in (
         *("/api/topics/put", "/api/topics/delete", "/api/groups/put", "/api/groups/delete"),
         *("/api/offsets/move", "/api/letters/replay"),
+        *("/api/access/put", "/api/access/delete", "/api/access/white"),
     ):
         refused = client.post(path, json=NEW_TOPIC, headers=own)
         assert refused.status_code == 403

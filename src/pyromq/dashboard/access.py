@@ -22,15 +22,23 @@ async def accounts(asker: Asker, picture: Picture) -> Shown:
     rows = merged(said)
     return {
         "brokers": [
-            {name: one[name] for name in ("broker", "address", "failure", "count", "white")} for one in said
+            {name: one[name] for name in ("broker", "cluster", "address", "failure", "count", "white")}
+            for one in said
         ],
+        "clusters": sorted({broker.cluster for broker in picture.brokers}),
+        "own": asker.account,
         "rows": rows[:SHOWN_MAX],
         "total": len(rows),
     }
 
 
 async def _ask(asker: Asker, broker: Broker) -> Shown:
-    shown: Shown = {"broker": broker.name, "address": broker.address, "failure": None}
+    shown: Shown = {
+        "broker": broker.name,
+        "cluster": broker.cluster,
+        "address": broker.address,
+        "failure": None,
+    }
     found: list[Any] = []
     white: list[str] = []
     try:

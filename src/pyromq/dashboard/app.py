@@ -19,7 +19,7 @@ from starlette.staticfiles import StaticFiles
 
 from pyromq.client.aio.asking import Asker
 from pyromq.dashboard import access as accounts
-from pyromq.dashboard import changes, letters, members, messages, pages, resets, traces, views
+from pyromq.dashboard import access_changes, changes, letters, members, messages, pages, resets, traces, views
 from pyromq.dashboard.advice import next_step
 from pyromq.dashboard.gate import LOOKS_ONLY, Gate, set_cookie
 from pyromq.dashboard.health import Examiner, health
@@ -33,6 +33,8 @@ STATIC: Final = Path(__file__).parent / "static"
 #: Bytes of an order: a body of four MiB, escaped.
 ORDER_BYTES_MAX: Final = 16 * 1024 * 1024
 _LOGIN_BYTES_MAX: Final = 16 * 1024
+#: What the log does not tell of an order.
+_NOT_LOGGED: Final = frozenset({"bodies", "secret"})
 #: Pages that are kept up to date at once.
 STREAMS_MAX: Final = 200
 #: Seconds after which a stream says that it is still there, though nothing changed.
@@ -127,6 +129,9 @@ class Dashboard:
             ),
             post("/api/offsets/move", lambda order: resets.move(asker, picture, resets.read_order(order))),
             post("/api/letters/replay", lambda order: letters.replay_all(asker, picture, order)),
+            post("/api/access/put", lambda order: access_changes.put_account(asker, picture, order)),
+            post("/api/access/delete", lambda order: access_changes.delete_account(asker, picture, order)),
+            post("/api/access/white", lambda order: access_changes.put_white_list(asker, picture, order)),
             Route("/api/logout", self._logout, methods=["POST"]),
         ]
 
@@ -338,5 +343,5 @@ def _own_path(text: str | None) -> str:
 
 
 def _brief(order: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an order without the bodies of messages, for the log."""
-    return {name: value for name, value in order.items() if name != "bodies"}
+    """Return an order without the bodies of messages and without secrets, for the log."""
+    return {name: value for name, value in order.items() if name not in _NOT_LOGGED}

@@ -98,11 +98,11 @@ async def put_group(asker: Asker, picture: Picture, order: Order) -> list[Shown]
         )
         config = SubscriptionGroupConfig(
             group_name=name,
-            consume_enable=_flag(order, "consumeEnable", default=before.consume_enable),
-            consume_from_min_enable=_flag(
+            consume_enable=flag(order, "consumeEnable", default=before.consume_enable),
+            consume_from_min_enable=flag(
                 order, "consumeFromMinEnable", default=before.consume_from_min_enable
             ),
-            consume_broadcast_enable=_flag(
+            consume_broadcast_enable=flag(
                 order, "consumeBroadcastEnable", default=before.consume_broadcast_enable
             ),
             retry_queue_nums=whole(order, "retryQueueNums", before.retry_queue_nums, 0, QUEUES_MAX),
@@ -181,7 +181,8 @@ def whole(order: Order, name: str, default: int, least: int, most: int) -> int:
     return value
 
 
-def _flag(order: Order, name: str, *, default: bool) -> bool:
+def flag(order: Order, name: str, *, default: bool) -> bool:
+    """Return a yes or no of an order."""
     value = order.get(name, default)
     if not isinstance(value, bool):
         raise ConfigError(f"{name} is true or false, not {value!r}")

@@ -76,3 +76,8 @@ class Asker:
     def name_servers(self) -> tuple[str, ...]:
         """The name servers' addresses."""
         return tuple(self._runner.session.name_servers.addresses)
+
+    @property
+    def account(self) -> str:
+        """The account that it asks as; empty when it signs nothing."""
+        return self._runner.session.settings.access_key

@@ -13,7 +13,7 @@ const table = new Table([
   { title: "Model", cell: (c) => c.model ?? "" },
   { title: "Heard of", cell: (c) => (c.last ? when(c.last) : "") },
   { title: "Brokers", cell: (c) => c.brokers.join(", ") },
-  { title: "", cell: (c) => (isConsumer() ? h("button", { type: "button", class: "quiet", onclick: () => showMember(c.group, c.client) }, "Look") : ""), sign: (c) => c.client },
+  { title: "", kind: "deeds", cell: (c) => (isConsumer() ? h("button", { type: "button", class: "quiet", onclick: () => showMember(c.group, c.client) }, "Look") : ""), sign: (c) => c.client },
 ], { key: (c) => `${c.group} ${c.client}`, caption: "Clients", empty: "No client is connected that is so." });
 const pages = pager((by) => list.set({ page: Number(list.state.page) + by }));
 const list = choices({ filter: "", role: "consumer", page: 1 }, (state) => view.change(state));

@@ -30,7 +30,7 @@ const clients = new Table([
   { title: "Language", cell: (c) => c.language },
   { title: "Version", kind: "number", cell: (c) => c.version },
   { title: "Brokers", cell: (c) => c.brokers.join(", ") },
-  { title: "", cell: (c) => h("button", { type: "button", class: "quiet", onclick: () => showMember(name, c.client) }, "Look"), sign: (c) => c.client },
+  { title: "", kind: "deeds", cell: (c) => h("button", { type: "button", class: "quiet", onclick: () => showMember(name, c.client) }, "Look"), sign: (c) => c.client },
 ], { key: (c) => c.client, caption: "Members", empty: "Nobody of it is connected." });
 const configs = new Table([
   { title: "Broker", cell: (c) => c.broker },
