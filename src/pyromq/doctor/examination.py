@@ -97,8 +97,8 @@ def report_of(survey: Survey, checks: Sequence[Check], needs: Part) -> Report:
         "topics": len(survey.users_topics),
     }
     if Part.GROUPS in needs:
-        meant = survey.scope.groups or tuple(filter(is_users_group, survey.groups.configs))
-        checked["groups"] = len(meant)
+        known = filter(is_users_group, {*survey.groups.configs, *survey.groups.seen})
+        checked["groups"] = len(survey.scope.groups or set(known))
     return Report(tuple(checks), survey, tuple(findings), checked)
 
 

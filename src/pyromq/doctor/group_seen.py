@@ -83,6 +83,8 @@ class GroupSeen:
     name: str
     #: Its configs by the names of the masters that have it.
     configs: Mapping[str, SubscriptionGroupConfig] = field(default_factory=dict)
+    #: The names of the masters that are asked about it: those that have it, its members or its progress.
+    places: set[str] = field(default_factory=set)
     before: Look = field(default_factory=Look)
     #: The same after the watch; None without one.
     after: Look | None = None
@@ -107,6 +109,11 @@ class GroupSeen:
         return all(
             said.message_model != MessageModel.BROADCASTING for said in self.latest.connections.values()
         )
+
+    @property
+    def is_deleted(self) -> bool:
+        """Whether no broker has it, and nobody is there who uses it: only its progress is left."""
+        return not self.configs and not self.client_ids
 
     @property
     def is_push(self) -> bool:
@@ -146,6 +153,8 @@ class GroupsSeen:
 
     #: Each group's configs by the names of the masters that have it.
     configs: dict[str, dict[str, SubscriptionGroupConfig]] = field(default_factory=dict)
+    #: The names of the masters that said which groups they have.
+    listing: set[str] = field(default_factory=set)
     #: The topics that the groups of the scope read.
     topics: set[str] = field(default_factory=set)
     #: Those of the scope that have members or progress.

@@ -1,9 +1,10 @@
 """How the groups' part of a survey is gathered.
 
-Masters are asked for all groups at once (configs, 317), then for the members of each (203), and each member
-what it does (307, passed on by a broker). Then for the ends of the queues that they read. After the watch the
-same again, and then what only matters where something stands still or is behind: stacks, and for how long
-messages wait. All of it side by side and within limits: what goes beyond them is named, and `--group` looks.
+Masters are asked which groups there are (discovery.py) and how far all of them are (317), then for the
+members of each (203), and each member what it does (307, passed on by a broker). Then for the ends of the
+queues that they read. After the watch the same again, and then what only matters where something stands still
+or is behind: stacks, and for how long messages wait. All of it side by side and within limits: what goes
+beyond them is named, and `--group` looks.
 """
 
 import asyncio
@@ -11,9 +12,10 @@ from collections.abc import Iterable
 
 from pyromq.client.aio.asking import UNDER_WAY_MAX, Asker
 from pyromq.client.plans.pull import Wanted, pull
-from pyromq.client.whose import is_users_group, is_users_topic
+from pyromq.client.whose import is_users_topic
 from pyromq.clock import SystemClock
 from pyromq.codes import RequestCode, ResponseCode
+from pyromq.doctor.discovery import find_groups, read_progress
 from pyromq.doctor.group_seen import GroupSeen, Look, TailMessage
 from pyromq.doctor.motion import still_members
 from pyromq.doctor.survey import BrokerSeen, Survey, Tell, together
@@ -21,7 +23,6 @@ from pyromq.errors import PyroError, Refused
 from pyromq.filter.tags import wants_all
 from pyromq.model import MessageQueue
 from pyromq.wire.bodies.connections import decode_consumer_connections
-from pyromq.wire.bodies.groups import decode_group_table
 from pyromq.wire.bodies.offsets import TopicOffset, decode_topic_stats
 from pyromq.wire.bodies.operations import decode_time_spans
 from pyromq.wire.bodies.running import RunningState, decode_running_state
@@ -48,12 +49,7 @@ STACKS_MAX = 20
 
 async def look_at_groups(asker: Asker, survey: Survey, tell: Tell) -> None:
     """Ask masters for their groups, and members how these are."""
-    await together(tell, "groups", (_ask_configs(asker, survey, broker) for broker in _there(survey)))
-    groups = {
-        name: GroupSeen(name, configs)
-        for name, configs in sorted(survey.groups.configs.items())
-        if name in survey.scope.groups or (not survey.scope.groups and is_users_group(name))
-    }
+    groups = await find_groups(asker, survey, tell)
     await _look(asker, survey, groups, tell, is_later=False)
     survey.groups.seen = {name: group for name, group in groups.items() if _is_meant(survey, group)}
     survey.groups.topics = {topic for group in survey.groups.seen.values() for topic in group.topics}
@@ -94,16 +90,6 @@ def _give_up(survey: Survey, what: str) -> None:
 # Brokers ----------------------------------------------------------------------------------------------
 
 
-async def _ask_configs(asker: Asker, survey: Survey, broker: BrokerSeen) -> None:
-    try:
-        answer = await asker.ask(broker.place.address, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)
-    except PyroError as error:
-        survey.could_not.append(f"list the groups of {broker.name}: {error}")
-        return
-    for name, config in decode_group_table(answer.body).subscription_group_table.items():
-        survey.groups.configs.setdefault(name, {})[broker.place.broker_name] = config
-
-
 async def _look(
     asker: Asker, survey: Survey, groups: dict[str, GroupSeen], tell: Tell, *, is_later: bool
 ) -> None:
@@ -118,7 +104,7 @@ async def _look(
         _ask_connections(asker, survey, broker, group)
         for broker in brokers
         for group in groups.values()
-        if broker.place.broker_name in group.configs
+        if broker.place.broker_name in group.places
     ]
     await together(tell, "groups", asked)
 
@@ -133,6 +119,24 @@ async def _ask_lags(asker: Asker, survey: Survey, broker: BrokerSeen, groups: di
         if name in groups:
             for lag in of_topics:
                 groups[name].latest.progress |= lag.offset_table
+    # That tells of groups that it has.
+    name = broker.place.broker_name
+    others = {group.name for group in groups.values() if name in group.places and name not in group.configs}
+    if others:
+        await _ask_progress(asker, survey, broker, {other: groups[other] for other in others})
+
+
+async def _ask_progress(
+    asker: Asker, survey: Survey, broker: BrokerSeen, groups: dict[str, GroupSeen]
+) -> None:
+    try:
+        known = await read_progress(asker, broker)
+    except PyroError as error:
+        survey.could_not.append(f"see how far groups are that {broker.name} does not have: {error}")
+        return
+    for name, progress in known.items():
+        if name in groups:
+            groups[name].latest.progress |= progress
 
 
 async def _ask_connections(asker: Asker, survey: Survey, broker: BrokerSeen, group: GroupSeen) -> None:

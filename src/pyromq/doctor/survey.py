@@ -99,6 +99,12 @@ class BrokerSeen:
         """For how many seconds it ran when it was asked last; None if it does not say."""
         return uptime_s(self.later or self.figures)
 
+    @property
+    def makes_groups(self) -> bool | None:
+        """Whether a group comes into being by its first use; None if it does not say."""
+        said = self.settings.get("autoCreateSubscriptionGroup")
+        return None if said is None else said == "true"
+
     def number(self, key: str) -> float | None:
         """Return one of its figures; None if it is not there, or no number."""
         return number(self.figures, key)

@@ -7,6 +7,7 @@ from pyromq.doctor.checks.check import Check
 from pyromq.doctor.checks.clocks import CLOCKS
 from pyromq.doctor.checks.disks import DISKS
 from pyromq.doctor.checks.filters import FILTERS
+from pyromq.doctor.checks.groups import GROUPS
 from pyromq.doctor.checks.lag import LAG
 from pyromq.doctor.checks.listeners import LISTENERS
 from pyromq.doctor.checks.members import CLIENT_IDS, MEMBERS
@@ -26,6 +27,7 @@ CHECKS: Final[tuple[Check, ...]] = (
     TOPICS,
     QUEUES,
     CLOCKS,
+    GROUPS,
     SUBSCRIPTIONS,
     CLIENT_IDS,
     MEMBERS,

@@ -17,7 +17,7 @@ def lag(survey: Survey) -> Iterator[Finding]:
     """Find groups that are behind, and tell whether they catch up."""
     alone: list[tuple[GroupSeen, Flow]] = []
     for group in survey.groups.seen.values():
-        if not group.is_clustering:
+        if not group.is_clustering or group.is_deleted:
             continue
         for flow in flows(group, survey.groups).values():
             if flow.topic.startswith(RETRY_TOPIC_PREFIX) or not flow.lag or not flow.lag_before:

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from pyromq.doctor.checks.check import Check, Part
+from pyromq.doctor.checks.groups import refusing
 from pyromq.doctor.finding import Finding, Severity
 from pyromq.doctor.group_seen import GroupSeen
 from pyromq.doctor.motion import Still, Unread, has_patience, still_queues, unread_queues
@@ -28,10 +29,13 @@ def listeners(survey: Survey) -> Iterator[Finding]:
                 yield _failing(survey, group, again)
             if stuck := [one for one in own if one.is_busy and not one.is_orderly]:
                 yield _stuck(survey, group, stuck)
+        # Of those the check of groups says why.
+        refused = refusing(survey, group)
         unread = [
             one
             for one in unread_queues(group, survey.groups)
-            if not one.is_locked or not has_patience(group, one.queue, survey.groups)
+            if one.queue.broker_name not in refused
+            and (not one.is_locked or not has_patience(group, one.queue, survey.groups))
         ]
         for client_id in sorted({one.client_id for one in unread}):
             for is_locked in (True, False):

@@ -18,6 +18,8 @@ _HOUR_MS: Final = 3_600_000
 def retention(survey: Survey) -> Iterator[Finding]:
     """Find messages that were deleted unread, and those that are about to be."""
     for group in survey.groups.seen.values():
+        if group.is_deleted:
+            continue
         reached = group.latest.reached()
         gone: dict[str, int] = {}
         danger: dict[str, tuple[int, float]] = {}

@@ -18,7 +18,7 @@ _STARTED = "PROP_CONSUMER_START_TIMESTAMP"
 def subscriptions(survey: Survey) -> Iterator[Finding]:
     """Find groups whose members differ, groups that want a topic that is not there, and no such group."""
     for name in survey.scope.groups:
-        if name not in survey.groups.configs:
+        if name not in survey.groups.configs and name not in survey.groups.seen:
             yield _unknown(survey, name)
     for group in survey.groups.seen.values():
         if (difference := _difference(group)) is not None:
