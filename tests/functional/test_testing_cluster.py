@@ -1,3 +1,5 @@
+import socket
+import sys
 from pathlib import Path
 
 import pytest
@@ -51,6 +53,16 @@ def test_a_broker_that_is_stopped_and_started_has_its_messages_and_its_address()
 
         assert cluster.broker_addresses == before
         assert read_all(cluster.namesrv_address, "t", "readers") == [b"kept"]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="ports are held on Linux only")
+def test_while_a_broker_is_stopped_nobody_else_gets_its_port() -> None:
+    with running_cluster() as cluster:
+        host, port = cluster.broker_addresses[0].split(":")
+        cluster.stop_broker("broker-a")
+
+        with socket.socket() as somebody_else, pytest.raises(OSError, match="in use"):
+            somebody_else.bind((host, int(port)))
 
 
 def test_data_in_a_given_folder_outlives_the_cluster(tmp_path: Path) -> None:

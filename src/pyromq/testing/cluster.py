@@ -11,10 +11,12 @@ Data is in a temporary folder unless one is given. Files are small, so that a te
 
 import asyncio
 import dataclasses
+import socket
+import sys
 import tempfile
 import threading
 from collections.abc import Coroutine
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -30,6 +32,8 @@ from pyromq.store.files import Files
 
 #: Seconds that a cluster on a thread has to start or to stop.
 _THREAD_S_MAX = 30.0
+#: Where a broker listens beside its port: for the VIP channel, and for replicas.
+_NEIGHBOURS = (-2, 1)
 #: Settings that suit tests: small files, free ports.
 _SMALL: dict[str, Value] = {
     "listen_port": 0,
@@ -76,6 +80,7 @@ class Cluster:
             closing.push_async_callback(self._stop_brokers)
             for name in self._names:
                 self._processes[name] = self._process(name, folder)
+                self._hold_ports(name, closing)
                 await self.start_broker(name)
             self._closing = closing.pop_all()
         return self
@@ -125,10 +130,39 @@ class Cluster:
         }
         return build(BrokerProcess, _SMALL | own | self._overrides)
 
+    def _hold_ports(self, name: str, closing: AsyncExitStack) -> None:
+        """See to it that a broker's ports are its own while it is stopped: any connection may get a free one.
+
+        Only where two sockets may have one port as long as at most one of them listens.
+        """
+        if sys.platform != "linux" or self._processes[name].broker.listen_port:
+            return
+        while True:
+            with ExitStack() as held:
+                port = _hold(held, 0)
+                try:
+                    for step in _NEIGHBOURS:
+                        _hold(held, port + step)
+                except OSError:
+                    continue
+                closing.push(held.pop_all())
+                self._keep_port(name, port)
+                return
+
     def _keep_port(self, name: str, port: int) -> None:
         process = self._processes[name]
         broker = dataclasses.replace(process.broker, listen_port=port)
         self._processes[name] = dataclasses.replace(process, broker=broker)
+
+
+def _hold(held: ExitStack, port: int) -> int:
+    """Have a port, 0 for any, without listening on it, and return its number."""
+    holding = held.enter_context(socket.socket())
+    holding.bind(("127.0.0.1", port))
+    # Not before: what somebody else holds like this is not ours.
+    holding.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    number: int = holding.getsockname()[1]
+    return number
 
 
 class ThreadCluster:
