@@ -43,15 +43,6 @@ async def links():
     await links.close()
 
 
-@pytest.fixture
-async def refusing_address():
-    """An address at which nobody listens: it was free a moment ago."""
-    server = Server(RouteTable([]), NetSettings(), clock=SystemClock(), name="test")
-    host, port = await server.start("127.0.0.1", 0)
-    await server.close()
-    return f"{host}:{port}"
-
-
 async def test_many_who_ask_at_once_share_one_connection(server, links):
     await asyncio.gather(*(links.request(server.address, Command(ECHO), 5) for _ in range(64)))
 
