@@ -17,7 +17,7 @@ from pyromq.clock import SystemClock
 from pyromq.codes import RequestCode, ResponseCode
 from pyromq.doctor.discovery import find_groups, read_progress
 from pyromq.doctor.group_seen import GroupSeen, Look, TailMessage
-from pyromq.doctor.motion import still_members
+from pyromq.doctor.motion import still_queues
 from pyromq.doctor.survey import BrokerSeen, Survey, Tell, together
 from pyromq.errors import PyroError, Refused
 from pyromq.filter.tags import wants_all
@@ -152,6 +152,7 @@ async def _ask_connections(asker: Asker, survey: Survey, broker: BrokerSeen, gro
 async def _ask_ends(asker: Asker, survey: Survey, tell: Tell) -> dict[MessageQueue, TopicOffset]:
     """Return begin and end of the queues that groups read, and of their dead letters."""
     wanted = {topic for group in survey.groups.seen.values() for topic in group.topics}
+    wanted = set(filter(survey.scope.concerns, wanted))
     wanted |= {group.dead_letter_topic for group in survey.groups.seen.values()}
     topics = sorted(topic for topic in wanted if topic in survey.topics)
     if len(topics) > TOPICS_MAX:
@@ -250,13 +251,17 @@ async def _ask_members(asker: Asker, survey: Survey, tell: Tell) -> None:
 
 
 async def _ask_stacks(asker: Asker, survey: Survey, tell: Tell) -> None:
-    still = [
-        (group, client_id)
-        for group in survey.groups.seen.values()
-        for client_id in still_members(group, survey.groups)
-    ]
+    still = sorted(
+        {
+            (group.name, one.client_id)
+            for group in survey.groups.seen.values()
+            for one in still_queues(group, survey.groups)
+            if survey.scope.concerns(one.queue.topic)
+        }
+    )
 
-    async def ask(group: GroupSeen, client_id: str) -> None:
+    async def ask(name: str, client_id: str) -> None:
+        group = survey.groups.seen[name]
         try:
             state = await _ask_member(asker, survey, group, client_id, with_stacks=True)
         except PyroError as error:
@@ -286,13 +291,16 @@ def _lag(group: GroupSeen) -> int:
 
 
 async def _read_tails(asker: Asker, survey: Survey, tell: Tell) -> None:
-    """Read the last messages of topics that somebody filters."""
+    """Read the last messages of topics that somebody filters; of dead letters too, if topics are named."""
+    dead = {group.dead_letter_topic for group in survey.groups.seen.values() if survey.scope.topics}
     topics = sorted(
-        {
+        {topic for topic in dead if topic in survey.topics}
+        | {
             wanted.topic
             for group in survey.groups.seen.values()
             for wanted in group.subscriptions.values()
             if is_users_topic(wanted.topic)
+            and survey.scope.concerns(wanted.topic)
             and wanted.topic in survey.topics
             and not wanted.class_filter_mode
             and (wanted.expression_type not in ("", "TAG") or not wants_all(wanted.sub_string))

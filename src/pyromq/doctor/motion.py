@@ -133,11 +133,6 @@ def _now_of(state: RunningState, groups: GroupsSeen) -> int:
     return max((one.last_pull_timestamp for one in state.queues.values()), default=0) or groups.looked_at_ms
 
 
-def still_members(group: GroupSeen, groups: GroupsSeen) -> list[str]:
-    """Return the members that have such queues."""
-    return sorted({one.client_id for one in still_queues(group, groups)})
-
-
 def unread_queues(group: GroupSeen, groups: GroupsSeen) -> list[Unread]:
     """Return the queues that have messages of which their member fetched none while they were watched."""
     if group.after is None:

@@ -48,6 +48,10 @@ class Scope:
     topics: tuple[str, ...] = ()
     watch_s: float = WATCH_S
 
+    def concerns(self, topic: str) -> bool:
+        """Whether what a group does with a topic is looked at: messages of each may come by its retries."""
+        return not self.topics or topic in self.topics or not is_users_topic(topic)
+
 
 @dataclass(slots=True)
 class NameServerSeen:

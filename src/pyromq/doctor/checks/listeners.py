@@ -20,7 +20,7 @@ HANGS_MS: Final = 60_000
 def listeners(survey: Survey) -> Iterator[Finding]:
     """Find queues that stood still while they were watched, and say at whose hands."""
     for group in survey.groups.seen.values():
-        still = still_queues(group, survey.groups)
+        still = [one for one in still_queues(group, survey.groups) if survey.scope.concerns(one.queue.topic)]
         for client_id in sorted({one.client_id for one in still}):
             own = [one for one in still if one.client_id == client_id]
             if hanging := [one for one in own if not one.is_busy]:

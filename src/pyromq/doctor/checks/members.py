@@ -38,7 +38,7 @@ def members(survey: Survey) -> Iterator[Finding]:
             # Those who have the other queues may not have said yet that they are there.
             continue
         had = {queue for look in _looks(group) for _, queue, _ in look.queues()}
-        for topic, queues in topics.items():
+        for topic, queues in filter(lambda each: survey.scope.concerns(each[0]), topics.items()):
             if left := [queue for queue in queues if queue not in had]:
                 yield _left(survey, group, topic, left)
 

@@ -1,15 +1,17 @@
 """Messages that fail: that come again and again, or were given up."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
+from pyromq.client.dead_letters import DLQ_ORIGIN_TOPIC
 from pyromq.doctor.checks.check import Check, Part
 from pyromq.doctor.finding import Finding, Severity
-from pyromq.doctor.group_seen import GroupSeen
+from pyromq.doctor.group_seen import GroupSeen, TailMessage
 from pyromq.doctor.motion import flows
 from pyromq.doctor.survey import Survey
 from pyromq.doctor.words import counted, lasted, lines, some_of
 from pyromq.model import MessageQueue
+from pyromq.wire import properties as names
 
 #: The part of messages that may fail before it is worth a word.
 FAILING: Final = 0.1
@@ -28,7 +30,10 @@ def retries(survey: Survey) -> Iterator[Finding]:
 def _failing(survey: Survey, group: GroupSeen) -> Iterator[Finding]:
     """Tell which part of a group's messages fails, by what members counted in the last minute."""
     topics = [
-        (topic, status) for state in group.latest.states.values() for topic, status in state.topics.items()
+        (topic, status)
+        for state in group.latest.states.values()
+        for topic, status in state.topics.items()
+        if survey.scope.concerns(topic)
     ]
     failed = sum(status.consume_failed_tps for _, status in topics)
     done = sum(status.consume_ok_tps for _, status in topics)
@@ -75,6 +80,8 @@ def _dead(survey: Survey, group: GroupSeen) -> Iterator[Finding]:
     newest_ms = max((end.last_update_timestamp for end in ends), default=0)
     if not now or groups.looked_at_ms - newest_ms > _NEWS_MS:
         return
+    if not _are_meant(survey, groups.tails.get(group.dead_letter_topic, ())):
+        return
     before = [groups.queues[queue] for queue in queues if queue in groups.queues]
     more = sum(end.max_offset for end in ends) - sum(end.max_offset for end in before)
     ago = lasted((groups.looked_at_ms - newest_ms) / 1_000)
@@ -92,6 +99,15 @@ def _dead(survey: Survey, group: GroupSeen) -> Iterator[Finding]:
         ),
         {"group": group.name, "dead_letters": now, "more": more, "newest_ms": newest_ms},
     )
+
+
+def _are_meant(survey: Survey, letters: Sequence[TailMessage]) -> bool:
+    """Whether some of the last dead letters are of the topics that are looked at, or do not say."""
+    origins = {
+        letter.properties.get(names.RETRY_TOPIC) or letter.properties.get(DLQ_ORIGIN_TOPIC)
+        for letter in letters
+    }
+    return not origins or any(origin is None or survey.scope.concerns(origin) for origin in origins)
 
 
 def _dead_letter_queues(survey: Survey, group: GroupSeen) -> list[MessageQueue]:

@@ -1,6 +1,7 @@
 """Members of one group that do not want the same, or not in the same way."""
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
 
 from pyromq.client.plans.consumer_status import stance_of
 from pyromq.client.whose import is_users_topic
@@ -9,7 +10,7 @@ from pyromq.doctor.finding import Finding, Severity
 from pyromq.doctor.group_seen import GroupSeen
 from pyromq.doctor.survey import Survey
 from pyromq.doctor.words import lines, some_of
-from pyromq.filter.agreement import find_conflict
+from pyromq.filter.agreement import Stance, find_conflict
 from pyromq.wire.bodies.connections import RefusedMember
 
 _STARTED = "PROP_CONSUMER_START_TIMESTAMP"
@@ -21,14 +22,14 @@ def subscriptions(survey: Survey) -> Iterator[Finding]:
         if name not in survey.groups.configs and name not in survey.groups.seen:
             yield _unknown(survey, name)
     for group in survey.groups.seen.values():
-        if (difference := _difference(group)) is not None:
+        if (difference := _difference(survey, group)) is not None:
             yield _differing(survey, group, difference)
         for setting, tell in _SETTINGS.items():
             sides = told_apart_by(group, setting)
             if len(sides) > 1:
                 yield tell(survey, group, sides)
         for topic in sorted(group.subscriptions):
-            if topic not in survey.topics and is_users_topic(topic):
+            if topic not in survey.topics and is_users_topic(topic) and survey.scope.concerns(topic):
                 yield _missing(survey, group, topic)
 
 
@@ -41,15 +42,31 @@ def told_apart_by(group: GroupSeen, setting: str) -> dict[str, list[str]]:
     return found
 
 
-def _difference(group: GroupSeen) -> str | None:
+def _difference(survey: Survey, group: GroupSeen) -> str | None:
     """Return what members say differently; or what their brokers have noticed, if they do not say it."""
     said = group.latest.connections
     model = next((one.message_model for one in said.values()), "")
     states = sorted(group.latest.states.items(), key=lambda each: each[1].properties.get(_STARTED, ""))
-    conflict = find_conflict((client_id, stance_of(state, model)) for client_id, state in states)
+    conflict = find_conflict(
+        (client_id, _narrowed(survey, stance_of(state, model))) for client_id, state in states
+    )
     if conflict is not None:
         return str(conflict)
-    return next((one.conflict.difference for one in said.values() if one.conflict is not None), None)
+    noticed = [one.conflict.difference for one in said.values() if one.conflict is not None]
+    return next((words for words in noticed if _is_about(words, survey.scope.topics)), None)
+
+
+def _is_about(words: str, topics: Sequence[str]) -> bool:
+    """Whether a text names one of the topics; if there are none, whatever it is about."""
+    names = "|".join(map(re.escape, topics))
+    return re.search(rf"(?<![\w%|-])(?:{names})(?![\w%|-])", words) is not None if topics else True
+
+
+def _narrowed(survey: Survey, stance: Stance) -> Stance:
+    """Return what a member wants of the topics that are looked at."""
+    return stance._replace(
+        wants=frozenset(each for each in stance.wants if survey.scope.concerns(each.topic))
+    )
 
 
 def _refused(group: GroupSeen) -> list[RefusedMember]:
@@ -87,7 +104,7 @@ def _differing(survey: Survey, group: GroupSeen, difference: str) -> Finding:
             "group": group.name,
             "difference": difference,
             "members": {
-                client_id: sorted(map(str, stance_of(state, "").wants))
+                client_id: sorted(map(str, _narrowed(survey, stance_of(state, "")).wants))
                 for client_id, state in sorted(group.latest.states.items())
             },
             "refused": {one.client_id: list(one.subscriptions) for one in refused},
