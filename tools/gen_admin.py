@@ -45,6 +45,12 @@ works on Apache's clusters too, but for `replicas` and `switchMaster`, which onl
 
 An error is a line with its cause, and one with what to do next, on standard error.
 
+A broker that is gone or hangs does not hide the others: what they say is shown, who is missing and why is on
+standard error, and the status is 5. Such a broker is waited for once (3 s), however many topics and groups
+are listed; `--watch` goes on, and shows when it is back. In JSON, rows that sum up over brokers name those
+that are missing in `silent_brokers`. mqadmin's own lists end with 0 then, as mqadmin does: `clusterList`,
+`consumerProgress` without -g, `statsAll` and `topicList -c`.
+
 | status | means |
 | --- | --- |
 """

@@ -44,14 +44,16 @@ async def joining_broker(
 
 
 @asynccontextmanager
-async def silent_broker(namesrv_address: str, name: str = "broker-silent") -> AsyncIterator[str]:
+async def silent_broker(
+    namesrv_address: str, name: str = "broker-silent", *topics: str
+) -> AsyncIterator[str]:
     """Register a master that takes connections and never says a word; its address comes back."""
     held: list[asyncio.StreamWriter] = []
     server = await asyncio.start_server(lambda _, writer: held.append(writer), "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
     try:
         async with WireClient(namesrv_address) as client:
-            await StageBroker(client, name, port=port).register()
+            await StageBroker(client, name, port=port).has_topics(*topics).register()
             yield f"127.0.0.1:{port}"
     finally:
         server.close()

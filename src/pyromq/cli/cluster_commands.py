@@ -37,7 +37,11 @@ def list_brokers(
     from pyromq.cli.exit_status import ended_by_errors
 
     with ended_by_errors():
-        run_cluster_list(name_server=name_server, with_totals=totals, interval_s=watch, is_json=as_json)
+        status = run_cluster_list(
+            name_server=name_server, with_totals=totals, interval_s=watch, is_json=as_json
+        )
+    if status:
+        raise typer.Exit(status)
 
 
 @cluster.command("status", epilog=examples("pyromq cluster status -b 10.0.0.7:10911 --watch 2"))

@@ -5,6 +5,7 @@
 2    wrong use: an option or a setting
 3    not there, or not yet: no such cluster, topic, group or message; nobody connected; members disagree
 4    no answer: a name server or broker cannot be reached
+5    in part: some brokers did not answer; what the others say is shown
 130  interrupted
 """
 
@@ -24,6 +25,7 @@ FAILED = 1
 MISUSED = 2
 NOT_THERE = 3
 NO_ANSWER = 4
+IN_PART = 5
 
 _ABSENT = frozenset(
     {

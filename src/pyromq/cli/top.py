@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pyromq.cli import options, output
+from pyromq.cli.exit_status import IN_PART, NO_ANSWER
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -45,6 +46,7 @@ async def _watch(name_server: str, interval_s: float, rows: int, *, is_once: boo
         sample = await look(admin)
         if is_once:
             _show(sample, rows, is_json=is_json)
+            _end(sample)
             return
         if is_json:
             while True:
@@ -56,6 +58,17 @@ async def _watch(name_server: str, interval_s: float, rows: int, *, is_once: boo
             while True:
                 sample = await _look_again(admin, sample, interval_s)
                 live.update(view(sample, rows), refresh=True)
+
+
+def _end(sample: "Sample") -> None:
+    """Say which brokers are missing in a look, and end with the status for that."""
+    from pyromq.cli.admin.listing import did_not_answer
+
+    silent = [row for row in sample.brokers if row.failure is not None]
+    for row in silent:
+        output.warn(did_not_answer(row.name, row.failure or ""))
+    if silent:
+        raise typer.Exit(IN_PART if len(silent) < len(sample.brokers) else NO_ANSWER)
 
 
 async def _look_again(admin: Any, before: "Sample", interval_s: float) -> "Sample":

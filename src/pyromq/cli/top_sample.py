@@ -82,11 +82,10 @@ class Sample:
 async def look(admin: Admin, before: Sample | None = None) -> Sample:
     """Look at the cluster; raises NoRoute when there is no broker."""
     places = await admin.brokers(with_slaves=True)
-    masters = [place for place in places if place.broker_id == 0]
-    statuses, lags = await asyncio.gather(
-        asyncio.gather(*(admin.broker_status(address=place.address) for place in places)),
-        asyncio.gather(*(_lags(admin, place) for place in masters)),
-    )
+    statuses = await asyncio.gather(*(admin.broker_status(address=place.address) for place in places))
+    # Who does not say how it is, is not waited for again, and again for each topic.
+    masters = [said.place for (said,) in statuses if said.place.broker_id == 0 and said.failure is None]
+    lags = await asyncio.gather(*(_lags(admin, place) for place in masters))
     counted = _Counted(before)
     for of_broker in lags:
         counted.add(of_broker)

@@ -77,10 +77,10 @@ def show(
     with operating(name_server) as admin:
         topic_views.route(admin, name).show(is_json=False)
         output.say("")
-        topic_views.status(admin, name).show(is_json=False)
-        readers = admin.topic_readers(name)
-        output.say("")
-        output.say(f"read by {', '.join(readers)}" if readers else "no group reads it")
+        queues = topic_views.status(admin, name, with_readers=True)
+        queues.show(is_json=False)
+    if queues.status:
+        raise typer.Exit(queues.status)
 
 
 @topic.command(

@@ -2,10 +2,11 @@
 
 from collections.abc import Sequence
 
-from pyromq.cli.admin.listing import Listing
+from pyromq.cli.admin.listing import Listing, did_not_answer
 from pyromq.cli.bars import tracked
-from pyromq.cli.exit_status import FAILED, NO_ANSWER, NotThere
+from pyromq.cli.exit_status import DONE, IN_PART, NotThere
 from pyromq.client.plans.ops_brokers import Said
+from pyromq.client.plans.ops_places import Silence
 from pyromq.client.sync.admin import Admin
 from pyromq.wire.headers.operations import QueryConsumeQueue
 
@@ -26,9 +27,11 @@ def name_server_config(admin: Admin) -> Listing:
 
 
 def said(answers: Sequence[Said], *, separator: str) -> Listing:
-    """Names and values, a server behind the other."""
+    """Names and values, a server behind the other; raises the first one's error when none answered."""
     notes: list[str] = []
-    silent = [one for one in answers if one.failure is not None]
+    errors = [one.error for one in answers if one.error is not None]
+    if errors and len(errors) == len(answers):
+        raise errors[0]
     for one in answers:
         if one.failure is None:
             title = f"{one.place.broker_name} {one.place.address}"
@@ -48,8 +51,8 @@ def said(answers: Sequence[Said], *, separator: str) -> Listing:
             for one in answers
         ],
         notes,
-        [f"{one.place.address} did not answer: {one.failure}" for one in silent],
-        0 if not silent else FAILED if len(silent) < len(answers) else NO_ANSWER,
+        [did_not_answer(one.place.broker_name, one.failure) for one in answers if one.failure is not None],
+        IN_PART if errors else DONE,
     )
 
 
@@ -93,7 +96,8 @@ def behind(admin: Admin, least: int) -> Listing:
     """The groups that are behind, and whether anybody of them is there."""
     prefix = "%RETRY%"
     names = [name.removeprefix(prefix) for name in admin.topics() if name.startswith(prefix)]
-    groups = [admin.group_overview(name) for name in tracked(names, "groups")]
+    silence = Silence()
+    groups = [admin.group_overview(name, silence) for name in tracked(names, "groups")]
     return Listing(
         (("#Group", "group"), ("#Count", "members"), ("#TPS", "tps"), ("#Undone", "lag")),
         [
@@ -102,4 +106,4 @@ def behind(admin: Admin, least: int) -> Listing:
             if one.lag >= least
         ],
         [f"{len(groups)} groups looked at"],
-    )
+    ).without(silence)

@@ -50,7 +50,7 @@ def consumer_progress(
     from pyromq.cli.admin import group_views
 
     if group is None:
-        look(name_server, group_views.overview, is_json=as_json, watch=watch)
+        look(name_server, group_views.overview, is_json=as_json, watch=watch, is_part_enough=True)
         return
     look(
         name_server,

@@ -6,15 +6,15 @@ from typing import Any
 import msgspec
 
 from pyromq.cli.admin.likely import others
-from pyromq.cli.admin.listing import Listing
+from pyromq.cli.admin.listing import Listing, unknown
 from pyromq.cli.admin.version_names import version_name
 from pyromq.cli.bars import tracked
-from pyromq.cli.exit_status import FAILED, NotThere
-from pyromq.client.plans.ops_groups import GroupOverview, Progress
+from pyromq.cli.exit_status import NotThere
+from pyromq.client.plans.ops_places import Silence
 from pyromq.client.sync.admin import Admin
 from pyromq.client.whose import is_users_group
 from pyromq.codes import ResponseCode
-from pyromq.errors import NetworkError, Refused
+from pyromq.errors import NetworkError, PyroError, Refused
 from pyromq.model import MessageQueue
 from pyromq.wire.bodies.connections import Connection
 from pyromq.wire.bodies.offsets import GroupProgress
@@ -34,11 +34,14 @@ _CLIENT = (
 
 def progress(admin: Admin, group: str, topic: str | None = None, *, with_clients: bool = False) -> Listing:
     """How far a group got in each queue; raises NotThere when it never read anything."""
-    found = admin.group_progress(group, topic)
+    silence = Silence()
+    found = admin.group_progress(group, topic, silence)
+    if not found.queues and silence.why:
+        raise unknown(silence, f"where group {group!r} is")
     if not found.queues:
         raise NotThere(
             f"group {group!r} has no progress in {topic or 'any topic'}; did it ever read? "
-            f"{others('groups', group, _known(admin))}"
+            f"{others('groups', group, _known(admin, silence))}"
         )
     clients = _clients_of_queues(admin, group) if with_clients else {}
     records = [
@@ -59,41 +62,49 @@ def progress(admin: Admin, group: str, topic: str | None = None, *, with_clients
         columns,
         records,
         ["", f"Consume TPS: {found.tps:.2f}", f"Diff Total: {found.lag}"],
-        _silent(found),
-        FAILED if found.silent else 0,
-    )
+    ).without(silence)
 
 
 def overview(admin: Admin) -> Listing:
     """All groups, one a line."""
     names = [name.removeprefix(_RETRY) for name in admin.topics() if name.startswith(_RETRY)]
-    return _overview([admin.group_overview(name) for name in tracked(names, "groups")])
+    return _overview(admin, names, Silence())
 
 
 def listed(admin: Admin, *, with_internal: bool) -> Listing:
     """All groups that brokers know, with members and lag."""
-    names = sorted(name for name in _known(admin) if with_internal or is_users_group(name))
-    return _overview([admin.group_overview(name) for name in tracked(names, "groups")])
+    silence = Silence()
+    names = sorted(name for name in _known(admin, silence) if with_internal or is_users_group(name))
+    return _overview(admin, names, silence)
 
 
-def _known(admin: Admin) -> set[str]:
-    return {name for table in admin.all_group_configs().values() for name in table.subscription_group_table}
+def _known(admin: Admin, silence: Silence) -> set[str]:
+    tables = admin.all_group_configs(silence).values()
+    return {name for table in tables for name in table.subscription_group_table}
 
 
-def no_group(admin: Admin, group: str) -> NotThere:
-    """Return the error that no broker has a group."""
-    return NotThere(f"no broker has a group {group!r}; {others('groups', group, _known(admin))}")
+def no_group(group: str, known: set[str], silence: Silence) -> PyroError:
+    """Return the error that no broker has a group; that nobody knows, when brokers did not answer."""
+    if silence.why:
+        return unknown(silence, f"whether there is a group {group!r}")
+    return NotThere(f"no broker has a group {group!r}; {others('groups', group, known)}")
 
 
 def check_group(admin: Admin, group: str) -> None:
     """Raise NotThere unless a broker has the group."""
-    if group not in _known(admin):
-        raise no_group(admin, group)
+    silence = Silence()
+    known = _known(admin, silence)
+    if group not in known:
+        raise no_group(group, known, silence)
 
 
 def connections(admin: Admin, group: str, address: str | None) -> Listing:
     """Who is in a consumer group, and what they subscribe to."""
-    found = admin.consumer_connections(group, address)
+    silence = Silence()
+    try:
+        found = admin.consumer_connections(group, address, silence)
+    except NetworkError as error:
+        raise unknown(silence, f"a member of group {group!r}") from error
     return Listing(
         _CLIENT,
         [
@@ -118,7 +129,7 @@ def connections(admin: Admin, group: str, address: str | None) -> Listing:
             f"ConsumeFromWhere: {found.consume_from_where}",
         ],
         [] if found.conflict is None else [f"members subscribe differently: {found.conflict.difference}"],
-    )
+    ).without(silence)
 
 
 def producers_of(admin: Admin, group: str, topic: str) -> Listing:
@@ -162,14 +173,17 @@ def producers_at(admin: Admin, address: str) -> Listing:
 def configs(admin: Admin, group: str) -> Listing:
     """A group's settings on each broker; raises NotThere when no broker knows it."""
     records = []
-    for place, table in admin.all_group_configs().items():
+    silence = Silence()
+    tables = admin.all_group_configs(silence)
+    for place, table in tables.items():
         config = table.subscription_group_table.get(group)
         if config is not None:
             records.append(
                 {"cluster": place.cluster, "broker": place.broker_name} | msgspec.to_builtins(config)
             )
     if not records:
-        raise no_group(admin, group)
+        known = {name for table in tables.values() for name in table.subscription_group_table}
+        raise no_group(group, known, silence)
     names = [name for name in records[0] if name not in ("cluster", "broker")]
     notes = []
     for record in records:
@@ -177,7 +191,7 @@ def configs(admin: Admin, group: str) -> Listing:
             f"============================={record['cluster']}:{record['broker']}============================="
         )
         notes += [f"{name:<40}=  {_java(record[name])}" for name in names]
-    return Listing((), records, notes)
+    return Listing((), records, notes).without(silence)
 
 
 def lags(admin: Admin, address: str, *, only_ordered: bool, timeout_ms: int, least: int) -> Listing:
@@ -244,7 +258,8 @@ def _client_record(group: str, one: Connection) -> dict[str, Any]:
     }
 
 
-def _overview(groups: Sequence[GroupOverview]) -> Listing:
+def _overview(admin: Admin, names: Sequence[str], silence: Silence) -> Listing:
+    groups = [admin.group_overview(name, silence) for name in tracked(names, "groups")]
     return Listing(
         (
             ("#Group", "group"),
@@ -265,10 +280,11 @@ def _overview(groups: Sequence[GroupOverview]) -> Listing:
                 "model": one.message_model or None,
                 "tps": one.tps,
                 "lag": one.lag,
+                "silent_brokers": sorted(place.broker_name for place in silence.why),
             }
             for one in groups
         ],
-    )
+    ).without(silence)
 
 
 def _clients_of_queues(admin: Admin, group: str) -> dict[MessageQueue, str]:
@@ -284,10 +300,6 @@ def _clients_of_queues(admin: Admin, group: str) -> dict[MessageQueue, str]:
         if member.state is not None
         for queue in member.state.queues
     }
-
-
-def _silent(found: Progress) -> list[str]:
-    return [f"broker {name} did not answer: {why}" for name, why in found.silent.items()]
 
 
 def _java(value: object) -> str:

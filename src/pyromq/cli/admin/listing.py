@@ -8,11 +8,16 @@ scripts look for.
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from pyromq.cli import bars, output
+from pyromq.cli.exit_status import DONE, IN_PART
 from pyromq.cli.times import written, written_short
+from pyromq.errors import NetworkError, PyroError
+
+if TYPE_CHECKING:
+    from pyromq.client.plans.ops_places import Silence
 
 _NOTHING = "-"
 #: Cells that are numbers stand at the right.
@@ -32,7 +37,7 @@ class Listing:
     #: On standard error.
     warnings: Sequence[str] = field(default=())
     #: What the command ends with.
-    status: int = 0
+    status: int = DONE
 
     def show(self, *, is_json: bool) -> None:
         """Print it."""
@@ -46,6 +51,13 @@ class Listing:
                 output.say(note)
         for warning in self.warnings:
             output.warn(warning)
+
+    def without(self, silence: "Silence") -> "Listing":
+        """Return it with a warning for each broker that did not answer, and the status that says so."""
+        if not silence.why:
+            return self
+        missing = [did_not_answer(place.broker_name, why) for place, why in sorted(silence.why.items())]
+        return replace(self, warnings=[*missing, *self.warnings], status=self.status or IN_PART)
 
     def _print(self) -> None:
         if sys.stdout.isatty():
@@ -81,6 +93,17 @@ class Listing:
         return [[show(name, record.get(name)) for _, name in self.columns] for record in self.records]
 
 
+def did_not_answer(broker: str, why: str) -> str:
+    """Return the warning that something of a broker's is missing."""
+    return f"what {broker} has is missing here: {why}"
+
+
+def unknown(silence: "Silence", what: str) -> NetworkError:
+    """Return the error that what is asked cannot be said, since brokers did not answer that may have it."""
+    missing = "; ".join(f"{place.broker_name}: {why}" for place, why in sorted(silence.why.items()))
+    return NetworkError(f"nobody that answers knows {what}, and not all answer: {missing}")
+
+
 def _is_number(value: Any) -> bool:
     return isinstance(value, _NUMBERS) and not isinstance(value, bool)
 
@@ -111,16 +134,17 @@ def cell(name: str, value: Any) -> str:
     return str(value)
 
 
-def show_again(look: Callable[[], Listing], every_s: float | None, *, is_json: bool) -> None:
-    """Show what `look` finds, once, or every so many seconds until the command is interrupted."""
-    if every_s is None:
-        look().show(is_json=is_json)
-        return
-    if is_json or not sys.stdout.isatty():
-        while True:
-            look().show(is_json=is_json)
-            pause(every_s)
-    _show_live(look, every_s)
+def show_again(look: Callable[[], Listing], every_s: float | None, *, is_json: bool) -> Listing:
+    """Show what `look` finds, once, or every so many seconds until the command is interrupted.
+
+    The first look must succeed. A later one that fails says why, and the next is taken: whoever watches a
+    cluster wants to see it come back.
+    """
+    found = look()
+    if every_s is not None:
+        _watch(look, found, every_s, is_json=is_json)
+    found.show(is_json=is_json)
+    return found
 
 
 def pause(seconds: float) -> None:
@@ -128,13 +152,31 @@ def pause(seconds: float) -> None:
     time.sleep(seconds)
 
 
-def _show_live(look: Callable[[], Listing], every_s: float) -> None:
+def _watch(look: Callable[[], Listing], found: Listing, every_s: float, *, is_json: bool) -> NoReturn:
+    if not is_json and sys.stdout.isatty():
+        _show_live(look, found, every_s)
+    while True:
+        found.show(is_json=is_json)
+        pause(every_s)
+        found = _look_again(look, Listing((), ()))
+
+
+def _show_live(look: Callable[[], Listing], found: Listing, every_s: float) -> NoReturn:
     from rich.console import Group
     from rich.live import Live
+    from rich.text import Text
 
-    found = look()
     with bars.hidden(), Live(auto_refresh=False, screen=False) as live:
         while True:
-            live.update(Group(found.drawn(), *found.notes, *found.warnings), refresh=True)
+            below = [Text(note) for note in found.notes]
+            below += [Text(f"warning: {warning}", "yellow") for warning in found.warnings]
+            live.update(Group(found.drawn(), *below), refresh=True)
             pause(every_s)
-            found = look()
+            found = _look_again(look, found)
+
+
+def _look_again(look: Callable[[], Listing], before: Listing) -> Listing:
+    try:
+        return look()
+    except PyroError as error:
+        return replace(before, warnings=[f"{error}; looking again"])

@@ -11,7 +11,7 @@ from pyromq.cli import output
 from pyromq.cli.admin.likely import others
 from pyromq.cli.admin.listing import Listing, show_again
 from pyromq.cli.credentials import client_settings
-from pyromq.cli.exit_status import FAILED, NotThere, ended_by_errors
+from pyromq.cli.exit_status import FAILED, IN_PART, NotThere, ended_by_errors
 from pyromq.errors import PyroError, TopicNotFound
 
 if TYPE_CHECKING:
@@ -58,15 +58,19 @@ def look(
     *,
     is_json: bool,
     watch: float | None = None,
+    is_part_enough: bool = False,
 ) -> Listing | None:
-    """Show what is found, and return it; with `watch` again and again."""
+    """Show what is found, and return it; with `watch` again and again.
+
+    Status 5 when brokers did not answer, unless a part is enough, as it is for mqadmin's lists.
+    """
     with operating(name_server) as admin:
         if watch is not None:
             show_again(lambda: find(admin), watch, is_json=is_json)
             return None
         found = find(admin)
         found.show(is_json=is_json)
-    if found.status:
+    if found.status and not (is_part_enough and found.status == IN_PART):
         raise typer.Exit(found.status)
     return found
 

@@ -5,8 +5,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from pyromq.cli import output
-from pyromq.cli.admin.listing import Listing, show_again
+from pyromq.cli.admin.listing import Listing, did_not_answer, show_again
 from pyromq.cli.admin.operator import Operator
+from pyromq.cli.exit_status import DONE, IN_PART, NO_ANSWER, NOT_THERE
 from pyromq.client.plans.scaling import Member, Told, TopicUpdate, allow_writes, members, update_topic
 from pyromq.clock import SystemClock
 from pyromq.codes import Perm
@@ -73,14 +74,14 @@ def show_told(broker: str, told: Sequence[Told], *, is_allowed: bool, is_json: b
             output.complain(f"{verb} write perm of {place} Failed: {one.failure}")
 
 
-def run_cluster_list(*, name_server: str, with_totals: bool, interval_s: float | None, is_json: bool) -> None:
-    """Print all brokers, once or every so many seconds."""
+def run_cluster_list(*, name_server: str, with_totals: bool, interval_s: float | None, is_json: bool) -> int:
+    """Print all brokers, once or every so many seconds, and return the status that they make."""
     with Operator(name_server) as operator:
-        show_again(
-            lambda: _brokers(operator.run(members), _TOTALS if with_totals else _OVERVIEW),
+        return show_again(
+            lambda: _brokers(operator.run(members), _TOTALS if with_totals else _OVERVIEW, name_server),
             interval_s,
             is_json=is_json,
-        )
+        ).status
 
 
 def permission_text(perm: int) -> str:
@@ -115,16 +116,24 @@ _TOTALS = (
 )
 
 
-def _brokers(found: Sequence[Member], columns: Sequence[tuple[str, str]]) -> Listing:
+def _brokers(found: Sequence[Member], columns: Sequence[tuple[str, str]], name_server: str) -> Listing:
+    silent = [member for member in found if member.failure is not None]
     return Listing(
         columns,
         [_record(member) for member in found],
-        warnings=[
-            f"{member.broker_name} at {member.address}: {member.failure}"
-            for member in found
-            if member.failure is not None
-        ],
+        warnings=[did_not_answer(member.broker_name, member.failure or "") for member in silent]
+        if found
+        else [f"no broker has registered there; one is started with: pyromq broker -n '{name_server}'"],
+        status=_status(len(found), len(silent)),
     )
+
+
+def _status(count: int, silent_count: int) -> int:
+    if not count:
+        return NOT_THERE
+    if silent_count == count:
+        return NO_ANSWER
+    return IN_PART if silent_count else DONE
 
 
 def _record(member: Member) -> dict[str, Any]:

@@ -35,7 +35,7 @@ def topic_list(
     from pyromq.cli.admin import topic_views
 
     if by_cluster:
-        look(name_server, topic_views.by_cluster, is_json=as_json)
+        look(name_server, topic_views.by_cluster, is_json=as_json, is_part_enough=True)
         return
     with operating(name_server) as admin:
         found = topic_views.names(admin)
@@ -206,6 +206,7 @@ def stats_all(
         lambda admin: topic_views.flows(admin, topic, only_active=only_active),
         is_json=as_json,
         watch=watch,
+        is_part_enough=True,
     )
 
 

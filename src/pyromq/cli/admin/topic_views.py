@@ -9,6 +9,7 @@ from pyromq.cli.admin.listing import Listing
 from pyromq.cli.admin.scaling import permission_text
 from pyromq.cli.bars import tracked
 from pyromq.cli.exit_status import FAILED
+from pyromq.client.plans.ops_places import Silence
 from pyromq.client.sync.admin import Admin
 from pyromq.client.whose import is_users_topic
 from pyromq.codes import Perm
@@ -30,14 +31,17 @@ def names(admin: Admin) -> Listing:
 def by_cluster(admin: Admin) -> Listing:
     """All topics but those of groups, with their clusters and readers."""
     records = []
+    silence = Silence()
     for topic in tracked(_own(admin.topics()), "topics"):
         try:
-            clusters, groups = admin.topic_clusters(topic), admin.topic_readers(topic)
+            clusters, groups = admin.topic_clusters(topic), admin.topic_readers(topic, silence)
         except (Refused, NetworkError):
             clusters, groups = [], []
         cluster = ", ".join(clusters)
         records += [{"cluster": cluster, "topic": topic, "group": group} for group in groups or [""]]
-    return Listing((("#Cluster Name", "cluster"), ("#Topic", "topic"), ("#Consumer Group", "group")), records)
+    return Listing(
+        (("#Cluster Name", "cluster"), ("#Topic", "topic"), ("#Consumer Group", "group")), records
+    ).without(silence)
 
 
 def clusters(admin: Admin, topic: str) -> Listing:
@@ -46,9 +50,10 @@ def clusters(admin: Admin, topic: str) -> Listing:
     return Listing((), [{"topic": topic, "cluster": name} for name in found], notes=found)
 
 
-def status(admin: Admin, topic: str) -> Listing:
-    """Each queue of a topic."""
-    found = admin.topic_status(topic)
+def status(admin: Admin, topic: str, *, with_readers: bool = False) -> Listing:
+    """Each queue of a topic, and below, for people, who reads it."""
+    silence = Silence()
+    found = admin.topic_status(topic, silence)
     return Listing(
         (
             ("#Broker Name", "broker"),
@@ -58,7 +63,12 @@ def status(admin: Admin, topic: str) -> Listing:
             ("#Last Updated", "last_update_ms"),
         ),
         [_queue_record(queue, ends) for queue, ends in found.items()],
-    )
+        ["", _read_by(admin.topic_readers(topic, silence))] if with_readers else [],
+    ).without(silence)
+
+
+def _read_by(groups: Sequence[str]) -> str:
+    return f"read by {', '.join(groups)}" if groups else "no group reads it"
 
 
 def route(admin: Admin, topic: str) -> Listing:
@@ -109,14 +119,15 @@ def route_records(topic: str, found: TopicRoute) -> list[dict[str, Any]]:
 def listed(admin: Admin, *, with_internal: bool) -> Listing:
     """Topics with their queues and messages, one a line."""
     records = []
+    silence = Silence()
     for topic in tracked(admin.topics() if with_internal else users_topics(admin), "topics"):
         try:
             found = admin.route(topic)
-            queues = admin.topic_status(topic)
+            queues = _ends(admin, topic, silence)
         except (Refused, NetworkError) as error:
             records.append({"topic": topic, "failure": str(error)})
             continue
-        records.append(_summary(topic, found, queues))
+        records.append(_summary(topic, found, queues, silence))
     return Listing(
         (
             ("TOPIC", "topic"),
@@ -130,7 +141,15 @@ def listed(admin: Admin, *, with_internal: bool) -> Listing:
         [] if records else ["no topics yet; one is made with: pyromq topic create NAME"],
         [f"{one['topic']}: {one['failure']}" for one in records if "failure" in one],
         FAILED if any("failure" in one for one in records) else 0,
-    )
+    ).without(silence)
+
+
+def _ends(admin: Admin, topic: str, silence: Silence) -> dict[MessageQueue, TopicOffset] | None:
+    """Return where a topic's queues end; None when none of its brokers answers."""
+    try:
+        return admin.topic_status(topic, silence)
+    except NetworkError:
+        return None
 
 
 def users_topics(admin: Admin) -> list[str]:
@@ -142,10 +161,11 @@ def users_topics(admin: Admin) -> list[str]:
 def flows(admin: Admin, topic: str | None, *, only_active: bool, with_internal: bool = True) -> Listing:
     """What goes into topics and out to groups."""
     records = []
+    silence = Silence()
     listed = _own(admin.topics()) if with_internal or topic is not None else users_topics(admin)
     asked = [name for name in listed if topic in (None, name)]
     for name in tracked(asked, "topics"):
-        records += _flows_of(admin, name, only_active=only_active)
+        records += _flows_of(admin, name, silence, only_active=only_active)
     return Listing(
         (
             ("#Topic", "topic"),
@@ -157,12 +177,12 @@ def flows(admin: Admin, topic: str | None, *, only_active: bool, with_internal: 
             ("#OutMsg24Hour", "out_day"),
         ),
         records,
-    )
+    ).without(silence)
 
 
-def _flows_of(admin: Admin, topic: str, *, only_active: bool) -> list[dict[str, Any]]:
+def _flows_of(admin: Admin, topic: str, silence: Silence, *, only_active: bool) -> list[dict[str, Any]]:
     try:
-        inward, *outward = admin.topic_flows(topic)
+        inward, *outward = admin.topic_flows(topic, silence)
     except (Refused, NetworkError):
         return []
     common = {"topic": topic, "in_tps": inward.tps, "in_day": inward.day_sum}
@@ -171,7 +191,7 @@ def _flows_of(admin: Admin, topic: str, *, only_active: bool) -> list[dict[str, 
         if only_active and not inward.day_sum and not flow.day_sum:
             continue
         try:
-            lag = max(admin.group_progress(flow.group or "", topic).lag, 0)
+            lag = max(admin.group_progress(flow.group or "", topic, silence).lag, 0)
         except (Refused, NetworkError):
             lag = 0
         records.append(
@@ -182,16 +202,22 @@ def _flows_of(admin: Admin, topic: str, *, only_active: bool) -> list[dict[str, 
     return records
 
 
-def _summary(topic: str, found: TopicRoute, queues: Mapping[MessageQueue, TopicOffset]) -> dict[str, Any]:
+def _summary(
+    topic: str, found: TopicRoute, queues: Mapping[MessageQueue, TopicOffset] | None, silence: Silence
+) -> dict[str, Any]:
+    silent = {place.broker_name for place in silence.why}
+    is_known = queues is not None
+    queues = queues or {}
     perms = sorted({part.perm & (Perm.READ | Perm.WRITE) for part in found.queue_datas})
     return {
         "topic": topic,
         "brokers": sorted(part.broker_name for part in found.queue_datas),
         "read_queues": sum(part.read_queue_nums for part in found.queue_datas),
         "write_queues": sum(part.write_queue_nums for part in found.queue_datas),
-        "messages": sum(ends.max_offset - ends.min_offset for ends in queues.values()),
+        "messages": sum(ends.max_offset - ends.min_offset for ends in queues.values()) if is_known else None,
         "last_update_ms": max((ends.last_update_timestamp for ends in queues.values()), default=0),
         "perm": "; ".join(permission_text(perm) for perm in perms),
+        "silent_brokers": sorted(silent & {part.broker_name for part in found.queue_datas}),
     }
 
 

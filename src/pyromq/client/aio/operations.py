@@ -17,7 +17,7 @@ from pyromq.client.plans.ops_access import AccessVersions, AccountChange
 from pyromq.client.plans.ops_brokers import Said
 from pyromq.client.plans.ops_groups import GroupOverview, Progress
 from pyromq.client.plans.ops_offsets import Move, Reset, ResetQuery, Target
-from pyromq.client.plans.ops_places import Place
+from pyromq.client.plans.ops_places import Place, Silence
 from pyromq.client.plans.ops_topics import Flow
 from pyromq.client.plans.scaling import Told, TopicUpdate
 from pyromq.client.steps import Deadline
@@ -87,9 +87,16 @@ class Operations:
             )
         )
 
-    async def topic_status(self, topic: str) -> dict[MessageQueue, TopicOffset]:
-        """Return begin, end and last time of each of a topic's queues; raises TopicNotFound."""
-        return await self._runner.run(ops_topics.topic_status(self._runner.session, topic, self._deadline()))
+    async def topic_status(
+        self, topic: str, silence: Silence | None = None
+    ) -> dict[MessageQueue, TopicOffset]:
+        """Return begin, end and last time of each of a topic's queues; raises TopicNotFound.
+
+        A broker that does not answer is an error, or is noted in `silence`, and its queues left out.
+        """
+        return await self._runner.run(
+            ops_topics.topic_status(self._runner.session, topic, self._deadline(), silence)
+        )
 
     async def topic_clusters(self, topic: str) -> list[str]:
         """Return the clusters that have a topic."""
@@ -97,17 +104,21 @@ class Operations:
             ops_topics.topic_clusters(self._runner.session, topic, self._deadline())
         )
 
-    async def topic_readers(self, topic: str) -> list[str]:
+    async def topic_readers(self, topic: str, silence: Silence | None = None) -> list[str]:
         """Return the groups that subscribe to a topic or have progress in it."""
-        return await self._runner.run(ops_topics.topic_readers(self._runner.session, topic, self._deadline()))
+        return await self._runner.run(
+            ops_topics.topic_readers(self._runner.session, topic, self._deadline(), silence)
+        )
 
     async def topic_configs(self, address: str) -> TopicConfigTable:
         """Return all topics of one broker."""
         return await self._runner.run(ops_topics.topic_configs(self._runner.session, address))
 
-    async def topic_flows(self, topic: str) -> list[Flow]:
+    async def topic_flows(self, topic: str, silence: Silence | None = None) -> list[Flow]:
         """Return how much goes into a topic (the first), and out of it to each group."""
-        return await self._runner.run(ops_topics.topic_flows(self._runner.session, topic, self._deadline()))
+        return await self._runner.run(
+            ops_topics.topic_flows(self._runner.session, topic, self._deadline(), silence)
+        )
 
     async def broker_rates(self, address: str, name: str, key: str) -> Rates | None:
         """Return what a broker counted under a name (TOPIC_PUT_NUMS, …) and a key; None: nothing yet."""
@@ -127,9 +138,11 @@ class Operations:
         """Return all consumer groups of one broker."""
         return await self._runner.run(ops_groups.group_configs(self._runner.session, address))
 
-    async def all_group_configs(self) -> dict[Place, SubscriptionGroupTable]:
-        """Return the consumer groups of each master."""
-        return await self._runner.run(ops_groups.all_group_configs(self._runner.session, self._deadline()))
+    async def all_group_configs(self, silence: Silence | None = None) -> dict[Place, SubscriptionGroupTable]:
+        """Return the consumer groups of each master; with `silence`, of each that answers."""
+        return await self._runner.run(
+            ops_groups.all_group_configs(self._runner.session, self._deadline(), silence)
+        )
 
     async def update_group(
         self, config: SubscriptionGroupConfig, *, cluster: str | None = None, address: str | None = None
@@ -163,22 +176,26 @@ class Operations:
             )
         )
 
-    async def group_progress(self, group: str, topic: str | None = None) -> Progress:
+    async def group_progress(
+        self, group: str, topic: str | None = None, silence: Silence | None = None
+    ) -> Progress:
         """Return how far a group got in each queue, of one topic or of all."""
         return await self._runner.run(
-            ops_groups.group_progress(self._runner.session, group, topic, self._deadline())
+            ops_groups.group_progress(self._runner.session, group, topic, self._deadline(), silence)
         )
 
-    async def group_overview(self, group: str) -> GroupOverview:
+    async def group_overview(self, group: str, silence: Silence | None = None) -> GroupOverview:
         """Return a group in one line: members, type, rate, lag."""
         return await self._runner.run(
-            ops_groups.group_overview(self._runner.session, group, self._deadline())
+            ops_groups.group_overview(self._runner.session, group, self._deadline(), silence)
         )
 
-    async def consumer_connections(self, group: str, address: str | None = None) -> ConsumerConnections:
+    async def consumer_connections(
+        self, group: str, address: str | None = None, silence: Silence | None = None
+    ) -> ConsumerConnections:
         """Return who is in a consumer group; raises Refused (CONSUMER_NOT_ONLINE) when nobody is."""
         return await self._runner.run(
-            ops_groups.consumer_connections(self._runner.session, group, address, self._deadline())
+            ops_groups.consumer_connections(self._runner.session, group, address, self._deadline(), silence)
         )
 
     async def producer_connections(self, group: str, topic: str) -> list[Connection]:

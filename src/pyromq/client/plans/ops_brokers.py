@@ -9,7 +9,7 @@ from pyromq.client.plans.scaling import Told
 from pyromq.client.session import Session
 from pyromq.client.steps import Deadline, Plan, ask, must_succeed, request
 from pyromq.codes import RequestCode
-from pyromq.errors import NetworkError, ProtocolError, Refused
+from pyromq.errors import NetworkError, ProtocolError, PyroError, Refused
 from pyromq.wire.bodies.operations import QueueRows, decode_queue_rows
 from pyromq.wire.bodies.registration import decode_key_values
 from pyromq.wire.bodies.running import DirectConsumption, decode_direct_consumption
@@ -29,7 +29,12 @@ class Said:
 
     place: Place
     values: Mapping[str, str]
-    failure: str | None = None
+    error: PyroError | None = None
+
+    @property
+    def failure(self) -> str | None:
+        """Why it did not answer, in words."""
+        return None if self.error is None else str(self.error)
 
 
 def broker_status(
@@ -168,7 +173,7 @@ def _ask(session: Session, place: Place, code: RequestCode) -> Plan[Said]:
             return Said(place, decode_key_values(answer.body).table)
         return Said(place, read_properties(answer.body.decode("utf-8", "replace")))
     except (NetworkError, Refused, ProtocolError) as error:
-        return Said(place, {}, str(error))
+        return Said(place, {}, error)
 
 
 def _as_properties(changes: Mapping[str, str]) -> bytes:

@@ -8,10 +8,19 @@ import msgspec
 
 from pyromq.client.names import RETRY_TOPIC_PREFIX
 from pyromq.client.namespaces import DEAD_LETTER_TOPIC_PREFIX, unwrap_queue, wrap
-from pyromq.client.plans.ops_places import Place, places, places_of, tell_each, timeout_s
+from pyromq.client.plans.ops_places import (
+    Place,
+    Silence,
+    ask_each,
+    places,
+    places_of,
+    tell_each,
+    timeout_s,
+)
 from pyromq.client.plans.ops_topics import delete_topic
 from pyromq.client.plans.route import fetch_route
 from pyromq.client.plans.scaling import Told
+from pyromq.client.route_cache import MASTER_ID
 from pyromq.client.session import Session
 from pyromq.client.steps import Deadline, Plan, ask, must_succeed, request
 from pyromq.codes import RequestCode, ResponseCode
@@ -75,12 +84,15 @@ def group_configs(session: Session, address: str) -> Plan[SubscriptionGroupTable
     return decode_group_table(must_succeed((yield from ask(address, command, timeout_s(session)))).body)
 
 
-def all_group_configs(session: Session, deadline: Deadline) -> Plan[dict[Place, SubscriptionGroupTable]]:
-    """Return the consumer groups of each master."""
-    found = {}
-    for place in (yield from places(session, deadline)):
-        found[place] = yield from group_configs(session, place.address)
-    return found
+def all_group_configs(
+    session: Session, deadline: Deadline, silence: Silence | None = None
+) -> Plan[dict[Place, SubscriptionGroupTable]]:
+    """Return the consumer groups of each master; with `silence`, of each that answers."""
+    masters = yield from places(session, deadline)
+    answers = yield from ask_each(
+        session, masters, lambda: request(RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG), silence
+    )
+    return {place: decode_group_table(answer.body) for place, answer in answers.items()}
 
 
 def update_group(
@@ -145,7 +157,9 @@ def group_places(session: Session, group: str, deadline: Deadline) -> Plan[list[
     return places_of(route)
 
 
-def group_progress(session: Session, group: str, topic: str | None, deadline: Deadline) -> Plan[Progress]:
+def group_progress(
+    session: Session, group: str, topic: str | None, deadline: Deadline, silence: Silence | None = None
+) -> Plan[Progress]:
     """Return how far a group got, in one topic or in all; a broker that is silent is named.
 
     Raises the first broker's failure when none answered.
@@ -153,54 +167,61 @@ def group_progress(session: Session, group: str, topic: str | None, deadline: De
     namespace = session.settings.namespace
     wrapped = wrap(namespace, group)
     header = GetConsumeStats(consumer_group=wrapped, topic=None if topic is None else wrap(namespace, topic))
-    found: dict[MessageQueue, GroupProgress] = {}
-    silent: dict[str, str] = {}
-    tps = 0.0
-    failure: NetworkError | Refused | None = None
     brokers = yield from group_places(session, wrapped, deadline)
-    for place in brokers:
-        command = request(RequestCode.GET_CONSUME_STATS, header)
-        try:
-            answer = must_succeed((yield from ask(place.address, command, timeout_s(session))))
-        except (NetworkError, Refused) as error:
-            silent[place.broker_name], failure = str(error), error
-            continue
+    silence = Silence() if silence is None else silence
+    answers = yield from ask_each(
+        session, brokers, lambda: request(RequestCode.GET_CONSUME_STATS, header), silence
+    )
+    found: dict[MessageQueue, GroupProgress] = {}
+    tps = 0.0
+    for answer in answers.values():
         found |= decode_consume_stats(answer.body)
         tps += float(read_object(answer.body).get("consumeTps", 0.0))
-    if failure is not None and len(silent) == len(brokers):
-        raise failure
     queues = {unwrap_queue(namespace, queue): found[queue] for queue in sorted(found)}
+    silent = {place.broker_name: silence.why[place] for place in brokers if place not in answers}
     return Progress(group, queues, tps, silent)
 
 
 def consumer_connections(
-    session: Session, group: str, address: str | None, deadline: Deadline
+    session: Session, group: str, address: str | None, deadline: Deadline, silence: Silence | None = None
 ) -> Plan[ConsumerConnections]:
-    """Return who is in a consumer group, as all its brokers see it, or as one does.
+    """Return who is in a consumer group, as all its brokers see it that answer, or as one does.
 
-    Raises Refused (CONSUMER_NOT_ONLINE) when nobody is.
+    Raises Refused (CONSUMER_NOT_ONLINE) when nobody is; NetworkError, if that is not sure because a broker
+    did not answer.
     """
     group = wrap(session.settings.namespace, group)
     if address is None:
-        asked = [place.address for place in (yield from group_places(session, group, deadline))]
+        asked = yield from group_places(session, group, deadline)
     else:
-        asked = [address]
+        asked = [Place("", address, MASTER_ID, address)]
+    silence = Silence() if silence is None else silence
     merged: ConsumerConnections | None = None
-    refused: Refused | NetworkError | None = None
-    for at in asked:
-        header = GetConsumerConnectionList(consumer_group=group)
-        command = request(RequestCode.GET_CONSUMER_CONNECTION_LIST, header)
+    failure: NetworkError | Refused | None = None
+    for place in asked:
         try:
-            answer = must_succeed((yield from ask(at, command, timeout_s(session))))
-        except (Refused, NetworkError) as error:
-            refused = error
-            continue
-        merged = _merged(merged, decode_consumer_connections(answer.body))
-    if merged is None:
-        if refused is None or getattr(refused, "code", None) == ResponseCode.CONSUMER_NOT_ONLINE:
-            raise Refused(ResponseCode.CONSUMER_NOT_ONLINE, f"no consumer of group {group} is connected")
-        raise refused
-    return merged
+            merged = _merged(merged, (yield from _connections(session, group, place, silence)))
+        except Refused as error:
+            if error.code != ResponseCode.CONSUMER_NOT_ONLINE:
+                silence.note(place, error)
+                failure = error
+        except NetworkError as error:
+            silence.note(place, error)
+            failure = error
+    if merged is not None:
+        return merged
+    if failure is not None:
+        raise failure
+    raise Refused(ResponseCode.CONSUMER_NOT_ONLINE, f"no consumer of group {group} is connected")
+
+
+def _connections(session: Session, group: str, place: Place, silence: Silence) -> Plan[ConsumerConnections]:
+    if (before := silence.of_gone(place)) is not None:
+        raise before
+    header = GetConsumerConnectionList(consumer_group=group)
+    command = request(RequestCode.GET_CONSUMER_CONNECTION_LIST, header)
+    answer = must_succeed((yield from ask(place.address, command, timeout_s(session))))
+    return decode_consumer_connections(answer.body)
 
 
 def producer_connections(
@@ -253,14 +274,17 @@ def broker_lags(
     }
 
 
-def group_overview(session: Session, group: str, deadline: Deadline) -> Plan[GroupOverview]:
-    """Return a group in one line; what a broker does not say is left empty."""
+def group_overview(
+    session: Session, group: str, deadline: Deadline, silence: Silence | None = None
+) -> Plan[GroupOverview]:
+    """Return a group in one line; what a broker does not say is left empty, and who it is, noted."""
+    silence = Silence() if silence is None else silence
     tps, lag, members = 0.0, 0, ConsumerConnections()
     with suppress(Refused, NetworkError, ProtocolError):
-        progress = yield from group_progress(session, group, None, deadline)
+        progress = yield from group_progress(session, group, None, deadline, silence)
         tps, lag = progress.tps, progress.lag
     with suppress(Refused, NetworkError, ProtocolError):
-        members = yield from consumer_connections(session, group, None, deadline)
+        members = yield from consumer_connections(session, group, None, deadline, silence)
     return GroupOverview(
         group=group,
         member_count=len(members.connections),

@@ -5,14 +5,14 @@ not answer must not hide what the others say, so what each said comes back besid
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from pyromq.client.plans.route import cluster
 from pyromq.client.plans.scaling import Told
 from pyromq.client.route_cache import MASTER_ID
 from pyromq.client.session import Session
 from pyromq.client.steps import Deadline, Plan, ask, ask_all, must_succeed
-from pyromq.errors import NetworkError, NoRoute, ProtocolError, Refused
+from pyromq.errors import NetworkError, NoRoute, ProtocolError, PyroError, Refused
 from pyromq.wire.bodies.route import BrokerAddresses, TopicRoute
 from pyromq.wire.command import Command
 
@@ -35,6 +35,28 @@ class Place:
     def is_master(self) -> bool:
         """Whether it is the master."""
         return self.broker_id == MASTER_ID
+
+
+@dataclass(slots=True)
+class Silence:
+    """Brokers that did not say what they were asked in one look, and why.
+
+    Who did not answer at all is not asked again: a look at a thousand topics waits for a broker that hangs
+    once, and not a thousand times.
+    """
+
+    why: dict[Place, str] = field(default_factory=dict)
+    _gone: dict[Place, NetworkError] = field(default_factory=dict)
+
+    def note(self, place: Place, error: PyroError) -> None:
+        """Remember that a broker did not say something."""
+        self.why.setdefault(place, str(error))
+        if isinstance(error, NetworkError):
+            self._gone[place] = error
+
+    def of_gone(self, place: Place) -> NetworkError | None:
+        """Return why a broker did not answer before; None: it has to be asked."""
+        return self._gone.get(place)
 
 
 def places(
@@ -99,6 +121,30 @@ def tell_each(session: Session, addresses: Sequence[str], make: MakeCommand) -> 
         except (NetworkError, Refused, ProtocolError) as error:
             told.append(Told(address, failure=str(error)))
     return told
+
+
+def ask_each(
+    session: Session, asked: Sequence[Place], make: MakeCommand, silence: Silence | None = None
+) -> Plan[dict[Place, Command]]:
+    """Ask brokers the same one by one, and return what each that succeeds answers.
+
+    The first failure is raised; with `silence` it is noted there, and raised only when nobody succeeds.
+    """
+    answers: dict[Place, Command] = {}
+    failure: NetworkError | Refused | None = None
+    for place in asked:
+        try:
+            if silence is not None and (before := silence.of_gone(place)) is not None:
+                raise before
+            answers[place] = must_succeed((yield from ask(place.address, make(), timeout_s(session))))
+        except (NetworkError, Refused) as error:
+            if silence is None:
+                raise
+            silence.note(place, error)
+            failure = error
+    if failure is not None and not answers:
+        raise failure
+    return answers
 
 
 def ask_lots(session: Session, address: str, commands: Sequence[Command]) -> Plan[list[Command]]:

@@ -4,7 +4,15 @@ from dataclasses import dataclass
 from functools import partial
 
 from pyromq.client.namespaces import unwrap_queue, wrap
-from pyromq.client.plans.ops_places import ask_lots, places, places_of, tell_each, timeout_s
+from pyromq.client.plans.ops_places import (
+    Silence,
+    ask_each,
+    ask_lots,
+    places,
+    places_of,
+    tell_each,
+    timeout_s,
+)
 from pyromq.client.plans.route import fetch_route
 from pyromq.client.plans.scaling import ORDER_NAMESPACE, Told
 from pyromq.client.session import Session
@@ -43,15 +51,22 @@ class Flow:
     day_sum: int
 
 
-def topic_status(session: Session, topic: str, deadline: Deadline) -> Plan[dict[MessageQueue, TopicOffset]]:
-    """Return where each of a topic's queues begins and ends, and when its last message came."""
+def topic_status(
+    session: Session, topic: str, deadline: Deadline, silence: Silence | None = None
+) -> Plan[dict[MessageQueue, TopicOffset]]:
+    """Return where each of a topic's queues begins and ends, and when its last message came.
+
+    With `silence` the queues of brokers that do not answer are left out, and those are noted there.
+    """
     namespace = session.settings.namespace
     wrapped = wrap(namespace, topic)
     route = yield from fetch_route(session, wrapped, deadline)
     found: dict[MessageQueue, TopicOffset] = {}
-    for place in places_of(route):
-        command = request(RequestCode.GET_TOPIC_STATS_INFO, GetTopicStats(topic=wrapped))
-        answer = must_succeed((yield from ask(place.address, command, timeout_s(session))))
+    header = GetTopicStats(topic=wrapped)
+    answers = yield from ask_each(
+        session, places_of(route), lambda: request(RequestCode.GET_TOPIC_STATS_INFO, header), silence
+    )
+    for answer in answers.values():
         found |= decode_topic_stats(answer.body)
     return {unwrap_queue(namespace, queue): found[queue] for queue in sorted(found)}
 
@@ -62,16 +77,17 @@ def topic_clusters(session: Session, topic: str, deadline: Deadline) -> Plan[lis
     return sorted({broker.cluster for broker in route.broker_datas})
 
 
-def topic_readers(session: Session, topic: str, deadline: Deadline) -> Plan[list[str]]:
+def topic_readers(
+    session: Session, topic: str, deadline: Deadline, silence: Silence | None = None
+) -> Plan[list[str]]:
     """Return the groups that subscribe to a topic or have progress in it, at any of its brokers."""
     wrapped = wrap(session.settings.namespace, topic)
     route = yield from fetch_route(session, wrapped, deadline)
-    found: set[str] = set()
-    for place in places_of(route):
-        command = request(RequestCode.QUERY_TOPIC_CONSUME_BY_WHO, QueryTopicConsumeByWho(topic=wrapped))
-        answer = must_succeed((yield from ask(place.address, command, timeout_s(session))))
-        found.update(decode_group_names(answer.body))
-    return sorted(found)
+    header = QueryTopicConsumeByWho(topic=wrapped)
+    answers = yield from ask_each(
+        session, places_of(route), lambda: request(RequestCode.QUERY_TOPIC_CONSUME_BY_WHO, header), silence
+    )
+    return sorted({name for answer in answers.values() for name in decode_group_names(answer.body)})
 
 
 def topic_configs(session: Session, address: str) -> Plan[TopicConfigTable]:
@@ -181,15 +197,18 @@ def set_order_conf(session: Session, topic: str, value: str | None) -> Plan[list
     )
 
 
-def topic_flows(session: Session, topic: str, deadline: Deadline) -> Plan[list[Flow]]:
+def topic_flows(
+    session: Session, topic: str, deadline: Deadline, silence: Silence | None = None
+) -> Plan[list[Flow]]:
     """Return how much goes into a topic, and out of it to each group, at all its masters together."""
     wrapped = wrap(session.settings.namespace, topic)
     route = yield from fetch_route(session, wrapped, deadline)
-    groups: list[str | None] = [None, *(yield from topic_readers(session, topic, deadline))]
+    groups: list[str | None] = [None, *(yield from topic_readers(session, topic, deadline, silence))]
+    asked = [place for place in places_of(route) if silence is None or silence.of_gone(place) is None]
     flows = []
     for group in groups:
         tps, day_sum = 0.0, 0
-        for place in places_of(route):
+        for place in asked:
             name, key = (TOPIC_IN, wrapped) if group is None else (GROUP_OUT, f"{wrapped}@{group}")
             rates = yield from broker_rates(session, place.address, name, key)
             if rates is not None:
