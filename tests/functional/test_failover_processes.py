@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 import pytest
 from etcd import EtcdServer, running_etcd
-from failover_stage import LONG_S, TOPIC
+from failover_stage import LONG_S, TOPIC, UNHURRIED_MS
 from forked_command import start_pyromq
 
 from pyromq import Message, PyroError, SendStatus
@@ -31,13 +31,13 @@ pytestmark = pytest.mark.timeout(240)
 class Replica:
     """One `pyromq broker --failover`."""
 
-    def __init__(self, folder: Path, etcd: EtcdServer, name_server: str) -> None:
+    def __init__(self, folder: Path, etcd: EtcdServer, name_server: str, lease_ms: int) -> None:
         self._folder = folder
         self._arguments = [
             *("broker", "-n", name_server, "--port", "0", "--failover", etcd.address, "--data", str(folder)),
             *("--set", "brokerRole=SYNC_MASTER", "--set", "mappedFileSizeCommitLog=16777216"),
             *("--set", "maxHashSlotNum=5000", "--set", "maxIndexNum=20000"),
-            *("--ready-file", str(folder / "ready")),
+            *("--set", f"failoverLease={lease_ms}", "--ready-file", str(folder / "ready")),
         ]
         self._process: ForkServerProcess | None = None
         self.address = ""
@@ -95,11 +95,12 @@ async def master_of(*replicas: Replica, in_sync: int = 1) -> Replica:
 
 
 @asynccontextmanager
-async def pair(folder: Path) -> AsyncIterator[tuple[Replica, Replica, Cluster]]:
+async def pair(folder: Path, *, lease_ms: int = 3_000) -> AsyncIterator[tuple[Replica, Replica, Cluster]]:
     """Run two replicas for the block, in sync; the first that is given is master."""
     async with Cluster(0, data_dir=folder) as cluster:
         with running_etcd(folder / "etcd") as etcd:
-            both = [Replica(folder / name, etcd, cluster.namesrv_address) for name in ("one", "two")]
+            address = cluster.namesrv_address
+            both = [Replica(folder / name, etcd, address, lease_ms) for name in ("one", "two")]
             try:
                 await asyncio.gather(*(one.start() for one in both))
                 master = await master_of(*both, in_sync=2)
@@ -202,7 +203,7 @@ async def test_a_master_that_stood_still_acknowledges_nothing_when_it_goes_on(
 
 @pytest.mark.row("HA-09")
 async def test_an_operator_sees_the_replicas_and_switches_the_master(tmp_path: Path) -> None:
-    async with pair(tmp_path) as (master, slave, cluster):
+    async with pair(tmp_path, lease_ms=UNHURRIED_MS) as (master, slave, cluster):
         shown = await admin("replicas", "-n", cluster.namesrv_address)
         assert f"master {master.address}" in shown
         assert slave.address in shown
@@ -220,7 +221,7 @@ async def test_an_operator_sees_the_replicas_and_switches_the_master(tmp_path: P
 async def test_a_stop_in_order_of_either_replica_is_a_short_pause(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    async with pair(tmp_path) as (master, slave, cluster):
+    async with pair(tmp_path, lease_ms=UNHURRIED_MS) as (master, slave, cluster):
         async with Sender(cluster.namesrv_address) as sender:
             for one, other in ((slave, master), (master, slave)):
                 one.end(signal.SIGTERM)

@@ -24,6 +24,8 @@ from pyromq.wire.command import Command
 TOPIC = "orders"
 #: Seconds that anything may take here; machines are busy.
 LONG_S = 60.0
+#: The lease in groups that lose no master: one that stands still on a busy machine stays master.
+UNHURRIED_MS = 20_000
 
 
 class Way:
@@ -91,6 +93,8 @@ class Stage:
             "failover": f"etcd://127.0.0.1:{await way.start()}",
             "listen_port": free_broker_port(),
             "store_path_root_dir": str(self.folder_of(number)),
+            # Whoever is lost is waited for no more after inSyncTimeout; whoever is only slow is waited for.
+            "slave_timeout": 15_000,
             "mapped_file_size_commit_log": 16 * MIB,
             "mapped_file_size_consume_queue": 20_000,
             "max_hash_slot_num": 5_000,
