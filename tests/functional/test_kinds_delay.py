@@ -59,7 +59,7 @@ async def test_a_held_pull_wakes_when_a_delayed_message_is_delivered(stage: Manu
     sender, reader = stage.connect("sender"), stage.connect("reader")
     await sender.send("orders", b"first")
     await sender.send("orders", b"later", properties={"DELAY": "1"})
-    pulling = reader.pull("orders", 0, 1, hold_ms=15_000)
+    pulling = await stage.hold(reader.pull("orders", 0, 1, hold_ms=15_000))
 
     stage.clock.advance(1_000)
 

@@ -247,7 +247,7 @@ async def test_a_held_pull_wakes_when_one_is_delivered(stage: ManualStage) -> No
     sender, reader = stage.connect("sender"), stage.connect("reader")
     await sender.send("orders", b"first")
     await send_later(sender, 1_000)
-    pulling = reader.pull("orders", 0, 1, hold_ms=15_000)
+    pulling = await stage.hold(reader.pull("orders", 0, 1, hold_ms=15_000))
 
     stage.clock.advance(1_000)
 

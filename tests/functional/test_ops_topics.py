@@ -2,10 +2,10 @@
 
 import asyncio
 import os
-import shutil
 from pathlib import Path
 
 import pytest
+from kinds_stage import copy_as_it_is
 
 from pyromq.codes import RequestCode, ResponseCode
 from pyromq.testing.clock import ManualClock
@@ -107,7 +107,7 @@ async def test_a_deleted_topic_stays_away_after_a_crash(tmp_path: Path, clock: M
         clock.advance(1)
         await client.ask(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": "orders"})
         # What a killed broker leaves behind.
-        await asyncio.to_thread(shutil.copytree, tmp_path / "one", tmp_path / "other")
+        await asyncio.to_thread(copy_as_it_is, tmp_path / "one", tmp_path / "other")
     async with (
         Cluster(data_dir=tmp_path / "other", clock=clock) as cluster,
         WireClient(cluster.broker_addresses[0]) as client,

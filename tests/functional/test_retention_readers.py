@@ -5,7 +5,6 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from kinds_stage import settle
 from retention_stage import LOG_FILE_BYTES, MESSAGES_PER_FILE, RetentionStage, retention_stage
 
 from pyromq.clock import SystemClock
@@ -101,13 +100,14 @@ async def test_an_answer_that_is_not_read_yet_stays_whole(tmp_path: Path) -> Non
         reader, writer = await asyncio.open_connection(*split_address(stage.stage.address), limit=1024)
         fields = {name: str(value) for name, value in pull_fields("orders").items()}
         writer.write(encode(Command(RequestCode.PULL_MESSAGE, ext=fields)))
-        # The answer is on its way, and nobody reads it.
-        await settle()
+        # The answer is on its way, and nobody reads more of it.
+        begin = await reader.readexactly(4)
         stage.files.percent_used = 86
         assert await stage.look() > 0
         await aeventually(lambda: stage.numbers("commitlog", sizes["mapped_file_size_commit_log"]) == [1])
 
         commands = CommandReader()
+        commands.feed(begin)
         while (answer := commands.next_command()) is None:
             commands.feed(await reader.read(1 << 20))
 
@@ -121,8 +121,7 @@ async def test_an_answer_that_is_not_read_yet_stays_whole(tmp_path: Path) -> Non
 async def test_a_held_pull_outlives_the_files_behind_it(stage: RetentionStage) -> None:
     await stage.fill(3)
     end = await stage.max_offset()
-    held = asyncio.ensure_future(stage.client.pull("orders", offset=end, hold_ms=60_000_000))
-    await settle()
+    held = await stage.stage.hold(stage.client.pull("orders", offset=end, hold_ms=60_000_000))
 
     await let_all_go(stage)
     await stage.client.send("orders", b"at last")

@@ -169,6 +169,7 @@ async def test_a_file_that_cannot_be_removed_is_tried_again(stage: RetentionStag
     stage.files.percent_used = 86
     stage.files.remove_error = "Device or resource busy"
     assert await stage.look() == 3 * MESSAGES_PER_FILE
+    await aeventually(lambda: any(what.startswith("remove ") for what in stage.files.of("commitlog")))
     assert stage.log_files() == [0, 1, 2, 3]
 
     stage.files.remove_error = None

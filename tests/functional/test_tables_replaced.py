@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
 import pytest
-from kinds_stage import ManualStage, running_stage, settle
+from kinds_stage import ManualStage, running_stage, settle, text_of
 from staged_files import StagedFiles
 
 from pyromq.codes import RequestCode, ResponseCode
@@ -149,7 +149,7 @@ async def test_who_sends_a_message_back_is_answered_after_its_topics_are_on_disk
     await client.send("orders")
     (record,) = await client.stored("orders")
     # The heartbeat began to write the retry topic; that write is none of ours.
-    await aeventually(lambda: "%RETRY%readers" in (stage.folder / "config" / "topics.json").read_text())
+    await aeventually(lambda: "%RETRY%readers" in text_of(stage.folder / "config" / "topics.json"))
     fields = {"offset": record.position, "group": "readers", "delayLevel": -1, "originTopic": "orders"}
 
     answer = await client.request(RequestCode.CONSUMER_SEND_MSG_BACK, fields)

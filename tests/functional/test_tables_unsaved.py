@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from kinds_stage import ManualStage, Peer, running_stage
+from kinds_stage import ManualStage, Peer, running_stage, text_of
 from staged_files import StagedFiles
 
 from pyromq.codes import RequestCode, ResponseCode
@@ -85,7 +85,7 @@ async def test_progress_that_could_not_be_saved_is_saved_five_seconds_later(
 
     def is_saved() -> bool:
         stage.clock.advance(5_000)
-        return path.exists() and "orders@readers" in path.read_text()
+        return "orders@readers" in text_of(path)
 
     await aeventually(is_saved)
 

@@ -2,7 +2,7 @@
 
 import asyncio
 import shutil
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -28,7 +28,8 @@ from pyromq.wire.record import Record, iter_records
 
 YEAR_S = 365 * 24 * 3600
 HOUR_MS = 3_600_000
-TIMEOUT_S = 5.0
+#: Seconds that an answer may take; only ever spent when a test fails.
+TIMEOUT_S = 20.0
 
 
 class Peer:
@@ -182,6 +183,15 @@ class Stage:
         self._peers.append(peer)
         return peer
 
+    async def hold(self, pull: Coroutine[None, None, Command]) -> "asyncio.Task[Command]":
+        """Send a pull, and return what will be its answer when the broker holds it."""
+        arrivals = self.broker._parts.arrivals
+        held = arrivals.held_count
+        pulling = asyncio.get_running_loop().create_task(pull)
+        await aeventually(lambda: arrivals.held_count > held or pulling.done(), what="the pull is held")
+        assert not pulling.done()
+        return pulling
+
     async def restart(self) -> None:
         """Stop the broker in order and start it on its data; links must be made anew."""
         await self.close()
@@ -209,8 +219,7 @@ class ManualStage(Stage):
 @asynccontextmanager
 async def after_a_crash(stage: ManualStage, folder: Path) -> AsyncIterator[ManualStage]:
     """Run a second stage on what a `kill -9` of the first would leave behind now."""
-    # A table that is being written in a thread now is still there under its name, as it was.
-    shutil.copytree(stage.folder, folder, ignore=shutil.ignore_patterns("*.tmp"))
+    copy_as_it_is(stage.folder, folder)
     async with running_stage(folder, clock=stage.clock) as survivor:
         yield survivor
 
@@ -237,6 +246,28 @@ async def running_real_stage(folder: Path, **settings: object) -> AsyncIterator[
         yield stage
     finally:
         await stage.close()
+
+
+def text_of(table: Path) -> str:
+    """Return what a table's file says, nothing if it is not there; a broker may be replacing it just now."""
+    try:
+        return table.read_text()
+    except FileNotFoundError:
+        return ""
+
+
+def copy_as_it_is(folder: Path, to: Path) -> None:
+    """Copy a folder of a broker that runs, without what it has not given its name yet."""
+    while True:
+        try:
+            shutil.copytree(folder, to, ignore=shutil.ignore_patterns("*.tmp"))
+        except shutil.Error as error:
+            # A thread replaces a table just now: for a moment no file has its name.
+            if not all("No such file" in why for _, _, why in error.args[0]):
+                raise
+            shutil.rmtree(to)
+        else:
+            return
 
 
 async def settle() -> None:

@@ -23,8 +23,10 @@ class _StagedFile(SystemFile):
         self._stage = stage
 
     def write(self, data: bytes | bytearray, at: int) -> None:
+        full_name = self._stage.full_name
+        # Whoever sees the note may be sure that what was set before it held.
         self._stage.note("write", self.path)
-        if self._stage.full_name is not None and self.path.name.startswith(self._stage.full_name):
+        if full_name is not None and self.path.name.startswith(full_name):
             raise DiskFull(f"writing {self.path} failed: No space left on device")
         super().write(data, at)
 
@@ -103,8 +105,8 @@ class StagedFiles(SystemFiles):
 
     def rename(self, path: Path, to: Path) -> None:
         """Give a file another name."""
-        self.note(f"rename {path.name} to", to)
         super().rename(path, to)
+        self.note(f"rename {path.name} to", to)
 
     def sync_folder(self, path: Path) -> None:
         """Sync the names in a folder."""
@@ -113,10 +115,11 @@ class StagedFiles(SystemFiles):
 
     def remove(self, path: Path) -> None:
         """Remove a file."""
+        error = self.remove_error
         self.note("remove", path)
         self._may_remove.wait()
-        if self.remove_error is not None:
-            raise StoreError(f"removing {path} failed: {self.remove_error}")
+        if error is not None:
+            raise StoreError(f"removing {path} failed: {error}")
         super().remove(path)
 
     def disk_use(self, path: Path) -> DiskUse:
