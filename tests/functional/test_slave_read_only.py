@@ -4,12 +4,13 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from kinds_stage import Peer
+from kinds_stage import HOUR_MS, Peer, settle
 from slave_stage import SLAVE_ID, Pair, running_pair
 
 from pyromq.broker.replicating import Following
 from pyromq.codes import RequestCode, ResponseCode
 from pyromq.model import MessageQueue
+from pyromq.testing.clock import ManualClock
 from pyromq.testing.waiting import aeventually
 from pyromq.wire.bodies.locks import LockBatch, encode_lock_batch
 from pyromq.wire.bodies.route import TopicRoute, decode_route
@@ -107,16 +108,24 @@ def _fields_of(code: RequestCode) -> dict[str, object]:
 async def test_a_slave_does_nothing_of_its_own_with_messages_that_wait(pair: Pair) -> None:
     master = pair.master.connect()
     await filled(pair)
-    await master.send("orders", properties={"DELAY": "1"})
+    await master.send("orders", properties={"DELAY": "5"})
+    await master.send("orders", properties={"TIMER_DELAY_MS": "60000"})
     await master.send("orders", b"half", sys_flag=4, properties=HALF)
     await pair.caught_up()
     await pair.stop(pair.master)
     before = pair.slave.broker.max_position
 
-    await pair.slave.connect().heartbeat(producer="payers", consumer="readers")
+    # All of it is due, and overdue.
+    clock = ManualClock(pair.slave.clock.now_ms() + HOUR_MS)
+    await pair.restart_slave(clock)
+    client = pair.slave.connect()
+    await client.heartbeat(producer="payers", consumer="readers")
+    clock.advance(HOUR_MS)
+    await settle()
 
+    assert client.asked_for(RequestCode.CHECK_TRANSACTION_STATE) == []
     assert pair.slave.broker.max_position == before
-    assert len(await pair.slave.connect().stored("orders")) == 3
+    assert len(await client.stored("orders")) == 3
 
 
 # Reading
@@ -183,7 +192,7 @@ async def test_a_message_is_found_by_its_id(pair: Pair) -> None:
 async def test_a_held_pull_is_answered_when_the_message_is_copied(pair: Pair) -> None:
     await filled(pair, 1)
     slave = pair.slave.connect()
-    held = slave.pull("orders", offset=1, hold_ms=20_000)
+    held = await pair.slave.hold(slave.pull("orders", offset=1, hold_ms=20_000))
     await pair.master.connect().send("orders", b"copied")
 
     answer = await held

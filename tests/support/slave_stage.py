@@ -9,7 +9,7 @@ from kinds_stage import Stage
 
 from pyromq.broker.replicating import Following
 from pyromq.broker.replication.tables import TableCopier
-from pyromq.clock import SystemClock
+from pyromq.clock import Clock, SystemClock
 from pyromq.config.choices import BrokerRole
 from pyromq.config.settings import NamesrvSettings, NetSettings
 from pyromq.namesrv.namesrv import NameServer
@@ -31,11 +31,11 @@ class Pair:
         self.slave = self._stage("other", is_slave=True)
         self._running: list[Stage] = []
 
-    def _stage(self, place: str, *, is_slave: bool = False) -> Stage:
+    def _stage(self, place: str, *, is_slave: bool = False, clock: Clock | None = None) -> Stage:
         role = {"broker_role": BrokerRole.SLAVE, "broker_id": SLAVE_ID} if is_slave else {}
         return Stage(
             self.folder / place,
-            SystemClock(),
+            clock or SystemClock(),
             namesrv_addr=self.namesrv_address,
             listen_port=self._ports.setdefault(place, free_broker_port()),
             **{"broker_role": BrokerRole.ASYNC_MASTER, **self._settings, **role},
@@ -58,6 +58,13 @@ class Pair:
         """Stop one of the two, in order."""
         self._running.remove(stage)
         await stage.close()
+
+    async def restart_slave(self, clock: Clock) -> None:
+        """Start the slave, again if it runs, on its data and on another clock."""
+        if self.slave in self._running:
+            await self.stop(self.slave)
+        self.slave = self._stage("other", is_slave=True, clock=clock)
+        await self.start(self.slave)
 
     async def start_master(self) -> None:
         """Start the master again, on its data."""
