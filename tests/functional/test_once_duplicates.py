@@ -59,7 +59,7 @@ def test_an_order_that_was_sent_twice_has_two_ids_and_is_billed_once(
     )
     consumer.subscribe("orders")
     with consumer:
-        eventually(lambda: len(seen) == 2)
+        eventually(lambda: len(seen) == 2, 30)
 
     assert len(set(seen)) == 2
     assert bills == ["42"]

@@ -58,7 +58,7 @@ def test_of_many_who_begin_at_once_one_has_the_token(tokens: DbTokens) -> None:
     barrier = threading.Barrier(8)
 
     def begin(owner: str) -> Began:
-        barrier.wait(10)
+        barrier.wait(60)
         return tokens.begin("order-42", owner)
 
     with ThreadPoolExecutor(8) as pool:
@@ -74,7 +74,7 @@ def test_of_many_transactions_with_one_key_one_does_the_work(database: Database,
 
     def bill(_worker: int) -> None:
         with database.transaction() as connection:
-            barrier.wait(10)
+            barrier.wait(60)
             with guard.guard(received("42"), connection) as is_new:
                 if is_new:
                     run(connection, "INSERT INTO bills VALUES ('42')")

@@ -11,12 +11,14 @@ from pyromq.broker import joining
 from pyromq.codes import Perm, RequestCode
 from pyromq.config.choices import BrokerRole
 from pyromq.model import Message
+from pyromq.net.links import Links
 from pyromq.testing.cluster import Cluster
 from pyromq.testing.requests import send_v2_fields
 from pyromq.testing.waiting import aeventually
 from pyromq.testing.wire_client import WireClient
 from pyromq.wire.bodies.groups import decode_group_table
 from pyromq.wire.bodies.topics import TopicConfig, decode_topic_table
+from pyromq.wire.command import Command
 
 pytestmark = pytest.mark.row("AD-08")
 
@@ -133,14 +135,17 @@ async def test_clusters_with_the_same_name_servers_have_their_topics_apart(tmp_p
 async def test_a_master_that_is_silent_is_said_and_stops_no_start(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(joining, "ANSWER_S_MAX", 0.5)
+    request = Links.request
+
+    async def impatient(links: Links, address: str, command: Command, timeout_s: float) -> Command:
+        return await request(links, address, command, 0.2 if address == silent else 60.0)
+
     async with Cluster(data_dir=tmp_path) as cluster:
         await create(cluster, "orders")
-        async with (
-            silent_broker(cluster.namesrv_address) as silent,
-            joining_broker(cluster.namesrv_address, tmp_path) as broker,
-        ):
-            taken = await topics_of(broker.address)
+        async with silent_broker(cluster.namesrv_address) as silent:
+            monkeypatch.setattr(Links, "request", impatient)
+            async with joining_broker(cluster.namesrv_address, tmp_path) as broker:
+                taken = await topics_of(broker.address)
 
     assert "orders" in taken
     said = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]

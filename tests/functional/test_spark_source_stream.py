@@ -306,16 +306,18 @@ def test_a_broker_that_restarts_is_waited_for(tmp_path: Path) -> None:
             "startingOffsets": "earliest",
         }
         send_numbers(cluster.namesrv_address, "restart", 0, 6)
-        with Query(**options, retries=100, retryIntervalMs=50) as query:
+        with Query(**options, retries=1_000, retryIntervalMs=50) as query:
             start = query.reader.initialOffset()
             end = query.reader.latestOffset(start, ReadAllAvailable())
             tasks = query.reader.partitions(start, end)
             cluster.stop_broker("broker-a")
-            threading.Timer(0.5, cluster.start_broker, ("broker-a",)).start()
+            starting = threading.Timer(0.5, cluster.start_broker, ("broker-a",))
+            starting.start()
 
             rows = [row for task in tasks for batch in query.reader.read(task) for row in batch.to_pylist()]
             assert numbers(rows) == list(range(6))
             assert query.reader.latestOffset(end, ReadAllAvailable()) == end
+            starting.join()
 
 
 def test_one_of_two_brokers_that_is_away_holds_up_only_its_own_queues(tmp_path: Path) -> None:
@@ -366,11 +368,13 @@ def test_a_query_starts_while_its_broker_restarts(tmp_path: Path) -> None:
             assert len(query.batch()) == 6
         send_numbers(name_server, "restart", 6, 2)
         cluster.stop_broker("broker-a")
-        threading.Timer(0.5, cluster.start_broker, ("broker-a",)).start()
+        starting = threading.Timer(0.5, cluster.start_broker, ("broker-a",))
+        starting.start()
 
-        with Query(None, query.at, **options, retries=100, retryIntervalMs=50) as again:
+        with Query(None, query.at, **options, retries=1_000, retryIntervalMs=50) as again:
             again.reader.prepareForTriggerAvailableNow()
             assert numbers(again.batch()) == [6, 7]
+        starting.join()
 
 
 def test_a_topic_that_goes_away_while_it_is_read_is_an_error_in_the_end(
