@@ -15,6 +15,8 @@ import etcd
 from harness.ports import free_broker_port
 from howto import BIN, Block
 
+from pyromq.testing.waiting import eventually
+
 TYPING_TIMEOUT_S = 240
 
 
@@ -63,10 +65,21 @@ class TypedPage:
         return done.stdout
 
     def end(self) -> None:
-        """End whatever the page started and did not end."""
+        """End whatever the page started and did not end, and return when it is gone."""
         for path in self.folder.glob("*.pid"):
-            with suppress(ProcessLookupError, ValueError):
-                os.kill(int(path.read_text()), signal.SIGKILL)
+            with suppress(ValueError, OSError):
+                pid = int(path.read_text())
+                if self._is_of_the_page(pid):
+                    os.kill(pid, signal.SIGKILL)
+                    eventually(lambda pid=pid: not self._is_of_the_page(pid), 60, what=f"{path} has ended")
+
+    def _is_of_the_page(self, pid: int) -> bool:
+        """Whether a process runs in the page's folder: another may have got the number since."""
+        try:
+            # A process that has ended, and that nobody has asked how, is nowhere.
+            return Path(f"/proc/{pid}/cwd").resolve(strict=True).is_relative_to(self.folder.resolve())
+        except OSError:
+            return False
 
     def _logs(self) -> str:
         return "\n".join(f"== {path.name}\n{path.read_text()[-1500:]}" for path in self.folder.glob("*.log"))

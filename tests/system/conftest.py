@@ -22,7 +22,7 @@ class Program:
     """A running `pyromq`, its output in files."""
 
     def __init__(self, arguments: tuple[str, ...], folder: Path, environment: dict[str, str]) -> None:
-        self._ready_file = folder / "ready.json"
+        self.ready_file = folder / "ready.json"
         self._out = folder / "out"
         self._err = folder / "err"
         with self._out.open("wb") as out, self._err.open("wb") as err:
@@ -46,10 +46,10 @@ class Program:
     def ready(self) -> dict[str, Any]:
         """Wait until it is ready, and return what it says about itself."""
         eventually(
-            lambda: self._ready_file.exists() or self.process.poll() is not None, DEADLINE_S, what="ready"
+            lambda: self.ready_file.exists() or self.process.poll() is not None, DEADLINE_S, what="ready"
         )
         assert self.process.poll() is None, f"ended with {self.process.returncode}: {self.err}"
-        record: dict[str, Any] = json.loads(self._ready_file.read_text())
+        record: dict[str, Any] = json.loads(self.ready_file.read_text())
         return record
 
     def stop(self, number: int = signal.SIGTERM) -> int:

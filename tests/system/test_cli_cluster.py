@@ -11,12 +11,24 @@ from typing import Any
 
 import pytest
 from etcd import running_etcd
+from harness.ports import free_broker_port
 
+from pyromq.cli.local_cluster import PORT_STEP
 from pyromq.testing.waiting import eventually
 
 # The fixtures `shell` and `up` are in conftest.py, and so are their types.
 Up = Any
 DEADLINE_S = 60.0
+#: The whole line: it may be written while it is read.
+KILLED = re.compile("^.*broker-b .* was ended by SIGKILL.* To start it again: (.*)\n", re.MULTILINE)
+
+
+def free_ports_in_a_row() -> int:
+    """Return the first port of a cluster of two brokers."""
+    ports = [free_broker_port() for _ in range(3)]
+    while ports[2] - ports[0] != PORT_STEP:
+        ports = [*ports[1:], free_broker_port()]
+    return ports[0]
 
 
 def lives(pid: int) -> bool:
@@ -43,6 +55,13 @@ def members(shell: Any, address: str) -> list[tuple[str, int]]:
 def master_address(shell: Any, address: str) -> str | None:
     lines = shell.output_of("admin", "clusterList", "-n", address, "--json").splitlines()
     return next((one["address"] for one in map(json.loads, lines) if one["broker_id"] == 0), None)
+
+
+def are_in_sync(shell: Any, address: str, count: int) -> bool:
+    """Whether so many replicas have all that the master has: each of them may be the next master."""
+    ended = shell.run("admin", "replicas", "-n", address, "--json")
+    replicas = json.loads(ended.stdout).get("replicas", []) if ended.returncode == 0 else []
+    return len(replicas) == count and all(one["isInSync"] for one in replicas)
 
 
 def sends(shell: Any, address: str, topic: str, count: int) -> list[str]:
@@ -76,7 +95,7 @@ def test_masters_and_slaves_with_synchronous_double_write(shell: Any, up: Up, tm
 
     assert server.stop() == 0
     assert not any(map(lives, pids(hello)))
-    assert not Path(server.process.args[-1]).exists()
+    assert not server.ready_file.exists()
     assert not [broker for broker in hello["brokers"] if (Path(broker["data"]) / "abort").exists()]
 
 
@@ -88,6 +107,9 @@ def test_masters_and_slaves_with_asynchronous_copies(shell: Any, up: Up) -> None
     assert [one["role"] for one in hello["brokers"]] == ["ASYNC_MASTER", "SLAVE"]
     assert len(sends(shell, address, "hello", 3)) == 3
     eventually(lambda: _sizes_agree(hello["brokers"]), DEADLINE_S, what="the slave has what its master has")
+    # The log brings a topic, and the slave asks its master for it.
+    topics = Path(hello["brokers"][1]["data"]) / "config" / "topics.json"
+    eventually(lambda: "hello" in topics.read_text(), DEADLINE_S, what="the slave has the topic")
 
     kill(hello, 0)
 
@@ -97,9 +119,14 @@ def test_masters_and_slaves_with_asynchronous_copies(shell: Any, up: Up) -> None
 
 @pytest.mark.row("HA-08", "HA-10", "HA-11", "AD-07")
 def test_of_several_masters_one_dies_and_what_is_unread_on_it_waits_until_it_is_back(
-    shell: Any, up: Up
+    shell: Any, tmp_path: Path
 ) -> None:
-    server = up("--brokers", "2")
+    # One of them comes back where it was: no connection may take its port meanwhile.
+    port = free_ports_in_a_row()
+    server = shell.serve(
+        *("up", "--brokers", "2", "--data", str(tmp_path / "data")),
+        *("--namesrv-port", "0", "--broker-port", str(port)),
+    )
     hello = server.ready()
     address = hello["namesrv"]
     shell.output_of("admin", "updateTopic", "-n", address, "-t", "orders", "-c", "DefaultCluster")
@@ -112,10 +139,7 @@ def test_of_several_masters_one_dies_and_what_is_unread_on_it_waits_until_it_is_
     # Writing goes on, on the other one; of what was sent before, only its part can be read.
     assert sends(shell, address, "orders", 3) == ["broker-a"] * 3
     assert len(read(shell, address, "orders")) == took.count("broker-a") + 3
-    eventually(lambda: "To start it again: " in server.err, DEADLINE_S, what="it is said")
-    (command,) = re.findall(
-        "^.*broker-b .* was ended by SIGKILL.* To start it again: (.*)$", server.err, re.M
-    )
+    (command,) = eventually(lambda: KILLED.findall(server.err), DEADLINE_S, what="it is said")
 
     shell.serve(*shlex.split(command)[1:]).ready()
 
@@ -136,7 +160,7 @@ def test_with_failover_a_slave_takes_over_from_a_master_that_is_killed(
         server = up("--replicas", "2", "--sync", "--failover", etcd.address)
         hello = server.ready()
         address = hello["namesrv"]
-        eventually(lambda: len(members(shell, address)) == 2, DEADLINE_S, what="both are registered")
+        eventually(lambda: are_in_sync(shell, address, 2), DEADLINE_S, what="both are in sync")
         assert len(sends(shell, address, "hello", 3)) == 3
         master = master_address(shell, address)
         assert master is not None
