@@ -11,8 +11,8 @@ from typing import Self
 from harness.servers import apache_home
 from harness.toolchains import java_class
 
-#: Seconds that a command may take which is not known to run for ever.
-PATIENCE_S = 60
+#: Seconds that a command may take; only spent where something is wrong.
+PATIENCE_S = 120
 
 
 @dataclass(frozen=True)
@@ -52,11 +52,11 @@ class Mqadmin:
         self._process.communicate()
         self._errors.close()
 
-    def run(self, *words: str, seconds: int = PATIENCE_S) -> Printed:
-        """Run a command; one that runs for ever is interrupted after some seconds."""
+    def run(self, *words: str, lines: int = 0) -> Printed:
+        """Run a command; one that runs for ever is interrupted when it has printed so many lines."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        self._process.stdin.write("\t".join((str(seconds), *words)).encode() + b"\n")
+        self._process.stdin.write("\t".join((str(PATIENCE_S), str(lines), *words)).encode() + b"\n")
         self._process.stdin.flush()
         status, size = self._process.stdout.readline().split()
         return Printed(status.decode(), self._process.stdout.read(int(size)).decode())

@@ -4,13 +4,15 @@ import java.io.InputStreamReader;
 import java.io.PrintStream;
 import java.nio.charset.StandardCharsets;
 import java.util.Arrays;
+import java.util.function.BooleanSupplier;
 import org.apache.rocketmq.tools.command.MQAdminStartup;
 
 /**
  * Runs commands of Apache's mqadmin one after the other, as lines of its input say, without a Java machine for each.
  *
- * A line is the seconds that the command may take and its words, with tabs between. The answer is a line with its exit
- * status (or «running» when it had to be interrupted) and the number of bytes that it printed, and these bytes.
+ * A line is the seconds that the command may take, the number of lines after which it is interrupted (0: none), and its
+ * words, with tabs between. The answer is a line with its exit status (or «running» when it had to be interrupted) and
+ * the number of bytes that it printed, and these bytes.
  */
 public class Mqadmin {
     private static class Startup extends MQAdminStartup {
@@ -51,7 +53,12 @@ public class Mqadmin {
             PrintStream into = new PrintStream(printed, true, "UTF-8");
             System.setOut(into);
             System.setErr(into);
-            String status = run(Arrays.copyOfRange(words, 1, words.length), 1000L * Integer.parseInt(words[0]));
+            int enough = Integer.parseInt(words[1]);
+            String status = run(
+                Arrays.copyOfRange(words, 2, words.length),
+                1000L * Integer.parseInt(words[0]),
+                () -> enough > 0 && printed.toString().lines().count() >= enough && printed.toString().endsWith("\n")
+            );
             byte[] bytes;
             synchronized (into) {
                 bytes = printed.toByteArray();
@@ -63,7 +70,7 @@ public class Mqadmin {
         Runtime.getRuntime().halt(0);
     }
 
-    private static String run(String[] words, long millis) throws InterruptedException {
+    private static String run(String[] words, long millis, BooleanSupplier isEnough) throws InterruptedException {
         int[] status = {0};
         Thread thread = new Thread(() -> {
             try {
@@ -77,7 +84,10 @@ public class Mqadmin {
             }
         }, "main");
         thread.start();
-        thread.join(millis);
+        long until = System.nanoTime() + millis * 1_000_000;
+        while (thread.isAlive() && !isEnough.getAsBoolean() && System.nanoTime() < until) {
+            thread.join(20);
+        }
         if (thread.isAlive()) {
             thread.interrupt();
             thread.join(5000);
