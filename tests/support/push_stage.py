@@ -1,6 +1,6 @@
 """What tests of push consumers share: quick intervals, listeners that remember, looks at a cluster."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pyromq
@@ -49,6 +49,11 @@ def send(producer: pyromq.Producer, topic: str, count: int, **more: Any) -> list
 def progress(address: str, group: str, queue: MessageQueue) -> int | None:
     with pyromq.PullConsumer(group, address) as consumer:
         return consumer.committed(queue)
+
+
+def total_progress(address: str, group: str, queues: Sequence[MessageQueue]) -> int:
+    with pyromq.PullConsumer(group, address) as consumer:
+        return sum(consumer.committed(queue) or 0 for queue in queues)
 
 
 def ask(cluster: ThreadCluster, code: int, ext: dict[str, str]) -> Command:

@@ -5,7 +5,7 @@ from collections import Counter
 
 import pytest
 from client_faces import Face, face_of
-from push_stage import FIRST, QUICK, Handler, ask, progress, send
+from push_stage import FIRST, QUICK, Handler, ask, progress, send, total_progress
 
 import pyromq
 from pyromq import (
@@ -34,8 +34,9 @@ def test_a_listener_gets_every_message_once(face: Face, address, topic, group, p
 
 
 def test_only_wanted_tags_come(face: Face, address, topic, group, producer, queues) -> None:
-    for tag in ("paid", "refunded", "cancelled"):
-        producer.send(Message(topic, tag.encode(), tags=tag))
+    # In one queue: whoever got the last has passed the others.
+    for tag in ("paid", "cancelled", "refunded"):
+        producer.send(Message(topic, tag.encode(), tags=tag), queue=queues[0])
     handler = Handler()
     with face.PushConsumer(group, address, listener=handler, **QUICK, **FIRST) as consumer:
         consumer.subscribe(topic, "paid || refunded")
@@ -75,7 +76,8 @@ def test_a_batch_listener_gets_lists_of_one_queue(
     face: Face, address, topic, group, producer, queues
 ) -> None:
     for _ in range(20):
-        producer.send(Message(topic, b"x"), queue=queues[0])
+        for queue in queues[:2]:
+            producer.send(Message(topic, b"x"), queue=queue)
     batches: list[list[ReceivedMessage]] = []
     with face.PushConsumer(
         group,
@@ -86,10 +88,11 @@ def test_a_batch_listener_gets_lists_of_one_queue(
         **FIRST,
     ) as consumer:
         consumer.subscribe(topic)
-        eventually(lambda: sum(map(len, batches)) >= 20)
+        eventually(lambda: sum(map(len, batches)) >= 40)
 
     assert max(map(len, batches)) > 1
     assert all(len(batch) <= 8 for batch in batches)
+    assert all(len({message.queue for message in batch}) == 1 for batch in batches)
 
 
 @pytest.mark.row("BA-08")
@@ -119,14 +122,15 @@ def test_topics_come_and_go_while_it_runs(face: Face, address, topic, group, pro
     with face.PushConsumer(group, address, listener=handler, **QUICK, **FIRST) as consumer:
         consumer.subscribe(topic)
         send(producer, topic, 4)
-        eventually(lambda: len(handler.got) == 4)
+        # Not only taken: what a listener still has when its queue goes comes again.
+        eventually(lambda: total_progress(address, group, queues) == 4)
         consumer.unsubscribe(topic)
         eventually(lambda: not [queue for queue in consumer.assignment() if queue.topic == topic])
         producer.send(Message(topic, b"unwanted"))
         consumer.subscribe(topic)
-        eventually(lambda: len(handler.got) == 5)
+        eventually(lambda: len(handler.got) >= 5)
 
-    assert handler.bodies[-1] == b"unwanted"
+    assert handler.bodies[4:] == [b"unwanted"]
 
 
 def test_a_suspended_consumer_takes_nothing_until_it_is_resumed(
@@ -190,10 +194,13 @@ def test_progress_does_not_pass_a_message_that_is_not_finished(
     for number in range(5):
         producer.send(Message(topic, b"%d" % number), queue=queues[0])
     is_free = threading.Event()
-    handler = Handler(lambda message: is_free.wait(10) and None if message.body == b"2" else None)
+    handler = Handler(lambda message: is_free.wait(60) and None if message.body == b"2" else None)
     with pyromq.PushConsumer(group, address, listener=handler, **QUICK, **FIRST) as consumer:
         consumer.subscribe(topic)
         eventually(lambda: len(handler.got) == 5)
+        # What follows is finished before this one is: its progress comes with, or after, all that is to come.
+        producer.send(Message(topic, b"x"), queue=queues[1])
+        eventually(lambda: progress(address, group, queues[1]) == 1)
         eventually(lambda: progress(address, group, queues[0]) == 2)
         is_free.set()
         eventually(lambda: progress(address, group, queues[0]) == 5)
@@ -217,8 +224,7 @@ def test_progress_can_be_reset_by_an_operator(
     handler = Handler()
     with face.PushConsumer(group, address, listener=handler, **QUICK, **FIRST) as consumer:
         consumer.subscribe(topic)
-        eventually(lambda: len(handler.got) == 8)
-        eventually(lambda: all(progress(address, group, queue) == 2 for queue in queues))
+        eventually(lambda: total_progress(address, group, queues) == 8)
         answer = ask(
             cluster,
             RequestCode.INVOKE_BROKER_TO_RESET_OFFSET,

@@ -11,6 +11,7 @@ from push_stage import FIRST, QUICK, Handler, own, progress, read_topic, send
 
 import pyromq
 from pyromq import (
+    ClientClosed,
     ConsumeResult,
     Message,
     ReceivedMessage,
@@ -163,27 +164,39 @@ def test_closing_in_order_waits_for_the_message_that_is_handled_and_commits_it(
     async def wait(message: ReceivedMessage) -> None:
         first(message)
         is_called.set()
-        await asyncio.to_thread(is_free.wait, 10)
+        await asyncio.to_thread(is_free.wait, 60)
 
     def wait_on_thread(message: ReceivedMessage) -> None:
         first(message)
         is_called.set()
-        is_free.wait(10)
+        is_free.wait(60)
 
     listener = wait_on_thread if face.is_blocking else wait
     consumer = face.PushConsumer(group, address, listener=listener, order="orderly", **QUICK, **FIRST)
     consumer.subscribe(topic)
     consumer.start()
-    is_called.wait(10)
+    assert is_called.wait(60)
     closing = threading.Thread(target=consumer.close)
     closing.start()
+    eventually(lambda: is_closing(consumer))
+    assert closing.is_alive()
     is_free.set()
-    closing.join(20)
+    closing.join(60)
+    assert not closing.is_alive()
     with face.PushConsumer(group, address, listener=second, order="orderly", **QUICK, **FIRST) as consumer:
         consumer.subscribe(topic)
         eventually(lambda: len(first.got) + len(second.got) >= 3)
 
     assert first.bodies + second.bodies == [b"0", b"1", b"2"]
+
+
+def is_closing(consumer: Any) -> bool:
+    try:
+        # As it is; but a consumer that is closing refuses it.
+        consumer.update_core_pool_size(20)
+    except ClientClosed:
+        return True
+    return False
 
 
 @pytest.mark.row("OR-01")

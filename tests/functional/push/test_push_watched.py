@@ -44,7 +44,7 @@ def test_pulling_stops_when_too_much_waits_and_an_operator_sees_it(
     for _ in range(60):
         producer.send(Message(topic, b"x"), queue=queues[0])
     is_free = threading.Event()
-    handler = Handler(lambda _message: is_free.wait(10) and None)
+    handler = Handler(lambda _message: is_free.wait(60) and None)
     with pyromq.PushConsumer(
         group,
         address,
