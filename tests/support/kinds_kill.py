@@ -38,6 +38,8 @@ START_S_MAX = 60.0
 WORKERS = 4
 LEVELS = 4
 ROUND_S = (0.05, 0.4)
+#: How many times the kills that were asked for may be needed.
+MORE_MAX = 20
 PRODUCERS, READERS = "payers", "shop"
 RETRY, DEAD = f"%RETRY%{READERS}", f"%DLQ%{READERS}"
 COMMIT, ROLLBACK = 8, 12
@@ -82,14 +84,22 @@ class KindsKill:
         return f"{self._count:032X}"
 
     async def kill_often(self, kills: int) -> None:
-        """Work on the broker and kill it in the middle, so many times."""
-        for _ in range(kills):
+        """Work on the broker and kill it in the middle, so many times, and until all has come to pass.
+
+        What is to come to pass is an acknowledgement of each kind, and a kill between a delivery and its
+        saving: which kill does that is the machine's affair.
+        """
+        while self.kills < kills or not self._has_seen_all():
+            assert self.kills < kills * MORE_MAX, f"not all came to pass; {self.summary}"
             client = await self._start()
             workers = [self._work(client) for _ in range(WORKERS)]
             asyncio.get_running_loop().call_later(self.chance.uniform(*ROUND_S), self._kill)
             await asyncio.gather(*workers)
             await self._end_round(client)
             self.kills += 1
+
+    def _has_seen_all(self) -> bool:
+        return bool(self.starts_that_found) and all(self.acknowledged.values())
 
     @property
     def summary(self) -> str:
