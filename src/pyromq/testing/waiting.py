@@ -16,7 +16,7 @@ from typing import TypeVar, overload
 T = TypeVar("T")
 
 #: Seconds that a condition has by default. Long, because it is only ever spent when a test fails.
-DEADLINE_S = 10.0
+DEADLINE_S = 30.0
 _STEP_S = 0.005
 
 
