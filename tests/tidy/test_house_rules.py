@@ -179,6 +179,8 @@ def test_tests_do_not_sleep() -> None:
     sleepers = [
         where(path, node)
         for path in TESTS
+        # It makes others wait, to see what becomes of tests that do not.
+        if path.name != "haste.py"
         for node in ast.walk(ast.parse(path.read_text()))
         if isinstance(node, ast.Call)
         and ast.unparse(node.func) in ("time.sleep", "asyncio.sleep")
