@@ -73,13 +73,14 @@ class GroupStage:
             self.producer.send(Message(self.topic, b"%d" % number, **more))
 
     @contextmanager
-    def sending(self, queue: MessageQueue) -> Iterator[None]:
+    def sending(self, queue: MessageQueue, after_each: Callable[[], object] = lambda: None) -> Iterator[None]:
         """Send messages to one queue, one after the other, until the end of the block."""
         is_over = threading.Event()
 
         def send() -> None:
             while not is_over.wait(0.01):
                 self.producer.send(Message(self.topic, b"next"), queue=queue)
+                after_each()
 
         sender = threading.Thread(target=send)
         sender.start()
