@@ -1,12 +1,14 @@
 import socket
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from harness.ports import free_broker_port
 
 from pyromq.broker.broker import Broker
-from pyromq.clock import SystemClock
+from pyromq.clock import Clock, SystemClock
 from pyromq.codes import RequestCode, ResponseCode
 from pyromq.config.settings import MIB, BrokerProcess, BrokerSettings, NetSettings, StoreSettings
 from pyromq.errors import ListenFailed, StoreLocked
@@ -77,15 +79,23 @@ def process(folder: Path, *addresses: str, **changes: object) -> BrokerProcess:
     )
 
 
+@asynccontextmanager
+async def running(process: BrokerProcess, clock: Clock | None = None) -> AsyncIterator[Broker]:
+    broker = Broker(process, clock=clock or SystemClock())
+    await broker.start()
+    try:
+        yield broker
+    finally:
+        await broker.close()
+
+
 @pytest.mark.row("NS-08", "NS-17")
 async def test_a_broker_registers_with_every_name_server_before_it_is_ready(
     tmp_path: Path, registries: list[Registry]
 ) -> None:
     addresses = [await registry.start() for registry in registries]
-    broker = Broker(process(tmp_path, *addresses))
-    await broker.start()
-    assert [len(registry.registered) for registry in registries] == [1, 1]
-    await broker.close()
+    async with running(process(tmp_path, *addresses)):
+        assert [len(registry.registered) for registry in registries] == [1, 1]
 
 
 @pytest.mark.row("NS-09")
@@ -94,18 +104,16 @@ async def test_a_registration_says_who_the_broker_is_and_what_it_has(
     tmp_path: Path, registries: list[Registry], compressed: bool
 ) -> None:
     address = await registries[0].start()
-    broker = Broker(process(tmp_path, address, compressed_register=compressed))
-    await broker.start()
-    header, body = registries[0].registered[0]
-    assert header.broker_name == "broker-a"
-    assert header.cluster_name == "DefaultCluster"
-    assert header.broker_addr == broker.address
-    assert header.broker_id == 0
-    # The next port, unless somebody else has it.
-    assert header.ha_server_addr == broker.ha_address
-    assert "TBW102" in body.topics.topic_config_table
-    assert body.filter_servers == []
-    await broker.close()
+    async with running(process(tmp_path, address, compressed_register=compressed)) as broker:
+        header, body = registries[0].registered[0]
+        assert header.broker_name == "broker-a"
+        assert header.cluster_name == "DefaultCluster"
+        assert header.broker_addr == broker.address
+        assert header.broker_id == 0
+        # The next port, unless somebody else has it.
+        assert header.ha_server_addr == broker.ha_address
+        assert "TBW102" in body.topics.topic_config_table
+        assert body.filter_servers == []
 
 
 @pytest.mark.row("NS-08")
@@ -114,37 +122,36 @@ async def test_a_broker_registers_again_after_ten_seconds_and_then_every_thirty(
 ) -> None:
     registry = registries[0]
     clock = ManualClock()
-    broker = Broker(process(tmp_path, await registry.start()), clock=clock)
-    await broker.start()
-
-    for seconds, count in ((10, 2), (30, 3), (30, 4)):
-        clock.advance(seconds * 1_000)
-        await aeventually(lambda count=count: len(registry.registered) == count)
-    await broker.close()
+    # The first look at transactions makes their topics, which would be told at once.
+    settings = {"transaction_check_interval": 3_600_000}
+    async with running(process(tmp_path, await registry.start(), **settings), clock):
+        for seconds, count in ((10, 2), (30, 3), (30, 4)):
+            clock.advance(seconds * 1_000)
+            await aeventually(lambda count=count: len(registry.registered) == count)
 
 
 @pytest.mark.row("PR-10")
 async def test_a_topic_that_changes_is_told_at_once(tmp_path: Path, registries: list[Registry]) -> None:
     registry = registries[0]
-    broker = Broker(process(tmp_path, await registry.start()))
-    await broker.start()
-    async with WireClient(broker.address) as client:
+    async with (
+        running(process(tmp_path, await registry.start())) as broker,
+        WireClient(broker.address) as client,
+    ):
         await client.ask(RequestCode.SEND_MESSAGE_V2, send_v2_fields("orders"), b"x")
         await aeventually(lambda: "orders" in registry.topics)
-    await broker.close()
 
 
 async def test_a_created_topic_is_known_everywhere_when_it_is_answered(
     tmp_path: Path, registries: list[Registry]
 ) -> None:
     addresses = [await registry.start() for registry in registries]
-    broker = Broker(process(tmp_path, *addresses))
-    await broker.start()
-    async with WireClient(broker.address) as client:
+    async with (
+        running(process(tmp_path, *addresses)) as broker,
+        WireClient(broker.address) as client,
+    ):
         answer = await client.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, topic_fields("orders"))
-    assert answer.code == ResponseCode.SUCCESS
-    assert ["orders" in registry.topics for registry in registries] == [True, True]
-    await broker.close()
+        assert answer.code == ResponseCode.SUCCESS
+        assert ["orders" in registry.topics for registry in registries] == [True, True]
 
 
 def topic_fields(topic: str, **changes: object) -> dict[str, object]:
@@ -166,14 +173,13 @@ async def test_a_name_server_that_is_down_holds_up_no_other(
     tmp_path: Path, registries: list[Registry]
 ) -> None:
     address = await registries[0].start()
-    gone = await registries[1].start()
-    await registries[1].close()
+    with socket.socket() as taken:
+        # Nobody listens there, nor can.
+        taken.bind(("127.0.0.1", 0))
+        gone = f"127.0.0.1:{taken.getsockname()[1]}"
 
-    broker = Broker(process(tmp_path, gone, address))
-    await broker.start()
-
-    assert len(registries[0].registered) == 1
-    await broker.close()
+        async with running(process(tmp_path, gone, address)):
+            assert len(registries[0].registered) == 1
 
 
 async def test_a_name_server_that_does_not_answer_holds_up_the_start_no_longer_than_the_settings_say(
@@ -181,20 +187,16 @@ async def test_a_name_server_that_does_not_answer_holds_up_the_start_no_longer_t
 ) -> None:
     registries[0].is_mute = True
     address = await registries[0].start()
-    broker = Broker(process(tmp_path, address, register_broker_timeout_mills=50))
-    await broker.start()
-    await broker.close()
+    async with running(process(tmp_path, address, register_broker_timeout_mills=50)):
+        assert len(registries[0].registered) == 1
 
 
 async def test_a_broker_that_stops_leaves_every_name_server(
     tmp_path: Path, registries: list[Registry]
 ) -> None:
     addresses = [await registry.start() for registry in registries]
-    broker = Broker(process(tmp_path, *addresses))
-    await broker.start()
-    address = broker.address
-
-    await broker.close()
+    async with running(process(tmp_path, *addresses)) as broker:
+        address = broker.address
 
     assert [[one.broker_addr for one in registry.unregistered] for registry in registries] == [[address]] * 2
 
@@ -203,11 +205,9 @@ async def test_a_broker_that_may_only_be_read_registers_its_topics_so(
     tmp_path: Path, registries: list[Registry]
 ) -> None:
     registry = registries[0]
-    broker = Broker(process(tmp_path, await registry.start(), broker_permission=4))
-    await broker.start()
-    _, body = registry.registered[0]
-    assert {config.perm for config in body.topics.topic_config_table.values()} == {4}
-    await broker.close()
+    async with running(process(tmp_path, await registry.start(), broker_permission=4)):
+        _, body = registry.registered[0]
+        assert {config.perm for config in body.topics.topic_config_table.values()} == {4}
 
 
 @pytest.mark.row("PR-11")
@@ -268,55 +268,35 @@ async def test_messages_and_topics_survive_a_restart(tmp_path: Path) -> None:
 
 
 async def test_two_brokers_do_not_share_a_store(tmp_path: Path) -> None:
-    first = Broker(process(tmp_path))
-    await first.start()
-    with pytest.raises(StoreLocked):
-        await Broker(process(tmp_path)).start()
-    await first.close()
+    async with running(process(tmp_path)):
+        with pytest.raises(StoreLocked):
+            await Broker(process(tmp_path)).start()
 
 
 async def test_a_start_that_fails_leaves_nothing_behind(tmp_path: Path) -> None:
-    first = Broker(process(tmp_path / "first"))
-    await first.start()
-    with pytest.raises(ListenFailed):
-        await Broker(process(tmp_path / "second", listen_port=first.port)).start()
-    await first.close()
+    async with running(process(tmp_path / "first")) as first:
+        with pytest.raises(ListenFailed):
+            await Broker(process(tmp_path / "second", listen_port=first.port)).start()
 
-    again = Broker(process(tmp_path / "second"))
-    await again.start()
-    await again.close()
-
-
-def free_port_pair() -> tuple[int, int]:
-    """Return two ports that were free just now, the second two above the first."""
-    while True:
-        with socket.socket() as low, socket.socket() as high:
-            low.bind(("127.0.0.1", 0))
-            port = low.getsockname()[1]
-            try:
-                high.bind(("127.0.0.1", port + 2))
-            except OSError:
-                continue
-            return port, port + 2
+    async with running(process(tmp_path / "second")):
+        pass
 
 
 @pytest.mark.row("PR-24")
 async def test_the_vip_port_is_two_below(tmp_path: Path) -> None:
-    vip_port, port = free_port_pair()
-    broker = Broker(process(tmp_path, listen_port=port))
-    await broker.start()
-    async with WireClient(f"127.0.0.1:{vip_port}") as client:
+    port = free_broker_port()
+    async with (
+        running(process(tmp_path, listen_port=port)),
+        WireClient(f"127.0.0.1:{port - 2}") as client,
+    ):
         answer = await client.ask(RequestCode.GET_MAX_OFFSET, {"topic": "orders", "queueId": 0})
     assert answer.code == ResponseCode.SUCCESS
-    await broker.close()
 
 
 async def test_a_vip_port_that_is_taken_does_not_keep_a_broker_from_starting(tmp_path: Path) -> None:
-    vip_port, port = free_port_pair()
+    port = free_broker_port()
     with socket.socket() as taken:
-        taken.bind(("127.0.0.1", vip_port))
+        taken.bind(("127.0.0.1", port - 2))
         taken.listen()
-        broker = Broker(process(tmp_path, listen_port=port))
-        await broker.start()
-        assert broker.port == port
-        await broker.close()
+        async with running(process(tmp_path, listen_port=port)) as broker:
+            assert broker.port == port
