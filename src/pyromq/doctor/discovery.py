@@ -24,7 +24,7 @@ READERS_MAX = 2_000
 
 async def find_groups(asker: Asker, survey: Survey, tell: Tell) -> dict[str, GroupSeen]:
     """Return the groups of the scope by name, each with the brokers that may know something of it."""
-    there = [broker for broker in survey.masters if broker.failure is None]
+    there = survey.answering
     await together(tell, "groups", (_ask_configs(asker, survey, broker) for broker in there))
     configs = survey.groups.configs
     if names := survey.scope.groups:

@@ -147,6 +147,11 @@ class GroupSeen:
         return DEAD_LETTER_TOPIC_PREFIX + self.name
 
 
+def lag_of(group: GroupSeen) -> int:
+    """Return about how many messages a group has not read, as brokers know it."""
+    return sum(one.broker_offset - one.consumer_offset for one in group.latest.progress.values())
+
+
 @dataclass(slots=True)
 class GroupsSeen:
     """The consumer groups as they were seen."""
@@ -164,6 +169,8 @@ class GroupsSeen:
     queues_later: dict[MessageQueue, TopicOffset] = field(default_factory=dict)
     #: The last messages of topics that somebody filters.
     tails: dict[str, list[TailMessage]] = field(default_factory=dict)
+    #: For how many milliseconds messages wait that members of broadcasting groups read next.
+    waits_ms: dict[tuple[MessageQueue, int], int] = field(default_factory=dict)
     #: Seconds between the two looks, and when the last one was, on this machine.
     watched_s: float = 0.0
     looked_at_ms: int = 0

@@ -8,7 +8,6 @@ beyond them is named, and `--group` looks.
 """
 
 import asyncio
-from collections.abc import Iterable
 
 from pyromq.client.aio.asking import UNDER_WAY_MAX, Asker
 from pyromq.client.plans.pull import Wanted, pull
@@ -16,19 +15,17 @@ from pyromq.client.whose import is_users_topic
 from pyromq.clock import SystemClock
 from pyromq.codes import RequestCode, ResponseCode
 from pyromq.doctor.discovery import find_groups, read_progress
-from pyromq.doctor.group_seen import GroupSeen, Look, TailMessage
-from pyromq.doctor.motion import still_queues
-from pyromq.doctor.survey import BrokerSeen, Survey, Tell, together
+from pyromq.doctor.group_seen import GroupSeen, Look, TailMessage, lag_of
+from pyromq.doctor.motion import is_filtered, still_queues
+from pyromq.doctor.survey import BrokerSeen, Survey, Tell, give_up, together
+from pyromq.doctor.waits import ask_members_waits, ask_waits
 from pyromq.errors import PyroError, Refused
-from pyromq.filter.tags import wants_all
 from pyromq.model import MessageQueue
 from pyromq.wire.bodies.connections import decode_consumer_connections
 from pyromq.wire.bodies.offsets import TopicOffset, decode_topic_stats
-from pyromq.wire.bodies.operations import decode_time_spans
 from pyromq.wire.bodies.running import RunningState, decode_running_state
 from pyromq.wire.headers.admin import GetConsumerConnectionList, GetTopicStats
 from pyromq.wire.headers.group import GetConsumerRunningInfo
-from pyromq.wire.headers.operations import QueryConsumeTimeSpan
 
 #: Milliseconds for all groups' progress and for one member; seconds for all members: many may be silent.
 LAGS_MS = 20_000
@@ -41,8 +38,6 @@ TAILS_MAX = 100
 #: Of such a topic: queues, the newest first, and messages of each.
 TAIL_QUEUES_MAX = 16
 TAIL_MESSAGES = 32
-#: Topics in which a group is behind and that are asked for how long.
-WAITS_MAX = 300
 #: Members whose stacks are fetched.
 STACKS_MAX = 20
 
@@ -67,24 +62,14 @@ async def look_at_groups_again(asker: Asker, survey: Survey, tell: Tell) -> None
     await _ask_members(asker, survey, tell)
     groups.queues_later = await _ask_ends(asker, survey, tell)
     await _ask_stacks(asker, survey, tell)
-    await _ask_waits(asker, survey, tell)
-
-
-def _there(survey: Survey) -> list[BrokerSeen]:
-    return [broker for broker in survey.masters if broker.failure is None]
+    await ask_waits(asker, survey, tell)
+    await ask_members_waits(asker, survey, tell)
 
 
 def _is_meant(survey: Survey, group: GroupSeen) -> bool:
     if not group.client_ids and not group.latest.progress and not group.latest.connections:
         return False
     return not survey.scope.topics or bool(group.topics.intersection(survey.scope.topics))
-
-
-def _give_up(survey: Survey, what: str) -> None:
-    """Note, once for both looks, what is too much for one examination."""
-    sentence = f"{what}; --group looks at one group"
-    if sentence not in survey.could_not:
-        survey.could_not.append(sentence)
 
 
 # Brokers ----------------------------------------------------------------------------------------------
@@ -98,7 +83,7 @@ async def _look(
     before_ms, seen.looked_at_ms = seen.looked_at_ms, clock.now_ms()
     if is_later:
         seen.watched_s = max((seen.looked_at_ms - before_ms) / 1_000, 0.001)
-    brokers = _there(survey)
+    brokers = survey.answering
     await together(tell, "progress", (_ask_lags(asker, survey, broker, groups) for broker in brokers))
     asked = [
         _ask_connections(asker, survey, broker, group)
@@ -156,7 +141,7 @@ async def _ask_ends(asker: Asker, survey: Survey, tell: Tell) -> dict[MessageQue
     wanted |= {group.dead_letter_topic for group in survey.groups.seen.values()}
     topics = sorted(topic for topic in wanted if topic in survey.topics)
     if len(topics) > TOPICS_MAX:
-        _give_up(survey, f"look into {len(topics) - TOPICS_MAX} of {len(topics)} topics of groups")
+        give_up(survey, f"look into {len(topics) - TOPICS_MAX} of {len(topics)} topics of groups")
     found: dict[MessageQueue, TopicOffset] = {}
 
     async def ask(broker: BrokerSeen, topic: str) -> None:
@@ -170,7 +155,7 @@ async def _ask_ends(asker: Asker, survey: Survey, tell: Tell) -> dict[MessageQue
 
     asked = [
         ask(broker, topic)
-        for broker in _there(survey)
+        for broker in survey.answering
         for topic in topics[:TOPICS_MAX]
         if broker.place.broker_name in survey.topics[topic]
     ]
@@ -178,52 +163,15 @@ async def _ask_ends(asker: Asker, survey: Survey, tell: Tell) -> dict[MessageQue
     return found
 
 
-async def _ask_waits(asker: Asker, survey: Survey, tell: Tell) -> None:
-    """Ask for how long messages wait, in topics that were not read to the end."""
-    behind = [
-        (group, topic)
-        for group in survey.groups.seen.values()
-        for topic in sorted({queue.topic for queue in _unread(survey, group)})
-    ]
-    behind.sort(key=lambda each: _lag(each[0]), reverse=True)
-    if len(behind) > WAITS_MAX:
-        _give_up(survey, f"see how long messages wait in {len(behind) - WAITS_MAX} of {len(behind)} topics")
-
-    async def ask(broker: BrokerSeen, group: GroupSeen, topic: str) -> None:
-        header = QueryConsumeTimeSpan(topic=topic, group=group.name)
-        try:
-            answer = await asker.ask(broker.place.address, RequestCode.QUERY_CONSUME_TIME_SPAN, header)
-            spans = decode_time_spans(answer.body)
-        except PyroError as error:
-            survey.could_not.append(f"see how long messages of {topic} wait for {group.name}: {error}")
-            return
-        group.waits_ms |= {span.message_queue: max(span.delay_time, 0) for span in spans}
-
-    asked = [
-        ask(broker, group, topic)
-        for broker in _there(survey)
-        for group, topic in behind[:WAITS_MAX]
-        if broker.place.broker_name in survey.topics.get(topic, {})
-    ]
-    await together(tell, "waiting messages", asked)
-
-
-def _unread(survey: Survey, group: GroupSeen) -> Iterable[MessageQueue]:
-    ends = survey.groups.latest_queues
-    for queue, reached in group.latest.reached().items():
-        if queue in ends and ends[queue].max_offset > reached:
-            yield queue
-
-
 # Members ----------------------------------------------------------------------------------------------
 
 
 async def _ask_members(asker: Asker, survey: Survey, tell: Tell) -> None:
     """Ask members what they do; those of groups that are behind before the others."""
-    seen = sorted(survey.groups.seen.values(), key=_lag, reverse=True)
+    seen = sorted(survey.groups.seen.values(), key=lag_of, reverse=True)
     members = [(group, client_id) for group in seen for client_id in group.client_ids]
     if len(members) > MEMBERS_MAX:
-        _give_up(survey, f"ask {len(members) - MEMBERS_MAX} of {len(members)} members what they do")
+        give_up(survey, f"ask {len(members) - MEMBERS_MAX} of {len(members)} members what they do")
 
     clock, left_out = SystemClock(), 0
     # Each looks at the clock when its turn comes.
@@ -247,7 +195,7 @@ async def _ask_members(asker: Asker, survey: Survey, tell: Tell) -> None:
 
     await together(tell, "members", (ask(*member) for member in members[:MEMBERS_MAX]))
     if left_out:
-        _give_up(survey, f"ask {left_out} members what they do, since so many others did not answer")
+        give_up(survey, f"ask {left_out} members what they do, since so many others did not answer")
 
 
 async def _ask_stacks(asker: Asker, survey: Survey, tell: Tell) -> None:
@@ -283,10 +231,6 @@ async def _ask_member(
     return decode_running_state(answer.body)
 
 
-def _lag(group: GroupSeen) -> int:
-    return sum(one.broker_offset - one.consumer_offset for one in group.latest.progress.values())
-
-
 # Messages ---------------------------------------------------------------------------------------------
 
 
@@ -303,11 +247,11 @@ async def _read_tails(asker: Asker, survey: Survey, tell: Tell) -> None:
             and survey.scope.concerns(wanted.topic)
             and wanted.topic in survey.topics
             and not wanted.class_filter_mode
-            and (wanted.expression_type not in ("", "TAG") or not wants_all(wanted.sub_string))
+            and is_filtered(wanted)
         }
     )
     if len(topics) > TAILS_MAX:
-        _give_up(survey, f"read messages of {len(topics) - TAILS_MAX} of {len(topics)} topics")
+        give_up(survey, f"read messages of {len(topics) - TAILS_MAX} of {len(topics)} topics")
     asked = [
         _read_tail(asker, survey, queue) for topic in topics[:TAILS_MAX] for queue in _newest(survey, topic)
     ]

@@ -4,14 +4,14 @@ A queue's *head* is the first message that its member has and has not finished. 
 the group's progress cannot go on, whatever happens to the messages behind it.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from pyromq.doctor.group_seen import GroupSeen, GroupsSeen
+from pyromq.doctor.group_seen import GroupSeen, GroupsSeen, Look
 from pyromq.filter.tags import wants_all
 from pyromq.model import MessageQueue
-from pyromq.wire.bodies.heartbeat import ConsumeType
+from pyromq.wire.bodies.heartbeat import ConsumeType, Subscription
 from pyromq.wire.bodies.running import QueueState, RunningState
 
 #: A head is just being worked on, if it is so for less than so many times what a message usually takes.
@@ -82,6 +82,11 @@ def is_orderly(state: RunningState) -> bool:
     return state.properties.get("PROP_CONSUMEORDERLY", "").lower() == "true"
 
 
+def is_filtered(wanted: Subscription) -> bool:
+    """Whether a subscription leaves out messages."""
+    return wanted.expression_type not in ("", "TAG") or not wants_all(wanted.sub_string)
+
+
 def in_hand(state: QueueState) -> int:
     """Return how many messages of a queue a member has: waiting, or with its listener."""
     return state.cached_msg_count + state.transaction_msg_count
@@ -140,6 +145,9 @@ def unread_queues(group: GroupSeen, groups: GroupsSeen) -> list[Unread]:
     reached, later = group.before.reached(), group.after.reached()
     found = []
     for client_id, queue, before, after in _both(group):
+        if not group.is_clustering:
+            # Each member has its own progress, which no broker knows.
+            reached, later = reached_by(group.before, client_id), reached_by(group.after, client_id)
         end, at = groups.queues.get(queue), reached.get(queue)
         if end is None:
             continue
@@ -162,22 +170,55 @@ def _is_unlocked(group: GroupSeen, state: RunningState, before: QueueState, afte
     return is_orderly(state) and group.is_clustering and not before.locked and not after.locked
 
 
-def has_patience(group: GroupSeen, queue: MessageQueue, groups: GroupsSeen) -> bool:
+def waits_ms(
+    group: GroupSeen, queue: MessageQueue, groups: GroupsSeen, client_id: str | None = None
+) -> int | None:
+    """Return for how long a queue's first unread message waits; for one member, where each reads all."""
+    if group.is_clustering or client_id is None or group.after is None:
+        return group.waits_ms.get(queue)
+    at = reached_by(group.after, client_id).get(queue)
+    return None if at is None else groups.waits_ms.get((queue, at))
+
+
+def has_patience(
+    group: GroupSeen, queue: MessageQueue, groups: GroupsSeen, client_id: str | None = None
+) -> bool:
     """Whether a queue's first unread message waits for so short a time that it says nothing."""
-    waits_ms = group.waits_ms.get(queue)
+    waits = waits_ms(group, queue, groups, client_id)
     wanted = group.subscriptions.get(queue.topic)
-    is_filtered = wanted is not None and (
-        wanted.expression_type not in ("", "TAG") or not wants_all(wanted.sub_string)
-    )
-    least_ms = max(groups.watched_s * 1_000, HELD_MS if is_filtered else 0)
-    return waits_ms is not None and waits_ms < least_ms
+    least_ms = max(groups.watched_s * 1_000, HELD_MS if wanted is not None and is_filtered(wanted) else 0)
+    return waits is not None and waits < least_ms
 
 
 def flows(group: GroupSeen, groups: GroupsSeen) -> dict[str, Flow]:
     """Return what came and went in each topic of which the group's progress is known at both looks."""
     if group.after is None:
         return {}
-    reached, later = group.before.reached(), group.after.reached()
+    return _flows(group.before.reached(), group.after.reached(), groups)
+
+
+def flows_of(group: GroupSeen, client_id: str, groups: GroupsSeen) -> dict[str, Flow]:
+    """Return the same for one member of a broadcasting group, by what it says itself."""
+    if group.after is None:
+        return {}
+    return _flows(reached_by(group.before, client_id), reached_by(group.after, client_id), groups)
+
+
+def reached_by(look: Look, client_id: str) -> dict[MessageQueue, int]:
+    """Return how far one member is in its queues: what it has finished, or the first that it has in hand."""
+    found = {}
+    state = look.states.get(client_id)
+    for queue, of_queue in {} if state is None else state.queues.items():
+        if of_queue.commit_offset >= 0:
+            found[queue] = of_queue.commit_offset
+        elif in_hand(of_queue):
+            found[queue] = head(of_queue)
+    return found
+
+
+def _flows(
+    reached: Mapping[MessageQueue, int], later: Mapping[MessageQueue, int], groups: GroupsSeen
+) -> dict[str, Flow]:
     queues: dict[str, list[MessageQueue]] = {}
     for queue in sorted(reached):
         if queue in later and queue in groups.queues and queue in groups.queues_later:

@@ -19,8 +19,8 @@ from pyromq.client.plans.scaling import EVERYWHERE
 from pyromq.client.whose import is_users_topic
 from pyromq.clock import Clock, SystemClock
 from pyromq.codes import RequestCode
+from pyromq.doctor.broker_time import Reading, read_clock, uptime_s
 from pyromq.doctor.group_seen import GroupsSeen
-from pyromq.doctor.uptime import uptime_s
 from pyromq.errors import NetworkError, PyroError, TopicNotFound
 from pyromq.wire.bodies.registration import decode_key_values
 from pyromq.wire.bodies.replicas import ReplicaList, decode_replicas
@@ -104,6 +104,11 @@ class BrokerSeen:
         return uptime_s(self.later or self.figures)
 
     @property
+    def clock(self) -> Reading | None:
+        """Its clock as it was when it answered; None if it does not say."""
+        return read_clock(self.figures, self.asked_at_ms, self.answered_at_ms)
+
+    @property
     def makes_groups(self) -> bool | None:
         """Whether a group comes into being by its first use; None if it does not say."""
         said = self.settings.get("autoCreateSubscriptionGroup")
@@ -139,6 +144,11 @@ class Survey:
     def masters(self) -> list[BrokerSeen]:
         """The masters, those that do not answer as well."""
         return [broker for broker in self.brokers if broker.place.is_master]
+
+    @property
+    def answering(self) -> list[BrokerSeen]:
+        """The masters that answer."""
+        return [broker for broker in self.masters if broker.failure is None]
 
     @property
     def users_topics(self) -> dict[str, dict[str, TopicConfig]]:
@@ -184,8 +194,7 @@ async def look_at_cluster(asker: Asker, survey: Survey, tell: Tell, clock: Clock
     await together(tell, "name servers", (_ask_name_server(asker, one) for one in survey.name_servers))
     survey.brokers = [BrokerSeen(place) for place in _places(survey.name_servers)]
     await together(tell, "brokers", (_ask_broker(asker, survey, one, clock) for one in survey.brokers))
-    there = [broker for broker in survey.masters if broker.failure is None]
-    await together(tell, "topics", (_ask_topics(asker, survey, broker) for broker in there))
+    await together(tell, "topics", (_ask_topics(asker, survey, broker) for broker in survey.answering))
 
 
 async def look_at_brokers_again(asker: Asker, survey: Survey, tell: Tell) -> None:
@@ -199,6 +208,13 @@ async def look_at_brokers_again(asker: Asker, survey: Survey, tell: Tell) -> Non
 
     there = [broker for broker in survey.brokers if broker.failure is None]
     await together(tell, "brokers again", (ask(broker) for broker in there))
+
+
+def give_up(survey: Survey, what: str) -> None:
+    """Note, once for both looks, what is too much for one examination."""
+    sentence = f"{what}; --group looks at one group"
+    if sentence not in survey.could_not:
+        survey.could_not.append(sentence)
 
 
 async def together(tell: Tell, what: str, looks: Iterable[Coroutine[Any, Any, None]]) -> None:

@@ -6,7 +6,7 @@ from pyromq.client.plans.ops_places import Place
 from pyromq.codes import Perm
 from pyromq.doctor.checks.addresses import addresses, is_loopback
 from pyromq.doctor.checks.check import Check, Part
-from pyromq.doctor.checks.clocks import clocks, read_clock
+from pyromq.doctor.checks.clocks import clocks
 from pyromq.doctor.checks.disks import disks
 from pyromq.doctor.checks.permissions import permissions
 from pyromq.doctor.checks.replicas import replicas
@@ -100,7 +100,7 @@ def test_a_clock_is_read_from_the_start_and_the_run_and_half_of_the_way(runtime:
         answered_at_ms=NOW_MS + 1_000,
     )
 
-    reading = read_clock(seen)
+    reading = seen.clock
 
     assert reading is not None
     # A second that is cut off and a second on the way, each halved.
@@ -118,7 +118,7 @@ def test_a_slow_answer_makes_no_clock_wrong() -> None:
 
 
 def test_a_broker_that_does_not_say_how_long_it_runs_has_no_clock() -> None:
-    assert read_clock(broker(figures={"bootTimestamp": str(NOW_MS), "runtime": "long"})) is None
+    assert broker(figures={"bootTimestamp": str(NOW_MS), "runtime": "long"}).clock is None
 
 
 def test_a_synchronous_master_does_not_wait_for_a_slave_that_is_far_behind() -> None:

@@ -1,18 +1,12 @@
-"""Clocks that are apart: those of brokers, and this machine's.
-
-No answer has the time of day, but every broker says when it began (`bootTimestamp`) and for how long it has
-run (`runtime`, in whole seconds): together that is its clock, to a second. The way of the question and the
-answer is halved.
-"""
+"""Clocks that are apart: those of brokers, and this machine's."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Final
 
+from pyromq.doctor.broker_time import Reading
 from pyromq.doctor.checks.check import Check
 from pyromq.doctor.finding import Finding, Severity
-from pyromq.doctor.survey import BrokerSeen, Survey
-from pyromq.doctor.uptime import uptime_s
+from pyromq.doctor.survey import Survey
 from pyromq.doctor.words import lasted
 
 #: Seconds apart, for certain, from which on it matters.
@@ -21,23 +15,11 @@ PROBLEM_S: Final = 60.0
 HERE: Final = "this machine"
 
 
-@dataclass(frozen=True, slots=True)
-class Reading:
-    """How many seconds a clock is ahead of this machine's, and how far that may be off."""
-
-    ahead_s: float
-    error_s: float
-
-    def apart_s(self, other: "Reading") -> float:
-        """Return the seconds that the two are apart for certain."""
-        return max(0.0, abs(self.ahead_s - other.ahead_s) - self.error_s - other.error_s)
-
-
 def clocks(survey: Survey) -> Iterator[Finding]:
     """Find clocks that are apart from most of the others."""
     readings: dict[str, Reading] = {HERE: Reading(0.0, 0.0)}
     for broker in survey.brokers:
-        reading = read_clock(broker)
+        reading = broker.clock
         if reading is not None:
             readings[broker.name] = reading
     right = _most_agreed(readings)
@@ -45,18 +27,6 @@ def clocks(survey: Survey) -> Iterator[Finding]:
         apart_s = reading.apart_s(readings[right])
         if apart_s >= WARNING_S:
             yield _apart(name, reading.ahead_s - readings[right].ahead_s, apart_s, right, readings)
-
-
-def read_clock(broker: BrokerSeen) -> Reading | None:
-    """Return a broker's clock as it was when it answered; None if it does not say."""
-    boot_ms = broker.number("bootTimestamp")
-    running_s = uptime_s(broker.figures)
-    if boot_ms is None or running_s is None:
-        return None
-    # A whole second was cut off: half of it is more likely than none.
-    there_s = boot_ms / 1000 + running_s + 0.5
-    here_s = (broker.asked_at_ms + broker.answered_at_ms) / 2000
-    return Reading(there_s - here_s, 0.5 + (broker.answered_at_ms - broker.asked_at_ms) / 2000)
 
 
 def _most_agreed(readings: Mapping[str, Reading]) -> str:

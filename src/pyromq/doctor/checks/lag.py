@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from pyromq.client.names import RETRY_TOPIC_PREFIX
+from pyromq.doctor.checks.broadcasting import members_lag, untold
 from pyromq.doctor.checks.check import Check, Part
 from pyromq.doctor.checks.flow_words import flow_facts, oldest
 from pyromq.doctor.checks.unattended import unattended
@@ -17,7 +18,10 @@ def lag(survey: Survey) -> Iterator[Finding]:
     """Find groups that are behind, and tell whether they catch up."""
     alone: list[tuple[GroupSeen, Flow]] = []
     for group in survey.groups.seen.values():
-        if not group.is_clustering or group.is_deleted:
+        if not group.is_clustering:
+            yield from members_lag(survey, group)
+            continue
+        if group.is_deleted:
             continue
         for flow in flows(group, survey.groups).values():
             if flow.topic.startswith(RETRY_TOPIC_PREFIX) or not flow.lag or not flow.lag_before:
@@ -27,6 +31,7 @@ def lag(survey: Survey) -> Iterator[Finding]:
             elif not _is_explained(survey, group, flow):
                 yield from _behind(survey, group, flow)
     yield from unattended(survey, alone)
+    yield from untold(survey)
 
 
 def _is_explained(survey: Survey, group: GroupSeen, flow: Flow) -> bool:

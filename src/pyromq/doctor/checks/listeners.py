@@ -35,7 +35,7 @@ def listeners(survey: Survey) -> Iterator[Finding]:
             one
             for one in unread_queues(group, survey.groups)
             if one.queue.broker_name not in refused
-            and (not one.is_locked or not has_patience(group, one.queue, survey.groups))
+            and (not one.is_locked or not has_patience(group, one.queue, survey.groups, one.client_id))
         ]
         for client_id in sorted({one.client_id for one in unread}):
             for is_locked in (True, False):
@@ -51,6 +51,8 @@ def listeners(survey: Survey) -> Iterator[Finding]:
     silent = [
         (group, client_id, failure)
         for group in survey.groups.seen.values()
+        # Of broadcasting groups the check of lag tells it: nobody else knows how far their members are.
+        if group.is_clustering
         for client_id, failure in sorted(group.latest.silent.items())
     ]
     if silent:
@@ -70,12 +72,15 @@ def _hanging(survey: Survey, group: GroupSeen, queues: Sequence[Still]) -> Findi
         Severity.PROBLEM if for_ms >= HANGS_MS else Severity.WARNING,
         f"group {group.name}",
         message,
-        "what is in these queues waits, and no other member may take it while this one is there",
+        "what is in these queues waits, and no other member may take it while this one is there"
+        if group.is_clustering
+        else "this member gets nothing more of these queues; the others go on, for each reads all",
         lines(
             f"see {'below' if thread is None else 'above'} where it is, and give what it waits for a time "
             "limit; all its threads:",
             f"pyromq admin consumerStatus -g {group.name} -i {client_id} -s{survey.at}",
-            "to restart the member helps for now: what it has comes again, at another member",
+            "to restart the member helps for now: what it has comes again"
+            + (", at another member" if group.is_clustering else ""),
         ),
         _facts(group, queues) | _stack_facts(group, client_id, thread),
         shown=_shown(thread),
@@ -144,7 +149,9 @@ def _unread(survey: Survey, group: GroupSeen, queues: Sequence[Unread]) -> Findi
         f"group {group.name}",
         f"{_who(group, first.client_id)} does not fetch the {counted(count, 'message')} of "
         f"{counted(len(queues), 'queue')}: {some_of(places)}",
-        f"it has these queues, so nobody else reads them; {cause}",
+        f"it has these queues, so nobody else reads them; {cause}"
+        if group.is_clustering
+        else f"the others go on, for each reads all; {cause}",
         lines(steps),
         _unread_facts(group, queues) | {"forbidding": forbidding},
     )
