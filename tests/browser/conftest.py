@@ -7,7 +7,7 @@ from dashboard_story import Story, told_story
 from playwright.sync_api import Browser, ConsoleMessage, Page, expect
 
 #: Long, for it is spent only when a test fails.
-WAIT_MS = 20_000
+WAIT_MS = 60_000
 expect.set_options(timeout=WAIT_MS)
 
 

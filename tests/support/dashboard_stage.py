@@ -42,10 +42,10 @@ def dashboard(
 
     with loop_thread() as thread:
         thread.enter(served())
-        eventually(lambda: _rounds(url) >= 1, 30, what="the dashboard has looked at the cluster")
+        eventually(lambda: _rounds(url) >= 1, 60, what="the dashboard has looked at the cluster")
         yield url
 
 
 def _rounds(url: str) -> int:
-    with urlopen(f"{url}/healthz", timeout=10) as answer:
+    with urlopen(f"{url}/healthz", timeout=60) as answer:
         return int(json.loads(answer.read())["rounds"])

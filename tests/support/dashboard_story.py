@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 from dead_letter_stage import undertaker
 
-from pyromq import Message, Producer, PullConsumer, PushConsumer
+from pyromq import Admin, Message, Producer, PullConsumer, PushConsumer, QueryNotFound
+from pyromq.cli.admin.trace_admin import traces_of
 from pyromq.config.settings import ClientSettings
 from pyromq.model import ConsumeFrom, MessageQueue
 from pyromq.testing.cluster import ThreadCluster, running_cluster
@@ -68,7 +69,21 @@ def told_story(brokers: int = 1) -> Iterator[Story]:
         _bury(cluster, "mail")
         seen: list[bytes] = []
         closing.enter_context(_consuming(name_server, "billing", "orders", seen))
+        with Admin(name_server) as admin:
+            # A page of a message shows what is known of it when it is opened.
+            eventually(lambda: _is_traced(admin, sent[0].message_id), 60, what="the first order is traced")
+            # A topic that its first message makes has a route a moment later.
+            for topic in ("keyless", "many-stored"):
+                admin.create_topic(topic, 4)
         yield Story(cluster, producer, sent[0].offset_message_id, sent[0].message_id, seen)
+
+
+def _is_traced(admin: Admin, message_id: str) -> bool:
+    try:
+        kinds = {one["type"] for one in traces_of(admin, "RMQ_SYS_TRACE_TOPIC", message_id)}
+    except QueryNotFound:
+        return False
+    return {"Pub", "SubAfter"} <= kinds
 
 
 @contextmanager
@@ -89,7 +104,7 @@ def _consuming(name_server: str, group: str, topic: str, seen: list[bytes]) -> I
     )
     consumer.subscribe(topic)
     with consumer:
-        eventually(lambda: len(seen) >= ORDER_COUNT, 30, what="the group has read the orders")
+        eventually(lambda: len(seen) >= ORDER_COUNT, 60, what="the group has read the orders")
         yield
 
 
