@@ -2,6 +2,10 @@
 
 import asyncio
 import threading
+from collections.abc import Coroutine
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from typing import Any
 
 import pytest
 
@@ -79,3 +83,38 @@ def test_after_the_end_it_says_so_and_ends_what_was_left(host: HostedLoop) -> No
     with pytest.raises(ClientClosed):
         host.start()
     host.call_soon(lambda: None)
+
+
+def test_whoever_waits_for_a_loop_that_is_closed_is_told_so(host: HostedLoop) -> None:
+    is_begun = threading.Event()
+
+    async def wait() -> None:
+        is_begun.set()
+        await asyncio.Event().wait()
+
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(host.run, wait())
+        assert is_begun.wait(10)
+        host.close()
+
+        with pytest.raises(ClientClosed, match="make a new one"):
+            waiting.result(10)
+
+
+def test_a_call_beside_the_closing_ends_or_is_told_so_but_never_waits_for_ever(
+    host: HostedLoop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    closing = threading.Thread(target=host.close)
+    begin = asyncio.run_coroutine_threadsafe
+
+    def begin_late(coroutine: Coroutine[Any, Any, str], loop: asyncio.AbstractEventLoop) -> "Future[str]":
+        # As far as it gets, which must not be to the end: a loop that is over takes nothing.
+        closing.start()
+        closing.join(0.05)
+        return begin(coroutine, loop)
+
+    monkeypatch.setattr(asyncio, "run_coroutine_threadsafe", begin_late)
+    with suppress(ClientClosed):
+        assert host.run(thread_name(), timeout_s=10) == "pyromq-consumer billing"
+    closing.join(10)
+    assert not closing.is_alive()

@@ -8,7 +8,7 @@ import asyncio
 import os
 import threading
 from collections.abc import Callable, Coroutine
-from concurrent.futures import Future
+from concurrent.futures import CancelledError, Future
 from typing import Any, TypeVar
 
 from pyromq.errors import AlreadyStarted, ClientClosed
@@ -56,26 +56,42 @@ class HostedLoop:
     def run(self, coroutine: Coroutine[Any, Any, T], timeout_s: float | None = None) -> T:
         """Run a coroutine on the loop, and return its result or raise its error.
 
-        Raises ClientClosed before `start`, after `close`, and in a child of `fork`; TimeoutError, and the
-        coroutine is cancelled, when `timeout_s` passed. Interrupted by ctrl-C, it cancels the coroutine too.
+        Raises ClientClosed before `start`, after `close` or when that comes first, and in a child of `fork`;
+        TimeoutError, and the coroutine is cancelled, when `timeout_s` passed. Interrupted by ctrl-C, it
+        cancels the coroutine too.
         """
-        loop = self._checked(coroutine)
-        future = asyncio.run_coroutine_threadsafe(coroutine, loop)
+        future = self.submit(coroutine)
         try:
             return future.result(timeout_s)
+        except CancelledError:
+            if self.is_running:
+                raise
+            raise ClientClosed(self._complaint()) from None
         except BaseException:
             future.cancel()
             raise
 
     def submit(self, coroutine: Coroutine[Any, Any, T]) -> "Future[T]":
         """Start a coroutine on the loop, and return at once what will be its result."""
-        return asyncio.run_coroutine_threadsafe(coroutine, self._checked(coroutine))
+        if threading.current_thread() is self._thread:
+            coroutine.close()
+            raise RuntimeError(
+                f"{self._name} was called on its own loop's thread, which would wait for itself; call it "
+                "from another thread, or use pyromq.aio"
+            )
+        # What the loop is given before it is told to stop, it ends; what came later it would leave for ever.
+        with self._lock():
+            loop = self._loop
+            if loop is None or not self.is_running:
+                coroutine.close()
+                raise ClientClosed(self._complaint())
+            return asyncio.run_coroutine_threadsafe(coroutine, loop)
 
     def call_soon(self, callback: Callable[[], object]) -> None:
         """Have the loop call something, from whatever thread; nothing happens after `close`."""
-        loop = self._loop
-        if loop is not None and self.is_running:
-            loop.call_soon_threadsafe(callback)
+        with self._lock():
+            if self._loop is not None and self.is_running:
+                self._loop.call_soon_threadsafe(callback)
 
     def close(self) -> None:
         """Stop the loop, with what still runs on it, and end the thread. Closing again does nothing.
@@ -83,28 +99,13 @@ class HostedLoop:
         In a child of `fork` it only forgets the loop, which is the parent's.
         """
         with self._lock():
-            if self._is_closed:
-                return
-            self._is_closed = True
+            is_running, self._is_closed = self.is_running, True
             loop, thread = self._loop, self._thread
-            if loop is None or thread is None or self._pid != os.getpid():
-                return
-            loop.call_soon_threadsafe(loop.stop)
-            if thread is not threading.current_thread():
-                thread.join()
-
-    def _checked(self, coroutine: Coroutine[Any, Any, Any]) -> asyncio.AbstractEventLoop:
-        loop = self._loop
-        if loop is None or not self.is_running:
-            coroutine.close()
-            raise ClientClosed(self._complaint())
-        if threading.current_thread() is self._thread:
-            coroutine.close()
-            raise RuntimeError(
-                f"{self._name} was called on its own loop's thread, which would wait for itself; call it "
-                "from another thread, or use pyromq.aio"
-            )
-        return loop
+            if is_running and loop is not None:
+                loop.call_soon_threadsafe(loop.stop)
+        # Not with the lock: what still runs on the loop may want it.
+        if thread is not None and self._pid == os.getpid() and thread is not threading.current_thread():
+            thread.join()
 
     def _lock(self) -> threading.Lock:
         return self._locks.setdefault(os.getpid(), threading.Lock())
