@@ -11,6 +11,7 @@
     ├── Refused(code, remark)  a server said no
     │   └── TopicNotFound  NoPermission  ServiceNotAvailable  SystemBusy  MessageIllegal  …
     ├── NoRoute                no name server knows a broker for the topic
+    │   ├── UnknownTopic          no name server knows the topic
     │   └── NoMaster              only slaves are there, and take no messages
     ├── SendFailed             every try of a send failed; the last failure is its cause
     ├── TooManyInFlight        this client has as many requests under way as it may
@@ -135,10 +136,23 @@ class IllegalOperation(Refused):
     """ILLEGAL_OPERATION: what it is about is in no state for that; a recall finds nothing that waits."""
 
 
+class NoNameServer(Refused):
+    """REQUEST_CODE_NOT_SUPPORTED to what every name server knows: the address is another server's."""
+
+
 class NoRoute(PyroError):
     """No name server knows a broker for the topic."""
 
     stale_route = True
+
+
+class UnknownTopic(NoRoute):
+    """No name server knows the topic, so there is nothing to read, and nobody who would create it."""
+
+    def __init__(self, text: str, *, topic: str, name_servers: str) -> None:
+        super().__init__(text)
+        self.topic = topic
+        self.name_servers = name_servers
 
 
 class NoMaster(NoRoute):

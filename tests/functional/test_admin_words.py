@@ -1,6 +1,7 @@
 """`pyromq topic`, `group`, `message` and `cluster`, and accounts, as they are typed."""
 
 import itertools
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,7 +10,7 @@ from access_stage import OPERATOR, OPERATOR_SECRET, write_accounts
 from admin_stage import AdminStage
 from typer.testing import CliRunner
 
-from pyromq.cli.main import app
+from pyromq.cli.main import app, main
 from pyromq.testing.cluster import ThreadCluster, running_cluster
 
 _numbers = itertools.count(1)
@@ -149,11 +150,58 @@ def test_shells_complete_groups_with_members_or_without(stage: AdminStage, group
 def test_a_topic_that_is_not_there_is_told_with_those_that_are_like_it(stage: AdminStage, topic: str) -> None:
     stage.fill(topic, 1)
 
-    for words in (("topic", "show"), ("message", "search"), ("topic", "delete", "--yes")):
-        ended = stage.run(*words, f"{topic}x")
+    for words in (
+        *("topic show", "topic rates", "topic delete --yes", "message search", "message search --key 1"),
+        *(
+            "group lag a-group -t",
+            "admin printMsg -t",
+            "admin consumeMessage -t",
+            "admin queryMsgByKey -k 1 -t",
+        ),
+    ):
+        ended = stage.run(*words.split(), f"{topic}x")
 
         assert ended.exit_code == 3
-        assert f"there is no topic '{topic}x'; did you mean {topic}" in ended.stderr
+        (line,) = ended.stderr.splitlines()
+        assert f"there is no topic '{topic}x' at {stage.name_server}; did you mean {topic}" in line
+        assert f"a new one: pyromq topic create {topic}x -n {stage.name_server}" in line
+
+
+def test_what_is_to_be_typed_names_no_server_that_is_asked_anyway(
+    stage: AdminStage, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NAMESRV_ADDR", stage.name_server)
+
+    ended = stage.run("topic", "show", f"{topic}x")
+
+    assert ended.stderr.endswith(f"a new one: pyromq topic create {topic}x\n")
+
+
+def test_whoever_consumes_a_topic_that_is_not_there_is_told_in_one_line(
+    stage: AdminStage, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["pyromq", "consume", "nobody-has-it", "-n", stage.name_server])
+
+    with pytest.raises(SystemExit) as ended:
+        main()
+
+    assert ended.value.code == 3
+    (line,) = capsys.readouterr().err.splitlines()
+    assert f"there is no topic 'nobody-has-it' at {stage.name_server}" in line
+
+
+def test_a_brokers_address_in_place_of_a_name_servers_is_told(
+    cluster: ThreadCluster, stage: AdminStage, topic: str
+) -> None:
+    address = cluster.broker_addresses[0]
+    for words in ("topic list", "cluster list", "group list", f"message search {topic}", "top --once"):
+        ended = CliRunner().invoke(app, [*words.split(), "-n", address])
+
+        assert ended.exit_code == 2
+        assert f"{address} is no name server, it answers as a broker does" in ended.stderr
+    ended = stage.run("cluster", "status", "-b", stage.name_server)
+    assert ended.exit_code == 2
+    assert f"{stage.name_server} is a name server" in ended.stderr
 
 
 def test_a_group_that_is_not_there_is_told_with_those_that_are_like_it(
@@ -192,7 +240,7 @@ def test_a_broker_that_does_not_answer_is_no_success(stage: AdminStage) -> None:
         ended = stage.run(*words, "-b", "127.0.0.1:1")
 
         assert ended.exit_code == 4
-        assert "127.0.0.1:1 did not answer" in ended.stderr
+        assert "no connection to 127.0.0.1:1: Connection refused\n        is the server up" in ended.stderr
 
 
 def test_only_topics_of_applications_are_listed_unless_all_are_asked_for(

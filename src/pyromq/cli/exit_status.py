@@ -17,7 +17,7 @@ import typer
 from pyromq.advice import advice_for
 from pyromq.cli import output
 from pyromq.codes import ResponseCode
-from pyromq.errors import ConfigError, NetworkError, NoRoute, PyroError, Refused
+from pyromq.errors import ConfigError, NetworkError, NoNameServer, NoRoute, PyroError, Refused, UnknownTopic
 from pyromq.errors import NotThere as NotThere
 
 DONE = 0
@@ -43,7 +43,7 @@ _ADVISING = ("--advertise", "NAMESRV_ADDR", "fileReservedTime")
 
 def status_of(error: PyroError) -> int:
     """Return the exit status that an error ends a command with."""
-    if isinstance(error, ConfigError):
+    if isinstance(error, ConfigError | NoNameServer):
         return MISUSED
     if isinstance(error, NotThere | NoRoute) or (isinstance(error, Refused) and error.code in _ABSENT):
         return NOT_THERE
@@ -54,7 +54,9 @@ def status_of(error: PyroError) -> int:
 
 def next_step(error: PyroError) -> str | None:
     """Return what to do about an error that does not say so itself."""
-    if isinstance(error, ConfigError | NoRoute | NotThere) or any(word in str(error) for word in _ADVISING):
+    if isinstance(error, ConfigError | NoNameServer | NoRoute | NotThere) or any(
+        word in str(error) for word in _ADVISING
+    ):
         return None
     advice = advice_for(error)
     if advice is None:
@@ -67,7 +69,17 @@ def ended_by_errors() -> Iterator[None]:
     """End the command with the status of an error, after its cause and the next step."""
     try:
         yield
-    except PyroError as error:
+    except PyroError as told:
+        error = _shorter(told)
         hint = next_step(error)
         output.complain(str(error) if hint is None else f"{error}\n{hint}")
-        raise typer.Exit(status_of(error)) from error
+        raise typer.Exit(status_of(error)) from told
+
+
+def _shorter(error: PyroError) -> PyroError:
+    """Return an error in a command's words where a client's are meant for programs."""
+    if not isinstance(error, UnknownTopic):
+        return error
+    from pyromq.cli.admin.likely import shorter
+
+    return shorter(error)

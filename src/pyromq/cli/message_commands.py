@@ -91,8 +91,6 @@ def search(
             wanted = message_views.Range(
                 topic=topic, tags=tags, begin_ms=begin_ms, end_ms=end_ms, count=limit
             )
-            # Of a topic that is not there, an admin client says so in fewer words.
-            admin.route(topic)
             with reading(name_server) as consumer:
                 found = list(message_views.read_range(consumer, wanted))
         if not found:

@@ -172,12 +172,17 @@ def rates(
     watch: Watch = None,
     as_json: Json = False,
 ) -> None:
-    """Show how much goes into topics and out to groups."""
+    """Show how much goes into topics and out to groups, in messages a second and in a day.
+
+    Status 3: there is no such topic.
+    """
     from pyromq.cli.admin import topic_views
 
     look(
         name_server,
-        lambda admin: topic_views.flows(admin, name, only_active=only_active, with_internal=with_internal),
+        lambda admin: topic_views.flows(
+            admin, name, only_active=only_active, with_internal=with_internal, must_be_there=True
+        ),
         is_json=as_json,
         watch=watch,
     )

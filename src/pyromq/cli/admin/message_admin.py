@@ -150,8 +150,12 @@ def query_msg_by_offset(
         found = [message for message in pulled.messages if message.queue_offset == offset]
         if not found:
             raise NotThere(
-                f"{topic} queue {queue} of {broker} has no message at {offset}; it has those from "
-                f"{pulled.min_offset} to {pulled.max_offset - 1}"
+                f"{topic} queue {queue} of {broker} has no message at {offset}; "
+                + (
+                    f"it has those from {pulled.min_offset} to {pulled.max_offset - 1}"
+                    if pulled.min_offset < pulled.max_offset
+                    else "the queue is empty"
+                )
             )
         message_views.one(admin, found[0]).show(is_json=as_json)
 
@@ -194,6 +198,10 @@ def print_msg_by_queue(
 ) -> None:
     """Print the messages of one queue (-p true), or count them by tag (-f true)."""
     from pyromq.cli.admin import message_views
+
+    if not is_true(prints) and not is_true(by_tag):
+        # As with mqadmin, which says nothing.
+        output.warn("nothing is printed: -p true prints the messages, -f true counts them by tag")
 
     with ended_by_errors():
         wanted = message_views.Range(

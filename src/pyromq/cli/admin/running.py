@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from pyromq.cli import output
-from pyromq.cli.admin.likely import others
+from pyromq.cli.admin.likely import asking, no_topic
 from pyromq.cli.admin.listing import Listing, show_again
 from pyromq.cli.credentials import client_settings
-from pyromq.cli.exit_status import FAILED, IN_PART, NotThere, ended_by_errors
+from pyromq.cli.exit_status import FAILED, IN_PART, ended_by_errors
 from pyromq.errors import PyroError, TopicNotFound
 
 if TYPE_CHECKING:
@@ -30,26 +30,23 @@ def operating(name_server: str) -> Iterator["Admin"]:
     """Give an admin client; an error ends the command with its status."""
     from pyromq.client.sync.admin import Admin
 
-    with ended_by_errors(), Admin(name_server, operator_settings()) as admin:
+    with ended_by_errors(), asking(name_server), Admin(name_server, operator_settings()) as admin:
         try:
             yield admin
         except TopicNotFound as error:
-            raise _no_topic(admin, error) from error
+            raise _no_topic(admin, name_server, error) from error
 
 
 #: How name servers and brokers end the sentence that a topic is not there.
 _NAME = re.compile(r"\btopic(?:: ?| ?\[)([%|a-zA-Z0-9_-]+)")
 
 
-def _no_topic(admin: "Admin", error: TopicNotFound) -> PyroError:
+def _no_topic(admin: "Admin", name_server: str, error: TopicNotFound) -> PyroError:
     """Return the error with the names of topics that are like the one that was asked for."""
     named = _NAME.search(error.remark or "")
     if named is None:
         return error
-    return NotThere(
-        f"there is no topic {named[1]!r}; {others('topics', named[1], admin.topics())}; a new one: "
-        f"pyromq topic create {named[1]}"
-    )
+    return no_topic(named[1], name_server, admin.topics())
 
 
 def look(

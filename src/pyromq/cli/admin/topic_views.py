@@ -158,12 +158,21 @@ def users_topics(admin: Admin) -> list[str]:
     return [name for name in admin.topics() if is_users_topic(name) and name not in of_brokers]
 
 
-def flows(admin: Admin, topic: str | None, *, only_active: bool, with_internal: bool = True) -> Listing:
-    """What goes into topics and out to groups."""
+def flows(
+    admin: Admin,
+    topic: str | None,
+    *,
+    only_active: bool,
+    with_internal: bool = True,
+    must_be_there: bool = False,
+) -> Listing:
+    """What goes into topics and out to groups; of a topic that is not there nothing, or TopicNotFound."""
     records = []
     silence = Silence()
     listed = _own(admin.topics()) if with_internal or topic is not None else users_topics(admin)
     asked = [name for name in listed if topic in (None, name)]
+    if not asked and topic is not None and must_be_there:
+        admin.route(topic)
     for name in tracked(asked, "topics"):
         records += _flows_of(admin, name, silence, only_active=only_active)
     return Listing(

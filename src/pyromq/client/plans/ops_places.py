@@ -12,7 +12,7 @@ from pyromq.client.plans.scaling import Told
 from pyromq.client.route_cache import MASTER_ID
 from pyromq.client.session import Session
 from pyromq.client.steps import Deadline, Plan, ask, ask_all, must_succeed
-from pyromq.errors import NetworkError, NoRoute, ProtocolError, PyroError, Refused
+from pyromq.errors import ConfigError, NetworkError, NoRoute, ProtocolError, PyroError, Refused
 from pyromq.wire.bodies.route import BrokerAddresses, TopicRoute
 from pyromq.wire.command import Command
 
@@ -69,8 +69,10 @@ def places(
 ) -> Plan[list[Place]]:
     """Return the brokers that are meant, in order; raise NoRoute, which says which there are, for none.
 
-    An address is believed even if no name server knows it.
+    An address is believed even if no name server knows it, but not that of a name server.
     """
+    if address is not None and address in session.name_servers.addresses:
+        raise ConfigError(f"{address} is a name server; brokers and their addresses: pyromq cluster list")
     table = yield from cluster(session, deadline)
     known = sorted(
         Place(broker.cluster, broker.broker_name, broker_id, at)

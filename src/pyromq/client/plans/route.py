@@ -13,13 +13,31 @@ from pyromq.client.name_servers import REFRESH_MS, read_addresses
 from pyromq.client.route_cache import CachedRoute
 from pyromq.client.session import Session
 from pyromq.client.steps import Alone, Deadline, Plan, ask, fetch, must_succeed, request
-from pyromq.codes import RequestCode
-from pyromq.errors import BodyError, NetworkError, NoMaster, NoRoute, Refused, TopicNotFound
+from pyromq.codes import RequestCode, ResponseCode
+from pyromq.errors import (
+    BodyError,
+    NetworkError,
+    NoMaster,
+    NoNameServer,
+    NoRoute,
+    Refused,
+    TopicNotFound,
+    UnknownTopic,
+)
 from pyromq.wire.bodies.route import ClusterTable, TopicRoute, decode_cluster, decode_route
 from pyromq.wire.command import Command
 from pyromq.wire.headers.namesrv import GetRouteInfo
 
 _log = logging.getLogger("pyromq.client")
+
+#: What every name server answers, of whatever version.
+_KNOWN_TO_ALL = frozenset(
+    {
+        RequestCode.GET_ROUTEINFO_BY_TOPIC,
+        RequestCode.GET_BROKER_CLUSTER_INFO,
+        RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER,
+    }
+)
 
 
 def ask_name_servers(session: Session, command: Command, deadline: Deadline) -> Plan[Command]:
@@ -41,6 +59,12 @@ def ask_name_servers(session: Session, command: Command, deadline: Deadline) -> 
             if deadline.has_passed:
                 break
         else:
+            if answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED and command.code in _KNOWN_TO_ALL:
+                raise NoNameServer(
+                    answer.code,
+                    f"{address} is no name server, it answers as a broker does; name_server, -n and "
+                    "NAMESRV_ADDR take the address of a name server, which mostly has port 9876",
+                )
             servers.use(address)
             return answer
     assert failure is not None, "a client has at least one name server"
@@ -190,11 +214,13 @@ def cluster(session: Session, deadline: Deadline) -> Plan[ClusterTable]:
 
 def _no_route(session: Session, topic: str, deadline: Deadline) -> Plan[NoRoute]:
     brokers = yield from _brokers_there(session, deadline)
-    return NoRoute(
+    return UnknownTopic(
         f"no route to topic {topic!r}: the name servers ({session.name_servers}) do not know it{brokers}. "
         "The first send creates it where a broker has autoCreateTopicEnable=true; else create it with "
         f"pyromq.Admin(...).create_topic({topic!r}) or mqadmin updateTopic. If it should be there, check "
-        "that brokers and client use the same name servers"
+        "that brokers and client use the same name servers",
+        topic=topic,
+        name_servers=";".join(session.name_servers.addresses),
     )
 
 
