@@ -6,6 +6,7 @@ from typing import Any
 from pyromq.client.aio.asking import Asker
 from pyromq.client.plans.consumer_status import MEMBER_MS, MemberStatus, StatusQuery, consumer_status
 from pyromq.dashboard.messages import needed
+from pyromq.wire.version_names import version_name
 
 Shown = dict[str, Any]
 
@@ -35,7 +36,7 @@ def _member(member: MemberStatus) -> Shown:
         "client": connection.client_id,
         "address": connection.client_addr,
         "language": connection.language,
-        "version": connection.version,
+        "version": version_name(connection.version),
         "brokers": member.brokers,
         "failure": member.failure,
         "started": member.started_ms or None,

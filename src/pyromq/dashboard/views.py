@@ -14,6 +14,7 @@ from pyromq.dashboard.picture import Broker, Group, Kind, Picture, Topic
 from pyromq.errors import ConfigError, NotThere
 from pyromq.wire.bodies.groups import SubscriptionGroupConfig
 from pyromq.wire.bodies.topics import TopicConfig
+from pyromq.wire.version_names import version_name
 
 T = TypeVar("T")
 Query = Mapping[str, str]
@@ -289,7 +290,10 @@ def group(picture: Picture, query: Query) -> Shown:
     found = picture.groups.get(name)
     if found is None:
         raise NotThere(f"there is no group {name!r} in this cluster; it may be named differently, or deleted")
-    rows = sorted(picture.lag_rows(found), key=lambda row: row[0])
+    # What is tried again stands behind what was sent.
+    rows = sorted(
+        picture.lag_rows(found), key=lambda row: (picture.kind_of_topic(row[0].topic) is Kind.RETRY, row[0])
+    )
     edges = {
         queue: edge
         for topic_name in found.offsets
@@ -387,7 +391,7 @@ def _consumers(group: Group) -> Iterable[Shown]:
                     "group": group.name,
                     "address": one.client_addr,
                     "language": one.language,
-                    "version": one.version,
+                    "version": version_name(one.version),
                     "model": connections.message_model,
                     "brokers": [],
                 },
@@ -404,7 +408,7 @@ def _producers(picture: Picture) -> Iterable[Shown]:
                 "group": group,
                 "address": client.remote_ip,
                 "language": client.language,
-                "version": client.version,
+                "version": version_name(client.version),
                 "last": client.last_update_timestamp or None,
                 "brokers": [],
             }

@@ -7,7 +7,7 @@ import msgspec
 
 from pyromq.cli import output
 from pyromq.cli.admin.listing import Listing
-from pyromq.cli.admin.version_names import version_name
+from pyromq.wire.version_names import version_name
 from pyromq.cli.credentials import client_settings
 from pyromq.client.plans.consumer_status import ConsumerStatus, MemberStatus, StatusQuery
 from pyromq.client.sync.admin import Admin

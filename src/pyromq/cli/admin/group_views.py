@@ -7,7 +7,7 @@ import msgspec
 
 from pyromq.cli.admin.likely import others
 from pyromq.cli.admin.listing import Listing, unknown
-from pyromq.cli.admin.version_names import version_name
+from pyromq.wire.version_names import version_name
 from pyromq.cli.bars import tracked
 from pyromq.cli.exit_status import NotThere
 from pyromq.client.plans.ops_places import Silence
@@ -38,6 +38,12 @@ def progress(admin: Admin, group: str, topic: str | None = None, *, with_clients
     found = admin.group_progress(group, topic, silence)
     if not found.queues and silence.why:
         raise unknown(silence, f"where group {group!r} is")
+    if not found.queues and topic is not None:
+        # Whoever types a topic wrong is told that, and not of groups.
+        admin.route(topic)
+        read = sorted({queue.topic for queue in admin.group_progress(group, None, silence).queues})
+        if read:
+            raise NotThere(f"group {group!r} has no progress in {topic!r}; it has in {', '.join(read)}")
     if not found.queues:
         raise NotThere(
             f"group {group!r} has no progress in {topic or 'any topic'}; did it ever read? "

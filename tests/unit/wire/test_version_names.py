@@ -1,6 +1,6 @@
 import pytest
 
-from pyromq.cli.admin.version_names import version_name
+from pyromq.wire.version_names import version_name
 
 
 @pytest.mark.parametrize(
