@@ -105,3 +105,83 @@ def test_a_page_is_walked_with_the_keyboard(open_page: Open, url: str) -> None:
     expect(page.get_by_role("dialog").get_by_label("Name")).to_be_focused()
     page.keyboard.press("Escape")
     expect(page.get_by_role("dialog")).to_have_count(0)
+
+
+def send_to(story: Story, topic: str, count: int) -> None:
+    story.producer.send_batch([Message(topic, b"x") for _ in range(count)])
+
+
+def test_no_row_moves_from_under_the_pointer(open_page: Open, url: str, story: Story) -> None:
+    send_to(story, "held-one", 2)
+    send_to(story, "held-two", 1)
+    page = open_page(f"{url}/topics?filter=held-&sort=messages")
+    rows = page.get_by_role("region", name="Topics").get_by_role("row")
+    expect(rows.nth(1)).to_contain_text("held-one")
+    expect(rows.nth(2)).to_contain_text("held-two")
+    rows.nth(2).hover()
+    send_to(story, "held-two", 5)
+    expect(rows.nth(2).get_by_role("cell").nth(3)).to_have_text("6")
+    expect(rows.nth(2)).to_contain_text("held-two")
+    page.get_by_role("heading", level=1).hover()
+    expect(rows.nth(1)).to_contain_text("held-two")
+
+
+def test_a_focus_in_a_list_is_not_lost_when_its_order_changes(
+    open_page: Open, url: str, story: Story
+) -> None:
+    send_to(story, "focus-one", 2)
+    send_to(story, "focus-two", 1)
+    page = open_page(f"{url}/topics?filter=focus-&sort=messages")
+    rows = page.get_by_role("region", name="Topics").get_by_role("row")
+    expect(rows.nth(2)).to_contain_text("focus-two")
+    link = page.get_by_role("link", name="focus-two")
+    link.focus()
+    send_to(story, "focus-two", 5)
+    expect(rows.filter(has_text="focus-two").get_by_role("cell").nth(3)).to_have_text("6")
+    expect(link).to_be_focused()
+
+
+def test_who_goes_back_to_a_list_is_where_he_was(open_page: Open, url: str) -> None:
+    page = open_page(f"{url}/messages?topic=orders", viewport={"width": 1024, "height": 400})
+    rows = page.get_by_role("region", name="Messages").get_by_role("row")
+    expect(rows.nth(20)).to_be_visible()
+    rows.nth(20).get_by_role("link").click()
+    expect(page.locator("pre.body")).to_be_visible()
+    page.go_back()
+    expect(rows.nth(20)).to_be_in_viewport()
+
+
+def test_times_say_whose_they_are(open_page: Open, url: str, story: Story) -> None:
+    page = open_page(f"{url}/messages?topic=orders", timezone_id="Asia/Tokyo")
+    expect(page.get_by_role("columnheader", name="Stored Asia/Tokyo")).to_be_visible()
+    page.goto(f"{url}/message?id={story.place_id}")
+    expect(page.get_by_role("main")).to_contain_text("Asia/Tokyo from 127.0.0.1")
+
+
+def test_a_body_s_forms_are_walked_with_the_arrows(open_page: Open, url: str, story: Story) -> None:
+    page = open_page(f"{url}/message?id={story.place_id}")
+    page.get_by_role("tab", name="JSON").focus()
+    page.keyboard.press("ArrowLeft")
+    expect(page.get_by_role("tab", name="Hex")).to_be_focused()
+    expect(page.locator("pre.body")).to_contain_text("00000000  7b 22 69 64")
+
+
+@pytest.mark.parametrize("width", [390, 1024, 1440])
+def test_a_long_name_hides_no_number(open_page: Open, url: str, story: Story, width: int) -> None:
+    name = ("long-" + "x" * 60 + "_y" * 40)[:120]
+    send_to(story, name, 1)
+    page = open_page(f"{url}/topics?filter=long-", viewport={"width": width, "height": 900})
+    expect(page.get_by_role("link", name=name)).to_be_visible()
+    page.goto(url)
+    busiest = page.get_by_role("region", name="Busiest topics")
+    expect(busiest.get_by_role("row").nth(1)).to_be_visible()
+    assert busiest.evaluate("(one) => one.scrollWidth <= one.clientWidth")
+    assert page.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
+
+
+@pytest.mark.parametrize("path", ["/", "/health"])
+def test_the_menu_is_whole_on_a_small_laptop(open_page: Open, url: str, path: str) -> None:
+    page = open_page(url + path, viewport={"width": 1024, "height": 768})
+    menu = page.get_by_role("navigation")
+    expect(menu.get_by_role("link")).to_have_count(8)
+    assert menu.evaluate("(one) => one.scrollWidth <= one.clientWidth")

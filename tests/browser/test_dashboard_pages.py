@@ -130,10 +130,40 @@ def test_messages_between_two_times_are_turned_over(open_page: Open, url: str, s
     expect(page.get_by_text("No message is so")).to_be_visible()
 
 
+def test_the_newest_messages_come_first_and_older_ones_after_them(
+    open_page: Open, url: str, story: Story
+) -> None:
+    for start in (0, 50):
+        story.producer.send_batch([Message("long-kept", b"%d" % at) for at in range(start, start + 50)])
+    page = open_page(f"{url}/messages?topic=long-kept")
+    rows = page.get_by_role("region", name="Messages").get_by_role("row")
+    expect(rows).to_have_count(1 + 64)
+    page.get_by_role("button", name="Older").click()
+    expect(rows).to_have_count(1 + 100)
+    expect(page.get_by_role("button", name="Older")).to_be_hidden()
+    # Messages of one batch are stored in one millisecond, so that only the two batches have an order.
+    bodies = [int(text) for text in rows.locator("td:last-child").all_text_contents()]
+    assert sorted(bodies) == list(range(100))
+    assert min(bodies[:50]) == 50
+
+
+def test_messages_are_found_that_were_stored_before_a_time(open_page: Open, url: str) -> None:
+    page = open_page(f"{url}/messages?topic=orders")
+    rows = page.get_by_role("region", name="Messages").get_by_role("row")
+    expect(rows).to_have_count(1 + ORDER_COUNT + 2 + 4)
+    page.get_by_label("To", exact=True).fill("2035-01-01T00:00:00")
+    page.get_by_role("button", name="Search").click()
+    expect(rows).to_have_count(1 + ORDER_COUNT + 2 + 4)
+    page.get_by_label("To", exact=True).fill("2020-01-01T00:00:00")
+    page.get_by_role("button", name="Search").click()
+    expect(page.get_by_text("No message is so")).to_be_visible()
+
+
 def test_clients_are_listed_and_say_what_they_do_with_their_stacks(open_page: Open, url: str) -> None:
     page = open_page(f"{url}/clients")
     row = page.get_by_role("row").filter(has_text="billing")
     expect(row).to_contain_text("PYTHON")
+    expect(row).to_contain_text("V4_9_8")
     row.get_by_role("button", name="Look").click()
     shown = page.get_by_role("dialog")
     expect(shown.get_by_role("region", name="Its queues").get_by_role("row")).to_have_count(6)

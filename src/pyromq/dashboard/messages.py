@@ -1,10 +1,11 @@
 """Messages for a page: found by topic and time, by key, by id; and their bodies in a form to read."""
 
+import asyncio
 import json
 from base64 import b64encode
 from collections import Counter
-from collections.abc import Mapping
-from typing import Any, Final
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final, NamedTuple
 
 from pyromq.client.aio.asking import Asker
 from pyromq.client.plans import admin, progress
@@ -37,60 +38,107 @@ async def browse(asker: Asker, query: Mapping[str, str]) -> Shown:
     """
     topic = needed(query, "topic")
     begin_ms, end_ms = moment(query, "begin"), moment(query, "end")
-    places = (
-        _read_cursor(query["cursor"], topic) if query.get("cursor") else await _begin(asker, topic, begin_ms)
-    )
-    found: list[ReceivedMessage] = []
-    for queue, offset in places.items():
-        found += await _read(asker, queue, offset)
+    if query.get("cursor"):
+        places = _read_cursor(query["cursor"], topic)
+    elif begin_ms is None:
+        places = await _ends(asker, topic, end_ms)
+    else:
+        at = begin_ms
+        places = await _places(asker, topic, lambda queue: asker.run(progress.offset_by_time, queue, at))
+    if begin_ms is None:
+        return await _older(asker, places, end_ms)
+    return await _newer(asker, places, begin_ms, end_ms)
+
+
+async def _newer(asker: Asker, places: dict[MessageQueue, int], begin_ms: int, end_ms: int | None) -> Shown:
+    lots = await asyncio.gather(*(_read(asker, queue, offset) for queue, offset in places.items()))
     # For a time behind the last message brokers name the last one.
     within = [
-        one
-        for one in found
-        if (end_ms is None or one.stored_at_ms <= end_ms) and one.stored_at_ms >= (begin_ms or 0)
+        one for lot in lots for one in lot.messages if begin_ms <= one.stored_at_ms <= (end_ms or FOREVER_MS)
     ]
-    is_newest = begin_ms is None and not query.get("cursor")
-    ordered = sorted(within, key=lambda one: (one.stored_at_ms, one.queue, one.queue_offset))
-    shown = ordered[: -COUNT_MAX - 1 : -1] if is_newest else ordered[:COUNT_MAX]
+    ordered = sorted(within, key=_when)
+    shown = ordered[:COUNT_MAX]
     for one in shown:
-        places[one.queue] = max(places.get(one.queue, 0), one.queue_offset + 1)
+        places[one.queue] = max(places[one.queue], one.queue_offset + 1)
     counts = Counter(one.queue for one in within)
     has_more = len(ordered) > len(shown) or any(count >= COUNT_MAX for count in counts.values())
-    return {
-        "rows": [row(one) for one in shown],
-        "cursor": _cursor(places) if has_more and not is_newest else None,
-    }
+    return {"rows": [row(one) for one in shown], "cursor": _cursor(places) if has_more else None}
 
 
-async def _begin(asker: Asker, topic: str, begin_ms: int | None) -> dict[MessageQueue, int]:
+async def _older(asker: Asker, ends: dict[MessageQueue, int], end_ms: int | None) -> Shown:
+    """Return the last messages before some places, the newest first."""
+    lots = await asyncio.gather(*(_read_before(asker, queue, end) for queue, end in ends.items()))
+    within = [one for lot in lots for one in lot.messages if one.stored_at_ms <= (end_ms or FOREVER_MS)]
+    shown = sorted(within, key=_when, reverse=True)[:COUNT_MAX]
+    for lot in lots:
+        # Where all that was read is too new, the next look is at what is before it.
+        if lot.messages and lot.messages[0].stored_at_ms > (end_ms or FOREVER_MS):
+            ends[lot.queue] = lot.messages[0].queue_offset
+    for one in shown:
+        ends[one.queue] = min(ends[one.queue], one.queue_offset)
+    has_more = any(ends[lot.queue] > lot.min_offset for lot in lots if lot.messages)
+    return {"rows": [row(one) for one in shown], "cursor": _cursor(ends) if has_more else None}
+
+
+def _when(message: ReceivedMessage) -> tuple[int, MessageQueue, int]:
+    return message.stored_at_ms, message.queue, message.queue_offset
+
+
+async def _ends(asker: Asker, topic: str, end_ms: int | None) -> dict[MessageQueue, int]:
+    """Return where the messages end that were stored until a time, or now."""
+    if end_ms is None:
+        return await _places(asker, topic, lambda queue: asker.run(progress.max_offset, queue))
+    # One more, for a time behind the last message brokers name the last one.
+    at = end_ms + 1
+    found = await _places(asker, topic, lambda queue: asker.run(progress.offset_by_time, queue, at))
+    return {queue: offset + 1 for queue, offset in found.items()}
+
+
+async def _places(
+    asker: Asker, topic: str, find: Callable[[MessageQueue], Awaitable[int]]
+) -> dict[MessageQueue, int]:
     queues = await asker.run(progress.subscribe_queues, topic)
     if len(queues) > _QUEUES_MAX:
         raise ConfigError(
             f"topic {topic!r} has {len(queues)} queues, more than the {_QUEUES_MAX} that a page reads; "
             "search by key or id"
         )
-    places = {}
-    for queue in queues:
-        if begin_ms is None:
-            end = await asker.run(progress.max_offset, queue)
-            places[queue] = max(0, end - COUNT_MAX)
-        else:
-            places[queue] = await asker.run(progress.offset_by_time, queue, begin_ms)
-    return places
+    offsets = await asyncio.gather(*(find(queue) for queue in queues))
+    return dict(zip(queues, offsets, strict=True))
 
 
-async def _read(asker: Asker, queue: MessageQueue, offset: int) -> list[ReceivedMessage]:
+class _Lot(NamedTuple):
+    """Messages of one queue in their order, and where that begins."""
+
+    queue: MessageQueue
+    messages: list[ReceivedMessage]
+    min_offset: int
+
+
+async def _read(asker: Asker, queue: MessageQueue, offset: int) -> _Lot:
     """Read up to a page's worth of a queue; one that begins later is read from its beginning."""
     found: list[ReceivedMessage] = []
+    min_offset = 0
     for _ in range(4):
-        wanted = Wanted(queue, offset, count=COUNT_MAX - len(found))
-        result = await asker.run(pull, wanted)
+        result = await asker.run(pull, Wanted(queue, offset, count=COUNT_MAX - len(found)))
         found += result.messages
+        min_offset = result.min_offset
         is_moved = result.next_offset != offset
         offset = result.next_offset
         if len(found) >= COUNT_MAX or not is_moved or offset >= result.max_offset:
             break
-    return found
+    return _Lot(queue, found, min_offset)
+
+
+async def _read_before(asker: Asker, queue: MessageQueue, end: int) -> _Lot:
+    """Read the last messages of a queue before a place, fewer of them where they are large."""
+    lot = _Lot(queue, [], 0)
+    for span in (COUNT_MAX, 8, 4, 1) if end else ():
+        read = await _read(asker, queue, max(0, end - span))
+        lot = _Lot(queue, [one for one in read.messages if one.queue_offset < end], read.min_offset)
+        if not lot.messages or read.messages[-1].queue_offset >= end - 1:
+            break
+    return lot
 
 
 async def by_key(asker: Asker, query: Mapping[str, str]) -> Shown:

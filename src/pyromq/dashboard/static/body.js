@@ -31,10 +31,18 @@ export function bodyView(body) {
   const pre = h("pre", { class: "body", tabindex: "0" });
   const buttons = there.map((name) => h("button", { type: "button", role: "tab", onclick: () => show(name) }, name));
   function show(name) {
-    buttons.forEach((one) => one.setAttribute("aria-selected", String(one.textContent === name)));
+    buttons.forEach((one) => { one.setAttribute("aria-selected", String(one.textContent === name)); one.tabIndex = one.textContent === name ? 0 : -1; });
     clear(pre, name === "JSON" ? coloured(forms[name]) : forms[name] || "(empty)");
   }
+  // As tabs are walked: arrows from one to the next, and only the chosen one with the Tab key.
+  const turn = (event) => {
+    const by = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+    if (!by) return;
+    const next = buttons[(buttons.indexOf(document.activeElement) + by + buttons.length) % buttons.length];
+    show(next.textContent);
+    next.focus();
+  };
   show(there[0]);
-  return h("div", {}, h("div", { class: "tabs", role: "tablist", "aria-label": "Form of the body" }, buttons,
+  return h("div", {}, h("div", { class: "tabs", role: "tablist", "aria-label": "Form of the body", onkeydown: turn }, buttons,
     h("span", { class: "faint" }, `${bytes(body.size)}${body.isCut ? ", the beginning is shown" : ""}`)), pre);
 }

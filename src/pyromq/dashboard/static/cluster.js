@@ -1,4 +1,4 @@
-import { ago, brief, bytes, card, clear, count, h, head, link, live, main, none, perSecond, Table, time, trouble } from "./core.js";
+import { ago, brief, bytes, card, clear, count, h, head, link, live, main, none, perSecond, Table, time, trouble, when } from "./core.js";
 import { Chart, spark } from "./chart.js";
 
 // From so many bytes on a slave that is behind stands out.
@@ -43,9 +43,7 @@ function replication(broker) {
 }
 const brokers = new Table([
   { title: "Broker", cell: (b) => h("b", {}, b.name), sign: (b) => b.name },
-  { title: "Cluster", cell: (b) => b.cluster },
   { title: "Role", cell: (b) => h("span", { class: `badge ${b.role}` }, b.role === "master" ? "master" : `slave ${b.id}`), sign: (b) => b.role + b.id },
-  { title: "Address", cell: (b) => h("code", {}, b.address), sign: (b) => b.address },
   { title: "State", cell: state, sign: (b) => `${b.failure}${b.goneAt}` },
   { title: "Replication", cell: replication, sign: (b) => [b.goneAt, b.slaves, b.behindBytes, b.inSync, b.epoch].join() },
   { title: "In", kind: "number", cell: (b) => perSecond(b.in) },
@@ -53,14 +51,16 @@ const brokers = new Table([
   { title: "Disk", cell: disk, sign: (b) => `${b.disk}${b.capacity}` },
   { title: "Log", kind: "number", cell: (b) => bytes(b.logBytes) },
   { title: "Today", kind: "number", cell: (b) => brief(b.today) },
-  { title: "Started", cell: (b) => (b.since ? ago(b.since) : none) },
+  { title: "Started", cell: (b) => (b.since ? when(b.since) : none), sign: (b) => b.since && ago(b.since) },
+  { title: "Address", cell: (b) => h("code", {}, b.address), sign: (b) => b.address },
+  { title: "Cluster", cell: (b) => b.cluster },
   { title: "Version", cell: (b) => b.version ?? none },
 ], { key: (b) => b.address + b.name, caption: "Brokers", empty: "No broker is registered at the name server. Start one: pyromq broker -n HOST:PORT" });
 const small = (caption, of, kind, value, to, empty) => new Table([
-  { title: of, cell: (one) => h("a", { href: link(to, { name: one.name }) }, one.name), sign: (one) => one.name },
+  { title: of, kind: "wide", cell: (one) => h("a", { href: link(to, { name: one.name }) }, one.name), sign: (one) => one.name },
   { title: "", cell: (one) => spark(one.points, "how it moved") },
   { title: kind, kind: "number", cell: value },
-], { key: (one) => one.name, caption, empty });
+], { key: (one) => one.name, caption, empty, holds: true });
 const busiest = small("Busiest topics", "Topic", "In", (one) => perSecond(one.rate), "/topic", "There is no topic yet.");
 const behind = small("Groups most behind", "Group", "Lag", (one) => count(one.lag), "/group", "No group is behind.");
 
@@ -73,6 +73,8 @@ live("overview", {}, (shown) => {
   health(shown.health);
   const values = [perSecond(shown.in), perSecond(shown.out), brief(shown.lag), count(shown.topicCount), count(shown.groupCount), brief(shown.deadLetters)];
   values.forEach((value, at) => { tiles[at].value.textContent = value; });
+  tiles[2].value.title = `${count(shown.lag)} messages`;
+  tiles[5].value.title = `${count(shown.deadLetters)} messages`;
   tiles[2].value.classList.toggle("warm", shown.lag > 0);
   tiles[5].value.classList.toggle("bad", shown.deadLetters > 0);
   chart.update(shown.inPoints, shown.outPoints);

@@ -38,6 +38,8 @@ export function bytes(n) {
   return `${at ? n.toFixed(1) : n} ${units[at]}`;
 }
 const two = (n) => String(n).padStart(2, "0");
+// Times are the reader's; lists and fields say whose that is.
+export const zone = Intl.DateTimeFormat().resolvedOptions().timeZone ?? "local time";
 export function time(ms) {
   if (!ms) return none;
   const d = new Date(ms);
@@ -52,7 +54,7 @@ export function ago(ms) {
   }
   return `${Math.floor(seconds)} s ago`;
 }
-export const when = (ms) => h("time", { title: time(ms) }, ago(ms));
+export const when = (ms) => h("time", { title: `${time(ms)} ${zone}` }, ago(ms));
 
 // Questions and orders
 export class Trouble extends Error {
@@ -100,7 +102,14 @@ export function live(view, params, show, fail) {
     source?.close();
     if (document.hidden) return;
     source = new EventSource(link(`/api/live/${view}`, now));
-    source.addEventListener("view", (event) => { shine("on", "live"); main.classList.remove("absent"); const shown = JSON.parse(event.data); outage(view, shown.outage); show(shown); });
+    source.addEventListener("view", (event) => {
+      const shown = JSON.parse(event.data);
+      shine("on", "live");
+      main.classList.remove("absent");
+      outage(view, shown.outage);
+      show(shown);
+      drawn();
+    });
     source.addEventListener("trouble", (event) => {
       const told = JSON.parse(event.data);
       shine("on", "live");
@@ -119,31 +128,59 @@ export function live(view, params, show, fail) {
   open();
   return { change(next) { now = next; open(); } };
 }
+// Who comes back to a page comes back to its place: what is there is drawn too late for the browser to find it.
+const PLACE = `place ${location.href}`;
+let isDrawn = false;
+export function drawn() {
+  if (isDrawn) return;
+  isDrawn = true;
+  const isBack = ["back_forward", "reload"].includes(performance.getEntriesByType("navigation")[0]?.type);
+  const place = isBack && sessionStorage.getItem(PLACE);
+  if (place) scrollTo(0, Number(place));
+}
+addEventListener("pagehide", () => { try { sessionStorage.setItem(`place ${location.href}`, String(scrollY)); } catch { /* then it begins at the top */ } });
 export const still = () => shine("still", "on demand");
 
 // Errors say the cause and the next step
 export const trouble = (error) =>
   h("div", { class: "trouble", role: "alert" }, h("strong", {}, error.message), h("p", {}, error.next ?? "Load the page again."));
-export function toast(text, kind = "good") {
-  const node = h("div", { class: `toast ${kind}` }, text);
+export function toast(text, kind = "good", next = null) {
+  const node = h("div", { class: `toast ${kind}`, role: kind === "bad" ? "alert" : null }, h("span", {}, text), next && h("p", {}, next),
+    h("button", { type: "button", class: "link", "aria-label": "Take this message away", onclick: () => node.remove() }, "✕"));
   document.getElementById("toasts").append(node);
-  setTimeout(() => node.remove(), 6000);
+  // What went wrong stays until somebody has read it.
+  if (kind !== "bad") setTimeout(() => node.remove(), 6000);
 }
 
-// Tables whose rows keep their place, and the focus in them, while their numbers move
+// Milliseconds after the last move of pointer or focus for which rows keep their order
+const HELD_MS = 10_000;
+// Tables whose rows keep the focus in them while their numbers move. One that `holds` moves no row, and takes none away, from under a
+// pointer or a focus that is in it: only numbers change until it has left.
 export class Table {
-  constructor(columns, { key, empty, caption }) {
+  constructor(columns, { key, empty, caption, holds = false }) {
     this.columns = columns;
     this.key = key;
     this.rows = new Map();
+    this.movedAt = 0;
     this.body = h("tbody");
     this.empty = h("p", { class: "empty", hidden: true }, empty);
     const heads = columns.map((one) => h("th", { scope: "col", class: one.kind }, one.title));
     this.node = h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": caption },
       h("table", {}, h("caption", { class: "unseen" }, caption), h("thead", {}, h("tr", {}, heads)), this.body), this.empty);
+    if (!holds) return;
+    for (const kind of ["pointermove", "focusin", "keydown"]) this.body.addEventListener(kind, () => { this.movedAt = Date.now(); });
+    for (const kind of ["pointerleave", "focusout"]) this.body.addEventListener(kind, () => setTimeout(() => this.#settle()));
   }
   say(empty) { if (this.empty.textContent !== empty) this.empty.textContent = empty; }
+  get isHeld() {
+    return Date.now() - this.movedAt < HELD_MS && (this.body.matches(":hover") || this.body.contains(document.activeElement));
+  }
+  // What is shown is another list now: nothing of the old one is to be held.
+  free() { this.movedAt = 0; }
+  #settle() { if (this.waiting && !this.isHeld) this.update(this.waiting); }
   update(rows) {
+    const isHeld = this.isHeld;
+    this.waiting = isHeld ? rows : null;
     const seen = new Map();
     const ordered = rows.map((row) => {
       const key = this.key(row);
@@ -156,8 +193,14 @@ export class Table {
       seen.set(key, line);
       return line.node;
     });
-    this.rows = seen;
     const now = [...this.body.children];
+    if (isHeld && now.length) {
+      // Those that went stay until the pointer leaves; those that came wait for it.
+      this.rows.forEach((line, key) => { line.node.classList.toggle("left", !seen.has(key)); });
+      return;
+    }
+    ordered.forEach((node) => node.classList.remove("left"));
+    this.rows = seen;
     if (now.length !== ordered.length || now.some((node, at) => node !== ordered[at])) this.body.replaceChildren(...ordered);
     this.empty.hidden = rows.length > 0;
   }
@@ -169,6 +212,7 @@ export class Table {
     if (Array.isArray(value)) clear(cell, ...value);
     else if (value instanceof Node) cell.replaceChildren(value);
     else if (cell.textContent !== String(value)) cell.textContent = String(value);
+    if (column.kind === "line" || column.kind === "keys") cell.title = cell.textContent;
     line.said[at] = sign;
   }
 }
@@ -232,7 +276,7 @@ export function act(label, call, { kind = "primary", say, can = () => true } = {
     button.setAttribute("aria-busy", "true");
     try { await call(); } catch (error) {
       const place = say?.() ?? form?.querySelector(".said");
-      if (place) clear(place, trouble(error)); else toast(error.message, "bad");
+      if (place) clear(place, trouble(error)); else toast(error.message, "bad", error.next);
     } finally { button.disabled = !can(); button.removeAttribute("aria-busy"); }
   } }, label);
   return button;
@@ -246,6 +290,7 @@ export const head = (title, ...actions) => {
   return h("div", { class: "head" }, h("h1", {}, title), h("div", { class: "actions" }, actions));
 };
 // Where a page of one thing stands: the list that it is of
+export const withZone = (title) => [title, " ", h("span", { class: "zone" }, zone)];
 export const crumb = (label, href) => h("a", { class: "crumb", href }, `‹ ${label}`);
 export const card = (title, ...children) => h("section", { class: "card" }, title && h("h2", {}, title), children);
 document.querySelector("nav [aria-current]")?.scrollIntoView({ inline: "center", block: "nearest" });

@@ -1,4 +1,4 @@
-import { card, change, clear, crumb, count, h, head, link, live, main, none, query, rate, Table, trouble } from "./core.js";
+import { brief, card, change, clear, crumb, count, h, head, link, live, main, query, rate, Table, trouble } from "./core.js";
 import { Chart } from "./chart.js";
 import { deleteGroup, editGroup, resetOffsets } from "./group_form.js";
 import { showMember } from "./running.js";
@@ -8,7 +8,7 @@ let latest = null;
 let most = 1;
 const failed = h("div");
 const facts = h("p", { class: "facts" });
-const lag = new Chart("Lag", [{ name: "lag", kind: "three" }], { unit: "messages" });
+const lag = new Chart("Lag", [{ name: "lag", kind: "three" }], { unit: "messages", format: brief });
 const speed = new Chart("Messages read", [{ name: "read", kind: "two" }]);
 function bar(q) {
   const fill = h("i", { class: "hot" });
@@ -19,16 +19,16 @@ const queues = new Table([
   { title: "Topic", kind: "wide", cell: (q) => h("a", { href: link("/topic", { name: q.topic }) }, q.topic), sign: (q) => q.topic },
   { title: "Broker", cell: (q) => q.broker },
   { title: "Queue", kind: "number", cell: (q) => q.id },
-  { title: "Is at", kind: "number", cell: (q) => count(q.at) },
-  { title: "End", kind: "number", cell: (q) => count(q.max) },
   { title: "Lag", kind: "number", cell: (q) => h("b", { class: q.lag ? "warm" : "faint" }, count(q.lag)), sign: (q) => q.lag },
   { title: "", cell: bar, sign: (q) => `${q.lag}/${most}` },
+  { title: "Is at", kind: "number", cell: (q) => count(q.at) },
+  { title: "End", kind: "number", cell: (q) => count(q.max) },
 ], { key: (q) => `${q.topic}:${q.broker}:${q.id}`, caption: "Lag of each queue", empty: "It has read nothing yet." });
 const clients = new Table([
   { title: "Client", cell: (c) => h("code", {}, c.client), sign: (c) => c.client },
   { title: "Address", cell: (c) => c.address },
   { title: "Language", cell: (c) => c.language },
-  { title: "Version", kind: "number", cell: (c) => c.version },
+  { title: "Version", cell: (c) => c.version },
   { title: "Brokers", cell: (c) => c.brokers.join(", ") },
   { title: "", kind: "deeds", cell: (c) => h("button", { type: "button", class: "quiet", onclick: () => showMember(name, c.client) }, "Look"), sign: (c) => c.client },
 ], { key: (c) => c.client, caption: "Members", empty: "Nobody of it is connected." });
@@ -57,5 +57,5 @@ live("group", { name }, (shown) => {
   queues.update(shown.queues);
   clients.update(shown.clients);
   configs.update(shown.configs);
-  clear(wants, shown.subscriptions.length ? shown.subscriptions.map((one) => h("li", {}, h("b", {}, one.topic), " ", h("code", {}, one.expression))) : h("li", { class: "faint" }, none));
+  clear(wants, shown.subscriptions.length ? shown.subscriptions.map((one) => h("li", {}, h("b", {}, one.topic), " ", h("code", {}, one.expression))) : h("li", { class: "faint" }, "not known: nobody is connected"));
 }, (error) => clear(failed, trouble(error)));

@@ -1,5 +1,5 @@
 // Creating, changing and deleting a group; moving where it goes on reading.
-import { act, clear, count, dialog, field, h, post, select, Table, toast, told, trouble } from "./core.js";
+import { act, clear, count, dialog, field, h, post, select, Table, toast, told, trouble, zone } from "./core.js";
 
 export function editGroup(group) {
   const known = group?.configs?.[0] ?? { consumeEnable: true, consumeFromMinEnable: true, consumeBroadcastEnable: true, retryMaxTimes: 16, retryQueueNums: 1 };
@@ -64,7 +64,7 @@ export function resetOffsets(group) {
   const now = new Date(Date.now() - 3600_000);
   at.value = new Date(now - now.getTimezoneOffset() * 60_000).toISOString().slice(0, 19);
   const offset = h("input", { type: "number", min: 0, value: 0 });
-  const atField = field("Time", at, "Local");
+  const atField = field("Time", at, zone);
   const offsetField = field("Offset", offset, "Of every queue; cut to what is there");
   const place = h("div");
   const order = () => {

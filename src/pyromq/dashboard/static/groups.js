@@ -13,9 +13,9 @@ const table = new Table([
   { title: "Topics", kind: "number", cell: (g) => count(g.topics) },
   { title: "Dead letters", kind: "number", cell: (g) => (g.deadLetters ? h("a", { href: link("/dead-letters", { group: g.name }) }, count(g.deadLetters)) : "0"), sign: (g) => g.deadLetters },
   { title: "", cell: (g) => (g.conflict ? h("span", { class: "badge bad" }, "members differ") : ""), sign: (g) => g.conflict },
-], { key: (g) => g.name, caption: "Groups", empty: "No group is so. Change the filter, or create one." });
+], { key: (g) => g.name, holds: true, caption: "Groups", empty: "No group is so. Change the filter, or create one." });
 const pages = pager((by) => list.set({ page: Number(list.state.page) + by }));
-const list = choices({ filter: "", state: "all", kind: "normal", sort: "name", page: 1 }, (state) => view.change(state));
+const list = choices({ filter: "", state: "all", kind: "normal", sort: "name", page: 1 }, (state) => { table.free(); view.change(state); });
 const filter = h("input", { type: "search", value: list.state.filter, placeholder: "part of the name", oninput: later(() => list.set({ filter: filter.value, page: 1 })) });
 const state = select({ all: "All", online: "Online", offline: "Offline", behind: "Behind" }, list.state.state, { onchange: () => list.set({ state: state.value, page: 1 }) });
 const kind = select({ normal: "Groups", system: "Brokers' own", all: "All" }, list.state.kind, { onchange: () => list.set({ kind: kind.value, page: 1 }) });

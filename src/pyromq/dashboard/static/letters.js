@@ -1,4 +1,4 @@
-import { act, bytes, card, change, choices, clear, count, crumb, dialog, field, get, h, head, isReadOnly, later, link, live, main, pager, post, query, select, still, Table, time, toast, trouble, when } from "./core.js";
+import { act, bytes, card, change, choices, clear, count, crumb, dialog, drawn, field, get, h, head, isReadOnly, later, link, live, main, pager, post, query, select, still, Table, time, toast, trouble, when, withZone } from "./core.js";
 import { bodyView } from "./body.js";
 
 const group = query.get("group");
@@ -10,9 +10,9 @@ function allGroups() {
     { title: "Group", kind: "wide", cell: (g) => h("a", { href: link("/dead-letters", { group: g.group }) }, g.group), sign: (g) => g.group },
     { title: "Dead letters", kind: "number", cell: (g) => count(g.count) },
     { title: "Last one", cell: (g) => (g.last ? when(g.last) : "–") },
-  ], { key: (g) => g.group, caption: "Groups with dead letters", empty: "No group has given up a message." });
+  ], { key: (g) => g.group, holds: true, caption: "Groups with dead letters", empty: "No group has given up a message." });
   const pages = pager((by) => list.set({ page: Number(list.state.page) + by }));
-  const list = choices({ filter: "", page: 1 }, (state) => view.change(state));
+  const list = choices({ filter: "", page: 1 }, (state) => { table.free(); view.change(state); });
   const filter = h("input", { type: "search", value: list.state.filter, placeholder: "part of the group's name", oninput: later(() => list.set({ filter: filter.value, page: 1 })) });
   main.append(head("Dead letters"), failed, h("div", { class: "toolbar" }, field("Filter", filter)), card(null, table.node, pages.node));
   const view = live("dead-letters", list.state, (shown) => { clear(failed); table.update(shown.rows); pages.update(shown); }, (error) => clear(failed, trouble(error)));
@@ -33,11 +33,11 @@ function oneGroup() {
   const box = (l) => h("input", { type: "checkbox", "aria-label": `Choose ${l.id}`, checked: chosen.has(l.placeId), onchange: (event) => { if (event.target.checked) chosen.add(l.placeId); else chosen.delete(l.placeId); draw(); } });
   const table = new Table([
     ...(isReadOnly ? [] : [{ title: "", cell: box, sign: (l) => chosen.has(l.placeId) }]),
-    { title: "Died", cell: (l) => time(l.died) },
+    { title: withZone("Died"), cell: (l) => time(l.died) },
     { title: "Message", cell: (l) => h("button", { type: "button", class: "link", onclick: () => look(l) }, h("code", {}, l.id)), sign: (l) => l.placeId },
     { title: "First topic", cell: (l) => l.topic ?? "–" },
     { title: "Tag", cell: (l) => l.tags ?? "" },
-    { title: "Keys", cell: (l) => l.keys.join(" ") },
+    { title: "Keys", kind: "keys", cell: (l) => l.keys.join(" ") },
     { title: "Tries", kind: "number", cell: (l) => l.tries },
     { title: "Size", kind: "number", cell: (l) => bytes(l.size) },
     { title: "Replayed", cell: (l) => (l.replayed ? when(l.replayed) : mended.has(l.placeId) ? h("span", { class: "badge" }, "mended") : ""), sign: (l) => `${l.replayed}${mended.has(l.placeId)}` },
@@ -59,6 +59,7 @@ function oneGroup() {
     rows = since ? [...rows, ...shown.rows.filter((one) => !known.has(one.placeId))] : shown.rows;
     next = shown.nextSince;
     draw();
+    drawn();
   }
   async function replay(ids, rehearse, { again = false, say } = {}) {
     const bodies = Object.fromEntries(ids.filter((one) => mended.has(one)).map((one) => [one, mended.get(one)]));

@@ -1,4 +1,4 @@
-import { act, bytes, card, clear, field, get, h, head, link, main, query, select, still, Table, time, trouble } from "./core.js";
+import { act, bytes, card, clear, count, drawn, field, get, h, head, link, main, query, select, still, Table, time, trouble, withZone, zone } from "./core.js";
 
 still();
 const local = (ms) => { const d = new Date(Number(ms)); return new Date(d - d.getTimezoneOffset() * 60_000).toISOString().slice(0, 19); };
@@ -9,15 +9,15 @@ const id = h("input", { id: "id", value: query.get("id") ?? "", autocomplete: "o
 const begin = h("input", { id: "begin", type: "datetime-local", step: 1, value: query.has("begin") ? local(query.get("begin")) : "" });
 const end = h("input", { id: "end", type: "datetime-local", step: 1, value: query.has("end") ? local(query.get("end")) : "" });
 const names = h("datalist", { id: "topics" });
-const fields = { topic: field("Topic", topic), key: field("Key", key), id: field("Message id", id), begin: field("From", begin, "Empty: the newest"), end: field("To", end) };
+const fields = { topic: field("Topic", topic), key: field("Key", key), id: field("Message id", id), begin: field("From", begin, `Empty: the newest · ${zone}`), end: field("To", end) };
 const failed = h("div");
 const table = new Table([
-  { title: "Stored", cell: (m) => time(m.stored) },
+  { title: withZone("Stored"), cell: (m) => time(m.stored) },
   { title: "Message", cell: (m) => h("a", { href: link("/message", { id: m.placeId }) }, h("code", {}, m.id)), sign: (m) => m.placeId },
   { title: "Tag", cell: (m) => m.tags ?? "" },
-  { title: "Keys", cell: (m) => m.keys.join(" ") },
+  { title: "Keys", kind: "keys", cell: (m) => m.keys.join(" ") },
   { title: "Queue", cell: (m) => `${m.broker} ${m.queue}` },
-  { title: "Offset", kind: "number", cell: (m) => m.offset },
+  { title: "Offset", kind: "number", cell: (m) => count(m.offset) },
   { title: "Size", kind: "number", cell: (m) => bytes(m.size) },
   { title: "Body", kind: "line", cell: (m) => m.line },
 ], { key: (m) => m.placeId, caption: "Messages", empty: "No message is so. Is the topic right, and the time?" });
@@ -42,6 +42,8 @@ async function search(from = null) {
   more.hidden = !cursor;
   found.hidden = false;
   table.update(rows);
+  more.textContent = order.by === "time" && !order.begin ? "Older" : "More";
+  drawn();
 }
 function arrange() {
   fields.topic.hidden = false;

@@ -1,5 +1,5 @@
 // What a member says of itself, and where its threads are.
-import { act, clear, count, dialog, get, h, none, rate, Table, time, trouble, when } from "./core.js";
+import { act, clear, count, dialog, get, h, none, rate, Table, time, trouble, when, zone } from "./core.js";
 
 export function showMember(group, client) {
   const place = h("div", { "aria-busy": "true" }, h("p", { class: "empty" }, "Asking the member; it has some seconds to answer…"));
@@ -27,7 +27,7 @@ function member(one) {
   ], { key: (t) => t.topic, caption: "How it goes", empty: "It says nothing of how it goes." });
   rates.update(one.topics);
   return h("div", {},
-    h("p", { class: "facts" }, `${one.language}, version ${one.version}, at ${one.address}, since ${time(one.started)}`),
+    h("p", { class: "facts" }, `${one.language}, version ${one.version}, at ${one.address}, since ${time(one.started)} ${zone}`),
     h("h3", {}, "Subscriptions"), h("ul", {}, one.subscriptions.map((each) => h("li", {}, h("b", {}, each.topic), ` ${each.type ?? ""} `, h("code", {}, each.expression)))),
     h("h3", {}, "Queues"), queues.node, h("h3", {}, "How it goes"), rates.node,
     one.stacks && [h("h3", { class: "stacks-head" }, "Stacks"), h("pre", { class: "stacks", tabindex: "0" }, one.stacks)],

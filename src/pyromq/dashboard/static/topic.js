@@ -23,7 +23,7 @@ const queues = new Table([
   { title: "Last one", cell: (q) => (q.last ? when(q.last) : none) },
 ], { key: (q) => `${q.broker}:${q.id}`, caption: "Queues", empty: "Nothing is known of its queues yet." });
 const groups = new Table([
-  { title: "Group", cell: (g) => h("a", { href: link("/group", { name: g.name }) }, g.name), sign: (g) => g.name },
+  { title: "Group", kind: "wide", cell: (g) => h("a", { href: link("/group", { name: g.name }) }, g.name), sign: (g) => g.name },
   { title: "Members", kind: "number", cell: (g) => count(g.members) },
   { title: "Lag", kind: "number", cell: (g) => count(g.lag) },
 ], { key: (g) => g.name, caption: "Groups that read it", empty: "No group has read of it." });
@@ -35,7 +35,7 @@ failed, facts, card("Rate", chart.node), h("div", { class: "two-columns" }, card
 live("topic", { name }, (shown) => {
   latest = shown;
   clear(failed, shown.failure && trouble({ message: shown.failure, next: "Its numbers are old until that broker answers." }));
-  clear(facts, `${rate(shown.rate)} messages a second, ${count(shown.messages)} there, looked at ${shown.lookedAt ? time(shown.lookedAt) : "not yet"}`);
+  clear(facts, `${rate(shown.rate)} messages a second, ${count(shown.messages)} kept, looked at ${shown.lookedAt ? time(shown.lookedAt).slice(11, 19) : "not yet"}`);
   chart.update(shown.points);
   configs.update(shown.configs);
   queues.update(shown.queues);

@@ -13,9 +13,9 @@ const table = new Table([
   { title: "Perm", cell: (t) => t.perm },
   { title: "Groups", kind: "number", cell: (t) => count(t.groups) },
   { title: "Brokers", cell: (t) => t.brokers.join(", ") },
-], { key: (t) => t.name, caption: "Topics", empty: "No topic is so. Change the filter, or create one." });
+], { key: (t) => t.name, holds: true, caption: "Topics", empty: "No topic is so. Change the filter, or create one." });
 const pages = pager((by) => list.set({ page: Number(list.state.page) + by }));
-const list = choices({ filter: "", kind: "normal", sort: "name", page: 1 }, (state) => view.change(state));
+const list = choices({ filter: "", kind: "normal", sort: "name", page: 1 }, (state) => { table.free(); view.change(state); });
 const filter = h("input", { type: "search", value: list.state.filter, placeholder: "part of the name", oninput: later(() => list.set({ filter: filter.value, page: 1 })) });
 const kind = select({ normal: "Topics", retry: "Retry topics", dead: "Dead-letter topics", system: "Brokers' own", all: "All" }, list.state.kind,
   { onchange: () => list.set({ kind: kind.value, page: 1 }) });
