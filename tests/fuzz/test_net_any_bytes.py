@@ -72,7 +72,11 @@ async def feed(pieces):
     return link, transport
 
 
-@settings(max_examples=times(80), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=times(80),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
 @given(st.lists(WELL | FRAMED | st.binary(min_size=1, max_size=40), max_size=8), st.integers(1, 50))
 def test_any_bytes_give_answers_or_the_end_of_the_connection(caplog, chunks, piece_bytes):
     stream = b"".join(chunks)
@@ -85,7 +89,11 @@ def test_any_bytes_give_answers_or_the_end_of_the_connection(caplog, chunks, pie
     assert not [record for record in caplog.records if record.exc_info]
 
 
-@settings(max_examples=times(25), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=times(25),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
 @given(st.lists(WELL, min_size=1, max_size=8), st.integers(1, 50))
 def test_every_whole_request_is_answered_once_however_it_is_cut(frames, piece_bytes):
     stream = b"".join(frames)

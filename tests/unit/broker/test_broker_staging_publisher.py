@@ -123,7 +123,11 @@ def bench(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Bench]:
     bench.store.close()
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=60,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
 @given(chunks=st.lists(UNITS, min_size=1, max_size=3))
 def test_both_speeds_publish_the_same_records(benches: list[Bench], chunks: list[list[BatchUnit]]) -> None:
     for units in chunks:

@@ -130,14 +130,14 @@ def test_of_many_who_begin_at_once_one_has_the_token(tokens: Tokens) -> None:
     barrier = threading.Barrier(8)
 
     def begin(owner: str) -> None:
-        barrier.wait(10)
+        barrier.wait(60)
         began.append(tokens.begin("order-42", owner))
 
     threads = [threading.Thread(target=begin, args=[f"worker-{number}"]) for number in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(30)
+        thread.join(60)
 
     assert sorted(outcome.name for outcome in began) == ["BUSY"] * 7 + ["MINE"]
 
@@ -204,7 +204,7 @@ def test_of_many_who_begin_at_once_in_redis_one_has_the_token(redis_client: redi
     tokens, barrier = RedisTokens(redis_client), threading.Barrier(8)
 
     def begin(owner: str) -> Began:
-        barrier.wait(10)
+        barrier.wait(60)
         return tokens.begin("order-42", owner)
 
     with ThreadPoolExecutor(8) as pool:
