@@ -25,6 +25,8 @@ PRODUCERS = 5
 START_S_MAX = 150.0
 #: Time that a healed group has until somebody acknowledges again, and until all have everything.
 PEACE_S_MAX = 60.0
+#: Acknowledged messages without which a run says nothing.
+ENOUGH = 50
 COMPLAINTS_MAX = 20
 
 
@@ -210,15 +212,18 @@ class _Run:
         healed_at = self._stage.now
         try:
             async with asyncio.timeout(PEACE_S_MAX):
-                while not any(
-                    send.outcome is Outcome.ACKNOWLEDGED and send.sent_at > healed_at
-                    for send in self._youngest()
-                ):
+                while not self._is_answered_since(healed_at):
                     await self._stage.pause(0.02)
         except TimeoutError:
             self._report.broken.append(f"no master: nothing was acknowledged for {PEACE_S_MAX} s of peace")
         self._report.master_after_s = self._stage.now - healed_at
         await self._stage.pause(0.3)
+
+    def _is_answered_since(self, healed_at: float) -> bool:
+        """Whether the group takes messages again, and has taken enough to be judged by."""
+        return any(
+            send.outcome is Outcome.ACKNOWLEDGED and send.sent_at > healed_at for send in self._youngest()
+        ) and (self._history.count(Outcome.ACKNOWLEDGED) > ENOUGH)
 
     def _youngest(self) -> list[Send]:
         sends = self._history.sends
