@@ -31,6 +31,7 @@ from pyromq.cli import top as top_command
 from pyromq.cli.admin import commands as admin_commands
 from pyromq.cli.exit_status import FAILED, ended_by_errors
 from pyromq.cli.options import examples
+from pyromq.cli.plain_flags import show_flags_plainly
 from pyromq.cli.version import installed_version
 from pyromq.kernel import describe
 
@@ -197,4 +198,5 @@ app.command(
         "pyromq top --once --json",
     ),
 )(top_command.top)
-app.command(rich_help_panel=PROGRAM)(version)
+app.command(rich_help_panel=PROGRAM, epilog=examples("pyromq version"))(version)
+show_flags_plainly(app)
