@@ -116,11 +116,20 @@ def steps_of(entries: Sequence[TraceEntry], copies: Sequence[ReceivedMessage]) -
                 steps.append(_consumed(entry, entry))
             case TraceType.END_TRANSACTION:
                 steps.append(_ended(entry))
-    order = list(Event)
-    return sorted(steps, key=lambda step: (step.at_ms, order.index(step.event)))
+    return sorted(steps, key=lambda step: (step.at_ms, _WITHIN_A_MS.index(step.event)))
 
 
 _OF_CONSUMERS = (TraceType.SUB_BEFORE, TraceType.SUB_AFTER)
+#: A copy is consumed in the millisecond in which it is stored, or is dead in the one in which it was refused.
+_WITHIN_A_MS = (
+    Event.SENT,
+    Event.STORED,
+    Event.TRANSACTION_ENDED,
+    Event.RETRY_STORED,
+    Event.REPLAYED,
+    Event.CONSUMED,
+    Event.DEAD,
+)
 
 
 async def _at_place(admin: "Admin", message_id: str) -> ReceivedMessage | None:

@@ -1,3 +1,6 @@
+from typing import Any
+
+import pytest
 from push_messages import received
 
 from pyromq.client.dead_letters import REPLAYED_FROM
@@ -36,6 +39,23 @@ def test_a_life_is_told_in_the_order_of_time() -> None:
     assert [step.number for step in steps if step.event == Event.CONSUMED] == [1, 2]
     assert steps[2].detail == "the listener raised"
     assert steps[4].took_ms == 6
+
+
+@pytest.mark.parametrize(
+    ("copy", "expected"),
+    [
+        ({"topic": "%RETRY%readers", "reconsume_times": 1}, [Event.RETRY_STORED, Event.CONSUMED]),
+        ({"topic": "%RETRY%readers", "properties": {REPLAYED_FROM: "A"}}, [Event.REPLAYED, Event.CONSUMED]),
+        ({"topic": "%DLQ%readers", "reconsume_times": 1}, [Event.CONSUMED, Event.DEAD]),
+    ],
+    ids=["retry", "replay", "dead letter"],
+)
+def test_what_happened_within_a_millisecond_is_told_in_the_order_in_which_it_can_have(
+    copy: dict[str, Any], expected: list[Event]
+) -> None:
+    steps = steps_of([entry(TraceType.SUB_BEFORE, 7, group="readers")], [received(stored_at_ms=7, **copy)])
+
+    assert [step.event for step in steps] == expected
 
 
 def test_a_dead_letter_and_its_replay_are_told() -> None:
