@@ -274,15 +274,15 @@ class TestLogsThatDoNotFit:
         assert again.store.max_position == end
         assert any(f"ours begins at {LOG_FILE_BYTES}" in line for line in caplog.messages)
 
-    async def test_a_slave_that_is_sent_to_when_the_file_goes_is_told(self, stage: Stage) -> None:
+    async def test_a_slave_that_is_there_when_its_next_file_goes_is_told(self, stage: Stage) -> None:
         master = await stage.master()
         while master.store.max_position < 2 * LOG_FILE_BYTES:
             master.write(10)
         async with raw_slave(master) as slave:
-            slave.say(100)
             await aeventually(lambda: master.server.links)
             for file in master.store.log.detach_first(2):
                 file.close()
+            slave.say(100)
             heard = await slave.hear_end()
             assert heard == struct.pack(">qi", 2 * LOG_FILE_BYTES, 0)
 
