@@ -195,7 +195,7 @@ def test_a_topic_that_nobody_may_use_is_a_problem(
     assert examined.status == 1
     finding = examined.one(f"topic {topic}")
     assert (finding["check"], finding["severity"]) == ("permissions", "problem")
-    assert f"may not be {word} on broker-a and broker-b, which is all there is of it" in finding["message"]
+    assert f"may not be {word} on any broker (broker-a, broker-b)" in finding["message"]
     stage.follow(finding)
     assert stage.examine("--topic", topic).found == []
 

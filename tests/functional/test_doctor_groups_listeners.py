@@ -258,3 +258,19 @@ def test_a_pull_consumer_that_is_not_polled_is_found(stage: GroupStage) -> None:
 
         assert found["message"].startswith("the application of member ")
         assert f"of group {stage.group}, at 127.0.0.1:" in found["message"]
+
+
+def test_a_pull_consumer_that_is_polled_is_well_though_it_commits_only_now_and_then(
+    stage: GroupStage,
+) -> None:
+    with pyromq.PullConsumer(stage.group, stage.name_server, start_from=FIRST["consume_from"]) as consumer:
+        consumer.subscribe(stage.topic)
+        stage.send(4)
+        got: list[ReceivedMessage] = []
+        eventually(lambda: got.extend(consumer.poll(timeout_ms=100)) or len(got) == 4)
+        for queue in stage.producer.queues(stage.topic):
+            consumer.commit(queue, 1)
+        stage.send(4)
+        eventually(lambda: got.extend(consumer.poll(timeout_ms=100)) or len(got) == 8)
+
+        assert stage.ask("--only", "listeners", "--only", "lag").findings == []

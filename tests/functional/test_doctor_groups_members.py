@@ -196,7 +196,9 @@ def test_two_clients_with_one_id_are_found_and_the_queues_that_they_leave_out(
         )
         assert "instance_name" in found["do"]
         assert len(found["facts"]["addresses"]["broker-a"]) == 2
-        assert stage.found("members")["facts"]["queues"] == ["broker-a:2", "broker-a:3"]
+        assert found["message"].endswith(f". 2 queues of {stage.topic} are read by nobody")
+        assert found["facts"]["queues"] == ["broker-a:2", "broker-a:3"]
+        assert stage.ask("--only", "members").findings == []
     finally:
         second.close()
 
@@ -309,3 +311,11 @@ def test_members_that_begin_at_different_places_are_only_noted(stage: GroupStage
     (found,) = said.findings
     assert (said.status, found["severity"]) == (0, "note")
     assert "CONSUME_FROM_LAST_OFFSET: " in found["message"]
+
+
+def test_queues_are_not_called_left_at_one_look_while_members_come(stage: GroupStage) -> None:
+    (first, *_) = stage.producer.queues(stage.topic)
+    stage.member("one", allocate=by_config([first]))
+    stage.settled(1)
+
+    assert stage.ask("--only", "members", watch_s=0).findings == []

@@ -19,6 +19,8 @@ USUAL_TIMES: Final = 3
 #: Milliseconds that a broker may hold a pull while messages come that its filter does not want: their offsets
 #: are passed when it ends.
 HELD_MS: Final = 30_000
+#: Milliseconds in which a client that reads has committed its progress: most do so every five seconds.
+COMMITTED_MS: Final = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +84,11 @@ def is_orderly(state: RunningState) -> bool:
     return state.properties.get("PROP_CONSUMEORDERLY", "").lower() == "true"
 
 
+def is_polled(state: RunningState) -> bool:
+    """Whether a member pulls, and is not pushed: such a one commits what it has read every few seconds."""
+    return state.properties.get("PROP_CONSUME_TYPE") == ConsumeType.CONSUME_ACTIVELY
+
+
 def is_filtered(wanted: Subscription) -> bool:
     """Whether a subscription leaves out messages."""
     return wanted.expression_type not in ("", "TAG") or not wants_all(wanted.sub_string)
@@ -127,7 +134,7 @@ def still_queues(group: GroupSeen, groups: GroupsSeen) -> list[Still]:
                 for_ms=for_ms,
                 is_busy=is_busy,
                 is_orderly=is_orderly(state),
-                is_polled=state.properties.get("PROP_CONSUME_TYPE") == ConsumeType.CONSUME_ACTIVELY,
+                is_polled=is_polled(state),
             )
         )
     return found
@@ -186,8 +193,20 @@ def has_patience(
     """Whether a queue's first unread message waits for so short a time that it says nothing."""
     waits = waits_ms(group, queue, groups, client_id)
     wanted = group.subscriptions.get(queue.topic)
-    least_ms = max(groups.watched_s * 1_000, HELD_MS if wanted is not None and is_filtered(wanted) else 0)
+    least_ms = max(
+        groups.watched_s * 1_000,
+        HELD_MS if wanted is not None and is_filtered(wanted) else 0,
+        0 if _is_told_at_once(group, queue) else COMMITTED_MS,
+    )
     return waits is not None and waits < least_ms
+
+
+def _is_told_at_once(group: GroupSeen, queue: MessageQueue) -> bool:
+    """Whether somebody who has a queue says itself how far it is, and not only now and then to its broker."""
+    return any(
+        queue in state.queues and not is_polled(state) and state.queues[queue].commit_offset >= 0
+        for state in group.latest.states.values()
+    )
 
 
 def flows(group: GroupSeen, groups: GroupsSeen) -> dict[str, Flow]:

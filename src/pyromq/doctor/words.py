@@ -3,6 +3,8 @@
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+from pyromq.model import MessageQueue
+
 #: Names that are shown of many.
 SHOWN: Final = 5
 
@@ -22,6 +24,11 @@ def both(names: Sequence[str]) -> str:
 def counted(count: int, what: str) -> str:
     """Return «1 queue», «2 queues»."""
     return f"{count:,} {what}" if count == 1 else f"{count:,} {what}s"
+
+
+def place_of(queue: MessageQueue) -> str:
+    """Return where a queue is: its broker, and its number there."""
+    return f"{queue.broker_name}:{queue.queue_id}"
 
 
 def sized(count: float) -> str:

@@ -18,7 +18,7 @@ from pyromq.doctor.motion import (
     waits_ms,
 )
 from pyromq.doctor.survey import Survey
-from pyromq.doctor.words import counted, lasted, lines, some_of
+from pyromq.doctor.words import counted, lasted, lines, place_of, some_of
 from pyromq.model import MessageQueue
 
 
@@ -196,7 +196,7 @@ def _facts(survey: Survey, group: GroupSeen, topic: str, late: Sequence[Late]) -
                 "in_a_second": round(one.flow.came / watched_s, 3),
                 "out_a_second": round(one.flow.went / watched_s, 3),
                 "catches_up_in_s": one.flow.catches_up_in_s(watched_s),
-                "queues": {f"{each.broker_name}:{each.queue_id}": lag for each, lag in one.flow.lags.items()},
+                "queues": {place_of(each): lag for each, lag in one.flow.lags.items()},
                 "oldest_waits_ms": one.waits_ms,
             }
             for one in late

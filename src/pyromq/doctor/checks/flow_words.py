@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pyromq.doctor.group_seen import GroupSeen
 from pyromq.doctor.motion import Flow
 from pyromq.doctor.survey import Survey
-from pyromq.doctor.words import lasted
+from pyromq.doctor.words import lasted, place_of
 from pyromq.model import MessageQueue
 
 
@@ -27,6 +27,6 @@ def flow_facts(survey: Survey, group: GroupSeen, flow: Flow) -> dict[str, object
         "in_a_second": round(flow.came / watched_s, 3),
         "out_a_second": round(flow.went / watched_s, 3),
         "catches_up_in_s": flow.catches_up_in_s(watched_s),
-        "queues": {f"{queue.broker_name}:{queue.queue_id}": behind for queue, behind in flow.lags.items()},
+        "queues": {place_of(queue): behind for queue, behind in flow.lags.items()},
         "oldest_waits_ms": max((group.waits_ms.get(queue, 0) for queue in flow.lags), default=0),
     }

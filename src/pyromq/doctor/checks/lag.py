@@ -6,6 +6,7 @@ from pyromq.client.names import RETRY_TOPIC_PREFIX
 from pyromq.doctor.checks.broadcasting import members_lag, untold
 from pyromq.doctor.checks.check import Check, Part
 from pyromq.doctor.checks.flow_words import flow_facts, oldest
+from pyromq.doctor.checks.members import left_queues
 from pyromq.doctor.checks.unattended import unattended
 from pyromq.doctor.finding import Finding, Severity
 from pyromq.doctor.group_seen import GroupSeen
@@ -35,9 +36,10 @@ def lag(survey: Survey) -> Iterator[Finding]:
 
 
 def _is_explained(survey: Survey, group: GroupSeen, flow: Flow) -> bool:
-    """Whether the check of listeners says why nothing moves in all queues that are behind."""
+    """Whether another check says why nothing moves in all queues that are behind: listeners or members."""
     still = {one.queue for one in still_queues(group, survey.groups)}
     still |= {one.queue for one in unread_queues(group, survey.groups)}
+    still |= {queue for left in left_queues(survey, group).values() for queue in left}
     return all(queue in still for queue, behind in flow.lags.items() if behind)
 
 

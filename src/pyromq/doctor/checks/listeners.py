@@ -10,7 +10,7 @@ from pyromq.doctor.group_seen import GroupSeen
 from pyromq.doctor.motion import Still, Unread, has_patience, still_queues, unread_queues
 from pyromq.doctor.stacks import Thread, listening_thread
 from pyromq.doctor.survey import Survey
-from pyromq.doctor.words import counted, lasted, lines, some_of
+from pyromq.doctor.words import counted, lasted, lines, place_of, some_of
 from pyromq.model import MessageQueue
 
 #: Milliseconds after which a listener hangs and is not just slow (RocketMQ's own measure, consumerStatus).
@@ -66,7 +66,7 @@ def _hanging(survey: Survey, group: GroupSeen, queues: Sequence[Still]) -> Findi
     whose = "the application" if queues[0].is_polled else "the listener"
     message = (
         f"{whose} of {_who(group, client_id)} has finished nothing for {lasted(for_ms / 1_000)}, with "
-        f"{counted(sum(one.in_hand for one in queues), 'message')} in hand: {some_of(_heads(queues))}"
+        f"{counted(sum(one.in_hand for one in queues), 'message')} in hand: {some_of(_heads(queues), 3)}"
     )
     return Finding(
         Severity.PROBLEM if for_ms >= HANGS_MS else Severity.WARNING,
@@ -93,14 +93,14 @@ def _failing(survey: Survey, group: GroupSeen, queues: Sequence[Still]) -> Findi
         Severity.WARNING,
         f"group {group.name}",
         f"the listener of {_who(group, first.client_id)} gets the same message again and again, in order: "
-        f"{some_of(_heads(queues))}",
+        f"{some_of(_heads(queues), 3)}",
         "it fails each time, and the messages behind it wait",
         lines(
             "see the message, and why it fails in the log of the consumer",
             _message_at(first.queue, first.head) + survey.at,
             "to go on behind it, once it may be lost:",
             f"pyromq group reset {group.name} -t {first.queue.topic} --to {first.head + 1} "
-            f"--queue {_name(first.queue)}{survey.at}",
+            f"--queue {place_of(first.queue)}{survey.at}",
         ),
         _facts(group, queues),
     )
@@ -113,7 +113,7 @@ def _stuck(survey: Survey, group: GroupSeen, queues: Sequence[Still]) -> Finding
         Severity.WARNING,
         f"group {group.name}",
         f"one message holds up {_who(group, first.client_id)} while later ones are finished: "
-        f"{some_of(_heads(queues))}",
+        f"{some_of(_heads(queues), 3)}",
         "progress is the first message that is not finished: when the member ends, all behind it come again, "
         "and it fetches no more once it has too much in hand",
         lines(
@@ -148,7 +148,7 @@ def _unread(survey: Survey, group: GroupSeen, queues: Sequence[Unread]) -> Findi
         Severity.WARNING,
         f"group {group.name}",
         f"{_who(group, first.client_id)} does not fetch the {counted(count, 'message')} of "
-        f"{counted(len(queues), 'queue')}: {some_of(places)}",
+        f"{counted(len(queues), 'queue')}: {some_of(places, 3)}",
         f"it has these queues, so nobody else reads them; {cause}"
         if group.is_clustering
         else f"the others go on, for each reads all; {cause}",
@@ -202,12 +202,8 @@ def _who(group: GroupSeen, client_id: str) -> str:
     return f"member {client_id} of group {group.name}" + (f", at {address}," if address else "")
 
 
-def _name(queue: MessageQueue) -> str:
-    return f"{queue.broker_name}:{queue.queue_id}"
-
-
 def _place(queue: MessageQueue) -> str:
-    return f"{queue.topic} {_name(queue)}"
+    return f"{queue.topic} {place_of(queue)}"
 
 
 def _heads(queues: Sequence[Still]) -> list[str]:
@@ -215,7 +211,7 @@ def _heads(queues: Sequence[Still]) -> list[str]:
 
 
 def _message_at(queue: MessageQueue, offset: int) -> str:
-    return f"pyromq message at {queue.topic} {_name(queue)} {offset}"
+    return f"pyromq message at {queue.topic} {place_of(queue)} {offset}"
 
 
 def _shown(thread: Thread | None) -> tuple[str, ...]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from itertools import chain
+from typing import Final
 
 from pyromq.client.whose import is_users_topic
 from pyromq.codes import Perm
@@ -9,10 +10,13 @@ from pyromq.doctor.checks.check import Check, Part
 from pyromq.doctor.finding import Finding, Severity
 from pyromq.doctor.group_seen import GroupSeen, Look
 from pyromq.doctor.survey import Survey
-from pyromq.doctor.words import counted, lines, some_of
+from pyromq.doctor.words import counted, lines, place_of, some_of
 from pyromq.errors import ConnectFailed
 from pyromq.model import MessageQueue
 from pyromq.net.address import split_address
+
+#: Milliseconds within which members share the queues anew when one of them comes.
+SHARING_MS: Final = 20_000
 
 
 def client_ids(survey: Survey) -> Iterator[Finding]:
@@ -23,24 +27,51 @@ def client_ids(survey: Survey) -> Iterator[Finding]:
                 yield _twice(survey, group, client_id)
 
 
+def left_queues(survey: Survey, group: GroupSeen) -> dict[str, list[MessageQueue]]:
+    """Return the queues that no member has, by topic, as far as that can be known."""
+    # Broadcasting, each has all; who pulls has what it likes; and who is silent may have any.
+    if not group.is_clustering or not group.is_push or not group.latest.is_fully_known:
+        return {}
+    topics = _topics(survey, group)
+    if survey.newcomers({queue.broker_name for queues in topics.values() for queue in queues}):
+        # Those who have the other queues may not have said yet that they are there.
+        return {}
+    if group.after is None and _has_begun_just_now(survey, group):
+        return {}
+    had = {queue for look in _looks(group) for _, queue, _ in look.queues()}
+    left = {topic: [queue for queue in queues if queue not in had] for topic, queues in topics.items()}
+    return {topic: queues for topic, queues in left.items() if queues and survey.scope.concerns(topic)}
+
+
 def members(survey: Survey) -> Iterator[Finding]:
     """Find members that have no queue, and queues that no member has."""
     for group in survey.groups.seen.values():
-        # Broadcasting, each has all; who pulls has what it likes; and who is silent may have any.
-        if not group.is_clustering or not group.is_push or not group.latest.is_fully_known:
+        if any(is_twice(group, client_id) for client_id in group.client_ids):
+            # Then that is why, and the check of client ids tells it.
             continue
-        topics = {topic: _readable(survey, topic) for topic in group.subscriptions if is_users_topic(topic)}
-        topics = {topic: queues for topic, queues in sorted(topics.items()) if queues}
-        idle = [client_id for client_id in group.client_ids if not _held(group, client_id, topics)]
-        if topics and idle and not any(is_twice(group, client_id) for client_id in group.client_ids):
-            yield _idle(survey, group, idle, topics)
-        if survey.newcomers({queue.broker_name for queues in topics.values() for queue in queues}):
-            # Those who have the other queues may not have said yet that they are there.
-            continue
-        had = {queue for look in _looks(group) for _, queue, _ in look.queues()}
-        for topic, queues in filter(lambda each: survey.scope.concerns(each[0]), topics.items()):
-            if left := [queue for queue in queues if queue not in had]:
-                yield _left(survey, group, topic, left)
+        if group.is_clustering and group.is_push and group.latest.is_fully_known:
+            topics = _topics(survey, group)
+            idle = [client_id for client_id in group.client_ids if not _held(group, client_id, topics)]
+            if topics and idle:
+                yield _idle(survey, group, idle, topics)
+        for topic, left in left_queues(survey, group).items():
+            yield _left(survey, group, topic, left)
+
+
+def _has_begun_just_now(survey: Survey, group: GroupSeen) -> bool:
+    """Whether queues are perhaps just being shared, since a member came."""
+    began_ms = [
+        int(text)
+        for state in group.latest.states.values()
+        if (text := state.properties.get("PROP_CONSUMER_START_TIMESTAMP", "")).isdecimal()
+    ]
+    return any(survey.groups.looked_at_ms - each < SHARING_MS for each in began_ms)
+
+
+def _topics(survey: Survey, group: GroupSeen) -> dict[str, list[MessageQueue]]:
+    """Return the queues of the topics that a group subscribes to."""
+    topics = {topic: _readable(survey, topic) for topic in group.subscriptions if is_users_topic(topic)}
+    return {topic: queues for topic, queues in sorted(topics.items()) if queues}
 
 
 def is_twice(group: GroupSeen, client_id: str) -> bool:
@@ -69,12 +100,21 @@ def _looks(group: GroupSeen) -> list[Look]:
 def _twice(survey: Survey, group: GroupSeen, client_id: str) -> Finding:
     addresses = group.latest.addresses(client_id)
     at_one = max(len(each) for each in addresses.values())
-    where = sorted(set(chain.from_iterable(addresses.values())))
+    # A client has a connection to each broker.
+    where = next((sorted(each) for each in addresses.values() if len(each) == at_one > 1), None)
+    where = where or sorted(set(chain.from_iterable(addresses.values())))
+    left = left_queues(survey, group)
+    queues = [queue for of_topic in left.values() for queue in of_topic]
     return Finding(
         Severity.PROBLEM if at_one > 1 else Severity.WARNING,
         f"group {group.name}",
         f"{max(at_one, len(_hosts(group.latest, client_id)))} clients of group {group.name} have the same id "
-        f"{client_id}: they are connected from {some_of(where)}",
+        f"{client_id}: they are connected from {some_of(where)}"
+        + (
+            f". {counted(len(queues), 'queue')} of {some_of(list(left))} {_unread(survey, group, queues)}"
+            if left
+            else ""
+        ),
         "each takes the share of queues that belongs to the id: these messages come twice, and the queues "
         "that are left are read by nobody",
         lines(
@@ -83,7 +123,12 @@ def _twice(survey: Survey, group: GroupSeen, client_id: str) -> Finding:
             "a connection that broke is listed for two minutes at most: look again then",
             f"pyromq group members {group.name}{survey.at}",
         ),
-        {"group": group.name, "client": client_id, "addresses": addresses},
+        {
+            "group": group.name,
+            "client": client_id,
+            "addresses": addresses,
+            "queues": [place_of(queue) for queue in queues],
+        },
     )
 
 
@@ -147,14 +192,13 @@ def _idle(
 
 
 def _left(survey: Survey, group: GroupSeen, topic: str, left: list[MessageQueue]) -> Finding:
-    ends, reached = survey.groups.latest_queues, group.latest.reached()
-    unread = sum(max(0, ends[queue].max_offset - reached.get(queue, 0)) for queue in left if queue in ends)
-    names = [f"{queue.broker_name}:{queue.queue_id}" for queue in left]
+    unread = _unread_count(survey, group, left)
+    names = [place_of(queue) for queue in left]
     return Finding(
         Severity.PROBLEM if unread else Severity.WARNING,
         f"group {group.name}",
-        f"nobody of group {group.name} reads {counted(len(left), 'queue')} of {topic}: {some_of(names)}, "
-        f"with {counted(unread, 'message')}",
+        f"nobody of group {group.name} reads {counted(len(left), 'queue')} of {topic}: {some_of(names)}"
+        + (f", with {counted(unread, 'message')}" if unread else ""),
         "what is sent to these queues is not consumed, however many members there are",
         lines(
             "members must have different ids, and the same strategy of allocation; in order, a member that "
@@ -164,6 +208,21 @@ def _left(survey: Survey, group: GroupSeen, topic: str, left: list[MessageQueue]
         ),
         {"group": group.name, "topic": topic, "queues": names, "messages": unread},
     )
+
+
+def _unread_count(survey: Survey, group: GroupSeen, queues: list[MessageQueue]) -> int:
+    ends, reached = survey.groups.latest_queues, group.latest.reached()
+    return sum(
+        max(0, ends[queue].max_offset - max(ends[queue].min_offset, reached.get(queue, 0)))
+        for queue in queues
+        if queue in ends
+    )
+
+
+def _unread(survey: Survey, group: GroupSeen, queues: list[MessageQueue]) -> str:
+    unread = _unread_count(survey, group, queues)
+    verb = "is" if len(queues) == 1 else "are"
+    return f"{verb} read by nobody" + (f", with {counted(unread, 'message')}" if unread else "")
 
 
 CLIENT_IDS = Check(

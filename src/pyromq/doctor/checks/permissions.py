@@ -14,7 +14,7 @@ from pyromq.doctor.checks.check import Check
 from pyromq.doctor.checks.topics import Cure, facts_of, named, parts, remedy, subject_of
 from pyromq.doctor.finding import Finding, Severity
 from pyromq.doctor.survey import BrokerSeen, Survey
-from pyromq.doctor.words import both
+from pyromq.doctor.words import both, some_of
 from pyromq.wire.bodies.topics import TopicConfig
 
 _BOTH: Final = Perm.READ | Perm.WRITE
@@ -116,8 +116,8 @@ def _closed_topics(
     return Finding(
         Severity.PROBLEM if is_everywhere else Severity.WARNING,
         subject_of(cures),
-        f"{named(cures)} may not be {_WORDS[perm]} on {both(closed)}"
-        + (", which is all there is of it" if is_everywhere else ""),
+        f"{named(cures)} may not be {_WORDS[perm]} on "
+        + (f"any broker ({some_of(closed)})" if is_everywhere else both(closed)),
         f"nobody can {_DOES[perm]} it" + ("" if is_everywhere else " there; the other brokers carry on"),
         remedy("permissions", cures, survey),
         {"brokers": list(closed), "missing": (perm.name or "").lower(), **facts_of(cures)},

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from pyromq.client.dead_letters import DLQ_ORIGIN_TOPIC
+from pyromq.client.whose import is_users_topic
 from pyromq.doctor.checks.check import Check, Part
 from pyromq.doctor.finding import Finding, Severity
 from pyromq.doctor.group_seen import GroupSeen, TailMessage
@@ -11,7 +12,7 @@ from pyromq.doctor.motion import flows
 from pyromq.doctor.survey import Survey
 from pyromq.doctor.words import counted, lasted, lines, some_of
 from pyromq.model import MessageQueue
-from pyromq.wire import properties as names
+from pyromq.wire.properties import RETRY_TOPIC
 
 #: The part of messages that may fail before it is worth a word.
 FAILING: Final = 0.1
@@ -40,6 +41,8 @@ def _failing(survey: Survey, group: GroupSeen) -> Iterator[Finding]:
     if not failed or failed / (failed + done) < FAILING:
         return
     names = sorted({topic for topic, status in topics if status.consume_failed_tps})
+    # What comes again is of the other topics.
+    names = list(filter(is_users_topic, names)) or names
     yield Finding(
         Severity.WARNING,
         f"group {group.name}",
@@ -104,8 +107,7 @@ def _dead(survey: Survey, group: GroupSeen) -> Iterator[Finding]:
 def _are_meant(survey: Survey, letters: Sequence[TailMessage]) -> bool:
     """Whether some of the last dead letters are of the topics that are looked at, or do not say."""
     origins = {
-        letter.properties.get(names.RETRY_TOPIC) or letter.properties.get(DLQ_ORIGIN_TOPIC)
-        for letter in letters
+        letter.properties.get(RETRY_TOPIC) or letter.properties.get(DLQ_ORIGIN_TOPIC) for letter in letters
     }
     return not origins or any(origin is None or survey.scope.concerns(origin) for origin in origins)
 
