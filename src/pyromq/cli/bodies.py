@@ -8,7 +8,13 @@ _HEX_WIDTH = 16
 
 def printable(body: bytes) -> str:
     """Return a body for a terminal: what is not printable text, as escapes."""
-    text = body.decode("utf-8", "backslashreplace")
+    return safe(body.decode("utf-8", "backslashreplace"))
+
+
+def safe(text: str) -> str:
+    """Return somebody's text as a terminal may have it: nothing in it moves the cursor or has colours."""
+    if text.isprintable():
+        return text
     return "".join(c if c.isprintable() or c == "\t" else c.encode("unicode_escape").decode() for c in text)
 
 

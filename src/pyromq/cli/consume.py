@@ -15,7 +15,7 @@ from datetime import datetime
 from typing import Any
 
 from pyromq.cli import output
-from pyromq.cli.bodies import json_body, printable
+from pyromq.cli.bodies import json_body, printable, safe
 from pyromq.cli.client_commands import SHELL_GROUP, From, Style
 from pyromq.cli.credentials import client_settings
 from pyromq.cli.times import moment_ms
@@ -245,9 +245,9 @@ def _line(message: ReceivedMessage) -> str:
     where = f"{message.queue.broker_name}:{message.queue.queue_id}:{message.queue_offset}"
     about = [output.paint(when, "dim"), output.paint(where, "dim")]
     if message.tags:
-        about.append(output.paint(message.tags, "cyan"))
+        about.append(output.paint(safe(message.tags), "cyan"))
     if message.keys:
-        about.append(output.paint(",".join(message.keys), "yellow"))
+        about.append(output.paint(safe(",".join(message.keys)), "yellow"))
     return "  ".join([*about, printable(message.body)])
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from pyromq.cli import output
 from pyromq.cli.bars import bar
-from pyromq.cli.bodies import json_body, printable
+from pyromq.cli.bodies import json_body, printable, safe
 from pyromq.cli.client_commands import SHELL_GROUP
 from pyromq.cli.credentials import client_settings
 from pyromq.cli.times import remaining, written
@@ -161,8 +161,8 @@ def _row(one: WaitingMessage, now_ms: int) -> tuple[str, ...]:
         written(one.due_ms),
         remaining(one.due_ms - now_ms),
         message.topic,
-        message.tags or "-",
-        " ".join(message.keys) or "-",
+        safe(message.tags or "-"),
+        safe(" ".join(message.keys) or "-"),
         message.message_id,
         printable(message.body[:_BODY_CHARACTERS]) + rest,
     )

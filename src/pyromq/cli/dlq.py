@@ -9,7 +9,7 @@ from typing import Any
 
 from pyromq.cli import output
 from pyromq.cli.bars import bar, is_seen
-from pyromq.cli.bodies import hex_lines, json_body, printable
+from pyromq.cli.bodies import hex_lines, json_body, printable, safe
 from pyromq.cli.credentials import client_settings
 from pyromq.cli.times import past_ms, written
 from pyromq.client.dead_letters import DeadLetter, DeadLetterFilter
@@ -190,8 +190,8 @@ def _row(letter: DeadLetter, replay: ReceivedMessage | str | None) -> tuple[str,
     return (
         written(letter.died_at_ms),
         letter.topic or "?",
-        message.tags or "",
-        ",".join(message.keys),
+        safe(message.tags or ""),
+        safe(",".join(message.keys)),
         letter.message_id,
         str(letter.tries),
         f"{len(message.body):,}",
@@ -241,8 +241,8 @@ def _facts(letter: DeadLetter, replay: ReceivedMessage | str | None) -> Iterator
     )
     yield "first sent", f"{written(message.born_at_ms)} to {letter.topic or '?'}, from {message.born_host}"
     yield "first copy", letter.first_id or "?"
-    yield "tag", message.tags or ""
-    yield "keys", " ".join(message.keys)
+    yield "tag", safe(message.tags or "")
+    yield "keys", safe(" ".join(message.keys))
     if replay is None:
         yield "replayed", "no"
     elif isinstance(replay, str):

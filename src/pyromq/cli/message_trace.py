@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pyromq.cli import options, output
+from pyromq.cli.bodies import safe
 
 if TYPE_CHECKING:
     from pyromq.client.trace_life import Life
@@ -109,8 +110,8 @@ def lines(life: "Life") -> list[str]:
     if life.topic:
         about += f" of topic {output.paint(life.topic, 'bold')}"
     if message is not None:
-        words = [f"tag {message.tags}"] if message.tags else []
-        words += [f"keys {' '.join(message.keys)}"] if message.keys else []
+        words = [f"tag {safe(message.tags)}"] if message.tags else []
+        words += [f"keys {safe(' '.join(message.keys))}"] if message.keys else []
         about += "".join(f", {word}" for word in (*words, f"{len(message.body)} bytes"))
     began_ms = life.steps[0].at_ms
     rows = [

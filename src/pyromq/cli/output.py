@@ -9,7 +9,10 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 from typing import IO, Any
+from unicodedata import combining, east_asian_width
 
+#: Columns of a character of Chinese, Japanese or Korean.
+_WIDE = 2
 _CODES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
 
 
@@ -54,10 +57,20 @@ def complain(text: str) -> None:
 
 def columns(rows: Sequence[Sequence[str]], gap: str = "  ") -> list[str]:
     """Return rows as lines of aligned columns."""
-    widths = [max(len(row[at]) for row in rows) for at in range(len(rows[0]))] if rows else []
+    widths = [max(width_of(row[at]) for row in rows) for at in range(len(rows[0]))] if rows else []
     return [
-        gap.join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
+        gap.join(
+            cell + " " * (width - width_of(cell)) for cell, width in zip(row, widths, strict=True)
+        ).rstrip()
+        for row in rows
     ]
+
+
+def width_of(text: str) -> int:
+    """Return how many columns of a terminal a text takes: 订单 takes four."""
+    if text.isascii():
+        return len(text)
+    return sum(_WIDE if east_asian_width(one) in "WF" else not combining(one) for one in text)
 
 
 def forget_standard_output() -> None:

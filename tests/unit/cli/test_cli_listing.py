@@ -6,6 +6,7 @@ from datetime import datetime
 from rich.console import Console
 
 from pyromq.cli.admin.listing import Listing
+from pyromq.cli.output import columns
 
 NOW_MS = round(datetime.now().timestamp() * 1_000)
 LONG = "C0000202297F7D35E75B4FC69A380000"
@@ -50,6 +51,20 @@ def test_what_is_short_is_never_broken_and_its_head_is() -> None:
     assert "123456" in lines[2]
     assert "broker-a" in lines[2]
     assert datetime.fromtimestamp(NOW_MS / 1_000).strftime("%H:%M:%S") in lines[2]
+
+
+def test_what_looks_like_markup_or_moves_the_cursor_is_shown_as_it_is() -> None:
+    console = Console(file=io.StringIO(), width=80, color_system=None)
+    listing = Listing(
+        (("#Keys", "keys"), ("#Tags", "tags")), [{"keys": ["[/b]", "[red]"], "tags": "\x1b[2J"}]
+    )
+    console.print(listing.drawn())
+
+    assert "[/b], [red]  \\x1b[2J" in console.file.getvalue()  # type: ignore[attr-defined]
+
+
+def test_columns_are_aligned_by_what_characters_take_on_a_terminal() -> None:
+    assert columns([("订单", "x"), ("orders", "y")]) == ["订单    x", "orders  y"]
 
 
 def test_a_wide_terminal_has_a_line_for_each_row() -> None:

@@ -7,7 +7,6 @@ import msgspec
 
 from pyromq.cli import output
 from pyromq.cli.admin.listing import Listing
-from pyromq.wire.version_names import version_name
 from pyromq.cli.credentials import client_settings
 from pyromq.client.plans.consumer_status import ConsumerStatus, MemberStatus, StatusQuery
 from pyromq.client.sync.admin import Admin
@@ -17,6 +16,7 @@ from pyromq.filter.agreement import want
 from pyromq.wire.bodies.connections import SubscriptionConflict
 from pyromq.wire.bodies.heartbeat import Subscription
 from pyromq.wire.bodies.running import RunningState
+from pyromq.wire.version_names import version_name
 
 #: mqadmin's own words, which scripts look for.
 SAME = "Same subscription in the same group of consumer"

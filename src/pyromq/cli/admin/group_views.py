@@ -7,7 +7,6 @@ import msgspec
 
 from pyromq.cli.admin.likely import others
 from pyromq.cli.admin.listing import Listing, unknown
-from pyromq.wire.version_names import version_name
 from pyromq.cli.bars import tracked
 from pyromq.cli.exit_status import NotThere
 from pyromq.client.plans.ops_places import Silence
@@ -18,6 +17,7 @@ from pyromq.errors import NetworkError, PyroError, Refused
 from pyromq.model import MessageQueue
 from pyromq.wire.bodies.connections import Connection
 from pyromq.wire.bodies.offsets import GroupProgress
+from pyromq.wire.version_names import version_name
 
 _RETRY = "%RETRY%"
 _PULL = "CONSUME_ACTIVELY"

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from pyromq.cli import bars, output
+from pyromq.cli.bodies import safe
 from pyromq.cli.exit_status import DONE, IN_PART
 from pyromq.cli.times import written, written_short
 from pyromq.errors import NetworkError, PyroError
@@ -72,6 +73,7 @@ class Listing:
     def drawn(self) -> Any:
         """Return it as rich draws it."""
         from rich.table import Table
+        from rich.text import Text
 
         table = Table(box=None, header_style="bold cyan", pad_edge=False)
         rows = self._rows(_short_cell)
@@ -86,7 +88,8 @@ class Listing:
                 overflow="fold",
             )
         for row in rows:
-            table.add_row(*row)
+            # Text, for a key may be «[/b]», which rich would take for its own.
+            table.add_row(*map(Text, row))
         return table
 
     def _rows(self, show: Callable[[str, Any], str]) -> list[list[str]]:
@@ -130,8 +133,8 @@ def cell(name: str, value: Any) -> str:
     if isinstance(value, float):
         return f"{value:.2f}"
     if isinstance(value, list | tuple):
-        return ", ".join(str(one) for one in value) or _NOTHING
-    return str(value)
+        return safe(", ".join(str(one) for one in value)) or _NOTHING
+    return safe(str(value))
 
 
 def show_again(look: Callable[[], Listing], every_s: float | None, *, is_json: bool) -> Listing:

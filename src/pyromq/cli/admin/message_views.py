@@ -8,7 +8,7 @@ from typing import Any
 
 from pyromq.cli import bars
 from pyromq.cli.admin.listing import Listing
-from pyromq.cli.bodies import json_body
+from pyromq.cli.bodies import json_body, safe
 from pyromq.cli.exit_status import NotThere
 from pyromq.cli.times import written
 from pyromq.client.sync.admin import Admin
@@ -65,8 +65,8 @@ def facts(message: ReceivedMessage, charset: str = "utf-8") -> list[str]:
         ("OffsetID:", message.offset_message_id),
         ("Message ID:", message.message_id),
         ("Topic:", message.topic),
-        ("Tags:", f"[{message.tags or ''}]"),
-        ("Keys:", f"[{' '.join(message.keys)}]"),
+        ("Tags:", f"[{safe(message.tags or '')}]"),
+        ("Keys:", f"[{safe(' '.join(message.keys))}]"),
         ("Broker:", message.queue.broker_name),
         ("Queue ID:", str(message.queue.queue_id)),
         ("Queue Offset:", str(message.queue_offset)),
