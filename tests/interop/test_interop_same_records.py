@@ -15,6 +15,7 @@ from pyromq.testing.waiting import eventually
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(900)]
 
+PATIENCE_S = 60
 MODES = ("sync", "async", "oneway", "batch")
 EACH = 8  # messages; the one with index 7 is compressed where the client does so
 UNIQUE_KEY = re.compile("(UNIQ_KEY\x01)[0-9A-Za-z]+")
@@ -28,12 +29,12 @@ def records(client: Client, cluster: Cluster, folder: Path) -> list[tuple[object
     try:
         if "create" in program.can:
             program.do("create", topic, 4, ",".join(cluster.brokers.values()))
-            eventually(lambda: observer.queues(topic))
+            eventually(lambda: observer.queues(topic), PATIENCE_S)
         modes = [mode for mode in MODES if mode in program.can]
         for turn, mode in enumerate(modes):
             program.do("send", mode, topic, turn * EACH, EACH)
         stored: list[Stored] = eventually(
-            lambda: found if len(found := observer.stored(topic)) == len(modes) * EACH else []
+            lambda: found if len(found := observer.stored(topic)) == len(modes) * EACH else [], PATIENCE_S
         )
         assert program.quit() == 0
     finally:

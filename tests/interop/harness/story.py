@@ -7,7 +7,9 @@ third group wants two of three tags only. Between the acts small probes of messa
 """
 
 import time
+from collections import defaultdict
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from harness.observer import Observer, Stored
@@ -18,10 +20,16 @@ from pyromq.testing.waiting import eventually
 QUEUES = 4
 PROBE = 16  # messages: two rounds over the queues of two brokers
 BATCH = 50
-REBALANCE_TIMEOUT_S = 40
+#: Long, because it is only spent when a test fails: a member that missed a notice looks every 20 s.
+PATIENCE_S = 90
 WANTED_TAGS = ("tag-1", "tag-2")
 PROBE_PAUSE_S = 0.25
-CONSUME_TIMEOUT_S = 40
+
+#: How long a broker may take to hear of what a member that has left said last.
+LEAVING_S = 5
+
+Ends = dict[tuple[str, int], int]
+Committed = dict[tuple[str, int], int | None]
 
 FIRST_ACT = {"sync": 300, "async": 300}
 SECOND_ACT = {"oneway": 100, "batch": 300}
@@ -40,12 +48,12 @@ class Story:
     alone: list[Event] = field(default_factory=list)  # a probe after the second had left
     stored: dict[int, Stored] = field(default_factory=dict)
     stored_count: int = 0
-    ends: dict[tuple[str, int], int] = field(default_factory=dict)
-    committed: dict[tuple[str, int], int | None] = field(default_factory=dict)
-    orderly_ends: dict[tuple[str, int], int] = field(default_factory=dict)
-    orderly_committed: dict[tuple[str, int], int | None] = field(default_factory=dict)
-    last_ends: dict[tuple[str, int], int] = field(default_factory=dict)
-    lite_committed: dict[tuple[str, int], int | None] = field(default_factory=dict)
+    ends: Ends = field(default_factory=dict)
+    committed: Committed = field(default_factory=dict)
+    orderly_ends: Ends = field(default_factory=dict)
+    orderly_committed: Committed = field(default_factory=dict)
+    last_ends: Ends = field(default_factory=dict)
+    lite_committed: Committed = field(default_factory=dict)
     asked: int = 0
     answer: Event = field(default_factory=dict)
     left_behind: dict[str, list[str]] = field(default_factory=dict)
@@ -74,13 +82,13 @@ def tell(program: Program, cluster: Cluster, observer: Observer, name: str) -> S
     _send_all(story, FIRST_ACT)
     _wait_until_consumed(story, "one", "two")
     program.do("join", "two", story.group, story.topic, "concurrently", "*")
-    story.shared = _probe_until(story, _is_shared_evenly)
+    queues = QUEUES * len(cluster.brokers)
+    story.shared = _probe_until(story, observer, lambda probe: _is_shared_evenly(probe, queues))
     _send_all(story, SECOND_ACT)
     _wait_until_consumed(story, "one", "two")
     program.do("leave", "two")
-    story.alone = _probe_until(story, lambda probe: {event["member"] for event in probe} == {"one"})
-    program.do("leave", "one")
-    story.ends, story.committed = observer.ends(story.topic), observer.committed(story.group, story.topic)
+    story.alone = _probe_until(story, observer, lambda probe: _is_all_of("one", probe, queues))
+    story.ends, story.committed = _leave(story, observer, "one", story.group, "concurrently")
     if "orderly" in story.can:
         _read_in_order(story, observer)
     _read_by_tag(story)
@@ -93,10 +101,47 @@ def tell(program: Program, cluster: Cluster, observer: Observer, name: str) -> S
         _ask(story)
     story.status = program.quit()
     for group in (story.group, story.orderly_group):
-        story.left_behind[group] = [
+        story.left_behind[group] = _members_left(cluster, observer, group)
+    return story
+
+
+def _members_left(cluster: Cluster, observer: Observer, group: str) -> list[str]:
+    """Return who is still in a group; a broker hears of the end of a connection when it comes to it."""
+    members: list[str] = []
+
+    def are_gone() -> bool:
+        members[:] = [
             member for broker in cluster.brokers.values() for member in observer.members(group, broker)
         ]
-    return story
+        return not members
+
+    with suppress(AssertionError):
+        eventually(are_gone, LEAVING_S)
+    return members
+
+
+def _leave(story: Story, observer: Observer, member: str, group: str, how: str) -> tuple[Ends, Committed]:
+    """Let a member leave that has been given everything; return where the queues end, and its progress.
+
+    It leaves when its listener has told of the last message, and perhaps before the client has noted that
+    the listener came back: then it joins once more, which tells it what is missing.
+    """
+    ends = observer.ends(story.topic)
+    committed: Committed = {}
+
+    def is_complete() -> bool:
+        committed.update(observer.committed(group, story.topic))
+        return committed == ends
+
+    story.program.do("leave", member)
+    try:
+        eventually(is_complete, LEAVING_S)
+    except AssertionError:
+        story.program.do("join", member, group, story.topic, how, "*")
+        with suppress(AssertionError):
+            eventually(is_complete, PATIENCE_S)
+        story.program.do("leave", member)
+    return ends, committed
 
 
 def _read_by_tag(story: Story) -> None:
@@ -104,9 +149,7 @@ def _read_by_tag(story: Story) -> None:
         "join", "five", f"{story.group}_by_tag", story.topic, "concurrently", "||".join(WANTED_TAGS)
     )
     wanted = len([index for index in range(story.total) if f"tag-{index % 3}" in WANTED_TAGS])
-    eventually(
-        lambda: len(story.consumed("five")) >= wanted, CONSUME_TIMEOUT_S, what=f"{wanted} of {WANTED_TAGS}"
-    )
+    eventually(lambda: len(story.consumed("five")) >= wanted, PATIENCE_S, what=f"{wanted} of {WANTED_TAGS}")
     story.program.do("leave", "five")
 
 
@@ -130,9 +173,9 @@ def _read_in_order(story: Story, observer: Observer) -> None:
         if member == "four":
             _send(story, "sync", PROBE)
         _wait_until_consumed(story, "three", "four")
-        story.program.do("leave", member)
-    story.orderly_ends = observer.ends(story.topic)
-    story.orderly_committed = observer.committed(story.orderly_group, story.topic)
+        story.orderly_ends, story.orderly_committed = _leave(
+            story, observer, member, story.orderly_group, "orderly"
+        )
 
 
 def _create_topic(story: Story, cluster: Cluster, observer: Observer) -> None:
@@ -145,6 +188,7 @@ def _create_topic(story: Story, cluster: Cluster, observer: Observer) -> None:
             {name: count for name, (_, count) in observer.queues(story.topic).items()}
             == dict.fromkeys(cluster.brokers, QUEUES)
         ),
+        PATIENCE_S,
         what=f"{story.topic} is on every broker",
     )
 
@@ -170,7 +214,7 @@ def _wait_until_consumed(story: Story, *members: str) -> None:
         return [index for index in range(story.total) if index not in seen]
 
     try:
-        eventually(lambda: not missing(), CONSUME_TIMEOUT_S)
+        eventually(lambda: not missing(), PATIENCE_S)
     except AssertionError:
         gone = missing()
         raise AssertionError(
@@ -178,7 +222,7 @@ def _wait_until_consumed(story: Story, *members: str) -> None:
         ) from None
 
 
-def _probe_until(story: Story, is_enough: Callable[[list[Event]], bool]) -> list[Event]:
+def _probe_until(story: Story, observer: Observer, is_enough: Callable[[list[Event]], bool]) -> list[Event]:
     """Send a few messages now and then until those who got them are the right ones; return the last probe."""
     due = time.monotonic()
 
@@ -191,17 +235,32 @@ def _probe_until(story: Story, is_enough: Callable[[list[Event]], bool]) -> list
         _wait_until_consumed(story, "one", "two")
         due = time.monotonic() + PROBE_PAUSE_S
         got = [e for e in story.consumed("one", "two") if int(e["properties"]["index"]) >= first]
+        got = _with_brokers(got, story, observer)
         return got if is_enough(got) else None
 
-    found = eventually(probe, REBALANCE_TIMEOUT_S, what="the queues move as members come and go")
+    found = eventually(probe, PATIENCE_S, what="the queues move as members come and go")
     assert found is not None
     return found
 
 
-def _is_shared_evenly(probe: list[Event]) -> bool:
-    owners = {(event["broker"], event["queue"], event["member"]) for event in probe}
-    one, two = (sum(member == name for _, _, member in owners) for name in ("one", "two"))
-    return one == two
+def _with_brokers(events: list[Event], story: Story, observer: Observer) -> list[Event]:
+    """Return the events with the brokers of their messages, which not every client tells."""
+    if all(event["broker"] for event in events):
+        return events
+    brokers = {one.properties["index"]: one.broker for one in observer.stored(story.topic)}
+    return [event | {"broker": brokers[event["properties"]["index"]]} for event in events]
+
+
+def _is_shared_evenly(probe: list[Event], queues: int) -> bool:
+    return _is_all_of("one", probe, queues // 2) and _is_all_of("two", probe, queues // 2)
+
+
+def _is_all_of(member: str, probe: list[Event], queues: int) -> bool:
+    """Whether a member got messages of so many queues, and nobody else got any of theirs."""
+    owners: dict[tuple[str, int], set[str]] = defaultdict(set)
+    for event in probe:
+        owners[event["broker"], event["queue"]].add(event["member"])
+    return sum(members == {member} for members in owners.values()) == queues
 
 
 def _look_at_the_store(story: Story, observer: Observer) -> None:

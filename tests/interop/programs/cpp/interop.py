@@ -76,7 +76,7 @@ def send_async(producer, topic, first, count):
 
 def send_sync(producer, one, is_first):
     # While its heartbeat connects to the brokers a first send may find them «locked», and gives up at once.
-    deadline = time.monotonic() + 3
+    deadline = time.monotonic() + 30
     while True:
         try:
             return producer.send_sync(one)
