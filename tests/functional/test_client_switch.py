@@ -20,6 +20,7 @@ from pyromq import (
     Producer,
     PullConsumer,
     PushConsumer,
+    RequestTimeout,
     SendFailed,
     TransactionProducer,
     TransactionState,
@@ -119,8 +120,12 @@ def test_without_a_master_a_send_fails_when_its_time_is_over(face: Face, brokers
         producer.send(Message("t", b"x"))
         brokers.lose_master()
 
-        with pytest.raises((NoMaster, SendFailed)) as caught:
+        with pytest.raises((NoMaster, SendFailed, RequestTimeout)) as caught:
             producer.send(Message("t", b"x"), timeout_ms=1_500)
+        if not isinstance(caught.value, NoMaster):
+            # A busy machine had no time to look at the route again, which is older than a second by now.
+            with pytest.raises(NoMaster) as caught:
+                producer.send(Message("t", b"x"), timeout_ms=10_000)
 
     assert "master" in str(caught.value)
 

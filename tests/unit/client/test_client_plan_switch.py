@@ -13,7 +13,7 @@ from pyromq.client.session import Session
 from pyromq.client.steps import Deadline
 from pyromq.codes import RequestCode, ResponseCode
 from pyromq.config.settings import ClientSettings
-from pyromq.errors import ConnectFailed, NoMaster, NoRoute, SendFailed
+from pyromq.errors import ConnectFailed, NoMaster, NoRoute, RequestTimeout, SendFailed
 from pyromq.model import Message, MessageQueue, SendResult
 from pyromq.wire.bodies.route import BrokerAddresses, TopicRoute
 from pyromq.wire.headers.offset import QueryConsumerOffsetAnswer
@@ -102,6 +102,26 @@ def test_a_producer_that_starts_in_the_middle_of_a_switch_waits(stage: Stage, se
     send_one(stage, session)
 
     assert stage.calls[-1].address == "a:2"
+
+
+def test_when_the_time_is_over_what_it_was_spent_on_is_said(stage: Stage, session: Session) -> None:
+    send_one(stage, session)
+    stage.down.add("a:1")
+    # A machine that is so busy that a pause takes all that is left.
+    stage.on_pause = lambda _seconds: stage.clock.advance(8_000)
+
+    with pytest.raises(RequestTimeout, match=r"failed 3 times, on a, a, a; the last failure: .*refused"):
+        send_one(stage, session)
+
+
+def test_when_the_time_for_a_master_is_over_that_there_was_none_is_said(
+    stage: Stage, session: Session
+) -> None:
+    lose_master(stage, at_ms=None)
+    stage.on_pause = lambda _seconds: stage.clock.advance(8_000)
+
+    with pytest.raises(NoMaster):
+        send_one(stage, session)
 
 
 @pytest.mark.parametrize("rule", ["sync_rule", "async_rule"])

@@ -17,7 +17,14 @@ from pyromq.client.plans.route import publish_route
 from pyromq.client.route_cache import CachedRoute
 from pyromq.client.session import Session
 from pyromq.client.steps import Deadline, Pause, Plan
-from pyromq.errors import ConnectFailed, ConnectionLost, NoMaster, PyroError, ServiceNotAvailable
+from pyromq.errors import (
+    ConnectFailed,
+    ConnectionLost,
+    NoMaster,
+    PyroError,
+    RequestTimeout,
+    ServiceNotAvailable,
+)
 
 #: Seconds until the next try: at first, and at most.
 PAUSE_S_FIRST: Final = 0.05
@@ -49,12 +56,19 @@ def awaited_route(
 ) -> Plan[CachedRoute]:
     """Return the route to send a topic's messages by, when there is a master to send them to."""
     patience: Patience | None = None
+    missing: NoMaster | None = None
     while True:
         try:
             return (yield from publish_route(session, topic, deadline))
         except NoMaster as error:
+            missing = error
             patience = patience or Patience(session, deadline, is_wanted=is_wanted)
             pause_s = patience.pause_s(error)
             if pause_s is None:
                 raise
+        except RequestTimeout as error:
+            if missing is None:
+                raise
+            # What the time was spent on says more than that it is over.
+            raise missing from error
         yield Pause(pause_s)

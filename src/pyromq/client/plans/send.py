@@ -31,6 +31,7 @@ from pyromq.client.plans.patience import Patience, awaited_route
 from pyromq.client.plans.route import publish_route
 from pyromq.client.plans.timers import must_know_timers
 from pyromq.client.queue_choice import Selector
+from pyromq.client.route_cache import CachedRoute
 from pyromq.client.session import Session
 from pyromq.client.steps import Deadline, Pause, Plan, ask, tell
 from pyromq.codes import ClientCode, Language, RequestCode, ResponseCode
@@ -246,11 +247,10 @@ def _send_in_turn(
             if rule.allows(error) and len(brokers) < rule.tries:
                 continue
             patience = patience or Patience(session, deadline, is_wanted=rule.tries > 1)
-            pause_s = patience.pause_s(error)
-            if pause_s is None:
+            next_route = yield from _next_route(session, outgoing.topic, patience.pause_s(error), deadline)
+            if next_route is None:
                 break
-            yield Pause(pause_s)
-            route = yield from awaited_route(session, outgoing.topic, deadline)
+            route = next_route
             continue
         if result.status is SendStatus.SEND_OK or not rule.on_status_not_ok:
             return result
@@ -263,6 +263,20 @@ def _send_in_turn(
     if not rule.allows(failure):
         raise failure
     raise _gave_up(outgoing.topic, brokers, failure, deadline) from failure
+
+
+def _next_route(
+    session: Session, topic: str, pause_s: float | None, deadline: Deadline
+) -> Plan[CachedRoute | None]:
+    """Return the route for tries after a pause; None when there is to be none, or the time is over."""
+    if pause_s is None:
+        return None
+    yield Pause(pause_s)
+    try:
+        return (yield from awaited_route(session, topic, deadline))
+    except RequestTimeout:
+        # What failed before the pause says more than that the time is over.
+        return None
 
 
 def _next_queue(session: Session, queues: Sequence[MessageQueue], *, avoid: str | None) -> MessageQueue:
