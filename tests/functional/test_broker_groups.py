@@ -336,10 +336,9 @@ async def test_a_reset_tells_every_member_where_to_go_on(first: WireClient, seco
     answer = await second.ask(RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, fields)
 
     assert answer.code == ResponseCode.SUCCESS
-    await aeventually(
-        lambda: RequestCode.RESET_CONSUMER_CLIENT_OFFSET in [push.code for push in first.pushed]
+    (push,) = await aeventually(
+        lambda: [push for push in first.pushed if push.code == RequestCode.RESET_CONSUMER_CLIENT_OFFSET]
     )
-    push = first.pushed[-1]
     assert push.is_oneway
     assert push.body == answer.body
     assert answer.body.count(b"}:1") == 4

@@ -85,7 +85,7 @@ def test_a_domain_that_does_not_answer_is_named(face: Face, domain: str) -> None
 def test_what_is_fetched_is_the_body(domain: str, pages: dict[str, tuple[int, bytes]]) -> None:
     pages["/"] = (200, b"a:1;b:2")
 
-    assert fetch(f"http://{domain}/", 3.0) == b"a:1;b:2"
+    assert fetch(f"http://{domain}/", 20.0) == b"a:1;b:2"
 
 
 @pytest.mark.parametrize("status", [204, 404, 500])
@@ -95,9 +95,9 @@ def test_another_status_than_200_is_a_failure(
     pages["/"] = (status, b"")
 
     with pytest.raises(ConnectFailed, match=str(status)):
-        fetch(f"http://{domain}/", 3.0)
+        fetch(f"http://{domain}/", 20.0)
 
 
 def test_an_http_address_where_nobody_listens_is_a_failure() -> None:
     with pytest.raises(ConnectFailed, match="does not answer"):
-        fetch(f"http://{DEAD}/", 3.0)
+        fetch(f"http://{DEAD}/", 20.0)

@@ -77,7 +77,9 @@ def test_more_messages_than_a_batch_may_have_are_sent_in_parts(face: Face, addre
     settings = ClientSettings(max_message_size=2_000)
     messages = [Message(topic, f"{number:03}".encode() * 30) for number in range(40)]
 
-    with face.Producer("pg", address, settings) as producer:
+    with face.Admin(address) as admin, face.Producer("pg", address, settings) as producer:
+        # Made by the first batch, the name server would know of it a little later.
+        admin.create_topic(topic, 4)
         queue = producer.queues(topic)[0]
         results = producer.send_batches(messages, queue=queue)
 

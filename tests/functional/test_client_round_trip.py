@@ -195,7 +195,7 @@ def test_a_pull_is_held_until_a_message_comes(producer, consumer, topic: str) ->
 
     producer.send(Message(topic, b"second"), queue=queue)
 
-    thread.join(15)
+    thread.join(60)
     assert [message.body for message in held[0].messages] == [b"second"]
 
 

@@ -406,15 +406,18 @@ def test_an_iteration_that_was_left_goes_on_with_the_next_message(
     assert read(consumer, 1) == [b"3"]
 
 
-def test_an_iteration_ends_when_the_consumer_is_closed(member: Any, topic: str) -> None:
+def test_an_iteration_ends_when_the_consumer_is_closed(producer: Any, member: Any, topic: str) -> None:
+    send(producer, topic, 1)
     consumer = member()
     consumer.subscribe(topic)
-    eventually(consumer.assignment)
-    later = threading.Timer(0.1, consumer.close)
-    later.start()
+    closing = threading.Thread(target=consumer.close)
 
-    assert list(consumer) == []
-    later.join()
+    for message in consumer:
+        # It has begun, and nothing more comes.
+        assert message.body == b"0"
+        closing.start()
+
+    closing.join(60)
     with pytest.raises(ClientClosed):
         consumer.poll(0)
 
@@ -691,9 +694,9 @@ def test_a_child_of_fork_is_told_to_make_a_consumer_of_its_own(address: str, adm
             finally:
                 os._exit(0)
         os.waitpid(child, 0)
+        os.close(writing)
         said = os.read(reading, 1_000).decode()
         os.close(reading)
-        os.close(writing)
 
         assert "started in another process; make a new one" in said
         assert consumer.assignment() == queues_of(topic)

@@ -32,8 +32,9 @@ COMMIT, ROLLBACK, UNKNOWN = TransactionState.COMMIT, TransactionState.ROLLBACK, 
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[ThreadCluster]:
-    """A cluster whose broker asks after a tenth of a second."""
-    with running_cluster(transaction_time_out=100, transaction_check_interval=100) as cluster:
+    """A cluster whose broker asks after a tenth of a second, and never gives up, however slow a test is."""
+    asks_soon = {"transaction_time_out": 100, "transaction_check_interval": 100}
+    with running_cluster(**asks_soon, transaction_check_max=1_000_000) as cluster:
         yield cluster
 
 
@@ -224,7 +225,7 @@ FORKING = """
         if child == 0:
             producer.send_in_transaction(Message(sys.argv[3], b"child"))
             try:
-                producer.request(Message(sys.argv[3] + "-asked", b"?"), timeout_ms=200)
+                producer.request(Message(sys.argv[3] + "-asked", b"?"), timeout_ms=1_000)
             except RequestTimeout:
                 producer.close()
                 os._exit(0)
@@ -242,9 +243,9 @@ def test_a_child_of_fork_has_transactions_of_its_own(address: str, topic: str, g
         text=True,
     ) as program:
         try:
-            eventually(lambda: sorted(bodies(address, topic)) == [b"child", b"parent"])
+            eventually(lambda: sorted(bodies(address, topic)) == [b"child", b"parent"], 60)
         finally:
-            _, errors = program.communicate(timeout=30)
+            _, errors = program.communicate(timeout=60)
 
     assert program.returncode == 0, errors
 
