@@ -1,9 +1,11 @@
 """How pages behave, whatever they show: live, safe, in either light, by keyboard, on a telephone."""
 
 from collections.abc import Callable
+from urllib.parse import quote
 
 import pytest
 from dashboard_story import HOSTILE, Story
+from dead_letter_stage import undertaker
 from playwright.sync_api import Page, expect
 
 from pyromq import Message
@@ -40,6 +42,30 @@ def test_markup_in_a_message_stays_text_everywhere(open_page: Open, url: str) ->
     row.get_by_role("link").click()
     expect(page.locator("pre.body")).to_have_text(HOSTILE)
     assert page.locator("main img, main script").count() == 0
+    assert "owned" not in page.title()
+
+
+def test_markup_in_keys_ids_and_dead_letters_stays_text(open_page: Open, url: str, story: Story) -> None:
+    key = "<img/src=x/onerror=document.title='owned'>"
+    sent = story.producer.send(
+        Message("hostile", HOSTILE.encode(), keys=[key], properties={"<b>n</b>": HOSTILE})
+    )
+    with undertaker(story.name_server, story.cluster.broker_addresses) as who:
+        who.bury("hostile-mail", "hostile", HOSTILE.encode(), tags="<b>t</b>", keys=[key])
+    page = open_page(f"{url}/messages?topic=hostile")
+    rows = page.get_by_role("region", name="Messages").get_by_role("row")
+    expect(rows.filter(has_text=key).first).to_be_visible()
+    page.goto(f"{url}/message?id={sent.offset_message_id}")
+    expect(page.get_by_role("link", name=key)).to_be_visible()
+    expect(page.get_by_text("<b>n</b>")).to_be_visible()
+    page.goto(f"{url}/dead-letters?group=hostile-mail")
+    letters = page.get_by_role("region", name="Dead letters")
+    expect(letters).to_contain_text(key)
+    letters.get_by_role("button").first.click()
+    expect(page.get_by_role("dialog").locator("pre.body")).to_have_text(HOSTILE)
+    page.goto(f"{url}/topics?filter={quote(HOSTILE)}")
+    expect(page.get_by_label("Filter")).to_have_value(HOSTILE)
+    assert page.locator("main img, main script, main b").count() == 0
     assert "owned" not in page.title()
 
 

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 
 import httpx
@@ -69,6 +70,26 @@ def test_the_cookie_is_seen_by_no_script_and_sent_by_no_other_site(serve: Serve)
     cookie = serve(Access()).get("/").headers["set-cookie"]
     assert "HttpOnly" in cookie
     assert "SameSite=Strict" in cookie
+    assert "Secure" not in cookie
+
+
+def test_the_cookie_is_for_tls_alone_behind_a_proxy_that_speaks_it(serve: Serve) -> None:
+    over_tls = {"X-Forwarded-Proto": "https"}
+    assert serve(Access()).get("/", headers=over_tls).headers["set-cookie"].endswith("; Secure")
+    client = serve(Access(password=PASSWORD))
+    opened = client.post("/login", data={"password": PASSWORD}, headers=over_tls)
+    assert opened.headers["set-cookie"].endswith("; Secure")
+
+
+def test_two_dashboards_of_one_machine_leave_each_other_s_visits_alone(serve: Serve) -> None:
+    one, other = serve(Access()), serve(Access())
+    own = token(one)
+    # A browser sends cookies to every port of a machine, and takes new ones from each.
+    other.cookies = one.cookies
+    other.get("/")
+    one.cookies = other.cookies
+    # Past the door, where the order itself is refused.
+    assert one.post("/api/topics/put", json={"name": "a b"}, headers=own).status_code == 400
 
 
 def test_a_change_without_the_page_s_token_is_refused(serve: Serve) -> None:
@@ -77,8 +98,9 @@ def test_a_change_without_the_page_s_token_is_refused(serve: Serve) -> None:
     refused = client.post("/api/topics/put", json=NEW_TOPIC)
     assert refused.status_code == 403
     assert "did not come from this page" in refused.json()["error"]
-    wrong = client.post("/api/topics/put", json=NEW_TOPIC, headers={"X-CSRF-Token": "guessed"})
-    assert wrong.status_code == 403
+    for guess in (b"guessed", b"gu\xe9ss"):
+        wrong = client.post("/api/topics/put", json=NEW_TOPIC, headers={b"X-CSRF-Token": guess})
+        assert wrong.status_code == 403
 
 
 def test_a_change_with_the_token_of_another_visit_is_refused(serve: Serve) -> None:
@@ -151,6 +173,39 @@ def test_after_many_wrong_passwords_even_the_right_one_waits(serve: Serve) -> No
     assert log_in(client, PASSWORD).status_code == 429
 
 
+def test_passwords_that_come_all_at_once_are_looked_at_no_more_often(serve: Serve) -> None:
+    client = serve(Access(password=PASSWORD))
+    with ThreadPoolExecutor(3 * FAILURES_MAX) as several:
+        answers = list(several.map(lambda _: log_in(client, "guess").status_code, range(3 * FAILURES_MAX)))
+    assert sorted(answers) == [403] * FAILURES_MAX + [429] * 2 * FAILURES_MAX
+
+
+def test_right_passwords_are_not_counted(serve: Serve) -> None:
+    client = serve(Access(password=PASSWORD))
+    for _ in range(FAILURES_MAX + 1):
+        assert log_in(client, PASSWORD).status_code == 303
+
+
+def test_a_wrong_password_is_in_the_log_without_its_text(
+    serve: Serve, caplog: pytest.LogCaptureFixture
+) -> None:
+    log_in(serve(Access(password=PASSWORD)), "nearly right")
+    assert "127.0.0.1: a wrong password" in caplog.text
+    assert "nearly right" not in caplog.text
+
+
+def test_who_has_logged_out_sees_no_more(serve: Serve) -> None:
+    client = serve(Access(password=PASSWORD))
+    log_in(client, PASSWORD)
+    own = token(client)
+    with client.stream("GET", "/api/live/overview") as live:
+        lines = live.iter_lines()
+        assert next(line for line in lines if line.startswith("event")) == "event: view"
+        client.post("/api/logout", headers=own)
+        # The end, and no error: httpx would raise one after its thirty seconds.
+        assert all(isinstance(line, str) for line in lines)
+
+
 @pytest.mark.parametrize(
     "path", ["//evil.example.org", "/\\evil.example.org", "https://evil.example.org", ""]
 )
@@ -168,7 +223,15 @@ def test_an_id_with_a_foreign_address_makes_no_connection(serve: Serve) -> None:
 
 
 @pytest.mark.parametrize(
-    "order", [b"[]", b"{", b'{"name": 1}', b'{"name": "a b"}', b'{"name": "t", "readQueues": 100000}']
+    "order",
+    [
+        b"[]",
+        b"{",
+        pytest.param(b"[" * 100_000, id="deep"),
+        b'{"name": 1}',
+        b'{"name": "a b"}',
+        b'{"name": "t", "readQueues": 100000}',
+    ],
 )
 def test_an_order_that_makes_no_sense_is_refused_with_the_reason(serve: Serve, order: bytes) -> None:
     client = serve(Access())

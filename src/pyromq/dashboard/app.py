@@ -24,7 +24,7 @@ from pyromq.dashboard.advice import next_step
 from pyromq.dashboard.gate import LOOKS_ONLY, Gate, set_cookie
 from pyromq.dashboard.health import Examiner, health
 from pyromq.dashboard.sampler import Sampler
-from pyromq.dashboard.security import COOKIE, Password, Sessions, Visit
+from pyromq.dashboard.security import Password, Sessions, Visit
 from pyromq.errors import ConfigError, MessageIllegal, NotThere, PyroError, TopicNotFound
 
 log = logging.getLogger(__name__)
@@ -161,23 +161,25 @@ class Dashboard:
             )
         form = parse_qs((await _body_of(request, _LOGIN_BYTES_MAX)).decode("utf-8", "replace"))
         next_path = _own_path(form.get("next", [""])[0])
-        if self._sessions.is_closed:
+        client = _client_of(request)
+        if not self._sessions.begin_try():
             failure = "Too many wrong passwords: wait a minute, then try again."
             return HTMLResponse(pages.login(failure=failure, next_path=next_path), 429)
         given = form.get("password", [""])[0]
         if not await asyncio.to_thread(self._password.is_it, given):
-            self._sessions.count_failure()
+            log.warning("%s: a wrong password", client)
             failure = "That is not the password."
             return HTMLResponse(pages.login(failure=failure, next_path=next_path), 403)
+        self._sessions.forgive()
+        log.info("%s: logged in", client)
         answer = RedirectResponse(next_path, 303)
-        visit = self._sessions.begin()
-        answer.headers.append("Set-Cookie", set_cookie(visit, is_secure=request.url.scheme == "https"))
+        answer.headers.append("Set-Cookie", set_cookie(request, self._sessions.begin()))
         return answer
 
     async def _logout(self, request: Request) -> Response:
         self._sessions.end(request.state.visit)
         answer = JSONResponse({})
-        answer.delete_cookie(COOKIE)
+        answer.headers.append("Set-Cookie", set_cookie(request, None))
         return answer
 
     async def _health(self, _request: Request) -> Response:
@@ -221,15 +223,16 @@ class Dashboard:
             raise ConfigError(f"there is no view {name!r}")
         if self._stream_count >= STREAMS_MAX:
             raise ConfigError(f"{STREAMS_MAX} pages are kept up to date already; close some")
-        stream = self._stream(name, dict(request.query_params))
+        stream = self._stream(name, dict(request.query_params), request.state.visit)
         return StreamingResponse(stream, media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
 
-    async def _stream(self, name: str, query: Mapping[str, str]) -> AsyncIterator[str]:
+    async def _stream(self, name: str, query: Mapping[str, str], visit: Visit) -> AsyncIterator[str]:
         self._stream_count += 1
         try:
             before = ""
             yield "retry: 2000\n\n"
-            while not self._stopping.is_set():
+            # It ends with the visit: who has logged out sees no more.
+            while not self._stopping.is_set() and self._sessions.find(visit.token) is not None:
                 count = self._sampler.picture.round_count
                 try:
                     now = json.dumps(self._shown(name, query), separators=(",", ":"))
@@ -290,14 +293,13 @@ class Dashboard:
         async def answer(request: Request) -> Response:
             try:
                 order = json.loads(await _body_of(request, ORDER_BYTES_MAX))
-            except ValueError as error:
+            except (ValueError, RecursionError) as error:
                 raise ConfigError(f"the order does not read: {error}") from error
             if not isinstance(order, dict):
                 raise ConfigError("an order is a JSON object")
             result = await change(order)
-            client = request.client.host if request.client is not None else "?"
             if request.url.path not in LOOKS_ONLY:
-                log.info("%s: %s %s", client, request.url.path, _brief(order))
+                log.info("%s: %s %s", _client_of(request), request.url.path, _brief(order))
                 await self._sampler.look_again()
             return JSONResponse(result)
 
@@ -333,6 +335,10 @@ async def _body_of(request: Request, bytes_max: int) -> bytes:
         if len(parts) > bytes_max:
             raise ConfigError(f"an order may have {bytes_max:,} bytes; send less at once")
     return bytes(parts)
+
+
+def _client_of(request: Request) -> str:
+    return request.client.host if request.client is not None else "?"
 
 
 def _own_path(text: str | None) -> str:

@@ -9,14 +9,15 @@ from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from pyromq.dashboard.security import (
-    COOKIE,
     CSRF_HEADER,
     HEADERS,
     SESSION_S,
     Password,
     Sessions,
     Visit,
+    cookie_name,
     is_allowed_host,
+    is_over_tls,
     is_own,
 )
 
@@ -63,12 +64,12 @@ class Gate:
                     headers.append("Set-Cookie", cookie)
             await send(message)
 
-        visit = self._sessions.find(request.cookies.get(COOKIE))
+        visit = self._sessions.find(request.cookies.get(cookie_of(request)))
         refusal = self._refusal(request, visit)
         if refusal is None and visit is None and not scope["path"].startswith(_OPEN):
             # Without a password whoever reaches this address may look; the visit is for the token.
             visit = self._sessions.begin()
-            cookie = set_cookie(visit, is_secure=request.url.scheme == "https")
+            cookie = set_cookie(request, visit)
         scope["state"] = {**scope.get("state", {}), "visit": visit}
         answer = self._app if refusal is None else refusal
         await answer(scope, receive, with_headers)
@@ -103,10 +104,17 @@ class Gate:
         return None
 
 
-def set_cookie(visit: Visit, *, is_secure: bool) -> str:
-    """Return the header that gives a browser its visit."""
+def cookie_of(request: Request) -> str:
+    """Return the name of the cookie that a request's browser has for this dashboard."""
+    return cookie_name(request.headers.get("host", ""))
+
+
+def set_cookie(request: Request, visit: Visit | None) -> str:
+    """Return the header that gives a browser its visit, or takes it away."""
+    is_secure = is_over_tls(request.url.scheme, request.headers.get("x-forwarded-proto"))
+    value, age = (visit.token, int(SESSION_S)) if visit is not None else ("", 0)
     secure = "; Secure" if is_secure else ""
-    return f"{COOKIE}={visit.token}; Path=/; Max-Age={int(SESSION_S)}; HttpOnly; SameSite=Strict{secure}"
+    return f"{cookie_of(request)}={value}; Path=/; Max-Age={age}; HttpOnly; SameSite=Strict{secure}"
 
 
 def _refused(status: int, error: str, next_step: str) -> Response:

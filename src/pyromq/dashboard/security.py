@@ -15,7 +15,7 @@ from typing import Final
 
 from pyromq.clock import Clock, SystemClock
 
-COOKIE: Final = "pyromq_dashboard"
+_COOKIE: Final = "pyromq_dashboard"
 CSRF_HEADER: Final = "x-csrf-token"
 #: Seconds after which one must log in again.
 SESSION_S: Final = 12 * 3_600.0
@@ -30,7 +30,9 @@ _COST: Final = {"n": 2**14, "r": 8, "p": 1}
 HEADERS: Final[Mapping[str, str]] = {
     "Content-Security-Policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
-        "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+        "form-action 'self'; base-uri 'none'; frame-ancestors 'none'; "
+        # Nor does a script make markup of text.
+        "require-trusted-types-for 'script'; trusted-types 'none'"
     ),
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
@@ -88,28 +90,50 @@ class Sessions:
         visit = self._visits.get(token or "")
         if visit is None or visit.until < self.clock.monotonic():
             return None
+        # Who is there stays: those without a cookie, each of whose requests is a visit, push out the others.
+        self._visits.move_to_end(visit.token)
         return visit
 
     def end(self, visit: Visit) -> None:
         """Forget a visit."""
         self._visits.pop(visit.token, None)
 
-    def count_failure(self) -> None:
-        """Remember that a wrong password came."""
-        self._failures.append(self.clock.monotonic())
+    def begin_try(self) -> bool:
+        """Count a password as wrong until it is known, so that many at once get no further than one by one.
 
-    @property
-    def is_closed(self) -> bool:
-        """Whether too many wrong passwords came in the last minute."""
-        since = self.clock.monotonic() - _FAILURES_S
-        while self._failures and self._failures[0] < since:
+        Return False when too many came in the last minute: this one is not to be looked at.
+        """
+        now = self.clock.monotonic()
+        while self._failures and self._failures[0] < now - _FAILURES_S:
             self._failures.popleft()
-        return len(self._failures) >= FAILURES_MAX
+        if len(self._failures) >= FAILURES_MAX:
+            return False
+        self._failures.append(now)
+        return True
+
+    def forgive(self) -> None:
+        """Take one back that was right."""
+        if self._failures:
+            self._failures.pop()
 
 
 def is_own(visit: Visit, token: str | None) -> bool:
     """Return whether a change comes from our own page."""
-    return hmac.compare_digest(visit.csrf, token or "")
+    return hmac.compare_digest(visit.csrf.encode(), (token or "").encode())
+
+
+def cookie_name(host: str) -> str:
+    """Return the cookie's name for a Host header: browsers send cookies of one port to all others."""
+    port = host.rpartition(":")[2] if not host.endswith("]") and ":" in host else ""
+    return f"{_COOKIE}_{port}" if port.isdecimal() else _COOKIE
+
+
+def is_over_tls(scheme: str, forwarded: str | None) -> bool:
+    """Return whether a browser came here by TLS, straight or to a proxy that says so.
+
+    Whoever lies about it gets a cookie that is not sent back without TLS, and harms nobody else.
+    """
+    return scheme == "https" or (forwarded or "").partition(",")[0].strip().casefold() == "https"
 
 
 def is_loopback(host: str) -> bool:
