@@ -29,6 +29,7 @@ from pyromq.cli import (
 )
 from pyromq.cli import top as top_command
 from pyromq.cli.admin import commands as admin_commands
+from pyromq.cli.asked import asked_of
 from pyromq.cli.exit_status import FAILED, ended_by_errors
 from pyromq.cli.options import examples
 from pyromq.cli.plain_flags import show_flags_plainly
@@ -60,7 +61,7 @@ def main() -> None:
     """Run the program and end it with its exit status."""
     try:
         with ended_by_errors():
-            app(prog_name="pyromq")
+            asked_of(app, sys.argv[1:])(prog_name="pyromq")
     except typer.Exit as ended:
         sys.exit(ended.exit_code)
     except BrokenPipeError:
