@@ -13,8 +13,10 @@ def main(name_server: str) -> None:
     """Remind in half a second and in a second and a half, and cancel what was for tomorrow."""
     with Producer("calendar", name_server) as producer:
         moment = datetime.now(UTC) + timedelta(milliseconds=1_500)
-        producer.send(Message("appointments", b"tea is ready", delay=0.5))
-        producer.send(Message("appointments", b"the bus leaves", deliver_at=moment))
+        # Of one queue, messages are read in the order of their times.
+        queue = producer.queues("appointments")[0]
+        producer.send(Message("appointments", b"tea is ready", delay=0.5), queue=queue)
+        producer.send(Message("appointments", b"the bus leaves", deliver_at=moment), queue=queue)
         meeting = producer.send(Message("appointments", b"meeting", keys="m-7", delay=timedelta(days=1)))
 
         with Admin(name_server) as admin:

@@ -7,11 +7,13 @@ import asyncio
 import sys
 
 from pyromq import Message
-from pyromq.aio import Producer, PullConsumer
+from pyromq.aio import Admin, Producer, PullConsumer
 
 
 async def main(name_server: str) -> None:
     """Send to one queue, and read that queue from its beginning; nothing is committed."""
+    async with Admin(name_server) as admin:
+        await admin.create_topic("replayed", 4)
     async with Producer("greeter", name_server) as producer:
         queue = (await producer.queues("replayed"))[0]
         for number in range(5):

@@ -9,7 +9,7 @@ from pyromq.client.plans.polling import Start, TopicWanted
 from pyromq.client.session import Session
 from pyromq.client.steps import Deadline
 from pyromq.codes import RequestCode, ResponseCode
-from pyromq.errors import ConnectFailed
+from pyromq.errors import ConnectFailed, NoRoute
 from pyromq.model import ConsumeFrom, MessageQueue, ReceivedMessage
 from pyromq.wire.command import Command
 from pyromq.wire.header import read_header
@@ -229,6 +229,25 @@ def test_a_message_that_comes_while_a_poll_waits_is_returned(
     stage.on_pause = lambda _seconds: broker.messages.update({1: 1})
 
     assert places(poll(stage, session, Cursors(), wait_ms=2_000)) == [(1, 0)]
+
+
+def test_a_topic_that_was_made_just_now_is_waited_for(
+    stage: Stage, session: Session, broker: QueueBroker
+) -> None:
+    made = stage.routes.pop("orders")
+    stage.on_pause = lambda _seconds: stage.routes.update(orders=made)
+
+    assert places(poll(stage, session, Cursors(), wait_ms=2_000)) == [(0, 0), (0, 1), (0, 2)]
+
+
+def test_a_topic_that_does_not_come_is_an_error_when_the_time_is_over(stage: Stage, session: Session) -> None:
+    del stage.routes["orders"]
+    before = stage.clock.now_ms()
+
+    with pytest.raises(NoRoute):
+        poll(stage, session, Cursors(), wait_ms=2_000)
+
+    assert stage.clock.now_ms() - before == 2_000
 
 
 def test_a_broker_that_fails_does_not_keep_the_others_from_being_read(

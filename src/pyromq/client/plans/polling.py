@@ -43,16 +43,22 @@ def poll(
     """Return the next messages of one queue, or none when the deadline passed without any.
 
     All that was handed out before counts as finished. Queues whose broker fails are left for later; when all
-    of them fail, the last failure is raised.
+    of them fail, the last failure is raised. A topic that is not there may have been made just now, and name
+    servers hear of it a little later: NoRoute is raised when the deadline passed.
     """
     cursors.finish()
     cursors.take_back()
     yield from commit_when_due(session, cursors)
     pause_s = PAUSE_S_FIRST
     while True:
-        messages = yield from _look_once(session, start, cursors, wanted)
-        if messages or deadline.has_passed:
-            return messages
+        try:
+            messages = yield from _look_once(session, start, cursors, wanted)
+        except NoRoute:
+            if deadline.has_passed:
+                raise
+        else:
+            if messages or deadline.has_passed:
+                return messages
         yield Pause(min(pause_s, deadline.left_s))
         pause_s = min(2 * pause_s, PAUSE_S_MAX)
 
