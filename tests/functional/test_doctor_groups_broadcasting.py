@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from doctor_group_stage import GroupStage, group_stage
+from doctor_group_stage import Finding, GroupStage, Third, group_stage
 from late_clock import long_running_cluster
 from push_stage import Handler, own
 
@@ -67,13 +67,24 @@ def test_members_that_read_all_have_no_finding(stage: GroupStage, broadcasting: 
 def test_the_one_member_that_falls_behind_is_named_with_how_fast(
     stage: GroupStage, broadcasting: dict[str, str]
 ) -> None:
-    pace = Pace()
+    pace = Third()
     ready(stage, stage.member("quick", **broadcasting))
     slow = stage.member("slow", pace, consume_thread_min=1, **broadcasting)
     ready(stage, slow)
-    with stage.sending(stage.producer.queues(stage.topic)[0]):
-        found = stage.found("lag", watch_s=0.6, severity="warning")
 
+    def falls_behind() -> Finding | None:
+        findings = stage.ask("--only", "lag", watch_s=0.6).of("lag")
+        return next((one for one in findings if is_moving(one)), None)
+
+    def is_moving(finding: Finding) -> bool:
+        members = finding["facts"]["members"]
+        return [one["client"] for one in members] == [slow.client_id] and members[0]["out_a_second"] > 0
+
+    with stage.sending(stage.producer.queues(stage.topic)[0], pace.sent):
+        found = eventually(falls_behind, stage.patience_s)
+
+    assert found is not None
+    assert found["severity"] == "warning"
     assert found["message"].startswith(f"member {slow.client_id} of broadcasting group {stage.group} is ")
     assert f" behind in {stage.topic} and falls back further: " in found["message"]
     (member,) = found["facts"]["members"]

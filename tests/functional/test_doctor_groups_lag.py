@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from dead_letter_stage import undertaker
-from doctor_group_stage import Finding, GroupStage, group_stage
+from doctor_group_stage import Finding, GroupStage, Third, group_stage
 from late_clock import long_running_cluster
 from push_stage import own
 
@@ -98,24 +98,6 @@ class Pace:
 
     def __call__(self, _message: ReceivedMessage) -> None:
         self.may_hurry.wait(0.05)
-
-
-class Third:
-    """A listener that reads one message of three, however slow its machine is, until it may read all."""
-
-    def __init__(self) -> None:
-        self.may_hurry = threading.Event()
-        self._sent_count = 0
-        self._may_read = threading.Semaphore(0)
-
-    def sent(self) -> None:
-        self._sent_count += 1
-        if self._sent_count % 3 == 0:
-            self._may_read.release()
-
-    def __call__(self, _message: ReceivedMessage) -> None:
-        while not self.may_hurry.is_set() and not self._may_read.acquire(timeout=0.05):
-            pass
 
 
 def test_a_group_that_falls_behind_is_told_how_fast(stage: GroupStage) -> None:

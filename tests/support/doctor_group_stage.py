@@ -12,7 +12,7 @@ from push_stage import FIRST, QUICK, own
 from typer.testing import CliRunner, Result
 
 import pyromq
-from pyromq import Message
+from pyromq import Message, ReceivedMessage
 from pyromq.cli.main import app
 from pyromq.model import MessageQueue
 from pyromq.testing.waiting import eventually
@@ -34,6 +34,25 @@ class Diagnosis:
     def of(self, check: str) -> list[Finding]:
         """Return what one check found."""
         return [one for one in self.findings if one["check"] == check]
+
+
+class Third:
+    """A listener that reads one message of three, however slow its machine is, until it may read all."""
+
+    def __init__(self) -> None:
+        self.may_hurry = threading.Event()
+        self._sent_count = 0
+        self._may_read = threading.Semaphore(0)
+
+    def sent(self) -> None:
+        """Note that a message was sent."""
+        self._sent_count += 1
+        if self._sent_count % 3 == 0:
+            self._may_read.release()
+
+    def __call__(self, _message: ReceivedMessage) -> None:
+        while not self.may_hurry.is_set() and not self._may_read.acquire(timeout=0.05):
+            pass
 
 
 @dataclass(slots=True)
