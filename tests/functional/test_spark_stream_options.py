@@ -155,14 +155,16 @@ def test_a_broker_that_dies_in_the_middle_of_a_read_is_waited_for_and_nothing_is
     with running_cluster(data_dir=tmp_path) as cluster:
         make_topic(cluster.namesrv_address, "dies", queue_count=1)
         send_numbers(cluster.namesrv_address, "dies", 0, 100)
-        made = source(nameServer=cluster.namesrv_address, subscribe="dies", retries=200, retryIntervalMs=50)
+        made = source(nameServer=cluster.namesrv_address, subscribe="dies", retries=1_000, retryIntervalMs=50)
         reader = made.reader(made.schema())
         (task,) = tasks_of(reader)
         batches = reader.read(task)
         rows = next(batches).to_pylist()
         cluster.stop_broker("broker-a")
-        threading.Timer(0.5, cluster.start_broker, ("broker-a",)).start()
+        starting = threading.Timer(0.5, cluster.start_broker, ("broker-a",))
+        starting.start()
         rows += [row for batch in batches for row in batch.to_pylist()]
+        starting.join()
 
     assert [int(row["body"]) for row in rows] == list(range(100))
 
