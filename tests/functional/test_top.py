@@ -1,5 +1,6 @@
 import io
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ import pyromq
 from pyromq import Message, aio
 from pyromq.cli.main import app
 from pyromq.cli.top import record_of, view
-from pyromq.cli.top_sample import Sample, look
+from pyromq.cli.top_sample import BrokerRow, Sample, look
 from pyromq.testing.cluster import Cluster, running_cluster
 
 
@@ -72,6 +73,21 @@ async def test_a_broker_that_does_not_answer_is_shown_as_such(tmp_path: Path) ->
         shown = {row.name: row.failure is None for row in seen.brokers}
         assert shown.get("broker-a") is True
         assert shown.get("broker-b", False) is False
+
+
+def test_a_broker_that_is_silent_leaves_the_others_readable_on_a_narrow_terminal() -> None:
+    why = "127.0.0.1:10911 did not answer in time, whatever it was asked, and it was asked in so many words"
+    rows = [
+        BrokerRow("broker-a", 0, "127.0.0.1:10911", failure=why),
+        BrokerRow("broker-b", 1, "127.0.0.1:10921", version="V4_9_8", today_in=1_234_567),
+    ]
+    console = Console(file=io.StringIO(), width=80)
+    console.print(view(Sample(0.0, rows, [], []), 5))
+    text = console.file.getvalue()  # type: ignore[attr-defined]
+
+    assert why in " ".join(text.split())
+    assert re.search(r"broker-a +master +127.0.0.1:10911 +silent", text)
+    assert re.search(r"broker-b +slave 1 +127.0.0.1:10921 +V4_9_8 .* 1,234,567", text)
 
 
 async def test_a_look_is_printed_for_people_and_programs(sample: Sample) -> None:

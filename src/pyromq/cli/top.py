@@ -2,12 +2,15 @@
 
 import asyncio
 import dataclasses
+import sys
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from pyromq.cli import options, output
 from pyromq.cli.exit_status import IN_PART, NO_ANSWER
+from pyromq.errors import PyroError
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -16,6 +19,7 @@ if TYPE_CHECKING:
     from pyromq.cli.top_sample import Sample
 
 ROWS = 15
+_PIPE_WIDTH = 160
 #: The pause between looks, in times that the last one took: brokers must not be kept busy by being watched.
 PAUSE_FACTOR = 4
 
@@ -51,12 +55,18 @@ async def _watch(name_server: str, interval_s: float, rows: int, *, is_once: boo
         if is_json:
             while True:
                 _show(sample, rows, is_json=True)
-                sample = await _look_again(admin, sample, interval_s)
+                sample = await _look_until_seen(admin, sample, interval_s, output.warn)
+        from rich.console import Group
         from rich.live import Live
+        from rich.text import Text
 
         with Live(view(sample, rows), auto_refresh=False, screen=True) as live:
+
+            def complain(text: str) -> None:
+                live.update(Group(Text(text, "red"), view(sample, rows)), refresh=True)
+
             while True:
-                sample = await _look_again(admin, sample, interval_s)
+                sample = await _look_until_seen(admin, sample, interval_s, complain)
                 live.update(view(sample, rows), refresh=True)
 
 
@@ -69,6 +79,17 @@ def _end(sample: "Sample") -> None:
         output.warn(did_not_answer(row.name, row.failure or ""))
     if silent:
         raise typer.Exit(IN_PART if len(silent) < len(sample.brokers) else NO_ANSWER)
+
+
+async def _look_until_seen(
+    admin: Any, before: "Sample", interval_s: float, complain: Callable[[str], None]
+) -> "Sample":
+    """Look again, and again when that fails: whoever watches wants to see the cluster come back."""
+    while True:
+        try:
+            return await _look_again(admin, before, interval_s)
+        except PyroError as error:
+            complain(f"{error}; looking again")
 
 
 async def _look_again(admin: Any, before: "Sample", interval_s: float) -> "Sample":
@@ -89,7 +110,8 @@ def _show(sample: "Sample", rows: int, *, is_json: bool) -> None:
         return
     from rich.console import Console
 
-    Console().print(view(sample, rows))
+    # In a pipe there is no width to keep to, and names are not to be cut off.
+    Console(width=None if sys.stdout.isatty() else _PIPE_WIDTH).print(view(sample, rows))
 
 
 def record_of(sample: "Sample") -> dict[str, Any]:
@@ -120,21 +142,36 @@ def view(sample: "Sample", rows: int) -> "RenderableType":
         ("lag ", "dim"),
         (f"{sample.lag:,}", "yellow" if sample.lag else ""),
     )
-    return Group(head, Text(), _brokers(sample), _topics(sample, rows), _groups(sample, rows))
+    silent = [f"{row.name} is silent: {row.failure}" for row in sample.brokers if row.failure is not None]
+    return Group(
+        head,
+        Text("\n".join(["", *silent]), "red"),
+        *(_brokers(sample), _topics(sample, rows), _groups(sample, rows)),
+    )
 
 
 def _table(title: str, *columns: str) -> "Table":
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
 
-    table = Table(title=title, title_justify="left", title_style="bold", box=SIMPLE_HEAD, expand=True)
+    table = Table(
+        title=title,
+        title_justify="left",
+        title_style="bold",
+        box=SIMPLE_HEAD,
+        expand=sys.stdout.isatty(),
+        padding=(0, 1, 0, 0),
+    )
     for number, name in enumerate(columns):
         is_number = name.startswith(">")
         table.add_column(
             name.removeprefix(">"),
             justify="right" if is_number else "left",
-            no_wrap=True,
-            ratio=None if number else 2,
+            # Numbers are whole or nothing; a name goes on in the next line where there is no room.
+            no_wrap=is_number,
+            overflow="fold",
+            ratio=2 if number == 0 and sys.stdout.isatty() else None,
+            min_width=0 if is_number else 6,
         )
     return table
 
@@ -142,14 +179,15 @@ def _table(title: str, *columns: str) -> "Table":
 def _brokers(sample: "Sample") -> "Table":
     table = _table("Brokers", "NAME", "ID", "ADDRESS", "VERSION", ">IN/s", ">OUT/s", ">TODAY", ">DISK")
     for row in sample.brokers:
+        role = "master" if row.broker_id == 0 else f"slave {row.broker_id}"
         if row.failure is not None:
-            table.add_row(row.name, str(row.broker_id), row.address, f"[red]{row.failure[:40]}[/]")
+            table.add_row(row.name, role, row.address, "[red]silent[/]")
             continue
         disk = "" if row.disk_ratio is None else f"{row.disk_ratio:.0%}"
         is_full = row.disk_ratio is not None and row.disk_ratio > 0.75
         table.add_row(
             row.name,
-            "master" if row.broker_id == 0 else f"slave {row.broker_id}",
+            role,
             row.address,
             row.version,
             _rate(row.in_rate),

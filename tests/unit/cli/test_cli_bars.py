@@ -6,6 +6,7 @@ import sys
 import pytest
 
 from pyromq.cli import bars
+from pyromq.testing.waiting import eventually
 
 
 class Terminal(io.StringIO):
@@ -43,6 +44,12 @@ def test_without_a_total_it_is_shown_how_many(monkeypatch: pytest.MonkeyPatch) -
         advance(5)
 
     assert "5/?" in terminal.getvalue()
+
+
+def test_a_bar_comes_while_the_first_thing_takes_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = at_terminal(monkeypatch)
+    with bars.bar("topics", 7):
+        eventually(lambda: "0/7" in terminal.getvalue())
 
 
 def test_what_is_quickly_done_has_no_bar(monkeypatch: pytest.MonkeyPatch) -> None:

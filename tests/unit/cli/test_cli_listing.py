@@ -3,10 +3,13 @@
 import io
 from datetime import datetime
 
+import pytest
 from rich.console import Console
 
+from pyromq.cli.admin import listing
 from pyromq.cli.admin.listing import Listing
 from pyromq.cli.output import columns
+from pyromq.errors import NetworkError
 
 NOW_MS = round(datetime.now().timestamp() * 1_000)
 LONG = "C0000202297F7D35E75B4FC69A380000"
@@ -58,7 +61,7 @@ def test_what_looks_like_markup_or_moves_the_cursor_is_shown_as_it_is() -> None:
     listing = Listing(
         (("#Keys", "keys"), ("#Tags", "tags")), [{"keys": ["[/b]", "[red]"], "tags": "\x1b[2J"}]
     )
-    console.print(listing.drawn())
+    console.print(found.drawn())
 
     assert "[/b], [red]  \\x1b[2J" in console.file.getvalue()  # type: ignore[attr-defined]
 
@@ -77,3 +80,23 @@ def test_yes_and_no_stand_at_the_left() -> None:
     head, row = drawn(200)[-2:]
 
     assert head.index("Write") == row.index("yes")
+
+
+def test_a_watch_goes_on_when_a_look_fails(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    looks = iter([Listing((), [{"look": 1}]), NetworkError("nobody answers"), Listing((), [{"look": 3}])])
+
+    def look() -> Listing:
+        found = next(looks, KeyboardInterrupt())
+        if isinstance(found, BaseException):
+            raise found
+        return found
+
+    monkeypatch.setattr(listing, "pause", lambda _: None)
+    with pytest.raises(KeyboardInterrupt):
+        listing.show_again(look, 1.0, is_json=True)
+
+    said = capsys.readouterr()
+    assert said.out == '{"look":1}\n{"look":3}\n'
+    assert said.err == "warning: nobody answers; looking again\n"
