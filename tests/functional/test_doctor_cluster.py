@@ -293,6 +293,13 @@ def test_a_check_that_is_none_is_misuse(stage: DoctorStage) -> None:
     assert "there is no check 'weather'; there are name-servers, addresses" in ended.stderr
 
 
+def test_no_check_at_all_is_misuse(stage: DoctorStage) -> None:
+    ended = stage.typed("doctor", "--only", "clocks", "--skip", "clocks")
+
+    assert ended.exit_code == 2
+    assert "no check is left" in ended.stderr
+
+
 def test_without_a_name_server_the_status_is_4() -> None:
     ended = CliRunner().invoke(app, ["doctor", "-n", "127.0.0.1:1"])
 

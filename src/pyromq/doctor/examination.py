@@ -54,7 +54,10 @@ def chosen_checks(only: Sequence[str] = (), skip: Sequence[str] = ()) -> tuple[C
     for name in (*only, *skip):
         if name not in names:
             raise ConfigError(f"there is no check {name!r}; there are {', '.join(names)}")
-    return tuple(check for check in CHECKS if (not only or check.name in only) and check.name not in skip)
+    chosen = tuple(check for check in CHECKS if (not only or check.name in only) and check.name not in skip)
+    if not chosen:
+        raise ConfigError("no check is left: --only and --skip name the same ones")
+    return chosen
 
 
 async def examine(
@@ -97,8 +100,9 @@ def report_of(survey: Survey, checks: Sequence[Check], needs: Part) -> Report:
         "topics": len(survey.users_topics),
     }
     if Part.GROUPS in needs:
-        known = filter(is_users_group, {*survey.groups.configs, *survey.groups.seen})
-        checked["groups"] = len(survey.scope.groups or set(known))
+        known = set(filter(is_users_group, {*survey.groups.configs, *survey.groups.seen}))
+        meant = survey.groups.seen if survey.scope.topics else known
+        checked["groups"] = len(survey.scope.groups or meant)
     return Report(tuple(checks), survey, tuple(findings), checked)
 
 

@@ -21,7 +21,7 @@ from pyromq.clock import Clock, SystemClock
 from pyromq.codes import RequestCode
 from pyromq.doctor.broker_time import Reading, read_clock, uptime_s
 from pyromq.doctor.group_seen import GroupsSeen
-from pyromq.errors import NetworkError, PyroError, TopicNotFound
+from pyromq.errors import ConnectFailed, NetworkError, PyroError, TopicNotFound
 from pyromq.wire.bodies.registration import decode_key_values
 from pyromq.wire.bodies.replicas import ReplicaList, decode_replicas
 from pyromq.wire.bodies.route import ClusterTable, decode_cluster, decode_route
@@ -88,6 +88,8 @@ class BrokerSeen:
     failure: str | None = None
     #: Whether it could not even be reached: nobody listens at its address, or nothing comes back.
     is_unreachable: bool = False
+    #: Whether it took a connection, and then said nothing.
+    is_connected: bool = False
 
     @property
     def name(self) -> str:
@@ -270,6 +272,7 @@ async def _ask_broker(asker: Asker, survey: Survey, broker: BrokerSeen, clock: C
         broker.settings = read_properties(properties.body.decode("utf-8", "replace"))
     except NetworkError as error:
         broker.failure, broker.is_unreachable = str(error), True
+        broker.is_connected = not isinstance(error, ConnectFailed)
         return
     except PyroError as error:
         survey.could_not.append(f"read the settings of {broker.name}: {error}")
@@ -279,7 +282,7 @@ async def _ask_broker(asker: Asker, survey: Survey, broker: BrokerSeen, clock: C
         broker.answered_at_ms = clock.now_ms()
     except PyroError as error:
         broker.failure = str(error)
-        broker.is_unreachable = isinstance(error, NetworkError)
+        broker.is_unreachable = broker.is_connected = isinstance(error, NetworkError)
         return
     # Others do not know the question, and note in their logs that somebody asked.
     if broker.settings.get("failover"):

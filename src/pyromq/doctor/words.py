@@ -1,6 +1,7 @@
 """Words that findings share: few of many names, numbers for people."""
 
 from collections.abc import Iterable, Sequence
+from difflib import get_close_matches
 from typing import Final
 
 from pyromq.model import MessageQueue
@@ -29,6 +30,16 @@ def counted(count: int, what: str) -> str:
 def place_of(queue: MessageQueue) -> str:
     """Return where a queue is: its broker, and its number there."""
     return f"{queue.broker_name}:{queue.queue_id}"
+
+
+def meant(name: str, names: Iterable[str]) -> str:
+    """Return a question for a name that is not there: the names that are like it, if there are any."""
+    near = get_close_matches(name, list(names), n=3)
+    return (
+        f"is the name right? there {'is' if len(near) == 1 else 'are'} {both(near)}"
+        if near
+        else "is the name right?"
+    )
 
 
 def sized(count: float) -> str:

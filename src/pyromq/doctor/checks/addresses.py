@@ -1,12 +1,12 @@
 """Name servers that are silent or disagree, and addresses that clients are sent to in vain."""
 
 import ipaddress
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from pyromq.doctor.checks.check import Check
 from pyromq.doctor.finding import Finding, Severity
 from pyromq.doctor.survey import BrokerSeen, NameServerSeen, Survey
-from pyromq.doctor.words import both, lines
+from pyromq.doctor.words import SHOWN, both, counted, lines, some_of
 from pyromq.errors import ConnectFailed
 from pyromq.net.address import split_address
 
@@ -27,8 +27,6 @@ def addresses(survey: Survey) -> Iterator[Finding]:
     """Find brokers that cannot be reached where the name servers send clients."""
     if not survey.brokers:
         yield _nobody(survey)
-    places = [seen.address for seen in survey.name_servers] + [one.place.address for one in survey.brokers]
-    elsewhere = [address for address in places if not is_loopback(address)]
     for broker in survey.brokers:
         if broker.is_unreachable:
             yield _unreachable(broker)
@@ -36,8 +34,13 @@ def addresses(survey: Survey) -> Iterator[Finding]:
             yield _refusing(broker)
         elif is_mistaken(broker):
             yield _mistaken(broker)
-        if elsewhere and is_loopback(broker.place.address):
-            yield _here_only(broker, elsewhere[0])
+    # An address that nobody reaches says nothing about where the cluster is.
+    places = [seen.address for seen in survey.name_servers if seen.failure is None]
+    places += [broker.place.address for broker in survey.brokers if broker.failure is None]
+    elsewhere = [address for address in places if not is_loopback(address)]
+    here = [broker for broker in survey.brokers if is_loopback(broker.place.address)]
+    if here and elsewhere:
+        yield _here_only(here, elsewhere[0])
 
 
 def is_loopback(address: str) -> bool:
@@ -119,18 +122,26 @@ def _unreachable(broker: BrokerSeen) -> Finding:
         if place.is_master
         else "consumers are sent here when the master is busy or gone, and nobody copies its messages"
     )
-    return Finding(
-        Severity.PROBLEM if place.is_master else Severity.WARNING,
-        broker.name,
-        f"{place.broker_name} ({role}) cannot be reached where the name servers say that it is, "
-        f"{place.address}: {broker.failure}",
-        why,
-        lines(
+    steps = (
+        "it takes connections: is its process stopped, its machine overloaded, or its disk so slow? its log "
+        "and those of its machine say more; if nothing helps, restart it"
+        if broker.is_connected
+        else lines(
             "is it running? one whose machine is gone is forgotten after two minutes",
             "if it runs: have it tell clients an address that they reach: brokerIP1=HOST in its settings, or",
             f"pyromq broker --set brokerName={place.broker_name} --advertise HOST",
             "and open its port, in firewalls and containers, under the same number",
-        ),
+        )
+    )
+    how = "does not answer" if broker.is_connected else "cannot be reached"
+    failure = broker.failure or ""
+    return Finding(
+        Severity.PROBLEM if place.is_master else Severity.WARNING,
+        broker.name,
+        f"{place.broker_name} ({role}) {how} where the name servers say that it is: "
+        + (failure if place.address in failure else f"{place.address}: {failure}"),
+        why,
+        steps,
         _facts(broker),
     )
 
@@ -162,19 +173,24 @@ def _mistaken(broker: BrokerSeen) -> Finding:
     )
 
 
-def _here_only(broker: BrokerSeen, elsewhere: str) -> Finding:
-    place = broker.place
+def _here_only(brokers: Sequence[BrokerSeen], elsewhere: str) -> Finding:
+    shown = [f"{broker.name} ({broker.place.address})" for broker in brokers]
+    is_one = len(brokers) == 1
+    names = list(dict.fromkeys(broker.place.broker_name for broker in brokers))
     return Finding(
         Severity.WARNING,
-        broker.name,
-        f"{broker.name} tells clients to come to {place.address}, which leads every machine to itself, while "
-        f"{elsewhere} is on the network",
+        brokers[0].name if is_one else counted(len(brokers), "broker"),
+        f"{some_of(shown)} {'tells' if is_one else 'tell'} clients an address that leads every machine to "
+        f"itself, while {elsewhere} is on the network",
         "clients on other machines get this address from the name server and cannot connect to the broker",
         lines(
             "have it tell clients its machine's address: brokerIP1=HOST in its settings, or",
-            f"pyromq broker --set brokerName={place.broker_name} --listen 0.0.0.0 --advertise HOST",
+            [
+                f"pyromq broker --set brokerName={name} --listen 0.0.0.0 --advertise HOST"
+                for name in names[:SHOWN]
+            ],
         ),
-        {**_facts(broker), "elsewhere": elsewhere},
+        {"brokers": [_facts(broker) for broker in brokers], "elsewhere": elsewhere},
     )
 
 

@@ -59,7 +59,8 @@ def _failing(survey: Survey, group: GroupSeen) -> Iterator[Finding]:
 
 def _piling_up(survey: Survey, group: GroupSeen) -> Iterator[Finding]:
     flow = flows(group, survey.groups).get(group.retry_topic)
-    if flow is None or not flow.came or not flow.lag_before or not flow.is_growing:
+    # Without members it is lag like any other.
+    if flow is None or not group.client_ids or not flow.came or not flow.lag_before or not flow.is_growing:
         return
     yield Finding(
         Severity.WARNING,

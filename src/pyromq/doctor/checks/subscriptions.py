@@ -4,12 +4,12 @@ import re
 from collections.abc import Iterator, Sequence
 
 from pyromq.client.plans.consumer_status import stance_of
-from pyromq.client.whose import is_users_topic
+from pyromq.client.whose import is_users_group, is_users_topic
 from pyromq.doctor.checks.check import Check, Part
 from pyromq.doctor.finding import Finding, Severity
 from pyromq.doctor.group_seen import GroupSeen
 from pyromq.doctor.survey import Survey
-from pyromq.doctor.words import lines, some_of
+from pyromq.doctor.words import lines, meant, some_of
 from pyromq.filter.agreement import Stance, find_conflict
 from pyromq.wire.bodies.connections import RefusedMember
 
@@ -176,7 +176,7 @@ def _unknown(survey: Survey, name: str) -> Finding:
         f"group {name}",
         f"no broker knows a group {name}",
         "nobody has ever read in its name here, or it was deleted",
-        lines("is the name right?", f"pyromq group list{survey.at}"),
+        lines(meant(name, filter(is_users_group, survey.groups.configs)), f"pyromq group list{survey.at}"),
         {"group": name},
     )
 
@@ -190,7 +190,11 @@ def _missing(survey: Survey, group: GroupSeen, topic: str) -> Finding:
         f"group {group.name} subscribes to topic {topic}, which no broker has",
         "its members wait for messages that cannot come"
         + (" before somebody sends to it, which creates it" if is_created else ""),
-        lines("is the name right? then create it:", f"pyromq topic create {topic}{survey.at}"),
+        lines(
+            meant(topic, filter(is_users_topic, survey.topics)),
+            "if it is, create it:",
+            f"pyromq topic create {topic}{survey.at}",
+        ),
         {"group": group.name, "topic": topic},
     )
 

@@ -10,11 +10,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from pyromq.client.whose import is_users_topic
 from pyromq.codes import Perm
 from pyromq.doctor.checks.check import Check
 from pyromq.doctor.finding import Finding, Severity
 from pyromq.doctor.survey import BrokerSeen, Survey
-from pyromq.doctor.words import both, counted, lines, some_of
+from pyromq.doctor.words import both, counted, lines, meant, some_of
 from pyromq.wire.bodies.topics import TopicConfig
 
 #: So many topics with the same fault are named one by one; more are one finding.
@@ -177,7 +178,11 @@ def _nowhere(survey: Survey, name: str) -> Finding:
         f"topic {name}",
         f"topic {name} is on no broker",
         "nobody can read it; a send fails, unless a broker may make topics at their first message",
-        f"pyromq topic create {shlex.quote(name)}{survey.at}",
+        lines(
+            meant(name, filter(is_users_topic, survey.topics)),
+            "if it is, create it:",
+            f"pyromq topic create {shlex.quote(name)}{survey.at}",
+        ),
         {"topics": [name]},
     )
 
