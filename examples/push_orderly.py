@@ -25,12 +25,12 @@ async def main(name_server: str) -> None:
     async with Producer("shop", name_server) as producer:
         for step in ("created", "paid", "shipped"):
             for order in ("o1", "o2", "o3", "o4"):
-                step_of = Message("order-steps", f"{order} {step}".encode())
+                step_of = Message("shipping-steps", f"{order} {step}".encode())
                 await producer.send(step_of, selector=select_by_hash(order))
     consumer = PushConsumer(
         "shipping", name_server, listener=handle, order="orderly", consume_from=ConsumeFrom.FIRST_OFFSET
     )
-    consumer.subscribe("order-steps")
+    consumer.subscribe("shipping-steps")
     async with consumer:
         await asyncio.wait_for(is_done.wait(), 60)
     print(*(f"{order} {' '.join(steps)}" for order, steps in sorted(seen.items())), sep="\n")

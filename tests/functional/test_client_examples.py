@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from pyromq import Admin
 from pyromq.testing.cluster import ThreadCluster, running_cluster
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -33,9 +34,20 @@ SAYS = {
 }
 
 
+#: Topics that an example writes and reads at once. Made by its first message, the name server would know of
+#: one a little later, and a consumer that comes sooner says so on standard error.
+READ = (
+    *("payments", "shipping-steps", "shop-orders", "greetings", "bills", "sales", "reminders"),
+    *("appointments", "doors"),
+)
+
+
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[ThreadCluster]:
     with running_cluster() as cluster:
+        with Admin(cluster.namesrv_address) as admin:
+            for topic in READ:
+                admin.create_topic(topic, 4)
         yield cluster
 
 
