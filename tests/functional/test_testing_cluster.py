@@ -10,10 +10,13 @@ from pyromq.client.sync.pull_consumer import PullConsumer
 from pyromq.errors import ConfigError
 from pyromq.model import ConsumeFrom, Message, SendStatus
 from pyromq.testing.cluster import Cluster, running_cluster
+from pyromq.testing.waiting import eventually
 
 
 def read_all(address: str, topic: str, group: str) -> list[bytes]:
     with PullConsumer(group, name_server=address, start_from=ConsumeFrom.FIRST_OFFSET) as consumer:
+        # The name server hears of a topic that a message made a little later.
+        eventually(lambda: consumer.fetch_message_queues(topic))
         return [message.body for message in consumer.messages(topic, idle_ms=200)]
 
 
