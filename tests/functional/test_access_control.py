@@ -168,6 +168,8 @@ async def test_our_client_signs_what_it_sends_and_reads(cluster: Cluster) -> Non
     async with aio.Producer("producers", name_server, settings=settings) as producer:
         sent = await producer.send(Message("orders", b"one"))
     async with aio.PullConsumer("billing", name_server=name_server, settings=settings) as consumer:
+        # The name server hears of a topic that a message made a little later.
+        await aeventually(lambda: consumer.fetch_message_queues("orders"))
         pulled = await consumer.pull(sent.queue, 0)
 
     assert [message.body for message in pulled.messages] == [b"one"]

@@ -156,6 +156,7 @@ def test_the_blocking_face_does_the_same() -> None:
         BlockingProducer("timed", cluster.namesrv_address) as producer,
         BlockingAdmin(cluster.namesrv_address) as admin,
     ):
+        admin.create_topic("orders", 4)
         sent = producer.send(Message("orders", b"x", delay=timedelta(days=1)))
         (one,) = admin.waiting("orders")
         assert one.message.message_id == sent.message_id
