@@ -58,9 +58,7 @@ def test_what_is_short_is_never_broken_and_its_head_is() -> None:
 
 def test_what_looks_like_markup_or_moves_the_cursor_is_shown_as_it_is() -> None:
     console = Console(file=io.StringIO(), width=80, color_system=None)
-    listing = Listing(
-        (("#Keys", "keys"), ("#Tags", "tags")), [{"keys": ["[/b]", "[red]"], "tags": "\x1b[2J"}]
-    )
+    found = Listing((("#Keys", "keys"), ("#Tags", "tags")), [{"keys": ["[/b]", "[red]"], "tags": "\x1b[2J"}])
     console.print(found.drawn())
 
     assert "[/b], [red]  \\x1b[2J" in console.file.getvalue()  # type: ignore[attr-defined]
