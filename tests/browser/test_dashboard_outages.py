@@ -13,7 +13,7 @@ from namesrv_stage import StageBroker
 from playwright.sync_api import Locator, Page, expect
 from slave_stage import running_pair
 
-from pyromq import Message, Producer
+from pyromq import Admin, Message, Producer, PullConsumer
 from pyromq.broker.broker import Broker
 from pyromq.clock import SystemClock
 from pyromq.config.load import build
@@ -89,6 +89,47 @@ def test_a_broker_that_is_registered_and_silent_is_told_with_the_next_step(open_
             alert = page.get_by_role("alert").filter(has_text="broker-z")
             expect(alert).to_contain_text("127.0.0.1:9")
             expect(alert).to_contain_text("open the way to its address")
+
+
+def test_what_the_other_brokers_have_is_found_while_one_is_silent(open_page: Open) -> None:
+    with loop_thread() as stage, running_cluster() as cluster:
+        client = stage.enter(WireClient(cluster.namesrv_address))
+        with Producer("senders", cluster.namesrv_address) as producer:
+            producer.send(Message("orders", b"still here"))
+        stage.run(StageBroker(client, "broker-z", port=9).has_topics("orders").register())
+        with dashboard(cluster.namesrv_address) as url:
+            page = open_page(f"{url}/messages?topic=orders")
+            expect(page.get_by_role("region", name="Messages")).to_contain_text("still here")
+            alert = page.get_by_role("alert")
+            expect(alert).to_contain_text("What broker-z has is missing")
+            expect(alert).to_contain_text("Is the server up")
+
+
+def test_lag_at_a_broker_that_is_gone_is_not_known_and_not_nothing(open_page: Open) -> None:
+    with running_cluster(brokers=2) as cluster, dashboard(cluster.namesrv_address) as url:
+        with Admin(cluster.namesrv_address) as admin:
+            admin.create_topic("orders", 1)
+        with Producer("senders", cluster.namesrv_address) as producer:
+            for queue in producer.queues("orders"):
+                producer.send(Message("orders", b"1"), queue=queue)
+        with PullConsumer("readers", cluster.namesrv_address) as reader:
+            for queue in reader.queues("orders"):
+                reader.commit(queue, 0)
+        page, topic = open_page(f"{url}/group?name=readers"), open_page(f"{url}/topic?name=orders")
+        row = (
+            page.get_by_role("region", name="Lag of each queue")
+            .get_by_role("row")
+            .filter(has_text="broker-b")
+        )
+        expect(page.locator(".facts").first).to_contain_text("2 messages behind")
+        cluster.stop_broker("broker-b")
+        expect(row).to_contain_text("not known")
+        expect(page.locator(".facts").first).to_contain_text("at least 1 message behind")
+        for one in (page, topic):
+            expect(one.get_by_role("alert")).to_contain_text("broker-b has no master that answers")
+        cluster.start_broker("broker-b")
+        expect(page.get_by_role("alert")).to_have_count(0)
+        expect(page.locator(".facts").first).to_contain_text("2 messages behind")
 
 
 class OneNameServer:

@@ -19,7 +19,18 @@ from starlette.staticfiles import StaticFiles
 
 from pyromq.client.aio.asking import Asker
 from pyromq.dashboard import access as accounts
-from pyromq.dashboard import access_changes, changes, letters, members, messages, pages, resets, traces, views
+from pyromq.dashboard import (
+    access_changes,
+    browsing,
+    changes,
+    letters,
+    members,
+    messages,
+    pages,
+    resets,
+    traces,
+    views,
+)
 from pyromq.dashboard.advice import next_step
 from pyromq.dashboard.gate import LOOKS_ONLY, Gate, set_cookie
 from pyromq.dashboard.health import Examiner, health
@@ -261,7 +272,7 @@ class Dashboard:
     # Questions
 
     async def _search(self, request: Request) -> Response:
-        return JSONResponse(await messages.search(self._asker, self._sampler.picture, request.query_params))
+        return JSONResponse(await browsing.search(self._asker, self._sampler.picture, request.query_params))
 
     async def _message(self, request: Request) -> Response:
         message = await messages.by_id(self._asker, self._sampler.picture, request.query_params)

@@ -12,7 +12,9 @@ from pyromq.codes import Perm
 from pyromq.dashboard.health import badge
 from pyromq.dashboard.picture import Broker, Group, Kind, Picture, Topic
 from pyromq.errors import ConfigError, NotThere
+from pyromq.model import MessageQueue
 from pyromq.wire.bodies.groups import SubscriptionGroupConfig
+from pyromq.wire.bodies.offsets import TopicOffset
 from pyromq.wire.bodies.topics import TopicConfig
 from pyromq.wire.version_names import version_name
 
@@ -206,6 +208,7 @@ def topic(picture: Picture, query: Query) -> Shown:
         "points": _points(found.series.points),
         "messages": found.held,
         "failure": found.failure,
+        "missing": _missing(picture, found.configs, found.edges),
         "lookedAt": found.looked_at_ms or None,
         "configs": [_topic_config(broker, config) for broker, config in sorted(found.configs.items())],
         "queueCount": len(queues),
@@ -229,6 +232,15 @@ def topic(picture: Picture, query: Query) -> Shown:
         ],
         "groupCount": len(groups),
     }
+
+
+def _missing(
+    picture: Picture, brokers: Iterable[str], edges: Mapping[MessageQueue, TopicOffset]
+) -> list[str]:
+    """Return which of some brokers have queues of which nothing is known, for no master of theirs answers."""
+    known = {queue.broker_name for queue in edges}
+    masters = {broker.name for broker in picture.masters if broker.failure is None}
+    return sorted(set(brokers) - known - masters)
 
 
 def _topic_config(broker: str, config: TopicConfig) -> Shown:
@@ -308,7 +320,7 @@ def group(picture: Picture, query: Query) -> Shown:
             "at": offset,
             "min": edges[queue].min_offset if queue in edges else None,
             "max": edges[queue].max_offset if queue in edges else None,
-            "lag": lag,
+            "lag": lag if queue in edges else None,
         }
         for queue, offset, lag in rows[:QUEUES_SHOWN_MAX]
     ]
@@ -319,6 +331,7 @@ def group(picture: Picture, query: Query) -> Shown:
         "ratePoints": _points(found.series.points),
         "failure": found.failure,
         "configs": [_group_config(broker, config) for broker, config in sorted(found.configs.items())],
+        "missing": _missing(picture, {queue.broker_name for queue, _, _ in rows}, edges),
         "queueCount": len(rows),
         "queues": queues,
         "topicNames": sorted(found.offsets),

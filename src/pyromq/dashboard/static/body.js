@@ -32,6 +32,7 @@ export function bodyView(body) {
   const buttons = there.map((name) => h("button", { type: "button", role: "tab", onclick: () => show(name) }, name));
   function show(name) {
     buttons.forEach((one) => { one.setAttribute("aria-selected", String(one.textContent === name)); one.tabIndex = one.textContent === name ? 0 : -1; });
+    pre.dataset.form = name;
     clear(pre, name === "JSON" ? coloured(forms[name]) : forms[name] || "(empty)");
   }
   // As tabs are walked: arrows from one to the next, and only the chosen one with the Tab key.

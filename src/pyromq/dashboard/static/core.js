@@ -27,6 +27,7 @@ const whole = new Intl.NumberFormat("en");
 const short = new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 1 });
 export const none = "–";
 export const count = (n) => (n === null || n === undefined ? none : whole.format(n));
+export const many = (n, one, more = `${one}s`) => `${count(n)} ${n === 1 ? one : more}`;
 export const brief = (n) => (n === null || n === undefined ? none : n < 10000 ? whole.format(Math.round(n)) : short.format(n));
 export const perSecond = (n) => (n === null || n === undefined ? none : `${rate(n)} /s`);
 export const rate = (n) => (n === null || n === undefined ? none : n === 0 ? "0" : n < 10 ? n.toFixed(1) : brief(n));
@@ -144,6 +145,9 @@ export const still = () => shine("still", "on demand");
 // Errors say the cause and the next step
 export const trouble = (error) =>
   h("div", { class: "trouble", role: "alert" }, h("strong", {}, error.message), h("p", {}, error.next ?? "Load the page again."));
+// Brokers whose part of what a page shows is not there
+export const missing = (brokers) => brokers.length > 0 && trouble({ message: `${brokers.join(", ")} ${brokers.length === 1 ? "has" : "have"} no master that answers: what is there is not counted here`,
+  next: "The first page says what is known of it; numbers are whole again when it is back." });
 export function toast(text, kind = "good", next = null) {
   const node = h("div", { class: `toast ${kind}`, role: kind === "bad" ? "alert" : null }, h("span", {}, text), next && h("p", {}, next),
     h("button", { type: "button", class: "link", "aria-label": "Take this message away", onclick: () => node.remove() }, "✕"));

@@ -1,4 +1,4 @@
-import { brief, card, change, clear, crumb, count, h, head, link, live, main, query, rate, Table, trouble } from "./core.js";
+import { brief, card, change, clear, crumb, count, h, head, link, live, main, many, missing, query, rate, Table, trouble } from "./core.js";
 import { Chart } from "./chart.js";
 import { deleteGroup, editGroup, resetOffsets } from "./group_form.js";
 import { showMember } from "./running.js";
@@ -12,6 +12,7 @@ const lag = new Chart("Lag", [{ name: "lag", kind: "three" }], { unit: "messages
 const speed = new Chart("Messages read", [{ name: "read", kind: "two" }]);
 function bar(q) {
   const fill = h("i", { class: "hot" });
+  if (q.lag === null) return "";
   fill.style.width = `${Math.round((q.lag / most) * 100)}%`;
   return h("span", { class: "gauge" }, h("span", { class: "bar" }, fill));
 }
@@ -19,7 +20,7 @@ const queues = new Table([
   { title: "Topic", kind: "wide", cell: (q) => h("a", { href: link("/topic", { name: q.topic }) }, q.topic), sign: (q) => q.topic },
   { title: "Broker", cell: (q) => q.broker },
   { title: "Queue", kind: "number", cell: (q) => q.id },
-  { title: "Lag", kind: "number", cell: (q) => h("b", { class: q.lag ? "warm" : "faint" }, count(q.lag)), sign: (q) => q.lag },
+  { title: "Lag", kind: "number", cell: (q) => (q.lag === null ? h("span", { class: "faint" }, "not known") : h("b", { class: q.lag ? "warm" : "faint" }, count(q.lag))), sign: (q) => q.lag },
   { title: "", cell: bar, sign: (q) => `${q.lag}/${most}` },
   { title: "Is at", kind: "number", cell: (q) => count(q.at) },
   { title: "End", kind: "number", cell: (q) => count(q.max) },
@@ -49,9 +50,9 @@ failed, facts, h("div", { class: "two-columns" }, card("Lag", lag.node), card("S
 card("Members", clients.node, h("h3", {}, "Subscriptions"), wants), card("Settings", configs.node));
 live("group", { name }, (shown) => {
   latest = shown;
-  most = Math.max(1, ...shown.queues.map((one) => one.lag));
-  clear(failed, shown.conflicts.map((one) => trouble({ message: `Members subscribe differently: ${one}`, next: "Give all members the same subscriptions; until then messages are missed." })));
-  clear(facts, `${count(shown.lag)} messages behind, ${rate(shown.rate)} read a second, ${shown.members === null ? "members not known yet" : `${count(shown.members)} members`}, ${count(shown.deadLetters)} dead letters`);
+  most = Math.max(1, ...shown.queues.map((one) => one.lag ?? 0));
+  clear(failed, missing(shown.missing), shown.conflicts.map((one) => trouble({ message: `Members subscribe differently: ${one}`, next: "Give all members the same subscriptions; until then messages are missed." })));
+  clear(facts, `${shown.missing.length ? "at least " : ""}${many(shown.lag, "message")} behind, ${rate(shown.rate)} read a second, ${shown.members === null ? "members not known yet" : many(shown.members, "member")}, ${many(shown.deadLetters, "dead letter")}`);
   lag.update(shown.points);
   speed.update(shown.ratePoints);
   queues.update(shown.queues);

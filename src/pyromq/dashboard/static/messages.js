@@ -40,6 +40,7 @@ async function search(from = null) {
   rows = from ? [...rows, ...shown.rows] : shown.rows;
   cursor = shown.cursor;
   more.hidden = !cursor;
+  clear(failed, (shown.missing ?? []).map((one) => trouble({ message: `What ${one.broker} has is missing: ${one.why}`, next: one.next })));
   found.hidden = false;
   table.update(rows);
   more.textContent = order.by === "time" && !order.begin ? "Older" : "More";

@@ -1,4 +1,4 @@
-import { card, change, clear, crumb, count, h, head, link, live, main, none, query, rate, Table, time, trouble, when } from "./core.js";
+import { card, change, clear, crumb, count, h, head, link, live, main, missing, none, query, rate, Table, time, trouble, when } from "./core.js";
 import { Chart } from "./chart.js";
 import { deleteTopic, editTopic } from "./topic_form.js";
 
@@ -34,7 +34,7 @@ main.append(crumb("Topics", "/topics"), head(name,
 failed, facts, card("Rate", chart.node), h("div", { class: "two-columns" }, card("Groups that read it", groups.node), card("Settings", configs.node)), card("Queues", queues.node));
 live("topic", { name }, (shown) => {
   latest = shown;
-  clear(failed, shown.failure && trouble({ message: shown.failure, next: "Its numbers are old until that broker answers." }));
+  clear(failed, missing(shown.missing), shown.failure && trouble({ message: shown.failure, next: "Its numbers are old until that broker answers." }));
   clear(facts, `${rate(shown.rate)} messages a second, ${count(shown.messages)} kept, looked at ${shown.lookedAt ? time(shown.lookedAt).slice(11, 19) : "not yet"}`);
   chart.update(shown.points);
   configs.update(shown.configs);
