@@ -86,7 +86,7 @@ class Reader:
             env=self._environment,
             capture_output=True,
             text=True,
-            timeout=280,
+            timeout=600,
             check=False,
         )
         assert done.returncode == 0, block.text + done.stdout + done.stderr

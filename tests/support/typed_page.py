@@ -17,7 +17,7 @@ from howto import BIN, Block
 
 from pyromq.testing.waiting import eventually
 
-TYPING_TIMEOUT_S = 240
+TYPING_TIMEOUT_S = 600
 
 
 class TypedPage:

@@ -68,7 +68,7 @@ def test_every_delayed_message_arrives_and_none_long_before_its_time(shell: Any,
 
 def test_many_leaves_a_message_in_each_queue_and_tells_what_they_cost(shell: Any, up: Any) -> None:
     ready = up().ready()
-    crowd = ("-c", "20", "-T", "5", "-Q", "3", "-G", "4", "--rounds", "1", "-d", "0.3", "--warm-up", "0")
+    crowd = ("-c", "20", "-T", "5", "-Q", "3", "-G", "4", "--rounds", "1", "-d", "1", "--warm-up", "0")
 
     record = bench(shell, ready["namesrv"], "many", *crowd, "--server-pid", str(ready["pid"]))
 
@@ -85,7 +85,7 @@ def test_the_server_s_processor_time_is_told_when_its_process_is_named(shell: An
     ready = up().ready()
 
     table = shell.output_of(
-        "bench", "produce", "-n", ready["namesrv"], "-d", "0.5", "--server-pid", str(ready["pid"])
+        "bench", "produce", "-n", ready["namesrv"], "-d", "1", "--server-pid", str(ready["pid"])
     )
 
     assert "messages per CPU second" in table

@@ -62,7 +62,8 @@ def test_a_replay_that_is_killed_loses_nothing_and_doubles_nothing(
     shell: Any, shared_address: str, group: str
 ) -> None:
     replay = ("dlq", "replay", group, "--all", "--yes", "--json", "-n", shared_address)
-    first = shell.start(*replay, "--rate", "20")
+    # Slow, so that it is killed before its end however slow the machine is.
+    first = shell.start(*replay, "--rate", "5")
     eventually(lambda: first.out.count("\n") >= CUT_AFTER, DEADLINE_S)
     first.process.kill()
     first.wait()

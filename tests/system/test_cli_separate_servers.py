@@ -5,6 +5,11 @@ from typing import Any
 
 import pytest
 
+from pyromq import Admin, NoRoute
+from pyromq.testing.waiting import eventually
+
+DEADLINE_S = 60.0
+
 
 def records(output: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in output.splitlines()]
@@ -16,6 +21,15 @@ def name_server(shell: Any, tmp_path: Path) -> str:
     return address
 
 
+def brokers_of(name_server: str, topic: str) -> set[str]:
+    """The brokers that a topic has a route to."""
+    with Admin(name_server) as admin:
+        try:
+            return {part.broker_name for part in admin.route(topic).queue_datas}
+        except NoRoute:
+            return set()
+
+
 def test_a_topic_spreads_over_two_brokers_of_separate_processes(
     shell: Any, tmp_path: Path, name_server: str
 ) -> None:
@@ -24,6 +38,8 @@ def test_a_topic_spreads_over_two_brokers_of_separate_processes(
         shell.serve("broker", "-n", name_server, *data).ready()
 
     sent = records(shell.output_of("produce", "-n", name_server, "wide", "x", "--count", "64", "--json"))
+    # Each broker tells the name server by itself that it has the topic now.
+    eventually(lambda: brokers_of(name_server, "wide") == {"broker-a", "broker-b"}, DEADLINE_S)
     read = records(shell.output_of("consume", "-n", name_server, "wide", "--json"))
 
     assert {record["broker"] for record in sent} == {"broker-a", "broker-b"}

@@ -2,7 +2,6 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
-from urllib.error import URLError
 from urllib.request import urlopen
 
 import trustme
@@ -18,8 +17,14 @@ def answers(url: str) -> dict[str, Any] | None:
         with urlopen(f"{url}/api/overview", timeout=30) as answer:
             shown: dict[str, Any] = json.loads(answer.read())
             return shown
-    except URLError:
+    except OSError:
         return None
+
+
+def is_well(shown: dict[str, Any]) -> bool:
+    """Whether there are brokers, and all of them answer."""
+    failures = [broker["failure"] for broker in shown["brokers"]]
+    return bool(failures) and not any(failures) and not shown["warnings"]
 
 
 def test_up_serves_a_dashboard_on_a_port_of_its_own_and_stops_it(up: Up) -> None:
@@ -88,10 +93,10 @@ def test_it_signs_and_speaks_tls_as_all_commands_do(shell: Any, tmp_path: Path) 
     served = shell.serve("dashboard", "-n", name_server, "--port", "0")
     url = served.ready()["url"]
 
+    # A round that a busy machine kept from its end is followed by another.
     shown = eventually(
-        lambda: (seen := answers(url)) and seen["brokers"] and seen, 60, what="the dashboard shows the broker"
+        lambda: (seen := answers(url)) and is_well(seen) and seen, 60, what="the dashboard shows the broker"
     )
 
-    assert [broker["failure"] for broker in shown["brokers"]] == [None]
-    assert shown["warnings"] == []
+    assert [broker["name"] for broker in shown["brokers"]] == ["broker-a"]
     assert "unseen-of-the-operator" not in served.out + served.err + json.dumps(shown)

@@ -18,7 +18,7 @@ NAME_SERVERS = "127.0.0.1:9876;127.0.0.1:9877"
 DEADLINE_S = 60
 TOPIC = "upgraded"
 
-pytestmark = pytest.mark.timeout(400)
+pytestmark = pytest.mark.timeout(900)
 
 
 class Sending:
@@ -95,6 +95,7 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> dict[str, object]:
                 with Sending(name_servers) as sending:
                     told["upgraded"] = page.type(block)
                 told["sent"], told["stored"] = sending.sent, stored(name_servers)
+                eventually(lambda: is_whole(page), DEADLINE_S, what="all are in sync again")
                 told["replicas"] = replicas(page)
             elif block is loss:
                 told["lost"] = page.type(block)

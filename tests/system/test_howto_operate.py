@@ -24,7 +24,7 @@ PORTS = (9876, 10911, 10921, 9976, 10991)
 DEADLINE_S = 60
 LOST = "failover lost"
 
-pytestmark = pytest.mark.timeout(400)
+pytestmark = pytest.mark.timeout(900)
 
 #: A block of commands, and the indented lines behind it, which are what they print.
 _SHOWN = re.compile(r"^```sh\n((?:(?!^```).*\n)*)^```\n\n((?:(?:    .*)?\n)+)", re.MULTILINE)

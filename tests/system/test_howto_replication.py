@@ -12,7 +12,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "howto" / "replication.md"
 PORTS = (9876, 10911, 10921)
 DEADLINE_S = 60
 
-pytestmark = pytest.mark.timeout(240)
+pytestmark = pytest.mark.timeout(900)
 
 
 def has_said(page: TypedPage, words: str) -> bool:

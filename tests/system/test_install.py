@@ -18,7 +18,7 @@ QUICK = {"PYROMQ_KERNEL_FLAGS": "-O0 -g0"}
 
 pytestmark = [
     pytest.mark.install,
-    pytest.mark.timeout(300),
+    pytest.mark.timeout(900),
     pytest.mark.skipif(shutil.which("gcc") is None, reason="no gcc on this machine, so none can be hidden"),
 ]
 Build = Callable[..., str]
@@ -49,7 +49,7 @@ def run(python: Path, *arguments: str, cwd: Path, environment: Mapping[str, str]
         capture_output=True,
         text=True,
         check=False,
-        timeout=240,
+        timeout=600,
     )
     assert ended.returncode == 0, f"{ended.stdout}\n{ended.stderr}"
     return ended.stdout
