@@ -190,6 +190,45 @@ def test_whoever_consumes_a_topic_that_is_not_there_is_told_in_one_line(
     assert f"there is no topic 'nobody-has-it' at {stage.name_server}" in line
 
 
+def test_whoever_resets_a_group_that_nobody_knows_is_warned(
+    stage: AdminStage, topic: str, group: str
+) -> None:
+    stage.fill(topic, 2)
+    stage.run("group", "create", group)
+
+    known = stage.run("group", "reset", group, "-t", topic, "--to", "last", "--dry-run")
+    unknown = stage.run("group", "reset", f"{group}x", "-t", topic, "--to", "last", "--dry-run")
+
+    assert (known.exit_code, known.stderr) == (0, "")
+    assert unknown.exit_code == 0
+    assert f"warning: no broker has a group '{group}x'; did you mean {group}" in unknown.stderr
+
+
+@pytest.mark.parametrize("name", ["", "two words", "x" * 256])
+def test_a_group_that_nobody_could_join_is_not_created(stage: AdminStage, name: str) -> None:
+    for words in (("group", "create", name), ("admin", "updateSubGroup", "-c", "DefaultCluster", "-g", name)):
+        ended = stage.run(*words)
+
+        assert ended.exit_code == 2
+        assert "the group's name" in ended.stderr
+
+
+def test_a_brokers_name_in_place_of_its_address_is_told(stage: AdminStage) -> None:
+    for words in ("cluster status -b", "admin brokerStatus -b", "topic create orders --broker"):
+        ended = stage.run(*words.split(), "broker-a")
+
+        assert ended.exit_code == 2
+        assert "'broker-a' is no address" in ended.stderr
+
+
+def test_braces_in_what_is_told_are_told(stage: AdminStage) -> None:
+    words = ("updateKvConfig", "-s", "SPACE", "-k", "{key}", "-v", "{0} {}")
+
+    ended = stage.admin(*words)
+
+    assert ended.exit_code == 0, ended.output + repr(ended.exception)
+
+
 def test_a_brokers_address_in_place_of_a_name_servers_is_told(
     cluster: ThreadCluster, stage: AdminStage, topic: str
 ) -> None:

@@ -11,10 +11,11 @@ from pyromq.cli.admin.choices import (
     Watch,
 )
 from pyromq.cli.admin.running import look, order
-from pyromq.cli.options import examples
+from pyromq.cli.options import examples, one_address
 
 AtBroker = Annotated[
-    str | None, typer.Option("--broker", "-b", metavar="HOST:PORT", help="This broker only.")
+    str | None,
+    typer.Option("--broker", "-b", metavar="HOST:PORT", help="This broker only.", callback=one_address),
 ]
 
 cluster = typer.Typer(

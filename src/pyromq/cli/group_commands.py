@@ -117,8 +117,11 @@ def create(
     as_json: Json = False,
 ) -> None:
     """Create a group on all masters, or change it."""
+    from pyromq.client.names import check_group
     from pyromq.wire.bodies.groups import SubscriptionGroupConfig
 
+    with ended_by_errors():
+        check_group(name)
     config = SubscriptionGroupConfig(
         group_name=name,
         retry_max_times=retries,
@@ -219,6 +222,7 @@ def reset(
             target=target_of(to=to or "", at_ms=None if at is None else moment(at, "--time")),
             queues=[queue_of(text) for text in queues or ()],
             only_back=back_only,
+            warns_of_unknown=True,
             is_dry=dry_run,
             is_yes=yes or as_json,
             is_json=as_json,

@@ -21,6 +21,21 @@ class LogLevel(StrEnum):
     ERROR = "error"
 
 
+def one_address(text: str | None) -> str | None:
+    """Return the address of one server, if it is one; a broker's name is taken for it easily."""
+    if text is not None and not is_address(text):
+        raise typer.BadParameter(
+            f"{text!r} is no address; expected HOST:PORT, as pyromq cluster list has them"
+        )
+    return text
+
+
+def is_address(text: str) -> bool:
+    """Whether a text is «host:port»."""
+    host, _, port = text.strip().rpartition(":")
+    return bool(host) and port.isascii() and port.isdecimal() and 0 < int(port) < 65_536
+
+
 NameServer = Annotated[
     str,
     typer.Option(

@@ -15,7 +15,7 @@ from pyromq.cli.admin.choices import (
     completed_topics,
 )
 from pyromq.cli.admin.running import confirm, look, operating, order
-from pyromq.cli.options import examples
+from pyromq.cli.options import examples, one_address
 from pyromq.errors import ConfigError
 
 InCluster = Annotated[
@@ -94,7 +94,8 @@ def create(
     ordered: Annotated[bool, typer.Option("--ordered", help="Its queues are told in order.")] = False,
     cluster: InCluster = None,
     broker: Annotated[
-        str | None, typer.Option("--broker", metavar="HOST:PORT", help="Only on this broker.")
+        str | None,
+        typer.Option("--broker", metavar="HOST:PORT", help="Only on this broker.", callback=one_address),
     ] = None,
     name_server: NameServer = DEFAULT_NAME_SERVER,
     as_json: Json = False,

@@ -17,7 +17,7 @@ from pyromq.cli.admin.choices import (
 )
 from pyromq.cli.admin.listing import show_again
 from pyromq.cli.admin.running import look, operating, order
-from pyromq.cli.options import examples
+from pyromq.cli.options import examples, one_address
 from pyromq.codes import RequestCode
 
 Key = Annotated[str, typer.Option("-k", "--key", metavar="KEY", help="The setting, under RocketMQ's name.")]
@@ -183,7 +183,13 @@ def query_cq(
     count: Annotated[int, typer.Option("-c", "--count", metavar="N", min=1, help="How many.")] = 10,
     broker: Annotated[
         str | None,
-        typer.Option("-b", "--broker", metavar="HOST:PORT", help="The broker; default: the first."),
+        typer.Option(
+            "-b",
+            "--broker",
+            metavar="HOST:PORT",
+            help="The broker; default: the first.",
+            callback=one_address,
+        ),
     ] = None,
     group: Annotated[
         str | None,

@@ -102,11 +102,19 @@ OneBroker = Annotated[
         metavar="HOST:PORT",
         help="The broker's address.",
         show_default=False,
+        callback=options.one_address,
     ),
 ]
 Broker = Annotated[
     str | None,
-    typer.Option("-b", "--brokerAddr", metavar="HOST:PORT", help="This broker only.", show_default=False),
+    typer.Option(
+        "-b",
+        "--brokerAddr",
+        metavar="HOST:PORT",
+        help="This broker only.",
+        show_default=False,
+        callback=options.one_address,
+    ),
 ]
 Cluster = Annotated[
     str | None,

@@ -37,7 +37,13 @@ Group = Annotated[
 ]
 Broker = Annotated[
     str | None,
-    typer.Option("-b", "--brokerAddr", metavar="HOST:PORT", help="Ask this broker only."),
+    typer.Option(
+        "-b",
+        "--brokerAddr",
+        metavar="HOST:PORT",
+        help="Ask this broker only.",
+        callback=options.one_address,
+    ),
 ]
 
 

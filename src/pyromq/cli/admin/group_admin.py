@@ -20,6 +20,7 @@ from pyromq.cli.admin.choices import (
     true_or_false,
 )
 from pyromq.cli.admin.running import look, order
+from pyromq.cli.exit_status import ended_by_errors
 from pyromq.cli.options import examples
 
 
@@ -148,9 +149,12 @@ def update_sub_group(
     as_json: Json = False,
 ) -> None:
     """Create a consumer group, or change it: on one broker, or on all masters of a cluster."""
-    exactly_one_place(broker, cluster)
+    from pyromq.client.names import check_group
     from pyromq.wire.bodies.groups import SubscriptionGroupConfig
 
+    with ended_by_errors():
+        exactly_one_place(broker, cluster)
+        check_group(group)
     config = SubscriptionGroupConfig(
         group_name=group,
         consume_enable=is_true(consume),

@@ -7,10 +7,13 @@ from typing import Any
 import typer
 
 from pyromq.cli import output
+from pyromq.cli.admin.group_views import check_group
 from pyromq.cli.admin.listing import Listing
 from pyromq.cli.admin.running import confirm, operating
-from pyromq.cli.exit_status import FAILED
+from pyromq.cli.exit_status import FAILED, NotThere
 from pyromq.client.plans.ops_offsets import Move, Reset, Target, To
+from pyromq.client.sync.admin import Admin
+from pyromq.errors import NetworkError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,6 +27,8 @@ class ResetOptions:
     only_back: bool = False
     #: Tell the brokers only, whoever is connected.
     past_members: bool = False
+    #: A group that no broker knows, and that has read nothing, may be a wrong name.
+    warns_of_unknown: bool = False
     is_dry: bool = False
     is_yes: bool = True
     is_json: bool = False
@@ -35,6 +40,8 @@ def run_reset(chosen: ResetOptions, name_server: str) -> None:
         seen = admin.look_at_reset(
             chosen.group, chosen.topic, chosen.target, queues=chosen.queues, only_back=chosen.only_back
         )
+        if chosen.warns_of_unknown and all(move.before is None for move in seen.moves):
+            _warn_of_unknown(admin, chosen.group)
         if chosen.is_dry:
             shown(seen).show(is_json=chosen.is_json)
             return
@@ -55,6 +62,14 @@ def run_reset(chosen: ResetOptions, name_server: str) -> None:
             output.complain(f"{move.queue.broker_name} queue {move.queue.queue_id}: {move.failure}")
     if not done.is_whole:
         raise typer.Exit(FAILED)
+
+
+def _warn_of_unknown(admin: Admin, group: str) -> None:
+    """Say that a group is new to the brokers: it may be one that is to begin somewhere, or a wrong name."""
+    try:
+        check_group(admin, group)
+    except (NotThere, NetworkError) as error:
+        output.warn(str(error))
 
 
 def shown(reset: Reset) -> Listing:
@@ -96,7 +111,7 @@ def _notes(reset: Reset) -> list[str]:
     again = sum(max(-move.skipped, 0) for move in moves)
     count = sum(1 for move in moves if move.skipped)
     verb = "" if reset.is_done else "would "
-    words = [f"{count} of {len(moves)} queues {verb}move".replace("would move", "would move")]
+    words = [f"{count} of {len(moves)} queues {verb}move"]
     words.append(
         f"{skipped:,} messages {verb}be skipped" if not reset.is_done else f"{skipped:,} messages are skipped"
     )

@@ -95,7 +95,8 @@ def show_told(told: "Sequence[Told]", *, said: str, is_json: bool, **fields: Any
         if is_json:
             output.say_json({"server": one.address, **fields, "failure": one.failure})
         elif one.failure is None:
-            output.say(said.format(one.address))
+            # Not `format`: names and values that are told may have braces of their own.
+            output.say(said.replace("{}", one.address))
         else:
             output.complain(f"{one.address} did not: {one.failure}")
     if any(one.failure is not None for one in told):

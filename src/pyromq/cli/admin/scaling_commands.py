@@ -21,7 +21,14 @@ def update_topic(
     topic: Annotated[str, typer.Option("-t", "--topic", metavar="TOPIC", help="The topic.")],
     name_server: choices.NameServer = choices.DEFAULT_NAME_SERVER,
     broker: Annotated[
-        str | None, typer.Option("-b", "--brokerAddr", metavar="HOST:PORT", help="On this broker only.")
+        str | None,
+        typer.Option(
+            "-b",
+            "--brokerAddr",
+            metavar="HOST:PORT",
+            help="On this broker only.",
+            callback=options.one_address,
+        ),
     ] = None,
     cluster: Annotated[
         str | None,
