@@ -46,5 +46,5 @@ def loop_thread() -> Iterator[LoopThread]:
             running.close()
     finally:
         loop.call_soon_threadsafe(loop.stop)
-        thread.join(10)
+        thread.join(60)
         loop.close()

@@ -76,7 +76,7 @@ def read_topic(address: str, topic: str, count: int) -> list[ReceivedMessage]:
                 return None
             return messages if len(messages) >= count else None
 
-        return eventually(found, 20)
+        return eventually(found, 60)
 
 
 def own(consumer: Any, topic: str) -> list[MessageQueue]:
