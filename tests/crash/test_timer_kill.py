@@ -57,13 +57,13 @@ class Life:
     def kill(self) -> None:
         """End it as nobody should, and read what it said before."""
         self.process.kill()
-        rest, _ = self.process.communicate(timeout=30)
+        rest, _ = self.process.communicate(timeout=120)
         for line in rest.splitlines(keepends=True):
             self._read(line)
 
     def stop(self) -> None:
         """End it in order."""
-        self.process.communicate("stop\n", timeout=30)
+        self.process.communicate("stop\n", timeout=120)
         assert self.process.returncode == 0
 
 

