@@ -37,7 +37,9 @@ class Replica:
             *("broker", "-n", name_server, "--port", "0", "--failover", etcd.address, "--data", str(folder)),
             *("--set", "brokerRole=SYNC_MASTER", "--set", "mappedFileSizeCommitLog=16777216"),
             *("--set", "maxHashSlotNum=5000", "--set", "maxIndexNum=20000"),
-            *("--set", f"failoverLease={lease_ms}", "--ready-file", str(folder / "ready")),
+            # A slave that stands still on a busy machine stays in sync, or nobody may take over.
+            *("--set", f"failoverLease={lease_ms}", "--set", "inSyncTimeout=15000"),
+            *("--ready-file", str(folder / "ready")),
         ]
         self._process: ForkServerProcess | None = None
         self.address = ""
