@@ -22,6 +22,9 @@ CACHE = INTEROP.parents[1] / ".cache" / "interop"
 BUILD_TIMEOUT_S = 600
 #: A registry may be out of breath for a moment: as often is a build begun.
 BUILDS_MAX = 3
+#: Quick to start and small: none of these processes lives long enough to be worth optimising.
+JVM = ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto"]
+JAVAC = ["javac", *(f"-J{flag}" for flag in JVM), "-nowarn", "-encoding", "UTF-8"]
 
 
 class Unavailable(Exception):
@@ -58,7 +61,7 @@ def java_client(version: str) -> list[str]:
     sources = [PROGRAMS / "java" / "Interop.java", PROGRAMS / "java" / f"v{version[0]}" / "Topics.java"]
 
     def build(target: Path) -> None:
-        _run(["javac", "-nowarn", "-cp", classpath, "-d", target, *sources])
+        _run([*JAVAC, "-cp", classpath, "-d", target, *sources])
 
     classes = built(f"java-driver-{version}", sources, build)
     return [tool("java"), *JVM, "-Xmx256m", "-cp", f"{classes}:{classpath}"]
@@ -73,7 +76,7 @@ def java_class(name: str, version: str, options: Sequence[str] = (), *, jars: st
     source = PROGRAMS / "java" / f"{name}.java"
 
     def build(target: Path) -> None:
-        _run(["javac", "-nowarn", "-encoding", "UTF-8", "-cp", classpath, "-d", target, source])
+        _run([*JAVAC, "-cp", classpath, "-d", target, source])
 
     classes = built(f"java-{name}-{version}", [source], build)
     words = [tool("java"), *JVM, "-Dfile.encoding=UTF-8", *options, "-Xmx256m"]
@@ -84,13 +87,9 @@ def java_classes(name: str, sources: Sequence[Path], classpath: str) -> str:
     """Return the folder of compiled Java sources."""
 
     def build(target: Path) -> None:
-        _run(["javac", "-nowarn", "-encoding", "UTF-8", "-cp", classpath, "-d", target, *sources])
+        _run([*JAVAC, "-cp", classpath, "-d", target, *sources])
 
     return str(built(f"java-{name}", sources, build))
-
-
-#: Quick to start and small: none of these processes lives long enough to be worth optimising.
-JVM = ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto"]
 
 
 def go_client() -> list[str]:
@@ -176,7 +175,7 @@ def _run(command: Sequence[str | Path], cwd: Path | None = None) -> None:
         done = subprocess.run(
             words,
             cwd=cwd,
-            env={**os.environ, "NO_UPDATE_NOTIFIER": "1"},
+            env={"MAVEN_OPTS": " ".join(JVM), **os.environ, "NO_UPDATE_NOTIFIER": "1"},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
