@@ -5,8 +5,8 @@ usual way, a value of another type, a field twice: all that is UNUSUAL, and left
 which knows what it means or why it means nothing. So this file never refuses anything.
 """
 
-from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
-from libc.string cimport memchr, memcmp, memcpy, memset
+from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t, uint32_t
+from libc.string cimport memcmp, memset
 
 from pyromq._kernel.bigend cimport load16, load32
 
@@ -15,7 +15,11 @@ cdef enum:
     SERIALIZER_JSON = 0
     SERIALIZER_BINARY = 1
     BINARY_HEAD_BYTES = 17
-    INT32_DIGITS_MAX = 18
+
+
+cdef extern from "json_text.h" nogil:
+    const uint8_t *pyromq_skip_plain(const uint8_t *at, const uint8_t *end)
+    const uint8_t *pyromq_copy_plain(uint8_t *out, const uint8_t *at, const uint8_t *end)
 
 
 cdef Reading read_frame(const uint8_t *at, const uint8_t *end, Frame *frame) noexcept nogil:
@@ -61,27 +65,6 @@ cdef Span *find_field(Frame *frame, const char *name, Py_ssize_t length) noexcep
     return NULL
 
 
-cdef bint read_number(Span *text, int64_t low, int64_t high, int64_t *number) noexcept nogil:
-    """Read a whole number as every client writes it: no plus, no leading zeros."""
-    cdef const uint8_t *at = text.at
-    cdef const uint8_t *end = at + text.length
-    cdef bint is_negative = at < end and at[0] == c'-'
-    cdef int64_t value = 0
-    if is_negative:
-        at += 1
-    if at >= end or end - at > INT32_DIGITS_MAX or (at[0] == c'0' and (is_negative or end - at > 1)):
-        return False
-    while at < end:
-        if at[0] < c'0' or at[0] > c'9':
-            return False
-        value = value * 10 + (at[0] - c'0')
-        at += 1
-    if is_negative:
-        value = -value
-    number[0] = value
-    return low <= value <= high
-
-
 cdef bint read_bool(Span *text, bint *value) noexcept nogil:
     if text.length == 4 and memcmp(text.at, b"true", 4) == 0:
         value[0] = True
@@ -91,23 +74,26 @@ cdef bint read_bool(Span *text, bint *value) noexcept nogil:
 
 
 cdef Py_ssize_t unescape(Span *text, uint8_t *out) noexcept nogil:
-    """Write the characters that a JSON string stands for; return how many, -1 when one is not ASCII."""
+    """Write the characters that a JSON string stands for; return how many, -1 when one is not ASCII.
+
+    There must be room for UNESCAPE_BEYOND bytes more than the text has.
+    """
     cdef const uint8_t *at = text.at
     cdef const uint8_t *end = at + text.length
+    cdef const uint8_t *plain_end
     cdef uint8_t *start = out
     cdef uint8_t letter
     cdef int high, low
-    while at < end:
-        letter = at[0]
-        at += 1
-        if letter != c'\\':
-            out[0] = letter
-            out += 1
-            continue
+    while True:
+        plain_end = pyromq_copy_plain(out, at, end)
+        out += plain_end - at
+        at = plain_end
         if at >= end:
+            return out - start
+        if end - at < 2:
             return -1
-        letter = at[0]
-        at += 1
+        letter = at[1]
+        at += 2
         if letter == c'u':
             if end - at < 4 or at[0] != c'0' or at[1] != c'0':
                 return -1
@@ -132,7 +118,6 @@ cdef Py_ssize_t unescape(Span *text, uint8_t *out) noexcept nogil:
         else:
             return -1
         out += 1
-    return out - start
 
 
 cdef inline int _hex(uint8_t letter) noexcept nogil:
@@ -145,66 +130,44 @@ cdef inline int _hex(uint8_t letter) noexcept nogil:
     return -1
 
 
-cdef inline bint _is_printable(const uint8_t *at, const uint8_t *end) noexcept nogil:
-    """Whether all bytes are ASCII and none is a control character; eight at a time."""
-    cdef uint64_t word, strange = 0
-    while end - at >= 8:
-        memcpy(&word, at, 8)
-        # The highest bit of a byte that is below 0x20 is set by the subtraction, unless it was set before.
-        strange |= word | ((word - <uint64_t> 0x2020202020202020) & ~word)
-        at += 8
-    while at < end:
-        strange |= (<uint64_t> at[0]) | (<uint64_t> (at[0] < 0x20) << 7)
-        at += 1
-    return strange & <uint64_t> 0x8080808080808080 == 0
-
-
 # JSON
 
 
 cdef bint _read_json(const uint8_t *at, const uint8_t *end, Frame *frame) noexcept nogil:
+    """Read a header once, from its first byte to its last; what is not looked for is not plain."""
     cdef Span name, value
-    cdef int64_t number
+    cdef int32_t number
     cdef uint32_t seen = 0, bit
-    if not _is_printable(at, end) or end - at < 2 or at[0] != c'{' or (end - 1)[0] != c'}':
+    if end - at < 2 or at[0] != c'{':
         return False
     at += 1
     while True:
-        at = _string(at, end, &name)
-        if at == NULL or name.is_escaped or at >= end or at[0] != c':':
+        at = _name(at, end, &name)
+        if at == NULL:
             return False
-        at += 1
         if _is(&name, b"extFields", 9):
-            at = _read_fields(at, end, frame)
             bit = 1
-        else:
+            at = _read_fields(at, end, frame)
+        elif _is(&name, b"code", 4):
+            bit = 2
+            at = _int32(at, end, &frame.code)
+        elif _is(&name, b"flag", 4):
+            bit = 4
+            at = _int32(at, end, &frame.flag)
+        elif _is(&name, b"opaque", 6):
+            bit = 8
+            at = _int32(at, end, &frame.opaque)
+        elif _is(&name, b"version", 7):
+            bit = 16
+            at = _int32(at, end, &number)
+        elif _is(&name, b"language", 8):
+            bit = 32
+            at = _string(at, end, &value)
+        elif _is(&name, b"serializeTypeCurrentRPC", 23):
+            bit = 64
             at = _scalar(at, end, &value)
-            if at == NULL:
-                return False
-            if _is(&name, b"code", 4):
-                bit = 2
-                if not _int32(&value, &frame.code):
-                    return False
-            elif _is(&name, b"flag", 4):
-                bit = 4
-                if not _int32(&value, &frame.flag):
-                    return False
-            elif _is(&name, b"opaque", 6):
-                bit = 8
-                if not _int32(&value, &frame.opaque):
-                    return False
-            elif _is(&name, b"version", 7):
-                bit = 16
-                if not read_number(&value, -2147483648, 2147483647, &number):
-                    return False
-            elif _is(&name, b"language", 8):
-                bit = 32
-                if (value.at - 1)[0] != c'"':
-                    return False
-            elif _is(&name, b"serializeTypeCurrentRPC", 23):
-                bit = 64
-            else:
-                return False
+        else:
+            return False
         if at == NULL or at >= end or seen & bit:
             return False
         seen |= bit
@@ -228,10 +191,10 @@ cdef const uint8_t *_read_fields(const uint8_t *at, const uint8_t *end, Frame *f
         if frame.field_count >= FIELDS_MAX:
             return NULL
         field = &frame.fields[frame.field_count]
-        at = _string(at, end, &field.name)
-        if at == NULL or field.name.is_escaped or at >= end or at[0] != c':':
+        at = _name(at, end, &field.name)
+        if at == NULL:
             return NULL
-        at = _scalar(at + 1, end, &field.value)
+        at = _scalar(at, end, &field.value)
         if at == NULL or at >= end or _is_known(frame, &field.name):
             return NULL
         _add(frame)
@@ -256,42 +219,37 @@ cdef inline bint _is_known(Frame *frame, Span *name) noexcept nogil:
     return find_field(frame, <const char *> name.at, name.length) != NULL
 
 
+cdef inline const uint8_t *_name(const uint8_t *at, const uint8_t *end, Span *name) noexcept nogil:
+    """Read a name and the colon behind it, and return the byte behind that; NULL when it is unusual."""
+    if end - at >= 4 and at[0] == c'"' and c'a' <= at[1] <= c'z' and at[2] == c'"':
+        # Nearly all names of a send are one letter.
+        name.at = at + 1
+        name.length = 1
+        at += 3
+    else:
+        at = _string(at, end, name)
+        if at == NULL or name.is_escaped or at >= end:
+            return NULL
+    return at + 1 if at[0] == c':' else NULL
+
+
 cdef inline const uint8_t *_string(const uint8_t *at, const uint8_t *end, Span *text) noexcept nogil:
     """Read a JSON string and return the byte behind it, NULL when there is none."""
-    cdef uint8_t letter
     if at >= end or at[0] != c'"':
         return NULL
-    at += 1
-    text.at = at
+    text.at = at + 1
     text.is_escaped = False
-    # Most are a few letters long: looking at each is faster than any call.
-    while at < end:
-        letter = at[0]
-        if letter == c'"':
-            text.length = at - text.at
-            return at + 1
-        if letter == c'\\':
-            return _escaped_string(at, end, text)
-        at += 1
-    return NULL
-
-
-cdef const uint8_t *_escaped_string(const uint8_t *at, const uint8_t *end, Span *text) noexcept nogil:
-    """Go on at the first backslash of a string."""
-    text.is_escaped = True
-    while True:
-        at = <const uint8_t *> memchr(at, c'\\', end - at)
-        if at == NULL or end - at < 2:
-            return NULL
+    at = pyromq_skip_plain(at + 1, end)
+    while end - at >= 2 and at[0] == c'\\':
         # What stands behind a backslash does not end the string.
-        at += 2
-        while at < end and at[0] != c'\\':
-            if at[0] == c'"':
-                text.length = at - text.at
-                return at + 1
-            at += 1
-        if at >= end:
+        if at[1] < 0x20 or at[1] >= 0x80:
             return NULL
+        text.is_escaped = True
+        at = pyromq_skip_plain(at + 2, end)
+    if at >= end or at[0] != c'"':
+        return NULL
+    text.length = at - text.at
+    return at + 1
 
 
 cdef const uint8_t *_scalar(const uint8_t *at, const uint8_t *end, Span *text) noexcept nogil:
@@ -314,13 +272,18 @@ cdef inline bint _is(Span *text, const char *name, Py_ssize_t length) noexcept n
     return text.length == length and memcmp(text.at, name, length) == 0
 
 
-cdef bint _int32(Span *text, int32_t *number) noexcept nogil:
+cdef inline const uint8_t *_int32(const uint8_t *at, const uint8_t *end, int32_t *number) noexcept nogil:
+    """Read a number without quotes and return the byte behind it, NULL when there is none."""
+    cdef Span text
     cdef int64_t value
-    # A number between quotes is one for some clients, but none that we know.
-    if (text.at - 1)[0] == c'"' or not read_number(text, -2147483648, 2147483647, &value):
-        return False
+    text.at = at
+    while at < end and (c'0' <= at[0] <= c'9' or at[0] == c'-'):
+        at += 1
+    text.length = at - text.at
+    if not read_number(&text, -2147483648, 2147483647, &value):
+        return NULL
     number[0] = <int32_t> value
-    return True
+    return at
 
 
 # RocketMQ's binary

@@ -12,7 +12,7 @@ with it. `pyromq.broker.handlers.send` is the same in Python.
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.object cimport PyObject
-from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 from libc.stdlib cimport free
 from libc.string cimport memchr, memcmp, memcpy
 
@@ -20,7 +20,7 @@ from pyromq._kernel.answers cimport PART_FIRST, PART_OPAQUE, VALUES_MAX, AnswerH
 from pyromq._kernel.blocks cimport Block, copy, need
 from pyromq._kernel.drafts cimport NAME_END, PAIR_END, Draft, Pair, join, note_pairs, reads, sort
 from pyromq._kernel.frames cimport (
-    READ, Frame, Span, find_field, letter_field, read_bool, read_frame, read_number, unescape
+    READ, UNESCAPE_BEYOND, Frame, Span, find_field, letter_field, read_bool, read_frame, read_number, unescape
 )
 from pyromq._kernel.known cimport KnownTopics, Topic
 from pyromq._kernel.notes cimport Entry
@@ -68,6 +68,8 @@ cdef class Sends(Plan):
     cdef bytes _cluster, _host_hex
     cdef AnswerHead _head
     cdef tuple _diverting
+    #: A bit for each length that one of those has; all longer ones share the last.
+    cdef uint64_t _diverting_lengths
     cdef bint _wait_matters
     cdef Py_ssize_t _body_bytes_max
     cdef readonly Py_ssize_t count
@@ -89,6 +91,8 @@ cdef class Sends(Plan):
         self._host_hex = store_host.hex().upper().encode()
         self._cluster = cluster
         self._diverting = diverting
+        for name in diverting:
+            self._diverting_lengths |= _length_bit(len(name))
         self._wait_matters = wait_matters
         self._body_bytes_max = body_bytes_max
         self._head = AnswerHead(
@@ -210,7 +214,9 @@ cdef class Sends(Plan):
         cdef uint8_t *text
         cdef Py_ssize_t length = 0
         # One piece holds what the field says, without escapes, and behind it what is stored.
-        need(&self._scratch, 2 * (0 if properties == NULL else properties.length) + len(self._cluster) + 64)
+        if properties != NULL:
+            length = properties.length
+        need(&self._scratch, 2 * length + len(self._cluster) + 64 + UNESCAPE_BEYOND)
         text = self._scratch.bytes
         if properties != NULL:
             if properties.is_escaped:
@@ -218,7 +224,6 @@ cdef class Sends(Plan):
                 if length < 0:
                     return False
             else:
-                length = properties.length
                 memcpy(text, properties.at, length)
         count = self._split(text, length, pairs)
         if count < 0:
@@ -278,13 +283,17 @@ cdef class Sends(Plan):
         cdef bytes name
         if reads(&pair.name, b"CLUSTER", 7):
             return False
+        if self._wait_matters and reads(&pair.name, b"WAIT", 4) and not reads(&pair.value, b"true", 4):
+            return False
         for i in range(count):
             if reads(&pairs[i].name, <const char *> pair.name.at, pair.name.length):
                 return False
+        if self._diverting_lengths & _length_bit(pair.name.length) == 0:
+            return True
         for name in self._diverting:
             if reads(&pair.name, PyBytes_AS_STRING(name), PyBytes_GET_SIZE(name)):
                 return False
-        return not (self._wait_matters and reads(&pair.name, b"WAIT", 4) and not reads(&pair.value, b"true", 4))
+        return True
 
     # Answering
 
@@ -332,6 +341,10 @@ cdef class Sends(Plan):
         self._answers.used = 0
         self.count = 0
         return 0
+
+
+cdef inline uint64_t _length_bit(Py_ssize_t length) noexcept nogil:
+    return <uint64_t> 1 << min(length, <Py_ssize_t> 63)
 
 
 cdef bint _read_fields(Frame *frame, Asked *asked) noexcept nogil:

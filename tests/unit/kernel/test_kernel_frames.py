@@ -1,0 +1,94 @@
+"""The kernel reads a header sixteen bytes at a time: no byte may slip through between two looks."""
+
+import json
+import struct
+
+import pytest
+
+from pyromq.broker.fast_sends import make_sends
+from pyromq.wire.properties import decode
+from pyromq.wire.record import iter_records
+
+tails = pytest.importorskip("pyromq._kernel.tails")
+
+HOST = bytes([127, 0, 0, 1, 0, 0, 42, 159])
+LENGTHS = (1, 2, 13, 14, 15, 16, 17, 18, 30, 31, 32, 33, 34, 47, 48, 49)
+#: As a JSON string writes them, and what they are then.
+PLAIN = {
+    "\\u0003": "\x03",
+    '\\"': '"',
+    "\\\\": "\\",
+    "\\/": "/",
+    "\\n": "\n",
+    "~": "~",
+    "\x7f": "\x7f",
+    " ": " ",
+}
+STRANGE = (b"\x00", b"\x01", b"\x1f", b"\x80", b"\xff", b'"', b"\\\x01", b"\\\x80", b"\\u0080", b"\\x")
+
+
+def _frame(value: bytes, *, before: bytes = b"") -> bytes:
+    """Return a send with a property that has a value, as the bytes of a JSON string."""
+    fields = dict.fromkeys("ac", "text") | dict.fromkeys("defghj", "0")
+    fields |= {"b": "orders", "i": "k\x01?\x02n\x01v"}
+    head = json.dumps({"code": 310, "opaque": 7, "flag": 0, "extFields": fields}, separators=(",", ":"))
+    header = before + head.encode().replace(b"?", value)
+    return struct.pack(">ii", len(header) + 4, len(header)) + header
+
+
+def _planned(frame: bytes) -> dict[str, str] | None:
+    """Return the properties that the kernel stores, None when it leaves the send to Python."""
+    kernel = make_sends(
+        store_host=HOST,
+        cluster="c",
+        common_ext={},
+        diverting=(),
+        wait_matters=False,
+        has_index=False,
+        body_bytes_max=100,
+    )
+    assert kernel is not None
+    kernel.learn(b"orders", 0, tails.QueueTail(), 0)
+    end = kernel.plan(
+        frame,
+        0,
+        now_ms=1,
+        born_host=HOST,
+        log_end=0,
+        log_room=1 << 20,
+        index_room=0,
+        answer_bytes_max=1 << 20,
+    )
+    if not end:
+        return None
+    assert end == len(frame)
+    (record,) = iter_records(bytes(kernel.records))
+    return decode(record.properties)
+
+
+@pytest.mark.parametrize("length", LENGTHS)
+def test_an_escape_is_read_wherever_it_stands(length: int) -> None:
+    for at in range(length):
+        for written, meant in PLAIN.items():
+            value = "x" * at + written + "y" * (length - at - 1)
+            found = _planned(_frame(value.encode()))
+            assert found == {"k": "x" * at + meant + "y" * (length - at - 1), "n": "v", "CLUSTER": "c"}
+
+
+@pytest.mark.parametrize("length", LENGTHS)
+def test_a_byte_that_no_text_has_leaves_the_send_to_python_wherever_it_stands(length: int) -> None:
+    for at in range(length):
+        for strange in STRANGE:
+            assert _planned(_frame(b"x" * at + strange + b"y" * (length - at - 1))) is None
+
+
+@pytest.mark.parametrize("cut", [1, 2, 3, 17, 40])
+def test_a_header_that_ends_within_a_text_is_left_to_python(cut: int) -> None:
+    whole = _frame(b"value")
+    header = whole[8:-cut]
+    assert _planned(whole) is not None
+    assert _planned(struct.pack(">ii", len(header) + 4, len(header)) + header) is None
+
+
+def test_what_stands_before_the_first_brace_leaves_the_send_to_python() -> None:
+    assert _planned(_frame(b"value", before=b" ")) is None
