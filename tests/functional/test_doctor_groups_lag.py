@@ -12,6 +12,7 @@ from late_clock import long_running_cluster
 from push_stage import own
 
 from pyromq import Message, PullConsumer, ReceivedMessage
+from pyromq.config.settings import NamesrvSettings
 from pyromq.testing.clock import ManualClock
 from pyromq.testing.cluster import ThreadCluster, running_cluster
 from pyromq.testing.waiting import eventually
@@ -158,7 +159,12 @@ def aging(tmp_path: Path, topic: str, clock: ManualClock) -> Iterator[GroupStage
     """A cluster with a clock of its own and log files of 64 KiB."""
     with (
         running_cluster(
-            data_dir=tmp_path, clock=clock, mapped_file_size_commit_log=64 * 1024, file_reserved_time=48
+            data_dir=tmp_path,
+            clock=clock,
+            # A name server must not believe that a broker is gone because hours pass in a moment.
+            namesrv=NamesrvSettings(scan_not_active_broker_interval=HOUR_MS),
+            mapped_file_size_commit_log=64 * 1024,
+            file_reserved_time=48,
         ) as cluster,
         group_stage(cluster.namesrv_address, topic, queues=1) as stage,
     ):

@@ -25,9 +25,12 @@ async def ask_waits(asker: Asker, survey: Survey, tell: Tell) -> None:
         if group.is_clustering
         for topic in sorted({queue.topic for queue in _unread(survey, group)})
     ]
-    behind.sort(key=lambda each: lag_of(each[0]), reverse=True)
+    # Somebody waits where there are members.
+    behind.sort(key=lambda each: (bool(each[0].client_ids), lag_of(each[0])), reverse=True)
     if len(behind) > WAITS_MAX:
-        give_up(survey, f"see how long messages wait in {len(behind) - WAITS_MAX} of {len(behind)} topics")
+        give_up(
+            survey, f"see how long messages wait in {len(behind) - WAITS_MAX:,} of {len(behind):,} topics"
+        )
 
     async def ask(broker: BrokerSeen, group: GroupSeen, topic: str) -> None:
         header = QueryConsumeTimeSpan(topic=topic, group=group.name)
@@ -63,7 +66,9 @@ async def ask_members_waits(asker: Asker, survey: Survey, tell: Tell) -> None:
         }
     )
     if len(behind) > WAITS_MAX:
-        give_up(survey, f"see how long messages wait in {len(behind) - WAITS_MAX} of {len(behind)} queues")
+        give_up(
+            survey, f"see how long messages wait in {len(behind) - WAITS_MAX:,} of {len(behind):,} queues"
+        )
 
     async def ask(queue: MessageQueue, at: int) -> None:
         broker = survey.master(queue.broker_name)
