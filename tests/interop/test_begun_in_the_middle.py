@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from harness import ports, servers
 from harness.missing import unavailable
+from harness.observer import Observer
 from harness.same_files import INDEX_ENTRIES, INDEX_SLOTS, LOG_FILE_BYTES, QUEUE_FILE_ENTRIES, SharedStore
 from harness.toolchains import Unavailable
 
@@ -14,6 +15,7 @@ from pyromq import Admin, Message, MessageQueue, Producer, PullConsumer, PullSta
 from pyromq.clock import SystemClock
 from pyromq.config.settings import StoreSettings
 from pyromq.store.store import Draft, MessageStore
+from pyromq.testing.waiting import eventually
 from pyromq.wire.record import encode_host, iter_records
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(600)]
@@ -78,6 +80,8 @@ def opened(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Opened]:
             unavailable(reason)
         with Admin(store.name_server) as admin:
             admin.create_topic(TOPIC, queue_count=QUEUES)
+        observer = Observer(store.name_server)
+        eventually(lambda: observer.queues(TOPIC), servers.START_TIMEOUT_S, what="the topic has a route")
         yield store, held
 
 
