@@ -61,10 +61,15 @@ _NO_ANSWER: Final = Advice(
 )
 
 
+def advice_on(failure: str) -> Advice | None:
+    """Return what is to be done about one of many failures, of which only the words are left."""
+    return _ACCESS if _ACCESS_MARK in failure else None
+
+
 def advice_for(error: PyroError) -> Advice | None:
     """Return what an operator does about an error; None where nothing better is known than its own words."""
-    if isinstance(error, Refused) and _ACCESS_MARK in error.remark:
-        return _ACCESS
+    if (refused := advice_on(str(error))) is not None:
+        return refused
     if isinstance(error, Refused):
         return _BY_CODE.get(error.code)
     if isinstance(error, RequestTimeout):

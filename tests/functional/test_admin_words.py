@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from access_stage import OPERATOR, OPERATOR_SECRET, write_accounts
+from access_stage import OPERATOR, OPERATOR_SECRET, SHOP, SHOP_SECRET, write_accounts
 from admin_stage import AdminStage
 from typer.testing import CliRunner
 
@@ -323,6 +323,26 @@ def test_accounts_are_changed_and_no_secret_is_shown(guarded: AdminStage, tmp_pa
     assert secret not in made.output
     assert "10.10.103.*" in (tmp_path / "conf/plain_acl.yml").read_text()
     assert guarded.admin("deleteAclConfig", *where, "-a", "new-shop").exit_code == 1
+
+
+def test_whoever_is_refused_is_told_what_to_do_and_a_topic_stays_where_it_was(
+    guarded: AdminStage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert guarded.run("topic", "create", "orders").exit_code == 0
+    monkeypatch.setenv("PYROMQ_ACCESS_KEY", SHOP)
+    monkeypatch.setenv("PYROMQ_SECRET_KEY", SHOP_SECRET)
+
+    for words in ("topic delete orders --yes", "cluster set fileReservedTime 9"):
+        ended = guarded.run(*words.split())
+        assert ended.exit_code == 1
+        assert "access control says no" in ended.stderr
+    assert guarded.records("topic", "list", "--names")[-1] == {"topic": "orders"}
+    monkeypatch.delenv("PYROMQ_ACCESS_KEY")
+    monkeypatch.delenv("PYROMQ_SECRET_KEY")
+    for words in ("cluster list", "cluster status", "top --once"):
+        ended = guarded.run(*words.split())
+        assert ended.exit_code == 1
+        assert "access control says no" in ended.stderr
 
 
 def test_without_keys_an_operator_is_refused(guarded: AdminStage, monkeypatch: pytest.MonkeyPatch) -> None:

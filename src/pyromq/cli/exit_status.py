@@ -9,12 +9,14 @@
 130  interrupted
 """
 
-from collections.abc import Iterator
+import re
+import sys
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import typer
 
-from pyromq.advice import advice_for
+from pyromq.advice import advice_for, advice_on
 from pyromq.cli import output
 from pyromq.codes import ResponseCode
 from pyromq.errors import ConfigError, NetworkError, NoNameServer, NoRoute, PyroError, Refused, UnknownTopic
@@ -37,6 +39,8 @@ _ABSENT = frozenset(
     }
 )
 
+#: How the error of a server's refusal begins.
+_REFUSAL = re.compile(r"[A-Z_]+ \(\d+\): |code \d+: ")
 #: Words of errors that say what to do themselves.
 _ADVISING = ("--advertise", "NAMESRV_ADDR", "fileReservedTime")
 
@@ -52,6 +56,15 @@ def status_of(error: PyroError) -> int:
     return FAILED
 
 
+def status_of_part(asked: int, failures: Sequence[str]) -> int:
+    """Return the status of a look at servers of which some failed; refusals are no silence."""
+    if not failures:
+        return DONE
+    if len(failures) < asked:
+        return IN_PART
+    return FAILED if all(_REFUSAL.match(one) for one in failures) else NO_ANSWER
+
+
 def next_step(error: PyroError) -> str | None:
     """Return what to do about an error that does not say so itself."""
     if isinstance(error, ConfigError | NoNameServer | NoRoute | NotThere) or any(
@@ -62,6 +75,13 @@ def next_step(error: PyroError) -> str | None:
     if advice is None:
         return None
     return f"{advice.step} ({advice.at_terminal})" if advice.at_terminal else advice.step
+
+
+def say_next_step(failures: Sequence[str]) -> None:
+    """Say what to do about failures that were told, if one of them has something that is known."""
+    for advice in filter(None, map(advice_on, failures)):
+        sys.stderr.write(f"        {advice.step}\n")
+        return
 
 
 @contextmanager

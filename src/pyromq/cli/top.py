@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pyromq.cli import options, output
-from pyromq.cli.exit_status import IN_PART, NO_ANSWER
+from pyromq.cli.exit_status import say_next_step, status_of_part
 from pyromq.errors import PyroError
 
 if TYPE_CHECKING:
@@ -77,8 +77,10 @@ def _end(sample: "Sample") -> None:
     silent = [row for row in sample.brokers if row.failure is not None]
     for row in silent:
         output.warn(did_not_answer(row.name, row.failure or ""))
+    failures = [row.failure or "" for row in silent]
+    say_next_step(failures)
     if silent:
-        raise typer.Exit(IN_PART if len(silent) < len(sample.brokers) else NO_ANSWER)
+        raise typer.Exit(status_of_part(len(sample.brokers), failures))
 
 
 async def _look_until_seen(

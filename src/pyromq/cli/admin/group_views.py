@@ -81,6 +81,9 @@ def listed(admin: Admin, *, with_internal: bool) -> Listing:
     """All groups that brokers know, with members and lag."""
     silence = Silence()
     names = sorted(name for name in _known(admin, silence) if with_internal or is_users_group(name))
+    if not names:
+        note = "no groups yet; one comes with its first member, or with: pyromq group create NAME"
+        return Listing((), (), [note]).without(silence)
     return _overview(admin, names, silence)
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from pyromq.cli import bars, output
 from pyromq.cli.bodies import safe
-from pyromq.cli.exit_status import DONE, IN_PART
+from pyromq.cli.exit_status import DONE, IN_PART, say_next_step
 from pyromq.cli.times import written, written_short
 from pyromq.errors import NetworkError, PyroError
 
@@ -52,6 +52,7 @@ class Listing:
                 output.say(note)
         for warning in self.warnings:
             output.warn(warning)
+        say_next_step(self.warnings)
 
     def without(self, silence: "Silence") -> "Listing":
         """Return it with a warning for each broker that did not answer, and the status that says so."""

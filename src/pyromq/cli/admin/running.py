@@ -11,7 +11,7 @@ from pyromq.cli import output
 from pyromq.cli.admin.likely import asking, no_topic
 from pyromq.cli.admin.listing import Listing, show_again
 from pyromq.cli.credentials import client_settings
-from pyromq.cli.exit_status import FAILED, IN_PART, ended_by_errors
+from pyromq.cli.exit_status import FAILED, IN_PART, ended_by_errors, say_next_step
 from pyromq.errors import PyroError, TopicNotFound
 
 if TYPE_CHECKING:
@@ -99,7 +99,9 @@ def show_told(told: "Sequence[Told]", *, said: str, is_json: bool, **fields: Any
             output.say(said.replace("{}", one.address))
         else:
             output.complain(f"{one.address} did not: {one.failure}")
-    if any(one.failure is not None for one in told):
+    failures = [one.failure for one in told if one.failure is not None]
+    say_next_step(failures)
+    if failures:
         raise typer.Exit(FAILED)
 
 

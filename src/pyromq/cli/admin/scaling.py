@@ -7,7 +7,7 @@ from typing import Any
 from pyromq.cli import output
 from pyromq.cli.admin.listing import Listing, did_not_answer, show_again
 from pyromq.cli.admin.operator import Operator
-from pyromq.cli.exit_status import DONE, IN_PART, NO_ANSWER, NOT_THERE
+from pyromq.cli.exit_status import NOT_THERE, status_of_part
 from pyromq.client.plans.scaling import Member, Told, TopicUpdate, allow_writes, members, update_topic
 from pyromq.clock import SystemClock
 from pyromq.codes import Perm
@@ -124,16 +124,8 @@ def _brokers(found: Sequence[Member], columns: Sequence[tuple[str, str]], name_s
         warnings=[did_not_answer(member.broker_name, member.failure or "") for member in silent]
         if found
         else [f"no broker has registered there; one is started with: pyromq broker -n '{name_server}'"],
-        status=_status(len(found), len(silent)),
+        status=status_of_part(len(found), [one.failure or "" for one in silent]) if found else NOT_THERE,
     )
-
-
-def _status(count: int, silent_count: int) -> int:
-    if not count:
-        return NOT_THERE
-    if silent_count == count:
-        return NO_ANSWER
-    return IN_PART if silent_count else DONE
 
 
 def _record(member: Member) -> dict[str, Any]:

@@ -101,7 +101,8 @@ def delete_topic(
 ) -> Plan[list[Told]]:
     """Delete a topic on all masters of a cluster, and in all name servers, and return what each said.
 
-    Without a cluster it goes wherever it is; raises TopicNotFound when it is nowhere then.
+    Without a cluster it goes wherever it is; raises TopicNotFound when it is nowhere then. While a broker
+    still has it, name servers are not told: its clients would lose it, and its broker bring it back.
     """
     wrapped = wrap(session.settings.namespace, topic)
     if cluster_name is None:
@@ -114,6 +115,8 @@ def delete_topic(
         [place.address for place in brokers],
         lambda: request(RequestCode.DELETE_TOPIC_IN_BROKER, DeleteTopic(topic=wrapped)),
     )
+    if any(one.failure is not None for one in told):
+        return told
     header = DeleteTopicInNamesrv(topic=wrapped, cluster_name=cluster_name)
     told += yield from tell_each(
         session,
