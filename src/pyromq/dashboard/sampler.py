@@ -204,7 +204,8 @@ class Sampler:
                 self._guarded("producers", broker, self._look_at_producers(broker)),
             )
         )
-        self._forget_others({broker.name for broker in picture.brokers})
+        # Of brokers that are gone, and may come back, it stays known that they have queues.
+        self._forget_others({broker.name for broker in (*picture.brokers, *picture.gone)})
         await self._look_at_replicas()
 
     def _forget_others(self, names: set[str]) -> None:
