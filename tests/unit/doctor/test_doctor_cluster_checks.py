@@ -121,6 +121,17 @@ def test_a_broker_that_does_not_say_how_long_it_runs_has_no_clock() -> None:
     assert broker(figures={"bootTimestamp": str(NOW_MS), "runtime": "long"}).clock is None
 
 
+def test_a_broker_has_heard_of_all_clients_after_a_minute_and_one_that_has_is_enough() -> None:
+    young = broker(figures={"runtime": "[ 0 days, 0 hours, 0 minutes, 59 seconds ]"})
+    old = broker("broker-b", figures={"runtime": "[ 0 days, 0 hours, 1 minutes, 0 seconds ]"})
+    mute = broker("broker-c")
+    survey = survey_of(young, old, mute)
+
+    assert survey.newcomers({"broker-a"}) == [young]
+    for names in ({"broker-b"}, {"broker-a", "broker-b"}, {"broker-c"}, {"broker-gone"}):
+        assert survey.newcomers(names) == []
+
+
 def test_a_synchronous_master_does_not_wait_for_a_slave_that_is_far_behind() -> None:
     master = broker(
         figures={"commitLogMaxOffset": "3000"},
