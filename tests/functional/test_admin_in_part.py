@@ -16,7 +16,8 @@ from pyromq.testing.wire_client import WireClient
 
 TOPIC = "orders"
 GROUP = "billing"
-GONE = "broker-gone"
+#: The first that is asked.
+GONE = "a-broker-gone"
 #: Nobody listens there.
 GONE_PORT = 1
 
@@ -86,6 +87,16 @@ def test_lists_under_mqadmins_names_end_well_all_the_same(stage: AdminStage, wor
 
     assert ended.exit_code == 0
     assert GONE in ended.output
+
+
+def test_orders_tell_who_did_it_and_who_did_not(stage: AdminStage) -> None:
+    words = ("updateTopicPerm", "-t", TOPIC, "-p", "6", "-c", "DefaultCluster")
+
+    ended = stage.admin(*words)
+
+    assert ended.exit_code == exit_status.FAILED
+    assert "update topic perm from 6 to 6 in" in ended.stdout
+    assert f"127.0.0.1:{GONE_PORT} did not: " in ended.stderr
 
 
 def test_programs_read_whose_part_of_a_sum_is_missing(stage: AdminStage) -> None:

@@ -155,7 +155,7 @@ def test_a_body_that_is_no_text_is_shown_in_numbers(dlq: Dlq, grave: Undertaker,
 def test_a_dead_letter_that_is_not_there_is_status_1(dlq: Dlq, grave: Undertaker, group: str) -> None:
     bury(grave, group, 1)
 
-    assert dlq("show", group, "NONE").exit_code == 1
+    assert dlq("show", group, "NONE").exit_code == 3
 
 
 def test_a_replay_says_of_each_message_where_it_went(dlq: Dlq, grave: Undertaker, group: str) -> None:

@@ -17,7 +17,7 @@ def test_a_message_waits_is_listed_and_recalled_from_a_shell(shell: Any, shared_
 
     assert (listed["body"], listed["recall_handle"]) == ("soon", sent["recall_handle"])
     assert json.loads(told)["recalled"] is True
-    assert gone.returncode == 1
+    assert gone.returncode == 3
     assert "delivered or recalled" in gone.stderr
 
 

@@ -6,7 +6,7 @@ import typer
 
 from pyromq.cli import options
 from pyromq.cli.admin.choices import completed_topics
-from pyromq.cli.exit_status import FAILED, ended_by_errors
+from pyromq.cli.exit_status import FAILED, NOT_THERE, ended_by_errors
 from pyromq.cli.options import examples
 
 delayed = typer.Typer(
@@ -80,14 +80,14 @@ def show(
 ) -> None:
     """Print all there is about a message that waits.
 
-    Status 1: no such message waits; it was delivered or recalled, or never was.
+    Status 3: no such message waits; it was delivered or recalled, or never was.
     """
     from pyromq.cli.delayed import run_show
 
     with ended_by_errors():
         is_done = run_show(message, name_server=name_server, is_json=as_json)
     if not is_done:
-        raise typer.Exit(FAILED)
+        raise typer.Exit(NOT_THERE)
 
 
 @delayed.command(

@@ -6,6 +6,7 @@ import typer
 
 from pyromq.cli import options
 from pyromq.cli.admin.choices import completed_groups
+from pyromq.cli.exit_status import NOT_THERE
 from pyromq.cli.options import examples
 
 dlq = typer.Typer(
@@ -115,14 +116,14 @@ def show(
 ) -> None:
     """Show a dead letter: where it came from, its properties, its body, whether it was replayed.
 
-    Status 1: the group has no such dead letter.
+    Status 3: the group has no such dead letter.
     """
     from pyromq.cli.dlq import Choice, Detail, run_show
 
     detail = Detail.JSON if as_json else Detail.BODY if body_only else Detail.FULL if full else Detail.PREVIEW
     choice = Choice(group=group, message_id=message_id)
     if not run_show(choice, name_server, detail, make_readable=make_readable):
-        raise typer.Exit(1)
+        raise typer.Exit(NOT_THERE)
 
 
 @dlq.command(

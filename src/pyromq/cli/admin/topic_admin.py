@@ -115,14 +115,18 @@ def update_topic_perm(
     with operating(name_server) as admin:
         told = admin.set_topic_perm(topic, perm, cluster=cluster, address=broker)
     for one, before in told:
-        show_told(
-            [one],
-            said=f"update topic perm from {before} to {perm} in {{}} success.",
-            is_json=as_json,
-            topic=topic,
-            before=before,
-            perm=perm,
-        )
+        if one.failure is None:
+            show_told(
+                [one],
+                said=f"update topic perm from {before} to {perm} in {{}} success.",
+                is_json=as_json,
+                topic=topic,
+                before=before,
+                perm=perm,
+            )
+    # The first of these ends the command.
+    failed = [one for one, _ in told if one.failure is not None]
+    show_told(failed, said="", is_json=as_json, topic=topic, before=None, perm=perm)
 
 
 def update_order_conf(
