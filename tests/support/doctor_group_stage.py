@@ -67,7 +67,7 @@ class GroupStage:
     admin: pyromq.Admin
     consumers: list[pyromq.PushConsumer] = field(default_factory=list)
     #: Seconds within which a finding must come, or go.
-    patience_s: float = 20
+    patience_s: float = 60
 
     def member(
         self,
@@ -113,7 +113,7 @@ class GroupStage:
         """Wait until the members have so many queues, together."""
         eventually(lambda: sum(len(own(each, self.topic)) for each in self.consumers) == queue_count)
 
-    def has_read(self, count: int, timeout_s: float = 10) -> None:
+    def has_read(self, count: int, timeout_s: float = 60) -> None:
         """Wait until brokers know that the group has read so many messages of the topic."""
 
         def is_there() -> bool:
