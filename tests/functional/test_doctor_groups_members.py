@@ -218,7 +218,7 @@ def test_members_without_a_queue_are_found_and_more_queues_help(stage: GroupStag
 
     assert found["severity"] == "warning"
     assert found["message"].startswith(
-        f"1 of the 5 members of group {stage.group} have no queue: {stage.topic} has 4 queues"
+        f"1 of the 5 members of group {stage.group} has no queue: {stage.topic} has 4 queues"
     )
     assert f"pyromq topic create {stage.topic} --queues 5 -n {stage.name_server}" in found["do"]
     assert found["facts"]["idle"] == [one.client_id for one in stage.consumers if not own(one, stage.topic)]
@@ -239,7 +239,7 @@ def test_a_member_without_a_queue_is_found_though_there_are_enough(stage: GroupS
     without, left = eventually(findings, 20)
 
     assert str(without["message"]).startswith(
-        f"{idle.client_id} of group {stage.group} have no queue of {stage.topic}, though there are 4 queues"
+        f"{idle.client_id} of group {stage.group} has no queue of {stage.topic}, though there are 4 queues"
     )
     assert left["facts"]["queues"] == ["broker-a:2", "broker-a:3"]  # type: ignore[index]
 

@@ -82,7 +82,7 @@ def show(report: Report) -> None:
         for line in lines_of(finding, width):
             output.say(line)
         output.say("")
-    for sentence in report.survey.could_not:
+    for sentence in sorted(report.survey.could_not):
         output.say(output.paint(f"could not {sentence}", "dim"))
     output.say(summary(report))
 

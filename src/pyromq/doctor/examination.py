@@ -44,7 +44,8 @@ class Report:
             "well": self.is_well,
             "findings": [finding.as_json() for finding in self.findings],
             "checked": self.checked,
-            "could_not": self.survey.could_not,
+            # Questions go out side by side: their order is chance.
+            "could_not": sorted(self.survey.could_not),
         }
 
 

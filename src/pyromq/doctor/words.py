@@ -32,6 +32,11 @@ def place_of(queue: MessageQueue) -> str:
     return f"{queue.broker_name}:{queue.queue_id}"
 
 
+def verb(count: int, one: str, more: str) -> str:
+    """Return the verb that goes with so many: «is» or «are»."""
+    return one if count == 1 else more
+
+
 def meant(name: str, names: Iterable[str]) -> str:
     """Return a question for a name that is not there: the names that are like it, if there are any."""
     near = get_close_matches(name, list(names), n=3)

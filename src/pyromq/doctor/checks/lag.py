@@ -12,7 +12,7 @@ from pyromq.doctor.finding import Finding, Severity
 from pyromq.doctor.group_seen import GroupSeen
 from pyromq.doctor.motion import Flow, flows, has_patience, still_queues, unread_queues
 from pyromq.doctor.survey import Survey
-from pyromq.doctor.words import counted, lasted, lines
+from pyromq.doctor.words import counted, lasted, lines, verb
 
 
 def lag(survey: Survey) -> Iterator[Finding]:
@@ -83,7 +83,8 @@ def _faster(survey: Survey, group: GroupSeen, flow: Flow) -> list[str]:
         return ["see which queues do not move, and look into the logs of the members that have them:", *steps]
     if members < queues:
         steps.append(
-            f"start more members: {counted(queues, 'queue')} can be read by so many, there are {members}"
+            f"start more members: {counted(queues, 'queue')} can be read by so many, "
+            f"there {verb(members, 'is', 'are')} {members}"
         )
     else:
         steps.append("as many members as queues are there; more members need more queues:")

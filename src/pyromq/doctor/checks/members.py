@@ -10,7 +10,7 @@ from pyromq.doctor.checks.check import Check, Part
 from pyromq.doctor.finding import Finding, Severity
 from pyromq.doctor.group_seen import GroupSeen, Look
 from pyromq.doctor.survey import Survey
-from pyromq.doctor.words import counted, lines, place_of, some_of
+from pyromq.doctor.words import counted, lines, place_of, some_of, verb
 from pyromq.errors import ConnectFailed
 from pyromq.model import MessageQueue
 from pyromq.net.address import split_address
@@ -165,7 +165,8 @@ def _idle(
         return Finding(
             Severity.WARNING,
             f"group {group.name}",
-            f"{some_of(idle)} of group {group.name} have no queue of {some_of(list(topics))}, though there "
+            f"{some_of(idle)} of group {group.name} {verb(len(idle), 'has', 'have')} no queue of "
+            f"{some_of(list(topics))}, though there "
             f"are {counted(len(queues), 'queue')} for {counted(count, 'member')}",
             "a member without a queue does nothing; members that share by different rules leave out queues, "
             "or read them twice",
@@ -179,8 +180,9 @@ def _idle(
     return Finding(
         Severity.WARNING,
         f"group {group.name}",
-        f"{len(idle)} of the {count} members of group {group.name} have no queue: {topic} has "
-        f"{counted(len(queues), 'queue')}, and each is read by one member. Idle: {some_of(idle)}",
+        f"{len(idle)} of the {count} members of group {group.name} {verb(len(idle), 'has', 'have')} no "
+        f"queue: {topic} has {counted(len(queues), 'queue')}, and each is read by one member. "
+        f"Idle: {some_of(idle)}",
         "these members do nothing; to add members does not make the group faster",
         lines(
             "give the topic as many queues as there are members (not if keys must stay in their queues):",
@@ -221,8 +223,9 @@ def _unread_count(survey: Survey, group: GroupSeen, queues: list[MessageQueue]) 
 
 def _unread(survey: Survey, group: GroupSeen, queues: list[MessageQueue]) -> str:
     unread = _unread_count(survey, group, queues)
-    verb = "is" if len(queues) == 1 else "are"
-    return f"{verb} read by nobody" + (f", with {counted(unread, 'message')}" if unread else "")
+    return f"{verb(len(queues), 'is', 'are')} read by nobody" + (
+        f", with {counted(unread, 'message')}" if unread else ""
+    )
 
 
 CLIENT_IDS = Check(

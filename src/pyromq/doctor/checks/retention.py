@@ -7,7 +7,7 @@ from pyromq.doctor.checks.check import Check, Part
 from pyromq.doctor.finding import Finding, Severity
 from pyromq.doctor.group_seen import GroupSeen
 from pyromq.doctor.survey import Survey, number
-from pyromq.doctor.words import counted, lasted, lines
+from pyromq.doctor.words import counted, lasted, lines, verb
 
 #: The last part of fileReservedTime, in which unread messages are in danger; and its default.
 DANGER: Final = 0.1
@@ -50,7 +50,8 @@ def _deleted(survey: Survey, group: GroupSeen, topic: str, count: int) -> Findin
     return Finding(
         Severity.PROBLEM if group.client_ids else Severity.NOTE,
         f"group {group.name}",
-        f"{counted(count, 'message')} of {topic} were deleted before group {group.name} read them",
+        f"{counted(count, 'message')} of {topic} {verb(count, 'was', 'were')} deleted before "
+        f"group {group.name} read {verb(count, 'it', 'them')}",
         "they are lost to the group, which goes on at the first message that is there",
         lines(
             "let the group keep up, or brokers keep messages for longer (hours):",
@@ -67,7 +68,8 @@ def _in_danger(survey: Survey, group: GroupSeen, topic: str, count: int, left_ms
     return Finding(
         Severity.PROBLEM if group.client_ids else Severity.WARNING,
         f"group {group.name}",
-        f"{counted(count, 'message')} of {topic} that group {group.name} has not read are deleted {when}",
+        f"{counted(count, 'message')} of {topic} that group {group.name} has not read "
+        f"{verb(count, 'is', 'are')} deleted {when}",
         "brokers keep messages for fileReservedTime only, whether or not they were read",
         lines(
             "let brokers keep them for longer (hours) until the group has read them:",

@@ -8,7 +8,7 @@ from pyromq.doctor.finding import Finding, Severity
 from pyromq.doctor.group_seen import GroupSeen
 from pyromq.doctor.motion import Flow
 from pyromq.doctor.survey import Survey
-from pyromq.doctor.words import SHOWN, counted, lasted, lines, some_of
+from pyromq.doctor.words import SHOWN, counted, lasted, lines, some_of, verb
 
 #: Groups, each with a topic in which it is behind.
 Behind = Sequence[tuple[GroupSeen, Flow]]
@@ -37,7 +37,8 @@ def _deserted(survey: Survey, group: GroupSeen, flow: Flow) -> Finding:
         Severity.WARNING,
         f"group {group.name}",
         f"nobody reads for group {group.name}: it has no member, {counted(flow.lag, 'message')} of "
-        f"{flow.topic} wait, and {rate:,.1f} a second come in. {oldest(group, behind)}",
+        f"{flow.topic} {verb(flow.lag, 'waits', 'wait')}, and {rate:,.1f} a second come in. "
+        f"{oldest(group, behind)}",
         "what waits is deleted in the end, read or not",
         lines(
             "start its members; if it is not used any more:",
@@ -53,7 +54,7 @@ def _forgotten(survey: Survey, left: Behind) -> Finding:
     return Finding(
         Severity.NOTE,
         f"group {names[0]}" if len(names) == 1 else counted(len(names), "group"),
-        f"{counted(len(names), 'group')} without members {'has' if len(names) == 1 else 'have'} unread "
+        f"{counted(len(names), 'group')} without members {verb(len(names), 'has', 'have')} unread "
         f"messages in topics that nothing comes into: {some_of(shown)}",
         "they may be stopped for a while, or forgotten",
         lines("a group that is not used any more:", f"pyromq group delete {names[0]}{survey.at}"),
@@ -70,7 +71,7 @@ def _unheard(survey: Survey, left: Behind) -> Finding:
     return Finding(
         Severity.NOTE,
         f"group {names[0]}" if len(names) == 1 else counted(len(names), "group"),
-        f"whether {counted(len(names), 'group')} with unread messages {'has' if len(names) == 1 else 'have'} "
+        f"whether {counted(len(names), 'group')} with unread messages {verb(len(names), 'has', 'have')} "
         f"members is not known yet: {some_of(shown)}; {some_of(began)}",
         "clients tell a broker every 30 seconds that they are there: one that was restarted does not know "
         "all of them at once",
