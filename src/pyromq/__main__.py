@@ -1,5 +1,8 @@
 """`python -m pyromq` is `pyromq`."""
 
-from pyromq.cli.main import main
+from pyromq.cli.handover import serve_handed
 
-main()
+if not serve_handed():
+    from pyromq.cli.main import main
+
+    main()

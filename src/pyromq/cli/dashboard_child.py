@@ -10,8 +10,6 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 
 from pyromq.cli import output
-from pyromq.cli.dashboard_commands import DEFAULT_PORT
-from pyromq.cli.dashboard_server import is_installed
 from pyromq.errors import ConfigError, ListenFailed
 
 LOOPBACK = "127.0.0.1"
@@ -31,6 +29,10 @@ class Beside:
         """Start one for the cluster of a name server and return its address; None where there is none."""
         if not self.is_wanted:
             return None
+        # Only now: both bring the command line with them, which a broker's process is without.
+        from pyromq.cli.dashboard_commands import DEFAULT_PORT
+        from pyromq.cli.dashboard_server import is_installed
+
         if not is_installed():
             if self.port is not None:
                 raise ConfigError("--dashboard-port needs an extra: pip install 'pyromq[dashboard]'")

@@ -6,6 +6,8 @@ progress bar, nor `pyromq produce` for the store.
 """
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Annotated
 
 import typer
@@ -59,9 +61,16 @@ app = typer.Typer(
 
 def main() -> None:
     """Run the program and end it with its exit status."""
+    with border():
+        asked_of(app, sys.argv[1:])(prog_name="pyromq")
+
+
+@contextmanager
+def border() -> Iterator[None]:
+    """End the program with the status of what goes wrong, after saying what."""
     try:
         with ended_by_errors():
-            asked_of(app, sys.argv[1:])(prog_name="pyromq")
+            yield
     except typer.Exit as ended:
         sys.exit(ended.exit_code)
     except BrokenPipeError:

@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from pyromq.cli import options, output
+from pyromq.cli.handover import serve_alone
 from pyromq.cli.settings import flags, load_settings, print_settings
 from pyromq.cli.version import installed_version
 from pyromq.config.settings import PORT_MAX, BrokerProcess, NamesrvProcess, UpProcess
@@ -152,13 +153,8 @@ def namesrv(
     if settings_only:
         print_settings(loaded, is_json=as_json)
         return
-    from pyromq.cli import serve, servers
-
-    serve.log_to_standard_error(log_level)
-    servers.run_namesrv(
-        loaded.process,
-        servers.Start(version=installed_version(), folder=data, ready_file=ready_file, is_json=as_json),
-    )
+    start = {"version": installed_version(), "folder": data, "ready_file": ready_file, "is_json": as_json}
+    serve_alone("run_namesrv", loaded.process, start, log_level=log_level.value)
 
 
 def broker(
@@ -217,16 +213,11 @@ def broker(
     if settings_only:
         print_settings(loaded, is_json=as_json)
         return
-    from pyromq.cli import serve, servers
-
-    serve.log_to_standard_error(log_level)
-    servers.run_broker(
-        loaded.process,
-        servers.Start(
-            version=installed_version(),
-            folder=data,
-            ready_file=ready_file,
-            is_json=as_json,
-            until_stdin_ends=until_stdin_ends,
-        ),
-    )
+    start = {
+        "version": installed_version(),
+        "folder": data,
+        "ready_file": ready_file,
+        "is_json": as_json,
+        "until_stdin_ends": until_stdin_ends,
+    }
+    serve_alone("run_broker", loaded.process, start, log_level=log_level.value)

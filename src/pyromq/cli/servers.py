@@ -16,12 +16,12 @@ from pyromq.clock import SystemClock
 from pyromq.config.settings import BrokerProcess, NamesrvProcess, NamesrvSettings, NetSettings, UpProcess
 from pyromq.errors import ListenFailed
 from pyromq.kernel import describe
-from pyromq.namesrv.namesrv import NameServer
 from pyromq.net.address import join_address, split_address
 from pyromq.net.loop import run as run_loop
 
 if TYPE_CHECKING:
     from pyromq.broker.failover.supervisor import Supervisor
+    from pyromq.namesrv.namesrv import NameServer
 
 #: An address that means every address of the machine → the one by which the machine reaches itself.
 LOOPBACK_OF = {"0.0.0.0": "127.0.0.1", "::": "::1"}
@@ -140,8 +140,10 @@ def run_broker(process: BrokerProcess, start: Start) -> None:
 
 async def start_namesrv(
     settings: NamesrvSettings, net: NetSettings, closing: AsyncExitStack, *, option: str
-) -> NameServer:
+) -> "NameServer":
     """Start a name server; `option` is what its port is chosen with."""
+    from pyromq.namesrv.namesrv import NameServer
+
     name_server = NameServer(settings, net, clock=SystemClock())
     try:
         await name_server.start()

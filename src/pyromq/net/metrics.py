@@ -20,12 +20,13 @@ from dataclasses import dataclass
 from enum import StrEnum
 from itertools import accumulate, islice
 from typing import TYPE_CHECKING, Final
-from wsgiref.simple_server import WSGIServer
 
 from pyromq.errors import ListenFailed
 from pyromq.net.address import join_address
 
 if TYPE_CHECKING:
+    from wsgiref.simple_server import WSGIServer
+
     from prometheus_client.core import Metric
 
 log = logging.getLogger(__name__)
@@ -198,7 +199,7 @@ class MetricsPage:
         ProcessCollector(registry=registry)
         self._server, self._thread = start_http_server(port, host, registry)
 
-    def _stop(self, server: WSGIServer) -> None:
+    def _stop(self, server: "WSGIServer") -> None:
         server.shutdown()
         server.server_close()
         if self._thread is not None:

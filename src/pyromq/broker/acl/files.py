@@ -29,8 +29,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-import yaml
-
 from pyromq.broker.acl.accounts import Account, check_keys, read_permission, read_resources
 from pyromq.broker.acl.addresses import Addresses
 from pyromq.errors import ConfigError
@@ -44,9 +42,6 @@ _WHITE = "globalWhiteRemoteAddresses"
 _ACCOUNTS = "accounts"
 _VERSION = "dataVersion"
 _NEW_FILE_MODE = 0o600
-
-#: What takes every value as text, compiled if there is such.
-_Loader: Any = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,10 +87,15 @@ def find_files(folder: Path) -> list[Path]:
 
 def read_file(path: Path) -> AccessFile:
     """Read a file. Raises ConfigError, which names the file and the line or the field."""
+    # Only now: most brokers have no such file, and it takes a megabyte.
+    import yaml
+
+    # What takes every value as text, compiled if there is such.
+    loader: Any = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
     try:
         if path.stat().st_size > FILE_BYTES_MAX:
             raise ConfigError(f"{path} is larger than {FILE_BYTES_MAX} bytes")
-        root = yaml.load(path.read_bytes(), _Loader)
+        root = yaml.load(path.read_bytes(), loader)
     except OSError as error:
         raise ConfigError(f"{path} does not read: {error.strerror or error}") from error
     except yaml.YAMLError as error:
@@ -159,6 +159,8 @@ def write_file(file: AccessFile) -> None:
 
     Raises ConfigError when that is not possible.
     """
+    import yaml
+
     version = {"counter": file.version.counter, "timestamp": file.version.timestamp}
     root = {
         _WHITE: list(file.white),
