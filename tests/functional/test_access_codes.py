@@ -164,9 +164,7 @@ async def test_a_code_that_nobody_knows_is_told_apart_to_those_who_sign(client: 
 
 
 async def test_the_needs_of_every_code_are_written_down(cluster: Cluster) -> None:
-    of_failover = {RequestCode.SWITCH_MASTER, RequestCode.LIST_REPLICAS}
-
-    assert set(codes_of(cluster)) | of_failover <= KNOWN_CODES
+    assert set(codes_of(cluster)) <= KNOWN_CODES
 
 
 def test_orders_that_apache_keeps_for_administrators_are_so_here() -> None:

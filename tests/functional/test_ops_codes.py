@@ -25,3 +25,15 @@ async def test_the_name_server_knows_the_code_of_operators(cluster: Cluster, cod
     async with WireClient(cluster.namesrv_address) as client:
         answer = await client.ask(RequestCode(code), {})
     assert answer.code != ResponseCode.REQUEST_CODE_NOT_SUPPORTED
+
+
+@pytest.mark.parametrize("code", [RequestCode.SWITCH_MASTER, RequestCode.LIST_REPLICAS])
+async def test_a_broker_without_failover_says_so_and_warns_nobody(
+    client: WireClient, caplog: pytest.LogCaptureFixture, code: RequestCode
+) -> None:
+    # The dashboard and `pyromq admin replicas` ask every broker.
+    answer = await client.ask(code)
+
+    assert answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
+    assert "without failover" in (answer.remark or "")
+    assert caplog.records == []

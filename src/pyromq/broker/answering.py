@@ -32,6 +32,7 @@ from pyromq.broker.replication.committed_here import CommittedHere
 from pyromq.broker.routes import (
     access_routes,
     admin_routes,
+    fixed_role_routes,
     group_routes,
     kind_routes,
     operation_routes,
@@ -115,6 +116,8 @@ async def fill_routes(
     table.add(timer_routes(_timer_handlers(parts, durability)))
     table.add(admin_routes(_admin_handlers(parts, registration), _relay_handlers(parts)))
     table.add(access_routes(_access_handlers(parts, access, addresses)))
+    if not parts.settings.failover:
+        table.add(fixed_role_routes())
     _add_operations(parts, table, intake, durability, addresses, registration, fast_pulls, let_files_go)
 
 

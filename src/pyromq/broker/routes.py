@@ -23,7 +23,8 @@ from pyromq.broker.handlers.statistics import StatisticsHandlers
 from pyromq.broker.handlers.timers import TimerHandlers
 from pyromq.broker.handlers.transaction import TransactionHandlers
 from pyromq.codes import RequestCode as Code
-from pyromq.net.routes import Route
+from pyromq.codes import ResponseCode
+from pyromq.net.routes import Answer, Request, Route
 from pyromq.wire.headers import access as access_headers
 from pyromq.wire.headers import admin as admin_headers
 from pyromq.wire.headers import group as group_headers
@@ -174,6 +175,17 @@ def access_routes(access: AccessHandlers) -> list[Route[Any]]:
         Route(Code.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG, access.update_white, headers.UpdateGlobalWhiteAddresses),
         Route(Code.GET_BROKER_CLUSTER_ACL_CONFIG, access.accounts, refusal_ext={}),
     ]
+
+
+def fixed_role_routes() -> list[Route[Any]]:
+    """What only a broker with failover answers: the others are asked too, and say what they are."""
+    return [Route(code, _refuse_without_failover) for code in (Code.SWITCH_MASTER, Code.LIST_REPLICAS)]
+
+
+def _refuse_without_failover(_request: Request[Any]) -> Answer:
+    return Answer(
+        ResponseCode.REQUEST_CODE_NOT_SUPPORTED, "this broker runs without failover: its role is fixed"
+    )
 
 
 def operation_routes(
