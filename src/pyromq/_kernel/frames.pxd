@@ -61,7 +61,7 @@ cdef inline bint read_number(Span *text, int64_t low, int64_t high, int64_t *num
     """Read a whole number as every client writes it: no plus, no leading zeros."""
     cdef const uint8_t *at = text.at
     cdef const uint8_t *end = at + text.length
-    cdef inline bint is_negative = at < end and at[0] == c'-'
+    cdef bint is_negative = at < end and at[0] == c'-'
     cdef int64_t value = 0
     if is_negative:
         at += 1
