@@ -118,3 +118,20 @@ def test_a_call_beside_the_closing_ends_or_is_told_so_but_never_waits_for_ever(
         assert host.run(thread_name(), timeout_s=10) == "pyromq-consumer billing"
     closing.join(10)
     assert not closing.is_alive()
+
+
+def test_a_signal_that_closes_it_in_the_middle_of_a_call_does_not_wait_for_that_call(
+    host: HostedLoop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begin = asyncio.run_coroutine_threadsafe
+
+    def begin_interrupted(
+        coroutine: Coroutine[Any, Any, str], loop: asyncio.AbstractEventLoop
+    ) -> "Future[str]":
+        # What the handler of a signal does, which Python calls on the thread that it finds at work.
+        host.close()
+        return begin(coroutine, loop)
+
+    monkeypatch.setattr(asyncio, "run_coroutine_threadsafe", begin_interrupted)
+    with pytest.raises(ClientClosed):
+        host.run(thread_name(), timeout_s=10)

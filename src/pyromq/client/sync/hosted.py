@@ -23,7 +23,8 @@ class HostedLoop:
     def __init__(self, name: str) -> None:
         self._name = name
         # One lock for each process: at a fork a thread may hold the parent's, and here nobody would let go.
-        self._locks: dict[int, threading.Lock] = {}
+        # Reentrant: a signal's handler may close the client in the middle of a call.
+        self._locks: dict[int, threading.RLock] = {}
         self._pid = 0
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
@@ -85,7 +86,12 @@ class HostedLoop:
             if loop is None or not self.is_running:
                 coroutine.close()
                 raise ClientClosed(self._complaint())
-            return asyncio.run_coroutine_threadsafe(coroutine, loop)
+            try:
+                return asyncio.run_coroutine_threadsafe(coroutine, loop)
+            except RuntimeError as error:
+                # Closed since it was looked at, by a signal's handler on this very thread.
+                coroutine.close()
+                raise ClientClosed(self._complaint()) from error
 
     def call_soon(self, callback: Callable[[], object]) -> None:
         """Have the loop call something, from whatever thread; nothing happens after `close`."""
@@ -107,8 +113,8 @@ class HostedLoop:
         if thread is not None and self._pid == os.getpid() and thread is not threading.current_thread():
             thread.join()
 
-    def _lock(self) -> threading.Lock:
-        return self._locks.setdefault(os.getpid(), threading.Lock())
+    def _lock(self) -> threading.RLock:
+        return self._locks.setdefault(os.getpid(), threading.RLock())
 
     def _complaint(self) -> str:
         if self._loop is not None and self._pid != os.getpid():
