@@ -249,7 +249,7 @@ def test_members_read_one_queue_again(stage: AdminStage, reader: Reader, topic: 
     ended = stage.run("group", "reset", group, "-t", topic, "--to", "2", "--queue", "broker-b:1", "--yes")
 
     assert ended.exit_code == 0
-    assert "1 members were told" in ended.stdout
+    assert "1 member was told" in ended.stdout
     eventually(lambda: reader.count == 2, timeout_s=60)
 
 
@@ -258,7 +258,7 @@ def test_a_look_names_the_members(stage: AdminStage, topic: str, group: str) -> 
     shown = stage.run("group", "reset", group, "-t", topic, "--to", "first", "--dry-run").stdout
 
     (member,) = stage.records("group", "members", group)
-    assert f"1 members are connected, and will be told: {member['client_id']}" in shown
+    assert f"1 member is connected, and will be told: {member['client_id']}" in shown
 
 
 @pytest.mark.usefixtures("reader")
@@ -267,7 +267,7 @@ def test_the_old_command_leaves_members_as_they_are_and_says_so(
 ) -> None:
     shown = stage.admin("resetOffsetByTimeOld", "-g", group, "-t", topic, "-s", "1h").stdout
 
-    assert "1 members are connected: restart them, or they write over it" in shown
+    assert "1 member is connected: restart the group, or it writes over this" in shown
 
 
 def test_a_broker_that_is_gone_ends_with_1_and_the_others_are_changed(topic: str, group: str) -> None:

@@ -118,12 +118,14 @@ def _notes(reset: Reset) -> list[str]:
     words.append(f"{again:,} {verb}be read again" if not reset.is_done else f"{again:,} are read again")
     notes = ["; ".join(words)]
     members = sorted({client for clients in reset.members.values() for client in clients})
+    who = "1 member" if len(members) == 1 else f"{len(members):,} members"
+    is_or_are, was_or_were = ("is", "was") if len(members) == 1 else ("are", "were")
     if members and reset.query.past_members:
-        notes.append(f"{len(members)} members are connected: restart them, or they write over it")
+        notes.append(f"{who} {is_or_are} connected: restart the group, or it writes over this")
     elif members and reset.is_done:
-        notes.append(f"{len(members)} members were told; each goes on there when it has let go of its queues")
+        notes.append(f"{who} {was_or_were} told, to go on there when it has let go of its queues")
     elif members:
-        notes.append(f"{len(members)} members are connected, and will be told: {', '.join(members)}")
+        notes.append(f"{who} {is_or_are} connected, and will be told: {', '.join(members)}")
     else:
         notes.append("nobody of the group is connected")
     return notes
