@@ -28,6 +28,8 @@ _MISFIT: Final = re.compile(
     r"\b(?:java\.lang\.)?(NoSuchMethodError|NoSuchFieldError|NoClassDefFoundError|AbstractMethodError|"
     r"IncompatibleClassChangeError|ClassNotFoundException|IllegalAccessError)\b:?\s*([^\n]{0,120})"
 )
+#: What Spark says of a format for which it has no package.
+NO_FORMAT: Final = "DATA_SOURCE_NOT_FOUND"
 
 
 def how_to_add(kind: SinkKind, spark_version: str) -> str | None:
@@ -51,7 +53,8 @@ def how_to_add(kind: SinkKind, spark_version: str) -> str | None:
 def misfit(text: str, spark_version: str) -> str | None:
     """Return what to do when a trace says that a package was built for another Spark."""
     found = _MISFIT.search(text)
-    if found is None:
+    # A format that is not there at all is a class that was not found as well, if Spark shows its trace.
+    if found is None or NO_FORMAT in text:
         return None
     return (
         f"a package in spark.jars or spark.jars.packages is built for another Spark than {spark_version} "

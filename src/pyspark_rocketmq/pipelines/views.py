@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from pyromq.errors import ConfigError, PyroError
 from pyspark_rocketmq.pipelines.document import Findings, Spot
-from pyspark_rocketmq.pipelines.lakes import how_to_add, misfit
+from pyspark_rocketmq.pipelines.lakes import NO_FORMAT, how_to_add, misfit
 from pyspark_rocketmq.pipelines.spec import SOURCE_VIEW, Pipeline, Sink, SinkKind, Step
 from pyspark_rocketmq.rows import check_columns
 
@@ -124,7 +124,7 @@ def _format_problem(spark: SparkSession, kind: SinkKind) -> str | None:
         spark.read.format(str(kind)).load("/no/such/table").schema  # noqa: B018  Connect looks only now
     except Exception as error:  # noqa: BLE001  one of py4j's, of gRPC's or of pyspark's
         text = str(error)
-        return text if "DATA_SOURCE_NOT_FOUND" in text or misfit(text, "") else None
+        return text if NO_FORMAT in text or misfit(text, "") else None
     return None
 
 

@@ -44,3 +44,13 @@ def test_a_build_for_another_spark_is_recognised_by_what_is_missing() -> None:
     assert "NoSuchMethodError: 'void org.apache.spark.sql.execution.LogicalRDD" in said
     assert what_spark_says(TRACE).startswith("a package in spark.jars")
     assert misfit("[PATH_NOT_FOUND] Path does not exist", "4.3.0") is None
+
+
+def test_a_format_that_is_not_there_is_no_build_for_another_spark_though_its_class_is_not_found() -> None:
+    text = (
+        "[DATA_SOURCE_NOT_FOUND] Failed to find the data source: delta.\n\nJVM stacktrace:\n"
+        "Caused by: java.lang.ClassNotFoundException: delta.DefaultSource\n"
+    )
+
+    assert misfit(text, "4.3.0") is None
+    assert what_spark_says(text) == "Failed to find the data source: delta"
