@@ -161,5 +161,6 @@ def test_our_commands_drain_apaches_broker(running: Callable[[str], Cluster], to
 
 
 def _unread(result: Result, group: str) -> dict[str, int]:
+    assert result.stdout, f"it said nothing of queues: {result.output} {result.exception!r}"
     look = json.loads(result.stdout.splitlines()[-1])
     return {one["topic"]: one["count"] for one in look["unread"] if one["group"] == group}
