@@ -52,6 +52,9 @@ class BlockingLinks:
     def request_all(self, address: str, commands: Sequence[Command], timeout_s: float) -> list[Command]:
         """Send requests one behind the other on one socket, and return their answers in that order.
 
+        Nothing is read before all are written, so together they must fit into a socket's buffers: a server
+        whose large answers nobody reads stops reading.
+
         Raises as `request` does, for all of them: some may have been carried out.
         """
         deadline = time.monotonic() + timeout_s

@@ -1,8 +1,9 @@
 """From a request to its answer: the one border where errors become answers.
 
     Refused                 its code and remark, with the route's `refusal_ext`
-    HeaderError and other   SYSTEM_ERROR with the text, which names the field; one log line
-    ProtocolErrors
+    HeaderError, BodyError  SYSTEM_ERROR with the text, which names the field; one log line
+    and the like
+    StoreError              SERVICE_NOT_AVAILABLE with the text: a full or ill disk; one log line
     anything else           SYSTEM_ERROR; one log line with the trace
 
 A oneway request is never answered. A handler that returns its answer at once costs no task; one that returns
@@ -16,7 +17,7 @@ import logging
 from functools import partial
 
 from pyromq.codes import CommandFlag, RequestCode, ResponseCode
-from pyromq.errors import LocalProtocolError, ProtocolError, Refused
+from pyromq.errors import BodyError, LocalProtocolError, ProtocolError, Refused, StoreError
 from pyromq.net.link import Link
 from pyromq.net.routes import Answer, Handled, Request, RouteTable
 from pyromq.wire.command import Command
@@ -50,22 +51,28 @@ class Dispatcher:
             return
         future = asyncio.ensure_future(handled)
         link.under_way.add(future)
-        future.add_done_callback(partial(self._finish, link, command))
+        future.add_done_callback(partial(self._finish, link, _envelope(command)))
 
     def _handle(self, link: Link, command: Command) -> Handled:
         if len(link.under_way) >= self._under_way_max:
             return self._busy(link)
         admit = self._table.admit
-        if admit is not None and (refusal := admit(link, command)) is not None:
-            return refusal
+        caller = None
+        if admit is not None:
+            admitted = admit(link, command)
+            if isinstance(admitted, Answer):
+                return admitted
+            caller = admitted
         route = self._by_code.get(command.code)
         if route is None:
             _log.warning(
                 "%s: %s asks for code %d, which is unknown here", self._name, link.peer, command.code
             )
-            return self._unknown(Request(command, None, link))
+            return self._unknown(Request(command, None, link, caller))
+        if len(command.body) > route.body:
+            raise BodyError(_too_long(command, route.body))
         header = None if route.header is None else read_header(route.header, command.ext)
-        request = Request(command, header, link)
+        request = Request(command, header, link, caller)
         for guard in route.guards:
             guard(request)
         return route.handle(request)
@@ -97,6 +104,10 @@ class Dispatcher:
         if isinstance(error, ProtocolError):
             _log.warning("%s: %s of %s does not read: %s", self._name, what, link.peer, error)
             return Answer(ResponseCode.SYSTEM_ERROR, str(error))
+        if isinstance(error, StoreError):
+            # What a disk does is no mistake of ours: a trace would tell an operator nothing.
+            _log.error("%s: %s of %s failed: %s", self._name, what, link.peer, error)
+            return Answer(ResponseCode.SERVICE_NOT_AVAILABLE, str(error))
         _log.error("%s: %s of %s failed", self._name, what, link.peer, exc_info=error)
         return Answer(
             ResponseCode.SYSTEM_ERROR,
@@ -125,6 +136,15 @@ class Dispatcher:
             response.code, response.remark = ResponseCode.SYSTEM_ERROR, f"the answer does not fit: {error}"
             response.ext, response.body = None, b""
             link.send(response)
+
+
+def _envelope(command: Command) -> Command:
+    """Return what an answer needs of a request that waits: not its body, nor fields that nobody reads."""
+    return Command(command.code, opaque=command.opaque, flag=command.flag, serializer=command.serializer)
+
+
+def _too_long(command: Command, limit: int) -> str:
+    return f"{_request_name(command.code)} carries at most {limit} bytes of body, not {len(command.body)}"
 
 
 def _request_name(code: int) -> str:

@@ -20,8 +20,6 @@ from pyromq.wire.command import CommandReader
 
 #: RocketMQ's own bounds begin with a whole millisecond, where most of ours are over.
 BOUNDS_MS: Final = (0.1, 0.3, 1, 3, 5, 7, 10, 30, 100, 300, 1000, 2000, 3000)
-#: Requests that wait for messages on purpose.
-_HELD: Final = frozenset((int(RequestCode.PULL_MESSAGE), int(RequestCode.LITE_PULL_MESSAGE)))
 REMOTING: Final = "remoting"
 
 
@@ -57,7 +55,7 @@ class RequestTimes:
         return timed
 
     def _timed(self, route: Route[Any]) -> Route[Any]:
-        inner, code = route.handle, int(route.code)
+        inner, code, holds = route.handle, int(route.code), route.holds
 
         def handle(request: Request[Any]) -> Handled:
             began = perf_counter()
@@ -70,22 +68,26 @@ class RequestTimes:
                 self._observe(code, 0 if handled is None else handled.code, began)
                 return handled
             if isinstance(handled, asyncio.Future):
-                handled.add_done_callback(partial(self._done, code, began))
+                handled.add_done_callback(partial(self._done, code, began, is_held=holds))
                 return handled
-            return self._awaited(handled, code, began)
+            return self._awaited(handled, code, began, is_held=holds)
 
         return replace(route, handle=handle)
 
-    async def _awaited(self, handled: Awaitable[Answer | None], code: int, began: float) -> Answer | None:
+    async def _awaited(
+        self, handled: Awaitable[Answer | None], code: int, began: float, *, is_held: bool
+    ) -> Answer | None:
         try:
             answer = await handled
         except Refused as error:
             self._observe(code, error.code, began)
             raise
-        self._observe(code, 0 if answer is None else answer.code, began, is_held=code in _HELD)
+        self._observe(code, 0 if answer is None else answer.code, began, is_held=is_held)
         return answer
 
-    def _done(self, code: int, began: float, answered: "asyncio.Future[Answer | None]") -> None:
+    def _done(
+        self, code: int, began: float, answered: "asyncio.Future[Answer | None]", *, is_held: bool
+    ) -> None:
         if answered.cancelled():
             return
         error = answered.exception()
@@ -94,7 +96,7 @@ class RequestTimes:
         else:
             answer = answered.result()
             response = 0 if answer is None else answer.code
-        self._observe(code, response, began, is_held=code in _HELD)
+        self._observe(code, response, began, is_held=is_held)
 
     def _observe(self, code: int, response: int, began: float, *, is_held: bool = False) -> None:
         self.histogram.observe((perf_counter() - began) * 1000, _labels(code, response, is_held=is_held))

@@ -10,9 +10,20 @@ Whatever a peer can make grow is bounded:
                     would read one socket 32 times over)
     what leaves     above the high-water mark no further frame is handled and nothing is read, until the
                     peer has taken enough; what answers and pushes pile up meanwhile is bounded by
-                    OUTPUT_FACTOR_MAX times that mark, then the connection ends
+                    OUTPUT_FACTOR_MAX times that mark, then the connection ends. Requests of ours wait for
+                    room, in their order
     what waits      requests under way have a limit, which `net/dispatch.py` keeps; those still under way
                     when the connection ends are cancelled
+
+Whether a link reads follows from three facts, and `_settle` alone turns them into a call of the transport;
+whatever changes one of them calls it. Each fact has somebody who ends it, so no link stays deaf:
+
+    frames are left that were not handled   the end of this turn, which `_settle` joins
+    it had its share of this turn           the same
+    the peer does not take what we write    the peer, by `resume_writing`
+
+Only the side that accepted a connection stops reading for the third one. Were both sides to, each could wait
+for the other: the caller with large requests, the server with large answers.
 """
 
 from __future__ import annotations
@@ -20,6 +31,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
+from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any, cast
 
@@ -56,7 +68,7 @@ def either(first: Shortcut | None, second: Shortcut | None) -> Shortcut | None:
 
 
 class Link(asyncio.Protocol):
-    """One connection.
+    """One connection; `is_caller` on the side that opened it.
 
     `on_start` is called once when it is made, `on_request` with each request that arrives, `on_end` once when
     it is over. `shortcut`, if there is one, is offered the received bytes first, and returns whether it
@@ -70,6 +82,7 @@ class Link(asyncio.Protocol):
         "_close_callbacks",
         "_has_frames_left",
         "_has_received",
+        "_is_caller",
         "_is_ended",
         "_is_in_turn",
         "_is_reading_paused",
@@ -91,6 +104,7 @@ class Link(asyncio.Protocol):
         "_turn",
         "_turn_bytes",
         "_waiting",
+        "_want_room",
         "closed",
         "peer",
         "peer_host_bytes",
@@ -107,6 +121,7 @@ class Link(asyncio.Protocol):
         on_end: Callable[[Link], None],
         on_start: Callable[[Link], None] | None = None,
         shortcut: Shortcut | None = None,
+        is_caller: bool = False,
     ) -> None:
         self.peer = "unknown:0"
         self.peer_host_bytes = bytes(8)
@@ -119,6 +134,7 @@ class Link(asyncio.Protocol):
         self._on_start = on_start
         self._shortcut = shortcut
         self._on_end = on_end
+        self._is_caller = is_caller
         self._close_callbacks: list[Callable[[Link], None]] = []
         self._is_ended = False
         self._active_at = clock.monotonic()
@@ -136,6 +152,8 @@ class Link(asyncio.Protocol):
         self._out_bytes_high = settings.write_buffer_high_water_mark
         self._out_bytes_low = min(settings.write_buffer_low_water_mark, self._out_bytes_high)
         self._is_writing_paused = False
+        #: Whoever has a request to send and no room for it, in order; None: nobody ever had to wait.
+        self._want_room: deque[asyncio.Future[None]] | None = None
 
         self._opaque = 0
         #: What is awaited, and until when: by the loop's time, and how long that was.
@@ -169,13 +187,15 @@ class Link(asyncio.Protocol):
 
         Raises RequestTimeout, or ConnectionLost when the connection ends first.
         """
+        loop = asyncio.get_running_loop()
+        give_up_at = loop.time() + timeout_s
+        if not self._has_room() or self._want_room:
+            await self.room(timeout_s)
         if self.closed:
             raise ConnectionLost(f"the connection to {self.peer} is closed")
-        loop = asyncio.get_running_loop()
         answer: asyncio.Future[Command] = loop.create_future()
         command.opaque = opaque = self._next_opaque()
         self.send(command)
-        give_up_at = loop.time() + timeout_s
         self._waiting[opaque] = (answer, give_up_at, timeout_s)
         if give_up_at < self._looks_at:
             self._look_at(loop, give_up_at)
@@ -183,6 +203,30 @@ class Link(asyncio.Protocol):
             return await answer
         finally:
             self._waiting.pop(opaque, None)
+
+    async def room(self, timeout_s: float) -> None:
+        """Wait until the peer has taken enough of what was sent before; whoever came first is first.
+
+        Raises RequestTimeout, or ConnectionLost when the connection ends first.
+        """
+        if self._want_room is None:
+            self._want_room = deque()
+        if not self._want_room and self._has_room():
+            return
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._want_room.append(turn)
+        try:
+            async with asyncio.timeout(timeout_s):
+                await turn
+        except TimeoutError as error:
+            raise RequestTimeout(
+                f"{self.peer} did not take the request within {timeout_s:.1f} s; others wait before it"
+            ) from error
+        finally:
+            if turn in self._want_room:
+                self._want_room.remove(turn)
+            # The next may go when this one has sent, or has given up.
+            asyncio.get_running_loop().call_soon(self._let_next_send)
 
     def oneway(self, command: Command) -> None:
         """Send a request that wants no answer; sets its `opaque` and its flag."""
@@ -233,6 +277,9 @@ class Link(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Handle all whole commands."""
+        if self.closed:
+            # TLS hands on what comes until its peer has said goodbye too.
+            return
         self._active_at = self._monotonic()
         self._turn_bytes += len(data)
         self._reader.feed(data)
@@ -244,18 +291,18 @@ class Link(asyncio.Protocol):
                 )
                 return
         self._handle_frames()
+        self._settle()
 
     def pause_writing(self) -> None:
         """Stop reading from a peer that does not read."""
         self._is_writing_paused = True
-        self._pause_reading()
+        self._settle()
 
     def resume_writing(self) -> None:
         """Go on where the peer had stopped us."""
         self._is_writing_paused = False
         self._active_at = self._monotonic()
-        if not self._is_in_turn:
-            self._join_turn()
+        self._settle()
 
     def connection_lost(self, error: Exception | None) -> None:
         """Give up what is under way and tell whoever asked to know."""
@@ -275,13 +322,9 @@ class Link(asyncio.Protocol):
         self._is_in_turn = False
         self._turn_bytes = 0
         self._write()
-        if self.closed or self._is_writing_paused:
-            return
         if self._has_frames_left:
             self._handle_frames()
-        elif self._is_reading_paused and self._transport is not None:
-            self._is_reading_paused = False
-            self._transport.resume_reading()
+        self._settle()
 
     # Inside --------------------------------------------------------------------------------------------
 
@@ -290,11 +333,15 @@ class Link(asyncio.Protocol):
         self._turn.join(self)
 
     def _handle_frames(self) -> None:
-        reader, shortcut = self._reader, self._shortcut
+        """Handle what arrived as long as there is room for answers."""
+        reader, shortcut, is_caller = self._reader, self._shortcut, self._is_caller
+        out_bytes_high = self._out_bytes_high
         self._has_frames_left = True
         try:
-            while self._out_bytes < self._out_bytes_high and not self._is_writing_paused and not self.closed:
-                if shortcut is not None and shortcut(self, reader, self._out_bytes_high - self._out_bytes):
+            while not self.closed and (
+                is_caller or (self._out_bytes < out_bytes_high and not self._is_writing_paused)
+            ):
+                if shortcut is not None and shortcut(self, reader, out_bytes_high - self._out_bytes):
                     continue
                 command = reader.next_command()
                 if command is None:
@@ -306,25 +353,45 @@ class Link(asyncio.Protocol):
                     self._on_request(self, command)
         except RemoteProtocolError as error:
             self._end_badly(f"sent what is no command: {error}")
-            return
         except Exception:  # noqa: BLE001  our own mistake; the other links of this turn must still write
             _log.exception("a frame of %s could not be handled; connection closed", self.peer)
             self.close()
+
+    def _settle(self) -> None:
+        """Read, or do not, as the state says; the head of this file has the rule."""
+        transport = self._transport
+        if self.closed or transport is None:
             return
-        if self._has_frames_left or self._turn_bytes > TURN_BYTES_MAX:
-            self._pause_reading()
-            if not self._is_in_turn and not self.closed:
-                self._join_turn()
+        goes_on_next_turn = self._has_frames_left or self._turn_bytes > TURN_BYTES_MAX
+        waits_for_peer = self._is_writing_paused and not self._is_caller
+        if goes_on_next_turn and not waits_for_peer and not self._is_in_turn:
+            self._join_turn()
+        if self._want_room:
+            self._let_next_send()
+        is_paused = goes_on_next_turn or waits_for_peer
+        if is_paused == self._is_reading_paused:
+            return
+        self._is_reading_paused = is_paused
+        if is_paused:
+            transport.pause_reading()
+        else:
+            transport.resume_reading()
+
+    def _has_room(self) -> bool:
+        return self._out_bytes < self._out_bytes_high and not self._is_writing_paused
+
+    def _let_next_send(self) -> None:
+        """Let the first go who waits for room, if there is some; it lets the next one go."""
+        while self._want_room and self._has_room():
+            turn = self._want_room.popleft()
+            if not turn.done():
+                turn.set_result(None)
+                return
 
     def _take_answer(self, command: Command) -> None:
         waiting = self._waiting.pop(command.opaque, None)
         if waiting is not None and not waiting[0].done():
             waiting[0].set_result(command)
-
-    def _pause_reading(self) -> None:
-        if not self._is_reading_paused and self._transport is not None and not self.closed:
-            self._is_reading_paused = True
-            self._transport.pause_reading()
 
     def _write(self) -> None:
         transport = self._transport
@@ -377,17 +444,20 @@ class Link(asyncio.Protocol):
         for answer, _, _ in waiting.values():
             if not answer.done():
                 answer.set_exception(ConnectionLost(f"the connection to {self.peer} ended before the answer"))
+        for turn in self._want_room or ():
+            if not turn.done():
+                turn.set_exception(ConnectionLost(f"the connection to {self.peer} ended before the request"))
         for future in tuple(self.under_way):
             future.cancel()
 
 
 async def close_all(links: Iterable[Link], grace_s: float) -> None:
     """Close links and wait for their end; those whose peers do not take what is left are aborted."""
-    left = set(links)
+    left = dict.fromkeys(links)
     ended = asyncio.Event()
 
     def one_ended(link: Link) -> None:
-        left.discard(link)
+        left.pop(link, None)
         if not left:
             ended.set()
 

@@ -63,10 +63,11 @@ class Links:
         return await link.request(command, max(deadline - loop.time(), 0.0))
 
     async def oneway(self, address: str, command: Command, timeout_s: float) -> None:
-        """Send a request that wants no answer; `timeout_s` covers the connecting."""
+        """Send a request that wants no answer; `timeout_s` is for the connecting, and again for room."""
         if self._sign is not None:
             self._sign(command)
         link = await self.link(address, timeout_s)
+        await link.room(timeout_s)
         link.oneway(command)
 
     async def link(self, address: str, timeout_s: float) -> Link:
@@ -138,6 +139,7 @@ class Links:
             clock=self._clock,
             on_request=self._dispatch,
             on_end=self._forget,
+            is_caller=True,
         )
 
     def _forget(self, link: Link) -> None:

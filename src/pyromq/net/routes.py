@@ -1,15 +1,17 @@
-"""The table of requests: code → header type, handler, guards.
+"""The table of requests: code → handler, header types, limits, guards.
 
-A server's `routes.py` lists its `Route`s on one page; a `RouteTable` finds them by code. A handler takes a
-`Request` and returns its `Answer` at once (no task is made for it), or something to await that will give
-one, or None for no answer at all. It raises `Refused` to say no.
+A server's `routes.py` lists its `Route`s on one page, each with all that is to be known of its request; a
+`RouteTable` finds them by code. A handler takes a `Request` and returns its `Answer` at once (no task is
+made for it), or something to await that will give one, or None for no answer at all. It raises `Refused` to
+say no.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from enum import IntEnum
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from pyromq.codes import ResponseCode
 
@@ -49,15 +51,41 @@ class Answer:
         return f"Answer({self.code}, {self.remark!r}, body of {len(self.body)} bytes)"
 
 
+class BodyLimit(IntEnum):
+    """How many bytes of body a request may carry; a longer one is refused before anything else reads it."""
+
+    #: It says all in its fields. What a client sends besides is ignored, as RocketMQ does.
+    FIELDS_ONLY = 64 * 1024
+    #: Names, settings and offsets.
+    NAMES = 4 * 1024 * 1024
+    #: Messages: whatever fits a frame (`frameBytesMax`).
+    MESSAGES = 2**31 - 1
+
+
+class Caller(NamedTuple):
+    """Whoever sent a request, as access control knows it.
+
+    `name` is the access key, empty for an address that needs none. `is_trusted`: it may do everything, as
+    such an address may, and an administrator.
+    """
+
+    name: str
+    is_trusted: bool
+
+
 class Request(Generic[H]):
-    """A request that arrived: the command, its typed header, and the link to whoever asks."""
+    """A request that arrived: the command, its typed header, the link to whoever asks, and who that is.
 
-    __slots__ = ("command", "header", "link")
+    `caller` is None where there is no access control.
+    """
 
-    def __init__(self, command: Command, header: H, link: Link) -> None:
+    __slots__ = ("caller", "command", "header", "link")
+
+    def __init__(self, command: Command, header: H, link: Link, caller: Caller | None = None) -> None:
         self.command = command
         self.header = header
         self.link = link
+        self.caller = caller
 
     @property
     def body(self) -> bytes:
@@ -69,20 +97,26 @@ class Request(Generic[H]):
 Handled = Answer | None | Awaitable[Answer | None]
 #: A check that runs before the handler and raises Refused to say no.
 Guard = Callable[[Request[Any]], None]
-#: Looks at a request before anything else does, and returns the answer to one that may not pass.
-Admit = Callable[["Link", "Command"], Answer | None]
+#: Looks at a request before anything else does: returns who sent it, or the answer to one that may not pass.
+Admit = Callable[["Link", "Command"], Answer | Caller]
 
 
 @dataclass(frozen=True, slots=True)
 class Route(Generic[H]):
     """One request that a server answers. Guards run in their order, after the header was read.
 
-    `refusal_ext` are the fields of an answer that says no: RocketMQ's differ from request to request.
+    `header` is the type of the request's fields, `answer` that of the answer's, None where there are none; an
+    answer type without fields carries an empty map, as RocketMQ 4.9.8 sends it. `holds`: the answer may wait
+    for messages on purpose. `refusal_ext` are the fields of an answer that says no: RocketMQ's differ from
+    request to request.
     """
 
     code: int
     handle: Callable[[Request[H]], Handled]
     header: type[H] | None = None
+    answer: type[Header] | None = None
+    body: BodyLimit = BodyLimit.MESSAGES
+    holds: bool = False
     guards: tuple[Guard, ...] = ()
     refusal_ext: dict[str, str] | None = None
 
@@ -119,10 +153,9 @@ class RouteTable:
 
     def guard(self, guard: Guard, codes: Iterable[int] | None = None) -> None:
         """Let the requests of some codes, or all, pass a guard before the ones that they have."""
-        for code in self.by_code if codes is None else codes:
-            route = self.by_code.get(int(code))
-            if route is not None:
-                self.by_code[int(code)] = replace(route, guards=(guard, *route.guards))
+        for code in self.codes if codes is None else codes:
+            route = self.by_code[code]
+            self.by_code[code] = replace(route, guards=(guard, *route.guards))
 
     @property
     def codes(self) -> frozenset[int]:

@@ -32,8 +32,8 @@ _log = logging.getLogger("pyromq.net")
 class Server:
     """Answers requests on one or more addresses.
 
-    `on_link_closed` is called once for each connection that ends. `before_write` is called once in each turn
-    of the loop, after all commands of the turn were handled and before their answers are written.
+    `on_link_closed` is called once for each connection that ends. `may_leave` is asked once in each turn of
+    the loop, after all commands of the turn were handled and before their answers are written.
     """
 
     def __init__(
@@ -44,16 +44,17 @@ class Server:
         clock: Clock,
         name: str,
         on_link_closed: Callable[[Link], None] | None = None,
-        before_write: Callable[[], None] | None = None,
+        may_leave: Callable[[], bool] | None = None,
     ) -> None:
-        self.links: set[Link] = set()
+        #: In the order in which they came.
+        self.links: dict[Link, None] = {}
         self._settings = settings
         self._clock = clock
         self._name = name
         self._on_link_closed = on_link_closed
         #: May handle received bytes before they become commands; for connections that are yet to come.
         self.shortcut: Shortcut | None = None
-        self._turn = Turn(before_write)
+        self._turn = Turn(may_leave)
         self._dispatch = Dispatcher(table, name=name, requests_under_way_max=settings.requests_under_way_max)
         self._tls = server_context(settings)
         self._listeners: list[asyncio.Server | PeekingListener] = []
@@ -147,7 +148,7 @@ class Server:
         )
 
     def _admit(self, link: Link) -> None:
-        self.links.add(link)
+        self.links[link] = None
         if self._is_closing:
             link.abort()
         elif len(self.links) > self._settings.connections_max:
@@ -160,7 +161,7 @@ class Server:
             link.abort()
 
     def _forget(self, link: Link) -> None:
-        self.links.discard(link)
+        self.links.pop(link, None)
         if self._on_link_closed is not None:
             self._on_link_closed(link)
 

@@ -1,28 +1,33 @@
 """What many links do together once in a turn of the loop: write.
 
-Links that received or want to send something join the turn. When it ends, `before_write` runs once (the seam
-for work that must be done before answers leave, such as appending what a whole turn collected; it must not
-raise, because without it no answer may leave), then every link writes once. It costs one `call_soon` a turn,
-however many links and frames took part.
+Links that received or want to send something join the turn. When it ends, `may_leave` is asked once, then
+every link writes once. It costs one `call_soon` a turn, however many links and frames took part.
+
+`may_leave` is the last look before answers are handed to the system: whether what they say still holds. If
+not, none of them leaves, and the links of the turn end: whoever asked hears nothing, rather than something
+wrong, and asks again elsewhere. It must not raise.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from pyromq.net.link import Link
 
+_log = logging.getLogger("pyromq.net")
+
 
 class Turn:
     """The links of one owner that have something to do when this turn of the loop ends."""
 
-    __slots__ = ("_before_write", "_links")
+    __slots__ = ("_links", "_may_leave")
 
-    def __init__(self, before_write: Callable[[], None] | None = None) -> None:
-        self._before_write = before_write
+    def __init__(self, may_leave: Callable[[], bool] | None = None) -> None:
+        self._may_leave = may_leave
         self._links: list[Link] = []
 
     def join(self, link: Link) -> None:
@@ -33,7 +38,12 @@ class Turn:
 
     def _end(self) -> None:
         links, self._links = self._links, []
-        if self._before_write is not None:
-            self._before_write()
+        if self._may_leave is not None and not self._may_leave():
+            _log.warning(
+                "answers to %d connections do not hold any more; they are closed instead", len(links)
+            )
+            for link in links:
+                link.abort()
+            return
         for link in links:
             link.end_turn()

@@ -8,7 +8,7 @@ import pytest
 
 from pyromq.clock import SystemClock
 from pyromq.config.settings import NetSettings
-from pyromq.errors import ConnectionLost, HeaderError, ListenFailed, RequestTimeout, TopicNotFound
+from pyromq.errors import ConnectionLost, DiskFull, HeaderError, ListenFailed, RequestTimeout, TopicNotFound
 from pyromq.net.links import Links
 from pyromq.net.routes import Answer, Route, RouteTable
 from pyromq.net.server import Server
@@ -17,7 +17,7 @@ from pyromq.testing.waiting import aeventually
 from pyromq.wire.command import Command, CommandReader, encode
 from pyromq.wire.header import Header, Int32
 
-ECHO, HELD, REFUSED, BROKEN, TYPED, LATER, BIG, TOO_BIG = range(10, 18)
+ECHO, HELD, REFUSED, BROKEN, TYPED, LATER, BIG, TOO_BIG, FULL = range(10, 19)
 
 
 class Typed(Header, kw_only=True):
@@ -40,6 +40,7 @@ class Fixture:
                 Route(REFUSED, self.refuse, refusal_ext={}),
                 Route(BROKEN, self.break_down),
                 Route(TYPED, lambda request: Answer(body=request.header.topic.encode()), Typed),
+                Route(FULL, self.find_no_room),
                 Route(LATER, self.answer_later),
                 Route(BIG, lambda request: Answer(body=bytes(1_000_000))),
                 Route(TOO_BIG, lambda request: Answer(body=bytes(16_777_216))),
@@ -68,6 +69,9 @@ class Fixture:
 
     def break_down(self, request):
         raise RuntimeError("the reason")
+
+    def find_no_room(self, request):
+        raise DiskFull("writing topics.json failed: No space left on device")
 
     async def answer_later(self, request):
         await asyncio.sleep(0)
@@ -208,6 +212,15 @@ async def test_a_handler_that_breaks_is_an_answer_and_a_trace_in_the_log(caplog)
     assert [record.exc_info is not None for record in told(caplog)] == [True]
 
 
+async def test_a_full_disk_is_answered_as_such_and_logged_without_a_trace(caplog):
+    async with serving() as fixture:
+        answer = await fixture.ask(FULL)
+
+    assert answer.code == 14
+    assert "No space left on device" in answer.remark
+    assert [record.exc_info for record in told(caplog)] == [None]
+
+
 async def test_an_error_of_an_awaited_handler_is_answered_too():
     async with serving() as fixture:
         answer = await fixture.ask(LATER)
@@ -332,7 +345,7 @@ async def test_what_a_closed_connection_waited_for_is_cancelled_and_its_end_is_t
         await aeventually(lambda: fixture.held[0].cancelled())
 
         assert len(fixture.closed_links) == 1
-        assert fixture.server.links == set()
+        assert not fixture.server.links
 
 
 async def test_a_client_that_gives_up_does_not_disturb_the_connection():

@@ -14,14 +14,14 @@ from pyromq.wire.command import Command, encode
 
 
 class Setting:
-    def __init__(self, *, before_write=None, **limits):
+    def __init__(self, *, may_leave=None, **limits):
         self.clock = ManualClock()
         self.requests = []
         self.ended = []
         self.transport = ListTransport()
         self.link = Link(
             NetSettings(**limits),
-            turn=Turn(before_write),
+            turn=Turn(may_leave),
             clock=self.clock,
             on_request=self.take,
             on_end=self.ended.append,
@@ -52,12 +52,22 @@ async def test_all_answers_of_a_turn_are_one_write():
 
 async def test_the_hook_runs_once_before_the_answers_of_a_turn_leave():
     seen = []
-    setting = Setting(before_write=lambda: seen.append(len(setting.transport.writes)))
+    setting = Setting(may_leave=lambda: seen.append(len(setting.transport.writes)) is None)
 
     setting.link.data_received(encode(Command(10)) + encode(Command(10)))
     await turn_of_the_loop()
 
     assert seen == [0]
+
+
+async def test_answers_that_do_not_hold_any_more_never_leave():
+    setting = Setting(may_leave=lambda: False)
+
+    setting.link.data_received(encode(Command(10)))
+    await turn_of_the_loop()
+
+    assert setting.transport.writes == []
+    assert setting.link.closed
 
 
 async def test_a_frame_may_come_in_pieces():
