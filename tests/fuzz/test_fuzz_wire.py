@@ -11,6 +11,7 @@ import pytest
 from effort import times
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from route_listing import headers_by_code
 
 from pyromq.codes import Language, Serializer
 from pyromq.errors import BodyError, CorruptRecord, HeaderError, RemoteProtocolError
@@ -20,12 +21,12 @@ from pyromq.wire.batch import BatchUnit, decode_batch, encode_batch
 from pyromq.wire.bodies import groups, heartbeat, lists, locks, offsets, registration, route, topics
 from pyromq.wire.command import Command, CommandReader, decode_header, encode
 from pyromq.wire.header import read_header, write_header
-from pyromq.wire.headers.registry import HEADERS
 from pyromq.wire.headers.send import SendMessageV2
 from pyromq.wire.java_json import ObjectKey, dumps, loads
 from pyromq.wire.message_id import offset_message_id, parse_offset_message_id
 from pyromq.wire.record import Record, decode_host, decode_record, encode_record, iter_records
 
+HEADERS = headers_by_code()
 FRAME_BYTES_MAX = 4096
 
 fuzzed = settings(

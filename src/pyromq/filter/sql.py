@@ -8,20 +8,21 @@ differ, on purpose: what follows a whole expression is refused (RocketMQ ignores
 """
 
 from collections.abc import Callable, Collection, Mapping
-from functools import cache, lru_cache
+from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
 from pyromq.errors import FilterError
 from pyromq.filter import sql_nodes as nodes
 from pyromq.filter.java_values import NoResult, Value
 from pyromq.filter.sql_nodes import Node
+from pyromq.name_rules import EXPRESSION_CHARACTERS_MAX
+from pyromq.text_cache import text_cache
 
 if TYPE_CHECKING:
     from lark import Lark, Token, UnexpectedInput
 
-#: A longer text takes so long to read that other clients would notice.
-EXPRESSION_CHARACTERS_MAX: Final = 32_768
-
+#: A filter takes up to 70 bytes for each character of its text.
+CACHE_CHARACTERS_MAX: Final = 512 * 1024
 _GRAMMAR: Final = r"""
     start: disjunction
     disjunction: conjunction (OR conjunction)*
@@ -97,7 +98,7 @@ class SqlFilter:
             return False
 
 
-@lru_cache(maxsize=1024)
+@text_cache(CACHE_CHARACTERS_MAX)
 def compile_sql(text: str) -> SqlFilter:
     """Return the filter that an expression is; raise FilterError with the place and the cause."""
     if len(text) > EXPRESSION_CHARACTERS_MAX:

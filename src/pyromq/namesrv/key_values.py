@@ -5,21 +5,27 @@ counts of ordered topics in it, under ORDER_TOPIC_CONFIG.
 """
 
 import asyncio
+import logging
 from pathlib import Path
 
 import msgspec
 
 from pyromq.codes import ResponseCode
 from pyromq.errors import BodyError, Refused, StoreError
-from pyromq.store.atomic_file import read_with_backup, replace_file
+from pyromq.name_rules import TEXT_CHARACTERS_MAX, WORD_CHARACTERS_MAX
+from pyromq.store.atomic_file import keep_aside, read_with_backup, replace_file
 from pyromq.store.files import Files
 from pyromq.wire.bodies.body import Body, read_body
 from pyromq.wire.java_json import dumps
+
+_log = logging.getLogger("pyromq.namesrv")
 
 #: «broker-a:4;broker-b:4» by topic.
 ORDER_TOPIC_CONFIG = "ORDER_TOPIC_CONFIG"
 #: Anybody may put; this many keys are enough for everybody.
 KEYS_MAX = 100_000
+#: A namespace is answered as a whole, that of ordered topics to every broker that registers.
+TABLE_CHARACTERS_MAX = 2 * 1024 * 1024
 
 
 class KvConfigFile(Body, kw_only=True, frozen=True):
@@ -35,13 +41,31 @@ class KeyValues:
         self._path = path
         self._files = files
         self._table: dict[str, dict[str, str]] = {}
+        self._characters = 0
         self._writing = asyncio.Lock()
 
     def load(self) -> None:
         """Read the file; raise CorruptRecord when neither it nor its `.bak` reads."""
         if self._path is not None:
             saved = read_with_backup(self._path, _decode, files=self._files)
-            self._table = {} if saved is None else saved.config_table
+            self._table = {} if saved is None else self._sifted(self._path, saved.config_table)
+            self._characters = sum(map(_characters_of, self._table.values()))
+
+    def _sifted(self, path: Path, table: dict[str, dict[str, str]]) -> dict[str, dict[str, str]]:
+        """Return what may be in the table; the rest is kept beside its file, and told in the log."""
+        kept: dict[str, dict[str, str]] = {}
+        illegal: dict[str, dict[str, str]] = {}
+        for namespace, values in table.items():
+            for key, value in values.items():
+                is_legal = _is_legal(namespace, key, value)
+                (kept if is_legal else illegal).setdefault(namespace, {})[key] = value
+            if not values:
+                kept[namespace] = {}
+        if illegal:
+            aside = keep_aside(path, dumps({"configTable": illegal}), files=self._files)
+            count = sum(map(len, illegal.values()))
+            _log.error("%s has %d keys or values that are too long; they are kept in %s", path, count, aside)
+        return kept
 
     def get(self, namespace: str, key: str) -> str | None:
         """Return a value, or None."""
@@ -57,12 +81,28 @@ class KeyValues:
             raise Refused(
                 ResponseCode.SYSTEM_ERROR, f"the KV table has {KEYS_MAX} keys; delete some before you add any"
             )
+        if not _is_legal(namespace, key, value):
+            raise Refused(
+                ResponseCode.SYSTEM_ERROR,
+                f"a namespace and a key may have {WORD_CHARACTERS_MAX} characters, a value "
+                f"{TEXT_CHARACTERS_MAX}",
+            )
+        before = self.get(namespace, key)
+        added = len(value) - len(before) if before is not None else len(key) + len(value)
+        if self._characters + added > TABLE_CHARACTERS_MAX:
+            raise Refused(
+                ResponseCode.SYSTEM_ERROR,
+                f"the KV table would have more than {TABLE_CHARACTERS_MAX} characters; delete some first",
+            )
+        self._characters += added
         self._table.setdefault(namespace, {})[key] = value
         await self._save()
 
     async def delete(self, namespace: str, key: str) -> None:
         """Remove a value; its namespace stays, as RocketMQ's does."""
-        self._table.get(namespace, {}).pop(key, None)
+        before = self._table.get(namespace, {}).pop(key, None)
+        if before is not None:
+            self._characters -= len(key) + len(before)
         await self._save()
 
     async def _save(self) -> None:
@@ -78,6 +118,18 @@ class KeyValues:
                     ResponseCode.SYSTEM_ERROR,
                     f"the change holds until this name server stops, because it cannot be written: {error}",
                 ) from error
+
+
+def _is_legal(namespace: str, key: str, value: str) -> bool:
+    return (
+        len(namespace) <= WORD_CHARACTERS_MAX
+        and len(key) <= WORD_CHARACTERS_MAX
+        and len(value) <= TEXT_CHARACTERS_MAX
+    )
+
+
+def _characters_of(values: dict[str, str]) -> int:
+    return sum(map(len, values)) + sum(map(len, values.values()))
 
 
 def _decode(data: bytes) -> KvConfigFile:

@@ -14,6 +14,7 @@ from pyromq.config.properties import read_properties, write_properties
 from pyromq.config.rocketmq import our_name
 from pyromq.config.settings import NamesrvProcess
 from pyromq.errors import ConfigError, Refused, StoreError
+from pyromq.name_rules import TEXT_CHARACTERS_MAX
 from pyromq.store.atomic_file import read_with_backup, replace_file
 
 
@@ -48,6 +49,11 @@ class LiveSettings:
         Raises Refused: NO_PERMISSION for a key on the black list, SYSTEM_ERROR for one that is unknown or
         needs a restart, or a value that does not read.
         """
+        if len(text) > TEXT_CHARACTERS_MAX:
+            raise Refused(
+                ResponseCode.SYSTEM_ERROR,
+                f"the settings have {len(text)} characters; {TEXT_CHARACTERS_MAX} are the limit",
+            )
         try:
             updates = {line.key: line.value for line in read_properties(text)}
         except ValueError as error:

@@ -13,16 +13,20 @@ Lists come in the order in which RocketMQ's hash maps list them, so that answers
 byte.
 """
 
+import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 import msgspec
 
 from pyromq.codes import Perm, TopicSysFlag
+from pyromq.name_rules import shortened, why_no_stored_topic
 from pyromq.wire.bodies.lists import TopicList
 from pyromq.wire.bodies.route import BrokerAddresses, BrokerQueues, ClusterTable, TopicRoute
 from pyromq.wire.bodies.topics import DataVersion, TopicConfig, TopicConfigTable
 from pyromq.wire.java_hash import java_map_order
+
+_log = logging.getLogger("pyromq.namesrv")
 
 MASTER_ID = 0
 
@@ -94,7 +98,12 @@ class RouteTable:
         version = said.topics.data_version
         if said.broker_id == MASTER_ID and (is_new or self.has_changed(said.address, version)):
             for topic in said.topics.topic_config_table.values():
-                self._set_queues(said.broker_name, topic)
+                fault = why_no_stored_topic(topic.topic_name)
+                if fault is None:
+                    self._set_queues(said.broker_name, topic)
+                else:
+                    name = shortened(topic.topic_name)
+                    _log.warning("topic %s of broker %s is left out: %s", name, said.broker_name, fault)
         self._live[said.address] = _Live(now_s, version, link, said.ha_address)
         if said.filter_servers:
             self._filters[said.address] = said.filter_servers

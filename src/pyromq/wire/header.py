@@ -12,10 +12,33 @@ from typing import Annotated, ClassVar, TypeVar
 import msgspec
 
 from pyromq.errors import HeaderError
+from pyromq.name_rules import (
+    CLIENT_ID_CHARACTERS_MAX,
+    EXPRESSION_CHARACTERS_MAX,
+    GROUP_CHARACTERS_MAX,
+    INNER_TOPIC_CHARACTERS_MAX,
+    SERVER_CHARACTERS_MAX,
+    TEXT_CHARACTERS_MAX,
+    WORD_CHARACTERS_MAX,
+)
 from pyromq.wire.java_hash import java_map_order
 
 Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
 Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
+
+#: Names have their limits in the types of their fields: a longer one is refused when it is read, whichever
+#: request brings it. Characters are looked at where a name begins to exist.
+TopicName = Annotated[str, msgspec.Meta(max_length=INNER_TOPIC_CHARACTERS_MAX)]
+GroupName = Annotated[str, msgspec.Meta(max_length=GROUP_CHARACTERS_MAX)]
+ClientId = Annotated[str, msgspec.Meta(max_length=CLIENT_ID_CHARACTERS_MAX)]
+#: A broker, a cluster, an address.
+ServerName = Annotated[str, msgspec.Meta(max_length=SERVER_CHARACTERS_MAX)]
+#: An id, a kind, a version.
+Word = Annotated[str, msgspec.Meta(max_length=WORD_CHARACTERS_MAX)]
+#: A list of names or permissions, a value.
+Text = Annotated[str, msgspec.Meta(max_length=TEXT_CHARACTERS_MAX)]
+#: A subscription's tags or SQL.
+Expression = Annotated[str, msgspec.Meta(max_length=EXPRESSION_CHARACTERS_MAX)]
 
 
 class Header(msgspec.Struct, rename="camel"):

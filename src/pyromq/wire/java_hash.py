@@ -11,13 +11,18 @@ from typing import TypeVar
 from pyromq.model import MessageQueue
 
 _MASK = 0xFFFFFFFF
+CACHED_CHARACTERS_MAX = 128
+CACHED_KEYS_MAX = 32
 
 K = TypeVar("K", bound=Hashable)
 
 
-@lru_cache(maxsize=65536)
 def java_hash(text: str) -> int:
     """Return `String.hashCode`: s[0]·31^(n−1) + … over UTF-16 units, as a signed 32-bit number."""
+    return _short_hash(text) if len(text) <= CACHED_CHARACTERS_MAX else _hash(text)
+
+
+def _hash(text: str) -> int:
     value = 0
     if text.isascii():
         for unit in text.encode():
@@ -29,6 +34,10 @@ def java_hash(text: str) -> int:
     return _signed(value)
 
 
+#: Of short texts only: keys and tags come from peers, and a cache of long ones would hold gigabytes.
+_short_hash = lru_cache(maxsize=65536)(_hash)
+
+
 def java_queue_hash(queue: MessageQueue) -> int:
     """Return what RocketMQ's `MessageQueue.hashCode` returns, as a signed 32-bit number."""
     value = 31 + java_hash(queue.broker_name)
@@ -37,13 +46,22 @@ def java_queue_hash(queue: MessageQueue) -> int:
     return _signed(value & _MASK)
 
 
-@lru_cache(maxsize=1024)
 def java_map_order(keys: tuple[str, ...], capacity: int = 16) -> tuple[str, ...]:
     """Return the keys in the order in which a `java.util.HashMap`, filled in the given order, lists them.
 
     `capacity` is the number of buckets that the map starts with.
     """
+    if len(keys) <= CACHED_KEYS_MAX and sum(map(len, keys)) <= CACHED_KEYS_MAX * CACHED_CHARACTERS_MAX:
+        return _few_in_order(keys, capacity)
+    return _in_order(keys, capacity)
+
+
+def _in_order(keys: tuple[str, ...], capacity: int) -> tuple[str, ...]:
     return _by_bucket([(key, java_hash(key)) for key in keys], capacity)
+
+
+#: Of the fields of a header, say; the names of all topics of a broker are another matter.
+_few_in_order = lru_cache(maxsize=1024)(_in_order)
 
 
 def java_queue_order(queues: Iterable[MessageQueue]) -> tuple[MessageQueue, ...]:

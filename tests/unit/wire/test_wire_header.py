@@ -1,16 +1,21 @@
 """Typed headers, and which belongs to which code."""
 
+import importlib
+import pkgutil
+from collections.abc import Iterator
+
 import msgspec
 import pytest
+from route_listing import headers_by_code
 
-from pyromq.codes import RequestCode
 from pyromq.errors import HeaderError
-from pyromq.wire.header import read_header, write_header
+from pyromq.wire import headers
+from pyromq.wire.header import Header, read_header, write_header
 from pyromq.wire.headers.offset import QueryConsumerOffset
 from pyromq.wire.headers.pull import PullMessage
-from pyromq.wire.headers.registry import HEADERS
 from pyromq.wire.headers.send import SendMessage, SendMessageV2
 
+HEADERS = headers_by_code()
 #: wire.md §3: tier 1, and the name server's codes of tier 2.
 TIER_1 = {
     *(105, 10, 310, 320, 324, 325, 11, 361, 12, 14, 15, 17, 29, 30, 31, 32, 33, 34, 35, 36, 37, 38, 41, 42),
@@ -111,5 +116,45 @@ def test_fast_headers_keep_their_order_and_others_have_that_of_a_java_map() -> N
     ]
 
 
-def test_the_codes_of_the_registry_are_the_request_codes() -> None:
-    assert all(isinstance(code, RequestCode) for code in HEADERS)
+# Limits ----------------------------------------------------------------------------------------------------
+
+#: What brokers send to clients, and what is refused by a handler in RocketMQ's own words.
+NOT_FOR_SERVERS = {"NotifyConsumerIdsChanged", "PushReplyMessage"}
+REFUSED_LATER = {
+    *((name, field) for name in ("SendMessage", "SendMessageV2") for field in ("topic", "properties")),
+    ("UpdateAndCreateTopic", "topic"),
+}
+
+
+def all_requests() -> Iterator[type[Header]]:
+    for module in pkgutil.iter_modules(headers.__path__):
+        importlib.import_module(f"{headers.__name__}.{module.name}")
+    for header in Header.__subclasses__():
+        is_answer = header.__name__.endswith("Answer") or header.__name__ in NOT_FOR_SERVERS
+        if header.__module__.startswith(headers.__name__) and not is_answer:
+            yield header
+
+
+def is_bounded(kind: msgspec.inspect.Type) -> bool:
+    if isinstance(kind, msgspec.inspect.UnionType):
+        return all(map(is_bounded, kind.types))
+    return not isinstance(kind, msgspec.inspect.StrType) or kind.max_length is not None
+
+
+@pytest.mark.row("SC-09")
+@pytest.mark.parametrize("header", list(all_requests()), ids=lambda header: header.__name__)
+def test_every_text_that_a_request_brings_has_a_limit(header: type[Header]) -> None:
+    kind = msgspec.inspect.type_info(header)
+    assert isinstance(kind, msgspec.inspect.StructType)
+    endless = {
+        (header.__name__, field.name) for field in kind.fields if not is_bounded(field.type)
+    } - REFUSED_LATER
+
+    assert not endless, "give it a type of pyromq.wire.header"
+
+
+def test_a_text_over_its_limit_is_refused_with_its_name() -> None:
+    fields = {"consumerGroup": "g" * 256, "topic": "t", "queueId": "0"}
+
+    with pytest.raises(HeaderError, match=r"QueryConsumerOffset: .*length <= 255.*consumerGroup"):
+        read_header(QueryConsumerOffset, fields)

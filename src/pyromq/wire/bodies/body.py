@@ -10,7 +10,7 @@ import msgspec
 
 from pyromq.errors import BodyError
 from pyromq.model import MessageQueue
-from pyromq.wire.header import Int32
+from pyromq.wire.header import Int32, ServerName, TopicName
 from pyromq.wire.java_json import DEPTH_MAX, ObjectKey, loads
 
 
@@ -22,8 +22,8 @@ B = TypeVar("B", bound=Body)
 
 
 class _QueueFields(Body, kw_only=True, frozen=True):
-    topic: str
-    broker_name: str
+    topic: TopicName
+    broker_name: ServerName
     queue_id: Int32
 
 

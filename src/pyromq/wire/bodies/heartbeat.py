@@ -4,14 +4,17 @@ Java and Go write enums by name; the C++ client writes their ordinals, and `subV
 """
 
 from enum import StrEnum
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import msgspec
 
 from pyromq.errors import BodyError
 from pyromq.wire.bodies.body import Body, convert, read_body, read_object
-from pyromq.wire.header import Int32, Int64
+from pyromq.wire.header import ClientId, Expression, GroupName, Int32, Int64, TopicName, Word
 from pyromq.wire.java_json import dumps
+
+#: What a broker keeps of a client is in its heartbeat. 10,000 subscriptions by tags need about 2 MB.
+HEARTBEAT_BYTES_MAX: Final = 4 * 1024 * 1024
 
 
 class ConsumeType(StrEnum):
@@ -45,25 +48,25 @@ class ConsumeFromWhere(StrEnum):
 class Subscription(Body, kw_only=True, frozen=True):
     """What a group wants of a topic: the expression, and for tags also the tags and their hashes."""
 
-    topic: str
-    sub_string: str = "*"
-    tags: list[str] = msgspec.field(default_factory=list, name="tagsSet")
+    topic: TopicName
+    sub_string: Expression = "*"
+    tags: list[Expression] = msgspec.field(default_factory=list, name="tagsSet")
     tag_codes: list[Int32] = msgspec.field(default_factory=list, name="codeSet")
     sub_version: Int64 = 0
-    expression_type: str = "TAG"
+    expression_type: Word = "TAG"
     class_filter_mode: bool = False
 
 
 class ProducerPart(Body, kw_only=True, frozen=True):
     """A producer group that the client is in."""
 
-    group_name: str
+    group_name: GroupName
 
 
 class ConsumerPart(Body, kw_only=True, frozen=True):
     """A consumer group that the client is in."""
 
-    group_name: str
+    group_name: GroupName
     consume_type: ConsumeType = ConsumeType.CONSUME_PASSIVELY
     message_model: MessageModel = MessageModel.CLUSTERING
     consume_from_where: ConsumeFromWhere = ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET
@@ -74,7 +77,7 @@ class ConsumerPart(Body, kw_only=True, frozen=True):
 class Heartbeat(Body, kw_only=True, frozen=True):
     """What a client says every 30 seconds."""
 
-    client_id: str = msgspec.field(name="clientID")
+    client_id: ClientId = msgspec.field(name="clientID")
     producers: list[ProducerPart] = msgspec.field(default_factory=list, name="producerDataSet")
     consumers: list[ConsumerPart] = msgspec.field(default_factory=list, name="consumerDataSet")
 
@@ -82,9 +85,9 @@ class Heartbeat(Body, kw_only=True, frozen=True):
 class ClientConfigCheck(Body, kw_only=True, frozen=True):
     """46: a subscription that the client wants checked before it starts."""
 
-    client_id: str
-    group: str
-    namespace: str | None = None
+    client_id: ClientId
+    group: GroupName
+    namespace: Word | None = None
     subscription: Subscription | None = msgspec.field(default=None, name="subscriptionData")
 
 
@@ -94,7 +97,9 @@ def encode_heartbeat(heartbeat: Heartbeat) -> bytes:
 
 
 def decode_heartbeat(data: bytes) -> Heartbeat:
-    """Return the heartbeat that JSON says, from any client."""
+    """Return the heartbeat that JSON says, from any client; its names and expressions have limits."""
+    if len(data) > HEARTBEAT_BYTES_MAX:
+        raise BodyError(f"a heartbeat of {len(data)} bytes; {HEARTBEAT_BYTES_MAX} are the limit")
     fields = read_object(data)
     consumers = fields.get("consumerDataSet")
     for consumer in consumers if isinstance(consumers, list) else ():

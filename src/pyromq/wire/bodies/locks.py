@@ -9,6 +9,7 @@ import msgspec
 
 from pyromq.model import MessageQueue
 from pyromq.wire.bodies.body import Body, convert, read_map, read_object, read_queues
+from pyromq.wire.header import ClientId, GroupName
 from pyromq.wire.java_json import dumps
 
 
@@ -22,8 +23,8 @@ class LockBatch(Body, kw_only=True, frozen=True):
 
 
 class _LockFields(Body, kw_only=True, frozen=True):
-    consumer_group: str
-    client_id: str
+    consumer_group: GroupName
+    client_id: ClientId
     only_this_broker: bool | None = None
 
 

@@ -9,7 +9,7 @@ compressed   zlib of: length, JSON of the version
 
 import struct
 import zlib
-from typing import Final
+from typing import Annotated, Final
 
 import msgspec
 
@@ -23,10 +23,13 @@ from pyromq.wire.bodies.topics import (
     decode_data_version,
     topic_table_fields,
 )
+from pyromq.wire.header import ServerName
+from pyromq.wire.inflate import InflatedTooLarge, InflateError, inflate
 from pyromq.wire.java_json import dumps, loads
 
 #: What a compressed body may grow to. 100,000 topics need about 6 MB.
 _INFLATED_BYTES_MAX: Final = 64 * 1024 * 1024
+FILTER_SERVERS_MAX: Final = 1_000
 _INT32: Final = struct.Struct(">i")
 _CRC_MASK: Final = 0x7FFFFFFF
 
@@ -37,7 +40,9 @@ class RegisterBrokerBody(Body, kw_only=True, frozen=True):
     topics: TopicConfigTable = msgspec.field(
         default_factory=TopicConfigTable, name="topicConfigSerializeWrapper"
     )
-    filter_servers: list[str] = msgspec.field(default_factory=list, name="filterServerList")
+    filter_servers: Annotated[list[ServerName], msgspec.Meta(max_length=FILTER_SERVERS_MAX)] = msgspec.field(
+        default_factory=list, name="filterServerList"
+    )
 
 
 class KeyValueTable(Body, kw_only=True, frozen=True):
@@ -101,13 +106,12 @@ def _deflate(body: RegisterBrokerBody) -> bytes:
 
 
 def _inflate(data: bytes) -> RegisterBrokerBody:
-    inflater = zlib.decompressobj()
     try:
-        plain = inflater.decompress(data, _INFLATED_BYTES_MAX)
-    except zlib.error as error:
+        plain = inflate(data, _INFLATED_BYTES_MAX)
+    except InflatedTooLarge:
+        raise BodyError(f"the compressed body is larger than {_INFLATED_BYTES_MAX} bytes") from None
+    except InflateError as error:
         raise BodyError(f"the compressed body does not read: {error}") from error
-    if inflater.unconsumed_tail:
-        raise BodyError(f"the compressed body is larger than {_INFLATED_BYTES_MAX} bytes")
     parts = _Parts(plain)
     version = decode_data_version(parts.text())
     topics = [_read_topic(parts.text().decode("utf-8", "replace")) for _ in range(parts.number())]

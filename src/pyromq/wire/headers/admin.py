@@ -1,38 +1,38 @@
 """What operators ask a broker: 202 to 204, 208, 222, 223."""
 
-from pyromq.wire.header import Header, Int64
+from pyromq.wire.header import GroupName, Header, Int64, ServerName, TopicName
 
 
 class GetTopicStats(Header, kw_only=True):
     """202: first and last offset of each queue of a topic."""
 
-    topic: str
+    topic: TopicName
 
 
 class GetConsumerConnectionList(Header, kw_only=True):
     """203: the members of a consumer group."""
 
-    consumer_group: str
+    consumer_group: GroupName
 
 
 class GetProducerConnectionList(Header, kw_only=True):
     """204: the members of a producer group."""
 
-    producer_group: str
+    producer_group: GroupName
 
 
 class GetConsumeStats(Header, kw_only=True):
     """208: how far a group got, in one topic or in all."""
 
-    consumer_group: str
-    topic: str | None = None
+    consumer_group: GroupName
+    topic: TopicName | None = None
 
 
 class ResetOffset(Header, kw_only=True):
     """222: let a group go on at a time; −1 is the end."""
 
-    topic: str
-    group: str
+    topic: TopicName
+    group: GroupName
     timestamp: Int64
     is_force: bool
 
@@ -40,13 +40,13 @@ class ResetOffset(Header, kw_only=True):
 class ResetGroupOffsets(Header, kw_only=True):
     """9301 (ours): let a group go on at offsets of a topic's queues; they are the body, as in 220."""
 
-    topic: str
-    group: str
+    topic: TopicName
+    group: GroupName
 
 
 class GetConsumerStatus(Header, kw_only=True):
     """223: how far the members of a group are; `client_addr` is the id of one of them."""
 
-    topic: str
-    group: str
-    client_addr: str | None = None
+    topic: TopicName
+    group: GroupName
+    client_addr: ServerName | None = None

@@ -1,22 +1,22 @@
 """The name server: routes 105; brokers 103, 104, 322; key values 100 to 102, 219; lists and permissions."""
 
-from pyromq.wire.header import Header, Int32, Int64
+from pyromq.wire.header import Header, Int32, Int64, ServerName, Text, TopicName, Word
 
 
 class GetRouteInfo(Header, kw_only=True):
     """105: who serves a topic. Clients before 4.9.4 may ask for standard JSON."""
 
-    topic: str
+    topic: TopicName
     accept_standard_json_only: bool | None = None
 
 
 class RegisterBroker(Header, kw_only=True):
     """103: a broker says what it serves; the topics are the body."""
 
-    broker_name: str
-    broker_addr: str
-    cluster_name: str
-    ha_server_addr: str
+    broker_name: ServerName
+    broker_addr: ServerName
+    cluster_name: ServerName
+    ha_server_addr: ServerName
     broker_id: Int64
     compressed: bool = False
     body_crc32: Int64 = 0
@@ -34,18 +34,18 @@ class RegisterBrokerAnswer(Header, kw_only=True):
 class UnregisterBroker(Header, kw_only=True):
     """104: a broker leaves."""
 
-    broker_name: str
-    broker_addr: str
-    cluster_name: str
+    broker_name: ServerName
+    broker_addr: ServerName
+    cluster_name: ServerName
     broker_id: Int64
 
 
 class QueryDataVersion(Header, kw_only=True):
     """322: whether a broker's topics (their version is the body) are news to this name server."""
 
-    broker_name: str
-    broker_addr: str
-    cluster_name: str
+    broker_name: ServerName
+    broker_addr: ServerName
+    cluster_name: ServerName
     broker_id: Int64
 
 
@@ -58,16 +58,16 @@ class QueryDataVersionAnswer(Header, kw_only=True):
 class PutKvConfig(Header, kw_only=True):
     """100: set one key of a namespace."""
 
-    namespace: str
-    key: str
-    value: str
+    namespace: Word
+    key: Word
+    value: Text
 
 
 class GetKvConfig(Header, kw_only=True):
     """101: read one key of a namespace."""
 
-    namespace: str
-    key: str
+    namespace: Word
+    key: Word
 
 
 class GetKvConfigAnswer(Header, kw_only=True):
@@ -79,20 +79,20 @@ class GetKvConfigAnswer(Header, kw_only=True):
 class DeleteKvConfig(Header, kw_only=True):
     """102: remove one key of a namespace."""
 
-    namespace: str
-    key: str
+    namespace: Word
+    key: Word
 
 
 class GetKvListByNamespace(Header, kw_only=True):
     """219: all keys of a namespace."""
 
-    namespace: str
+    namespace: Word
 
 
 class WipeWritePermOfBroker(Header, kw_only=True):
     """205: let no producer choose this broker."""
 
-    broker_name: str
+    broker_name: ServerName
 
 
 class WipeWritePermOfBrokerAnswer(Header, kw_only=True):
@@ -104,7 +104,7 @@ class WipeWritePermOfBrokerAnswer(Header, kw_only=True):
 class AddWritePermOfBroker(Header, kw_only=True):
     """327: let producers choose this broker again."""
 
-    broker_name: str
+    broker_name: ServerName
 
 
 class AddWritePermOfBrokerAnswer(Header, kw_only=True):
@@ -116,15 +116,15 @@ class AddWritePermOfBrokerAnswer(Header, kw_only=True):
 class DeleteTopicInNamesrv(Header, kw_only=True):
     """216: forget a topic's route, in one cluster or in all."""
 
-    topic: str
-    cluster_name: str | None = None
+    topic: TopicName
+    cluster_name: ServerName | None = None
 
 
 class GetTopicsByCluster(Header, kw_only=True):
     """224: the topics of a cluster's brokers."""
 
-    cluster: str
+    cluster: ServerName
 
 
 class NoFields(Header, kw_only=True):
-    """106, 206, 304, 311 to 313, 318, 319: the code, and at most a body, say it all."""
+    """A header without fields: of an answer, 4.9.8 sends an empty map."""

@@ -1,13 +1,13 @@
 """Offsets of queues and progress of groups: 14, 15, 29 to 32, and 220 and 221 from the broker."""
 
-from pyromq.wire.header import Header, Int32, Int64
+from pyromq.wire.header import GroupName, Header, Int32, Int64, ServerName, TopicName, Word
 
 
 class QueryConsumerOffset(Header, kw_only=True):
     """14: how far a group got in a queue. `set_zero_if_not_found` is 5.x's."""
 
-    consumer_group: str
-    topic: str
+    consumer_group: GroupName
+    topic: TopicName
     queue_id: Int32
     set_zero_if_not_found: bool | None = None
 
@@ -21,8 +21,8 @@ class QueryConsumerOffsetAnswer(Header, kw_only=True):
 class UpdateConsumerOffset(Header, kw_only=True):
     """15: how far a group got, to be remembered."""
 
-    consumer_group: str
-    topic: str
+    consumer_group: GroupName
+    topic: TopicName
     queue_id: Int32
     commit_offset: Int64
 
@@ -34,10 +34,10 @@ class UpdateConsumerOffsetAnswer(Header, kw_only=True):
 class SearchOffset(Header, kw_only=True):
     """29: the first queue offset at or after a time. `boundary_type` (lower, upper) is 5.x's."""
 
-    topic: str
+    topic: TopicName
     queue_id: Int32
     timestamp: Int64
-    boundary_type: str | None = None
+    boundary_type: Word | None = None
 
 
 class SearchOffsetAnswer(Header, kw_only=True):
@@ -49,7 +49,7 @@ class SearchOffsetAnswer(Header, kw_only=True):
 class GetMaxOffset(Header, kw_only=True):
     """30: one past the last message of a queue."""
 
-    topic: str
+    topic: TopicName
     queue_id: Int32
     committed: bool | None = None
 
@@ -63,7 +63,7 @@ class GetMaxOffsetAnswer(Header, kw_only=True):
 class GetMinOffset(Header, kw_only=True):
     """31: the first message of a queue that is still there."""
 
-    topic: str
+    topic: TopicName
     queue_id: Int32
 
 
@@ -76,7 +76,7 @@ class GetMinOffsetAnswer(Header, kw_only=True):
 class GetEarliestMessageStoreTime(Header, kw_only=True):
     """32: when the first message of a queue was stored."""
 
-    topic: str
+    topic: TopicName
     queue_id: Int32
 
 
@@ -89,8 +89,8 @@ class GetEarliestMessageStoreTimeAnswer(Header, kw_only=True):
 class ResetConsumerClientOffset(Header, kw_only=True):
     """220: the broker tells a consumer where to go on; the table is the body."""
 
-    topic: str
-    group: str
+    topic: TopicName
+    group: GroupName
     timestamp: Int64
     is_force: bool = True
 
@@ -98,6 +98,6 @@ class ResetConsumerClientOffset(Header, kw_only=True):
 class GetConsumerStatusFromClient(Header, kw_only=True):
     """221: the broker asks a consumer how far it got in each queue."""
 
-    topic: str
-    group: str
-    client_addr: str | None = None
+    topic: TopicName
+    group: GroupName
+    client_addr: ServerName | None = None

@@ -3,7 +3,7 @@
 207, 215, 300, 303, 308, 314, 315, 317, 321, 323; and 5.x's 343, 345, 351 to 353.
 """
 
-from pyromq.wire.header import Header, Int32, Int64
+from pyromq.wire.header import GroupName, Header, Int32, Int64, Text, TopicName, Word
 
 
 class GetBrokerConfigAnswer(Header, kw_only=True):
@@ -15,51 +15,51 @@ class GetBrokerConfigAnswer(Header, kw_only=True):
 class DeleteTopic(Header, kw_only=True):
     """215: forget a topic on one broker."""
 
-    topic: str
+    topic: TopicName
 
 
 class DeleteSubscriptionGroup(Header, kw_only=True):
     """207: forget a group on one broker, and its progress too if that is wanted."""
 
-    group_name: str
+    group_name: GroupName
     remove_offset: bool = False
 
 
 class QueryTopicConsumeByWho(Header, kw_only=True):
     """300: which groups read a topic."""
 
-    topic: str
+    topic: TopicName
 
 
 class QueryConsumeTimeSpan(Header, kw_only=True):
     """303: how old the messages are that a group reads."""
 
-    topic: str
-    group: str
+    topic: TopicName
+    group: GroupName
 
 
 class QueryCorrectionOffset(Header, kw_only=True):
     """308: how far the slowest group is in each queue, without those of a list joined by commas."""
 
-    compare_group: str
-    topic: str
-    filter_groups: str | None = None
+    compare_group: Text
+    topic: TopicName
+    filter_groups: Text | None = None
 
 
 class CloneGroupOffset(Header, kw_only=True):
     """314: let a group be where another is, in one topic or in all that this one reads."""
 
-    src_group: str
-    dest_group: str
-    topic: str | None = None
+    src_group: GroupName
+    dest_group: GroupName
+    topic: TopicName | None = None
     offline: bool = False
 
 
 class ViewBrokerStats(Header, kw_only=True):
     """315: the rates of one thing that is counted."""
 
-    stats_name: str
-    stats_key: str
+    stats_name: Word
+    stats_key: Word
 
 
 class GetBrokerConsumeStats(Header, kw_only=True):
@@ -71,47 +71,47 @@ class GetBrokerConsumeStats(Header, kw_only=True):
 class QueryConsumeQueue(Header, kw_only=True):
     """321: entries of a queue; with a group, also what that subscribes to."""
 
-    topic: str
+    topic: TopicName
     queue_id: Int32
     index: Int64
     count: Int32
-    consumer_group: str | None = None
+    consumer_group: GroupName | None = None
 
 
 class ResumeCheckHalfMessage(Header, kw_only=True):
     """323: ask again about a transaction that was given up."""
 
-    msg_id: str | None = None
+    msg_id: Word | None = None
 
 
 class QueryTopicsByConsumer(Header, kw_only=True):
     """343: the topics that a group has progress in."""
 
-    group: str
+    group: GroupName
 
 
 class QuerySubscriptionByConsumer(Header, kw_only=True):
     """345: what the members of a group subscribe to in a topic."""
 
-    group: str
-    topic: str
+    group: GroupName
+    topic: TopicName
 
 
 class GetTopicConfig(Header, kw_only=True):
     """351: one topic."""
 
-    topic: str
+    topic: TopicName
 
 
 class GetSubscriptionGroupConfig(Header, kw_only=True):
     """352: one group."""
 
-    group: str
+    group: GroupName
 
 
 class UpdateGroupForbidden(Header, kw_only=True):
     """353: whether a group may read a topic; without `readable` nothing changes."""
 
-    group: str
-    topic: str
+    group: GroupName
+    topic: TopicName
     readable: bool | None = None

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from pyromq.wire.header import Header, Int32, Int64
+from pyromq.wire.header import Expression, GroupName, Header, Int32, Int64, ServerName, TopicName, Word
 
 
 class PullMessage(Header, kw_only=True):
@@ -10,20 +10,20 @@ class PullMessage(Header, kw_only=True):
 
     is_fast = True
 
-    consumer_group: str
-    topic: str
+    consumer_group: GroupName
+    topic: TopicName
     queue_id: Int32
     queue_offset: Int64
     max_msg_nums: Int32
     sys_flag: Int32
     commit_offset: Int64
     suspend_timeout_millis: Int64
-    subscription: str | None = None
+    subscription: Expression | None = None
     sub_version: Int64
-    expression_type: str | None = None
+    expression_type: Word | None = None
     max_msg_bytes: Int32 | None = None
     request_source: Int32 | None = None
-    broker_name: str | None = msgspec.field(default=None, name="bname")
+    broker_name: ServerName | None = msgspec.field(default=None, name="bname")
 
 
 class PullMessageAnswer(Header, kw_only=True):

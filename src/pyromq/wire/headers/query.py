@@ -2,14 +2,14 @@
 
 import msgspec
 
-from pyromq.wire.header import Header, Int32, Int64
+from pyromq.wire.header import Header, Int32, Int64, TopicName, Word
 
 
 class QueryMessage(Header, kw_only=True):
     """12: messages of a topic with a key, stored within a range of milliseconds."""
 
-    topic: str
-    key: str
+    topic: TopicName
+    key: Word
     max_num: Int32
     begin_timestamp: Int64
     end_timestamp: Int64
@@ -27,4 +27,4 @@ class ViewMessage(Header, kw_only=True):
     """33: the message at a position of the commit log."""
 
     offset: Int64
-    topic: str | None = None
+    topic: TopicName | None = None

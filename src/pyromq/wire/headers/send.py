@@ -2,15 +2,15 @@
 
 import msgspec
 
-from pyromq.wire.header import Header, Int32, Int64
+from pyromq.wire.header import GroupName, Header, Int32, Int64, ServerName, TopicName
 
 
 class SendMessage(Header, kw_only=True):
     """A message to store; its body is the request's body, `properties` the property string."""
 
-    producer_group: str
+    producer_group: GroupName
     topic: str
-    default_topic: str
+    default_topic: TopicName
     default_topic_queue_nums: Int32
     queue_id: Int32
     sys_flag: Int32
@@ -21,7 +21,7 @@ class SendMessage(Header, kw_only=True):
     unit_mode: bool = False
     batch: bool = False
     max_reconsume_times: Int32 | None = None
-    broker_name: str | None = msgspec.field(default=None, name="bname")
+    broker_name: ServerName | None = msgspec.field(default=None, name="bname")
 
 
 class SendMessageV2(Header, kw_only=True):
@@ -29,9 +29,9 @@ class SendMessageV2(Header, kw_only=True):
 
     is_fast = True
 
-    producer_group: str = msgspec.field(name="a")
+    producer_group: GroupName = msgspec.field(name="a")
     topic: str = msgspec.field(name="b")
-    default_topic: str = msgspec.field(name="c")
+    default_topic: TopicName = msgspec.field(name="c")
     default_topic_queue_nums: Int32 = msgspec.field(name="d")
     queue_id: Int32 = msgspec.field(name="e")
     sys_flag: Int32 = msgspec.field(name="f")
@@ -42,7 +42,7 @@ class SendMessageV2(Header, kw_only=True):
     unit_mode: bool = msgspec.field(default=False, name="k")
     max_reconsume_times: Int32 | None = msgspec.field(default=None, name="l")
     batch: bool = msgspec.field(default=False, name="m")
-    broker_name: str | None = msgspec.field(default=None, name="n")
+    broker_name: ServerName | None = msgspec.field(default=None, name="n")
 
     def to_v1(self) -> SendMessage:
         """Return the same fields under their long names."""

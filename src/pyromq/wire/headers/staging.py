@@ -7,7 +7,7 @@ decides for the query.
 
 from enum import StrEnum
 
-from pyromq.wire.header import Header, Int32, Int64
+from pyromq.wire.header import Header, Int32, Int64, ServerName, TopicName, Word
 
 
 class BatchState(StrEnum):
@@ -29,21 +29,21 @@ class PublishStep(StrEnum):
 class OpenStagedBatch(Header, kw_only=True):
     """9101: begin, or join, a batch; the body proposes a layout. Other brokers only remember the home."""
 
-    query: str
+    query: Word
     batch: Int64
-    home: str
+    home: ServerName
 
 
 class StageMessages(Header, kw_only=True):
     """9102: one chunk, whose messages are the body as in a SEND_BATCH_MESSAGE; nobody can read them yet."""
 
-    query: str
+    query: Word
     batch: Int64
-    home: str
+    home: ServerName
     part: Int32
-    attempt: str
+    attempt: Word
     sequence: Int32
-    topic: str
+    topic: TopicName
     queue_id: Int32
     sys_flag: Int32 = 0
     born_timestamp: Int64
@@ -52,9 +52,9 @@ class StageMessages(Header, kw_only=True):
 class PublishStaged(Header, kw_only=True):
     """9103: the parts that count, in the body. The answer comes when they are out, or after `wait_ms`."""
 
-    query: str
+    query: Word
     batch: Int64
-    home: str
+    home: ServerName
     step: PublishStep = PublishStep.PUBLISH
     wait_ms: Int32 = 10_000
 
@@ -62,15 +62,15 @@ class PublishStaged(Header, kw_only=True):
 class AbortStaged(Header, kw_only=True):
     """9104: the attempts in the body were in vain; without effect on a batch that is decided or published."""
 
-    query: str
+    query: Word
     batch: Int64
-    home: str
+    home: ServerName
 
 
 class StagedStatus(Header, kw_only=True):
     """9105: who is the query's home, and how far it is with a batch."""
 
-    query: str
+    query: Word
     batch: Int64 | None = None
 
 

@@ -2,16 +2,16 @@
 
 import msgspec
 
-from pyromq.wire.header import Header, Int32, Int64
+from pyromq.wire.header import GroupName, Header, Int32, Int64, ServerName, TopicName, Word
 
 
 class RecallMessage(Header, kw_only=True):
     """370: take back the message that a handle names."""
 
-    producer_group: str | None = None
-    topic: str
-    recall_handle: str
-    broker_name: str | None = msgspec.field(default=None, name="bname")
+    producer_group: GroupName | None = None
+    topic: TopicName
+    recall_handle: Word
+    broker_name: ServerName | None = msgspec.field(default=None, name="bname")
 
 
 class RecallMessageAnswer(Header, kw_only=True):
@@ -28,8 +28,8 @@ class ListWaiting(Header, kw_only=True):
     from `begin_due_ms` to `end_due_ms`, both with it. `with_count` asks how many wait in all.
     """
 
-    topic: str | None = None
-    key: str | None = None
+    topic: TopicName | None = None
+    key: Word | None = None
     begin_due_ms: Int64 = 0
     end_due_ms: Int64 = 2**63 - 1
     after_due_ms: Int64 = -1
