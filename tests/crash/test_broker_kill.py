@@ -1,7 +1,7 @@
 """`kill -9` of a real broker under load: nothing that it acknowledged is lost, whichever flush.
 
 The page cache outlives the process, so asynchronous flush may lose nothing either. How it is done is told in
-tests/support/kill_run.py; `tools/torture_broker.py` does it for as long as one likes, and replays a seed.
+tests/support/kill_run.py; `pyromq torture` does it for as long as one likes, with every kind of message.
 """
 
 from pathlib import Path

@@ -1,7 +1,7 @@
 """A power cut under a whole broker: the log and the tables come back together, and fit.
 
-How it is done is told in tests/support/power_cuts.py; `tools/torture_broker.py --only power` does it for
-longer, and replays a seed.
+How it is done is told in tests/support/power_cuts.py; `make torture-store` does more of it, and
+`make simulate` does it to whole clusters.
 """
 
 from random import SystemRandom

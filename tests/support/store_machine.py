@@ -6,7 +6,7 @@ it and the dictionary are the same. When it is opened again, `adopt` compares wh
 and with what could: a topic that was given up, or a file that was swept, may come back after a crash, and the
 dictionary then takes it in.
 
-Run by tests/crash/test_store_machine.py, and for longer by tools/torture_store.py.
+Run by tests/crash/test_store_machine.py, and for longer by tests/crash/test_store_seeds.py.
 """
 
 import logging

@@ -249,6 +249,9 @@ cdef class Pulls:
                 break
             if frame.flag & (FLAG_RESPONSE | FLAG_ONEWAY):
                 break
+            if frame.body_length:
+                # No client sends one; how long it may be stands on the route.
+                break
             answer = self._pull(&frame, log, log_end, written_from, disk_position, commits)
             if answer is None:
                 break

@@ -13,9 +13,12 @@ It is written when recovery is done, so that a recovery which is killed is begun
 from contextlib import suppress
 from enum import Enum, auto
 from pathlib import Path
+from typing import Final
 
 from pyromq.errors import DiskFull, StoreError
 from pyromq.store.files import Files
+
+FILE_NAME: Final = "abort"
 
 
 class Stop(Enum):

@@ -89,6 +89,22 @@ def read_with_backup(
     )
 
 
+def keep_aside(path: str | Path, data: bytes, *, files: Files | None = None) -> Path:
+    """Write what does not belong into a file to NAME.illegal beside it, and return where it is.
+
+    What a start before this one kept stays; the same is not kept twice.
+    """
+    path, files = Path(path), files or SystemFiles()
+    aside, number = _beside(path, ".illegal"), 1
+    while (known := files.read_all(aside)) is not None:
+        if known == data:
+            return aside
+        number += 1
+        aside = _beside(path, f".illegal-{number}")
+    replace_file(aside, data, files=files, has_twin=False)
+    return aside
+
+
 def _set_aside(path: Path, files: Files) -> Path:
     aside, number = _beside(path, ".damaged"), 1
     while files.exists(aside):

@@ -35,6 +35,8 @@ _OURS_AT: Final = _CRC_AT - _OURS.size
 _MARK: Final = b"pyromq\x00\x02"
 #: RocketMQ looks this much further back than the times say.
 MARGIN_MS: Final = 3000
+#: The reach of followers that are being made again from the log: what there is of them cannot be trusted.
+REMAKING: Final = -1
 assert _OURS_AT == 4048
 
 

@@ -251,6 +251,18 @@ class CommitLog:
             return None
         return data if record.position == position else None
 
+    def record_head(self, position: int) -> Record | None:
+        """Return the record that begins at a position, without its body; None when none does."""
+        segment = self._segments.find(position)
+        if segment is None or position >= self.end:
+            return None
+        with memoryview(segment.map) as view:
+            try:
+                record = decode_record(view, position - segment.base, check_crc=False, with_body=False)
+            except CorruptRecord:
+                return None
+        return record if record.position == position else None
+
     def has_message(self, position: int, size: int, topic: str, queue_id: int, offset: int) -> bool:
         """Return whether a whole record stands at a position, and is the one that a queue means."""
         data = self.read(position, size)

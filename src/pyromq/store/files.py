@@ -172,6 +172,10 @@ class Files(Protocol):
         """Return what is another after each start of the machine, or "" when that is not known."""
         ...
 
+    def database(self, path: Path) -> Path | None:
+        """Return where SQLite keeps a database that belongs at a path; None: in memory only."""
+        ...
+
 
 def _failed(action: str, path: Path, error: OSError) -> StoreError:
     kind = DiskFull if error.errno in _NO_ROOM else StoreError
@@ -471,3 +475,7 @@ class SystemFiles:
             return _BOOT_ID.read_text(encoding="ascii").strip()
         except (OSError, ValueError):
             return ""
+
+    def database(self, path: Path) -> Path | None:
+        """Return the path itself."""
+        return path

@@ -2,14 +2,16 @@
 
     index/{yyyyMMddHHmmssSSS}      named by the local time at which the file was made
 
-A message is entered under its unique id (UNIQ_KEY) and under each word of its KEYS. Only the hash of the key
-is kept, so a query also returns messages whose keys happen to have the same hash; the one who asks looks at
-the keys themselves. A new file begins when the last one is full.
+A message is entered under its unique id (UNIQ_KEY) and under each word of its KEYS. Only the hash of topic
+and key is kept, and anybody can make keys that have a hash: whether a message has the key is for the log to
+say (`has_key`). RocketMQ leaves that to the one who asks, and so shows messages of other topics. A new file
+begins when the last one is full.
 """
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -18,7 +20,11 @@ from pyromq.store.files import Files
 from pyromq.store.follower import LogEntry, has_index_entry
 from pyromq.store.indexfile import HasKey, IndexFile
 from pyromq.wire.java_hash import java_hash
-from pyromq.wire.properties import KEY_SEPARATOR
+from pyromq.wire.properties import KEY_SEPARATOR, KEYS, UNIQ_KEY, find_text
+from pyromq.wire.record import Record
+
+#: Messages that a query looks at, whether they have its key or only the key's hash.
+LOOKED_AT_MAX: Final = 10_000
 
 _NAME_DIGITS: Final = 17
 _MASK: Final = 0xFFFFFFFF
@@ -139,17 +145,32 @@ class KeyIndex:
             file.settle()
         return [file for file in self._row if file.take_unsynced()]
 
-    def query(self, topic: str, key: str, *, count_max: int, begin_ms: int, end_ms: int) -> Matches:
-        """Return the positions of at most `count_max` messages of that time that may have the key."""
-        hashed = key_hash(topic, key)
-        found: list[int] = []
-        for file in reversed(self._row):
-            if file.covers(begin_ms, end_ms):
-                found += file.find(hashed, count_max - len(found), begin_ms, end_ms)
-            if file.begin_at_ms < begin_ms or len(found) >= count_max:
-                break
+    def query(
+        self,
+        topic: str,
+        key: str,
+        *,
+        count_max: int,
+        begin_ms: int,
+        end_ms: int,
+        has_key: Callable[[int], bool] = lambda _position: True,
+    ) -> Matches:
+        """Return the positions of at most `count_max` messages of that time that have the key.
+
+        `has_key` says so of the message at a position. It is asked of the newest `LOOKED_AT_MAX` whose hash
+        is the key's: a flood of keys with one hash must not hold the broker up.
+        """
+        candidates = islice(self._candidates(key_hash(topic, key), begin_ms, end_ms), LOOKED_AT_MAX)
+        found = list(islice(filter(has_key, candidates), max(count_max, 0)))
         last = self._row[-1] if self._row else None
         return Matches(found, last.end_at_ms if last else 0, last.end_position if last else 0)
+
+    def _candidates(self, hashed: int, begin_ms: int, end_ms: int) -> Iterator[int]:
+        for file in reversed(self._row):
+            if file.covers(begin_ms, end_ms):
+                yield from file.candidates(hashed, begin_ms, end_ms)
+            if file.begin_at_ms < begin_ms:
+                break
 
     def expire(self, min_position: int) -> list[IndexFile]:
         """Return the files, never the last, that only know messages which the log lost."""
@@ -186,6 +207,15 @@ def key_hashes(entry: LogEntry) -> list[int]:
     if keys:
         hashes += [key_hash(topic, key) for key in keys.split(KEY_SEPARATOR) if key]
     return hashes
+
+
+def carries_key(record: Record, topic: str, key: str) -> bool:
+    """Return whether a record is of a topic, and has a key as its unique id or as a word of its keys."""
+    if record.topic != topic:
+        return False
+    if find_text(record.properties, UNIQ_KEY) == key:
+        return True
+    return key in (find_text(record.properties, KEYS) or "").split(KEY_SEPARATOR)
 
 
 def key_hash(topic: str, key: str) -> int:

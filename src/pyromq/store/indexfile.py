@@ -161,22 +161,20 @@ class IndexFile(IndexTail):
         first, last = self.begin_at_ms, self.end_at_ms
         return (begin_ms < first and end_ms > last) or first <= begin_ms <= last or first <= end_ms <= last
 
-    def find(self, key_hash: int, count_max: int, begin_ms: int, end_ms: int) -> list[int]:
-        """Return positions of messages whose key has that hash, newest first."""
-        found: list[int] = []
+    def candidates(self, key_hash: int, begin_ms: int, end_ms: int) -> Iterator[int]:
+        """Yield positions of messages whose key has that hash, newest first."""
         self.prepare()
         number = self.newest(key_hash % self.slots)
-        while number and len(found) < count_max:
+        while number:
             its_hash, position, seconds, before = self._entry(number)
             if seconds < 0:
                 break
             time_ms = self.begin_at_ms + seconds * 1000
             if its_hash == key_hash and begin_ms <= time_ms <= end_ms:
-                found.append(position)
+                yield position
             if not 0 < before < number or time_ms < begin_ms:
                 break
             number = before
-        return found
 
     def count_before(self, position: int, has_key: HasKey | None) -> int:
         """Return the number behind the last entry of a message before a log position, 1 when there is none.

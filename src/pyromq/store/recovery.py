@@ -21,7 +21,7 @@ from typing import Final
 
 from pyromq.errors import DiskFull, StoreError
 from pyromq.store.abort import Stop
-from pyromq.store.checkpoint import Checkpoint
+from pyromq.store.checkpoint import REMAKING, Checkpoint
 from pyromq.store.commitlog import CommitLog
 from pyromq.store.consumequeue import ConsumeQueue
 from pyromq.store.consumequeues import ConsumeQueues, QueueGap
@@ -88,6 +88,7 @@ class Recovery:
             self._bring_together(report)
         except BrokenRow as broken:
             report.find(f"{broken}; making all consume queues again from the log")
+            self._distrust_followers()
             ends = self.queues.remove_damaged()
             self._bring_together(report)
             self.queues.go_on_behind(ends)
@@ -212,8 +213,9 @@ class Recovery:
     def _find_start(self, report: Recovered) -> int:
         segments = self.log.segments
         safe = self._safe_position(report)
-        if not len(self.queues):
-            # Somebody removed the queues so that they are made again, or there never were any.
+        if not len(self.queues) or self.checkpoint.reach == REMAKING:
+            # Somebody removed the queues so that they are made again, or there never were any; or the power
+            # failed while they were being made again.
             return self.log.min_position
         if safe is not None and (not report.was_clean or safe <= self._newest_in_queues()):
             return safe
@@ -250,6 +252,7 @@ class Recovery:
             self._replay_from(report.start, report)
         except QueueGap as gap:
             report.find(f"{gap}; making all consume queues again from the log")
+            self._distrust_followers()
             ends = self.queues.remove_damaged()
             self.queues.gaps_are_filled = True
             self._replay_from(self.log.min_position, report)
@@ -258,6 +261,8 @@ class Recovery:
             self.queues.gaps_are_filled = True
 
     def _replay_from(self, start: int, report: Recovered) -> None:
+        if start < (self.checkpoint.safe_position or 0):
+            self._distrust_followers()
         report.start, report.end, report.replayed = start, start, 0
         was_killed = report.stop is Stop.KILLED
         for queue in self.queues:
@@ -273,6 +278,17 @@ class Recovery:
         torn = self.log.why_no_record(report.end)
         if torn is not None:
             report.find(f"the log ends before {torn}")
+
+    def _distrust_followers(self) -> None:
+        """Before followers are cut that the checkpoint calls safe: the next start makes them again.
+
+        A power cut in the middle would otherwise leave them without what was before the safe position.
+        """
+        if self.checkpoint.safe_position is not None:
+            self.checkpoint.reach = REMAKING
+            with suppress(DiskFull):
+                # The start goes on without: whoever needs room must be able to delete.
+                self.checkpoint.save()
 
     def _is_in_log(self, queue: ConsumeQueue, offset: int, position: int, size: int) -> bool:
         record = next(self.log.walk(position, check_crc=False), None)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 from pyromq.clock import Clock
 from pyromq.config.settings import StoreSettings
 from pyromq.errors import CorruptRecord, DiskFull, MessageTooLarge, StoreError, SyncFailed
+from pyromq.store.abort import FILE_NAME as ABORT_FILE
 from pyromq.store.abort import AbortFile, Stop
 from pyromq.store.checkpoint import Checkpoint
 from pyromq.store.consumequeue import HELD_BYTES_MAX, ConsumeQueue
@@ -75,7 +76,7 @@ class MessageStore(StoredMessages):
         self._arriving = Arriving(settings.mapped_file_size_commit_log)
         self._copies = make_copies(has_index=settings.message_index_enable)
         self._checkpoint = Checkpoint(self._files, self._root / "checkpoint")
-        self._abort = AbortFile(self._files, self._root / "abort")
+        self._abort = AbortFile(self._files, self._root / ABORT_FILE)
         self._lock: FileLock | None = None
         self._last_stored_at_ms = 0
         self._log_sync_turn = threading.Lock()

@@ -13,7 +13,7 @@ from pyromq.store.commitlog import CommitLog
 from pyromq.store.consumequeue import ENTRY, ConsumeQueue
 from pyromq.store.consumequeues import ConsumeQueues
 from pyromq.store.files import DiskUse, Files
-from pyromq.store.index import KeyIndex
+from pyromq.store.index import KeyIndex, carries_key
 from pyromq.store.messages import Queried, QueueEntry
 from pyromq.store.reading import GetStatus, Got, MatchesRecord, WantsTags, limits_of, read_queue
 from pyromq.wire.record import Record, decode_record
@@ -26,7 +26,7 @@ class StoredMessages:
     """The log, the queues and the index of a store, to be read.
 
     When `readable_position` is set, queues end for readers before the first message that does not end before
-    it in the log: on a master whose messages count only when its slaves have them, nobody sees the others.
+    it in the log: where messages count only when the disk or the slaves have them, nobody sees the others.
     """
 
     def __init__(
@@ -126,12 +126,19 @@ class StoredMessages:
         return 0 if queue is None else queue.min_offset
 
     def max_offset(self, topic: str, queue_id: int) -> int:
-        """Return the offset that a queue's next message gets."""
+        """Return the offset that a queue's next message gets: for the broker's own work.
+
+        What clients are told of a queue's end is `readable_end`.
+        """
         queue = self._queues.get(topic, queue_id)
         return 0 if queue is None else queue.end
 
     def readable_end(self, topic: str, queue_id: int) -> int:
-        """Return the offset at which a queue ends for readers; see `readable_position`."""
+        """Return the offset at which a queue ends for readers, the one that every answer tells.
+
+        See `readable_position`. A client that hears of more plans to an offset that the next master may give
+        to another message, or never reach.
+        """
         queue = self._queues.get(topic, queue_id)
         return 0 if queue is None else self._readable_end(queue)
 
@@ -148,15 +155,21 @@ class StoredMessages:
         return self._log.read(position, size) or b""
 
     def offset_by_time(self, topic: str, queue_id: int, stored_at_ms: int) -> int:
-        """Return the offset of the message that was stored at a time, or nearest to it; 0 if none was."""
+        """Return the offset of the message that was stored at a time, or nearest to it; 0 if none was.
+
+        It is not behind the end for readers.
+        """
         queue = self._queues.get(topic, queue_id)
         if queue is None:
             return 0
-        return queue.offset_by_time(stored_at_ms, self._log.min_position, self._log.stored_at)
+        nearest = queue.offset_by_time(stored_at_ms, self._log.min_position, self._log.stored_at)
+        return min(nearest, self._readable_end(queue))
 
     def earliest_time(self, topic: str, queue_id: int) -> int:
-        """Return when a queue's oldest message was stored, −1 in an empty queue."""
-        return self.stored_time(topic, queue_id, self.min_offset(topic, queue_id))
+        """Return when a queue's oldest message was stored, −1 in a queue that is empty for readers."""
+        oldest = self.min_offset(topic, queue_id)
+        is_there = oldest < self.readable_end(topic, queue_id)
+        return self.stored_time(topic, queue_id, oldest) if is_there else -1
 
     def stored_time(self, topic: str, queue_id: int, offset: int) -> int:
         """Return when a queue's message was stored, −1 when it is not there."""
@@ -175,9 +188,20 @@ class StoredMessages:
         return None if data is None else decode_record(data, check_crc=False)
 
     def query(self, topic: str, key: str, *, count_max: int, begin_ms: int, end_ms: int) -> Queried:
-        """Return messages stored in a time that may have a key: the newest `count_max`, oldest first."""
-        count_max = min(count_max, _QUERY_COUNT_MAX)
-        matches = self._index.query(topic, key, count_max=count_max, begin_ms=begin_ms, end_ms=end_ms)
+        """Return a topic's messages of a time that have a key: the newest `count_max`, oldest first."""
+
+        def has_key(position: int) -> bool:
+            record = self._log.record_head(position)
+            return record is not None and carries_key(record, topic, key)
+
+        matches = self._index.query(
+            topic,
+            key,
+            count_max=min(count_max, _QUERY_COUNT_MAX),
+            begin_ms=begin_ms,
+            end_ms=end_ms,
+            has_key=has_key,
+        )
         records = [self._log.record_bytes(position) for position in sorted(matches.positions)]
         return Queried(
             [record for record in records if record is not None],

@@ -29,7 +29,15 @@ def outcome(read: Any, *arguments: Any) -> Any:
         messages = read(*arguments)
     except PyroError as error:
         return type(error), str(error)
-    return [[(name, getattr(message, name)) for name in NAMES] for message in messages]
+    return [[(name, value(message, name)) for name in NAMES] for message in messages]
+
+
+def value(message: ReceivedMessage, name: str) -> Any:
+    """Return a field, or why a body cannot be read."""
+    try:
+        return getattr(message, name)
+    except PyroError as error:
+        return type(error), str(error)
 
 
 @given(RECORDS, st.frozensets(st.sampled_from(["a b", "é", "a"])), st.sampled_from([{}, {"MIN_OFFSET": "7"}]))

@@ -5,6 +5,7 @@ import time
 from pathlib import Path
 
 import pytest
+from key_collision import key_with_hash
 
 from pyromq.codes import SysFlag
 from pyromq.store.files import SystemFile, SystemFiles
@@ -53,13 +54,6 @@ def test_the_hash_of_a_key_is_javas_made_positive():
         ("t", "x" * 999),
     ]:
         assert key_hash(topic, key) == abs(java_hash(f"{topic}#{key}"))
-
-
-def key_with_hash(topic: str, wanted: int) -> str:
-    """Return seven characters whose hash, behind «topic#», is `wanted`: its digits to the base of 31."""
-    powers = [31**place for place in reversed(range(7))]
-    rest = (wanted - java_hash(f"{topic}#") * 31**7 - sum(ord("!") * power for power in powers)) % 2**32
-    return "".join(chr(ord("!") + rest // power % 31) for power in powers)
 
 
 def test_the_smallest_number_of_java_becomes_zero():

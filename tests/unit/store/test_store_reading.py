@@ -1,7 +1,9 @@
 """Reading a queue: statuses, limits, filters and searches, as 4.9.8 answers them."""
 
 import pytest
+from key_collision import key_with_hash
 
+from pyromq.store.index import key_hash
 from pyromq.store.store import GetStatus, MessageStore
 from pyromq.wire.java_hash import java_hash
 from pyromq.wire.record import decode_record, iter_records
@@ -284,3 +286,37 @@ def test_without_an_index_nothing_is_found_and_no_file_made(box, draft):
 
     assert store.query("orders", "k", count_max=32, begin_ms=0, end_ms=HUGE).records == []
     assert not (box.root / "index").exists()
+
+
+# Keys whose hash another key has ------------------------------------------------------------------------
+
+
+def test_a_key_with_the_hash_of_another_topics_key_finds_nothing_of_that_topic(store, draft):
+    store.put(draft(topic="secrets", body=b"theirs", properties="KEYS\x01k1\x02UNIQ_KEY\x01id-0001"))
+
+    for theirs in ("k1", "id-0001"):
+        crafted = key_with_hash("orders", java_hash(f"secrets#{theirs}"))
+
+        assert key_hash("orders", crafted) == key_hash("secrets", theirs)
+        assert store.query("orders", crafted, count_max=32, begin_ms=0, end_ms=HUGE).records == []
+
+
+def test_messages_whose_keys_only_have_the_same_hash_leave_room_for_those_that_have_the_key(store, draft):
+    store.put(draft(body=b"mine", properties="KEYS\x01other wanted"))
+    crafted = key_with_hash("orders", java_hash("orders#wanted"))
+    for _ in range(100):
+        store.put(draft(body=b"flood", properties=f"KEYS\x01{crafted}"))
+
+    found = store.query("orders", "wanted", count_max=1, begin_ms=0, end_ms=HUGE)
+
+    assert [decode_record(record).body for record in found.records] == [b"mine"]
+
+
+def test_a_query_looks_at_so_many_messages_and_no_more(store, draft, monkeypatch):
+    monkeypatch.setattr("pyromq.store.index.LOOKED_AT_MAX", 5)
+    store.put(draft(body=b"mine", properties="KEYS\x01wanted"))
+    crafted = key_with_hash("orders", java_hash("orders#wanted"))
+    for _ in range(5):
+        store.put(draft(body=b"flood", properties=f"KEYS\x01{crafted}"))
+
+    assert store.query("orders", "wanted", count_max=1, begin_ms=0, end_ms=HUGE).records == []

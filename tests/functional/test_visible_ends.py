@@ -1,0 +1,193 @@
+"""Every answer that tells where a queue ends tells where it ends for readers.
+
+A synchronous master with failover lets nobody read what its in-sync replica does not have: if it is lost, the
+next master gives the same offsets to other messages. Under synchronous flush no master lets anybody read what
+its disk does not have: after a power cut it gives the same offsets away itself. Whoever plans by an end must
+not hear of more either.
+"""
+
+import asyncio
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+from kinds_stage import Peer, settle
+from reign_stage import ReignStage, reign_of
+
+from pyromq.codes import RequestCode, ResponseCode
+from pyromq.testing.waiting import aeventually
+
+pytestmark = pytest.mark.row("HA-05")
+
+CONFIRMED, STORED = 2, 5
+QUEUE = {"topic": "orders", "queueId": 0}
+FAR_MS = 2_000_000_000_000
+
+
+class LaggingStage:
+    """A master of which something, a replica or its own disk, does not have the newest messages."""
+
+    def __init__(self, stage: ReignStage, what: str) -> None:
+        self._stage = stage
+        self._what = what
+        self._held = ExitStack()
+        self.connect, self.broker, self.clock = stage.connect, stage.broker, stage.clock
+
+    def lag(self) -> None:
+        """Let what is stored from now on be nowhere else."""
+        if self._what == "disk":
+            self._held.enter_context(self._stage.files.held_syncs())
+        else:
+            self._stage.wait_for_replica()
+
+    async def catch_up(self) -> None:
+        """Let it have all that is in the log."""
+        store = self.broker._parts.store
+        if self._what == "disk":
+            self._held.close()
+        else:
+            self._stage.replica_has_all()
+        await aeventually(lambda: store.readable_position == store.max_position, what="all may be read")
+
+
+#: What lags, and the role and the flush of a master that waits for it before anybody reads.
+LAGGING = {"replica": ("SYNC_MASTER", "ASYNC_FLUSH"), "disk": ("ASYNC_MASTER", "SYNC_FLUSH")}
+
+
+@pytest.fixture(params=LAGGING)
+async def stage(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[LaggingStage]:
+    """Two messages that the replica, or the disk, has, and later three that it has not."""
+    role, flush = LAGGING[request.param]
+    async with reign_of(tmp_path, role=role, flush=flush, sync_flush_timeout=60_000) as master:
+        stage = LaggingStage(master, request.param)
+        client = stage.connect("sender")
+        await client.send("orders")
+        for queue_id in range(4):
+            commit = {"consumerGroup": "readers", "topic": "orders", "queueId": queue_id, "commitOffset": 0}
+            await client.request(RequestCode.UPDATE_CONSUMER_OFFSET, commit)
+        stage.lag()
+        stage.clock.advance(10)
+        sends = [asyncio.ensure_future(client.send("orders")) for _ in range(STORED - CONFIRMED)]
+        queue = stage.broker._parts.store.queue("orders", 0)
+        assert queue is not None
+        while queue.end < STORED:
+            await settle()
+        yield stage
+        await stage.catch_up()
+        await asyncio.gather(*sends)
+
+
+async def _ext(client: Peer, code: int, fields: dict[str, object], name: str) -> int:
+    answer = await client.request(code, fields)
+    return int((answer.ext or {})[name])
+
+
+async def _highest(client: Peer, code: int, fields: dict[str, object], pattern: str) -> int:
+    answer = await client.request(code, fields)
+    assert answer.code == ResponseCode.SUCCESS, answer.remark
+    return max(map(int, re.findall(pattern.encode(), answer.body)))
+
+
+async def _reset_to_end(client: Peer) -> int:
+    await client.heartbeat(consumer="readers")
+    fields = {"topic": "orders", "group": "readers", "timestamp": -1, "isForce": True}
+    return await _highest(client, RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, fields, r"\}:(\d+)")
+
+
+async def _reset_to_time(client: Peer) -> int:
+    await client.heartbeat(consumer="readers")
+    fields = {"topic": "orders", "group": "readers", "timestamp": FAR_MS, "isForce": True}
+    return await _highest(client, RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, fields, r"\}:(\d+)")
+
+
+async def _pull_end(client: Peer) -> int:
+    return int(((await client.pull("orders")).ext or {})["maxOffset"])
+
+
+async def _pull_beyond(client: Peer) -> int:
+    return int(((await client.pull("orders", offset=STORED)).ext or {})["maxOffset"])
+
+
+ENDS: dict[str, Callable[[Peer], Awaitable[int]]] = {
+    "GET_MAX_OFFSET": lambda client: _ext(client, RequestCode.GET_MAX_OFFSET, QUEUE, "offset"),
+    "GET_TOPIC_STATS_INFO": lambda client: _highest(
+        client, RequestCode.GET_TOPIC_STATS_INFO, {"topic": "orders"}, r'"maxOffset":(\d+)'
+    ),
+    "GET_CONSUME_STATS": lambda client: _highest(
+        client, RequestCode.GET_CONSUME_STATS, {"consumerGroup": "readers"}, r'"brokerOffset":(\d+)'
+    ),
+    "QUERY_CONSUME_QUEUE": lambda client: _highest(
+        client,
+        RequestCode.QUERY_CONSUME_QUEUE,
+        QUEUE | {"index": 0, "count": 10},
+        r'"maxQueueIndex":(\d+)',
+    ),
+    "SEARCH_OFFSET_BY_TIMESTAMP": lambda client: _ext(
+        client, RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, QUEUE | {"timestamp": FAR_MS}, "offset"
+    ),
+    "a reset to the end": _reset_to_end,
+    "a reset to a time": _reset_to_time,
+    "a pull": _pull_end,
+    "a pull from behind the end": _pull_beyond,
+}
+
+
+@pytest.mark.parametrize("code", ENDS)
+async def test_no_code_tells_an_end_that_the_replica_or_the_disk_does_not_have(
+    stage: LaggingStage, code: str
+) -> None:
+    assert await ENDS[code](stage.connect()) <= CONFIRMED
+
+
+@pytest.mark.parametrize("code", [code for code in ENDS if "TIME" not in code and "time" not in code])
+async def test_every_code_tells_the_end_once_it_may_be_read(stage: LaggingStage, code: str) -> None:
+    await stage.catch_up()
+
+    assert await ENDS[code](stage.connect()) == STORED
+
+
+async def test_the_stats_of_all_groups_tell_the_end_for_readers(stage: LaggingStage) -> None:
+    client = stage.connect()
+    await client.heartbeat(consumer="readers")
+
+    answer = await client.request(RequestCode.GET_BROKER_CONSUME_STATS, {"isOrder": False})
+
+    ends = {int(end) for end in re.findall(rb'"brokerOffset":(\d+)', answer.body)}
+    assert ends == {0, CONFIRMED}
+
+
+async def test_the_rows_of_a_queue_end_where_it_does_for_readers(stage: LaggingStage) -> None:
+    fields = QUEUE | {"index": 0, "count": 10}
+
+    rows = await stage.connect().request(RequestCode.QUERY_CONSUME_QUEUE, fields)
+    beyond = await stage.connect().request(RequestCode.QUERY_CONSUME_QUEUE, fields | {"index": CONFIRMED})
+
+    assert rows.body.count(b'"physicOffset"') == CONFIRMED
+    assert "is not exist" in (beyond.remark or "")
+
+
+async def test_times_are_told_of_messages_that_can_be_read(stage: LaggingStage) -> None:
+    client = stage.connect()
+    newest_ms = (await client.stored("orders"))[-1].stored_at_ms
+
+    span = await client.request(RequestCode.QUERY_CONSUME_TIME_SPAN, {"topic": "orders", "group": "readers"})
+    stats = await client.request(RequestCode.GET_TOPIC_STATS_INFO, {"topic": "orders"})
+
+    assert max(map(int, re.findall(rb'"maxTimeStamp":(-?\d+)', span.body))) == newest_ms
+    assert max(map(int, re.findall(rb'"lastUpdateTimestamp":(\d+)', stats.body))) == newest_ms
+
+
+async def test_a_queue_without_a_message_that_can_be_read_has_no_earliest_time(stage: LaggingStage) -> None:
+    send = asyncio.ensure_future(stage.connect().send("orders", queue_id=3))
+    store = stage.broker._parts.store
+    while store.max_offset("orders", 3) == 0:
+        await settle()
+
+    fields = {"topic": "orders", "queueId": 3}
+    answer = await stage.connect().request(RequestCode.GET_EARLIEST_MSG_STORETIME, fields)
+
+    assert (answer.ext or {})["timestamp"] == "-1"
+    await stage.catch_up()
+    assert (await send).code == ResponseCode.SUCCESS
