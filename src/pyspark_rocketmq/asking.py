@@ -75,21 +75,26 @@ class Cluster:
         for topic, queues in zip(topics, self._all(map(self._fetch_queues, topics)), strict=True):
             if isinstance(queues, PyroError):
                 raise queues
-            if not queues:
-                raise self._missing(choice.option, topic)
-            found += queues
+            found += queues or self._found_after_all(choice.option, topic)
         return sorted(self._chosen(choice, found))
 
-    def _missing(self, option: str, topic: str) -> PyroError:
+    def _found_after_all(self, option: str, topic: str) -> list[MessageQueue]:
+        """Return the queues of a topic that had none; raise NoRoute or TopicMissing if it has none still."""
         servers = self._session.name_servers
         if not self._run(
             route.cluster(self._session, self._session.deadline(None, TIMEOUT_MS))
         ).broker_addr_table:
-            return NoRoute(f"name server {servers} knows no broker at all; does it restart?")
-        return TopicMissing(
-            f"{option}: topic {topic!r} does not exist, or may not be read, at name server {servers}; is the "
-            f"name right? pyromq.Admin(...).create_topic({topic!r}) or mqadmin updateTopic creates it"
-        )
+            raise NoRoute(f"name server {servers} knows no broker at all; does it restart?")
+        # A broker that registered between the two questions brought the topic with it.
+        (queues,) = self._all([self._fetch_queues(topic)])
+        if isinstance(queues, PyroError):
+            raise queues
+        if not queues:
+            raise TopicMissing(
+                f"{option}: topic {topic!r} does not exist, or may not be read, at name server {servers}; is "
+                f"the name right? pyromq.Admin(...).create_topic({topic!r}) or mqadmin updateTopic creates it"
+            )
+        return queues
 
     def edges(self, queues: Iterable[MessageQueue]) -> dict[MessageQueue, TopicOffset | PyroError]:
         """Return where each queue begins and ends, or why that is not known."""

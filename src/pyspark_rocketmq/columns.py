@@ -24,6 +24,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from pyromq.client.incoming import must_read
 from pyromq.errors import ConfigError
 from pyromq.kernel import IS_COMPILED
 from pyromq.model import ReceivedMessage
@@ -59,6 +60,7 @@ KAFKA: Final[dict[str, DataType]] = {
     "headers": ArrayType(StructType([StructField("key", StringType()), StructField("value", BinaryType())])),
 }
 _SETS: Final = {ColumnSet.ROCKETMQ: ROCKETMQ, ColumnSet.KAFKA: KAFKA}
+_BODIES: Final = frozenset({"body", "value"})
 _WITH_PROPERTIES: Final = ("properties", "headers")
 #: Kafka's word for times that the broker gave, as `timestamp` is.
 _LOG_APPEND_TIME: Final = 1
@@ -108,7 +110,9 @@ class Columns:
     is_kafka: bool
 
     def batch(self, messages: list[ReceivedMessage]) -> pa.RecordBatch:
-        """Return the messages as one Arrow batch."""
+        """Return the messages as one Arrow batch; raise why a body that is asked for cannot be read."""
+        if not _BODIES.isdisjoint(self.names):
+            must_read(messages)
         if self.is_kafka:
             arrays = [kafka_column(name, messages) for name in self.names]
         else:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 import pyarrow as pa
 
-from pyromq.client.incoming import received_messages
+from pyromq.client.compression import BODY_BYTES_MAX
+from pyromq.client.incoming import AnswerTooLarge, first_unreadable, held_bytes, received_messages
 from pyromq.kernel import IS_COMPILED
 from pyromq.model import ReceivedMessage
 from pyspark_rocketmq.columns import Columns, array_of, kafka_needs, kafka_of
@@ -20,11 +21,16 @@ BATCH_BYTES: Final = 16 << 20
 
 
 class Taken(NamedTuple):
-    """What was taken of an answer: how many messages, and where the last of them is."""
+    """What was taken of an answer: how many messages, and where the last of them is.
+
+    `next_offset` is that of the first message that was left for another pull, because the bodies before it
+    unpack to too much; −1 when none was.
+    """
 
     row_count: int
     last_offset: int
     last_position: int
+    next_offset: int = -1
 
 
 class Gathering(Protocol):
@@ -43,21 +49,26 @@ class Gathering(Protocol):
 class PureGathering:
     """Makes messages of the records, and batches of the messages."""
 
-    def __init__(self, columns: Columns) -> None:
+    def __init__(self, columns: Columns, bytes_max: int = BODY_BYTES_MAX) -> None:
         self._columns = columns
+        self._bytes_max = bytes_max
         self._messages: list[ReceivedMessage] = []
         self._bytes = 0
 
     def add(self, records: bytes, broker_name: str, tags: frozenset[str], end: int) -> Taken:
         """Take the messages of an answer."""
-        messages = received_messages(records, broker_name, {}, tags)
+        messages = received_messages(records, broker_name, {}, tags, self._bytes_max)
+        beyond, next_offset = first_unreadable(messages, AnswerTooLarge), -1
+        if beyond is not None:
+            next_offset = messages[beyond].queue_offset
+            del messages[beyond:]
         if messages and messages[-1].queue_offset >= end:
             messages = [message for message in messages if message.queue_offset < end]
         self._messages += messages
-        self._bytes += len(records)
+        self._bytes += sum(map(held_bytes, messages))
         if not messages:
-            return Taken(0, -1, -1)
-        return Taken(len(messages), messages[-1].queue_offset, messages[-1].position)
+            return Taken(0, -1, -1, next_offset)
+        return Taken(len(messages), messages[-1].queue_offset, messages[-1].position, next_offset)
 
     def full(self) -> Iterator[pa.RecordBatch]:
         """Return a batch if it is large enough."""
@@ -79,14 +90,14 @@ else:
     class ScanGathering:
         """Fills columns from the bytes of plain records, and leaves others to `PureGathering`."""
 
-        def __init__(self, columns: Columns) -> None:
+        def __init__(self, columns: Columns, bytes_max: int = BODY_BYTES_MAX) -> None:
             self._columns = columns
             self._own = columns.names
             if columns.is_kafka:
                 needs = [need for name in columns.names for need in kafka_needs(name)]
                 self._own = tuple(dict.fromkeys(needs))
             self._scan = Scan(self._own)
-            self._others = PureGathering(columns)
+            self._others = PureGathering(columns, bytes_max)
             self._bytes = 0
             self._ready: list[pa.RecordBatch] = []
 
@@ -104,7 +115,9 @@ else:
             self._ready += self._scanned()
             more = self._others.add(records[stop:], broker_name, tags, end)
             self._ready += self._others.rest()
-            return more._replace(row_count=count + more.row_count) if more.row_count else taken
+            if not more.row_count:
+                return taken._replace(next_offset=more.next_offset)
+            return more._replace(row_count=count + more.row_count)
 
         def full(self) -> Iterator[pa.RecordBatch]:
             """Return batches that are large enough."""

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
+from pyromq.client.compression import BODY_BYTES_MAX
 from pyromq.client.names import RETRY_TOPIC_PREFIX, check_group
 from pyromq.client.namespaces import DEAD_LETTER_TOPIC_PREFIX
 from pyromq.config.settings import ClientSettings
@@ -54,6 +55,7 @@ NAMES: Final[dict[str, tuple[str, ...]]] = {
     "tlsKeyPath": (),
     "tlsKeyPassword": (),
     "namespace": (),
+    "decompressedBytesMax": (),
     "pullTimeoutMs": ("kafkaConsumer.pollTimeoutMs",),
     "retries": ("fetchOffset.numRetries",),
     "retryIntervalMs": ("fetchOffset.retryIntervalMs",),
@@ -112,6 +114,7 @@ class Connection:
     tls_key_path: str = ""
     tls_key_password: str = field(default="", repr=False)
     namespace: str = ""
+    body_bytes_max: int = BODY_BYTES_MAX
 
     def settings(self) -> ClientSettings:
         """Return the same as a client's settings."""
@@ -127,6 +130,7 @@ class Connection:
             tls_client_key_password=self.tls_key_password,
             namespace=self.namespace,
             consumer_pull_timeout_millis=self.timeout_ms,
+            decompressed_bytes_max=self.body_bytes_max,
         )
 
 
@@ -264,6 +268,7 @@ def read_connection(given: Given, *, is_optional: bool = False) -> Connection:
         tls_key_path=given.text("tlsKeyPath") or "",
         tls_key_password=given.text("tlsKeyPassword") or "",
         namespace=given.text("namespace") or "",
+        body_bytes_max=given.size("decompressedBytesMax") or BODY_BYTES_MAX,
     )
     if bool(connection.access_key) != bool(connection.secret_key):
         missing = "secretKey" if connection.access_key else "accessKey"

@@ -68,7 +68,7 @@ class Reading:
 
     def ranges(self, ranges: tuple[QueueRange, ...]) -> Iterator[pa.RecordBatch]:
         """Pull ranges and yield them as Arrow batches."""
-        gathered = gathering(self.columns)
+        gathered = gathering(self.columns, self.connection.body_bytes_max)
         for one in ranges:
             for _ in _RangeReader(self, one, gathered).read():
                 yield from gathered.full()
@@ -167,8 +167,9 @@ class _RangeReader:
         if answer.next_offset <= at:
             raise lost(asked.queue, at, f"the broker gives nothing there and goes on at {answer.next_offset}")
         taken = self._gathered.add(answer.records, asked.queue.broker_name, self._tags, asked.end)
-        self._learn(answer.next_offset - at, len(answer.records))
-        self._at = min(answer.next_offset, asked.end)
+        next_offset = answer.next_offset if taken.next_offset < 0 else taken.next_offset
+        self._learn(next_offset - at, len(answer.records))
+        self._at = min(next_offset, asked.end)
         if self._has_all and taken.row_count != self._at - at:
             missing = self._at - at - taken.row_count
             self._losses.note(asked.queue, at, self._at, f"{missing} of {self._at - at} messages are missing")

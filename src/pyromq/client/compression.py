@@ -6,11 +6,14 @@ Three bits of a message's sysFlag name the kind; clients before 4.9.4 name none,
 import importlib
 import zlib
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final
 
 from pyromq.codes import COMPRESSION_MASK, SysFlag
 from pyromq.config.choices import Compression
-from pyromq.errors import ConfigError, CorruptRecord, LocalProtocolError
+from pyromq.config.settings import ClientSettings
+from pyromq.errors import BodyTooLarge, ConfigError, CorruptRecord, LocalProtocolError
+from pyromq.wire.inflate import InflatedTooLarge, InflateError, inflate
 
 _FLAGS: Final = {
     Compression.ZLIB: SysFlag.COMPRESSION_ZLIB,
@@ -18,6 +21,8 @@ _FLAGS: Final = {
     Compression.ZSTD: SysFlag.COMPRESSION_ZSTD,
 }
 _KINDS: Final = {0: Compression.ZLIB} | {int(flag): kind for kind, flag in _FLAGS.items()}
+#: The bytes to which a body may grow, unless the client's settings say otherwise.
+BODY_BYTES_MAX: Final = ClientSettings().decompressed_bytes_max
 _PACKAGES: Final = {Compression.LZ4: "lz4.frame", Compression.ZSTD: "zstandard"}
 
 
@@ -39,10 +44,11 @@ def compress(body: bytes, kind: Compression, level: int) -> tuple[bytes, int]:
     return compressed, flags
 
 
-def decompress(body: bytes, sys_flag: int, message_id: str) -> bytes:
+def decompress(body: bytes, sys_flag: int, message_id: str, bytes_max: int = BODY_BYTES_MAX) -> bytes:
     """Return a body as it was; raise CorruptRecord when it does not decompress.
 
-    Raises LocalProtocolError for a kind that this client cannot read, with what to install.
+    Raises BodyTooLarge when it grows beyond `bytes_max`, with no more than that in memory, and
+    LocalProtocolError for a kind that this client cannot read, with what to install.
     """
     if not sys_flag & SysFlag.COMPRESSED:
         return body
@@ -53,15 +59,21 @@ def decompress(body: bytes, sys_flag: int, message_id: str) -> bytes:
         )
     read, failure = _reader(kind, message_id)
     try:
-        return read(body)
+        plain = read(body, bytes_max)
+    except InflatedTooLarge as error:
+        raise BodyTooLarge(
+            f"the body of message {message_id}, {len(body)} bytes by {kind}, unpacks to more than "
+            f"{bytes_max} bytes; raise decompressed_bytes_max (Spark: decompressedBytesMax) to read it"
+        ) from error
     except failure as error:
         raise CorruptRecord(f"the body of message {message_id} does not decompress: {error}") from error
+    return plain
 
 
-def _reader(kind: Compression, message_id: str) -> tuple[Callable[[bytes], bytes], type[Exception]]:
-    """Return what reads a kind, and the error that it raises."""
+def _reader(kind: Compression, message_id: str) -> tuple[Callable[[bytes, int], bytes], type[Exception]]:
+    """Return what reads a kind up to a limit, and the error that it raises."""
     if kind is Compression.ZLIB:
-        return zlib.decompress, zlib.error
+        return inflate, InflateError
     package = _package(kind)
     if package is None:
         raise LocalProtocolError(
@@ -69,9 +81,27 @@ def _reader(kind: Compression, message_id: str) -> tuple[Callable[[bytes], bytes
             f"{_advice(kind)}, or let its producer compress by ZLIB (-Drocketmq.message.compressType=ZLIB)"
         )
     if kind is Compression.LZ4:
-        return package.decompress, RuntimeError
-    # Frames that were written as a stream do not say how long they become; an object reads them all.
-    return lambda body: package.ZstdDecompressor().decompressobj().decompress(body), package.ZstdError
+        return partial(_read_lz4, package), RuntimeError
+    return partial(_read_zstd, package), package.ZstdError
+
+
+def _read_lz4(package: Any, body: bytes, bytes_max: int) -> bytes:
+    reader = package.LZ4FrameDecompressor()
+    plain: bytes = reader.decompress(body, bytes_max + 1)
+    if len(plain) > bytes_max:
+        raise InflatedTooLarge(f"it grows beyond {bytes_max} bytes")
+    if not reader.eof:
+        raise RuntimeError("the frame is incomplete")
+    return plain
+
+
+def _read_zstd(package: Any, body: bytes, bytes_max: int) -> bytes:
+    # Frames that were written as a stream do not say how long they become; a reader takes them all.
+    reader = package.ZstdDecompressor().stream_reader(body)
+    plain: bytes = reader.read(bytes_max + 1)
+    if len(plain) > bytes_max:
+        raise InflatedTooLarge(f"it grows beyond {bytes_max} bytes")
+    return plain
 
 
 def _known_kind(kind: str) -> Compression:

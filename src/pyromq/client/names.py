@@ -1,14 +1,18 @@
-"""The rules for names of topics and groups (RocketMQ 4.9.8: Validators, TopicValidator)."""
+"""Names of topics and groups that an application gives: the rules of `name_rules`, in a client's words."""
 
-import re
 from typing import Final
 
 from pyromq.codes import ResponseCode
 from pyromq.errors import ConfigError, MessageIllegal
+from pyromq.name_rules import (
+    GROUP_CHARACTERS_MAX,
+    RETRY_PREFIX,
+    TOPIC_CHARACTERS_MAX,
+    has_legal_characters,
+    shortened,
+)
 
-TOPIC_CHARACTERS_MAX: Final = 127
-GROUP_CHARACTERS_MAX: Final = 255
-RETRY_TOPIC_PREFIX: Final = "%RETRY%"
+RETRY_TOPIC_PREFIX: Final = RETRY_PREFIX
 #: RocketMQ's default groups, which everybody would share by mistake.
 DEFAULT_GROUPS: Final = frozenset({"DEFAULT_PRODUCER", "DEFAULT_CONSUMER"})
 
@@ -24,7 +28,6 @@ FORBIDDEN_TOPICS: Final = frozenset(
     }
 )
 
-_IS_LEGAL: Final = re.compile(r"[%|a-zA-Z0-9_-]+").fullmatch
 _LETTERS: Final = "letters, digits, and the signs % | _ -"
 
 
@@ -35,9 +38,10 @@ def check_topic(topic: str) -> None:
     if len(topic) > TOPIC_CHARACTERS_MAX:
         raise MessageIllegal(
             ResponseCode.MESSAGE_ILLEGAL,
-            f"the topic's name has {len(topic)} characters; {TOPIC_CHARACTERS_MAX} are the limit: {topic!r}",
+            f"the topic's name has {len(topic)} characters; {TOPIC_CHARACTERS_MAX} are the limit: "
+            f"{shortened(topic)}",
         )
-    if not _IS_LEGAL(topic):
+    if not has_legal_characters(topic):
         raise MessageIllegal(
             ResponseCode.MESSAGE_ILLEGAL, f"the topic's name {topic!r} may have only {_LETTERS}"
         )
@@ -58,9 +62,10 @@ def check_group(group: str) -> None:
         raise ConfigError("the group's name is empty; give it one")
     if len(group) > GROUP_CHARACTERS_MAX:
         raise ConfigError(
-            f"the group's name has {len(group)} characters; {GROUP_CHARACTERS_MAX} are the limit: {group!r}"
+            f"the group's name has {len(group)} characters; {GROUP_CHARACTERS_MAX} are the limit: "
+            f"{shortened(group)}"
         )
-    if not _IS_LEGAL(group):
+    if not has_legal_characters(group):
         raise ConfigError(f"the group's name {group!r} may have only {_LETTERS}")
     if group in DEFAULT_GROUPS:
         raise ConfigError(f"{group!r} is RocketMQ's default group, not for use; give this client its own")

@@ -8,9 +8,10 @@ from typing import Final
 
 from pyromq.client.names import FORBIDDEN_TOPICS, RETRY_TOPIC_PREFIX
 from pyromq.model import MessageQueue
+from pyromq.name_rules import DEAD_LETTER_PREFIX
 
 SEPARATOR: Final = "%"
-DEAD_LETTER_TOPIC_PREFIX: Final = "%DLQ%"
+DEAD_LETTER_TOPIC_PREFIX: Final = DEAD_LETTER_PREFIX
 _SYSTEM_TOPICS: Final = FORBIDDEN_TOPICS | {"TBW102", "BenchmarkTest", "RMQ_SYS_TRACE_TOPIC"}
 _SYSTEM_PREFIXES: Final = ("rmq_sys_", "CID_RMQ_SYS_")
 

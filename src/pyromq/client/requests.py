@@ -15,12 +15,13 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final, TypeAlias
 
-from pyromq.client.compression import decompress
+from pyromq.client.compression import BODY_BYTES_MAX
+from pyromq.client.incoming import Unpacking, must_read
 from pyromq.client.outgoing import REPLY
 from pyromq.client.plans.presence import REPLY_TOPIC_SUFFIX
 from pyromq.clock import Clock
 from pyromq.codes import RequestCode, ResponseCode
-from pyromq.errors import MessageIllegal, RequestTimeout
+from pyromq.errors import MessageIllegal, PyroError, RequestTimeout
 from pyromq.model import Message, MessageQueue, ReceivedMessage, SendResult
 from pyromq.net.routes import Answer, Request, Route
 from pyromq.wire import properties as names
@@ -105,8 +106,18 @@ class OpenRequests:
                 "a reply of %s is for no request that waits here: %s", reply.born_host, correlation_id
             )
         elif not future.done():
-            future.set_result(reply)
+            _settle(future, reply)
         return Answer()
+
+
+def _settle(future: "asyncio.Future[ReceivedMessage]", reply: ReceivedMessage) -> None:
+    """Hand a reply over, or why it cannot be read."""
+    try:
+        must_read([reply])
+    except PyroError as error:
+        future.set_exception(error)
+    else:
+        future.set_result(reply)
 
 
 def reply_message(header: PushReplyMessage, body: bytes, arrived_at_ms: int) -> ReceivedMessage:
@@ -114,23 +125,23 @@ def reply_message(header: PushReplyMessage, body: bytes, arrived_at_ms: int) -> 
     properties = names.decode(header.properties or "")
     properties[names.ARRIVE_TIME] = str(arrived_at_ms)
     message_id = properties.get(names.UNIQ_KEY, "")
-    return ReceivedMessage(
-        topic=header.topic,
-        body=decompress(body, header.sys_flag, message_id),
-        queue=MessageQueue(header.topic, "", header.queue_id),
-        queue_offset=0,
-        position=0,
-        message_id=message_id,
-        offset_message_id="",
-        properties=properties,
-        flag=header.flag,
-        sys_flag=header.sys_flag,
-        born_at_ms=header.born_timestamp,
-        born_host=header.born_host,
-        stored_at_ms=header.store_timestamp,
-        store_host=header.store_host,
-        reconsume_times=header.reconsume_times or 0,
-        prepared_position=0,
-        body_crc=0,
-        size=0,
-    )
+    others = {
+        "topic": header.topic,
+        "queue": MessageQueue(header.topic, "", header.queue_id),
+        "queue_offset": 0,
+        "position": 0,
+        "message_id": message_id,
+        "offset_message_id": "",
+        "properties": properties,
+        "flag": header.flag,
+        "sys_flag": header.sys_flag,
+        "born_at_ms": header.born_timestamp,
+        "born_host": header.born_host,
+        "stored_at_ms": header.store_timestamp,
+        "store_host": header.store_host,
+        "reconsume_times": header.reconsume_times or 0,
+        "prepared_position": 0,
+        "body_crc": 0,
+        "size": 0,
+    }
+    return Unpacking(BODY_BYTES_MAX).message(body, message_id, others)

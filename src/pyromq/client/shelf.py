@@ -16,6 +16,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 
+from pyromq.client.incoming import held_bytes
 from pyromq.errors import ConfigError, PyroError
 from pyromq.model import MessageQueue, PullResult, ReceivedMessage
 
@@ -198,7 +199,7 @@ class Shelf:
     def _count(self, reader: ReadQueue, messages: Iterable[ReceivedMessage], sign: int) -> None:
         for message in messages:
             reader.waiting_count += sign
-            reader.waiting_bytes += sign * message.size
+            reader.waiting_bytes += sign * held_bytes(message)
 
 
 def to_commit(readers: Iterable[ReadQueue]) -> list[ReadQueue]:

@@ -15,6 +15,7 @@ from pyromq.client.dead_letters import (
     dead_letter_of,
     dead_letter_topic,
 )
+from pyromq.client.incoming import shown_body
 from pyromq.client.names import check_group
 from pyromq.client.plans import dead_letters
 from pyromq.client.plans.admin import view_message
@@ -85,7 +86,7 @@ def row(letter: DeadLetter, earlier: ReceivedMessage | None) -> Shown:
         "died": letter.died_at_ms,
         "tries": letter.tries,
         "replayed": None if earlier is None else earlier.stored_at_ms,
-        "body": messages.preview(letter.message.body),
+        "body": messages.preview(shown_body(letter.message)),
         "properties": dict(sorted(letter.message.properties.items())),
     }
 

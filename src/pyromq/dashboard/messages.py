@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from pyromq.client.aio.asking import Asker
+from pyromq.client.incoming import shown_body
 from pyromq.client.plans import admin
 from pyromq.client.plans.admin import FOREVER_MS, KeyQuery
 from pyromq.dashboard.picture import Picture
@@ -67,7 +68,8 @@ def place_of(picture: Picture, message_id: str) -> str | None:
 
 def row(message: ReceivedMessage) -> Shown:
     """Return a message for a list."""
-    body = message.body[:_LINE_BYTES_MAX]
+    body = shown_body(message)
+    line = body[:_LINE_BYTES_MAX].decode("utf-8", "replace")
     return {
         "id": message.message_id,
         "placeId": message.offset_message_id,
@@ -79,8 +81,8 @@ def row(message: ReceivedMessage) -> Shown:
         "offset": message.queue_offset,
         "stored": message.stored_at_ms,
         "born": message.born_at_ms,
-        "size": len(message.body),
-        "line": "".join(c if c.isprintable() else " " for c in body.decode("utf-8", "replace")),
+        "size": len(body),
+        "line": "".join(c if c.isprintable() else " " for c in line),
     }
 
 
@@ -94,7 +96,7 @@ def full(message: ReceivedMessage) -> Shown:
         "tries": message.reconsume_times,
         "crc": message.body_crc,
         "properties": dict(sorted(message.properties.items())),
-        "body": preview(message.body),
+        "body": preview(shown_body(message)),
     }
 
 

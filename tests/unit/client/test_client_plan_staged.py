@@ -278,14 +278,73 @@ def test_a_busy_broker_is_asked_again(stage: Stage, brokers: Brokers) -> None:
     assert len(stage.asked(RequestCode.STAGE_MESSAGES)) > 100
 
 
-@pytest.mark.parametrize("code", [ResponseCode.FLUSH_DISK_TIMEOUT, ResponseCode.SLAVE_NOT_AVAILABLE])
-def test_a_chunk_that_is_not_safe_yet_is_staged(stage: Stage, brokers: Brokers, code: ResponseCode) -> None:
+UNSAFE = [
+    ResponseCode.FLUSH_DISK_TIMEOUT,
+    ResponseCode.FLUSH_SLAVE_TIMEOUT,
+    ResponseCode.SLAVE_NOT_AVAILABLE,
+]
+
+
+@pytest.mark.parametrize("code", UNSAFE)
+def test_a_chunk_that_is_not_safe_yet_is_staged_again_until_it_is(
+    stage: Stage, brokers: Brokers, code: ResponseCode
+) -> None:
     one = opened(stage, brokers)
-    stage.brokers["b:1"] = lambda _command: answer(code)
+    codes = [code, code, ResponseCode.SUCCESS]
+    stage.brokers["b:1"] = lambda _command: answer(codes.pop(0))
 
     stage.run(staged.stage(brokers, one, QUEUE, b"x", 1, deadline(stage)))
 
+    tries = [call for call in stage.calls if call.command.code == RequestCode.STAGE_MESSAGES]
+    assert [read_header(StageMessages, call.command.ext).sequence for call in tries] == [0, 0, 0]
     assert one.chunks == {"b": 1}
+
+
+@pytest.mark.parametrize("code", UNSAFE)
+def test_a_chunk_that_does_not_get_safe_is_an_error_with_the_reason(
+    stage: Stage, brokers: Brokers, code: ResponseCode
+) -> None:
+    one = opened(stage, brokers)
+    stage.brokers["b:1"] = lambda _command: answer(code)
+
+    with pytest.raises(RequestTimeout, match=code.name):
+        stage.run(staged.stage(brokers, one, QUEUE, b"x", 1, deadline(stage)))
+
+    assert one.chunks == {}
+
+
+@pytest.mark.parametrize("code", [ResponseCode.SERVICE_NOT_AVAILABLE, *UNSAFE])
+def test_a_publish_that_is_not_safe_yet_is_asked_again(
+    stage: Stage, brokers: Brokers, code: ResponseCode
+) -> None:
+    steps: list[int] = [code, code]
+
+    def play(command: Command) -> Command:
+        if command.code == RequestCode.PUBLISH_STAGED and steps:
+            return answer(steps.pop())
+        state = BatchState.OPEN if steps else BatchState.PUBLISHED
+        return says(state=state, is_out=not steps)(command)
+
+    stage.brokers["a:1"] = play
+
+    stage.run(staged.publish(brokers, [part(a=1)], 30_000))
+
+    assert asked_in_order(stage) == [("a:1", PublishStep.PUBLISH)] * 3
+
+
+@pytest.mark.parametrize("code", UNSAFE)
+def test_a_publish_that_does_not_get_safe_is_an_error(
+    stage: Stage, brokers: Brokers, code: ResponseCode
+) -> None:
+    def play(command: Command) -> Command:
+        if command.code == RequestCode.PUBLISH_STAGED:
+            return answer(code)
+        return says(state=BatchState.OPEN)(command)
+
+    stage.brokers["a:1"] = play
+
+    with pytest.raises(RequestTimeout, match=code.name):
+        stage.run(staged.publish(brokers, [part(a=1)], 30_000))
 
 
 def test_a_refused_chunk_is_not_staged_again(stage: Stage, brokers: Brokers) -> None:
@@ -423,3 +482,24 @@ def test_parts_of_one_batch_are_published_together(
 ) -> None:
     with pytest.raises(ValueError, match="parts of one batch"):
         stage.run(staged.publish(brokers, parts, None))
+
+
+def test_a_broker_that_is_a_slave_by_now_is_looked_for_again(stage: Stage, brokers: Brokers) -> None:
+    one = opened(stage, brokers)
+    stage.brokers["b:1"] = refuses(ResponseCode.SERVICE_NOT_AVAILABLE, "this broker is a slave")
+    stage.brokers["b:2"] = opens()
+    moved = ClusterTable(
+        broker_addr_table={
+            "a": CLUSTER.broker_addr_table["a"],
+            "b": BrokerAddresses(cluster="c", broker_name="b", broker_addrs={0: "b:2", 1: "b:1"}),
+        },
+        cluster_addr_table={"c": ["a", "b"]},
+    )
+    stage.brokers |= dict.fromkeys(NAME_SERVERS, lambda _command: answer(body=encode_cluster(moved)))
+
+    stage.run(staged.stage(brokers, one, QUEUE, b"messages", 1, deadline(stage)))
+
+    assert [call.address for call in stage.calls if call.command.code == RequestCode.STAGE_MESSAGES] == [
+        "b:1",
+        "b:2",
+    ]

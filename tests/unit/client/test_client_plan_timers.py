@@ -1,4 +1,5 @@
 from collections.abc import Iterable
+from contextlib import nullcontext
 
 import pytest
 from client_stage import NAME_SERVERS, Stage, answer, refuses, route_of, stores, two_brokers
@@ -18,7 +19,7 @@ from pyromq.wire.command import Command
 from pyromq.wire.header import read_header
 from pyromq.wire.headers.send import SendMessageAnswer
 from pyromq.wire.headers.timers import ListWaiting, ListWaitingAnswer, RecallMessage, RecallMessageAnswer
-from pyromq.wire.recall_handle import RecallHandle
+from pyromq.wire.recall_handle import RecallHandle, decode_recall_handle
 from pyromq.wire.record import Record, encode_host, encode_record
 
 HOST = encode_host("127.0.0.1", 10911)
@@ -173,17 +174,54 @@ def test_the_handle_of_the_answer_is_in_the_result(stage: Stage, session: Sessio
 
 @pytest.mark.row("DE-10")
 def test_a_recall_goes_to_the_broker_that_the_handle_names(stage: Stage, session: Session) -> None:
+    stage.brokers["a:1"] = refuses(ResponseCode.ILLEGAL_OPERATION, "nothing here")
     stage.brokers["b:1"] = lambda _: answer(header=RecallMessageAnswer(msg_id="ID"))
     handle = RecallHandle("orders", "b", 5, "ID").encode()
 
     assert stage.run(timers.recall(session, "orders", handle, deadline(stage))) == "ID"
 
-    asked = read_header(RecallMessage, stage.calls[-1].command.ext)
-    assert stage.calls[-1].address == "b:1"
+    first = next(call for call in stage.calls if call.command.code == RequestCode.RECALL_MESSAGE)
+    asked = read_header(RecallMessage, first.command.ext)
+    assert first.address == "b:1"
     assert (asked.producer_group, asked.topic, asked.recall_handle) == ("group", "orders", handle)
 
 
+@pytest.mark.parametrize("is_there", [True, False])
+def test_copies_on_other_brokers_are_taken_back_whatever_the_first_one_says(
+    stage: Stage, session: Session, is_there: bool
+) -> None:
+    asked = []
+
+    def other(command: Command) -> Command:
+        asked.append(read_header(RecallMessage, command.ext))
+        return answer(header=RecallMessageAnswer(msg_id="ID"))
+
+    waits = answer(header=RecallMessageAnswer(msg_id="ID"))
+    gone = answer(ResponseCode.ILLEGAL_OPERATION, remark="delivered")
+    stage.brokers.update({"a:1": other, "b:1": lambda _: waits if is_there else gone})
+    handle = RecallHandle("orders", "b", 5, "ID")
+
+    with nullcontext() if is_there else pytest.raises(IllegalOperation, match="delivered"):
+        stage.run(timers.recall(session, "orders", handle.encode(), deadline(stage)))
+
+    (one,) = asked
+    assert decode_recall_handle(one.recall_handle) == RecallHandle("orders", "a", 5, "ID")
+
+
+def test_a_recall_succeeds_while_another_broker_is_gone_or_cannot_recall(
+    stage: Stage, session: Session
+) -> None:
+    handle = RecallHandle("orders", "b", 5, "ID").encode()
+    stage.brokers["b:1"] = lambda _: answer(header=RecallMessageAnswer(msg_id="ID"))
+    stage.brokers["a:1"] = refuses(ResponseCode.REQUEST_CODE_NOT_SUPPORTED)
+    assert stage.run(timers.recall(session, "orders", handle, deadline(stage))) == "ID"
+
+    stage.down.add("a:1")
+    assert stage.run(timers.recall(session, "orders", handle, deadline(stage))) == "ID"
+
+
 def test_a_recall_of_what_waits_no_more_is_an_error_of_its_own(stage: Stage, session: Session) -> None:
+    stage.brokers["a:1"] = refuses(ResponseCode.ILLEGAL_OPERATION, "nothing here")
     stage.brokers["b:1"] = refuses(ResponseCode.ILLEGAL_OPERATION, "delivered")
     handle = RecallHandle("orders", "b", 5, "ID").encode()
 

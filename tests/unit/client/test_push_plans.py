@@ -244,6 +244,25 @@ def test_a_failed_message_is_sent_back_to_its_broker_by_its_position(stage: Stag
     assert (stage.calls[-1].address, stage.calls[-1].timeout_s) == ("a:1", 5.0)
 
 
+@pytest.mark.parametrize(
+    "code",
+    [
+        ResponseCode.FLUSH_DISK_TIMEOUT,
+        ResponseCode.FLUSH_SLAVE_TIMEOUT,
+        ResponseCode.SLAVE_NOT_AVAILABLE,
+    ],
+)
+def test_a_message_that_its_broker_has_stored_is_not_sent_once_more(
+    stage: Stage, session: Session, code: ResponseCode
+) -> None:
+    """While a synchronous master has no slave, each failure would double the message."""
+    stage.brokers["a:1"] = stage.brokers["b:1"] = lambda _: answer(code)
+
+    stage.run(send_back(session, received(3, queue=QUEUE), 0, 16))
+
+    assert stage.asked(RequestCode.SEND_MESSAGE_V2) == []
+
+
 def test_a_broker_without_a_route_is_found_by_the_messages_own_address(stage: Stage) -> None:
     session = stage.session()
     stage.brokers["a:1"] = lambda _: answer()

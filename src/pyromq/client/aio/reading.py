@@ -20,7 +20,7 @@ from pyromq.client.namespaces import unwrap_queue, wrap, wrap_queue
 from pyromq.client.plans import progress
 from pyromq.client.plans.polling import starting_offset
 from pyromq.client.plans.presence import keep_routes_fresh
-from pyromq.client.plans.pull import Wanted, pull, pull_deadline
+from pyromq.client.plans.pull import Wanted, pull_all, pull_deadline
 from pyromq.client.plans.route import subscribe_route
 from pyromq.client.push.delivery import ConsumeModel
 from pyromq.client.push.subscriptions import SQL92, subscription
@@ -344,7 +344,7 @@ class Reading:
         if not reader.is_placed:
             reader.place(*(await run(starting_offset(session, self._terms.start, queue))))
         wanted = self._wanted(reader, session)
-        result = await run(pull(session, wanted, pull_deadline(session, wanted.wait_ms, None)))
+        result = await run(pull_all(session, wanted, pull_deadline(session, wanted.wait_ms, None)))
         self._shelf.put(reader, result)
         if result.messages:
             self._arrived.set()

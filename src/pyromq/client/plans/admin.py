@@ -102,7 +102,7 @@ def view_message(session: Session, offset_message_id: str, deadline: Deadline) -
     address = join_address(place.host, place.port)
     answer = must_succeed((yield from ask(address, command, deadline.part_s(deadline.timeout_ms))))
     broker_name = yield from _broker_name_at(session, address, deadline)
-    return _unwrapped(session, received_messages(answer.body, broker_name))[0]
+    return _unwrapped(session, _received(session, answer.body, broker_name))[0]
 
 
 def query_message(session: Session, query: KeyQuery, deadline: Deadline) -> Plan[list[ReceivedMessage]]:
@@ -197,7 +197,11 @@ def _query_broker(
     answer = yield from call_broker(session, broker_name, call)
     if answer.code == ResponseCode.QUERY_NOT_FOUND:
         return []
-    return received_messages(must_succeed(answer).body, broker_name)
+    return _received(session, must_succeed(answer).body, broker_name)
+
+
+def _received(session: Session, body: bytes, broker_name: str) -> list[ReceivedMessage]:
+    return received_messages(body, broker_name, bytes_max=session.settings.decompressed_bytes_max)
 
 
 def _unwrapped(session: Session, messages: list[ReceivedMessage]) -> list[ReceivedMessage]:

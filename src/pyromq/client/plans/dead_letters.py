@@ -18,7 +18,7 @@ from pyromq.client.dead_letters import (
 from pyromq.client.namespaces import DEAD_LETTER_TOPIC_PREFIX, SEPARATOR, unwrap, wrap
 from pyromq.client.plans import progress
 from pyromq.client.plans.broker import call_broker, master_address
-from pyromq.client.plans.pull import Wanted, pull, pull_deadline
+from pyromq.client.plans.pull import Wanted, pull_all, pull_deadline
 from pyromq.client.plans.route import ask_name_servers, fetch_route
 from pyromq.client.route_cache import read_queues
 from pyromq.client.session import Session, new_session
@@ -209,7 +209,7 @@ def _stretch(session: Session, queue: MessageQueue, since_ms: int) -> Plan[Stret
 def _fill(session: Session, stretch: Stretch) -> Plan[None]:
     while not stretch.waiting and stretch.next_offset < stretch.end:
         wanted = Wanted(stretch.queue, stretch.next_offset)
-        result = yield from pull(session, wanted, pull_deadline(session, 0, TIMEOUT_MS))
+        result = yield from pull_all(session, wanted, pull_deadline(session, 0, TIMEOUT_MS))
         if result.status is PullStatus.NO_NEW_MESSAGE or result.next_offset <= stretch.next_offset:
             stretch.finish()
             return

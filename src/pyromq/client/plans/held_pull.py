@@ -35,7 +35,7 @@ def held_pull(session: Session, wanted: HeldPull) -> Plan[PullResult]:
     call = Call(address, request(RequestCode.PULL_MESSAGE, header), deadline.part_s(deadline.timeout_ms))
     with stale_on_failure(session, queue):
         answer = yield from call_broker(session, queue.broker_name, call)
-        result = read_answer(queue, frozenset(wanted.subscription.tags), answer)
+        result = read_answer(session, queue, frozenset(wanted.subscription.tags), answer)
     session.reading_from[queue] = result.suggested_broker_id
     return result
 

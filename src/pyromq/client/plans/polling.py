@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pyromq.client.cursors import Cursors
 from pyromq.client.names import RETRY_TOPIC_PREFIX
 from pyromq.client.plans import progress
-from pyromq.client.plans.pull import Wanted, pull, pull_deadline
+from pyromq.client.plans.pull import Wanted, pull_all, pull_deadline
 from pyromq.client.session import Session
 from pyromq.client.steps import Deadline, Pause, Plan
 from pyromq.errors import NetworkError, NoRoute, PyroError
@@ -108,7 +108,7 @@ def _pull_next(
         offset, committed = yield from starting_offset(session, start, queue)
         cursor = cursors.place(queue, offset, committed)
     ask_for = Wanted(queue, cursor.next_offset, wanted.count, wanted.tags)
-    result = yield from pull(session, ask_for, pull_deadline(session, 0, None))
+    result = yield from pull_all(session, ask_for, pull_deadline(session, 0, None))
     cursors.pulled(queue, result.next_offset, result.messages)
     return result
 

@@ -1,10 +1,10 @@
 """Pulling: the messages of one queue from an offset on, held by the broker until there are some."""
 
 from collections.abc import Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
-from pyromq.client.incoming import received_messages
+from pyromq.client.incoming import AnswerTooLarge, first_unreadable, must_read, received_messages
 from pyromq.client.namespaces import unwrap, wrap_queue
 from pyromq.client.plans.broker import call_broker, explained, reading_place, stale_on_failure
 from pyromq.client.session import Session
@@ -76,7 +76,24 @@ def pull_deadline(session: Session, wait_ms: int, timeout_ms: int | None) -> Dea
 
 
 def pull(session: Session, wanted: Wanted, deadline: Deadline) -> Plan[PullResult]:
-    """Return what a queue has from an offset on, from the broker that the queue's last answer suggested."""
+    """Return what a queue has from an offset on, up to the first message that cannot be read.
+
+    Raises why it cannot when it is the first one there; whoever asks goes on behind the offset it names.
+    """
+    result = yield from pull_all(session, wanted, deadline)
+    found = first_unreadable(result.messages)
+    if found is None:
+        return result
+    if found == 0:
+        must_read(result.messages)
+    return _up_to(result, found)
+
+
+def pull_all(session: Session, wanted: Wanted, deadline: Deadline) -> Plan[PullResult]:
+    """Return what a queue has from an offset on, from the broker that the queue's last answer suggested.
+
+    Messages that cannot be read are among the others, as `UnreadableMessage`.
+    """
     namespace = session.settings.namespace
     queue = wrap_queue(namespace, wanted.queue)
     _, address = yield from reading_place(session, queue, deadline)
@@ -84,7 +101,7 @@ def pull(session: Session, wanted: Wanted, deadline: Deadline) -> Plan[PullResul
     call = Call(address, command, deadline.part_s(deadline.timeout_ms))
     with stale_on_failure(session, queue):
         answer = yield from call_broker(session, queue.broker_name, call)
-        result = read_answer(queue, parse_tags(wanted.tags), answer)
+        result = read_answer(session, queue, parse_tags(wanted.tags), answer)
     session.reading_from[queue] = result.suggested_broker_id
     if namespace:
         for message in result.messages:
@@ -133,14 +150,18 @@ def _header(group: str, topic: str, wanted: Wanted) -> PullMessage:
     )
 
 
-def read_answer(queue: MessageQueue, tags: Set[str], answer: Command) -> PullResult:
-    """Return what the answer to a pull says; raise the error for a code that says no."""
+def read_answer(session: Session, queue: MessageQueue, tags: Set[str], answer: Command) -> PullResult:
+    """Return what the answer to a pull says; raise the error for a code that says no.
+
+    Messages whose bodies are too large together are left for the next pull.
+    """
     pulled = read_pulled(answer)
     messages: list[ReceivedMessage] = []
     if pulled.status is PullStatus.FOUND:
         ends = {names.MIN_OFFSET: str(pulled.min_offset), names.MAX_OFFSET: str(pulled.max_offset)}
-        messages = received_messages(pulled.records, queue.broker_name, ends, tags)
-    return PullResult(
+        bytes_max = session.settings.decompressed_bytes_max
+        messages = received_messages(pulled.records, queue.broker_name, ends, tags, bytes_max)
+    result = PullResult(
         status=pulled.status,
         next_offset=pulled.next_offset,
         min_offset=pulled.min_offset,
@@ -148,6 +169,14 @@ def read_answer(queue: MessageQueue, tags: Set[str], answer: Command) -> PullRes
         messages=messages,
         suggested_broker_id=pulled.suggested_broker_id,
     )
+    beyond = first_unreadable(messages, AnswerTooLarge)
+    return result if beyond is None else _up_to(result, beyond)
+
+
+def _up_to(result: PullResult, index: int) -> PullResult:
+    """Return a result without a message and those behind it: the next pull brings them."""
+    messages = result.messages
+    return replace(result, messages=messages[:index], next_offset=messages[index].queue_offset)
 
 
 def read_pulled(answer: Command) -> Pulled:

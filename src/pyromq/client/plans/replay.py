@@ -22,7 +22,7 @@ from pyromq.client.dead_letters import (
     replayed_properties,
     retry_topic,
 )
-from pyromq.client.incoming import received_messages
+from pyromq.client.incoming import UnreadableMessage, received_messages
 from pyromq.client.namespaces import unwrap_queue, wrap
 from pyromq.client.plans.broker import call_broker, master_address
 from pyromq.client.plans.route import subscribe_route
@@ -31,6 +31,7 @@ from pyromq.client.session import Session
 from pyromq.client.steps import Call, Deadline, Pause, Plan, must_succeed, request
 from pyromq.clock import Clock
 from pyromq.codes import RequestCode, ResponseCode
+from pyromq.config.settings import ClientSettings
 from pyromq.errors import (
     ClientClosed,
     ConfigError,
@@ -163,7 +164,9 @@ def _copies(
     answer = yield from _ask(session, letter, RequestCode.QUERY_MESSAGE, header, deadline)
     if answer.code == ResponseCode.QUERY_NOT_FOUND:
         return []
-    return received_messages(must_succeed(answer).body, letter.message.queue.broker_name)
+    bytes_max = session.settings.decompressed_bytes_max
+    broker_name = letter.message.queue.broker_name
+    return received_messages(must_succeed(answer).body, broker_name, bytes_max=bytes_max)
 
 
 def _send(session: Session, letter: DeadLetter, to: ReplayTo, destination: str) -> Plan[ReplayResult]:
@@ -203,7 +206,9 @@ def _stored(
     """Return the message that the broker has just stored: its answer does not say in which topic."""
     header = ViewMessage(offset=parse_offset_message_id(offset_message_id).position)
     answer = yield from _ask(session, letter, RequestCode.VIEW_MESSAGE_BY_ID, header, deadline)
-    return received_messages(must_succeed(answer).body, letter.message.queue.broker_name)[0]
+    bytes_max = session.settings.decompressed_bytes_max
+    broker_name = letter.message.queue.broker_name
+    return received_messages(must_succeed(answer).body, broker_name, bytes_max=bytes_max)[0]
 
 
 def _queue(
@@ -238,9 +243,7 @@ def _command(session: Session, letter: DeadLetter, to: ReplayTo, queue: MessageQ
             f"with the place it was replayed from, the properties have {size} bytes; {PROPERTIES_BYTES_MAX} "
             "are the limit",
         )
-    body, sys_flag = message.body, 0
-    if len(body) >= settings.compress_msg_body_over_howmuch:
-        body, sys_flag = compress(body, settings.compress_type, settings.compress_level)
+    body, sys_flag = _packed_body(settings, message)
     header = SendMessageV2(
         producer_group=REPLAY_PRODUCER,
         topic=queue.topic,
@@ -257,6 +260,15 @@ def _command(session: Session, letter: DeadLetter, to: ReplayTo, queue: MessageQ
         broker_name=queue.broker_name,
     )
     return request(RequestCode.SEND_MESSAGE_V2, header, body)
+
+
+def _packed_body(settings: ClientSettings, message: ReceivedMessage) -> tuple[bytes, int]:
+    """Return a body as it travels, with its bits of the sysFlag."""
+    if isinstance(message, UnreadableMessage):
+        return message.packed, message.packing
+    if len(message.body) < settings.compress_msg_body_over_howmuch:
+        return message.body, 0
+    return compress(message.body, settings.compress_type, settings.compress_level)
 
 
 def _skipped(

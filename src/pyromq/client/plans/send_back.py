@@ -5,6 +5,7 @@ When its broker cannot, the message itself is sent to the group's retry topic, t
 
 import logging
 
+from pyromq.client.incoming import UnreadableMessage
 from pyromq.client.names import RETRY_TOPIC_PREFIX
 from pyromq.client.namespaces import wrap
 from pyromq.client.plans.broker import call_broker
@@ -15,6 +16,7 @@ from pyromq.codes import RequestCode, ResponseCode
 from pyromq.errors import NetworkError, NoRoute, PyroError, Refused
 from pyromq.model import ReceivedMessage
 from pyromq.wire import properties as names
+from pyromq.wire.command import Command
 from pyromq.wire.headers.send import SendMessageV2
 from pyromq.wire.headers.transaction import ConsumerSendMessageBack
 
@@ -27,6 +29,8 @@ SEND_BACK_S = 5.0
 TRIES = 3
 #: The delay level of the first retry; each further one is one level later.
 FIRST_LEVEL = 3
+#: The delay level that makes a message a dead letter at once.
+NEVER_AGAIN = -1
 #: Answers that mean that the message is stored.
 STORED = frozenset(
     {
@@ -64,6 +68,9 @@ def send_to_retry_topic(
     topic = RETRY_TOPIC_PREFIX + session.group
     deadline = session.deadline(None, session.settings.send_msg_timeout)
     route = yield from publish_route(session, topic, deadline)
+    # A body that this client cannot unpack goes as it came.
+    packed = message if isinstance(message, UnreadableMessage) else None
+    body, sys_flag = (message.body, 0) if packed is None else (packed.packed, packed.packing)
     failure: PyroError | None = None
     avoid: str | None = None
     for _ in range(TRIES):
@@ -78,7 +85,7 @@ def send_to_retry_topic(
             default_topic=session.settings.create_topic_key,
             default_topic_queue_nums=session.settings.default_topic_queue_nums,
             queue_id=queue.queue_id,
-            sys_flag=0,
+            sys_flag=sys_flag,
             born_timestamp=session.clock.now_ms(),
             flag=message.flag,
             properties=names.encode(_retried_properties(session, message)),
@@ -87,13 +94,12 @@ def send_to_retry_topic(
             max_reconsume_times=times_max,
             broker_name=queue.broker_name,
         )
-        command = request(RequestCode.SEND_MESSAGE_V2, header, message.body)
+        command = request(RequestCode.SEND_MESSAGE_V2, header, body)
         try:
             answer = yield from call_broker(
                 session, queue.broker_name, Call(address, command, deadline.part_s(deadline.timeout_ms))
             )
-            if answer.code not in STORED:
-                must_succeed(answer)
+            _must_be_stored(answer)
         except (NetworkError, Refused) as error:
             failure = error
         else:
@@ -114,7 +120,16 @@ def _send_back(session: Session, message: ReceivedMessage, level: int, times_max
     broker_name = message.queue.broker_name
     address = session.routes.master_address(broker_name) or message.store_host
     call = Call(address, request(RequestCode.CONSUMER_SEND_MSG_BACK, header), SEND_BACK_S)
-    must_succeed((yield from call_broker(session, broker_name, call)))
+    _must_be_stored((yield from call_broker(session, broker_name, call)))
+
+
+def _must_be_stored(answer: Command) -> None:
+    """Raise the error for an answer's code if the broker does not have the message.
+
+    One that took it and waited in vain for a disk or a slave has it: to send it once more makes it two.
+    """
+    if answer.code not in STORED:
+        must_succeed(answer)
 
 
 def _retried_properties(session: Session, message: ReceivedMessage) -> dict[str, str]:

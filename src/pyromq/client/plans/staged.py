@@ -51,14 +51,13 @@ WAIT_MS: Final = 5_000
 _PAUSE_S: Final = 0.2
 #: How long a step may take that brokers do not answer, or do not get on with.
 TIMEOUT_MS: Final = 30_000
-#: A chunk is staged all the same, and before anything is decided the disk must have it.
-_STAGED: Final = (
-    ResponseCode.SUCCESS,
+#: The broker has it, but not yet on all disks and replicas that a message needs: it is asked until it is so.
+_UNSAFE: Final = (
     ResponseCode.FLUSH_DISK_TIMEOUT,
     ResponseCode.FLUSH_SLAVE_TIMEOUT,
     ResponseCode.SLAVE_NOT_AVAILABLE,
 )
-_LATER: Final = (ResponseCode.SYSTEM_BUSY, ResponseCode.SERVICE_NOT_AVAILABLE)
+_LATER: Final = (ResponseCode.SYSTEM_BUSY, ResponseCode.SERVICE_NOT_AVAILABLE, *_UNSAFE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +172,7 @@ def stage(
         born_timestamp=session.clock.now_ms(),
     )
     command = request(RequestCode.STAGE_MESSAGES, header, messages)
-    yield from _call(brokers, broker, command, deadline, good=_STAGED)
+    yield from _call(brokers, broker, command, deadline)
     writing.chunks[broker] = header.sequence + 1
     writing.message_count += message_count
 
@@ -364,7 +363,6 @@ def _call(
     command: Command,
     deadline: Deadline,
     *,
-    good: Iterable[int] = (ResponseCode.SUCCESS,),
     tries: int | None = None,
 ) -> Plan[Command]:
     """Ask a broker until it answers, for all of this may be repeated; it may be restarting meanwhile."""
@@ -383,8 +381,21 @@ def _call(
             if answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
                 raise _unsupported(f"broker {broker} ({address}) does not know")
             if answer.code not in _LATER or deadline.left_s <= _PAUSE_S:
-                return answer if answer.code in good else must_succeed(answer)
+                return _safe(answer, broker)
+            if answer.code == ResponseCode.SERVICE_NOT_AVAILABLE:
+                # It may be a slave by now, and another the master.
+                brokers.addresses.pop(broker, None)
         yield Pause(_PAUSE_S)
+
+
+def _safe(answer: Command, broker: str) -> Command:
+    if answer.code in _UNSAFE:
+        raise RequestTimeout(
+            f"broker {broker} has what was staged, but not on all disks and replicas that a message needs "
+            f"({ResponseCode(answer.code).name}); are its slaves up, and its disks quick enough? Nothing is "
+            "published, and the same may be asked again"
+        )
+    return must_succeed(answer)
 
 
 def _address(brokers: Brokers, broker: str, deadline: Deadline) -> Plan[str]:

@@ -6,7 +6,7 @@ they are, and those from 5.0 on know timed messages (or refuse them, where timer
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, TypeVar
 
 from pyromq.client.incoming import received_messages
@@ -19,7 +19,7 @@ from pyromq.client.route_cache import MASTER_ID
 from pyromq.client.session import Session
 from pyromq.client.steps import Call, Deadline, Plan, must_succeed, request
 from pyromq.codes import VERSION_TIMERS, RequestCode, ResponseCode
-from pyromq.errors import HeaderError, MessageIllegal, NoRoute, Refused
+from pyromq.errors import HeaderError, MessageIllegal, NetworkError, NoRoute, Refused
 from pyromq.model import MessageQueue, ReceivedMessage, WaitingMessage
 from pyromq.wire import properties as names
 from pyromq.wire.command import Command
@@ -62,7 +62,11 @@ def must_know_timers(session: Session, broker_name: str, address: str, deadline:
 
 
 def recall(session: Session, topic: str, handle: str, deadline: Deadline) -> Plan[str]:
-    """Take back the message that a send's answer gave a handle for; return its unique id."""
+    """Take back the message that a send's answer gave a handle for; return its unique id.
+
+    The broker that the handle names decides. A send that was tried again may have left a copy on another one
+    of the topic's brokers, so those that can be reached are asked too, whatever it says.
+    """
     check_topic(topic)
     try:
         known = decode_recall_handle(handle)
@@ -71,23 +75,34 @@ def recall(session: Session, topic: str, handle: str, deadline: Deadline) -> Pla
     wire_topic = wrap(session.settings.namespace, topic)
     if known.topic != wire_topic:
         raise _illegal(f"the handle is of a message to topic {known.topic!r}, not to {wire_topic!r}")
-    yield from publish_route(session, wire_topic, deadline)
+    route = yield from publish_route(session, wire_topic, deadline)
     address = session.routes.master_address(known.broker_name)
     if address is None:
         raise NoRoute(
             f"the message waits on broker {known.broker_name!r}, which has no master at name servers "
             f"{session.name_servers} now; try again when it is back"
         )
+    answer = yield from _recall_on(session, known.broker_name, address, wire_topic, handle, deadline)
+    for broker_name in route.broker_names:
+        other = session.routes.master_address(broker_name)
+        if broker_name != known.broker_name and other is not None:
+            its_handle = replace(known, broker_name=broker_name).encode()
+            try:
+                yield from _recall_on(session, broker_name, other, wire_topic, its_handle, deadline)
+            except NetworkError:
+                continue
+    return read_header(RecallMessageAnswer, must_succeed(answer).ext).msg_id
+
+
+def _recall_on(
+    session: Session, broker_name: str, address: str, topic: str, handle: str, deadline: Deadline
+) -> Plan[Command]:
     header = RecallMessage(
-        producer_group=session.group,
-        topic=wire_topic,
-        recall_handle=handle,
-        broker_name=known.broker_name,
+        producer_group=session.group, topic=topic, recall_handle=handle, broker_name=broker_name
     )
     command = request(RequestCode.RECALL_MESSAGE, header)
     call = Call(address, command, deadline.part_s(deadline.timeout_ms))
-    answer = must_succeed((yield from call_broker(session, known.broker_name, call)))
-    return read_header(RecallMessageAnswer, answer.ext).msg_id
+    return (yield from call_broker(session, broker_name, call))
 
 
 def waiting(session: Session, query: WaitingQuery, deadline: Deadline) -> Plan[list[WaitingMessage]]:
@@ -130,9 +145,10 @@ def _waiting_on(
             max_num=query.count - len(found),
         )
         answer = yield from _list(session, broker_name, address, header)
+        bytes_max = session.settings.decompressed_bytes_max
         found += [
             _waiting_message(session, broker_name, message)
-            for message in received_messages(answer.body, broker_name)
+            for message in received_messages(answer.body, broker_name, bytes_max=bytes_max)
         ]
         page = read_header(ListWaitingAnswer, answer.ext)
         if page.next_due_ms is None or page.next_position is None:

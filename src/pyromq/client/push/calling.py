@@ -16,10 +16,12 @@ from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias, cast
 
 from pyromq.client.hooks import ConsumeHook, Consuming, after_consume, before_consume
+from pyromq.client.incoming import first_unreadable
 from pyromq.client.push.delivery import BatchListener, ConsumeResult, Listener
 from pyromq.client.push.outcome import Work, as_result
 from pyromq.clock import Clock
-from pyromq.errors import ConfigError
+from pyromq.errors import ConfigError, PyroError
+from pyromq.model import ReceivedMessage
 
 _log = logging.getLogger("pyromq.client")
 
@@ -49,6 +51,10 @@ class Listening:
         if self.hooks:
             work.consuming = Consuming(self.group, work.queue, work.messages)
             before_consume(self.hooks, work.consuming)
+        unreadable = first_unreadable(work.messages)
+        if unreadable is not None:
+            note_unreadable(work, work.messages[unreadable])
+            return None
         try:
             answer = self.call(work)
             if answer is not None and answer is not True and inspect.isawaitable(answer):
@@ -363,6 +369,16 @@ def _skip(work: Work, done: Done) -> None:
 def note(work: Work, answer: object) -> None:
     """Write down what a listener answered."""
     work.result = as_result(answer)
+
+
+def note_unreadable(work: Work, message: ReceivedMessage) -> None:
+    """Write down that a listener is not called because a message's body cannot be read here."""
+    work.result = ConsumeResult.RECONSUME_LATER
+    try:
+        _ = message.body
+    except PyroError as error:
+        work.error = error
+        _log.error("the listener is not called: %s", error)
 
 
 def note_error(work: Work, error: BaseException) -> None:

@@ -4,12 +4,15 @@
 | ------------------------ | -------------------------------------------------------------- | ------------ |
 | is                       | sent back; its copy comes in the retry topic                   | given up     |
 | cannot be sent back      | tried again here after five seconds                            |              |
+| has a body that cannot be read here | the same, and its listener is not called            | given up     |
 | keeps a listener too long| sent back, when it is the one that holds up the queue's progress | the same   |
 """
 
 import asyncio
 import logging
+from collections.abc import Iterator
 
+from pyromq.client.incoming import UnreadableMessage
 from pyromq.client.plans.send_back import send_back
 from pyromq.client.push.calling import Caller
 from pyromq.client.push.member import Member
@@ -42,8 +45,8 @@ class ConcurrentConsumption:
         """Have the listener called with what a pull brought."""
         self._member.restore_topics(messages)
         size = self._member.session.settings.consume_message_batch_max_size
-        for begin in range(0, len(messages), size):
-            self._caller.submit(Work(state, messages[begin : begin + size], state.queue), self._ended)
+        for batch in _batches(messages, size):
+            self._caller.submit(Work(state, batch, state.queue), self._ended)
 
     async def send_overdue_back(self) -> None:
         """Send messages back that listeners have had for too long, so that their queues' progress goes on."""
@@ -121,3 +124,18 @@ class ConcurrentConsumption:
             _log.warning("message %s could not be sent back: %s", message.message_id, error)
             return False
         return True
+
+
+def _batches(messages: list[ReceivedMessage], size: int) -> Iterator[list[ReceivedMessage]]:
+    """Return messages in lists for one call each; one that cannot be read is alone, and fails alone."""
+    batch: list[ReceivedMessage] = []
+    for message in messages:
+        if isinstance(message, UnreadableMessage):
+            yield [message]
+            continue
+        batch.append(message)
+        if len(batch) == size:
+            yield batch
+            batch = []
+    if batch:
+        yield batch

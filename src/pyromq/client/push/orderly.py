@@ -7,14 +7,16 @@ members there is no moment when both consume: the one that lets a queue go finis
 import asyncio
 import logging
 
+from pyromq.client.incoming import UnreadableMessage
 from pyromq.client.plans.locks import lock
-from pyromq.client.plans.send_back import send_to_retry_topic
+from pyromq.client.plans.send_back import NEVER_AGAIN, send_back, send_to_retry_topic
 from pyromq.client.push.calling import Caller
 from pyromq.client.push.delivery import ConsumeResult
 from pyromq.client.push.member import Member
 from pyromq.client.push.outcome import Work, suspend_s
 from pyromq.client.push.process_queue import ProcessQueue
 from pyromq.client.push.timers import Tasks
+from pyromq.client.steps import Plan
 from pyromq.errors import PyroError
 from pyromq.model import MessageQueue, ReceivedMessage
 
@@ -163,7 +165,10 @@ class OrderlyConsumption:
         """Count the try; messages that had enough go to the dead letters."""
         buried = []
         for message in messages:
-            if message.reconsume_times >= self._member.times_max and await self._bury(message):
+            # What cannot be read would hold up its queue for good.
+            is_hopeless = isinstance(message, UnreadableMessage)
+            is_over = is_hopeless or message.reconsume_times >= self._member.times_max
+            if is_over and await self._bury(message):
                 buried.append(message)
             else:
                 message.reconsume_times += 1
@@ -178,13 +183,17 @@ class OrderlyConsumption:
             _log.warning("message %s failed too often and is given up", message.message_id)
             return True
         try:
-            await member.driver.run(
-                send_to_retry_topic(member.session, message, message.reconsume_times, member.times_max)
-            )
+            await member.driver.run(self._burial(message))
         except PyroError as error:
             _log.warning("message %s did not get to the dead letters: %s", message.message_id, error)
             return False
         return True
+
+    def _burial(self, message: ReceivedMessage) -> Plan[None]:
+        session, times_max = self._member.session, self._member.times_max
+        if isinstance(message, UnreadableMessage):
+            return send_back(session, message, NEVER_AGAIN, times_max)
+        return send_to_retry_topic(session, message, message.reconsume_times, times_max)
 
     def _turn(self, state: ProcessQueue) -> asyncio.Lock:
         turn = self._turns.get(state.queue)

@@ -11,10 +11,8 @@ taken from the front, and count until what was taken is committed.
 from collections import deque
 from collections.abc import Iterable, Sequence
 
-from pyromq.codes import SysFlag
+from pyromq.client.incoming import held_bytes
 from pyromq.model import MessageQueue, ReceivedMessage
-
-_COMPRESSED = int(SysFlag.COMPRESSED)
 
 
 class ProcessQueue:
@@ -76,7 +74,7 @@ class ProcessQueue:
                 order.append(offset)
             waiting[offset] = message
             self.count += 1
-            self.bytes += _weight(message)
+            self.bytes += held_bytes(message)
             if offset >= self._end:
                 self._end = offset + 1
 
@@ -198,12 +196,7 @@ class ProcessQueue:
     def _uncount(self, message: ReceivedMessage) -> None:
         self._started.pop(message.queue_offset, None)
         self.count -= 1
-        self.bytes = self.bytes - _weight(message) if self.count else 0
-
-
-def _weight(message: ReceivedMessage) -> int:
-    # The stored size: to ask for the body would unpack it before its time, unless it is unpacked already.
-    return len(message.body) if message.sys_flag & _COMPRESSED else message.size
+        self.bytes = self.bytes - held_bytes(message) if self.count else 0
 
 
 def _offset_of(message: ReceivedMessage) -> int:

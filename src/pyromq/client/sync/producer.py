@@ -208,8 +208,10 @@ class Producer:
         """Take back a message that waits for its time; return its unique id.
 
         The handle is the `recall_handle` of the send's result. Raises IllegalOperation when no such message
-        waits any more: it was delivered, or taken back before. Apache's brokers (5.3 and newer, with
-        recallMessageEnable=true) do not look, and say yes to any handle whose time has not come.
+        waits any more: it was delivered, or taken back before. If it was sent more than once because an
+        answer was lost, all copies are taken back, also those on the topic's other brokers. Apache's brokers
+        (5.3 and newer, with recallMessageEnable=true) do not look, and say yes to any handle whose time has
+        not come.
         """
         session = self._runner.session
         deadline = session.deadline(timeout_ms, session.settings.send_msg_timeout)
