@@ -59,11 +59,7 @@ async def test_everybody_who_waits_for_the_failed_sync_is_refused(tmp_path: Path
             first = asyncio.ensure_future(client.send("orders"))
             await aeventually(lambda: files.log_syncs == before + 1)
             later = asyncio.ensure_future(client.send("orders"))
-
-            async def both_are_stored() -> bool:
-                return len(await client.stored("orders")) == 3
-
-            await aeventually(both_are_stored)
+            await aeventually(lambda: stage.stored_end("orders") == 3)
             files.sync_error = CAUSE
 
         for answer in await asyncio.gather(first, later):

@@ -31,6 +31,10 @@ async def end_of(client: Peer, topic: str = "orders") -> int:
     return int((answer.ext or {})["offset"])
 
 
+def stored_end(stage: ManualStage, topic: str = "orders") -> int:
+    return stage.broker._parts.store.max_offset(topic, 0)
+
+
 def begin(client: Peer, **properties: str) -> "asyncio.Task[object]":
     return asyncio.ensure_future(client.send("orders", properties=properties))
 
@@ -48,11 +52,50 @@ async def test_a_send_is_answered_when_the_sync_that_covers_it_has_ended(
     with files.held_syncs():
         send = begin(client)
         await aeventually(lambda: files.log_syncs == before + 1)
-        # The broker has stored it and answers others; the sender still waits.
-        assert await end_of(client) == 2
+        # The broker has stored it, shows it to nobody and answers others; the sender still waits.
+        assert stored_end(stage) == 2
+        assert await end_of(client) == 1
         assert not send.done()
 
     assert await codes_of([send]) == {ResponseCode.SUCCESS}
+    # Who was told that it is safe can read it.
+    assert await end_of(client) == 2
+
+
+@pytest.mark.row("FL-02")
+async def test_a_held_pull_gets_a_message_when_the_disk_has_it(
+    stage: ManualStage, files: StagedFiles
+) -> None:
+    """After a power cut its offset would be another message's, which this reader would never see."""
+    client, reader = stage.connect(), stage.connect("reader")
+    before = files.log_syncs
+    pull = asyncio.ensure_future(reader.pull("orders", offset=1, hold_ms=60_000))
+    await aeventually(lambda: stage.broker._parts.arrivals.held_count == 1)
+    with files.held_syncs():
+        # Of the second the kernel knows the queue: it has the shortcut.
+        sends = [begin(client), begin(client)]
+        await aeventually(lambda: files.log_syncs == before + 1 and stored_end(stage) == 3)
+        assert await end_of(client) == 1
+        assert not pull.done()
+
+    assert (await pull).code == ResponseCode.SUCCESS
+    assert await codes_of(sends) == {ResponseCode.SUCCESS}
+
+
+async def test_a_pull_that_was_learnt_shows_no_message_that_the_disk_does_not_have(
+    stage: ManualStage, files: StagedFiles
+) -> None:
+    client = stage.connect()
+    # The kernel answers the next pulls like these, if there is one.
+    assert [len(await client.stored("orders")) for _ in range(3)] == [1, 1, 1]
+    before = files.log_syncs
+    with files.held_syncs():
+        send = begin(client)
+        await aeventually(lambda: files.log_syncs == before + 1)
+        assert len(await client.stored("orders")) == 1
+
+    assert await codes_of([send]) == {ResponseCode.SUCCESS}
+    assert len(await client.stored("orders")) == 2
 
 
 @pytest.mark.row("FL-02")
@@ -63,11 +106,7 @@ async def test_many_senders_share_one_sync(stage: ManualStage, files: StagedFile
         first = begin(peers[0])
         await aeventually(lambda: files.log_syncs == before + 1)
         later = [begin(peer) for peer in peers for _ in range(40)]
-
-        async def all_are_stored() -> bool:
-            return await end_of(peers[0]) == 202
-
-        await aeventually(all_are_stored)
+        await aeventually(lambda: stored_end(stage) == 202)
 
     assert await codes_of([first, *later]) == {ResponseCode.SUCCESS}
     # One sync for the first, and one for the two hundred that came while it ran.
@@ -87,7 +126,11 @@ async def test_a_disk_that_is_too_slow_is_said_with_the_message_stored(
 
         assert slow.code == ResponseCode.FLUSH_DISK_TIMEOUT
         assert (slow.ext or {})["queueOffset"] == "1"
-        assert [record.body for record in await client.stored("orders")] == [b"hello", b"slow"]
+
+        async def are_read() -> bool:
+            return [record.body for record in await client.stored("orders")] == [b"hello", b"slow"]
+
+        await aeventually(are_read)
 
         async def is_in_time() -> bool:
             return (await client.send("orders")).code == ResponseCode.SUCCESS

@@ -1,10 +1,11 @@
 """Taking back and listing messages that wait for their time, in frames, on a clock that is moved by hand."""
 
+import shutil
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 
 import pytest
-from kinds_stage import HOUR_MS, ManualStage, Peer, properties_of, running_stage, settle
+from kinds_stage import HOUR_MS, ManualStage, Peer, after_a_crash, properties_of, running_stage, settle
 
 from pyromq.broker.handlers import timers as handlers
 from pyromq.codes import RequestCode, ResponseCode
@@ -92,6 +93,95 @@ async def test_a_recalled_message_is_never_delivered(stage: ManualStage) -> None
     await settle()
     assert delivered.body == b"other"
     assert len(await client.stored("orders")) == 1
+
+
+#: How far a message waits: in memory, and in the table.
+NEAR_MS, FAR_MS = 1_500, 30 * HOUR_MS
+
+
+async def send_twice(stage: ManualStage, client: Peer, delay_ms: int, later_ms: int = 0) -> tuple[str, str]:
+    """Send a message as a producer does whose first answer was lost, and return both handles."""
+    properties = {"UNIQ_KEY": stage.next_id()}
+    first = await send_timed(client, delay_ms, properties=properties)
+    stage.clock.advance(later_ms)
+    second = await send_timed(client, delay_ms, properties=properties)
+    await send_timed(client, delay_ms, body=b"other")
+    return first, second
+
+
+@pytest.mark.parametrize("with_index", [True, False], ids=["index", "no index"])
+@pytest.mark.parametrize("delay_ms", [NEAR_MS, FAR_MS], ids=["near", "far"])
+@pytest.mark.parametrize("later_ms", [0, 1_000])
+@pytest.mark.parametrize("which", [0, 1])
+async def test_a_recall_takes_back_every_copy_of_a_message_that_was_sent_again(
+    tmp_path: Path, with_index: bool, delay_ms: int, later_ms: int, which: int
+) -> None:
+    async with running_stage(tmp_path, message_index_enable=with_index) as stage:
+        client = stage.connect()
+        handle = (await send_twice(stage, client, delay_ms, later_ms))[which]
+
+        answer = await recall(client, handle)
+
+        assert answer.code == ResponseCode.SUCCESS, answer.remark
+        assert [record.body for record in await listed(client)] == [b"other"]
+        await stage.restart()
+        client = stage.connect()
+        stage.clock.advance(2 * delay_ms)
+        await client.await_stored("orders")
+        await settle()
+        assert [record.body for record in await client.stored("orders")] == [b"other"]
+        again = await recall(client, handle)
+        assert again.code == ResponseCode.ILLEGAL_OPERATION
+
+
+async def test_copies_stay_recalled_after_a_kill_and_without_their_table(
+    stage: ManualStage, tmp_path: Path
+) -> None:
+    client = stage.connect()
+    handle, _ = await send_twice(stage, client, FAR_MS)
+    await recall(client, handle)
+
+    async with after_a_crash(stage, tmp_path.parent / f"{tmp_path.name}-killed") as survivor:
+        client = survivor.connect()
+        assert [record.body for record in await listed(client)] == [b"other"]
+        await survivor.close()
+        shutil.rmtree(survivor.folder / "timers")
+        await survivor.restart()
+        assert [record.body for record in await listed(survivor.connect())] == [b"other"]
+
+
+async def test_copies_that_were_sent_before_a_restart_are_taken_back_after_it(stage: ManualStage) -> None:
+    client = stage.connect()
+    _, handle = await send_twice(stage, client, FAR_MS, 3_000)
+    await stage.restart()
+    client = stage.connect()
+
+    assert (await recall(client, handle)).code == ResponseCode.SUCCESS
+    assert [record.body for record in await listed(client)] == [b"other"]
+
+
+async def test_a_copy_that_was_delivered_is_told_and_the_others_are_taken_back(stage: ManualStage) -> None:
+    client = stage.connect()
+    _, handle = await send_twice(stage, client, NEAR_MS, 1_000)
+    stage.clock.advance(NEAR_MS - 1_000)
+    await client.await_stored("orders")
+
+    answer = await recall(client, handle)
+
+    assert answer.code == ResponseCode.ILLEGAL_OPERATION
+    assert "a copy was delivered already" in (answer.remark or "")
+    assert [record.body for record in await listed(client)] == [b"other"]
+
+
+async def test_the_same_id_in_another_topic_is_another_message(stage: ManualStage) -> None:
+    client = stage.connect()
+    properties = {"UNIQ_KEY": "SAME"}
+    handle = await send_timed(client, HOUR_MS, properties=properties)
+    await send_timed(client, HOUR_MS, "bills", properties=properties, body=b"bill")
+
+    assert (await recall(client, handle)).code == ResponseCode.SUCCESS
+
+    assert [record.body for record in await listed(client)] == [b"bill"]
 
 
 async def test_a_recall_holds_after_a_restart(stage: ManualStage) -> None:

@@ -245,10 +245,11 @@ async def test_a_half_is_answered_when_the_disk_has_it_and_so_is_its_end(tmp_pat
     files = StagedFiles()
     async with running_stage(tmp_path, files=files, flush_disk_type="SYNC_FLUSH") as stage:
         client, other = stage.connect("client"), stage.connect("other")
+        store = stage.broker._parts.store
         await client.send("orders")
         with files.held_syncs():
             sending = asyncio.ensure_future(send_half(client))
-            await aeventually(lambda: _end_is(other, HALF, 1))
+            await aeventually(lambda: store.max_offset(HALF, 0) == 1)
             assert not sending.done()
         half = await sending
         assert await visible(client) == []
@@ -257,16 +258,11 @@ async def test_a_half_is_answered_when_the_disk_has_it_and_so_is_its_end(tmp_pat
         await other.send("orders", b"other", queue_id=2)
         with files.held_syncs():
             ending = asyncio.ensure_future(end(client, half, COMMIT))
-            await aeventually(lambda: _end_is(other, OP, 1))
+            await aeventually(lambda: store.max_offset(OP, 0) == 1)
             assert not ending.done()
 
         assert (await ending).code == ResponseCode.SUCCESS
         assert [record.body for record in await visible(client)] == [b"other", b"pay"]
-
-
-async def _end_is(client: Peer, topic: str, offset: int) -> bool:
-    answer = await client.request(RequestCode.GET_MAX_OFFSET, {"topic": topic, "queueId": 0})
-    return int((answer.ext or {})["offset"]) == offset
 
 
 async def test_a_broker_may_refuse_transactions(tmp_path: Path) -> None:

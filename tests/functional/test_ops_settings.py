@@ -1,5 +1,6 @@
 """A broker's settings while it runs: shown, changed, kept, and refused where a change would be dangerous."""
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,7 @@ from pyromq.codes import RequestCode, ResponseCode
 from pyromq.config.properties import read_properties
 from pyromq.testing.clock import ManualClock
 from pyromq.testing.cluster import Cluster
-from pyromq.testing.requests import pull_fields, send_v2_fields
+from pyromq.testing.requests import held_pull_fields, pull_fields, send_v2_fields
 from pyromq.testing.wire_client import WireClient
 
 GET, UPDATE = RequestCode.GET_BROKER_CONFIG, RequestCode.UPDATE_BROKER_CONFIG
@@ -69,6 +70,21 @@ async def test_pulls_have_the_new_limit_though_the_kernel_knows_them_already(cli
     for _ in range(3):
         pulled = await client.ask(RequestCode.PULL_MESSAGE, pull_fields("orders"))
         assert (pulled.ext or {})["nextBeginOffset"] == "1"
+
+
+async def test_pulls_are_held_for_a_second_once_long_polling_is_switched_off(
+    client: WireClient, clock: ManualClock
+) -> None:
+    await client.ask(RequestCode.SEND_MESSAGE_V2, send_v2_fields("orders"), b"x")
+    await client.ask(UPDATE, None, b"longPollingEnable=false")
+    clock.advance(5_000)
+
+    held = client.begin(RequestCode.PULL_MESSAGE, held_pull_fields("orders", queueOffset=1))
+    # Answered behind the pull, which is held by then.
+    await client.ask(GET)
+    clock.advance(1_000)
+
+    assert (await asyncio.wait_for(held, 10)).code == ResponseCode.PULL_NOT_FOUND
 
 
 @pytest.mark.parametrize(

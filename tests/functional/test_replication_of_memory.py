@@ -1,4 +1,4 @@
-"""What a slave's acknowledgement says: that the message is in its memory, not that it is on its disk."""
+"""What a slave's word says under asynchronous flush: the message is in its memory, not on its disk."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path

@@ -2,14 +2,18 @@
 
 import json
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
-from kinds_stage import Peer, text_of
+from harness.ports import free_broker_port
+from kinds_stage import Peer, Stage, text_of
 from slave_stage import Pair, running_pair
 
-from pyromq.broker.parts import make_parts
+from pyromq.broker.parts import Parts, make_parts
+from pyromq.broker.replicating import Following
 from pyromq.broker.replication.tables import CopiedTables, TableCopier
+from pyromq.broker.standing import Leader, Standing
 from pyromq.clock import SystemClock
 from pyromq.codes import RequestCode, ResponseCode
 from pyromq.config.settings import BrokerProcess, BrokerSettings, NetSettings, StoreSettings
@@ -193,49 +197,121 @@ async def test_progress_counts_only_when_the_log_is_there(tmp_path: Path) -> Non
         await master.send("orders", properties={"DELAY": "1"})
         await master.await_stored("orders")
         await commit(master, 1)
-        parts = make_parts(
-            BrokerProcess(
-                broker=BrokerSettings(broker_name="copy"),
-                store=StoreSettings(
-                    store_path_root_dir=str(tmp_path / "copy"), mapped_file_size_commit_log=4 << 20
-                ),
-                net=NetSettings(),
-            ),
-            clock=SystemClock(),
-            files=None,
-            use_kernel=False,
-        )
-        parts.store.open()
-        links = Links(NetSettings())
-        try:
-            copier = TableCopier(
-                CopiedTables(
-                    topics=parts.topics,
-                    groups=parts.groups,
-                    offsets=parts.offsets,
-                    delayed=parts.delayed,
-                    queue_locks=parts.queue_locks,
-                ),
-                store=parts.store,
-                links=links,
-                durability=_Synced(),  # type: ignore[arg-type]
-                master=lambda: pair.master.address,
-            )
-
+        async with copying_from(pair.master, tmp_path / "copy") as (parts, copier):
             await copier.copy()
             assert parts.topics.get("orders") is not None
             assert parts.offsets.progress("readers", "orders", 0) is None
             assert parts.delayed.encode() == b'{"offsetTable":{}}'
 
-            segment = pair.master.broker._parts.store.log.segment_at(0)
-            assert segment is not None
-            parts.store.append_copied(bytes(segment.map[: pair.master.broker.max_position]))
+            copy_log(pair.master, parts)
             await copier.copy()
             assert parts.offsets.progress("readers", "orders", 0) == 1
             assert parts.delayed.encode() == b'{"offsetTable":{1:1}}'
+
+
+@pytest.mark.row("HA-13")
+async def test_progress_is_not_taken_from_a_master_that_lost_what_its_slave_has(tmp_path: Path) -> None:
+    """It lost power, and with it the delivery of a message that waited; the slave has that, and may lead."""
+    behind = Stage(tmp_path / "behind", SystemClock(), broker_role="ASYNC_MASTER")
+    await behind.start()
+    async with running_pair(tmp_path) as pair, copying_from(behind, tmp_path / "copy") as (parts, copier):
+        try:
+            master = pair.master.connect()
+            await master.send("orders", properties={"DELAY": "1"})
+            await master.await_stored("orders")
+            copy_log(pair.master, parts)
+            parts.delayed.load()
+            parts.offsets.commit("readers", "orders", 0, 1)
+
+            await copier.copy()
+
+            assert copier.copies == 1
+            assert dict(parts.delayed.progress) == {1: 1}
+            assert parts.offsets.progress("readers", "orders", 0) == 1
         finally:
-            await links.close()
-            parts.store.close()
+            await behind.close()
+
+
+@pytest.mark.row("HA-13")
+async def test_what_was_said_over_one_link_is_not_used_over_the_next(pair: Pair, tmp_path: Path) -> None:
+    """The master may have lost power between them, and what it said is then of a log that is gone."""
+    master = pair.master.connect()
+    await master.send("orders")
+    await commit(master, 1)
+    async with copying_from(pair.master, tmp_path / "copy") as (parts, copier):
+        await copier.copy()
+        await commit(master, 0)
+        copy_log(pair.master, parts)
+
+        copier.copy_soon()
+        await copier.copy()
+
+        assert parts.offsets.progress("readers", "orders", 0) == 0
+
+
+@pytest.mark.row("HA-13")
+async def test_with_failover_tables_are_copied_from_none_but_who_sends_its_log(tmp_path: Path) -> None:
+    """Who was elected last is followed until the next is, and came back as a slave, with less."""
+    etcd: dict[str, object] = {"failover": "etcd://127.0.0.1:1", "broker_role": "SLAVE"}
+    last = Stage(tmp_path / "last", SystemClock(), standing=Standing(epoch=1), broker_id=1, **etcd)
+    await last.start()
+    leader = Leader(last.address, f"127.0.0.1:{free_broker_port()}")
+    slave = Stage(
+        tmp_path / "slave", SystemClock(), standing=Standing(epoch=1, leader=leader), broker_id=2, **etcd
+    )
+    await slave.start()
+    try:
+        slave.broker._parts.offsets.commit("readers", "orders", 0, 8)
+        replicating = slave.broker.replicating
+        assert isinstance(replicating, Following)
+        assert replicating.copier is not None
+
+        await replicating.copier.copy()
+
+        assert replicating.copier.copies == 0
+        assert await progress(slave.connect()) == 8
+    finally:
+        await slave.close()
+        await last.close()
+
+
+@asynccontextmanager
+async def copying_from(master: Stage, folder: Path) -> AsyncIterator[tuple[Parts, TableCopier]]:
+    """Give the parts of a slave whose log the test appends, and what copies a master's tables to them."""
+    process = BrokerProcess(
+        broker=BrokerSettings(broker_name="copy"),
+        store=StoreSettings(store_path_root_dir=str(folder), mapped_file_size_commit_log=4 << 20),
+        net=NetSettings(),
+    )
+    parts = make_parts(process, clock=SystemClock(), files=None, use_kernel=False)
+    parts.store.open()
+    links = Links(NetSettings())
+    copier = TableCopier(
+        CopiedTables(
+            topics=parts.topics,
+            groups=parts.groups,
+            offsets=parts.offsets,
+            delayed=parts.delayed,
+            queue_locks=parts.queue_locks,
+        ),
+        store=parts.store,
+        links=links,
+        durability=_Synced(),  # type: ignore[arg-type]
+        master=lambda: master.address,
+    )
+    try:
+        yield parts, copier
+    finally:
+        await copier.close()
+        await links.close()
+        parts.store.close()
+
+
+def copy_log(master: Stage, parts: Parts) -> None:
+    """Append what a master's log has and this one has not."""
+    segment = master.broker._parts.store.log.segment_at(0)
+    assert segment is not None
+    parts.store.append_copied(bytes(segment.map[parts.store.max_position : master.broker.max_position]))
 
 
 class _Synced:

@@ -142,6 +142,35 @@ async def test_what_waits_is_delivered_in_its_time(
     assert (before, after) == ([], [b"later"])
 
 
+@pytest.mark.row("DE-10")
+@pytest.mark.parametrize("is_before", [True, False], ids=["recalled before", "recalled after"])
+async def test_no_copy_of_a_message_that_was_sent_again_comes_once_it_is_recalled(
+    stage: ManualStage, tmp_path: Path, *, is_before: bool
+) -> None:
+    client = stage.connect()
+    await client.send("orders", b"other", properties={"TIMER_DELAY_MS": "10000"})
+    again = {"TIMER_DELAY_MS": "10000", "UNIQ_KEY": "AGAIN"}
+    handle = [(await client.send("orders", properties=again)).ext or {} for _ in range(3)][-1]["recallHandle"]
+
+    async def recall(client: Peer) -> None:
+        fields = {"producerGroup": "producers", "topic": "orders", "recallHandle": handle}
+        answer = await client.request(RequestCode.RECALL_MESSAGE, fields)
+        assert answer.code == ResponseCode.SUCCESS, answer.remark
+
+    if is_before:
+        await recall(client)
+    topics = stage.broker._parts.topics.encode()
+    async with successor(stage, tmp_path / "slave", topics=topics) as master:
+        if not is_before:
+            await recall(master.connect())
+        master.clock.advance(DAY_MS)
+        client = master.connect()
+        await client.await_stored("orders")
+        await _is_ready(master)
+
+        assert await bodies(client) == [b"other"]
+
+
 @pytest.mark.parametrize("properties", [{"DELAY": "1"}, {"TIMER_DELAY_MS": "1000"}], ids=["level", "timer"])
 async def test_what_was_delivered_comes_no_second_time(
     stage: ManualStage, tmp_path: Path, properties: dict[str, str]

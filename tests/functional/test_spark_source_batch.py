@@ -21,7 +21,7 @@ from pyromq import Admin, Message, Producer, PullConsumer
 from pyromq.clock import SystemClock
 from pyromq.codes import RequestCode
 from pyromq.config.settings import NamesrvSettings, NetSettings
-from pyromq.errors import ConfigError
+from pyromq.errors import BodyTooLarge, ConfigError
 from pyromq.namesrv.namesrv import NameServer
 from pyromq.net.blocking import BlockingLinks
 from pyromq.testing.clock import ManualClock
@@ -280,6 +280,36 @@ def test_compressed_bodies_and_long_ranges(name_server: str, topic: str) -> None
     assert [row["body"] for row in rows if len(row["body"]) > 10] == [body]
     assert len(rows) == 3001
     assert numbers([row for row in rows if len(row["body"]) < 10]) == list(range(3000))
+
+
+@pytest.mark.row("MM-05")
+def test_a_body_that_grows_too_large_is_told_with_its_place(name_server: str, topic: str) -> None:
+    make_topic(name_server, topic, queue_count=1)
+    with Producer("spark-test", name_server) as producer:
+        producer.send(Message(topic, b"small"))
+        producer.send(Message(topic, bytes(2 << 20)))
+    options = {"nameServer": name_server, "subscribe": topic}
+
+    with pytest.raises(
+        BodyTooLarge, match=r"queue 0 of \S+, offset \d\).* more than 1048576 bytes.*decompressedBytesMax"
+    ):
+        read_batch("body binary", **options, decompressedBytesMax="1m")
+    rows = read_batch("queue_offset bigint", **options, decompressedBytesMax="1m")
+    assert len(rows) == len(read_batch("body binary", **options)) == 2
+
+
+@pytest.mark.row("MM-05")
+def test_bodies_that_are_too_large_together_are_pulled_by_and_by(name_server: str, topic: str) -> None:
+    make_topic(name_server, topic, queue_count=1)
+    with Producer("spark-test", name_server) as producer:
+        for number in range(10):
+            producer.send(Message(topic, bytes([number]) * (1 << 20)))
+
+    rows = read_batch(
+        "body binary", nameServer=name_server, subscribe=topic, decompressedBytesMax=str(1 << 20)
+    )
+
+    assert sorted((row["body"][0], len(row["body"])) for row in rows) == [(n, 1 << 20) for n in range(10)]
 
 
 def test_kafka_s_columns(name_server: str, numbered: str) -> None:

@@ -1,5 +1,6 @@
 """A table that cannot be written: who waits for it is told, others are served, and it is written later."""
 
+import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -39,7 +40,7 @@ async def test_a_topic_that_cannot_be_saved_is_not_acknowledged(
 
     answer = await stage.connect().send("new")
 
-    assert answer.code == ResponseCode.SYSTEM_ERROR
+    assert answer.code == ResponseCode.SERVICE_NOT_AVAILABLE
     assert answer.remark is not None
     assert "topics.json" in answer.remark
     assert "No space left on device" in answer.remark
@@ -121,3 +122,44 @@ async def test_a_stop_saves_all_tables_that_can_be_saved(stage: ManualStage, fil
     await stage.restart()
 
     assert await progress(stage.connect()) == {"offset": "1"}
+
+
+@pytest.mark.row("ST-25", "FL-02")
+async def test_a_stop_on_a_slow_disk_saves_the_other_tables_and_says_what_it_lost(
+    tmp_path: Path, files: StagedFiles, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The delay levels' progress waits for a sync; when that took too long, no table used to be saved."""
+    async with running_stage(tmp_path, files=files, sync_flush_timeout=5) as stage:
+        client = stage.connect()
+        await client.send("orders")
+        await client.send("later", properties={"DELAY": "1"})
+        stage.clock.advance(1_000)
+        await client.await_stored("later")
+        await client.request(RequestCode.UPDATE_CONSUMER_OFFSET, COMMIT)
+
+        with files.held_syncs():
+            # The loop itself waits for the sync in the end, so a thread must let it go.
+            threading.Timer(0.5, files.let_syncs_go).start()
+            await stage.close()
+        await stage.restart()
+
+        assert await progress(stage.connect()) == {"offset": "1"}
+    assert "the delay levels' progress since the last write is lost with this stop: FLUSH_DISK" in caplog.text
+
+
+@pytest.mark.row("ST-25")
+async def test_whatever_one_table_raises_the_others_are_saved(
+    stage: ManualStage, files: StagedFiles, caplog: pytest.LogCaptureFixture
+) -> None:
+    client = stage.connect()
+    # Nothing that the disk says: a mistake of the program.
+    files.broken_name = "topics.json"
+    await client.send("new")
+    await client.request(RequestCode.UPDATE_CONSUMER_OFFSET, COMMIT)
+
+    await stage.close()
+    files.broken_name = None
+    await stage.restart()
+
+    assert await progress(stage.connect()) == {"offset": "1"}
+    assert "what changed in topics since the last write is lost with this stop" in caplog.text

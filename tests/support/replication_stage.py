@@ -157,6 +157,7 @@ class Stage(AsyncExitStack):
         links: Links | None = None,
         master_address: str | None = None,
         on_copied: Callable[[], None] = lambda: None,
+        on_disk: Callable[[int], "asyncio.Future[None]"] | None = None,
         **changes: object,
     ) -> Slave:
         """Open a store and let it follow; with an id by the protocol of failover."""
@@ -175,6 +176,7 @@ class Stage(AsyncExitStack):
             broker_id=id_ or 0,
             on_diverged=diverged.append,
             on_copied=on_copied,
+            on_disk=on_disk,
             retry_s=RETRY_S,
         )
         slave = Slave(store, client, epochs, diverged)

@@ -1,8 +1,9 @@
 """Tells held pulls of new messages once they may be read.
 
-Usually that is at once. A master with failover that waits for its slaves lets nobody read what they do not
-have yet, and a slave what its master has not confirmed: if the master were lost, the next one would give the
-same offset to another message, and who had read the first would never see the second.
+Under asynchronous flush that is at once. Under synchronous flush a master lets nobody read what its disk
+does not have yet. With failover a master that waits for its slaves lets nobody read what they do not have
+yet, and a slave what its master has not confirmed. If the power failed, or the master were lost, the same
+offset would be given to another message, and who had read the first would never see the second.
 """
 
 from collections import deque
@@ -18,6 +19,9 @@ class Announcements:
         self._store = store
         self._arrivals = arrivals
         self._held: deque[tuple[int, str, int, int, int]] = deque()
+        #: Up to where the log is confirmed by other replicas, and on the disk; None where it does not matter.
+        self._confirmed: int | None = None
+        self._flushed: int | None = None
 
     @property
     def are_held_back(self) -> bool:
@@ -38,8 +42,17 @@ class Announcements:
         else:
             self._held.append((self._store.max_position, topic, queue_id, first, end))
 
-    def readable_up_to(self, position: int) -> None:
-        """Let messages be read up to a position of the log."""
+    def confirmed_up_to(self, position: int) -> None:
+        """Let messages be read up to a position of the log, as far as the other replicas are concerned."""
+        self._confirmed = position
+        self._move(position if self._flushed is None else min(position, self._flushed))
+
+    def flushed_up_to(self, position: int) -> None:
+        """Let messages be read up to a position of the log, as far as the disk is concerned."""
+        self._flushed = position
+        self._move(position if self._confirmed is None else min(position, self._confirmed))
+
+    def _move(self, position: int) -> None:
         self._store.readable_position = position
         held = self._held
         while held and held[0][0] <= position:

@@ -2,6 +2,7 @@
 
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
+from functools import partial
 
 from pyromq.broker.acl.control import AccessControl
 from pyromq.broker.addresses import BrokerAddresses
@@ -32,12 +33,12 @@ from pyromq.broker.replication.committed_here import CommittedHere
 from pyromq.broker.routes import (
     access_routes,
     admin_routes,
-    fixed_role_routes,
     group_routes,
     kind_routes,
     operation_routes,
     pull_routes,
     query_routes,
+    replica_routes,
     send_routes,
     staging_routes,
     timer_routes,
@@ -83,32 +84,30 @@ async def fill_routes(
         kind_routes(
             _retry_handlers(parts, intake, durability, addresses),
             _transaction_handlers(parts, intake, durability, addresses),
-            _reply_handlers(parts, intake, addresses),
+            _reply_handlers(parts, intake, durability, addresses),
         )
     )
+    staging = None
     if parts.settings.broker_role != BrokerRole.SLAVE:
-        table.add(
-            staging_routes(
-                await start_staging(
-                    store=parts.store,
-                    intake=intake,
-                    topics=parts.topics,
-                    admission=_admission(parts, addresses),
-                    announcements=announcements,
-                    durability=durability,
-                    log_grew=log_grew,
-                    settings=parts.settings,
-                    clock=parts.clock,
-                    store_host=addresses.store_host,
-                    table=parts.staged,
-                    use_kernel=parts.use_kernel,
-                    background=parts.background,
-                    closing=closing,
-                )
-            )
+        staging = await start_staging(
+            store=parts.store,
+            intake=intake,
+            topics=parts.topics,
+            admission=_admission(parts, addresses),
+            announcements=announcements,
+            durability=durability,
+            log_grew=log_grew,
+            settings=parts.settings,
+            clock=parts.clock,
+            store_host=addresses.store_host,
+            table=parts.staged,
+            use_kernel=parts.use_kernel,
+            background=parts.background,
+            closing=closing,
         )
+    table.add(staging_routes(staging))
     table.add(pull_routes(pull))
-    progress = ProgressHandlers(parts.store, parts.offsets, parts.queue_locks, committed_here)
+    progress = ProgressHandlers(parts.store, parts.offsets, parts.queue_locks, durability, committed_here)
     table.add(group_routes(progress, parts.presence))
     table.add(
         query_routes(QueryHandlers(parts.store, unique_count_max=parts.store_settings.default_query_max_num))
@@ -117,8 +116,8 @@ async def fill_routes(
     table.add(admin_routes(_admin_handlers(parts, registration), _relay_handlers(parts)))
     table.add(access_routes(_access_handlers(parts, access, addresses)))
     if not parts.settings.failover:
-        table.add(fixed_role_routes())
-    _add_operations(parts, table, intake, durability, addresses, registration, fast_pulls, let_files_go)
+        table.add(replica_routes(None))
+    _add_operations(parts, table, intake, durability, addresses, registration, let_files_go)
 
 
 def _observed(
@@ -179,6 +178,7 @@ def _fast_sends(
         durability=durability,
         common_ext=send.common_ext,
         requests_under_way_max=parts.net_settings.requests_under_way_max,
+        live=parts.live,
         clock=parts.clock,
     )
     send.learn = fast.learn
@@ -194,26 +194,19 @@ def _fast_pulls(parts: Parts, pull: PullHandlers) -> FastPulls | None:
     if settings.acl_enable:
         return None
     fast = FastPulls(
-        make_pulls(parts.store_settings, broker_id=MASTER_ID),
+        partial(make_pulls, parts.store_settings, broker_id=MASTER_ID),
         store=parts.store,
         topics=parts.topics,
         groups=parts.groups,
         consumers=parts.consumers,
         offsets=parts.offsets,
+        live=parts.live,
     )
     pull.learn = fast.learn
     parts.stats.take_served = fast.take_served
-    # Whether a slave is suggested depends on what was read.
-    fast.is_off = settings.slave_read_enable
+    # What the kernel counted goes with what it knew.
+    fast.before_renewal = parts.stats.look
     return fast
-
-
-def _settings_changed(parts: Parts, fast_pulls: FastPulls | None) -> None:
-    """Let the kernel have the settings that it keeps a copy of."""
-    if fast_pulls is not None:
-        parts.stats.look()
-        fast_pulls.renew(make_pulls(parts.store_settings, broker_id=MASTER_ID))
-        fast_pulls.is_off = parts.settings.slave_read_enable
 
 
 def _access_handlers(
@@ -269,12 +262,15 @@ def _timer_handlers(parts: Parts, durability: Durability) -> TimerHandlers:
     )
 
 
-def _reply_handlers(parts: Parts, intake: Intake, addresses: BrokerAddresses) -> ReplyHandlers:
+def _reply_handlers(
+    parts: Parts, intake: Intake, durability: Durability, addresses: BrokerAddresses
+) -> ReplyHandlers:
     return ReplyHandlers(
         admission=_admission(parts, addresses),
         topics=parts.topics,
         producers=parts.producers,
         intake=intake,
+        durability=durability,
         settings=parts.settings,
         clock=parts.clock,
         store_address=addresses.advertised,
@@ -336,19 +332,13 @@ def _add_operations(
     durability: Durability,
     addresses: BrokerAddresses,
     registration: Registration,
-    fast_pulls: FastPulls | None,
     let_files_go: Callable[[], Awaitable[None]],
 ) -> None:
     table.add(
         operation_routes(
             _operation_handlers(parts, durability, registration, let_files_go),
             _statistics_handlers(parts, addresses),
-            ConfigurationHandlers(
-                parts.live,
-                topics=parts.topics,
-                registration=registration,
-                on_change=lambda: _settings_changed(parts, fast_pulls),
-            ),
+            ConfigurationHandlers(parts.live, topics=parts.topics, registration=registration),
             ResumeHandlers(store=parts.store, intake=intake, halves=parts.halves, durability=durability),
         )
     )

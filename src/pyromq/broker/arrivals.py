@@ -14,6 +14,9 @@ from functools import partial
 
 from pyromq.clock import Clock
 
+#: The subscriptions of held pulls have so many characters in all; mostly they have one each.
+HELD_CHARACTERS_MAX = 32 * 1024 * 1024
+
 
 @dataclass(slots=True, eq=False)
 class HeldPull:
@@ -28,6 +31,8 @@ class HeldPull:
     wants: Callable[[int], bool] | None
     wake: Callable[[], None]
     matches: Callable[[int], bool] | None = None
+    #: How much of what the client sent waits with it.
+    characters: int = 0
 
     def is_met_by(self, offset: int, tags_code: int) -> bool:
         """Return whether a message that its queue just got is one to wake for."""
@@ -47,6 +52,7 @@ class Arrivals:
         self._held: dict[tuple[str, int], list[HeldPull]] = {}
         self._woken: list[HeldPull] = []
         self._count = 0
+        self._characters = 0
         #: Set when the broker stops: what finds nothing now must not wait here.
         self.is_over = False
         #: Told of each queue that a pull begins to wait for.
@@ -57,10 +63,20 @@ class Arrivals:
         """How many pulls are held."""
         return self._count
 
+    @property
+    def held_characters(self) -> int:
+        """How many characters of subscriptions wait with the pulls."""
+        return self._characters
+
+    def has_room(self, pulls_max: int) -> bool:
+        """Return whether one more pull may be held; one that may not is answered at once."""
+        return self._count < pulls_max and self._characters < HELD_CHARACTERS_MAX
+
     def hold(self, topic: str, queue_id: int, pull: HeldPull) -> None:
         """Keep a pull until its queue grows or its time is up."""
         self._held.setdefault((topic, queue_id), []).append(pull)
         self._count += 1
+        self._characters += pull.characters
         self.on_hold(topic, queue_id)
 
     def is_awaited(self, topic: str, queue_id: int) -> bool:
@@ -73,6 +89,7 @@ class Arrivals:
         if held is not None and pull in held:
             held.remove(pull)
             self._count -= 1
+            self._characters -= pull.characters
             if not held:
                 del self._held[topic, queue_id]
 
@@ -115,6 +132,7 @@ class Arrivals:
         if len(self._woken) == woken_count:
             asyncio.get_running_loop().call_soon(self._run_woken)
         self._count -= woken_count
+        self._characters -= sum(pull.characters for pull in self._woken[-woken_count:])
         if stay:
             self._held[queue] = stay
         else:

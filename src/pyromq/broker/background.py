@@ -9,6 +9,7 @@ import logging
 from collections.abc import Awaitable, Callable
 
 from pyromq.clock import Clock
+from pyromq.errors import StoreError
 
 log = logging.getLogger(__name__)
 
@@ -23,28 +24,33 @@ class Background:
     def every(
         self,
         name: str,
-        interval_s: float,
+        interval_s: float | Callable[[], float],
         job: Callable[[], Awaitable[None] | None],
         *,
         first_s: float | None = None,
     ) -> None:
         """Run a job every `interval_s` from its last start on; for the first time after `first_s`.
 
-        A job that took longer than that starts again at once: the clock may have been moved meanwhile.
+        An interval that may change while this runs is asked for at each start. A job that took longer than
+        that starts again at once: the clock may have been moved meanwhile.
         """
-        first_at = self._clock.monotonic() + (interval_s if first_s is None else first_s)
+        pause_s = interval_s if callable(interval_s) else lambda: interval_s
+        first_at = self._clock.monotonic() + (pause_s() if first_s is None else first_s)
 
         async def repeat() -> None:
             due_at = first_at
             while True:
                 await self._wait_until(due_at)
-                due_at = self._clock.monotonic() + interval_s
+                due_at = self._clock.monotonic() + pause_s()
                 try:
                     result = job()
                     if result is not None:
                         await result
+                except (OSError, StoreError) as error:
+                    # What a disk does is no mistake of ours, and a trace tells an operator nothing.
+                    log.error("%s failed; it is tried again in %g s: %s", name, interval_s, error)  # noqa: TRY400
                 except Exception:
-                    log.exception("%s failed; it is tried again in %g s", name, interval_s)
+                    log.exception("%s failed; it is tried again in %g s", name, pause_s())
 
         self._tasks.add(asyncio.get_running_loop().create_task(repeat(), name=name))
 

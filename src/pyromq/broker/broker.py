@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from pyromq.broker.acl import control as access_control
+from pyromq.broker.acl.control import AccessControl
 from pyromq.broker.acl.wiring import make_access_control, own_signer
 from pyromq.broker.addresses import BrokerAddresses, advertise
 from pyromq.broker.announcements import Announcements
@@ -33,6 +34,7 @@ from pyromq.broker.registration import FIRST_PERIOD_MS, Registration
 from pyromq.broker.replicating import Following, Leading, Replicating, load_epochs
 from pyromq.broker.replication.adoption import adopt_delivered, adopt_topics, forget_beyond
 from pyromq.broker.replication.divergence import last_record_position
+from pyromq.broker.route_facts import BrokerTable
 from pyromq.broker.standing import Standing
 from pyromq.broker.stats import SAMPLE_S
 from pyromq.broker.timers.timed import timer_diversions
@@ -40,13 +42,13 @@ from pyromq.broker.topic_names import SCHEDULE, WHEEL_TIMER
 from pyromq.broker.transaction_checks import TransactionChecks
 from pyromq.clock import Clock, SystemClock
 from pyromq.config.choices import BrokerRole
-from pyromq.config.settings import BrokerProcess
-from pyromq.errors import ListenFailed, ServiceNotAvailable, StoreError
+from pyromq.config.settings import BrokerProcess, BrokerSettings
+from pyromq.errors import ListenFailed, PyroError
 from pyromq.kernel import IS_COMPILED
 from pyromq.net.link import Link
 from pyromq.net.links import Links
 from pyromq.net.metrics import MetricsPage
-from pyromq.net.routes import Route, RouteTable
+from pyromq.net.routes import Route
 from pyromq.net.server import Server
 from pyromq.store.files import Files
 from pyromq.store.retention import Swept
@@ -96,7 +98,7 @@ class Broker:
         self._observed = Observed() if are_wanted(process.broker) else None
         #: Where metrics are served, if they are.
         self.metrics: MetricsPage | None = None
-        self._table = RouteTable(())
+        self._table = BrokerTable(())
         self._access = make_access_control(self._parts, self._table)
         #: Called for each message that was stored, when the disk is to have it at once.
         self._sync_soon: Callable[[], None] | None = None
@@ -173,11 +175,17 @@ class Broker:
         await parts.topics.save()
         replicating = self.replicating = self._make_replicating()
         durability = Durability(
-            parts.store, parts.store_settings, parts.clock, elsewhere=replicating.elsewhere
+            parts.store,
+            parts.store_settings,
+            parts.clock,
+            elsewhere=replicating.elsewhere,
+            lease=self._standing.lease,
         )
         closing.callback(durability.close)
         if durability.syncs_all:
             self._sync_soon = durability.appended
+        if isinstance(replicating, Leading):
+            replicating.show_what_is_flushed(durability)
         closing.push_async_callback(self._save_tables, durability)
         closing.push_async_callback(parts.timers.close)
 
@@ -187,6 +195,7 @@ class Broker:
             clock=parts.clock,
             name=parts.settings.broker_name,
             on_link_closed=self._link_closed,
+            may_leave=self._standing.lease.may_leave,
         )
         port = parts.settings.listen_port
         if port:
@@ -344,7 +353,7 @@ class Broker:
         replicating.guard(self._table)
         if isinstance(replicating, Leading):
             server.shortcut = replicating.gate.around(server.shortcut)
-        return registration, _transaction_checks(parts, intake, durability)
+        return registration, _transaction_checks(parts, intake, durability, self._access)
 
     async def _listen_vip(self, server: Server, port: int) -> None:
         vip_port = port - VIP_PORT_BELOW
@@ -375,15 +384,12 @@ class Broker:
             parts.store_settings.flush_interval_consume_queue / 1000,
             durability.sync_queues_if_due,
         )
-        sweep_s = (
-            HELD_PULLS_SWEEP_S if settings.long_polling_enable else settings.short_polling_time_mills / 1000
-        )
         jobs.every(
             "let old files go",
             parts.store_settings.clean_resource_interval / 1000,
             self._let_old_files_go,
         )
-        jobs.every("sweep held pulls", sweep_s, parts.arrivals.sweep)
+        jobs.every("sweep held pulls", partial(_sweep_s, settings), parts.arrivals.sweep)
         if self._access is not None:
             jobs.every("look at the accounts", access_control.LOOK_S, self._access.look)
         jobs.every("count messages", SAMPLE_S, parts.stats.sample)
@@ -433,21 +439,31 @@ class Broker:
     async def _save_tables(self, durability: Durability) -> None:
         """Save what can be saved: one table that cannot be written is no reason to lose the others."""
         parts = self._parts
-        saves: tuple[Callable[[], Awaitable[None]], ...] = (
-            lambda: parts.delayed.save(durability),
-            parts.offsets.save,
-            parts.filters.save,
-            parts.topics.save,
-            parts.groups.save,
-        )
-        for save in saves:
+        saves: dict[str, Callable[[], Awaitable[None]]] = {
+            "topics": parts.topics.save,
+            "groups": parts.groups.save,
+            "consumers' progress": parts.offsets.save,
+            "filters": parts.filters.save,
+            "queue locks": parts.queue_locks.save,
+            "the delay levels' progress": lambda: parts.delayed.save(durability),
+        }
+        for name, save in saves.items():
             try:
                 await save()
-            except (StoreError, ServiceNotAvailable) as error:
-                log.warning("what changed since the last write is lost with this stop: %s", error)
+            except PyroError as error:
+                log.warning("what changed in %s since the last write is lost with this stop: %s", name, error)
+            except Exception:
+                log.exception("what changed in %s since the last write is lost with this stop", name)
 
 
-def _transaction_checks(parts: Parts, intake: Intake, durability: Durability) -> TransactionChecks:
+def _sweep_s(settings: BrokerSettings) -> float:
+    """Return after how long it is looked for held pulls whose time is up; the settings may change."""
+    return HELD_PULLS_SWEEP_S if settings.long_polling_enable else settings.short_polling_time_mills / 1000
+
+
+def _transaction_checks(
+    parts: Parts, intake: Intake, durability: Durability, access: AccessControl | None
+) -> TransactionChecks:
     return TransactionChecks(
         halves=parts.halves,
         store=parts.store,
@@ -457,6 +473,7 @@ def _transaction_checks(parts: Parts, intake: Intake, durability: Durability) ->
         producers=parts.producers,
         durability=durability,
         settings=parts.settings,
-        kept_hours=parts.store_settings.file_reserved_time,
+        store_settings=parts.store_settings,
         clock=parts.clock,
+        may_publish=(lambda _caller, _topic: True) if access is None else access.may_publish,
     )

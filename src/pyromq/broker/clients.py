@@ -3,26 +3,36 @@
 Heartbeats say which producer and consumer groups a connection is in. A connection leaves a group when it
 says so, when it closes, or when it is silent for two minutes. A consumer group lives as long as it has a
 member; its subscriptions are those of the last heartbeat, whichever member sent it.
+
+A client's id is what it says itself. With access control it belongs to the account whose connection said it
+first, as long as that connection lives: replies go there, whoever else says the same.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 
 from pyromq.clock import Clock
 from pyromq.net.link import Link
+from pyromq.net.routes import Caller
 from pyromq.wire.bodies.heartbeat import ConsumerPart, Subscription
 
 
 @dataclass(slots=True, eq=False)
 class Client:
-    """One connection's part in one group."""
+    """One connection's part in one group; `caller` is who sent its last heartbeat."""
 
     link: Link
     client_id: str
     language: int
     version: int
     seen_at_ms: int
+    caller: Caller | None = None
+
+    @property
+    def account(self) -> str | None:
+        """Whose it is; None where there is no access control."""
+        return None if self.caller is None else self.caller.name
 
 
 @dataclass(slots=True, eq=False)
@@ -134,7 +144,7 @@ class Consumers:
         """Return the groups that a connection is in."""
         return tuple(self._names.get(link, ()))
 
-    def silent_links(self, silence_ms: int) -> set[Link]:
+    def silent_links(self, silence_ms: int) -> dict[Link, None]:
         """Return the connections that sent no heartbeat for longer than that."""
         members = (client for group in self._groups.values() for client in group.members.values())
         return _silent(members, self._clock.now_ms() - silence_ms)
@@ -147,7 +157,9 @@ class Producers:
         self._clock = clock
         self._groups: dict[str, dict[Link, Client]] = {}
         self._names: dict[Link, list[str]] = {}
-        self._links: dict[str, Link] = {}
+        #: Who has an id, and which id a connection has: the last one that it said.
+        self._by_id: dict[str, Client] = {}
+        self._ids: dict[Link, str] = {}
         self._turns = count()
 
     @property
@@ -155,25 +167,42 @@ class Producers:
         """The members by group and connection; not to be changed."""
         return self._groups
 
-    def register(self, client: Client, group: str) -> None:
-        """Note a member's heartbeat."""
+    def register(self, client: Client, group: str) -> bool:
+        """Note a member's heartbeat; return whether its id is its own, and not another account's."""
         members = self._groups.setdefault(group, {})
         if client.link not in members:
             self._names.setdefault(client.link, []).append(group)
         members[client.link] = client
-        self._links[client.client_id] = client.link
+        return self._hold_id(client)
+
+    def _hold_id(self, client: Client) -> bool:
+        link, name = client.link, client.client_id
+        if self._ids.get(link, name) != name:
+            self._let_id_go(link)
+        holder = self._by_id.get(name)
+        if holder is not None and holder.link is not link and not holder.link.closed:
+            if holder.account != client.account:
+                return False
+            # It connected again, and its last connection is not known to have ended.
+            self._let_id_go(holder.link)
+        self._by_id[name], self._ids[link] = client, name
+        return True
+
+    def _let_id_go(self, link: Link) -> None:
+        name = self._ids.pop(link, None)
+        if name is not None and self._by_id[name].link is link:
+            del self._by_id[name]
 
     def leave(self, group: str, link: Link) -> None:
         """Take a connection out of a group."""
         members = self._groups.get(group)
         if members is None:
             return
-        client = members.pop(link, None)
-        if client is None:
+        if members.pop(link, None) is None:
             return
         _forget(self._names, link, group)
-        if self._links.get(client.client_id) is link:
-            del self._links[client.client_id]
+        if link not in self._names:
+            self._let_id_go(link)
         if not members:
             del self._groups[group]
 
@@ -184,21 +213,23 @@ class Producers:
 
     def link_of(self, client_id: str) -> Link | None:
         """Return the connection of the producer with this id."""
-        return self._links.get(client_id)
+        client = self._by_id.get(client_id)
+        return None if client is None else client.link
 
-    def any_link(self, group: str) -> Link | None:
+    def any_link(self, group: str, is_wanted: Callable[[Client], bool] = lambda _: True) -> Link | None:
         """Return a member's connection, another one each time: transactions are asked about in turns."""
-        links = [link for link in self._groups.get(group, ()) if not link.closed]
+        members = self._groups.get(group, {}).values()
+        links = [client.link for client in members if not client.link.closed and is_wanted(client)]
         return links[next(self._turns) % len(links)] if links else None
 
-    def silent_links(self, silence_ms: int) -> set[Link]:
+    def silent_links(self, silence_ms: int) -> dict[Link, None]:
         """Return the connections that sent no heartbeat for longer than that."""
         members = (client for group in self._groups.values() for client in group.values())
         return _silent(members, self._clock.now_ms() - silence_ms)
 
 
-def _silent(clients: Iterator[Client], before_ms: int) -> set[Link]:
-    return {client.link for client in clients if client.seen_at_ms < before_ms}
+def _silent(clients: Iterator[Client], before_ms: int) -> dict[Link, None]:
+    return {client.link: None for client in clients if client.seen_at_ms < before_ms}
 
 
 def _forget(names: dict[Link, list[str]], link: Link, name: str) -> None:

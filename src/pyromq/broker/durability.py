@@ -1,4 +1,10 @@
-"""When a message is safe.
+"""When a message is safe, and may be acknowledged: the one way of every answer to a write.
+
+    disk        under synchronous flush the log is synced up to the end of what was written
+    replicas    of a synchronous master the slaves have it too (`replicated.py`)
+    lease       with failover this is still the master, now that the answer leaves (`standing.py`)
+
+Whoever writes for a client calls `acknowledge`; the compiled kernel's sends call `vouch` or `when_safe`.
 
 Group commit: at most one sync is under way, in a worker thread. What is appended while it runs waits for
 the next one, which starts as soon as it ends; so all sends of a turn, or of a sync, share one. The flushed
@@ -14,23 +20,22 @@ asynchronous flush nothing waits, and the log is synced every half second if eno
 
 A failed sync leaves unknown what the disk has. Everyone who waits is refused, and the store takes no more
 writes until a restart.
-
-A synchronous master's messages are safe when its slaves have them too (`replicated.py`).
 """
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from time import perf_counter
 from typing import Protocol
 
-from pyromq.broker.watermark import Settle, Watermark
+from pyromq.broker.standing import Lease, Standing, no_longer_master
+from pyromq.broker.watermark import Settle, Watermark, settling
 from pyromq.clock import Clock
 from pyromq.codes import ResponseCode
 from pyromq.config.choices import FlushDiskType
 from pyromq.config.settings import StoreSettings
-from pyromq.errors import ServiceNotAvailable, StoreError
+from pyromq.errors import PyroError, ServiceNotAvailable, StoreError
 from pyromq.net.routes import Answer
 
 log = logging.getLogger(__name__)
@@ -46,8 +51,8 @@ class SyncedLog(Protocol):
     """The part of the store that is made durable here."""
 
     @property
-    def max_position(self) -> int:
-        """Where the next record goes."""
+    def whole_position(self) -> int:
+        """Where its last whole record ends: of the next, a slave may have the beginning, in its memory."""
         ...
 
     @property
@@ -85,7 +90,7 @@ class RunsLong(Protocol):
         ...
 
 
-class NotSafe(Exception):
+class NotSafe(PyroError):
     """A message is in the log, but not as safe as it should be; `code` tells the sender."""
 
     code: ResponseCode
@@ -109,10 +114,16 @@ class Durability:
     """Syncs the log, and tells senders when their messages are safe: on the disk, and elsewhere."""
 
     def __init__(
-        self, log_: SyncedLog, settings: StoreSettings, clock: Clock, elsewhere: Elsewhere | None = None
+        self,
+        log_: SyncedLog,
+        settings: StoreSettings,
+        clock: Clock,
+        elsewhere: Elsewhere | None = None,
+        lease: Lease | None = None,
     ) -> None:
         self._log = log_
         self._elsewhere = elsewhere
+        self._lease = lease or Standing().lease
         self._settings = settings
         self._clock = clock
         self._flushed = Watermark(log_.flushed_position)
@@ -129,9 +140,28 @@ class Durability:
         #: Told how many seconds each sync took, and how long who waited did; for metrics.
         self.on_synced: Callable[[float], None] | None = None
         self.on_safe: Callable[[float], None] | None = None
+        #: Told up to where the disk has the log, before anybody is told that a message is safe.
+        self.on_flushed: Callable[[int], None] | None = None
         self._sync_began_at = 0.0
         #: Whether a send is answered without waiting for anything.
         self.is_immediate = not self.syncs_all and elsewhere is None
+
+    def acknowledge(self, end: int, answer: Answer, *, waits: bool = True) -> Answer | Awaitable[Answer]:
+        """Return the answer to a request that wrote the log up to `end`, once it may be given.
+
+        Its code says so if disk or slaves took too long. Whoever does not want to wait for them has the
+        lease looked at all the same. Raises ServiceNotAvailable, or gives it to who awaits, when this is no
+        longer the master, and after a failed sync.
+        """
+        if waits and not self.is_immediate:
+            return self.confirm(end, answer)
+        self.vouch()
+        return answer
+
+    def vouch(self) -> None:
+        """Look at the lease for what is acknowledged now; raise ServiceNotAvailable if it is over."""
+        if not self._lease.vouch():
+            raise no_longer_master()
 
     def when_safe(self, end: int, settle: Settle) -> None:
         """Call `settle` once the log is safe up to `end`.
@@ -140,18 +170,46 @@ class Durability:
         """
         if self.on_safe is not None:
             settle = _timed(settle, self.on_safe)
+        self._when_safe(end, settle, needs_disk=self.syncs_all)
+
+    async def all_safe(self) -> None:
+        """Return when all that is in the log is safe, on this disk too whichever flush there is.
+
+        Raises NotSafe when that takes too long, and ServiceNotAvailable as `acknowledge` does.
+        """
+        safe: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._when_safe(self._log.whole_position, settling(safe), needs_disk=True)
+        await safe
+
+    def _when_safe(self, end: int, settle: Settle, *, needs_disk: bool) -> None:
+        settle = self._fenced(settle)
         if self._has_failed:
             settle(_failed_disk())
         elif self._elsewhere is None:
-            self._flushed.when(end, settle)
-            self._sync_soon()
-        elif not self.syncs_all:
+            self._when_flushed(end, settle)
+        elif not needs_disk:
             self._elsewhere.when_there(end, settle)
         else:
             both = _Both(settle)
-            self._flushed.when(end, both.first)
-            self._sync_soon()
+            self._when_flushed(end, both.first)
             self._elsewhere.when_there(end, both.second)
+
+    def _when_flushed(self, end: int, settle: Settle) -> None:
+        if self._has_failed:
+            settle(_failed_disk())
+            return
+        if end > self._flushed.value:
+            self._sync_soon()
+        self._flushed.when(end, settle)
+
+    def _fenced(self, settle: Settle) -> Settle:
+        """Return what looks at the lease when the waiting is over."""
+        lease = self._lease
+
+        def settle_if_master(error: Exception | None) -> None:
+            settle(error if lease.vouch() else no_longer_master())
+
+        return settle_if_master
 
     def appended(self) -> None:
         """Note that the log grew; under synchronous flush it is synced at once, even if nobody waits.
@@ -180,13 +238,16 @@ class Durability:
 
     async def sync_now(self) -> None:
         """Sync what is in the log now; raise ServiceNotAvailable when that fails or has failed before."""
-        if self._has_failed:
-            raise _failed_disk()
-        end = self._log.max_position
-        if end > self._flushed.value:
-            reached = self._flushed.reach(end)
-            self._sync_soon()
-            await reached
+        await self.flushed(self._log.whole_position)
+
+    def flushed(self, end: int) -> "asyncio.Future[None]":
+        """Return a future that is done when the disk has the log up to `end`.
+
+        It gets FlushTimeout when that takes too long, ServiceNotAvailable when it fails or has failed before.
+        """
+        reached: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._when_flushed(end, settling(reached))
+        return reached
 
     async def sync_if_due(self) -> None:
         """Sync the log when enough of it is new, or the last sync is long ago; never after a failed one."""
@@ -194,7 +255,7 @@ class Durability:
             return
         thorough_s = self._settings.flush_commit_log_thorough_interval / 1000
         least_bytes = self._settings.flush_commit_log_least_pages * PAGE_BYTES
-        new_bytes = self._log.max_position - self._flushed.value
+        new_bytes = self._log.whole_position - self._flushed.value
         is_late = self._clock.monotonic() - self._synced_at >= thorough_s
         if new_bytes >= max(least_bytes, 1) or (new_bytes and is_late):
             await self.sync_now()
@@ -244,11 +305,13 @@ class Durability:
     def _watch(self) -> None:
         """Let those give up who wait longer than the settings allow while one sync is under way."""
         self._watchdog = asyncio.get_running_loop().call_later(
-            self._settings.sync_flush_timeout / 1000, self._give_up_overdue, self._log.max_position
+            self._settings.sync_flush_timeout / 1000, self._give_up_overdue, self._log.whole_position
         )
 
     def _give_up_overdue(self, waited_for: int) -> None:
-        self._flushed.give_up(waited_for, FlushTimeout("FLUSH_DISK_TIMEOUT"))
+        self._flushed.give_up(
+            waited_for, FlushTimeout("FLUSH_DISK_TIMEOUT: the disk took longer than syncFlushTimeout")
+        )
         self._watch()
 
     def _end_sync(self, sync: "asyncio.Future[int]") -> None:
@@ -266,10 +329,12 @@ class Durability:
             if not isinstance(error, StoreError):
                 # Of its own errors the store itself has said that it takes nothing until a restart.
                 log.critical("no message is taken until a restart: a sync failed", exc_info=error)
-            self._flushed.give_up(self._log.max_position, _failed_disk())
+            self._flushed.give_up(self._log.whole_position, _failed_disk())
             return
+        if self.on_flushed is not None:
+            self.on_flushed(sync.result())
         self._flushed.raise_to(sync.result())
-        is_behind = self.syncs_all and self._log.max_position > self._flushed.value
+        is_behind = self.syncs_all and self._log.whole_position > self._flushed.value
         if is_behind or self._flushed.waiting_count:
             self._sync_soon()
 

@@ -6,8 +6,8 @@
                       SendHandlers, which makes the queue known when its message was plain
 
 Every decision is taken in `handlers/send.py`, for the first message to a topic; the kernel repeats it for the
-next ones, until any topic's configuration changes. Whatever the kernel cannot do (a full disk, a new file of
-the log) ends its plan, and the message takes the long way.
+next ones, until any topic's configuration or any live setting changes. Whatever the kernel cannot do (a full
+disk, a new file of the log) ends its plan, and the message takes the long way.
 """
 
 import asyncio
@@ -19,6 +19,7 @@ from pyromq.broker.announcements import Announcements
 from pyromq.broker.answer_parts import binary_parts, json_parts
 from pyromq.broker.arrivals import Arrivals
 from pyromq.broker.durability import Durability, NotSafe
+from pyromq.broker.live_settings import LiveSettings
 from pyromq.broker.topic_names import RETRY_PREFIX
 from pyromq.broker.topics import TopicTable
 from pyromq.clock import Clock
@@ -55,6 +56,7 @@ class FastSends:
         durability: Durability,
         common_ext: dict[str, str],
         requests_under_way_max: int,
+        live: LiveSettings,
         clock: Clock,
     ) -> None:
         self._sends = sends
@@ -66,8 +68,10 @@ class FastSends:
         self._durability = durability
         self._common_ext = common_ext
         self._under_way_max = requests_under_way_max
+        self._live = live
+        self._settings = live.now.broker
         self._now_ms = clock.now_ms
-        self._revision = -1
+        self._revision = (-1, -1)
         #: Topics whose queues were learnt together.
         self._learnt: set[str] = set()
         #: Who waits for what was stored in this turn of the loop, and where the log ends behind that.
@@ -77,12 +81,18 @@ class FastSends:
 
     def __call__(self, link: Link, reader: CommandReader, answer_bytes_max: int) -> bool:
         """Handle the plain sends at the front of what was received; return whether there was one."""
-        if self._revision != self._topics.revision or len(link.under_way) >= self._under_way_max:
+        topics_revision, live_revision = self._revision
+        if topics_revision != self._topics.revision or live_revision != self._live.revision:
             self._forget_if_changed()
+            return False
+        now_ms = self._now_ms()
+        # The clock may have been set back since the queues were learnt.
+        if now_ms < self._settings.start_accept_send_request_time_stamp:
+            return False
+        if len(link.under_way) >= self._under_way_max:
             return False
         sends, store = self._sends, self._store
         received, start = reader.pending
-        now_ms = self._now_ms()
         end = sends.plan(
             received,
             start,
@@ -106,7 +116,7 @@ class FastSends:
         self._log_grew()
         if self._durability.is_immediate:
             if answers:
-                link.send_frames(answers)
+                self._answer_now(link, answers)
         else:
             self._answer_when_safe(link, answers, log_end)
         for queue, first in grown:
@@ -139,8 +149,9 @@ class FastSends:
                 self._sends.learn(topic.encode(), one, queue, multi_tags)
 
     def _forget_if_changed(self) -> None:
-        if self._revision != self._topics.revision:
-            self._revision = self._topics.revision
+        revision = (self._topics.revision, self._live.revision)
+        if self._revision != revision:
+            self._revision = revision
             self._learnt.clear()
             self._sends.forget_all()
 
@@ -151,6 +162,13 @@ class FastSends:
         queue = self._store.queue(topic, queue_id)
         if queue is not None:
             queue.watched = True
+
+    def _answer_now(self, link: Link, answers: bytes) -> None:
+        try:
+            self._durability.vouch()
+        except Refused as refusal:
+            answers = self._with(refusal, answers)
+        link.send_frames(answers)
 
     def _answer_when_safe(self, link: Link, answers: bytes, log_end: int) -> None:
         """Let answers leave when the log is safe up to its end, with all others of this turn of the loop."""
@@ -184,7 +202,8 @@ class FastSends:
             else:
                 is_refused = isinstance(error, Refused)
                 answer.code = error.code if is_refused else ResponseCode.SYSTEM_ERROR  # type: ignore[attr-defined]
-                answer.remark, answer.ext = str(error), self._common_ext
+                answer.remark = error.remark if is_refused else str(error)  # type: ignore[attr-defined]
+                answer.ext = self._common_ext
             frames.append(encode(answer))
         return b"".join(frames)
 

@@ -22,9 +22,13 @@ from pyromq.config.settings import BrokerSettings
 from pyromq.errors import BodyError, CorruptRecord, FilterError, Refused, ServerFailed
 from pyromq.filter import sql
 from pyromq.filter.sql import SqlFilter, compile_sql
+from pyromq.filter.tags import parse_tags, wants_all
+from pyromq.name_rules import shortened, why_no_stored_group, why_no_stored_topic
 from pyromq.store.files import Files, SystemFiles
+from pyromq.text_cache import text_cache
 from pyromq.wire import properties as names
 from pyromq.wire.bodies.heartbeat import Subscription
+from pyromq.wire.java_hash import java_hash
 from pyromq.wire.java_json import dumps, loads
 from pyromq.wire.record import read_properties
 
@@ -33,6 +37,8 @@ log = logging.getLogger(__name__)
 TAG: Final = "TAG"
 SQL92: Final = "SQL92"
 KEPT_AFTER_DEATH_MS: Final = 24 * 3_600_000
+#: So much of them is kept: clients come and go, and leave what they like.
+DEAD_CHARACTERS_MAX: Final = 4 * 1024 * 1024
 
 Matches = Callable[[bytes | memoryview], bool]
 
@@ -76,6 +82,7 @@ class FilterTable:
         for each in self._file.load(_decode, field="filterDataByTopic") or ():
             each.dead_time = each.dead_time or now_ms
             self._filters[each.topic, each.consumer_group] = each
+        self._bury_oldest()
 
     async def save(self) -> None:
         """Write what changed, or the file if there is none."""
@@ -195,11 +202,24 @@ class FilterTable:
         self._file.changed()
 
     def _let_die(self, is_unwanted: Callable[[GroupFilter], bool]) -> None:
-        for each in self._filters.values():
-            if not each.dead_time and is_unwanted(each):
-                each.dead_time = self._clock.now_ms()
-                # The next start takes everybody for gone anyway.
-                self._file.changed_unsaved()
+        died = [each for each in self._filters.values() if not each.dead_time and is_unwanted(each)]
+        for each in died:
+            each.dead_time = self._clock.now_ms()
+        if died:
+            # The next start takes everybody for gone anyway.
+            self._file.changed_unsaved()
+            self._bury_oldest()
+
+    def _bury_oldest(self) -> None:
+        """Forget the filters that nobody has wanted for longest, when they take too much room together."""
+        dead = sorted((each for each in self._filters.values() if each.dead_time), key=_dead_since)
+        left = sum(map(_characters_of, dead))
+        for each in dead:
+            if left <= DEAD_CHARACTERS_MAX:
+                return
+            left -= _characters_of(each)
+            del self._filters[each.topic, each.consumer_group]
+            self._file.changed_unsaved()
 
     def _encode(self) -> bytes:
         now_ms = self._clock.now_ms()
@@ -214,10 +234,41 @@ class FilterTable:
         return dumps({"filterDataByTopic": topics}, pretty=True)
 
 
+@text_cache(512 * 1024)
+def _code_test(expression: str) -> Callable[[int], bool] | None:
+    if wants_all(expression):
+        return None
+    return frozenset(java_hash(tag) for tag in parse_tags(expression)).__contains__
+
+
+def tag_test(expression: str | None) -> Callable[[int], bool] | None:
+    """Return the test for the tag code of a queue entry, or None when every entry passes.
+
+    A queue entry holds only the hash of a message's tag: a rare stranger with the same hash passes too, and
+    the consumer sorts it out.
+    """
+    return None if expression is None else _code_test(expression)
+
+
+def forget_expressions(subscriptions: Iterable[Subscription]) -> None:
+    """Let go what was remembered of subscriptions that nobody has any more."""
+    for subscription in subscriptions:
+        _code_test.discard(subscription.sub_string)
+        compile_sql.discard(subscription.sub_string)
+
+
 def record_test(compiled: SqlFilter) -> Matches:
     """Return the test of records that a filter of properties is."""
     wants = compiled.matches
     return lambda record: wants(_properties_of(record))
+
+
+def _dead_since(each: GroupFilter) -> int:
+    return each.dead_time
+
+
+def _characters_of(each: GroupFilter) -> int:
+    return len(each.topic) + len(each.consumer_group) + len(each.expression)
 
 
 def _properties_of(record: bytes | memoryview) -> dict[str, str]:
@@ -239,6 +290,11 @@ def _decode(data: bytes) -> list[GroupFilter]:
 
 
 def _is_good(each: GroupFilter) -> bool:
+    fault = why_no_stored_topic(each.topic) or why_no_stored_group(each.consumer_group)
+    if fault is not None:
+        names = shortened(each.consumer_group), shortened(each.topic)
+        log.warning("the filter of group %s for topic %s is left out: %s", *names, fault)
+        return False
     try:
         compile_sql(each.expression)
     except FilterError as error:

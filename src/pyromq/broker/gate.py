@@ -5,34 +5,15 @@ than `minInSyncReplicas` takes no messages, and serves everything else.
 """
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any
 
-from pyromq.broker.replicated import no_longer_master
-from pyromq.broker.standing import Lease
-from pyromq.codes import RequestCode, ResponseCode
+from pyromq.broker.route_facts import BrokerTable
+from pyromq.broker.standing import Lease, no_longer_master
+from pyromq.codes import ResponseCode
 from pyromq.errors import ServiceNotAvailable
 from pyromq.net.link import Link, Shortcut
-from pyromq.net.routes import Request, RouteTable
+from pyromq.net.routes import Request
 from pyromq.wire.command import CommandReader
-
-#: The requests that store messages.
-WRITES: Final = frozenset(
-    {
-        RequestCode.SEND_MESSAGE,
-        RequestCode.SEND_MESSAGE_V2,
-        RequestCode.SEND_BATCH_MESSAGE,
-        RequestCode.CONSUMER_SEND_MSG_BACK,
-        RequestCode.END_TRANSACTION,
-        RequestCode.SEND_REPLY_MESSAGE,
-        RequestCode.SEND_REPLY_MESSAGE_V2,
-        RequestCode.RECALL_MESSAGE,
-        RequestCode.RESUME_CHECK_HALF_MESSAGE,
-        RequestCode.OPEN_STAGED_BATCH,
-        RequestCode.STAGE_MESSAGES,
-        RequestCode.PUBLISH_STAGED,
-        RequestCode.ABORT_STAGED,
-    }
-)
 
 
 class Gate:
@@ -45,10 +26,10 @@ class Gate:
         #: Set while a master hands over: it takes no more messages, and still serves the rest.
         self.is_handing_over = False
 
-    def put_before(self, table: RouteTable) -> None:
+    def put_before(self, table: BrokerTable) -> None:
         """Let every request of a table pass here first."""
         table.guard(self._check_lease)
-        table.guard(self._check_replicas, WRITES)
+        table.guard(self._check_replicas, [route.code for route in table if route.writes])
 
     def around(self, shortcut: Shortcut | None) -> Shortcut | None:
         """Return a shortcut that is taken only where every request would pass."""

@@ -3,10 +3,12 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from pyromq.broker.json_table import JsonTable
+from pyromq.broker import topic_names
+from pyromq.broker.json_table import JsonTable, legal
 from pyromq.clock import Clock
 from pyromq.config.choices import BrokerRole
 from pyromq.config.settings import BrokerSettings
+from pyromq.name_rules import why_no_stored_group, why_no_stored_topic
 from pyromq.store.files import Files
 from pyromq.wire.bodies.groups import (
     TABLE_BUCKETS,
@@ -56,10 +58,11 @@ class GroupTable:
         """Read the file over the system groups."""
         loaded = self._file.load(decode_group_table, field="subscriptionGroupTable")
         if loaded is not None:
-            self._configs.update(loaded.subscription_group_table)
-            for name in loaded.subscription_group_table:
+            configs = self._file.sift(loaded.subscription_group_table, _why_not)
+            self._configs.update(configs)
+            for name in configs:
                 self._text.changed(name)
-            self._forbidden = loaded.forbidden_table
+            self._forbidden = self._file.sift(loaded.forbidden_table, _why_not_forbidden)
             self._version = loaded.data_version
 
     @property
@@ -82,7 +85,11 @@ class GroupTable:
         return None
 
     def put(self, config: SubscriptionGroupConfig) -> SubscriptionGroupConfig:
-        """Create or replace a group; `save` says when it is on disk."""
+        """Create or replace a group; `save` says when it is on disk.
+
+        Raises ServerFailed when no group may have that name.
+        """
+        topic_names.check_group(config.group_name)
         self._configs[config.group_name] = config
         self._text.changed(config.group_name)
         self._changed()
@@ -128,8 +135,8 @@ class GroupTable:
         if master.data_version == self._version:
             return False
         system = {name: self._configs[name] for name in _SYSTEM_GROUPS}
-        self._configs = system | master.subscription_group_table
-        self._forbidden = master.forbidden_table
+        self._configs = system | legal(master.subscription_group_table, _why_not)
+        self._forbidden = legal(master.forbidden_table, _why_not_forbidden)
         self._text = TableText(TABLE_BUCKETS)
         for name in self._configs:
             self._text.changed(name)
@@ -150,3 +157,14 @@ class GroupTable:
             forbidden_table=self._forbidden,
         )
         return encode_group_table(table, pretty=pretty, text=self._text)
+
+
+def _why_not(name: str, config: SubscriptionGroupConfig) -> str | None:
+    """Return why a table may not have a group."""
+    return why_no_stored_group(name) or why_no_stored_group(config.group_name)
+
+
+def _why_not_forbidden(name: str, topics: Mapping[str, int]) -> str | None:
+    """Return why a table may not say of a group what it may not read."""
+    faults = (fault for topic in topics if (fault := why_no_stored_topic(topic)) is not None)
+    return why_no_stored_group(name) or next(faults, None)

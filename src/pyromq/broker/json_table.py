@@ -7,16 +7,21 @@ share the next write. Whoever must not go on before a change is on disk awaits `
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 from pyromq.errors import BodyError, StoreError
-from pyromq.store.atomic_file import read_with_backup, replace_file
+from pyromq.name_rules import shortened
+from pyromq.store.atomic_file import keep_aside, read_with_backup, replace_file
 from pyromq.store.files import Files
+from pyromq.wire.java_json import dumps
 
 T = TypeVar("T")
+V = TypeVar("V")
+#: Says what is wrong with an entry of a table, by its name and what it is; None when nothing is.
+WhyNot: TypeAlias = Callable[[str, V], str | None]
 
 log = logging.getLogger(__name__)
 
@@ -28,6 +33,7 @@ class JsonTable:
         self._path = path
         self._encode = encode
         self._replace = partial(replace_file, path, files=files)
+        self._keep_aside = partial(keep_aside, path, files=files)
         self._read = partial(read_with_backup, path, files=files)
         self._changes = 0
         self._saved = 0
@@ -45,6 +51,29 @@ class JsonTable:
             return decode(data)
 
         return self._read(decode_table)
+
+    def sift(self, entries: Mapping[str, V], why_not: WhyNot[V]) -> dict[str, V]:
+        """Return the entries that a table may have, by their names; the others are kept beside the file.
+
+        What a table holds is registered and answered as a whole:
+        one entry that does not fit would take the others along, at every start.
+        """
+        reasons = {
+            name: reason for name, entry in entries.items() if (reason := why_not(name, entry)) is not None
+        }
+        if not reasons:
+            return dict(entries)
+        aside = self._keep_aside(dumps({name: entries[name] for name in reasons}, pretty=True))
+        for name, reason in reasons.items():
+            log.error(
+                "%s has an entry %s, which is illegal: %s; it is left out, and kept in %s",
+                self._path,
+                shortened(name),
+                reason,
+                aside.name,
+            )
+        self.changed_unsaved()
+        return {name: entry for name, entry in entries.items() if name not in reasons}
 
     @property
     def is_saved(self) -> bool:
@@ -88,6 +117,18 @@ class JsonTable:
                 self._saved = saving
         finally:
             self._writing = None
+
+
+def legal(entries: Mapping[str, V], why_not: WhyNot[V]) -> dict[str, V]:
+    """Return the entries of a master's table that a table may have; the others are told in the log."""
+    kept = {}
+    for name, entry in entries.items():
+        reason = why_not(name, entry)
+        if reason is None:
+            kept[name] = entry
+        else:
+            log.error("the master has an entry %s, which is left out here: %s", shortened(name), reason)
+    return kept
 
 
 def _log_failure(task: "asyncio.Task[None]") -> None:

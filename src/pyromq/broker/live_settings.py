@@ -2,7 +2,8 @@
 
 Only what is declared `live` changes: no setting that names a path, a host, a command or the broker itself is,
 so nothing that arrives over the network can move files or run anything. All parts of a broker share its
-settings, and look at them when they need them: a change is written into them, in one turn of the loop.
+settings, and look at them when they need them: a change is written into them, in one turn of the loop. Who
+remembers what followed from them, as the kernel's shortcuts do, compares `revision` before it relies on that.
 
 Changes are kept in `config/live.properties` of the store, and hold over the settings that a start is given.
 """
@@ -20,6 +21,7 @@ from pyromq.config.properties import read_properties, write_properties
 from pyromq.config.rocketmq import our_name
 from pyromq.config.settings import BrokerProcess
 from pyromq.errors import ConfigError, ServerFailed
+from pyromq.name_rules import TEXT_CHARACTERS_MAX
 from pyromq.store.atomic_file import read_with_backup
 from pyromq.store.files import Files
 from pyromq.wire.bodies.topics import DataVersion, encode_data_version
@@ -38,6 +40,8 @@ class LiveSettings:
         self, process: BrokerProcess, path: Path, clock: Clock, *, files: Files | None = None
     ) -> None:
         self.now = process
+        #: Raised together with each change, before anything else runs.
+        self.revision = 0
         self._path = path
         self._clock = clock
         self._files = files
@@ -73,19 +77,25 @@ class LiveSettings:
         return "".join(f"{key}={value}\n" for key, value in shown.items())
 
     async def change(self, text: str) -> set[str]:
-        """Change settings by lines of «key=value», all of them or none, and return which.
+        """Change settings by lines of «key=value», all of them or none, and return which, by our names.
 
         Raises ServerFailed for one that is unknown, needs a restart, or does not read, and says which; what
         is changed holds when this returns, and after a restart.
         """
+        if len(text) > TEXT_CHARACTERS_MAX:
+            raise ServerFailed(
+                ResponseCode.SYSTEM_ERROR,
+                f"nothing is changed: it has {len(text)} characters; {TEXT_CHARACTERS_MAX} are the limit",
+            )
         try:
             updates = {line.key: line.value for line in read_properties(text)}
             change_in_place(self.now, updates)
         except (ConfigError, ValueError) as error:
             raise ServerFailed(ResponseCode.SYSTEM_ERROR, f"nothing is changed: {error}") from error
+        self.revision += 1
         known = settings_by_name(BrokerProcess)
         self._kept |= {key: value for key, value in updates.items() if our_name(key) in known}
         self._version = self._version.bumped(self._clock.now_ms())
         self._file.changed()
         await self._file.save()
-        return set(updates)
+        return {our_name(key) for key in updates}

@@ -11,8 +11,11 @@ import logging
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from pyromq.broker.json_table import JsonTable
+from pyromq.broker.json_table import JsonTable, legal
 from pyromq.broker.pulled import PulledOffsets
+from pyromq.codes import ResponseCode
+from pyromq.errors import ServerFailed
+from pyromq.name_rules import why_no_stored_group, why_no_stored_topic
 from pyromq.store.files import Files
 from pyromq.wire.bodies.offsets import TABLE_BUCKETS, decode_group_offsets, encode_group_offsets
 from pyromq.wire.bodies.table_text import TableText
@@ -20,6 +23,10 @@ from pyromq.wire.bodies.table_text import TableText
 log = logging.getLogger(__name__)
 
 SEPARATOR = "@"
+#: Progress is kept for this many queues of a topic; their numbers come from clients.
+QUEUES_MAX = 65_536
+#: «topic@group» of all of it; 16 MiB fit an answer.
+KEYS_CHARACTERS_MAX = 8 * 1024 * 1024
 
 
 class OffsetTable:
@@ -27,6 +34,8 @@ class OffsetTable:
 
     def __init__(self, path: Path, *, files: Files | None = None) -> None:
         self._progress: dict[str, dict[int, int]] = {}
+        #: How long its keys are together.
+        self._characters = 0
         #: What was pulled, committed or not; it is in no file.
         self.pulled = PulledOffsets()
         self._text = TableText(TABLE_BUCKETS)
@@ -34,7 +43,9 @@ class OffsetTable:
 
     def load(self) -> None:
         """Read the file."""
-        self._progress = self._file.load(decode_group_offsets, field="offsetTable") or {}
+        loaded = self._file.load(decode_group_offsets, field="offsetTable") or {}
+        self._progress = self._file.sift(loaded, _why_no_key)
+        self._characters = sum(map(len, self._progress))
         for key in self._progress:
             self._text.changed(key)
 
@@ -61,10 +72,26 @@ class OffsetTable:
                     self._text.changed(key)
                     self._file.changed_unsaved()
 
+    def check_commit(self, group: str, topic: str, queue_id: int) -> None:
+        """Raise ServerFailed when a client's commit would make the table grow without end.
+
+        RocketMQ takes commits for whatever group, topic and queue a client names, and so do we; but the table
+        is a file, and an answer to slaves, as a whole.
+        """
+        if not 0 <= queue_id < QUEUES_MAX:
+            raise ServerFailed(ResponseCode.SYSTEM_ERROR, f"queueId[{queue_id}] is illegal")
+        key = f"{topic}{SEPARATOR}{group}"
+        if key not in self._progress and self._characters > KEYS_CHARACTERS_MAX:
+            raise ServerFailed(
+                ResponseCode.SYSTEM_ERROR,
+                f"there is progress for {len(self._progress)} groups in topics, as much as a table may hold; "
+                "delete groups that nobody uses",
+            )
+
     def commit(self, group: str, topic: str, queue_id: int, offset: int) -> None:
         """Set the offset that the group reads next; going back is allowed, and logged."""
         key = f"{topic}{SEPARATOR}{group}"
-        offsets = self._progress.setdefault(key, {})
+        offsets = self._of(key)
         before = offsets.get(queue_id)
         if before == offset:
             return
@@ -78,9 +105,10 @@ class OffsetTable:
 
     def follow(self, master: Mapping[str, Mapping[int, int]]) -> None:
         """Take over the progress that a master has, by «topic@group»; groups that it does not have stay."""
-        for key, theirs in master.items():
+        for key, theirs in legal(master, _why_no_key).items():
             offsets = self._progress.get(key)
             if offsets != theirs:
+                self._of(key)
                 self._progress[key] = dict(theirs)
                 self._text.changed(key)
                 self._file.changed_unsaved()
@@ -95,9 +123,17 @@ class OffsetTable:
         self._remove([f"{topic}{SEPARATOR}{group}" for topic in self.topics_of(group)])
         self.pulled.remove_group(group)
 
+    def _of(self, key: str) -> dict[int, int]:
+        offsets = self._progress.get(key)
+        if offsets is None:
+            offsets = self._progress[key] = {}
+            self._characters += len(key)
+        return offsets
+
     def _remove(self, keys: list[str]) -> None:
         for key in keys:
             del self._progress[key]
+            self._characters -= len(key)
             self._text.removed(key)
             self._file.changed_unsaved()
 
@@ -106,6 +142,7 @@ class OffsetTable:
         offsets = self._progress.get(f"{topic}{SEPARATOR}{source}")
         if offsets is not None:
             key = f"{topic}{SEPARATOR}{target}"
+            self._of(key)
             self._progress[key] = dict(offsets)
             self._text.changed(key)
             self._file.changed_unsaved()
@@ -146,3 +183,9 @@ class OffsetTable:
         """Return the topics and groups that there is progress for."""
         parts = (key.split(SEPARATOR) for key in self._progress)
         return [(part[0], part[1]) for part in parts if len(part) == 2]
+
+
+def _why_no_key(key: str, _offsets: object) -> str | None:
+    """Return what is wrong with «topic@group»."""
+    topic, separator, group = key.partition(SEPARATOR)
+    return why_no_stored_topic(topic) or (why_no_stored_group(group) if separator else None)

@@ -76,10 +76,9 @@ def make_parts(process: BrokerProcess, *, clock: Clock, files: Files | None, use
     store = MessageStore(store_settings, clock=clock, files=files)
     delayed = DelayedMessages(store, clock, path=tables / "delayOffset.json", files=files)
     # SQLite knows no file system but the machine's.
-    has_files = files is None or isinstance(files, SystemFiles)
-    timers = Timers(store, clock, path=root / "timers" / "waiting.db" if has_files else None)
+    timers = Timers(store, clock, path=(files or SystemFiles()).database(root / "timers" / "waiting.db"))
     halves = HalfMessages(store, offsets)
-    arrivals = Arrivals(store.max_offset, clock)
+    arrivals = Arrivals(store.readable_end, clock)
     producers = Producers(clock)
     consumers = Consumers(clock)
     membership = Membership(groups, settings)

@@ -20,6 +20,7 @@ from pyromq.broker.json_table import JsonTable
 from pyromq.clock import Clock
 from pyromq.errors import CorruptRecord
 from pyromq.model import MessageQueue
+from pyromq.name_rules import why_no_stored_group
 from pyromq.store.files import Files
 from pyromq.wire.bodies.locks import decode_lock_table, encode_lock_table
 
@@ -89,6 +90,8 @@ class QueueLocks:
             locked.append(queue)
             if is_others:
                 self._file.changed()
+        if not held:
+            del self._locks[group]
         return locked
 
     def unlock(self, group: str, queues: Iterable[MessageQueue], client_id: str) -> None:
@@ -113,14 +116,19 @@ class QueueLocks:
                 queue: _Lock(client_id, as_if_ms) for client_id, queues in holders.items() for queue in queues
             }
             for group, holders in table.items()
+            if why_no_stored_group(group) is None
         }
 
     def _encode(self) -> bytes:
-        """Return the table without the locks whose life is over."""
+        """Return the table; locks whose life is over are forgotten."""
         since_ms = self._clock.now_ms() - LOCK_LIFE_MS
         table: dict[str, dict[str, list[MessageQueue]]] = {}
-        for group, held in self._locks.items():
-            for queue, lock in held.items():
+        for group, held in list(self._locks.items()):
+            for queue, lock in list(held.items()):
                 if lock.renewed_at_ms >= since_ms:
                     table.setdefault(group, {}).setdefault(lock.client_id, []).append(queue)
+                else:
+                    del held[queue]
+            if not held:
+                del self._locks[group]
         return encode_lock_table(table)

@@ -4,6 +4,9 @@ Every name server is told at once, in parallel: at the start, after a topic chan
 one that is down holds up no other. Changes that come while a registration is under way share the next one.
 A registration carries all topics, so a burst of new ones must not be as many registrations: after one that
 nobody awaits there is a pause in proportion to what it took. The answer lists the ordered topics.
+
+Topics that are too many for a frame are registered compressed, as with `compressedRegister=true`: a broker
+that could not register would be gone for all clients.
 """
 
 import asyncio
@@ -26,7 +29,7 @@ from pyromq.wire.bodies.registration import (
     encode_register_broker,
 )
 from pyromq.wire.bodies.topics import TopicConfigTable
-from pyromq.wire.command import Command
+from pyromq.wire.command import FRAME_BYTES_MAX, Command
 from pyromq.wire.header import read_header, write_header
 from pyromq.wire.headers.namesrv import RegisterBroker, RegisterBrokerAnswer, UnregisterBroker
 
@@ -39,6 +42,8 @@ PERIOD_MS_MAX = 60_000
 UNREGISTER_S_MAX = 3.0
 #: The pause before the next registration that nobody awaits, in times that the last one took; and its limit.
 PAUSE_FACTOR = 9
+#: A frame has 16 MiB; a larger body is compressed, whatever the settings say.
+PLAIN_BYTES_MAX = FRAME_BYTES_MAX - 64 * 1024
 PAUSE_S_MAX = 1.0
 
 
@@ -64,6 +69,8 @@ class Registration:
         #: Where a slave's master is, as the name servers said last.
         self.leader: Leader | None = None
         self._name_servers = [text.strip() for text in settings.namesrv_addr.split(";") if text.strip()]
+        #: Whether all topics as JSON are too large for a frame; told when it changes.
+        self._is_large = False
         self._wanted = 0
         self._done = 0
         #: Up to which number somebody waits, and whom it wakes from a pause.
@@ -135,19 +142,14 @@ class Registration:
             # The name servers may know the next master already.
             return
         settings = self._settings
-        shown = self._shown_topics()
-        data = encode_register_broker(
-            RegisterBrokerBody(topics=shown),
-            compressed=settings.compressed_register,
-            text=self._topics.text if shown.topic_config_table is self._topics.configs else None,
-        )
+        data, is_compressed = self._encoded_topics()
         header = RegisterBroker(
             broker_name=settings.broker_name,
             broker_addr=self._address,
             cluster_name=settings.broker_cluster_name,
             ha_server_addr=self._ha_address,
             broker_id=settings.broker_id,
-            compressed=settings.compressed_register,
+            compressed=is_compressed,
             body_crc32=body_crc32(data),
         )
         answers = await self._tell_all(
@@ -158,6 +160,28 @@ class Registration:
         ordered = next((answer.body for answer in answers if answer.body), None)
         if ordered is not None:
             self._topics.set_ordered(decode_key_values(ordered).table)
+
+    def _encoded_topics(self) -> tuple[bytes, bool]:
+        """Return the body of a registration, and whether it is compressed: one too large for a frame is."""
+        shown = self._shown_topics()
+        body = RegisterBrokerBody(topics=shown)
+        if not self._settings.compressed_register:
+            text = self._topics.text if shown.topic_config_table is self._topics.configs else None
+            data = encode_register_broker(body, text=text)
+            is_large = len(data) > PLAIN_BYTES_MAX
+            if is_large != self._is_large:
+                self._is_large = is_large
+                log.warning(
+                    "%d topics take %d bytes as JSON, %s %d: from now on they are registered %s",
+                    len(shown.topic_config_table),
+                    len(data),
+                    "more than" if is_large else "not more than",
+                    PLAIN_BYTES_MAX,
+                    "compressed; delete topics that nobody uses" if is_large else "as they are",
+                )
+            if not is_large:
+                return data, False
+        return encode_register_broker(body, compressed=True), True
 
     def _note_leader(self, answers: list[Command]) -> None:
         for answer in answers:

@@ -5,7 +5,8 @@ waits is told when that passes the end of its message, and after `slaveTimeout` 
 timer for a message: what the log's end was is noted a few times in each timeout, and all who wait for what
 was there a timeout ago give up together.
 
-A master whose lease is over says to nobody that anything is safe.
+A message that was taken while `minInSyncReplicas` were there is not safe when fewer are at last: a member
+that left the in-sync set took with it the copy that was waited for.
 """
 
 import asyncio
@@ -13,12 +14,11 @@ from collections import deque
 from typing import Final, Protocol
 
 from pyromq.broker.durability import NotSafe
-from pyromq.broker.standing import Lease
+from pyromq.broker.standing import no_longer_master
 from pyromq.broker.watermark import Settle, Watermark
 from pyromq.clock import Clock
 from pyromq.codes import ResponseCode
 from pyromq.config.settings import StoreSettings
-from pyromq.errors import ServiceNotAvailable
 
 _LOOKS_A_TIMEOUT: Final = 8
 
@@ -38,6 +38,11 @@ class NoSlaveNear(NotSafe):
 class Followed(Protocol):
     """The part of `Followers` that is waited for."""
 
+    @property
+    def replica_count(self) -> int:
+        """How many brokers there are to have a message, the master too."""
+        ...
+
     def is_anyone_near(self, end: int) -> bool:
         """Return whether there are enough followers that will soon have the log up to `end`."""
         ...
@@ -46,11 +51,10 @@ class Followed(Protocol):
 class Replicated:
     """Tells senders when the slaves have their messages."""
 
-    def __init__(self, followers: Followed, settings: StoreSettings, clock: Clock, lease: Lease) -> None:
+    def __init__(self, followers: Followed, settings: StoreSettings, clock: Clock) -> None:
         self._followers = followers
         self._settings = settings
         self._clock = clock
-        self._lease = lease
         self._confirmed = Watermark(0)
         self._looks: deque[tuple[float, int]] = deque()
         self._highest = 0
@@ -59,13 +63,13 @@ class Replicated:
     def when_there(self, end: int, settle: Settle) -> None:
         """Call `settle` once enough slaves have the log up to `end`.
 
-        It gets None, SlaveTimeout, NoSlaveNear, or ServiceNotAvailable when this is no longer the master.
+        It gets None, SlaveTimeout, NoSlaveNear, or ServiceNotAvailable when this broker closes.
         """
         if end > self._confirmed.value and not self._followers.is_anyone_near(end):
-            settle(NoSlaveNear("SLAVE_NOT_AVAILABLE"))
+            settle(NoSlaveNear("SLAVE_NOT_AVAILABLE: no slave is there, or none is near"))
             return
         self._highest = max(self._highest, end)
-        self._confirmed.when(end, self._fenced(settle))
+        self._confirmed.when(end, self._counted(settle))
         if self._timer is None and self._confirmed.waiting_count:
             self._look_later()
 
@@ -80,13 +84,17 @@ class Replicated:
             self._timer = None
         self._confirmed.give_up(self._highest, no_longer_master())
 
-    def _fenced(self, settle: Settle) -> Settle:
-        lease = self._lease
+    def _counted(self, settle: Settle) -> Settle:
+        least = self._settings.min_in_sync_replicas
+        if least <= 1:
+            return settle
 
-        def settle_if_master(error: Exception | None) -> None:
-            settle(error if lease.is_held else no_longer_master())
+        def settle_if_enough(error: Exception | None) -> None:
+            if error is None and self._followers.replica_count < least:
+                error = NoSlaveNear("SLAVE_NOT_AVAILABLE: fewer than minInSyncReplicas are in sync")
+            settle(error)
 
-        return settle_if_master
+        return settle_if_enough
 
     def _look_later(self) -> None:
         self._looks.append((self._clock.monotonic(), self._highest))
@@ -99,17 +107,11 @@ class Replicated:
         overdue = self._clock.monotonic() - self._settings.slave_timeout / 1000
         while self._looks and self._looks[0][0] <= overdue:
             _, end = self._looks.popleft()
-            self._confirmed.give_up(end, SlaveTimeout("FLUSH_SLAVE_TIMEOUT"))
+            self._confirmed.give_up(
+                end, SlaveTimeout("FLUSH_SLAVE_TIMEOUT: the slaves took longer than slaveTimeout")
+            )
         self._timer = None
         if self._confirmed.waiting_count:
             self._look_later()
         else:
             self._looks.clear()
-
-
-def no_longer_master() -> ServiceNotAvailable:
-    """Return the refusal of a master whose lease is over."""
-    return ServiceNotAvailable(
-        ResponseCode.SERVICE_NOT_AVAILABLE,
-        "this broker is no longer the master of its group; ask a name server for the new one, and send again",
-    )

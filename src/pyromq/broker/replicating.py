@@ -1,6 +1,7 @@
 """What a broker does as one of several replicas: a master lets slaves copy its log, a slave copies.
 
 master   followers ─► confirmed ─► answers of a synchronous master, and what may be read with failover
+         disk ─► flushed ─► what may be read under synchronous flush
 slave    copies the log ─► the store applies it; copies the tables of topics, groups and progress
 """
 
@@ -23,12 +24,12 @@ from pyromq.broker.replication.followers import Followers
 from pyromq.broker.replication.read_only import guard_slave
 from pyromq.broker.replication.server import ReplicationServer
 from pyromq.broker.replication.tables import FAILOVER_PERIOD_S, PERIOD_S, CopiedTables, TableCopier
+from pyromq.broker.route_facts import BrokerTable
 from pyromq.broker.standing import Leader, Standing
 from pyromq.config.choices import BrokerRole
 from pyromq.errors import ConfigError, ListenFailed
 from pyromq.net.links import Links
 from pyromq.net.metrics import Figure
-from pyromq.net.routes import RouteTable
 from pyromq.net.tls import client_context, server_context
 from pyromq.store.epochs import FILE_NAME, Epochs
 from pyromq.store.files import Files, SystemFiles
@@ -75,13 +76,13 @@ class Leading:
             tls=_context_for_slaves(parts),
         )
         is_synchronous = parts.settings.broker_role == BrokerRole.SYNC_MASTER
-        self._replicated = (
-            Replicated(self.followers, settings, parts.clock, standing.lease) if is_synchronous else None
-        )
+        self._replicated = Replicated(self.followers, settings, parts.clock) if is_synchronous else None
         #: What the slaves do not have may be lost with this master, and its offset be another's.
         self._hides_the_rest = is_synchronous and epochs is not None
         self.gate = Gate(
-            standing.lease, replica_count=self._count_replicas, replicas_min=settings.min_in_sync_replicas
+            standing.lease,
+            replica_count=lambda: self.followers.replica_count,
+            replicas_min=settings.min_in_sync_replicas,
         )
         self.followers.on_confirmed = self._confirmed
         self._confirmed(self.followers.confirmed)
@@ -91,11 +92,20 @@ class Leading:
         """Where else a message must be before it is safe."""
         return self._replicated
 
+    def show_what_is_flushed(self, durability: Durability) -> None:
+        """Let nobody read what the disk may lose, where each message is brought to it at once."""
+        if not durability.syncs_all:
+            return
+        self._announcements.flushed_up_to(self._parts.store.flushed_position)
+        durability.on_flushed = self._announcements.flushed_up_to
+        # What a start found in the log may be in the system's memory only.
+        durability.appended()
+
     def only_for(self, may_follow: Callable[[str], bool]) -> None:
         """Let only those machines copy the log that may."""
         self._server.may_follow = may_follow
 
-    def guard(self, table: RouteTable) -> None:
+    def guard(self, table: BrokerTable) -> None:
         """Let every request pass the gate first."""
         self.gate.put_before(table)
 
@@ -130,13 +140,9 @@ class Leading:
 
     def _confirmed(self, position: int) -> None:
         if self._hides_the_rest:
-            self._announcements.readable_up_to(position)
+            self._announcements.confirmed_up_to(position)
         if self._replicated is not None:
             self._replicated.raise_to(position)
-
-    def _count_replicas(self) -> int:
-        in_sync = self.followers.in_sync
-        return 1 + (self.followers.connected_count if in_sync is None else len(in_sync))
 
 
 class Following:
@@ -159,9 +165,9 @@ class Following:
         self.copier: TableCopier | None = None
         if epochs is not None:
             # Nobody knows what of this is confirmed, until the master says so.
-            announcements.readable_up_to(0)
+            announcements.confirmed_up_to(0)
 
-    def guard(self, table: RouteTable) -> None:
+    def guard(self, table: BrokerTable) -> None:
         """Refuse what only a master does."""
         guard_slave(table, self._parts.settings.broker_name)
 
@@ -184,7 +190,8 @@ class Following:
             broker_id=parts.settings.broker_id,
             on_diverged=lambda position: self.on_diverged(position),
             on_copied=durability.appended,
-            on_confirmed=self._announcements.readable_up_to,
+            on_disk=durability.flushed if durability.syncs_all else None,
+            on_confirmed=self._announcements.confirmed_up_to,
             on_following=self._copy_tables_soon,
             tls=_context_for_master(parts),
         )
@@ -199,7 +206,7 @@ class Following:
             store=parts.store,
             links=links,
             durability=durability,
-            master=self._address,
+            master=self._copied_from,
         )
         self._follow_timers = partial(parts.timers.follow, durability)
         return self.copier
@@ -247,6 +254,16 @@ class Following:
         said = self._parts.store_settings.ha_master_address
         leader = self._leader()
         return said or (None if leader is None else leader.ha_address)
+
+    def _copied_from(self) -> str | None:
+        """Return whose tables are copied: with failover, of none but the master that sends its log.
+
+        Whoever was elected last may have come back with less than is here, and be master no more; its tables
+        are no newer than the own ones.
+        """
+        if self._epochs is not None and (self.client is None or not self.client.is_connected):
+            return None
+        return self._address()
 
     def _address(self) -> str | None:
         leader = self._leader()

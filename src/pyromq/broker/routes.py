@@ -1,11 +1,34 @@
-"""Every request that the broker answers, on one page.
+"""Every request that the broker answers, and what is to be known of it, on one page: the table of contents.
+
+Each route says who handles it, its header and its answer's, and its facts (`route_facts.py`): who may send
+it, whether it writes, whether a slave answers it, how long its body may be. Most are one of four kinds:
+
+    write   stores messages: held back without enough replicas, during a hand-over, on a full disk; no slave's
+    read    needs a permission, and changes nothing but who is there and how far they are
+    look    tells how things are, to any account
+    order   is for administrators
 
 `refusal_ext` is what a refusal carries besides its code and remark: RocketMQ sends an empty map of fields
 where the answer of that request has fields, and none where it has not.
 """
 
-from typing import Any
+from typing import Any, Final
 
+from pyromq.broker.acl.needs import (
+    Anybody,
+    administrator,
+    ends_message_at,
+    is_in,
+    joins,
+    locks,
+    publishes,
+    reads,
+    reads_as,
+    reads_message_at,
+    reads_or_administers,
+    takes_back,
+)
+from pyromq.broker.failover.reports import ReplicaHandlers
 from pyromq.broker.handlers.access import AccessHandlers
 from pyromq.broker.handlers.admin import AdminHandlers
 from pyromq.broker.handlers.configuration import ConfigurationHandlers, ResumeHandlers
@@ -22,9 +45,10 @@ from pyromq.broker.handlers.staging import StagingHandlers
 from pyromq.broker.handlers.statistics import StatisticsHandlers
 from pyromq.broker.handlers.timers import TimerHandlers
 from pyromq.broker.handlers.transaction import TransactionHandlers
+from pyromq.broker.route_facts import BrokerRoute, OnSlave, look, order, read, write
 from pyromq.codes import RequestCode as Code
 from pyromq.codes import ResponseCode
-from pyromq.net.routes import Answer, Request, Route
+from pyromq.net.routes import Answer, BodyLimit, Request
 from pyromq.wire.headers import access as access_headers
 from pyromq.wire.headers import admin as admin_headers
 from pyromq.wire.headers import group as group_headers
@@ -32,154 +56,308 @@ from pyromq.wire.headers import offset as offset_headers
 from pyromq.wire.headers import operations as operation_headers
 from pyromq.wire.headers import pull as pull_headers
 from pyromq.wire.headers import query as query_headers
+from pyromq.wire.headers import replicas as replica_headers
 from pyromq.wire.headers import send as send_headers
 from pyromq.wire.headers import staging as staging_headers
 from pyromq.wire.headers import timers as timer_headers
 from pyromq.wire.headers import topic as topic_headers
 from pyromq.wire.headers import transaction as transaction_headers
+from pyromq.wire.headers.namesrv import NoFields
+
+Routes = list[BrokerRoute[Any]]
+
+_FIELDS_ONLY, _NAMES, _MESSAGES = BodyLimit.FIELDS_ONLY, BodyLimit.NAMES, BodyLimit.MESSAGES
+_ANSWERS, _CHANGES_NOTHING = OnSlave.ANSWERS, OnSlave.CHANGES_NOTHING
+_STAGED: Final = Anybody("a staged query belongs to the account that opened it: `staging.py` refuses others")
 
 
-def send_routes(send: SendHandlers) -> list[Route[Any]]:
+def send_routes(send: SendHandlers) -> Routes:
     """Messages come in."""
-    ext = send.common_ext
+    h, answer, ext = send_headers, send_headers.SendMessageAnswer, send.common_ext
+    topic, t = publishes("topic"), publishes("b")
     return [
-        Route(Code.SEND_MESSAGE, send.send, send_headers.SendMessage, refusal_ext=ext),
-        Route(Code.SEND_MESSAGE_V2, send.send, send_headers.SendMessageV2, refusal_ext=ext),
-        Route(Code.SEND_BATCH_MESSAGE, send.send, send_headers.SendMessageV2, refusal_ext=ext),
+        write(Code.SEND_MESSAGE, send.send, h.SendMessage, answer, needs=topic, refusal_ext=ext),
+        write(Code.SEND_MESSAGE_V2, send.send, h.SendMessageV2, answer, needs=t, refusal_ext=ext),
+        write(Code.SEND_BATCH_MESSAGE, send.send, h.SendMessageV2, answer, needs=t, refusal_ext=ext),
     ]
 
 
-def kind_routes(
-    retry: RetryHandlers, transaction: TransactionHandlers, reply: ReplyHandlers
-) -> list[Route[Any]]:
+def kind_routes(retry: RetryHandlers, transaction: TransactionHandlers, reply: ReplyHandlers) -> Routes:
     """Messages of special kinds: retried, in transactions, replies."""
-    headers, ext = transaction_headers, reply.common_ext
+    h, answer, ext = transaction_headers, send_headers.SendMessageAnswer, reply.common_ext
     return [
-        Route(Code.CONSUMER_SEND_MSG_BACK, retry.send_back, headers.ConsumerSendMessageBack),
-        Route(Code.END_TRANSACTION, transaction.end, headers.EndTransaction),
-        Route(Code.SEND_REPLY_MESSAGE, reply.reply, send_headers.SendMessage, refusal_ext=ext),
-        Route(Code.SEND_REPLY_MESSAGE_V2, reply.reply, send_headers.SendMessageV2, refusal_ext=ext),
+        write(
+            Code.CONSUMER_SEND_MSG_BACK,
+            retry.send_back,
+            h.ConsumerSendMessageBack,
+            needs=takes_back("offset", "group"),
+            on_slave=OnSlave.TAKES_NOTHING_BACK,
+        ),
+        write(
+            Code.END_TRANSACTION,
+            transaction.end,
+            h.EndTransaction,
+            needs=ends_message_at("commitLogOffset"),
+            on_slave=OnSlave.ENDS_NO_TRANSACTIONS,
+        ),
+        write(
+            Code.SEND_REPLY_MESSAGE,
+            reply.reply,
+            send_headers.SendMessage,
+            answer,
+            needs=publishes("topic"),
+            refusal_ext=ext,
+        ),
+        write(
+            Code.SEND_REPLY_MESSAGE_V2,
+            reply.reply,
+            send_headers.SendMessageV2,
+            answer,
+            needs=publishes("b"),
+            refusal_ext=ext,
+        ),
     ]
 
 
-def timer_routes(timers: TimerHandlers) -> list[Route[Any]]:
+def timer_routes(timers: TimerHandlers) -> Routes:
     """Messages that wait for their time."""
-    headers = timer_headers
+    h = timer_headers
     return [
-        Route(Code.RECALL_MESSAGE, timers.recall, headers.RecallMessage, refusal_ext=timers.recall_ext),
-        Route(Code.LIST_WAITING, timers.list_waiting, headers.ListWaiting, refusal_ext={}),
+        write(
+            Code.RECALL_MESSAGE,
+            timers.recall,
+            h.RecallMessage,
+            h.RecallMessageAnswer,
+            needs=publishes("topic"),
+            refusal_ext=timers.recall_ext,
+        ),
+        read(
+            Code.LIST_WAITING,
+            timers.list_waiting,
+            h.ListWaiting,
+            h.ListWaitingAnswer,
+            needs=reads_or_administers("topic"),
+            # Only a master knows what waits.
+            on_slave=OnSlave.TAKES_NO_MESSAGES,
+            refusal_ext={},
+        ),
     ]
 
 
-def staging_routes(staging: StagingHandlers) -> list[Route[Any]]:
-    """Messages that come in where nobody reads them, and are published together."""
-    headers = staging_headers
+def staging_routes(staging: StagingHandlers | None) -> Routes:
+    """Messages that come in where nobody reads them, and are published together; a slave has no handlers."""
+    h, answer, s, none = staging_headers, staging_headers.StagedAnswer, staging, _refuse_on_slave
     return [
-        Route(Code.OPEN_STAGED_BATCH, staging.open, headers.OpenStagedBatch),
-        Route(Code.STAGE_MESSAGES, staging.stage, headers.StageMessages),
-        Route(Code.PUBLISH_STAGED, staging.publish, headers.PublishStaged),
-        Route(Code.ABORT_STAGED, staging.abort, headers.AbortStaged),
-        Route(Code.STAGED_STATUS, staging.status, headers.StagedStatus),
+        write(
+            Code.OPEN_STAGED_BATCH, none if s is None else s.open, h.OpenStagedBatch, answer, needs=_STAGED
+        ),
+        write(
+            Code.STAGE_MESSAGES,
+            none if s is None else s.stage,
+            h.StageMessages,
+            answer,
+            needs=publishes("topic"),
+        ),
+        write(Code.PUBLISH_STAGED, none if s is None else s.publish, h.PublishStaged, answer, needs=_STAGED),
+        write(Code.ABORT_STAGED, none if s is None else s.abort, h.AbortStaged, answer, needs=_STAGED),
+        read(
+            Code.STAGED_STATUS,
+            none if s is None else s.status,
+            h.StagedStatus,
+            answer,
+            needs=_STAGED,
+            # Only a master knows what is staged.
+            on_slave=OnSlave.TAKES_NO_MESSAGES,
+        ),
     ]
 
 
-def pull_routes(pull: PullHandlers) -> list[Route[Any]]:
+def _refuse_on_slave(_request: Request[Any]) -> Answer:
+    """Answer what `on_slave` refuses before; a client asks again, and elsewhere."""
+    return Answer(ResponseCode.SERVICE_NOT_AVAILABLE, "service not available now: this broker is a slave")
+
+
+def pull_routes(pull: PullHandlers) -> Routes:
     """Messages go out."""
     return [
-        Route(Code.PULL_MESSAGE, pull.pull, pull_headers.PullMessage, refusal_ext={}),
-        Route(Code.LITE_PULL_MESSAGE, pull.pull, pull_headers.PullMessage, refusal_ext={}),
+        BrokerRoute(
+            code,
+            pull.pull,
+            pull_headers.PullMessage,
+            pull_headers.PullMessageAnswer,
+            body=_FIELDS_ONLY,
+            holds=True,
+            needs=reads_as("topic", "consumerGroup"),
+            writes=False,
+            on_slave=_ANSWERS,
+            refusal_ext={},
+        )
+        for code in (Code.PULL_MESSAGE, Code.LITE_PULL_MESSAGE)
     ]
 
 
-def group_routes(progress: ProgressHandlers, presence: PresenceHandlers) -> list[Route[Any]]:
+def group_routes(progress: ProgressHandlers, presence: PresenceHandlers) -> Routes:
     """Who is there, how far they got, and which queues they hold."""
-    offset, group = offset_headers, group_headers
+    offset, group, member = offset_headers, group_headers, is_in("consumerGroup")
     return [
-        Route(
+        look(
             Code.QUERY_CONSUMER_OFFSET,
             progress.query_consumer_offset,
             offset.QueryConsumerOffset,
+            offset.QueryConsumerOffsetAnswer,
             refusal_ext={},
         ),
-        Route(
+        read(
             Code.UPDATE_CONSUMER_OFFSET,
             progress.update_consumer_offset,
             offset.UpdateConsumerOffset,
+            offset.UpdateConsumerOffsetAnswer,
+            needs=reads_as("topic", "consumerGroup"),
             refusal_ext={},
         ),
-        Route(Code.LOCK_BATCH_MQ, progress.lock_batch),
-        Route(Code.UNLOCK_BATCH_MQ, progress.unlock_batch),
-        Route(Code.GET_QUEUE_LOCKS, progress.queue_locks),
-        Route(Code.HEART_BEAT, presence.heartbeat),
-        Route(Code.UNREGISTER_CLIENT, presence.unregister, group.UnregisterClient, refusal_ext={}),
-        Route(
+        read(Code.LOCK_BATCH_MQ, progress.lock_batch, needs=locks, body=_NAMES),
+        read(Code.UNLOCK_BATCH_MQ, progress.unlock_batch, needs=locks, body=_NAMES),
+        look(Code.GET_QUEUE_LOCKS, progress.queue_locks),
+        read(Code.HEART_BEAT, presence.heartbeat, needs=joins, body=_NAMES),
+        read(
+            Code.UNREGISTER_CLIENT,
+            presence.unregister,
+            group.UnregisterClient,
+            group.UnregisterClientAnswer,
+            needs=member,
+            refusal_ext={},
+        ),
+        read(
             Code.GET_CONSUMER_LIST_BY_GROUP,
             presence.consumer_list,
             group.GetConsumerListByGroup,
+            group.GetConsumerListByGroupAnswer,
+            needs=member,
             refusal_ext={},
         ),
-        Route(Code.CHECK_CLIENT_CONFIG, presence.check_client_config),
+        read(
+            Code.CHECK_CLIENT_CONFIG,
+            presence.check_client_config,
+            needs=Anybody("it only says whether an expression reads"),
+            body=_NAMES,
+        ),
     ]
 
 
-def query_routes(query: QueryHandlers) -> list[Route[Any]]:
+def query_routes(query: QueryHandlers) -> Routes:
     """What is stored."""
-    offset = offset_headers
+    h, offset = query_headers, offset_headers
     return [
-        Route(Code.QUERY_MESSAGE, query.by_key, query_headers.QueryMessage, refusal_ext={}),
-        Route(Code.VIEW_MESSAGE_BY_ID, query.by_position, query_headers.ViewMessage),
-        Route(Code.SEARCH_OFFSET_BY_TIMESTAMP, query.offset_by_time, offset.SearchOffset, refusal_ext={}),
-        Route(Code.GET_MAX_OFFSET, query.max_offset, offset.GetMaxOffset, refusal_ext={}),
-        Route(Code.GET_MIN_OFFSET, query.min_offset, offset.GetMinOffset, refusal_ext={}),
-        Route(
+        read(
+            Code.QUERY_MESSAGE,
+            query.by_key,
+            h.QueryMessage,
+            h.QueryMessageAnswer,
+            needs=reads("topic"),
+            refusal_ext={},
+        ),
+        read(Code.VIEW_MESSAGE_BY_ID, query.by_position, h.ViewMessage, needs=reads_message_at("offset")),
+        look(
+            Code.SEARCH_OFFSET_BY_TIMESTAMP,
+            query.offset_by_time,
+            offset.SearchOffset,
+            offset.SearchOffsetAnswer,
+            refusal_ext={},
+        ),
+        look(
+            Code.GET_MAX_OFFSET,
+            query.max_offset,
+            offset.GetMaxOffset,
+            offset.GetMaxOffsetAnswer,
+            refusal_ext={},
+        ),
+        look(
+            Code.GET_MIN_OFFSET,
+            query.min_offset,
+            offset.GetMinOffset,
+            offset.GetMinOffsetAnswer,
+            refusal_ext={},
+        ),
+        look(
             Code.GET_EARLIEST_MSG_STORETIME,
             query.earliest_time,
             offset.GetEarliestMessageStoreTime,
+            offset.GetEarliestMessageStoreTimeAnswer,
             refusal_ext={},
         ),
     ]
 
 
-def admin_routes(admin: AdminHandlers, relay: RelayHandlers) -> list[Route[Any]]:
+def admin_routes(admin: AdminHandlers, relay: RelayHandlers) -> Routes:
     """What operators ask and change."""
-    headers, group = admin_headers, group_headers
+    h, group = admin_headers, group_headers
     return [
-        Route(Code.UPDATE_AND_CREATE_TOPIC, admin.update_topic, topic_headers.UpdateAndCreateTopic),
-        Route(Code.GET_ALL_TOPIC_CONFIG, admin.all_topics, refusal_ext={}),
-        Route(Code.GET_SYSTEM_TOPIC_LIST_FROM_BROKER, admin.system_topics),
-        Route(Code.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, admin.all_groups),
-        Route(Code.GET_ALL_CONSUMER_OFFSET, admin.all_offsets),
-        Route(Code.GET_ALL_DELAY_OFFSET, admin.all_delay_offsets),
-        Route(Code.GET_TOPIC_STATS_INFO, admin.topic_stats, headers.GetTopicStats),
-        Route(
-            Code.GET_CONSUMER_CONNECTION_LIST, admin.consumer_connections, headers.GetConsumerConnectionList
+        order(
+            Code.UPDATE_AND_CREATE_TOPIC,
+            admin.update_topic,
+            topic_headers.UpdateAndCreateTopic,
+            on_slave=_CHANGES_NOTHING,
         ),
-        Route(
-            Code.GET_PRODUCER_CONNECTION_LIST, admin.producer_connections, headers.GetProducerConnectionList
+        look(Code.GET_ALL_TOPIC_CONFIG, admin.all_topics, None, NoFields, refusal_ext={}),
+        look(Code.GET_SYSTEM_TOPIC_LIST_FROM_BROKER, admin.system_topics),
+        look(Code.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, admin.all_groups),
+        look(Code.GET_ALL_CONSUMER_OFFSET, admin.all_offsets),
+        look(Code.GET_ALL_DELAY_OFFSET, admin.all_delay_offsets),
+        look(Code.GET_TOPIC_STATS_INFO, admin.topic_stats, h.GetTopicStats),
+        look(Code.GET_CONSUMER_CONNECTION_LIST, admin.consumer_connections, h.GetConsumerConnectionList),
+        look(Code.GET_PRODUCER_CONNECTION_LIST, admin.producer_connections, h.GetProducerConnectionList),
+        look(Code.GET_CONSUMER_RUNNING_INFO, relay.running_info, group.GetConsumerRunningInfo),
+        order(
+            Code.CONSUME_MESSAGE_DIRECTLY,
+            relay.consume_directly,
+            group.ConsumeMessageDirectly,
+            on_slave=_ANSWERS,
+            body=_MESSAGES,
         ),
-        Route(Code.GET_CONSUMER_RUNNING_INFO, relay.running_info, group.GetConsumerRunningInfo),
-        Route(Code.CONSUME_MESSAGE_DIRECTLY, relay.consume_directly, group.ConsumeMessageDirectly),
-        Route(Code.INVOKE_BROKER_TO_RESET_OFFSET, relay.reset_offset, headers.ResetOffset),
-        Route(Code.RESET_GROUP_OFFSETS, relay.reset_group_offsets, headers.ResetGroupOffsets),
-        Route(Code.INVOKE_BROKER_TO_GET_CONSUMER_STATUS, relay.consumer_status, headers.GetConsumerStatus),
+        order(Code.INVOKE_BROKER_TO_RESET_OFFSET, relay.reset_offset, h.ResetOffset, on_slave=_ANSWERS),
+        order(
+            Code.RESET_GROUP_OFFSETS,
+            relay.reset_group_offsets,
+            h.ResetGroupOffsets,
+            on_slave=_ANSWERS,
+            body=_NAMES,
+        ),
+        look(Code.INVOKE_BROKER_TO_GET_CONSUMER_STATUS, relay.consumer_status, h.GetConsumerStatus),
     ]
 
 
-def access_routes(access: AccessHandlers) -> list[Route[Any]]:
+def access_routes(access: AccessHandlers) -> Routes:
     """Accounts, and who needs none."""
-    headers = access_headers
+    h = access_headers
     return [
-        Route(Code.UPDATE_AND_CREATE_ACL_CONFIG, access.update, headers.CreateAccessConfig),
-        Route(Code.DELETE_ACL_CONFIG, access.delete, headers.DeleteAccessConfig),
-        Route(Code.GET_BROKER_CLUSTER_ACL_INFO, access.versions, refusal_ext={}),
-        Route(Code.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG, access.update_white, headers.UpdateGlobalWhiteAddresses),
-        Route(Code.GET_BROKER_CLUSTER_ACL_CONFIG, access.accounts, refusal_ext={}),
+        order(Code.UPDATE_AND_CREATE_ACL_CONFIG, access.update, h.CreateAccessConfig, on_slave=_ANSWERS),
+        order(Code.DELETE_ACL_CONFIG, access.delete, h.DeleteAccessConfig, on_slave=_ANSWERS),
+        order(
+            Code.GET_BROKER_CLUSTER_ACL_INFO,
+            access.versions,
+            None,
+            h.AccessVersionAnswer,
+            on_slave=_ANSWERS,
+            refusal_ext={},
+        ),
+        order(
+            Code.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG,
+            access.update_white,
+            h.UpdateGlobalWhiteAddresses,
+            on_slave=_ANSWERS,
+        ),
+        order(Code.GET_BROKER_CLUSTER_ACL_CONFIG, access.accounts, on_slave=_ANSWERS, refusal_ext={}),
     ]
 
 
-def fixed_role_routes() -> list[Route[Any]]:
-    """What only a broker with failover answers: the others are asked too, and say what they are."""
-    return [Route(code, _refuse_without_failover) for code in (Code.SWITCH_MASTER, Code.LIST_REPLICAS)]
+def replica_routes(replicas: ReplicaHandlers | None) -> Routes:
+    """The group itself; a broker without failover is asked too, and says what it is."""
+    h, fixed = replica_headers, _refuse_without_failover
+    switch = fixed if replicas is None else replicas.switch
+    return [
+        order(Code.SWITCH_MASTER, switch, h.SwitchMaster, h.SwitchMasterAnswer, on_slave=_ANSWERS),
+        look(Code.LIST_REPLICAS, fixed if replicas is None else replicas.list_replicas),
+    ]
 
 
 def _refuse_without_failover(_request: Request[Any]) -> Answer:
@@ -193,42 +371,98 @@ def operation_routes(
     statistics: StatisticsHandlers,
     configuration: ConfigurationHandlers,
     resume: ResumeHandlers,
-) -> list[Route[Any]]:
+) -> Routes:
     """What else operators ask and change: everything that mqadmin has a command for."""
-    headers = operation_headers
     return [
-        # The broker itself
-        Route(Code.GET_BROKER_RUNTIME_INFO, statistics.runtime),
-        Route(Code.VIEW_BROKER_STATS_DATA, statistics.rates, headers.ViewBrokerStats),
-        Route(Code.GET_BROKER_CONFIG, configuration.get),
-        Route(Code.UPDATE_BROKER_CONFIG, configuration.update),
-        Route(Code.CLEAN_EXPIRED_CONSUMEQUEUE, operations.clean_queues),
-        Route(Code.DELETE_EXPIRED_COMMITLOG, operations.clean_log),
-        Route(Code.CLEAN_UNUSED_TOPIC, operations.clean_topics),
-        # Topics
-        Route(Code.UPDATE_AND_CREATE_TOPIC_LIST, operations.update_topics),
-        Route(Code.DELETE_TOPIC_IN_BROKER, operations.delete_topic, headers.DeleteTopic),
-        Route(Code.GET_TOPIC_CONFIG, operations.topic_config, headers.GetTopicConfig),
-        Route(Code.QUERY_CONSUME_QUEUE, statistics.queue_rows, headers.QueryConsumeQueue),
-        # Groups
-        Route(Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, operations.update_group),
-        Route(Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST, operations.update_groups),
-        Route(Code.DELETE_SUBSCRIPTIONGROUP, operations.delete_group, headers.DeleteSubscriptionGroup),
-        Route(Code.GET_SUBSCRIPTIONGROUP_CONFIG, operations.group_config, headers.GetSubscriptionGroupConfig),
-        Route(Code.UPDATE_AND_GET_GROUP_FORBIDDEN, operations.forbid, headers.UpdateGroupForbidden),
-        Route(Code.GET_ALL_PRODUCER_INFO, statistics.all_producers),
-        Route(Code.QUERY_TOPIC_CONSUME_BY_WHO, statistics.readers, headers.QueryTopicConsumeByWho),
-        Route(Code.QUERY_TOPICS_BY_CONSUMER, statistics.topics_read, headers.QueryTopicsByConsumer),
-        Route(
-            Code.QUERY_SUBSCRIPTION_BY_CONSUMER,
-            statistics.subscription,
-            headers.QuerySubscriptionByConsumer,
+        *_own_routes(operations, statistics, configuration),
+        *_topic_routes(operations, statistics),
+        *_group_config_routes(operations, statistics),
+        *_progress_routes(statistics, resume),
+    ]
+
+
+def _own_routes(
+    operations: OperationHandlers, statistics: StatisticsHandlers, configuration: ConfigurationHandlers
+) -> Routes:
+    """The broker itself."""
+    h = operation_headers
+    return [
+        look(Code.GET_BROKER_RUNTIME_INFO, statistics.runtime),
+        look(Code.VIEW_BROKER_STATS_DATA, statistics.rates, h.ViewBrokerStats),
+        look(Code.GET_BROKER_CONFIG, configuration.get, None, h.GetBrokerConfigAnswer),
+        order(Code.UPDATE_BROKER_CONFIG, configuration.update, on_slave=_ANSWERS, body=_NAMES),
+        order(Code.CLEAN_EXPIRED_CONSUMEQUEUE, operations.clean_queues, on_slave=_ANSWERS),
+        order(Code.DELETE_EXPIRED_COMMITLOG, operations.clean_log, on_slave=_ANSWERS),
+        order(Code.CLEAN_UNUSED_TOPIC, operations.clean_topics, on_slave=_ANSWERS),
+    ]
+
+
+def _topic_routes(operations: OperationHandlers, statistics: StatisticsHandlers) -> Routes:
+    h = operation_headers
+    return [
+        order(
+            Code.UPDATE_AND_CREATE_TOPIC_LIST,
+            operations.update_topics,
+            on_slave=_CHANGES_NOTHING,
+            body=_NAMES,
         ),
-        # How far they are
-        Route(Code.GET_CONSUME_STATS, statistics.consume_stats, admin_headers.GetConsumeStats),
-        Route(Code.GET_BROKER_CONSUME_STATS, statistics.all_consume_stats, headers.GetBrokerConsumeStats),
-        Route(Code.QUERY_CONSUME_TIME_SPAN, statistics.time_spans, headers.QueryConsumeTimeSpan),
-        Route(Code.QUERY_CORRECTION_OFFSET, statistics.corrections, headers.QueryCorrectionOffset),
-        Route(Code.CLONE_GROUP_OFFSET, statistics.clone_offsets, headers.CloneGroupOffset),
-        Route(Code.RESUME_CHECK_HALF_MESSAGE, resume.resume, headers.ResumeCheckHalfMessage),
+        order(Code.DELETE_TOPIC_IN_BROKER, operations.delete_topic, h.DeleteTopic, on_slave=_CHANGES_NOTHING),
+        look(Code.GET_TOPIC_CONFIG, operations.topic_config, h.GetTopicConfig),
+        look(Code.QUERY_CONSUME_QUEUE, statistics.queue_rows, h.QueryConsumeQueue),
+    ]
+
+
+def _group_config_routes(operations: OperationHandlers, statistics: StatisticsHandlers) -> Routes:
+    h = operation_headers
+    return [
+        order(
+            Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP,
+            operations.update_group,
+            on_slave=_CHANGES_NOTHING,
+            body=_NAMES,
+        ),
+        order(
+            Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST,
+            operations.update_groups,
+            on_slave=_CHANGES_NOTHING,
+            body=_NAMES,
+        ),
+        order(
+            Code.DELETE_SUBSCRIPTIONGROUP,
+            operations.delete_group,
+            h.DeleteSubscriptionGroup,
+            on_slave=_CHANGES_NOTHING,
+        ),
+        look(Code.GET_SUBSCRIPTIONGROUP_CONFIG, operations.group_config, h.GetSubscriptionGroupConfig),
+        order(
+            Code.UPDATE_AND_GET_GROUP_FORBIDDEN,
+            operations.forbid,
+            h.UpdateGroupForbidden,
+            on_slave=_CHANGES_NOTHING,
+        ),
+        look(Code.GET_ALL_PRODUCER_INFO, statistics.all_producers),
+        look(Code.QUERY_TOPIC_CONSUME_BY_WHO, statistics.readers, h.QueryTopicConsumeByWho),
+        look(Code.QUERY_TOPICS_BY_CONSUMER, statistics.topics_read, h.QueryTopicsByConsumer),
+        look(Code.QUERY_SUBSCRIPTION_BY_CONSUMER, statistics.subscription, h.QuerySubscriptionByConsumer),
+    ]
+
+
+def _progress_routes(statistics: StatisticsHandlers, resume: ResumeHandlers) -> Routes:
+    """How far groups are, and transactions."""
+    h = operation_headers
+    return [
+        look(Code.GET_CONSUME_STATS, statistics.consume_stats, admin_headers.GetConsumeStats),
+        look(Code.GET_BROKER_CONSUME_STATS, statistics.all_consume_stats, h.GetBrokerConsumeStats),
+        look(Code.QUERY_CONSUME_TIME_SPAN, statistics.time_spans, h.QueryConsumeTimeSpan),
+        look(Code.QUERY_CORRECTION_OFFSET, statistics.corrections, h.QueryCorrectionOffset),
+        order(
+            Code.CLONE_GROUP_OFFSET, statistics.clone_offsets, h.CloneGroupOffset, on_slave=_CHANGES_NOTHING
+        ),
+        write(
+            Code.RESUME_CHECK_HALF_MESSAGE,
+            resume.resume,
+            h.ResumeCheckHalfMessage,
+            needs=administrator,
+            body=_FIELDS_ONLY,
+        ),
     ]

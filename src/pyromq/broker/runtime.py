@@ -138,7 +138,9 @@ def _disk(store: MessageStore) -> dict[str, str]:
 
 
 def _delays(store: MessageStore, delayed: Mapping[int, int]) -> dict[str, str]:
-    return {
-        f"scheduleMessageOffset_{level}": f"{offset},{store.max_offset(topic_names.SCHEDULE, level - 1)}"
+    # What was delivered was there, whether the replicas have all of it by now or not.
+    ends = {
+        level: max(offset, store.readable_end(topic_names.SCHEDULE, level - 1))
         for level, offset in delayed.items()
     }
+    return {f"scheduleMessageOffset_{level}": f"{offset},{ends[level]}" for level, offset in delayed.items()}

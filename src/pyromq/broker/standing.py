@@ -3,26 +3,50 @@
 With static roles the settings say it, and it holds until the process ends. With failover whoever won the
 election says it: a master has its epoch, and a lease without which it acknowledges nothing; a slave has the
 leader that it follows. A change of role is another `Broker`, with another standing.
+
+The lease is looked at twice for every acknowledgement: when it is given (`Lease.vouch`), and when the turn of
+the loop ends in which it was given, just before the bytes are handed to the system (`Lease.may_leave`). A
+process that stood still in between says nothing wrong when it goes on.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from math import inf
 
+from pyromq.codes import ResponseCode
+from pyromq.errors import ServiceNotAvailable
+
 
 class Lease:
     """Until when a master may acknowledge, on a clock that never goes back."""
 
-    __slots__ = ("_now", "_until")
+    __slots__ = ("_has_vouched", "_now", "_until")
 
     def __init__(self, now: Callable[[], float], until: float = -inf) -> None:
         self._now = now
         self._until = until
+        #: Whether something was acknowledged in this turn of the loop.
+        self._has_vouched = False
 
     @property
     def is_held(self) -> bool:
         """Whether the master may still acknowledge."""
         return self._now() < self._until
+
+    def vouch(self) -> bool:
+        """Return whether the master may acknowledge now; what it says then leaves when this turn ends."""
+        if self._now() < self._until:
+            self._has_vouched = True
+            return True
+        return False
+
+    def may_leave(self) -> bool:
+        """Return whether what was acknowledged in the turn that ends now may leave.
+
+        It may not if the lease ended since. Refusals may, when nothing was acknowledged beside them.
+        """
+        has_vouched, self._has_vouched = self._has_vouched, False
+        return not has_vouched or self._now() < self._until
 
     def renew(self, until: float) -> None:
         """Hold it until then; a time before the one it has is no reason to let it go earlier."""
@@ -59,3 +83,11 @@ class Standing:
     leader: Leader | None = None
     in_sync: frozenset[int] | None = None
     cut_at: int | None = None
+
+
+def no_longer_master() -> ServiceNotAvailable:
+    """Return the refusal of a master whose lease is over."""
+    return ServiceNotAvailable(
+        ResponseCode.SERVICE_NOT_AVAILABLE,
+        "this broker is no longer the master of its group; ask a name server for the new one, and send again",
+    )

@@ -1,9 +1,16 @@
 """Which names a topic may have, and which of them the broker keeps for itself. Remarks are RocketMQ's."""
 
-import re
-
+from pyromq import name_rules
 from pyromq.codes import ResponseCode
 from pyromq.errors import NoPermission, ServerFailed
+from pyromq.name_rules import (
+    GROUP_CHARACTERS_MAX,
+    INNER_TOPIC_CHARACTERS_MAX,
+    LEGAL_CHARACTERS,
+    has_legal_characters,
+    is_group,
+    is_topic,
+)
 
 AUTO_CREATE = "TBW102"
 SCHEDULE = "SCHEDULE_TOPIC_XXXX"
@@ -18,10 +25,9 @@ OFFSET_MOVED_EVENT = "OFFSET_MOVED_EVENT"
 STAGED = "rmq_sys_staged"
 STAGED_OP = "rmq_sys_staged_op"
 
-RETRY_PREFIX = "%RETRY%"
-DEAD_LETTER_PREFIX = "%DLQ%"
+RETRY_PREFIX = name_rules.RETRY_PREFIX
+DEAD_LETTER_PREFIX = name_rules.DEAD_LETTER_PREFIX
 SYSTEM_PREFIX = "rmq_sys_"
-TOPIC_CHARACTERS_MAX = 127
 
 #: System topics of every broker; those named after its cluster and itself come on top.
 SYSTEM_TOPICS = (
@@ -49,8 +55,6 @@ _BROKERS_OWN = frozenset(
         STAGED_OP,
     )
 )
-_LEGAL = re.compile(r"[%|a-zA-Z0-9_-]+")
-_GOOD = re.compile(rf"[%|a-zA-Z0-9_-]{{1,{TOPIC_CHARACTERS_MAX}}}")
 
 
 def retry_topic(group: str) -> str:
@@ -70,13 +74,41 @@ def reply_topic(cluster: str) -> str:
 
 def check_name(topic: str) -> None:
     """Raise ServerFailed unless a topic may have this name."""
-    if _GOOD.fullmatch(topic):
+    if is_topic(topic):
         return
-    check_characters(topic)
-    raise ServerFailed(ResponseCode.SYSTEM_ERROR, "The specified topic is longer than topic max length.")
+    _check_characters(topic)
+    raise _too_long()
 
 
-def check_characters(topic: str) -> None:
+def check_inner_name(topic: str) -> None:
+    """Raise ServerFailed unless a topic may have this name, be it one that is made of a group's."""
+    _check_characters(topic)
+    if len(topic) > INNER_TOPIC_CHARACTERS_MAX:
+        raise _too_long()
+
+
+def check_group(group: str) -> None:
+    """Raise ServerFailed unless a group may have this name. The remarks are those of 4.9.8's clients."""
+    if is_group(group):
+        return
+    if not group.strip():
+        raise ServerFailed(ResponseCode.SYSTEM_ERROR, "the specified group is blank")
+    if len(group) > GROUP_CHARACTERS_MAX:
+        raise ServerFailed(
+            ResponseCode.SYSTEM_ERROR,
+            f"the specified group is longer than group max length {GROUP_CHARACTERS_MAX}.",
+        )
+    raise ServerFailed(
+        ResponseCode.SYSTEM_ERROR,
+        f"the specified group[{group}] contains illegal characters, allowing only {LEGAL_CHARACTERS}",
+    )
+
+
+def _too_long() -> ServerFailed:
+    return ServerFailed(ResponseCode.SYSTEM_ERROR, "The specified topic is longer than topic max length.")
+
+
+def _check_characters(topic: str) -> None:
     """Raise ServerFailed when a name has characters that no topic may have.
 
     Topics become folders, and those of groups are made from names that clients send: this is what keeps
@@ -84,10 +116,10 @@ def check_characters(topic: str) -> None:
     """
     if not topic.strip():
         raise ServerFailed(ResponseCode.SYSTEM_ERROR, "The specified topic is blank.")
-    if not _LEGAL.fullmatch(topic):
+    if not has_legal_characters(topic):
         raise ServerFailed(
             ResponseCode.SYSTEM_ERROR,
-            "The specified topic contains illegal characters, allowing only ^[%|a-zA-Z0-9_-]+$",
+            f"The specified topic contains illegal characters, allowing only {LEGAL_CHARACTERS}",
         )
 
 

@@ -11,12 +11,13 @@ from pathlib import Path
 import msgspec
 
 from pyromq.broker import topic_names
-from pyromq.broker.json_table import JsonTable
+from pyromq.broker.json_table import JsonTable, legal
 from pyromq.clock import Clock
 from pyromq.codes import Perm, ResponseCode, TopicSysFlag
 from pyromq.config.choices import BrokerRole
 from pyromq.config.settings import BrokerSettings
 from pyromq.errors import ServerFailed
+from pyromq.name_rules import WORD_CHARACTERS_MAX, why_no_stored_topic
 from pyromq.store.files import Files
 from pyromq.wire.bodies.table_text import TableText
 from pyromq.wire.bodies.topics import (
@@ -31,6 +32,8 @@ from pyromq.wire.bodies.topics import (
 SCHEDULE_QUEUE_COUNT = 18
 BENCHMARK_QUEUE_COUNT = 1024
 CLUSTER_QUEUE_COUNT = 16
+#: 5.x's attributes of a topic are a few words.
+ATTRIBUTES_CHARACTERS_MAX = 4_096
 
 
 class TopicTable:
@@ -61,8 +64,9 @@ class TopicTable:
         """Read the file over the system topics."""
         loaded = self._file.load(decode_topic_table, field="topicConfigTable")
         if loaded is not None:
-            self._configs.update(loaded.topic_config_table)
-            self._text_of(loaded.topic_config_table)
+            configs = self._file.sift(loaded.topic_config_table, _why_not)
+            self._configs.update(configs)
+            self._text_of(configs)
             self._version = loaded.data_version
             self._is_known = True
 
@@ -139,9 +143,12 @@ class TopicTable:
     def put(self, config: TopicConfig) -> TopicConfig:
         """Create or replace a topic; `save` says when it is on disk.
 
-        Raises ServerFailed when no topic may have that name.
+        Raises ServerFailed when no topic may have that name, or another of its texts is too long.
         """
-        topic_names.check_characters(config.topic_name)
+        topic_names.check_inner_name(config.topic_name)
+        fault = _why_too_large(config)
+        if fault is not None:
+            raise ServerFailed(ResponseCode.SYSTEM_ERROR, f"topic {config.topic_name}: {fault}")
         if self._file.is_saved:
             self._unsaved.clear()
         self._configs[config.topic_name] = config
@@ -196,7 +203,7 @@ class TopicTable:
         if master.data_version == self._version:
             return False
         system = {name: self._configs[name] for name in self._system_names if name in self._configs}
-        theirs = system | master.topic_config_table
+        theirs = system | legal(master.topic_config_table, _why_not)
         if self._configs.keys() - theirs.keys():
             # Names do not leave a text that is kept.
             self.text = TableText(TABLE_BUCKETS)
@@ -271,3 +278,19 @@ def _system_topics(settings: BrokerSettings) -> Iterable[TopicConfig]:
     if settings.trace_topic_enable:
         yield topic(settings.msg_trace_topic_name, 1)
     yield topic(topic_names.reply_topic(settings.broker_cluster_name), 1)
+
+
+def _why_not(name: str, config: TopicConfig) -> str | None:
+    """Return why a table may not have a topic."""
+    return why_no_stored_topic(name) or why_no_stored_topic(config.topic_name) or _why_too_large(config)
+
+
+def _why_too_large(config: TopicConfig) -> str | None:
+    """Return which text of a topic is too long for a table that is registered and answered as a whole."""
+    if len(config.topic_filter_type) > WORD_CHARACTERS_MAX:
+        return f"its topicFilterType has {len(config.topic_filter_type)} characters"
+    attributes = config.attributes or {}
+    size = sum(len(name) + len(value) for name, value in attributes.items())
+    if size > ATTRIBUTES_CHARACTERS_MAX:
+        return f"its attributes have {size} characters, and {ATTRIBUTES_CHARACTERS_MAX} are the limit"
+    return None

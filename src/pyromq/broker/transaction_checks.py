@@ -2,9 +2,9 @@
 
 Every `transactionCheckInterval` the half queue is read from its progress on. A half that is old enough is
 stored again behind the others with one more count in TRANSACTION_CHECK_TIMES, and a member of its producer
-group, another one each time, is sent CHECK_TRANSACTION_STATE; it answers with END_TRANSACTION. After
-`transactionCheckMax` questions, or when the half is older than the log is kept, it goes to
-TRANS_CHECK_MAX_TIME_TOPIC, where operators find it.
+group that may send to its topic, another one each time, is sent CHECK_TRANSACTION_STATE; it answers with
+END_TRANSACTION. After `transactionCheckMax` questions, or when the half is older than the log is kept, it
+goes to TRANS_CHECK_MAX_TIME_TOPIC, where operators find it.
 
 A half is left alone for `transactionTimeOut` after its birth, or for as long as its own
 CHECK_IMMUNITY_TIME_IN_SECONDS says. The first that is too young ends the pass, for those behind it are
@@ -14,6 +14,7 @@ counts that as a question; we do not, or a long immunity would use up all of the
 
 import asyncio
 import logging
+from collections.abc import Callable
 
 import msgspec
 
@@ -29,8 +30,9 @@ from pyromq.broker.stored_again import draft_of
 from pyromq.broker.topics import TopicTable
 from pyromq.clock import Clock
 from pyromq.codes import RequestCode
-from pyromq.config.settings import BrokerSettings
+from pyromq.config.settings import BrokerSettings, StoreSettings
 from pyromq.errors import MessageIllegal, Refused
+from pyromq.net.routes import Caller
 from pyromq.store.store import MessageStore, Placed
 from pyromq.wire import properties as names
 from pyromq.wire.command import Command
@@ -62,8 +64,9 @@ class TransactionChecks:
         producers: Producers,
         durability: Durability,
         settings: BrokerSettings,
-        kept_hours: int,
+        store_settings: StoreSettings,
         clock: Clock,
+        may_publish: Callable[[Caller | None, str], bool],
     ) -> None:
         self._halves = halves
         self._store = store
@@ -73,10 +76,11 @@ class TransactionChecks:
         self._producers = producers
         self._durability = durability
         self._settings = settings
-        self._kept_ms = kept_hours * HOUR_MS
+        self._store_settings = store_settings
         #: Whether a half is to be given up, and the topic for it is not on disk yet.
         self._is_topic_unsaved = False
         self._clock = clock
+        self._may_publish = may_publish
 
     async def check(self) -> None:
         """Make one pass, and note its progress once the disk has what was stored again."""
@@ -143,7 +147,8 @@ class TransactionChecks:
         properties = names.decode(half.properties)
         age_ms = self._clock.now_ms() - half.born_at_ms
         check_times = _number(properties.get(names.TRANSACTION_CHECK_TIMES), default=0)
-        if check_times >= self._settings.transaction_check_max or age_ms > self._kept_ms:
+        kept_ms = self._store_settings.file_reserved_time * HOUR_MS
+        if check_times >= self._settings.transaction_check_max or age_ms > kept_ms:
             return self._give_up(half)
         if half.stored_at_ms >= started_ms:
             return False
@@ -204,13 +209,19 @@ class TransactionChecks:
 
     def _ask(self, half: Record, properties: dict[str, str], placed: Placed) -> None:
         group = properties.get(names.PRODUCER_GROUP, "")
-        link = self._producers.any_link(group)
-        if link is None:
-            log.warning("no member of producer group %s is here to be asked about a transaction", group)
-            return
+        topic = properties.get(names.REAL_TOPIC, "")
         command = check_command(half, properties, placed)
         if command is None:
             log.error("half message %d does not say where it belongs", half.queue_offset)
+            return
+        # The question has the message in it, and any client may say that it is in any producer group.
+        link = self._producers.any_link(group, lambda client: self._may_publish(client.caller, topic))
+        if link is None:
+            log.warning(
+                "no member of producer group %s that may send to %s is here to be asked about a transaction",
+                group,
+                topic,
+            )
             return
         link.oneway(command)
 

@@ -43,16 +43,7 @@ class Watermark:
     def reach(self, number: int) -> Future[None]:
         """Return a future that is done when the number is reached."""
         reached: Future[None] = get_running_loop().create_future()
-
-        def settle(error: Exception | None) -> None:
-            if reached.done():
-                return
-            if error is None:
-                reached.set_result(None)
-            else:
-                reached.set_exception(error)
-
-        self.when(number, settle)
+        self.when(number, settling(reached))
         return reached
 
     def raise_to(self, number: int) -> None:
@@ -69,3 +60,17 @@ class Watermark:
         waiting = self._waiting
         while waiting and waiting[0][0] <= number:
             heappop(waiting)[2](error)
+
+
+def settling(future: Future[None]) -> Settle:
+    """Return what settles a future that may have been given up meanwhile."""
+
+    def settle(error: Exception | None) -> None:
+        if future.done():
+            return
+        if error is None:
+            future.set_result(None)
+        else:
+            future.set_exception(error)
+
+    return settle

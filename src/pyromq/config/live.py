@@ -16,7 +16,7 @@ from pyromq.config.values import Value, read_value, write_value
 from pyromq.errors import ConfigError
 
 #: What names files, or makes RocketMQ's brokers run commands: CVE-2023-33246, CVE-2023-37582.
-_HARMFUL = re.compile(r"path|dir$|home|folder|filterserver|command|script", re.IGNORECASE)
+_HARMFUL = re.compile(r"path|dir$|home|folder|filterserver|command|(?<!sub)script", re.IGNORECASE)
 _STARS = "******"
 _PASSWORD = re.compile(r"(://[^:/@]*:)[^/]*@")
 

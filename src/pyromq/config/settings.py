@@ -430,6 +430,11 @@ class ClientSettings:
     compress_type: Compression = setting(Compression.ZLIB, "How: ZLIB, LZ4 or ZSTD.")
     compress_level: int = setting(5, "How hard, for ZLIB (up to 9) and ZSTD.", at_most=22)
     max_message_size: int = setting(4 * MIB, "Bytes that a body may have.", at_least=1)
+    decompressed_bytes_max: int = setting(
+        64 * MIB,
+        "Bytes to which a compressed body may grow here; the bodies of one answer, to four times that. Ours.",
+        at_least=1,
+    )
     default_topic_queue_nums: int = setting(4, "Queues asked for when a send creates its topic.", at_least=1)
     create_topic_key: str = setting("TBW102", "Topic whose permissions a topic created by a send inherits.")
 

@@ -6,11 +6,12 @@ from collections.abc import Callable
 from enum import StrEnum
 
 from pyromq.config.field import Form, Setting
+from pyromq.name_rules import TOPIC_CHARACTERS_MAX
 
 Value = str | int | bool
 
 _HOST_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?")
-_NAME = re.compile(r"[%|A-Za-z0-9_-][%|A-Za-z0-9._-]{0,126}")
+_NAME = re.compile(rf"[%|A-Za-z0-9_-][%|A-Za-z0-9._-]{{0,{TOPIC_CHARACTERS_MAX - 1}}}")
 _DELAY_LEVEL = re.compile(r"[0-9]+[smhd]")
 _HOUR = re.compile(r"[0-9]|[01][0-9]|2[0-3]")
 
@@ -105,7 +106,8 @@ def _is_port(text: str) -> bool:
 def _check_name(text: str) -> None:
     if not _NAME.fullmatch(text):
         raise ValueError(
-            f"expected 1 to 127 letters, digits, '_', '-', '.', '%' or '|', the first not '.'; not {text!r}"
+            f"expected 1 to {TOPIC_CHARACTERS_MAX} letters, digits, '_', '-', '.', '%' or '|', the first not "
+            f"'.'; not {text!r}"
         )
 
 

@@ -276,3 +276,34 @@ def test_a_queue_in_order_is_one_members_at_a_time(
     for queue_id in range(4):
         firsts = list(dict.fromkeys(offset for number, offset in got if number == queue_id))
         assert firsts == sorted(firsts)
+
+
+# Messages that cannot be read ------------------------------------------------------------------------------
+
+
+@pytest.mark.row("RT-06", "MM-05")
+@pytest.mark.parametrize("is_orderly", [False, True])
+def test_a_body_that_grows_too_large_is_a_dead_letter_and_holds_nobody_up(
+    face: Face, address, topic, group, producer, queues, is_orderly
+) -> None:
+    for body in (b"before", bytes(2 << 20), b"behind"):
+        producer.send(Message(topic, body), queue=queues[0])
+    handler = Handler()
+    with face.PushConsumer(
+        group,
+        address,
+        listener=handler,
+        order="orderly" if is_orderly else "concurrent",
+        decompressed_bytes_max=1 << 20,
+        max_reconsume_times=0,
+        **QUICK,
+        **FIRST,
+    ) as consumer:
+        consumer.subscribe(topic)
+        eventually(lambda: len(handler.got) == 2, 20)
+        (dead,) = read_topic(address, f"%DLQ%{group}", 1)
+        eventually(lambda: progress(address, group, queues[0]) == 3)
+
+    assert sorted(handler.bodies) == [b"before", b"behind"]
+    # As it was stored: whoever unpacks more reads it.
+    assert dead.body == bytes(2 << 20)

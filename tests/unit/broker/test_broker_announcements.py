@@ -53,25 +53,25 @@ async def test_a_message_is_announced_at_once_where_everything_may_be_read(tmp_p
 
 async def test_a_message_that_may_not_be_read_yet_is_announced_when_it_may(tmp_path: Path) -> None:
     stage = Stage(tmp_path)
-    stage.announcements.readable_up_to(0)
+    stage.announcements.confirmed_up_to(0)
     stage.hold(0)
     first, second = stage.put(), stage.put()
     assert stage.arrivals.held_count == 1
-    stage.announcements.readable_up_to(first)
+    stage.announcements.confirmed_up_to(first)
     assert stage.store.readable_end("t", 0) == 1
     await aeventually(lambda: stage.woken == [0])
     stage.hold(1)
-    stage.announcements.readable_up_to(second)
+    stage.announcements.confirmed_up_to(second)
     await aeventually(lambda: stage.woken == [0, 1])
     stage.store.close()
 
 
 async def test_a_pull_that_comes_between_the_two_is_woken_too(tmp_path: Path) -> None:
     stage = Stage(tmp_path)
-    stage.announcements.readable_up_to(0)
+    stage.announcements.confirmed_up_to(0)
     end = stage.put()
     stage.hold(0)
     stage.announcements.grew("t", 0, 0, 1)
-    stage.announcements.readable_up_to(end)
+    stage.announcements.confirmed_up_to(end)
     await aeventually(lambda: stage.woken == [0])
     stage.store.close()

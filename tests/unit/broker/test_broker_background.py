@@ -84,3 +84,20 @@ async def test_after_the_close_no_job_runs(clock: ManualClock) -> None:
     await let_jobs_start()
 
     assert runs == []
+
+
+async def test_a_disk_that_is_full_is_logged_in_a_line_without_a_trace(
+    background: Background, clock: ManualClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    def save() -> None:
+        raise OSError(28, "No space left on device")
+
+    background.every("save progress", 1, save)
+    await let_jobs_start()
+
+    clock.advance(1_000)
+    await aeventually(lambda: len(caplog.records) == 1)
+
+    assert caplog.records[0].exc_info is None
+    assert "save progress failed" in caplog.text
+    assert "No space left on device" in caplog.text

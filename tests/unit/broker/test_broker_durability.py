@@ -20,16 +20,22 @@ class SlowLog:
     def __init__(self) -> None:
         self.max_position = 0
         self.flushed_position = 0
+        #: The beginning of a record whose rest has not come.
+        self.partial = 0
         self.sync_count = 0
         self.is_broken = False
         self._may_end = threading.Semaphore(0)
+
+    @property
+    def whole_position(self) -> int:
+        return self.max_position - self.partial
 
     def append(self, size: int) -> int:
         self.max_position += size
         return self.max_position
 
     def sync(self) -> int:
-        end = self.max_position
+        end = self.whole_position
         self.sync_count += 1
         self._may_end.acquire()
         if self.is_broken:
@@ -187,3 +193,19 @@ async def test_what_was_appended_in_the_turn_of_the_end_is_left_to_the_store(
 
     assert not mistakes
     assert slow_log.sync_count == 0
+
+
+async def test_the_beginning_of_a_record_is_not_waited_for(durability: Durability, slow_log: SlowLog) -> None:
+    """A slave whose master died in the midst of a record synced for ever, and never ended to wait."""
+    slow_log.append(100)
+    slow_log.partial = 30
+    slow_log.let_go(100)
+    durability.appended()
+
+    async with asyncio.timeout(10):
+        await durability.sync_now()
+
+    assert slow_log.flushed_position == 70
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert slow_log.sync_count == 1

@@ -55,6 +55,7 @@ def taught_by(parts: Parts, kernel: Learning) -> FastSends:
         durability=cast("Durability", None),
         common_ext={},
         requests_under_way_max=1,
+        live=parts.live,
         clock=parts.clock,
     )
 

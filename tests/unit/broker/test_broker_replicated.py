@@ -5,7 +5,7 @@ import pytest
 from pyromq.broker.durability import Durability, FlushTimeout
 from pyromq.broker.replicated import NoSlaveNear, Replicated, SlaveTimeout
 from pyromq.broker.replication.followers import Follower, Followers
-from pyromq.broker.standing import Lease, Standing
+from pyromq.broker.standing import Lease
 from pyromq.codes import ResponseCode
 from pyromq.config.choices import FlushDiskType
 from pyromq.config.settings import StoreSettings
@@ -23,6 +23,10 @@ class Log:
     def __init__(self) -> None:
         self.max_position = 0
 
+    @property
+    def whole_position(self) -> int:
+        return self.max_position
+
     def sync(self) -> int:
         return self.max_position
 
@@ -33,12 +37,15 @@ class Log:
 class Master:
     """A synchronous master with a lease."""
 
-    def __init__(self, *, lease: Lease | None = None, in_sync: frozenset[int] | None = None) -> None:
+    def __init__(
+        self, *, lease: Lease | None = None, in_sync: frozenset[int] | None = None, replicas_min: int = 1
+    ) -> None:
         self.clock = ManualClock()
         self.log = Log()
-        self.settings = StoreSettings(slave_timeout=3_000)
+        self.settings = StoreSettings(slave_timeout=3_000, min_in_sync_replicas=replicas_min)
         self.followers = Followers(self.log, self.settings, self.clock, in_sync=in_sync)
-        self.replicated = Replicated(self.followers, self.settings, self.clock, lease or Standing().lease)
+        self.replicated = Replicated(self.followers, self.settings, self.clock)
+        self.durability = Durability(self.log, self.settings, self.clock, self.replicated, lease)
         self.followers.on_confirmed = self.replicated.raise_to
         self.told: dict[int, Exception | None] = {}
 
@@ -47,7 +54,7 @@ class Master:
 
     def wait_for(self, end: int) -> None:
         self.log.max_position = max(self.log.max_position, end)
-        self.replicated.when_there(end, lambda error: self.told.__setitem__(end, error))
+        self.durability.when_safe(end, lambda error: self.told.__setitem__(end, error))
 
 
 @pytest.mark.row("HA-02")
@@ -113,6 +120,20 @@ async def test_a_master_whose_lease_is_over_says_that_nothing_is_safe() -> None:
     clock.advance(3_000)
     master.followers.acknowledged(slave, 100)
     assert isinstance(master.told[100], ServiceNotAvailable)
+
+
+@pytest.mark.row("HA-05")
+async def test_what_is_under_way_when_too_few_stay_in_sync_is_not_safe() -> None:
+    """The last other replica left the set, and with it went the copy that was waited for."""
+    master = Master(in_sync=frozenset({1}), replicas_min=2)
+    master.wait_for(100)
+    master.followers.in_sync = frozenset()
+    assert isinstance(master.told[100], NoSlaveNear)
+
+    alone = Master(in_sync=frozenset({1}))
+    alone.wait_for(100)
+    alone.followers.in_sync = frozenset()
+    assert alone.told == {100: None}
 
 
 async def test_a_dropped_lease_is_never_held_again() -> None:

@@ -338,6 +338,33 @@ async def test_of_many_recalls_of_one_message_one_succeeds(
     assert sum(answer.was_waiting for answer in answers) == 1
 
 
+@pytest.mark.row("DE-10")
+@pytest.mark.parametrize("steps", range(4))
+@pytest.mark.parametrize("with_write", [True, False])
+async def test_a_copy_that_arrives_while_a_recall_looks_is_taken_back_too(
+    recalling: TimerStage, clock: SettableClock, steps: int, *, with_write: bool
+) -> None:
+    stage = recalling
+    for _ in range(2):
+        stage.send("a", HOUR_MS)
+    stage.send("b", HOUR_MS)
+    await stage.write()
+
+    asked = asyncio.ensure_future(stage.timers.recall(TOPIC, "a", due_ms=clock.now_ms() + HOUR_MS))
+    for _ in range(steps):
+        await asyncio.sleep(0)
+    is_in_time = not asked.done()
+    stage.send("a", HOUR_MS)
+    if with_write:
+        await stage.write()
+
+    assert is_in_time, "it asks the table"
+    assert (await asked).was_waiting
+    clock.advance(HOUR_MS)
+    assert await stage.await_delivered(1) == {"b": 1}
+    assert await stage.timers.count() == 0
+
+
 async def test_a_recall_that_cannot_be_stored_is_refused(
     stage: TimerStage, files: StagedFiles, clock: SettableClock
 ) -> None:

@@ -29,19 +29,34 @@ def view(group: Group = GROUP, leader: str | None = None, *, lease: int = 11, pr
     )
 
 
-def presence(address: str, last_epoch: int = 0, max_position: int = 0) -> Presence:
+def presence(
+    address: str, last_epoch: int = 0, max_position: int = 0, *, is_in_doubt: bool = False
+) -> Presence:
     return Presence(
         address=address,
         ha_address="x:1",
         mark=MARKS[address],
         last_epoch=last_epoch,
         max_position=max_position,
+        is_in_doubt=is_in_doubt,
     )
 
 
-def decided(seen: View, address: str, *, lease: int = 7, leaderless_s: float = 0.0) -> Decision:
-    me = Me(address=address, mark=MARKS[address], lease=lease, lease_s=LEASE_S)
+def decided(
+    seen: View, address: str, *, lease: int = 7, leaderless_s: float = 0.0, is_in_doubt: bool = False
+) -> Decision:
+    me = Me(address=address, mark=MARKS[address], lease=lease, lease_s=LEASE_S, is_in_doubt=is_in_doubt)
     return decide(seen, me, leaderless_s=leaderless_s)
+
+
+def doubting(**positions: int) -> View:
+    """The group without a master; all that are there lost power, and have the log up to a position."""
+    places = {"A": A, "B": B, "C": C}
+    replicas = {
+        places[one]: presence(places[one], 4, position, is_in_doubt=True)
+        for one, position in positions.items()
+    }
+    return msgspec.structs.replace(view(), replicas=replicas)
 
 
 def test_a_replica_that_etcd_does_not_know_joins_first() -> None:
@@ -167,3 +182,34 @@ def test_what_is_at_etcd_reads_as_it_was_written() -> None:
 def test_what_others_wrote_is_an_error_that_says_so() -> None:
     with pytest.raises(EtcdFailed, match="does not read"):
         read_view(Found(9, {"state": Item(b"[]", 5)}))
+
+
+def test_a_replica_in_doubt_waits_for_a_member_that_is_away() -> None:
+    decision = decided(doubting(B=900), B, is_in_doubt=True, leaderless_s=1_000_000.0)
+    assert decision.step is Step.WAIT
+    assert f"{A} may have it, and is not there" in decision.reason
+
+
+def test_a_replica_in_doubt_lets_a_member_go_first_that_lost_nothing() -> None:
+    seen = doubting(B=900)
+    replicas = {**seen.replicas, A: presence(A, 4, 500)}
+    seen = msgspec.structs.replace(seen, replicas=replicas)
+    assert decided(seen, B, is_in_doubt=True).step is Step.WAIT
+    assert decided(seen, A).step is Step.TAKE
+
+
+def test_when_all_members_lost_power_the_fullest_takes_over() -> None:
+    seen = doubting(A=900, B=1_000, C=5_000)
+    assert decided(seen, A, is_in_doubt=True).step is Step.WAIT
+    assert decided(seen, B, is_in_doubt=True).step is Step.TAKE
+    # It has more, but was not in sync: nobody counted on it.
+    assert decided(seen, C, is_in_doubt=True).step is Step.WAIT
+
+
+def test_the_only_member_takes_over_after_a_power_cut() -> None:
+    alone = msgspec.structs.replace(doubting(A=10), group=msgspec.structs.replace(GROUP, in_sync=(A,)))
+    assert decided(alone, A, is_in_doubt=True).step is Step.TAKE
+
+
+def test_a_replica_in_doubt_follows_the_master_that_is_there() -> None:
+    assert decided(view(leader=A), B, is_in_doubt=True).step is Step.FOLLOW

@@ -320,3 +320,46 @@ async def test_a_master_that_hands_over_leaves_its_place_and_names_who_goes_firs
     seen = await stage.election.look()
     assert seen.leader is None
     assert seen.group.successor == B
+
+
+async def announce(stage: Stage, address: str, *, is_in_doubt: bool) -> None:
+    await stage.election_of(address).announce(
+        stage.lease, last_epoch=1, max_position=0, has_room=True, is_in_doubt=is_in_doubt
+    )
+
+
+async def test_a_member_in_doubt_is_taken_out_and_comes_in_again_when_it_doubts_no_more(stage: Stage) -> None:
+    """It lost power, and may lack what it acknowledged: it counts again once it has all."""
+    keeper = await stage.elect()
+    await joined(stage, keeper, 2)
+    stage.append()
+    await announce(stage, B, is_in_doubt=True)
+    again = stage.followers.connected("x:1", 2)
+    stage.followers.acknowledged(again, 0)
+
+    keeper.saw(await stage.election.look())
+    await keeper.look()
+    assert await stage.in_sync() == {MASTER}
+    stage.ack(again)
+    await keeper.look()
+    assert await stage.in_sync() == {MASTER}
+
+    await announce(stage, B, is_in_doubt=False)
+    keeper.saw(await stage.election.look())
+    await keeper.look()
+    assert await stage.in_sync() == {MASTER, B}
+
+
+async def test_what_a_member_had_before_it_connected_again_is_not_what_it_has(stage: Stage) -> None:
+    """Until it says so itself: a machine that lost its power has less than before."""
+    keeper = await stage.elect()
+    await joined(stage, keeper, 2)
+    other = await joined(stage, keeper, 3)
+    follower = next(one for one in stage.followers.members if one.id == 2)
+    stage.append()
+    stage.ack(follower)
+    stage.followers.connected("x:1", 2)
+
+    stage.ack(other)
+
+    assert stage.followers.confirmed == 0

@@ -58,6 +58,11 @@ class Account:
     default_group: Permission = Permission.DENY
     resources: Mapping[str, Permission] = field(default_factory=dict)
 
+    @property
+    def may_everything(self) -> bool:
+        """Whether it is an administrator without lines of its own; with lines it is held to them."""
+        return self.is_admin and not self.resources
+
     def check(self, code: int, need: Need) -> None:
         """Raise AccessDenied unless the account may do what a request of this code needs."""
         if need.resources.get(topic_names.TRACE) == Permission.PUB:
@@ -67,7 +72,7 @@ class Account:
             raise AccessDenied(
                 f"Need admin permission for request code={code}, but accessKey={self.access_key} is not"
             )
-        if self.is_admin and not self.resources:
+        if self.may_everything:
             return
         for name, needed in need.resources.items():
             if not self._may(name, needed):
@@ -76,12 +81,18 @@ class Account:
     def _may(self, name: str, needed: Permission) -> bool:
         owned = self.resources.get(name)
         if owned is None:
-            owned = self.default_group if name.startswith(topic_names.RETRY_PREFIX) else self.default_topic
+            owned = self._default(name)
         if owned & Permission.DENY:
             return False
         if needed & Permission.ANY:
             return bool(owned & (Permission.PUB | Permission.SUB))
         return bool(owned & needed)
+
+    def _default(self, name: str) -> Permission:
+        if name.startswith(topic_names.RETRY_PREFIX):
+            return self.default_group
+        # Messages of all topics wait there: a default says nothing of them, only a line of their own does.
+        return Permission.DENY if topic_names.is_brokers_own(name) else self.default_topic
 
 
 def read_permission(word: str) -> Permission:

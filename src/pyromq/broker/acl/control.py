@@ -1,7 +1,8 @@
 """Access control: looks at every request before anything else does. RocketMQ 4.9.8: PlainPermissionManager.
 
-A request passes when its sender's address is on the global white list; or when it names an account and comes
-from an address on that account's white list; or when that account signed it and may do what it needs.
+A request passes when its sender's address is on the global white list; or when the account that it names may
+do what it needs, and signed it. From an address on the account's own white list no signature is asked for;
+RocketMQ asks for no permission there either, so that whoever is at such an address can do everything.
 
 The files are looked at every second. Files that do not read change nothing while the broker runs, and keep it
 from starting. Rules are replaced whole: a request sees the old ones or the new ones.
@@ -9,12 +10,12 @@ from starting. Rules are replaced whole: a request sees the old ones or the new 
 
 import asyncio
 import logging
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from pyromq.broker.acl.accounts import AccessDenied, Account, check_keys, check_resources
+from pyromq.broker.acl.accounts import AccessDenied, Account, Need, check_keys, check_resources
 from pyromq.broker.acl.addresses import Addresses
 from pyromq.broker.acl.files import (
     DEFAULT_NAME,
@@ -27,12 +28,13 @@ from pyromq.broker.acl.files import (
     with_change,
     write_file,
 )
-from pyromq.broker.acl.needs import ANYBODY, TopicAt, need_of
+from pyromq.broker.acl.needs import NOTHING, Asked, TopicAt, to_publish
+from pyromq.broker.route_facts import BrokerTable
 from pyromq.clock import Clock
 from pyromq.codes import ResponseCode
 from pyromq.errors import ConfigError, ProtocolError
 from pyromq.net.link import Link
-from pyromq.net.routes import Answer
+from pyromq.net.routes import Answer, Caller
 from pyromq.wire.bodies.topics import DataVersion
 from pyromq.wire.command import Command
 from pyromq.wire.signing import ACCESS_KEY, is_signed
@@ -62,21 +64,21 @@ class Rules:
 
 
 class AccessControl:
-    """The access control of one broker. `codes` are those it answers, `topic_at` looks into its log."""
+    """The access control of one broker. `table` is what it answers, `topic_at` looks into its log."""
 
     def __init__(
         self,
         folder: Path,
         clock: Clock,
         *,
-        codes: Container[int],
+        table: BrokerTable,
         topic_at: TopicAt,
         slaves: Addresses | None = None,
     ) -> None:
         self.refused_count = 0
         self._folder = folder
         self._clock = clock
-        self._codes = codes
+        self._table = table
         self._topic_at = topic_at
         self._slaves = slaves or Addresses()
         self._rules = Rules((), {}, {}, Addresses())
@@ -123,24 +125,23 @@ class AccessControl:
             else:
                 log.info("%d accounts, as the files in %s say now", len(self._rules.accounts), self._folder)
 
-    def admit(self, link: Link, command: Command) -> Answer | None:
-        """Return the answer to a request that may not pass, None if it may."""
+    def admit(self, link: Link, command: Command) -> Answer | Caller:
+        """Return who sent a request, or the answer to one that may not pass."""
         host = link.peer.rpartition(":")[0].strip("[]")
         try:
-            self.check(host, command)
+            return self.check(host, command)
         except AccessDenied as error:
             self.refused_count += 1
             self._told_count += 1
             if self._told_count <= _TOLD_MAX:
                 log.warning("request %d of %s is refused: %s", command.code, link.peer, error)
             return Answer(ResponseCode.SYSTEM_ERROR, f"{_REMARK}{error}")
-        return None
 
-    def check(self, host: str, command: Command) -> None:
-        """Raise AccessDenied unless a request from a host may pass."""
+    def check(self, host: str, command: Command) -> Caller:
+        """Return who sent a request from a host. Raises AccessDenied unless it may pass."""
         rules = self._rules
         if host in rules.white:
-            return
+            return Caller("", is_trusted=True)
         ext = command.ext or {}
         access_key = ext.get(ACCESS_KEY)
         if access_key is None:
@@ -148,19 +149,33 @@ class AccessControl:
         account = rules.accounts.get(access_key)
         if account is None:
             raise AccessDenied(f"No acl config for {access_key[:100]}")
-        if host in account.white:
-            return
-        if not is_signed(ext, command.body, account.secret):
+        if host not in account.white and not is_signed(ext, command.body, account.secret):
             raise AccessDenied(f"Check signature failed for accessKey={access_key}")
-        if command.code not in self._codes:
+        account.check(command.code, self._need_of(command))
+        return Caller(access_key, is_trusted=account.may_everything)
+
+    def _need_of(self, command: Command) -> Need:
+        route = self._table.find(command.code)
+        if route is None:
             # It is told that nobody knows this here: newer clients find out so what a broker can do.
-            need = ANYBODY
-        else:
-            try:
-                need = need_of(command, self._topic_at)
-            except ProtocolError as error:
-                raise AccessDenied(str(error)) from error
-        account.check(command.code, need)
+            return NOTHING
+        try:
+            return route.needs(Asked(command, self._topic_at))
+        except ProtocolError as error:
+            raise AccessDenied(str(error)) from error
+
+    def may_publish(self, caller: Caller | None, topic: str) -> bool:
+        """Return whether whoever sent a request may send to a topic now; their account may have changed."""
+        if caller is None or not caller.name:
+            return caller is not None and caller.is_trusted
+        account = self._rules.accounts.get(caller.name)
+        if account is None:
+            return False
+        try:
+            account.check(0, to_publish(topic))
+        except AccessDenied:
+            return False
+        return True
 
     def may_copy(self, host: str) -> bool:
         """Return whether the whole log may be copied from here: RocketMQ's slaves have no account to show."""

@@ -1,23 +1,23 @@
-"""What each request needs of the account that signed it: every code that the broker answers, on one page.
+"""What a request may need of the account that signed it: the words that `broker/routes.py` says it with.
 
 Where RocketMQ 4.9.8 looks at a request (PlainAccessValidator, Permission.ADMIN_CODE), it is the same here. It
 lets every account do the rest. Here that holds only for questions about how things are:
 
-    orders to the broker     need an administrator: offsets reset or cloned, files removed, accounts changed
-    messages by position     need what the topic of the message there needs: read, sent back, committed
-    batches, staged sends    need PUB as a send does
-    locks                    need SUB as their group
+    administrator            orders to the broker: offsets reset or cloned, files removed, accounts changed
+    Anybody(why)             any account, with the reason
+    publishes, reads, …      what the fields of the request name
+    reads_message_at, …      what the topic of the message at a position needs
+    joins, locks             what its body names
 
-A code that is not on this page needs an administrator. `docs/decisions/0021-access-control.md` says why.
+`docs/decisions/0021-access-control.md` says why.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
 from pyromq.broker.acl.accounts import Need, Permission
 from pyromq.broker.topic_names import RETRY_PREFIX, retry_topic
-from pyromq.codes import RequestCode as Code
 from pyromq.wire.bodies.heartbeat import decode_heartbeat
 from pyromq.wire.bodies.locks import decode_lock_batch
 from pyromq.wire.command import Command
@@ -26,80 +26,8 @@ from pyromq.wire.command import Command
 #: when what is there is the broker's own business.
 TopicAt = Callable[[int], str | None]
 
-#: Any account will do.
-ANYBODY: Final = Need()
-ADMIN: Final = Need(is_admin=True)
-
-#: Orders to the broker. RocketMQ asks for an administrator for 17, 25, 200, 207 and 215 only.
-ADMIN_CODES: Final = frozenset(
-    {
-        Code.UPDATE_AND_CREATE_TOPIC,
-        Code.UPDATE_AND_CREATE_TOPIC_LIST,
-        Code.UPDATE_BROKER_CONFIG,
-        Code.UPDATE_AND_CREATE_ACL_CONFIG,
-        Code.DELETE_ACL_CONFIG,
-        Code.GET_BROKER_CLUSTER_ACL_INFO,
-        Code.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG,
-        Code.GET_BROKER_CLUSTER_ACL_CONFIG,
-        Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP,
-        Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST,
-        Code.DELETE_SUBSCRIPTIONGROUP,
-        Code.DELETE_TOPIC_IN_BROKER,
-        Code.INVOKE_BROKER_TO_RESET_OFFSET,
-        Code.CLEAN_EXPIRED_CONSUMEQUEUE,
-        Code.CONSUME_MESSAGE_DIRECTLY,
-        Code.CLONE_GROUP_OFFSET,
-        Code.CLEAN_UNUSED_TOPIC,
-        Code.RESUME_CHECK_HALF_MESSAGE,
-        Code.DELETE_EXPIRED_COMMITLOG,
-        Code.UPDATE_AND_GET_GROUP_FORBIDDEN,
-        Code.SWITCH_MASTER,
-        Code.RESET_GROUP_OFFSETS,
-    }
-)
-#: Questions about how things are, and steps that name no topic.
-ANYBODY_CODES: Final = frozenset(
-    {
-        Code.QUERY_CONSUMER_OFFSET,
-        Code.GET_ALL_TOPIC_CONFIG,
-        Code.GET_BROKER_CONFIG,
-        Code.GET_BROKER_RUNTIME_INFO,
-        Code.SEARCH_OFFSET_BY_TIMESTAMP,
-        Code.GET_MAX_OFFSET,
-        Code.GET_MIN_OFFSET,
-        Code.GET_EARLIEST_MSG_STORETIME,
-        Code.GET_ALL_CONSUMER_OFFSET,
-        Code.GET_ALL_DELAY_OFFSET,
-        Code.CHECK_CLIENT_CONFIG,
-        Code.GET_ALL_SUBSCRIPTIONGROUP_CONFIG,
-        Code.GET_TOPIC_STATS_INFO,
-        Code.GET_CONSUMER_CONNECTION_LIST,
-        Code.GET_PRODUCER_CONNECTION_LIST,
-        Code.GET_CONSUME_STATS,
-        Code.INVOKE_BROKER_TO_GET_CONSUMER_STATUS,
-        Code.QUERY_TOPIC_CONSUME_BY_WHO,
-        Code.QUERY_CONSUME_TIME_SPAN,
-        Code.GET_SYSTEM_TOPIC_LIST_FROM_BROKER,
-        Code.GET_CONSUMER_RUNNING_INFO,
-        Code.QUERY_CORRECTION_OFFSET,
-        Code.VIEW_BROKER_STATS_DATA,
-        Code.GET_BROKER_CONSUME_STATS,
-        Code.QUERY_CONSUME_QUEUE,
-        Code.SEND_REPLY_MESSAGE,
-        Code.SEND_REPLY_MESSAGE_V2,
-        Code.GET_ALL_PRODUCER_INFO,
-        Code.QUERY_TOPICS_BY_CONSUMER,
-        Code.QUERY_SUBSCRIPTION_BY_CONSUMER,
-        Code.GET_TOPIC_CONFIG,
-        Code.GET_SUBSCRIPTIONGROUP_CONFIG,
-        Code.OPEN_STAGED_BATCH,
-        Code.PUBLISH_STAGED,
-        Code.ABORT_STAGED,
-        Code.STAGED_STATUS,
-        Code.GET_QUEUE_LOCKS,
-        Code.LIST_REPLICAS,
-    }
-)
+NOTHING: Final = Need()
+_ADMIN: Final = Need(is_admin=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,48 +46,102 @@ class Asked:
         try:
             topic = self.topic_at(int(self.field(name)))
         except ValueError:
-            return ADMIN
+            return _ADMIN
         if topic is None:
             return _resources(*more)
-        return _resources((topic, permission), *more) if topic else ADMIN
+        return _resources((topic, permission), *more) if topic else _ADMIN
 
 
-def need_of(command: Command, topic_at: TopicAt) -> Need:
-    """Return what a request needs. Raises BodyError when only its body can tell, and that does not read."""
-    code = command.code
-    if code in ANYBODY_CODES:
-        return ANYBODY
-    look = _LOOKS.get(code)
-    if look is None:
-        return ADMIN
-    return look(Asked(command, topic_at))
+#: Returns what a request needs. Raises BodyError when only its body can tell, and that does not read.
+Needs = Callable[[Asked], Need]
 
 
-def _resources(*pairs: tuple[str, Permission]) -> Need:
-    return Need(resources={name: permission for name, permission in pairs if name})
+@dataclass(frozen=True, slots=True)
+class Anybody:
+    """Any account will do; `why` says why that opens nothing."""
+
+    why: str
+
+    def __call__(self, _asked: Asked) -> Need:
+        """Return that nothing is needed."""
+        return NOTHING
 
 
-def _group(name: str) -> str:
-    return retry_topic(name) if name else ""
+@dataclass(frozen=True, slots=True)
+class Named:
+    """What some fields of a request name; its header must have them."""
+
+    look: Callable[..., Need]
+    fields: tuple[str, ...]
+
+    def __call__(self, asked: Asked) -> Need:
+        """Return what the fields of this request name."""
+        return self.look(asked, *self.fields)
 
 
-def _send(topic: str) -> Need:
-    # A retry topic is its group's, and only who reads for the group may put something there.
-    return _resources((topic, Permission.SUB if topic.startswith(RETRY_PREFIX) else Permission.PUB))
+def administrator(_asked: Asked) -> Need:
+    """Say that an administrator is needed."""
+    return _ADMIN
 
 
-def _pull(asked: Asked) -> Need:
-    return _resources(
-        (asked.field("topic"), Permission.SUB),
-        (_group(asked.field("consumerGroup")), Permission.SUB),
-    )
+def publishes(topic: str) -> Named:
+    """PUB for the topic that a field names."""
+    return Named(lambda asked, name: to_publish(asked.field(name)), (topic,))
 
 
-def _send_back(asked: Asked) -> Need:
-    return asked.with_message_at("offset", Permission.SUB, (_group(asked.field("group")), Permission.SUB))
+def reads(topic: str) -> Named:
+    """SUB for the topic that a field names."""
+    return Named(lambda asked, name: _resources((asked.field(name), Permission.SUB)), (topic,))
 
 
-def _heartbeat(asked: Asked) -> Need:
+def reads_or_administers(topic: str) -> Named:
+    """SUB for the topic that a field names; without one, an administrator, for it is about all topics."""
+
+    def look(asked: Asked, name: str) -> Need:
+        return _resources((asked.field(name), Permission.SUB)) if asked.field(name) else _ADMIN
+
+    return Named(look, (topic,))
+
+
+def reads_as(topic: str, group: str) -> Named:
+    """SUB for the topic and for the group that two fields name."""
+
+    def look(asked: Asked, topic: str, group: str) -> Need:
+        return _resources((asked.field(topic), Permission.SUB), (_group(asked.field(group)), Permission.SUB))
+
+    return Named(look, (topic, group))
+
+
+def is_in(group: str) -> Named:
+    """SUB for the group that a field names."""
+    return Named(lambda asked, name: _resources((_group(asked.field(name)), Permission.SUB)), (group,))
+
+
+def reads_message_at(position: str) -> Named:
+    """SUB for the topic of the message at the position that a field gives."""
+    return Named(lambda asked, name: asked.with_message_at(name, Permission.SUB), (position,))
+
+
+def ends_message_at(position: str) -> Named:
+    """PUB for the topic of the message at the position that a field gives."""
+    return Named(lambda asked, name: asked.with_message_at(name, Permission.PUB), (position,))
+
+
+def takes_back(position: str, group: str) -> Named:
+    """SUB for the topic of the message at a position, and for the group that a field names."""
+
+    def look(asked: Asked, position: str, group: str) -> Need:
+        return asked.with_message_at(position, Permission.SUB, (_group(asked.field(group)), Permission.SUB))
+
+    return Named(look, (position, group))
+
+
+def joins(asked: Asked) -> Need:
+    """SUB for every consumer group of a heartbeat, and for every topic that it subscribes to.
+
+    Producer groups need nothing: every client of RocketMQ is in one, consumers too (CLIENT_INNER_PRODUCER).
+    What a member of one is sent is looked at when it is sent: `AccessControl.may_publish`.
+    """
     resources = {}
     for consumer in decode_heartbeat(asked.command.body).consumers:
         resources[retry_topic(consumer.group_name)] = Permission.SUB
@@ -168,37 +150,20 @@ def _heartbeat(asked: Asked) -> Need:
     return Need(resources=resources)
 
 
-def _lock(asked: Asked) -> Need:
+def locks(asked: Asked) -> Need:
+    """SUB for the group that locks or unlocks queues."""
     return _resources((_group(decode_lock_batch(asked.command.body).consumer_group), Permission.SUB))
 
 
-def _list_waiting(asked: Asked) -> Need:
-    topic = asked.field("topic")
-    return _resources((topic, Permission.SUB)) if topic else ADMIN
+def to_publish(topic: str) -> Need:
+    """Return what is needed to send to a topic."""
+    # A retry topic is its group's, and only who reads for the group may put something there.
+    return _resources((topic, Permission.SUB if topic.startswith(RETRY_PREFIX) else Permission.PUB))
 
 
-_LOOKS: Mapping[int, Callable[[Asked], Need]] = {
-    Code.SEND_MESSAGE: lambda asked: _send(asked.field("topic")),
-    Code.SEND_MESSAGE_V2: lambda asked: _send(asked.field("b")),
-    Code.SEND_BATCH_MESSAGE: lambda asked: _send(asked.field("b")),
-    Code.STAGE_MESSAGES: lambda asked: _send(asked.field("topic")),
-    Code.RECALL_MESSAGE: lambda asked: _send(asked.field("topic")),
-    Code.CONSUMER_SEND_MSG_BACK: _send_back,
-    Code.END_TRANSACTION: lambda asked: asked.with_message_at("commitLogOffset", Permission.PUB),
-    Code.PULL_MESSAGE: _pull,
-    Code.LITE_PULL_MESSAGE: _pull,
-    Code.QUERY_MESSAGE: lambda asked: _resources((asked.field("topic"), Permission.SUB)),
-    Code.VIEW_MESSAGE_BY_ID: lambda asked: asked.with_message_at("offset", Permission.SUB),
-    Code.HEART_BEAT: _heartbeat,
-    Code.UNREGISTER_CLIENT: lambda asked: _resources((_group(asked.field("consumerGroup")), Permission.SUB)),
-    Code.GET_CONSUMER_LIST_BY_GROUP: lambda asked: _resources(
-        (_group(asked.field("consumerGroup")), Permission.SUB)
-    ),
-    Code.UPDATE_CONSUMER_OFFSET: _pull,
-    Code.LOCK_BATCH_MQ: _lock,
-    Code.UNLOCK_BATCH_MQ: _lock,
-    Code.LIST_WAITING: _list_waiting,
-    **{code: lambda _asked: ADMIN for code in ADMIN_CODES},
-}
-#: The codes whose needs are written down here.
-KNOWN_CODES: Final = ANYBODY_CODES | frozenset(_LOOKS)
+def _resources(*pairs: tuple[str, Permission]) -> Need:
+    return Need(resources={name: permission for name, permission in pairs if name})
+
+
+def _group(name: str) -> str:
+    return retry_topic(name) if name else ""

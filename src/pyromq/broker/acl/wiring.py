@@ -9,9 +9,9 @@ from pyromq.broker import topic_names
 from pyromq.broker.acl.addresses import Addresses
 from pyromq.broker.acl.control import AccessControl
 from pyromq.broker.parts import Parts
+from pyromq.broker.route_facts import BrokerTable
 from pyromq.config.settings import BrokerSettings
 from pyromq.errors import ConfigError, StoreError
-from pyromq.net.routes import RouteTable
 from pyromq.store.store import MessageStore
 from pyromq.wire import properties as names
 from pyromq.wire.signing import Sign, signer
@@ -23,7 +23,7 @@ class _Credentials(msgspec.Struct, rename="camel"):
     security_token: str = ""
 
 
-def make_access_control(parts: Parts, table: RouteTable) -> AccessControl | None:
+def make_access_control(parts: Parts, table: BrokerTable) -> AccessControl | None:
     """Return the access control of a broker, and put it before its table; None where it is off."""
     settings = parts.settings
     if not settings.acl_enable:
@@ -32,7 +32,7 @@ def make_access_control(parts: Parts, table: RouteTable) -> AccessControl | None
     control = AccessControl(
         Path(folder),
         parts.clock,
-        codes=table.by_code,
+        table=table,
         topic_at=partial(topic_at, parts.store),
         slaves=Addresses([parts.store_settings.ha_allowed_addresses]),
     )

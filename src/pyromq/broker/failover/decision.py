@@ -41,6 +41,7 @@ class Me:
     mark: str
     lease: int
     lease_s: float
+    is_in_doubt: bool = False
 
 
 def decide(view: View, me: Me, *, leaderless_s: float) -> Decision:
@@ -58,6 +59,8 @@ def decide(view: View, me: Me, *, leaderless_s: float) -> Decision:
             Step.WAIT,
             reason=f"{_listed(view.group.in_sync)} has all that was acknowledged, and is not there",
         )
+    if me.is_in_doubt and (reason := _doubt(view, me)) is not None:
+        return Decision(Step.WAIT, reason=reason)
     successor = view.group.successor
     if successor not in (None, me.address) and successor in view.replicas and leaderless_s < me.lease_s:
         return Decision(Step.WAIT, reason=f"{successor} goes first: the last master handed over to it")
@@ -79,6 +82,24 @@ def _first(view: View, me: Me, leaderless_s: float) -> Decision:
     if best.address != me.address:
         return Decision(Step.WAIT, reason=f"the group is new, and {best.address} has more, or comes first")
     return Decision(Step.TAKE)
+
+
+def _doubt(view: View, me: Me) -> str | None:
+    """Return why a replica may not take over that may lack what it acknowledged; None if it may.
+
+    Of its group, one that lost nothing has all. When all lost something, the fullest has all that is left.
+    """
+    why = "this replica lost power, or its disk failed, and may lack what was acknowledged"
+    members = [view.replicas.get(one) for one in view.group.in_sync]
+    there = [one for one in members if one is not None]
+    if len(there) < len(members):
+        away = tuple(one for one in view.group.in_sync if one not in view.replicas)
+        return f"{why}; {' and '.join(away)} may have it, and is not there"
+    sure = [one.address for one in there if not one.is_in_doubt and one.address != me.address]
+    if sure:
+        return f"{why}; {' or '.join(sure)} has it, and goes first"
+    best = max(there, key=_fullness)
+    return None if best.address == me.address else f"{why}; so does {best.address}, which has more"
 
 
 def _fullness(replica: Presence) -> tuple[int, int, tuple[int, ...]]:

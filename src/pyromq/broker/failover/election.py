@@ -28,7 +28,9 @@ class Election:
         """Return the group as it is now. Raises EtcdFailed."""
         return read_view(await self._etcd.find(self.prefix))
 
-    async def announce(self, lease: int, *, last_epoch: int, max_position: int, has_room: bool) -> None:
+    async def announce(
+        self, lease: int, *, last_epoch: int, max_position: int, has_room: bool, is_in_doubt: bool
+    ) -> None:
         """Say that this replica is there, how much it has, and whether it could take more."""
         presence = Presence(
             address=self.place.address,
@@ -37,6 +39,7 @@ class Election:
             last_epoch=last_epoch,
             max_position=max_position,
             has_room=has_room,
+            is_in_doubt=is_in_doubt,
         )
         key = f"{REPLICAS}{self.place.address}"
         await self._commit({}, {key: (msgspec.json.encode(presence), lease)})
@@ -48,7 +51,8 @@ class Election:
 
     async def take(self, view: View, lease: int, *, last_epoch: int) -> int | None:
         """Become master of a group that has none, or has this one; return the epoch, None if another did."""
-        group = view.group.led_by(self.place.address, last_epoch=last_epoch, present=view.replicas)
+        sure = {address for address, replica in view.replicas.items() if not replica.is_in_doubt}
+        group = view.group.led_by(self.place.address, last_epoch=last_epoch, present=sure)
         is_made = await self._commit(
             {STATE: view.group_revision, LEADER: view.leader_revision},
             {STATE: _state(group), LEADER: (msgspec.json.encode(self.place), lease)},

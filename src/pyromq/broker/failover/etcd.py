@@ -63,9 +63,18 @@ class LeaseGone(EtcdFailed):
 
 
 class Etcd:
-    """One client of an etcd cluster; close it."""
+    """One client of an etcd cluster; close it.
 
-    def __init__(self, endpoints: Endpoints, *, answer_s: float = ANSWER_S) -> None:
+    `transport` carries the requests, by default over the machine's sockets.
+    """
+
+    def __init__(
+        self,
+        endpoints: Endpoints,
+        *,
+        answer_s: float = ANSWER_S,
+        transport: "httpx.AsyncBaseTransport | None" = None,
+    ) -> None:
         self._endpoints = endpoints
         self._answer_s = answer_s
         self._library = _httpx()
@@ -73,6 +82,7 @@ class Etcd:
             timeout=self._library.Timeout(answer_s),
             verify=endpoints.tls or False,
             trust_env=False,
+            transport=transport,
         )
         #: Which member is asked; the next one when it does not answer.
         self._at = 0

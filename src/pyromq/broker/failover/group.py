@@ -31,6 +31,8 @@ class Presence(Place, frozen=True, kw_only=True, rename="camel"):
     max_position: int = 0
     #: Whether its disk would take messages.
     has_room: bool = True
+    #: Whether it may lack what it acknowledged; see `identity.py`.
+    is_in_doubt: bool = False
 
 
 class Group(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -64,8 +66,8 @@ class Group(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     def led_by(self, address: str, *, last_epoch: int, present: Container[str]) -> "Group":
         """Return it with a new master, in an epoch that nobody has seen.
 
-        Members of the in-sync set that are there stay in it: they have all that was acknowledged, and the new
-        master begins by waiting for them. The last master is not there, or has other things to do first.
+        Members of the in-sync set that are `present` stay in it: they have all that was acknowledged, and the
+        new master begins by waiting for them. The last master is not there, or has other things to do first.
         """
         stay = {one for one in self.in_sync if one in present and one != self.master}
         return msgspec.structs.replace(

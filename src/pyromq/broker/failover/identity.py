@@ -3,6 +3,10 @@
 The mark tells this folder from any other, so that an emptied one is not taken for one that has all messages.
 The port is kept for a broker that takes a free one: a replica is known by its address. With its broker id, a
 replica can serve what it has while etcd cannot be asked.
+
+A replica is in *doubt* when its machine lost power, or its disk failed, while it acknowledged what only its
+memory had: under asynchronous flush. It may lack what it acknowledged, and there is no way to see that. The
+doubt is written down before the store is opened, which makes the traces of the crash go.
 """
 
 import socket
@@ -11,37 +15,64 @@ from pathlib import Path
 
 import msgspec
 
+from pyromq.config.choices import FlushDiskType
 from pyromq.config.settings import BrokerProcess
 from pyromq.errors import ListenFailed
+from pyromq.store.abort import FILE_NAME as ABORT_FILE
+from pyromq.store.abort import AbortFile, Stop
 from pyromq.store.atomic_file import read_with_backup, replace_file
+from pyromq.store.files import Files, SystemFiles
 
 _TRIES = 100
 
 
 class Identity(msgspec.Struct, frozen=True, kw_only=True):
-    """One replica's; `broker_id` is 0 while it has none."""
+    """One replica's; `broker_id` is 0 while it has none.
+
+    `is_synced` says that it acknowledges only what its disk has.
+    """
 
     mark: str
     port: int
     broker_id: int = 0
+    is_synced: bool = False
+    is_in_doubt: bool = False
 
 
-def load_identity(process: BrokerProcess) -> Identity:
+def load_identity(process: BrokerProcess, files: Files | None = None) -> Identity:
     """Return what the folder says, with the port of the settings if they say one; blocks.
 
     Raises CorruptRecord if the file does not read, ListenFailed if there is no free port.
     """
-    known = read_with_backup(_path(process), msgspec.json.Decoder(Identity).decode)
+    known = read_with_backup(_path(process), msgspec.json.Decoder(Identity).decode, files=files)
     wanted = process.broker.listen_port
     if known is None:
         known = Identity(mark=uuid.uuid4().hex, port=wanted or _free_port(process))
-        save_identity(process, known)
+        save_identity(process, known, files)
+    known = look_back(process, known, files)
     return msgspec.structs.replace(known, port=wanted) if wanted else known
 
 
-def save_identity(process: BrokerProcess, identity: Identity) -> None:
+def look_back(process: BrokerProcess, known: Identity, files: Files | None = None) -> Identity:
+    """Return it with the doubt that the last stop of the store left, and how it acknowledges now; blocks.
+
+    To be called while the store is closed, before it is decided what this replica may become.
+    """
+    abort = AbortFile(files or SystemFiles(), Path(process.store.store_path_root_dir) / ABORT_FILE)
+    has_lost = abort.last_stop() is Stop.CRASHED and not known.is_synced
+    now = msgspec.structs.replace(
+        known,
+        is_synced=process.store.flush_disk_type == FlushDiskType.SYNC_FLUSH,
+        is_in_doubt=known.is_in_doubt or has_lost,
+    )
+    if now != known:
+        save_identity(process, now, files)
+    return now
+
+
+def save_identity(process: BrokerProcess, identity: Identity, files: Files | None = None) -> None:
     """Write it down; blocks."""
-    replace_file(_path(process), msgspec.json.encode(identity))
+    replace_file(_path(process), msgspec.json.encode(identity), files=files)
 
 
 def _path(process: BrokerProcess) -> Path:

@@ -6,6 +6,9 @@ never in etcd's set without being waited for:
     a replica joins    first it is waited for; once it has what was acknowledged until then, etcd is told
     a replica leaves   first etcd is told; once that is done, it is waited for no more
 
+A member that is in doubt, because it may lack what it acknowledged, is taken out, and comes in again as any
+other once it has all.
+
 A proposal whose answer did not come may still be on its way. It builds on one revision of the group's state,
 so it can be made no more once that has another; until then, who is in it is waited for.
 """
@@ -72,7 +75,7 @@ class InSyncKeeper:
         """Look at the followers, and change the set if it is time to. After EtcdFailed, call it again."""
         members = self.members
         self._admit(members)
-        leaving = self._find_late(members)
+        leaving = self._find_late(members) | (members & self._in_doubt)
         ready = frozenset(
             one.id
             for one in self._followers.members
@@ -95,6 +98,7 @@ class InSyncKeeper:
             for one in self._followers.members
             if one.id in known
             and one.id not in members
+            and one.id not in self._in_doubt
             and one.is_connected
             and not one.is_learner
             and self._followers.behind_s(one) < self._timeout_s / 2
@@ -112,6 +116,15 @@ class InSyncKeeper:
             id_
             for id_, count in self._late.items()
             if count >= (self._looks_first if behind.get(id_, inf) == inf else _LATE_LOOKS)
+        )
+
+    @property
+    def _in_doubt(self) -> frozenset[int]:
+        ids = self._view.group.ids
+        return frozenset(
+            ids[address]
+            for address, replica in self._view.replicas.items()
+            if replica.is_in_doubt and address != self._me and address in ids
         )
 
     @property

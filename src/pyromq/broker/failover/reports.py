@@ -5,9 +5,8 @@ from typing import Any, Protocol
 
 from pyromq.broker.failover.group import View
 from pyromq.broker.replication.followers import Followers
-from pyromq.codes import RequestCode
 from pyromq.config.settings import BrokerSettings
-from pyromq.net.routes import Answer, Request, Route
+from pyromq.net.routes import Answer, Request
 from pyromq.wire.bodies.replicas import ReplicaList, ReplicaState, encode_replicas
 from pyromq.wire.headers.replicas import SwitchMaster, SwitchMasterAnswer
 
@@ -55,14 +54,6 @@ class ReplicaHandlers:
     def list_replicas(self, _request: Request[Any]) -> Answer:
         """Say who is in the group, and how far each is."""
         return Answer(body=encode_replicas(describe(self._member, self._settings)))
-
-
-def replica_routes(handlers: ReplicaHandlers) -> list[Route[Any]]:
-    """The group itself."""
-    return [
-        Route(RequestCode.SWITCH_MASTER, handlers.switch, SwitchMaster),
-        Route(RequestCode.LIST_REPLICAS, handlers.list_replicas),
-    ]
 
 
 def describe(member: Member, settings: BrokerSettings) -> ReplicaList:

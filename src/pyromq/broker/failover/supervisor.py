@@ -12,6 +12,7 @@ import logging
 from collections.abc import Container
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -22,20 +23,25 @@ from pyromq.broker.failover.election import Election
 from pyromq.broker.failover.endpoints import read_endpoints
 from pyromq.broker.failover.etcd import Etcd, LeaseGone
 from pyromq.broker.failover.group import Place, View, prefix_of
-from pyromq.broker.failover.identity import Identity, load_identity, save_identity
+from pyromq.broker.failover.identity import Identity, load_identity, look_back, save_identity
 from pyromq.broker.failover.in_sync import LOOK_S, InSyncKeeper
 from pyromq.broker.failover.reign import Reign, give_up_place, leave_in_sync, refused
-from pyromq.broker.failover.reports import ReplicaHandlers, replica_routes
+from pyromq.broker.failover.reports import ReplicaHandlers
 from pyromq.broker.failover.session import Session
 from pyromq.broker.replicating import Leading
 from pyromq.broker.replication.followers import Followers
+from pyromq.broker.routes import replica_routes
 from pyromq.broker.standing import Leader, Standing
 from pyromq.clock import Clock, SystemClock
 from pyromq.config.choices import BrokerRole
 from pyromq.config.settings import BrokerProcess
 from pyromq.errors import ConfigError, EtcdFailed, PyroError, Refused
+from pyromq.kernel import IS_COMPILED
 from pyromq.store.epochs import FILE_NAME, Epochs
-from pyromq.store.files import SystemFiles
+from pyromq.store.files import Files, SystemFiles
+
+if TYPE_CHECKING:
+    import httpx
 
 log = logging.getLogger(__name__)
 
@@ -48,9 +54,20 @@ FULL_S = 15.0
 
 
 class Supervisor:
-    """One replica. `start` it, `close` it, as a Broker; its address stays while its role changes."""
+    """One replica. `start` it, `close` it, as a Broker; its address stays while its role changes.
 
-    def __init__(self, process: BrokerProcess, *, clock: Clock | None = None) -> None:
+    `files` and `use_kernel` are its brokers'; `etcd_transport` carries its requests to etcd.
+    """
+
+    def __init__(
+        self,
+        process: BrokerProcess,
+        *,
+        clock: Clock | None = None,
+        files: Files | None = None,
+        use_kernel: bool = IS_COMPILED,
+        etcd_transport: "httpx.AsyncBaseTransport | None" = None,
+    ) -> None:
         if process.broker.broker_role == BrokerRole.SLAVE:
             raise ConfigError(
                 "brokerRole=SLAVE with failover: who is master is decided at etcd; say SYNC_MASTER or"
@@ -58,7 +75,9 @@ class Supervisor:
             )
         self._process = process
         self._clock = clock or SystemClock()
-        self._etcd = Etcd(read_endpoints(process.broker.failover))
+        self._files = files or SystemFiles()
+        self._use_kernel = use_kernel
+        self._etcd = Etcd(read_endpoints(process.broker.failover), transport=etcd_transport)
         self._session = Session(
             self._etcd,
             lease_s=-(-process.broker.failover_lease // 1000),
@@ -72,7 +91,7 @@ class Supervisor:
         #: Whom the slave that runs here follows.
         self._following: Place | None = None
         self._view: View | None = None
-        self._announced: tuple[int, int, int, bool] | None = None
+        self._announced: tuple[int, int, int, bool, bool] | None = None
         self._started_count = 0
         self._leaderless_since: float | None = None
         self._handed_over_at: float | None = None
@@ -131,7 +150,7 @@ class Supervisor:
         Raises what the first start of a broker raises; nothing stays behind then.
         """
         process = self._process
-        self._identity = await asyncio.to_thread(load_identity, process)
+        self._identity = await asyncio.to_thread(load_identity, process, self._files)
         broker = dataclasses.replace(process.broker, listen_port=self._identity.port)
         self._process = dataclasses.replace(process, broker=broker)
         ha_port = process.store.ha_listen_port or self._identity.port + 1
@@ -231,6 +250,7 @@ class Supervisor:
 
     async def _step(self) -> None:
         view = self._view = await self._election.look()
+        await self._settle_doubt(view)
         await self._announce()
         if self._reign is not None:
             self._reign.keeper.saw(view)
@@ -261,6 +281,7 @@ class Supervisor:
             mark=self._identity.mark,
             lease=self._session.id,
             lease_s=self._session.lease_s,
+            is_in_doubt=self._identity.is_in_doubt,
         )
 
     def _since(self, moment: float | None) -> float:
@@ -268,23 +289,33 @@ class Supervisor:
 
     async def _announce(self) -> None:
         """Say what is here: under every new lease, for every new broker, and what a new group begins with."""
-        is_new = self._view is not None and self._view.is_new
-        if not self._session.id or (is_new and self._broker is None):
-            # The replicas of a new group are compared by what they have: this one does not know it yet.
+        is_in_doubt = self._identity.is_in_doubt
+        is_compared = is_in_doubt or (self._view is not None and self._view.is_new)
+        if not self._session.id or (is_compared and self._broker is None):
+            # Replicas of a new group, or in doubt, are compared by what they have: it is not known yet.
             return
         position = self.max_position
         has_room = self._broker is None or self._broker.has_room
-        now = (self._session.id, self._started_count, position if is_new else 0, has_room)
+        now = (self._session.id, self._started_count, position if is_compared else 0, has_room, is_in_doubt)
         if now != self._announced:
             last_epoch = await asyncio.to_thread(self._last_epoch)
             await self._election.announce(
-                self._session.id, last_epoch=last_epoch, max_position=position, has_room=has_room
+                self._session.id,
+                last_epoch=last_epoch,
+                max_position=position,
+                has_room=has_room,
+                is_in_doubt=is_in_doubt,
             )
             self._announced = now
 
+    async def _settle_doubt(self, view: View) -> None:
+        """Doubt no more once this replica is not counted on: it comes in sync again when it has all."""
+        if self._identity.is_in_doubt and self.address not in view.group.in_sync:
+            await self._remember(is_in_doubt=False)
+
     def _last_epoch(self) -> int:
         """Return the newest epoch that the log here has; blocks."""
-        epochs = Epochs(SystemFiles(), Path(self._process.store.store_path_root_dir) / FILE_NAME)
+        epochs = Epochs(self._files, Path(self._process.store.store_path_root_dir) / FILE_NAME)
         epochs.load()
         return epochs.last.epoch if epochs.last is not None else 0
 
@@ -356,6 +387,8 @@ class Supervisor:
             self._election, duties.followers, view, timeout_s=settings.in_sync_timeout / 1000
         )
         self._reign = Reign(epoch, lease, broker, duties, keeper)
+        # What this replica has is what the group has, from now on.
+        await self._remember(is_in_doubt=False)
         self._said = ""
 
     # Slave
@@ -385,7 +418,7 @@ class Supervisor:
     async def _be_slave(self, view: View | None, leader: Place | None) -> None:
         group = view.group if view is not None else None
         broker_id = group.ids[self.address] if group is not None else self._identity.broker_id
-        await self._remember(broker_id)
+        await self._remember(broker_id=broker_id)
         await self._stop_broker(unregister=False)
         cut_at = self._cut[1] if self._cut is not None and self._cut[0] == leader else None
         self._cut = None
@@ -404,10 +437,11 @@ class Supervisor:
         await self._start_broker(dataclasses.replace(self._process, broker=settings), standing)
         self._following = leader
 
-    async def _remember(self, broker_id: int) -> None:
-        if broker_id != self._identity.broker_id:
-            self._identity = msgspec.structs.replace(self._identity, broker_id=broker_id)
-            await asyncio.to_thread(save_identity, self._process, self._identity)
+    async def _remember(self, **changes: int | bool) -> None:
+        identity = msgspec.structs.replace(self._identity, **changes)
+        if identity != self._identity:
+            await asyncio.to_thread(save_identity, self._process, identity, self._files)
+            self._identity = identity
 
     def _diverged(self, position: int | None) -> None:
         if position is None:
@@ -427,6 +461,8 @@ class Supervisor:
         broker = Broker(
             process,
             clock=self._clock,
+            files=self._files,
+            use_kernel=self._use_kernel,
             standing=standing,
             on_diverged=self._diverged,
             more_routes=replica_routes(ReplicaHandlers(self, self._process.broker)),
@@ -444,6 +480,8 @@ class Supervisor:
         self._following = None
         if broker is not None:
             await broker.close(unregister=unregister)
+            # A disk that failed may lack what was acknowledged.
+            self._identity = await asyncio.to_thread(look_back, self._process, self._identity, self._files)
 
     async def _without_etcd(self, error: EtcdFailed) -> None:
         """Serve what is here while etcd does not answer; a master is none when its lease is over."""

@@ -153,7 +153,7 @@ class AdminHandlers:
         return [MessageQueue(topic, self._broker_name, queue_id) for queue_id in range(count)]
 
     def _queue_stats(self, queue: MessageQueue) -> TopicOffset:
-        end = max(self._store.max_offset(queue.topic, queue.queue_id), 0)
+        end = self._store.readable_end(queue.topic, queue.queue_id)
         stored_at_ms = self._store.stored_time(queue.topic, queue.queue_id, end - 1) if end else 0
         return TopicOffset(
             min_offset=max(self._store.min_offset(queue.topic, queue.queue_id), 0),

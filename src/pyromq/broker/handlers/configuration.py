@@ -1,7 +1,7 @@
 """The broker's settings, asked for and changed by operators; and transactions that are taken up again."""
 
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable
 
 from pyromq.broker import topic_names
 from pyromq.broker.durability import Durability
@@ -22,11 +22,11 @@ from pyromq.wire.message_id import parse_offset_message_id
 
 log = logging.getLogger(__name__)
 
-_PERMISSION = "brokerPermission"
+_PERMISSION = "broker_permission"
 
 
 class ConfigurationHandlers:
-    """Answers UPDATE_BROKER_CONFIG and GET_BROKER_CONFIG. `on_change` is called after each change."""
+    """Answers UPDATE_BROKER_CONFIG and GET_BROKER_CONFIG."""
 
     def __init__(
         self,
@@ -34,12 +34,10 @@ class ConfigurationHandlers:
         *,
         topics: TopicTable,
         registration: Registration,
-        on_change: Callable[[], None],
     ) -> None:
         self._settings = settings
         self._topics = topics
         self._registration = registration
-        self._on_change = on_change
 
     def get(self, _request: Request[None]) -> Answer:
         """Answer all settings as text."""
@@ -53,7 +51,6 @@ class ConfigurationHandlers:
         changed = await self._settings.change(request.body.decode("utf-8", "replace"))
         log.info("%s changed the settings %s", request.link.peer, ", ".join(sorted(changed)))
         self._topics.add_system_topics()
-        self._on_change()
         if _PERMISSION in changed:
             self._topics.touch()
             await self._registration.register()
@@ -89,7 +86,7 @@ class ResumeHandlers:
         placed = self._intake.put_as_is(draft)
         self._halves.stored_again(record, placed.queue_offset)
         log.info("%s has transaction %s asked about again", request.link.peer, message_id)
-        return self._durability.confirm(placed.end, Answer())
+        return self._durability.acknowledge(placed.end, Answer())
 
 
 def _not_resumed(why: str) -> ServerFailed:

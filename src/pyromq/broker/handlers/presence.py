@@ -1,8 +1,11 @@
 """Heartbeats, leaving, and who is in a group."""
 
+import logging
+from weakref import WeakKeyDictionary
+
 from pyromq.broker import topic_names
 from pyromq.broker.clients import Client, ConsumerGroup, Consumers, Producers
-from pyromq.broker.filters import FilterTable
+from pyromq.broker.filters import FilterTable, forget_expressions
 from pyromq.broker.groups import GroupTable
 from pyromq.broker.membership import Membership
 from pyromq.broker.subscription_conflicts import Ruling, SubscriptionConflicts
@@ -15,6 +18,8 @@ from pyromq.net.routes import Answer, Request
 from pyromq.wire.bodies.heartbeat import ConsumerPart, decode_client_config_check, decode_heartbeat
 from pyromq.wire.bodies.locks import encode_consumer_ids
 from pyromq.wire.headers.group import GetConsumerListByGroup, UnregisterClient
+
+log = logging.getLogger(__name__)
 
 
 class PresenceHandlers:
@@ -40,6 +45,8 @@ class PresenceHandlers:
         self._membership = membership
         self._conflicts = conflicts
         self._clock = clock
+        #: Which links were told that their client id is another account's: it is logged once.
+        self._told_ids: WeakKeyDictionary[Link, str] = WeakKeyDictionary()
 
     def heartbeat(self, request: Request[None]) -> Answer:
         """Note which groups a client is in; members of a group that changed are told before the answer.
@@ -50,19 +57,35 @@ class PresenceHandlers:
         command = request.command
         heartbeat = decode_heartbeat(command.body)
         client = Client(
-            request.link, heartbeat.client_id, command.language, command.version, self._clock.now_ms()
+            request.link,
+            heartbeat.client_id,
+            command.language,
+            command.version,
+            self._clock.now_ms(),
+            request.caller,
         )
         for part in heartbeat.consumers:
             self._ensure_retry_topic(part)
             self._apply(part.group_name, self._conflicts.note(client, part))
-        for producer in heartbeat.producers:
-            self._producers.register(client, producer.group_name)
+        has_its_id = [self._producers.register(client, part.group_name) for part in heartbeat.producers]
         names = [part.group_name for part in heartbeat.consumers]
         refusals = [text for name in names if (text := self._conflicts.refusal(name, request.link))]
         if refusals:
             raise NoPermission(ResponseCode.NO_PERMISSION, "; ".join(refusals))
         warnings = [text for name in names if (text := self._conflicts.warning(name))]
+        if not all(has_its_id):
+            warnings.append(self._id_is_anothers(client))
         return Answer(remark="; ".join(warnings) if warnings else None)
+
+    def _id_is_anothers(self, client: Client) -> str:
+        text = (
+            f"the client id {client.client_id} is in use by another account, which gets its replies; "
+            "give each client an instanceName of its own"
+        )
+        if self._told_ids.get(client.link) != client.client_id:
+            self._told_ids[client.link] = client.client_id
+            log.warning("%s: %s", client.link.peer, text)
+        return text
 
     def unregister(self, request: Request[UnregisterClient]) -> Answer:
         """Take a client out of the groups that it names."""
@@ -111,6 +134,7 @@ class PresenceHandlers:
     def _left(self, group: ConsumerGroup) -> None:
         if not group.members:
             self._filters.group_left(group.name)
+            forget_expressions(group.subscriptions.values())
         self._membership.notify(group)
 
     def _apply(self, name: str, ruling: Ruling) -> None:

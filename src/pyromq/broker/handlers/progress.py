@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Awaitable
 
+from pyromq.broker.durability import Durability
 from pyromq.broker.offsets import OffsetTable
 from pyromq.broker.queue_locks import QueueLocks
 from pyromq.broker.replication.committed_here import Commit, CommittedHere
@@ -25,11 +26,13 @@ class ProgressHandlers:
         store: MessageStore,
         offsets: OffsetTable,
         locks: QueueLocks,
+        durability: Durability,
         committed_here: CommittedHere | None = None,
     ) -> None:
         self._store = store
         self._offsets = offsets
         self._locks = locks
+        self._durability = durability
         self._committed_here = committed_here
 
     def query_consumer_offset(self, request: Request[QueryConsumerOffset]) -> Answer:
@@ -61,6 +64,7 @@ class ProgressHandlers:
         """Set the offset that a group reads next; a slave tells its master when that is back."""
         header = request.header
         commit = Commit(header.consumer_group, header.topic, header.queue_id, header.commit_offset)
+        self._offsets.check_commit(header.consumer_group, header.topic, header.queue_id)
         self._offsets.commit(*commit)
         if self._committed_here is not None:
             self._committed_here.note(commit)
@@ -71,13 +75,18 @@ class ProgressHandlers:
         asked = decode_lock_batch(request.body)
         locked = self._locks.lock(asked.consumer_group, asked.queues, asked.client_id)
         answer = Answer(body=encode_locked_queues(java_queue_order(locked)))
-        return answer if self._locks.is_saved else self._answer_when_saved(answer)
+        if not self._locks.is_saved:
+            return self._answer_when_saved(answer)
+        self._durability.vouch()
+        return answer
 
     async def _answer_when_saved(self, answer: Answer) -> Answer:
         try:
             await self._locks.save()
         except StoreError as error:
             log.warning("who holds which queue is not known after a crash: %s", error)
+        # Meanwhile another may be master, and give the same queues to another member.
+        self._durability.vouch()
         return answer
 
     def queue_locks(self, _request: Request[None]) -> Answer:

@@ -13,12 +13,12 @@ a turn of the loop (`turns.py`), so that no group's filter holds up the others.
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import partial
 
 from pyromq.broker.admission import FAQ
 from pyromq.broker.arrivals import Arrivals, HeldPull
 from pyromq.broker.clients import Consumers
-from pyromq.broker.filters import SQL92, FilterTable
+from pyromq.broker.filters import SQL92, FilterTable, tag_test
 from pyromq.broker.groups import GroupTable
 from pyromq.broker.offset_events import OffsetEvents
 from pyromq.broker.offsets import OffsetTable
@@ -27,23 +27,23 @@ from pyromq.broker.topic_names import RETRY_PREFIX
 from pyromq.broker.topics import TopicTable
 from pyromq.broker.turns import Turns
 from pyromq.clock import Clock
-from pyromq.codes import Perm, PullFlag, ResponseCode
+from pyromq.codes import Perm, PullFlag, RequestCode, ResponseCode
 from pyromq.config.choices import BrokerRole
 from pyromq.config.settings import BrokerSettings
 from pyromq.errors import NoPermission, Refused, ServerFailed, ServiceNotAvailable, TopicNotFound
-from pyromq.filter.tags import parse_tags, wants_all
 from pyromq.net.routes import Answer, Request
 from pyromq.store.reading import GetStatus, Got, MatchesRecord, WantsTags
 from pyromq.store.store import MessageStore
 from pyromq.wire.bodies.groups import SubscriptionGroupConfig
 from pyromq.wire.bodies.heartbeat import MessageModel, Subscription
+from pyromq.wire.command import Command
 from pyromq.wire.headers.pull import PullMessage
-from pyromq.wire.java_hash import java_hash
 
 PullRequest = Request[PullMessage]
 Pulled = Answer | Awaitable[Answer]
 
 MASTER_ID = 0
+_NO_COMMAND = Command(RequestCode.PULL_MESSAGE)
 
 _CODES = {
     GetStatus.FOUND: ResponseCode.SUCCESS,
@@ -113,6 +113,8 @@ class PullHandlers:
 
     def pull(self, request: PullRequest) -> Pulled:
         """Answer with messages, or hold the request until there are some."""
+        # A pull has no body, and only its header is looked at: whatever else was sent must not wait with it.
+        request = Request(_NO_COMMAND, request.header, request.link)
         if self._is_by_sql(request.header) and not self._turns.take():
             return self._pull_in_turn(request)
         return self._pull(request)
@@ -136,7 +138,7 @@ class PullHandlers:
             self.learn(header, reading.wanted.tags)
         if header.sys_flag & PullFlag.COMMIT_OFFSET and self._settings.broker_role != BrokerRole.SLAVE:
             self._offsets.commit(header.consumer_group, header.topic, header.queue_id, header.commit_offset)
-        has_room = self._arrivals.held_count < self._settings.held_pulls_max
+        has_room = self._arrivals.has_room(self._settings.held_pulls_max)
         is_empty = reading.answer.code == ResponseCode.PULL_NOT_FOUND
         if is_empty and header.sys_flag & PullFlag.SUSPEND and has_room:
             self._check_not_over()
@@ -182,6 +184,7 @@ class PullHandlers:
             wanted.tags,
             wake,
             None if wanted.matches is None else partial(self._matches_at, header, wanted.matches),
+            len(header.subscription or ""),
         )
         self._arrivals.hold(header.topic, header.queue_id, pull)
 
@@ -274,13 +277,13 @@ class PullHandlers:
         if header.sys_flag & PullFlag.SUBSCRIPTION:
             if self._filters.check(header.expression_type):
                 return _Wanted(matches=self._filters.test(header.subscription))
-            return _Wanted(_tag_test(header.subscription), self._retry_test(header))
+            return _Wanted(tag_test(header.subscription), self._retry_test(header))
         subscription = self._subscription(header, group)
         is_sql = self._filters.check(subscription.expression_type)
         if subscription.class_filter_mode:
             return _Wanted()
         if not is_sql:
-            return _Wanted(_tag_test(subscription.sub_string), self._retry_test(header))
+            return _Wanted(tag_test(subscription.sub_string), self._retry_test(header))
         return _Wanted(
             matches=self._filters.group_test(
                 header.topic,
@@ -341,15 +344,3 @@ class PullHandlers:
             },
             body=got.body,
         )
-
-
-@lru_cache(maxsize=4096)
-def _tag_test(expression: str | None) -> Callable[[int], bool] | None:
-    """Return the test for the tag code of a queue entry, or None when every entry passes.
-
-    A queue entry holds only the hash of a message's tag: a rare stranger with the same hash passes too, and
-    the consumer sorts it out.
-    """
-    if wants_all(expression):
-        return None
-    return frozenset(java_hash(tag) for tag in parse_tags(expression)).__contains__

@@ -173,7 +173,7 @@ class RelayHandlers:
                     ResponseCode.SYSTEM_ERROR, f"THe consumer group <{header.group}> not exist"
                 )
             at = (
-                self._store.max_offset(topic, queue_id)
+                self._store.readable_end(topic, queue_id)
                 if header.timestamp == TO_THE_END
                 else self._store.offset_by_time(topic, queue_id, header.timestamp)
             )

@@ -9,6 +9,7 @@ from random import randrange
 
 from pyromq.broker.admission import Admission, check_queue
 from pyromq.broker.clients import Producers
+from pyromq.broker.durability import Durability
 from pyromq.broker.intake import Intake
 from pyromq.broker.topics import TopicTable
 from pyromq.clock import Clock
@@ -16,7 +17,7 @@ from pyromq.codes import RequestCode, ResponseCode
 from pyromq.config.settings import BrokerSettings
 from pyromq.errors import NetworkError, Refused
 from pyromq.net.routes import Answer, Request
-from pyromq.store.store import Draft
+from pyromq.store.store import Draft, Placed
 from pyromq.wire import properties as names
 from pyromq.wire.command import Command
 from pyromq.wire.header import write_header
@@ -40,6 +41,7 @@ class ReplyHandlers:
         topics: TopicTable,
         producers: Producers,
         intake: Intake,
+        durability: Durability,
         settings: BrokerSettings,
         clock: Clock,
         store_address: str,
@@ -49,6 +51,7 @@ class ReplyHandlers:
         self._topics = topics
         self._producers = producers
         self._intake = intake
+        self._durability = durability
         self._settings = settings
         self._clock = clock
         self._store_address = store_address
@@ -73,11 +76,24 @@ class ReplyHandlers:
         failure = await self._push(request)
         if failure is None:
             answer.ext |= {"msgId": "0", "queueId": str(queue_id), "queueOffset": "0"}
-        else:
+        stored = self._store(request, queue_id) if self._settings.store_reply_message_enable else None
+        if stored is not None:
+            answer = await self._acknowledged(answer, stored, queue_id)
+        if failure is not None:
             answer.code, answer.remark = ResponseCode.SYSTEM_ERROR, failure
-        if self._settings.store_reply_message_enable:
-            answer.ext |= self._store(request, queue_id)
+        self._durability.vouch()
         return answer
+
+    async def _acknowledged(self, answer: Answer, stored: Placed, queue_id: int) -> Answer:
+        """Add where the reply is, once it is as safe as a sent message; the code says so if it is not."""
+        message_id = offset_message_id(self._store_host, stored.position)
+        answer.ext = (answer.ext or {}) | {
+            "msgId": message_id,
+            "queueId": str(queue_id),
+            "queueOffset": str(stored.queue_offset),
+        }
+        acknowledged = self._durability.acknowledge(stored.end, answer)
+        return acknowledged if isinstance(acknowledged, Answer) else await acknowledged
 
     async def _push(self, request: ReplyRequest) -> str | None:
         """Push the reply; return why that failed, None when the requester has it."""
@@ -120,7 +136,7 @@ class ReplyHandlers:
         )
         return Command(RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT, ext=write_header(pushed), body=request.body)
 
-    def _store(self, request: ReplyRequest, queue_id: int) -> dict[str, str]:
+    def _store(self, request: ReplyRequest, queue_id: int) -> Placed | None:
         """Store the reply and return where; a reply that is not stored is only logged, as with RocketMQ."""
         header = request.header
         draft = Draft(
@@ -136,12 +152,7 @@ class ReplyHandlers:
             reconsume_times=header.reconsume_times or 0,
         )
         try:
-            placed = self._intake.put_as_is(draft)
+            return self._intake.put_as_is(draft)
         except Refused as refusal:
             log.warning("a reply of %s was not stored: %s", request.link.peer, refusal)
-            return {}
-        return {
-            "msgId": offset_message_id(self._store_host, placed.position),
-            "queueId": str(queue_id),
-            "queueOffset": str(placed.queue_offset),
-        }
+            return None

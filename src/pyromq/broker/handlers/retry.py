@@ -83,13 +83,14 @@ class RetryHandlers:
         draft.properties = names.encode(properties)
         is_saved = self._topics.has_saved(topic, draft.topic)
         placed = self._intake.put(draft, properties)
-        if self._durability.is_immediate and is_saved:
-            return Answer()
-        return self._answer_when_safe(placed.end)
+        if is_saved:
+            return self._durability.acknowledge(placed.end, Answer())
+        return self._answer_when_saved(placed.end)
 
-    async def _answer_when_safe(self, end: int) -> Answer:
+    async def _answer_when_saved(self, end: int) -> Answer:
         await self._topics.save()
-        return Answer() if self._durability.is_immediate else await self._durability.confirm(end, Answer())
+        answer = self._durability.acknowledge(end, Answer())
+        return answer if isinstance(answer, Answer) else await answer
 
     def _retry_topic(self, header: ConsumerSendMessageBack, config: SubscriptionGroupConfig) -> str:
         topic = topic_names.retry_topic(header.group)

@@ -20,6 +20,7 @@ from pyromq.broker.topics import TopicTable
 from pyromq.codes import TRANSACTION_MASK, ResponseCode, SysFlag
 from pyromq.config.settings import BrokerSettings
 from pyromq.errors import MessageIllegal
+from pyromq.name_rules import TOPIC_CHARACTERS_MAX
 from pyromq.net.routes import Answer, Request
 from pyromq.store.store import Draft, Placed
 from pyromq.wire import properties as names
@@ -32,8 +33,6 @@ from pyromq.wire.recall_handle import RecallHandle
 
 SendRequest = Request[SendMessage] | Request[SendMessageV2]
 Sent = Answer | Awaitable[Answer]
-
-TOPIC_CHARACTERS_MAX = 127
 
 
 class SendHandlers:
@@ -78,7 +77,10 @@ class SendHandlers:
     async def _answer_when_saved(self, sent: Sent) -> Answer:
         # Only the answer waits, so that what is sent next keeps its place behind this message.
         await self._topics.save()
-        return sent if isinstance(sent, Answer) else await sent
+        if not isinstance(sent, Answer):
+            sent = await sent
+        self._durability.vouch()
+        return sent
 
     def _store(self, request: SendRequest, config: TopicConfig) -> Sent:
         header = request.header
@@ -173,9 +175,7 @@ class SendHandlers:
         )
 
     def _confirm(self, end: int, answer: Answer, properties: dict[str, str]) -> Sent:
-        if self._durability.is_immediate or not _waits(properties):
-            return answer
-        return self._durability.confirm(end, answer)
+        return self._durability.acknowledge(end, answer, waits=_waits(properties))
 
 
 def _topics_of(topic: str) -> tuple[str, ...]:

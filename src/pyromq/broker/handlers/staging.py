@@ -57,7 +57,8 @@ class StagingHandlers:
         header = request.header
         _check_names(header.query, header.home, batch=header.batch)
         layout = decode_staged(request.body).layout
-        return _answer(await self._staging.open(header.query, header.batch, header.home, layout))
+        opened = self._staging.open(header.query, header.batch, header.home, layout, request.caller)
+        return _answer(await opened)
 
     def stage(self, request: Request[StageMessages]) -> Answer | Awaitable[Answer]:
         """Store a chunk; one that is here already is not stored again."""
@@ -66,7 +67,7 @@ class StagingHandlers:
         if header.part < 0 or header.sequence < 0 or header.queue_id < 0 or header.sys_flag & ~_SYS_FLAGS:
             raise _illegal("part, sequence and queueId are not negative, and sysFlag says at most compressed")
         note = _note(header)
-        staged = self._staging.check_stageable(note)
+        staged = self._staging.check_stageable(note, request.caller)
         if staged is not None:
             # Syncs end between records: the disk has all of one of which it has more than the beginning.
             return self._confirm(staged.position + 1)
@@ -78,6 +79,7 @@ class StagingHandlers:
             request.body,
             born_at_ms=header.born_timestamp,
             born_host=request.link.peer_host_bytes,
+            caller=request.caller,
         )
         if not self._topics.has_saved(header.topic):
             return self._answer_when_saved(end)
@@ -91,11 +93,11 @@ class StagingHandlers:
         parts = decode_staged(request.body).parts
         _check_parts(parts)
         if header.step is PublishStep.COMPLETE:
-            return _answer(await staging.complete(query, batch, home))
+            return _answer(await staging.complete(query, batch, home, request.caller))
         if header.step is PublishStep.PREPARE:
-            return _answer(await staging.prepare(query, batch, home, parts))
+            return _answer(await staging.prepare(query, batch, home, parts, request.caller))
         wait_s = min(max(header.wait_ms, 0), WAIT_MS_MAX) / 1_000
-        return _answer(await staging.publish(query, batch, home, parts, wait_s))
+        return _answer(await staging.publish(query, batch, home, parts, wait_s, request.caller))
 
     async def abort(self, request: Request[AbortStaged]) -> Answer:
         """Forget attempts that will not be published."""
@@ -104,13 +106,14 @@ class StagingHandlers:
         parts = decode_staged(request.body).parts
         _check_parts(parts)
         attempts = [(part.part, part.attempt) for part in parts]
-        return _answer(await self._staging.abort(header.query, header.batch, header.home, attempts))
+        aborted = self._staging.abort(header.query, header.batch, header.home, attempts, request.caller)
+        return _answer(await aborted)
 
     async def status(self, request: Request[StagedStatus]) -> Answer:
         """Say how far a query is."""
         header = request.header
         _check_names(header.query, batch=header.batch or 0)
-        return _answer(await self._staging.status(header.query, header.batch))
+        return _answer(await self._staging.status(header.query, header.batch, request.caller))
 
     def _topic(self, topic: str) -> TopicConfig:
         """Return a topic that messages may be sent to, created as a send would."""
@@ -130,9 +133,7 @@ class StagingHandlers:
         return confirmed if isinstance(confirmed, Answer) else await confirmed
 
     def _confirm(self, end: int) -> Answer | Awaitable[Answer]:
-        if self._durability.is_immediate:
-            return Answer(ext={})
-        return self._durability.confirm(end, Answer(ext={}))
+        return self._durability.acknowledge(end, Answer(ext={}))
 
 
 def _note(header: StageMessages) -> ChunkNote:

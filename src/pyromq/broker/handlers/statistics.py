@@ -214,11 +214,11 @@ class StatisticsHandlers:
         queue = self._store.queue(header.topic, header.queue_id)
         if queue is None:
             raise ServerFailed(ResponseCode.SYSTEM_ERROR, f"{header.queue_id}@{header.topic} is not exist!")
-        if not queue.min_offset <= header.index < queue.end:
+        end = self._store.readable_end(header.topic, header.queue_id)
+        if not queue.min_offset <= header.index < end:
             return Answer(remark=f"Index {header.index} of {header.queue_id}@{header.topic} is not exist!")
-        entries = self._store.entries(
-            header.topic, header.queue_id, header.index, min(max(header.count, 0), QUEUE_ROWS_MAX)
-        )
+        count = min(max(header.count, 0), QUEUE_ROWS_MAX, end - header.index)
+        entries = self._store.entries(header.topic, header.queue_id, header.index, count)
         filter_data, subscription = None, None
         if header.consumer_group is not None:
             consumers = self._consumers.get(header.consumer_group)
@@ -228,7 +228,7 @@ class StatisticsHandlers:
                 known = self._filters.get(header.topic, header.consumer_group)
                 filter_data = "null" if known is None else dumps(known).decode()
         rows = QueueRows(
-            max_queue_index=queue.end,
+            max_queue_index=end,
             min_queue_index=queue.min_offset,
             queue_data=[
                 QueueRow(physic_offset=entry.position, physic_size=entry.size, tags_code=entry.tags_code)
@@ -264,14 +264,14 @@ class StatisticsHandlers:
         progress = max(self._offsets.progress(group, topic, queue_id) or 0, 0)
         consumed_at_ms = self._store.stored_time(topic, queue_id, progress - 1) if progress else 0
         return GroupProgress(
-            broker_offset=max(self._store.max_offset(topic, queue_id), 0),
+            broker_offset=self._store.readable_end(topic, queue_id),
             consumer_offset=progress,
             last_timestamp=max(consumed_at_ms, 0),
         )
 
     def _time_span(self, group: str, topic: str, queue_id: int) -> TimeSpan:
         store = self._store
-        end = store.max_offset(topic, queue_id)
+        end = store.readable_end(topic, queue_id)
         progress = self._offsets.progress(group, topic, queue_id)
         oldest_ms = store.earliest_time(topic, queue_id)
         delay_ms = 0

@@ -70,7 +70,8 @@ class TimerHandlers:
         self.recall_ext = {names.MSG_REGION: settings.region_id}
 
     async def recall(self, request: Request[RecallMessage]) -> Answer:
-        """Let a waiting message never be delivered; answer its id when that is as safe as a sent message.
+        """Let a waiting message never be delivered, no copy of it; answer its id when that is as safe as a
+        sent message.
 
         RocketMQ 5.x stores what was asked and answers before it looks; here the answer says what became of
         it.
@@ -78,17 +79,25 @@ class TimerHandlers:
         handle = self._handle(request.header)
         async with _patience():
             recalled = await self._timers.recall(handle.topic, handle.message_id, due_ms=handle.due_ms)
-        if recalled.placed is None:
+        if recalled.end is None:
             raise _illegal(
                 f"recall failed, message {handle.message_id} does not wait: it was delivered or recalled "
                 "already"
             )
+        if recalled.was_delivered:
+            raise _illegal(
+                f"recall failed, message {handle.message_id} was sent more than once, and a copy was "
+                "delivered already; those that still waited are taken back"
+            )
         answer = Answer(ext={"msgId": handle.message_id, **self.recall_ext})
-        if self._durability.is_immediate:
-            return answer
-        answer = await self._durability.confirm(recalled.placed.end, answer)
-        # It is recalled, if the disk is slow too; RocketMQ says so.
-        answer.code = ResponseCode.SUCCESS
+        acknowledged = self._durability.acknowledge(recalled.end, answer)
+        if not isinstance(acknowledged, Answer):
+            answer = await acknowledged
+        if answer.code != ResponseCode.SUCCESS:
+            answer.remark = (
+                f"message {handle.message_id} is recalled here, but not yet safely "
+                f"({ResponseCode(answer.code).name}): it is delivered after all if this broker is lost now"
+            )
         return answer
 
     async def list_waiting(self, request: Request[ListWaiting]) -> Answer:

@@ -70,9 +70,7 @@ class TransactionHandlers:
         except Refused as refusal:
             log.warning("%s may not %s the transaction of %s: %s", peer, fate, header.msg_id, refusal.remark)
             raise
-        if self._durability.is_immediate or request.command.is_oneway:
-            return Answer()
-        return self._durability.confirm(end, Answer())
+        return self._durability.acknowledge(end, Answer(), waits=not request.command.is_oneway)
 
     def _half(self, header: EndTransaction) -> Record:
         half = self._store.record_at(header.commit_log_offset)

@@ -99,8 +99,8 @@ def forget_beyond(root: Path, cut_at: int, *, files: Files | None = None) -> Non
     if position is None or position > cut_at:
         _remove(config / "delayOffset.json", files)
     _remove(config / "stagedBatches.json", files)
-    waiting = root / "timers" / "waiting.db"
-    if isinstance(files, SystemFiles) and _noted_in(waiting) > cut_at:
+    waiting = files.database(root / "timers" / "waiting.db")
+    if waiting is not None and _noted_in(waiting) > cut_at:
         for ending in ("-wal", "-shm", ""):
             waiting.with_name(waiting.name + ending).unlink(missing_ok=True)
     offsets = _read(config / "consumerOffset.json", decode_group_offsets, files) or {}

@@ -2,6 +2,10 @@
 
     connect → compare (last record, or epochs) → hello → pieces … → the link ends → pause → connect → …
 
+What it says it has, a synchronous master counts as safe. So under synchronous flush that is what its own disk
+has: the pieces of many reads share a sync, as a master's sends do (`durability.py`). Under asynchronous flush
+it is what was copied, as with RocketMQ.
+
 Whatever ends the link is said once, until something else is the matter or it works again; `trouble` has it.
 """
 
@@ -11,6 +15,7 @@ import ssl
 from collections.abc import Callable
 from typing import Final, cast
 
+from pyromq.broker.durability import NotSafe
 from pyromq.broker.replication.copying import Copying
 from pyromq.broker.replication.divergence import Diverged, check_last_record
 from pyromq.clock import Clock
@@ -67,7 +72,9 @@ class MasterLink(asyncio.BufferedProtocol):
         self._is_reading_paused = False
         self._is_known_to_fit = False
         self._has_copied = False
+        #: What the master was told last, and whether the disk is waited for before it is told more.
         self._told = 0
+        self._is_syncing = False
         self._heard_at = self._spoke_at = client.clock.monotonic()
         self._has_epochs = client.epochs is not None
 
@@ -116,7 +123,7 @@ class MasterLink(asyncio.BufferedProtocol):
             self._write(encode_hello(Hello(self._client.broker_id)))
         else:
             self.is_copying = True
-            self._tell()
+            self._tell(self._client.store.max_position)
 
     def look(self, now: float) -> None:
         """End the link when the master is silent, and break our own silence."""
@@ -125,7 +132,7 @@ class MasterLink(asyncio.BufferedProtocol):
             silence_s = settings.ha_housekeeping_interval / 1000
             self.end(ConnectionLost(f"the master was silent for more than {silence_s:g} s"))
         elif self.is_copying and now - self._spoke_at > settings.ha_send_heartbeat_interval / 1000:
-            self._tell()
+            self._tell(self._told)
 
     def end(self, error: PyroError) -> None:
         """End the link for a reason; the first one counts."""
@@ -145,7 +152,7 @@ class MasterLink(asyncio.BufferedProtocol):
         self._copying.compare(welcome, is_known_to_fit=self._is_known_to_fit)
         self._taken = length
         self.is_copying = True
-        self._tell()
+        self._tell(self._client.store.max_position)
         self._copy()
 
     def _copy(self) -> None:
@@ -164,8 +171,7 @@ class MasterLink(asyncio.BufferedProtocol):
         if not self._has_copied and self._taken > first:
             self._has_copied = True
             self._client.note_following(self.address, before)
-        if store.max_position > self._told:
-            self._tell()
+        self._acknowledge()
         if not is_all or store.max_position - before > READ_BYTES // 4:
             self._let_others()
         else:
@@ -196,9 +202,32 @@ class MasterLink(asyncio.BufferedProtocol):
             self._is_reading_paused = False
             self._transport.resume_reading()
 
-    def _tell(self) -> None:
-        self._told = self._client.store.max_position
-        self._write((encode_report if self._has_epochs else encode_position)(self._told))
+    def _acknowledge(self) -> None:
+        """Tell the master that the log is here: at once, or when the disk has it, once for many pieces."""
+        store, on_disk = self._client.store, self._client.on_disk
+        if on_disk is None:
+            if store.max_position > self._told:
+                self._tell(store.max_position)
+        elif store.whole_position > self._told and not self._is_syncing:
+            self._is_syncing = True
+            on_disk(store.whole_position).add_done_callback(self._synced)
+
+    def _synced(self, sync: "asyncio.Future[None]") -> None:
+        self._is_syncing = False
+        if self.ended.done() or sync.cancelled():
+            return
+        error = sync.exception()
+        if error is None:
+            self._tell(self._client.store.flushed_position)
+        elif not isinstance(error, NotSafe):
+            self.end(StoreError(str(error)))
+            return
+        # More may have come meanwhile; and a disk that is only slow is waited for, for as long as it takes.
+        self._acknowledge()
+
+    def _tell(self, position: int) -> None:
+        self._told = position
+        self._write((encode_report if self._has_epochs else encode_position)(position))
 
     def _write(self, data: bytes) -> None:
         if self._transport is not None:
@@ -212,6 +241,8 @@ class ReplicationClient:
     `ha_address` is asked before each try; None: there is no master now. With `epochs` it speaks the protocol
     of failover, as `broker_id`, to a master of `epoch` or a later one. With static roles the last record is
     compared through `links` with the broker at `master_address`, as long as that is known.
+
+    `on_disk` brings the log to this disk up to a position. With it, only what the disk has is acknowledged.
 
     `on_diverged` is called when the logs differ, with the position up to which they are the same if what is
     behind may be cut off. `on_copied` is called after each append, `on_confirmed` when more may be read,
@@ -232,6 +263,7 @@ class ReplicationClient:
         broker_id: int = 0,
         on_diverged: Callable[[int | None], None] = lambda common_end: None,
         on_copied: Callable[[], None] = lambda: None,
+        on_disk: Callable[[int], "asyncio.Future[None]"] | None = None,
         on_confirmed: Callable[[int], None] | None = None,
         on_following: Callable[[], None] = lambda: None,
         retry_s: float | None = None,
@@ -253,6 +285,7 @@ class ReplicationClient:
         self._master_address = master_address
         self._on_diverged = on_diverged
         self._on_copied = on_copied
+        self.on_disk = on_disk
         self._on_following = on_following
         self._copying = Copying(store, epochs, epoch=epoch, on_confirmed=on_confirmed)
         self._retry_s = retry_s or (RETRY_S if epochs is None else FAILOVER_RETRY_S)
@@ -339,6 +372,9 @@ class ReplicationClient:
 
     async def _follow(self, address: str) -> None:
         """Copy from a master until the connection ends, and raise why."""
+        if self.on_disk is not None:
+            # The first word says from where on the log is wanted, and acknowledges all before it.
+            await self.on_disk(self.store.whole_position)
         link = await self._connect(address)
         self._link = link
         self.store.forget_arriving()

@@ -80,8 +80,11 @@ class Follower:
         self._due, self._due_since = end, now
 
     def take_over(self, earlier: "Follower") -> None:
-        """Begin with what was known of the same broker before it connected again."""
-        self.acked, self.caught_up_at = earlier.acked, earlier.caught_up_at
+        """Begin with what was known of the same broker before it connected again.
+
+        What it had is not taken over: with its power it may have lost some of that, and it says so next.
+        """
+        self.caught_up_at = earlier.caught_up_at
 
 
 class Followers:
@@ -139,6 +142,11 @@ class Followers:
         self._is_alone = not ids
         self._followers = [one for one in self._followers if one.is_connected or one.id in ids]
         self._work_out()
+
+    @property
+    def replica_count(self) -> int:
+        """How many brokers there are to have a message, the master too."""
+        return 1 + (self.connected_count if self._in_sync is None else len(self._in_sync))
 
     def is_anyone_near(self, end: int) -> bool:
         """Return whether there are enough followers that will soon have the log up to `end`.

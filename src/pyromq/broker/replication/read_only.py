@@ -1,51 +1,28 @@
-"""What a slave does not do: whatever stores a message or changes a topic or a group is its master's.
+"""How a slave says no: whatever stores a message or changes a topic or a group is its master's.
 
-The codes are those of RocketMQ 4.9.8's slave. It finds out only when it stores, and says that the disk may be
-full; here the refusal comes first and says what is the matter. Everything else is answered: pulls, queries,
-offsets, heartbeats, and locks of queues.
+Which requests those are stands on their routes (`on_slave`), and is as with RocketMQ 4.9.8's slave. It finds
+out only when it stores, and says that the disk may be full; here the refusal comes first and says what is the
+matter.
 """
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any
 
-from pyromq.codes import RequestCode, ResponseCode
+from pyromq.broker.route_facts import BrokerTable, OnSlave
+from pyromq.codes import ResponseCode
 from pyromq.errors import Refused, ServerFailed, ServiceNotAvailable
-from pyromq.net.routes import Guard, Request, RouteTable
-
-_UNAVAILABLE: Final = (
-    RequestCode.SEND_MESSAGE,
-    RequestCode.SEND_MESSAGE_V2,
-    RequestCode.SEND_BATCH_MESSAGE,
-    RequestCode.SEND_REPLY_MESSAGE,
-    RequestCode.SEND_REPLY_MESSAGE_V2,
-    RequestCode.RECALL_MESSAGE,
-    RequestCode.LIST_WAITING,
-    RequestCode.RESUME_CHECK_HALF_MESSAGE,
-    RequestCode.OPEN_STAGED_BATCH,
-    RequestCode.STAGE_MESSAGES,
-    RequestCode.PUBLISH_STAGED,
-    RequestCode.ABORT_STAGED,
-    RequestCode.STAGED_STATUS,
-)
-_UNCHANGEABLE: Final = (
-    RequestCode.UPDATE_AND_CREATE_TOPIC,
-    RequestCode.DELETE_TOPIC_IN_BROKER,
-    RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP,
-    RequestCode.DELETE_SUBSCRIPTIONGROUP,
-    RequestCode.UPDATE_AND_CREATE_TOPIC_LIST,
-    RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST,
-    RequestCode.UPDATE_AND_GET_GROUP_FORBIDDEN,
-    RequestCode.CLONE_GROUP_OFFSET,
-)
+from pyromq.net.routes import Guard, Request
 
 
-def guard_slave(table: RouteTable, broker_name: str) -> None:
+def guard_slave(table: BrokerTable, broker_name: str) -> None:
     """Let a slave's table of requests refuse what only a master does; to be called when it is full."""
-    for code, guard in _guards(broker_name).items():
-        table.guard(guard, (code,))
+    guards = _guards(broker_name)
+    for route in table:
+        if route.on_slave is not OnSlave.ANSWERS:
+            table.guard(guards[route.on_slave], (route.code,))
 
 
-def _guards(broker_name: str) -> Mapping[int, Guard]:
+def _guards(broker_name: str) -> Mapping[OnSlave, Guard]:
     where = f"its master, broker id 0 of {broker_name}, does; the name servers know where that is"
 
     def refuse_messages(_request: Request[Any]) -> None:
@@ -76,8 +53,8 @@ def _guards(broker_name: str) -> Mapping[int, Guard]:
         )
 
     return {
-        **dict.fromkeys(_UNAVAILABLE, refuse_messages),
-        RequestCode.CONSUMER_SEND_MSG_BACK: refuse_retry,
-        RequestCode.END_TRANSACTION: refuse_end,
-        **dict.fromkeys(_UNCHANGEABLE, refuse_change),
+        OnSlave.TAKES_NO_MESSAGES: refuse_messages,
+        OnSlave.TAKES_NOTHING_BACK: refuse_retry,
+        OnSlave.ENDS_NO_TRANSACTIONS: refuse_end,
+        OnSlave.CHANGES_NOTHING: refuse_change,
     }

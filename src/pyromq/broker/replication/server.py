@@ -268,7 +268,7 @@ class ReplicationServer:
         self.followers = followers
         self.settings = settings
         self.clock = clock
-        self.links: set[FollowerLink] = set()
+        self.links: dict[FollowerLink, None] = {}
         #: Asked for a machine that wants to copy the log.
         self.may_follow: Callable[[str], bool] = lambda _host: True
         #: Connections that were refused or ended for a reason of their own.
@@ -355,7 +355,7 @@ class ReplicationServer:
 
     def admit(self, link: FollowerLink) -> None:
         """Take a connection, or close it when there are too many, or nobody from there may copy."""
-        self.links.add(link)
+        self.links[link] = None
         strangers = sum(one.is_stranger for one in self.links)
         if self._is_closing:
             link.abort()
@@ -384,7 +384,7 @@ class ReplicationServer:
 
     def forget(self, link: FollowerLink, error: Exception | None) -> None:
         """Note the end of a connection."""
-        self.links.discard(link)
+        self.links.pop(link, None)
         if not self.links and self._are_all_gone is not None:
             self._are_all_gone.set()
         if link.follower is not None:

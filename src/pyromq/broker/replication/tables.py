@@ -11,6 +11,10 @@ or a transaction's fate noted, and not yet the record of it, and became master t
 lost. So the end of the master's log is asked for behind the progress, and the progress counts once the own
 log is there.
 
+Nor may it fall behind the log. A master that lost power may come back with less than its slave has, and its
+progress is then of another log: what it does not know as delivered would be delivered again. So progress is
+taken from nobody whose log ends before the own, and what was said over one link is not used over the next.
+
 Before the groups' progress is taken over, the master is told what clients committed here while it was gone.
 
 A slave lets go of no file of its log that its master still has: messages that wait for a time of their own
@@ -33,7 +37,7 @@ from pyromq.broker.replication.committed_here import Commit, CommittedHere
 from pyromq.broker.runtime import LOG_END, LOG_START
 from pyromq.broker.topics import TopicTable
 from pyromq.codes import RequestCode, ResponseCode
-from pyromq.errors import BodyError, PyroError, Refused, refusal
+from pyromq.errors import BodyError, ConnectionLost, PyroError, Refused, refusal
 from pyromq.net.links import Links
 from pyromq.store.store import MessageStore
 from pyromq.wire.bodies.groups import decode_group_table
@@ -74,6 +78,8 @@ class _Progress:
 
     groups: dict[str, dict[int, int]]
     levels: dict[int, int]
+    #: Over which of the links to the master it was said.
+    link: int
     #: Where the own log ended before the master was asked.
     since: int
     #: Where the master's log ended behind it.
@@ -81,7 +87,10 @@ class _Progress:
 
 
 class TableCopier:
-    """Copies a master's tables to a slave. `master` tells the address to ask, None while there is none."""
+    """Copies a master's tables to a slave. `master` tells the address to ask, None while there is none.
+
+    What was asked there is used only if it is still the master when the answer comes.
+    """
 
     def __init__(
         self,
@@ -102,6 +111,8 @@ class TableCopier:
         #: How often all tables were copied.
         self.copies = 0
         self._waiting: _Progress | None = None
+        #: How often the log's link to the master was made: another may lead to another life of it.
+        self._link = 0
         self._has_locks = True
         self._last_error = ""
         #: What the master said last, and the own table's revision then: the same again is not read again.
@@ -119,7 +130,9 @@ class TableCopier:
         await asyncio.shield(self._under_way or self._begin())
 
     def copy_soon(self) -> None:
-        """Copy without waiting for it: the master is there."""
+        """Copy without waiting for it: the log is copied from the master from now on."""
+        self._link += 1
+        self._waiting = None
         if self._under_way is None:
             self._begin()
 
@@ -176,10 +189,10 @@ class TableCopier:
                 log.info("topics copied from %s", address)
             self._topics_seen = topics, tables.topics.revision
             self._asked_about.difference_update(tables.topics.configs)
-        if self._waiting is None:
-            self._waiting = await self._ask_progress(address)
-            await self._tell_commits(address, self._waiting.groups)
-        await self._follow_progress(self._waiting)
+        said = self._waiting
+        if said is None:
+            said = await self._ask_progress(address)
+            await self._tell_commits(address, said.groups)
         groups = await self._ask(address, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)
         if self._groups_seen != (groups, tables.groups.revision):
             if tables.groups.follow(decode_group_table(groups)):
@@ -189,20 +202,29 @@ class TableCopier:
             await self._copy_locks(address)
         await tables.topics.save()
         await tables.groups.save()
+        # The last, for it may wait for the log, and for a disk that is slow.
+        await self._follow_progress(said)
 
     async def _ask_progress(self, address: str) -> _Progress:
-        since = self._store.whole_position
+        link, since = self._link, self._store.whole_position
         groups = decode_group_offsets(await self._ask(address, RequestCode.GET_ALL_CONSUMER_OFFSET))
         levels = decode_delay_offsets(await self._ask(address, RequestCode.GET_ALL_DELAY_OFFSET))
         runtime = decode_key_values(await self._ask(address, RequestCode.GET_BROKER_RUNTIME_INFO)).table
         self._kept_from = _number(runtime, LOG_START)
-        return _Progress(groups, levels, since, _number(runtime, LOG_END))
+        return _Progress(groups, levels, link, since, _number(runtime, LOG_END))
 
     async def _follow_progress(self, said: _Progress) -> None:
         """Take over what the master said, once the log is there; else look again at the next copy."""
-        if not await self._reach(said.end):
-            return
         self._waiting = None
+        if said.end < said.since:
+            # The master lost what this slave has.
+            return
+        is_there = await self._reach(said.end)
+        if said.link != self._link:
+            return
+        if not is_there:
+            self._waiting = said
+            return
         tables = self._tables
         tables.offsets.follow(self._with_commits(said.groups))
         await tables.offsets.save()
@@ -253,6 +275,8 @@ class TableCopier:
     async def _ask(self, address: str, code: RequestCode, header: Header | None = None) -> bytes:
         ext = None if header is None else write_header(header)
         answer = await self._links.request(address, Command(code, ext=ext), _TIMEOUT_S)
+        if self._master() != address:
+            raise ConnectionLost(f"{address} is not this slave's master any more")
         if answer.code != ResponseCode.SUCCESS:
             raise refusal(answer.code, answer.remark)
         return answer.body

@@ -8,7 +8,7 @@ import logging
 from collections.abc import Sequence
 
 from pyromq.broker import topic_names
-from pyromq.broker.durability import Durability, FlushTimeout
+from pyromq.broker.durability import Durability, NotSafe
 from pyromq.broker.intake import Intake
 from pyromq.broker.staging.ledger import Batch, Chunk, Ledger
 from pyromq.broker.staging.ops import AnyOp
@@ -85,13 +85,22 @@ class Journal:
         return placed.end
 
     async def safe(self) -> None:
-        """Return when the disk has all that happened so far."""
+        """Return when all that happened so far is as safe as a message that is acknowledged, and on the disk.
+
+        Raises ServiceNotAvailable when that takes too long: what happened stays, and whoever asks again waits
+        for it again.
+        """
         try:
-            await self._durability.sync_now()
-        except FlushTimeout as error:
+            await self._durability.all_safe()
+        except NotSafe as error:
             raise ServiceNotAvailable(
-                ResponseCode.SERVICE_NOT_AVAILABLE, "the disk takes longer than syncFlushTimeout; ask again"
+                ResponseCode.SERVICE_NOT_AVAILABLE,
+                f"what is staged is not safe yet on disk and replicas ({error}); ask again",
             ) from error
+
+    def vouch(self) -> None:
+        """Look at the lease for an answer that waits for nothing; raise ServiceNotAvailable if it is over."""
+        self._durability.vouch()
 
     def missing(self, batch: Batch | None, parts: Sequence[PartChunks]) -> str:
         """Return in words which chunks of the parts this broker should have and has not; empty when none."""

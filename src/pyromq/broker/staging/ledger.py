@@ -80,6 +80,8 @@ class Query:
     home: str
     used_at_ms: int
     last_published: int = -1
+    #: The account that it belongs to, the first that used it; None while nobody with an account did.
+    owner: str | None = None
     batches: dict[int, Batch] = field(default_factory=dict)
 
 
@@ -105,7 +107,7 @@ class Ledger:
 
     def chunk_stored(self, note: ChunkNote, chunk: Chunk, *, offset: int, at_ms: int) -> None:
         """Note a chunk; one that is not its attempt's next is left out, and so are those behind it."""
-        batch = self._batch(note.query, note.batch, note.home, at_ms)
+        batch = self._batch(note.query, note.batch, note.home, at_ms, owner=note.owner)
         key = (note.part, note.attempt)
         if batch is None or batch.decision is not None or key in batch.aborted:
             return
@@ -121,8 +123,8 @@ class Ledger:
         if isinstance(op, Published):
             self._published(op, at_ms)
             return
-        home = op.home if isinstance(op, Opened | Prepared | Decided) else None
-        batch = self._batch(op.query, op.batch, home, at_ms)
+        home, owner = (op.home, op.owner) if isinstance(op, Opened | Prepared | Decided) else (None, None)
+        batch = self._batch(op.query, op.batch, home, at_ms, owner=owner)
         if batch is None:
             return
         if batch.first_op is None:
@@ -179,13 +181,17 @@ class Ledger:
         for number in [number for number in query.batches if number <= query.last_published]:
             self._drop_batch(query, number)
 
-    def _batch(self, name: str, number: int, home: str | None, at_ms: int) -> Batch | None:
+    def _batch(
+        self, name: str, number: int, home: str | None, at_ms: int, *, owner: str | None = None
+    ) -> Batch | None:
         """Return a batch, made if it is new; None when it is published, or nobody knows its query's home."""
         query = self.queries.get(name)
         if query is None:
             if home is None:
                 return None
             query = self.queries[name] = Query(home, at_ms)
+        if query.owner is None:
+            query.owner = owner
         query.used_at_ms = max(query.used_at_ms, at_ms)
         if number <= query.last_published:
             return None

@@ -1,4 +1,7 @@
-"""What happened to staged batches, as records of `rmq_sys_staged_op`: one JSON object each."""
+"""What happened to staged batches, as records of `rmq_sys_staged_op`: one JSON object each.
+
+Those that may be the first of their query say whose it is, None where there is no access control.
+"""
 
 from typing import Final
 
@@ -19,6 +22,7 @@ class Opened(Op, frozen=True, tag="open", kw_only=True):
     """Somebody began the batch. At the home, the layout says which queues it may use."""
 
     home: str
+    owner: str | None = None
     layout: Layout = {}
 
 
@@ -32,6 +36,7 @@ class Prepared(Op, frozen=True, tag="prepare", kw_only=True):
     """The home may decide for these parts: their chunks are all here, and do not expire."""
 
     home: str
+    owner: str | None = None
     parts: list[PartChunks]
 
 
@@ -39,6 +44,7 @@ class Decided(Op, frozen=True, tag="decide", kw_only=True):
     """The batch is made of these parts, and of nothing else, for ever."""
 
     home: str
+    owner: str | None = None
     parts: list[PartChunks]
 
 

@@ -25,6 +25,9 @@ SYS_FLAG = "STAGED_SYS_FLAG"
 MESSAGE_COUNT = "STAGED_MESSAGES"
 RECORD_BYTES = "STAGED_BYTES"
 IS_PLAIN = "STAGED_PLAIN"
+OWNER = "STAGED_OWNER"
+#: An owner without a name: an address that needs no account. A property without a value would be none.
+_NAMELESS = "-"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +35,7 @@ class ChunkNote:
     """Whose a chunk is, where its messages belong, and what was found out about them when it came.
 
     `record_bytes` is what their records take in the log. Of plain messages the compiled kernel can make
-    records.
+    records. `owner` is the account that the query belongs to, None where there is no access control.
     """
 
     query: str
@@ -47,11 +50,14 @@ class ChunkNote:
     message_count: int
     record_bytes: int
     is_plain: bool
+    owner: str | None = None
 
     def encode(self) -> str:
         """Return the properties of the chunk's record."""
+        owner = {} if self.owner is None else {OWNER: self.owner or _NAMELESS}
         return names.encode(
             {
+                **owner,
                 QUERY: self.query,
                 BATCH: str(self.batch),
                 HOME: self.home,
@@ -85,9 +91,14 @@ def read_note(properties: str) -> ChunkNote:
             message_count=int(pairs[MESSAGE_COUNT]),
             record_bytes=int(pairs[RECORD_BYTES]),
             is_plain=pairs[IS_PLAIN] == "1",
+            owner=_owner(pairs.get(OWNER)),
         )
     except (KeyError, ValueError) as error:
         raise CorruptRecord(f"a staged chunk does not say whose it is: {error}") from error
+
+
+def _owner(text: str | None) -> str | None:
+    return "" if text == _NAMELESS else text
 
 
 def chunk_draft(

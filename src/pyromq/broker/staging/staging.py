@@ -5,20 +5,26 @@ happen and the record nothing is awaited. What a crash leaves is therefore what 
 and a request that is repeated finds what it asked for done. `docs/internals/staged-sends.md` has the
 protocol, and what each failure leads to.
 
-An answer that says more of a batch than that it is open leaves when the disk has the log that says so.
+An answer that says more of a batch than that it is open leaves when the log that says so is safe: on the
+disk, on the replicas that a sent message would wait for, and with the lease still there (`durability.py`).
+
+With access control a query belongs to the account that used it first, and everybody else is refused, but for
+those who may do everything. Whose it is stands in the records, so that the next master knows it too.
 """
 
 import logging
 from collections.abc import Sequence
+from dataclasses import replace
 
-from pyromq.broker.durability import FlushTimeout
+from pyromq.broker.durability import NotSafe
 from pyromq.broker.staging.departures import Departures
 from pyromq.broker.staging.journal import Journal
 from pyromq.broker.staging.ledger import AttemptKey, Batch, Chunk, Query
 from pyromq.broker.staging.ops import Aborted, Decided, Opened, Prepared, Published
 from pyromq.broker.staging.records import ChunkNote
 from pyromq.codes import ResponseCode
-from pyromq.errors import IllegalOperation, ServiceNotAvailable, StoreError, SystemBusy
+from pyromq.errors import IllegalOperation, NoPermission, ServiceNotAvailable, StoreError, SystemBusy
+from pyromq.net.routes import Caller
 from pyromq.wire.bodies.staging import Layout, PartChunks, StagedBody
 from pyromq.wire.headers.staging import BatchState, StagedAnswer
 
@@ -37,16 +43,18 @@ class Staging:
         self._name = journal.broker_name
 
     async def open(
-        self, name: str, number: int, home: str, layout: Layout
+        self, name: str, number: int, home: str, layout: Layout, caller: Caller | None
     ) -> tuple[StagedAnswer, StagedBody]:
         """Begin a batch, or join it. Of two layouts for a topic the first holds; others note who is home."""
-        query = self._query(name, home)
+        query = self._query(name, home, caller)
+        owner = owner_of(query, caller)
         is_first = False
         if home != self._name:
             if query is None:
-                self._journal.note(Opened(query=name, batch=number, home=home))
+                self._journal.note(Opened(query=name, batch=number, home=home, owner=owner))
         elif query is None or number > query.last_published:
-            is_first = self._open(query, Opened(query=name, batch=number, home=home, layout=layout))
+            op = Opened(query=name, batch=number, home=home, owner=owner, layout=layout)
+            is_first = self._open(query, op)
         if is_first:
             await self._journal.safe()
         return await self._told(name, number, is_first=is_first)
@@ -72,9 +80,9 @@ class Staging:
             self._journal.touch(batch)
         return is_first
 
-    def check_stageable(self, note: ChunkNote) -> Chunk | None:
+    def check_stageable(self, note: ChunkNote, caller: Caller | None) -> Chunk | None:
         """Return the chunk if it was staged before; raise IllegalOperation when it cannot be staged now."""
-        query = self._query(note.query, note.home)
+        query = self._query(note.query, note.home, caller)
         batch = None if query is None else query.batches.get(note.batch)
         what = f"batch {note.batch} of query {note.query}"
         if query is not None and note.batch <= query.last_published:
@@ -96,28 +104,46 @@ class Staging:
             )
         return chunks[note.sequence] if note.sequence < len(chunks) else None
 
-    def stage(self, note: ChunkNote, messages: bytes, *, born_at_ms: int, born_host: bytes) -> int:
+    def stage(
+        self,
+        note: ChunkNote,
+        messages: bytes,
+        *,
+        born_at_ms: int,
+        born_host: bytes,
+        caller: Caller | None,
+    ) -> int:
         """Store a chunk that may be staged; return the log position behind it."""
+        note = replace(note, owner=owner_of(self._ledger.queries.get(note.query), caller))
         return self._journal.stage(note, messages, born_at_ms=born_at_ms, born_host=born_host)
 
     async def prepare(
-        self, name: str, number: int, home: str, parts: Sequence[PartChunks]
+        self, name: str, number: int, home: str, parts: Sequence[PartChunks], caller: Caller | None
     ) -> tuple[StagedAnswer, StagedBody]:
         """Promise that the home may decide for these parts: what is here of them is safe, and stays."""
-        query = self._query(name, home)
+        query = self._query(name, home, caller)
         if query is None or number > query.last_published:
             batch = self._ledger.batch(name, number)
             if batch is None or batch.decision is None:
                 self._check_parts(name, number, batch, parts)
-                self._journal.note(Prepared(query=name, batch=number, home=home, parts=list(parts)))
+                owner = owner_of(query, caller)
+                self._journal.note(
+                    Prepared(query=name, batch=number, home=home, owner=owner, parts=list(parts))
+                )
         await self._journal.safe()
         return await self._told(name, number)
 
     async def publish(
-        self, name: str, number: int, home: str, parts: Sequence[PartChunks], wait_s: float
+        self,
+        name: str,
+        number: int,
+        home: str,
+        parts: Sequence[PartChunks],
+        wait_s: float,
+        caller: Caller | None,
     ) -> tuple[StagedAnswer, StagedBody]:
         """Decide what the batch is made of, unless that is decided, and let it out; wait for a while."""
-        query = self._query(name, home)
+        query = self._query(name, home, caller)
         if query is None or number > query.last_published:
             batch = self._ledger.batch(name, number)
             is_open = batch is not None and (batch.layout is not None or batch.decision is not None)
@@ -128,13 +154,18 @@ class Staging:
                 )
             if batch is None or batch.decision is None:
                 self._check_parts(name, number, batch, parts)
-                self._journal.note(Decided(query=name, batch=number, home=home, parts=list(parts)))
+                owner = owner_of(query, caller)
+                self._journal.note(
+                    Decided(query=name, batch=number, home=home, owner=owner, parts=list(parts))
+                )
             await self._departures.wait(name, number, wait_s)
         return await self._told(name, number)
 
-    async def complete(self, name: str, number: int, home: str) -> tuple[StagedAnswer, StagedBody]:
+    async def complete(
+        self, name: str, number: int, home: str, caller: Caller | None
+    ) -> tuple[StagedAnswer, StagedBody]:
         """Note at the home that all other brokers are done."""
-        query = self._query(name, home)
+        query = self._query(name, home, caller)
         if query is None or number > query.last_published:
             batch = self._ledger.batch(name, number)
             if home != self._name or batch is None or not batch.is_out:
@@ -143,18 +174,28 @@ class Staging:
         return await self._told(name, number)
 
     async def abort(
-        self, name: str, number: int, home: str, attempts: Sequence[AttemptKey]
+        self,
+        name: str,
+        number: int,
+        home: str,
+        attempts: Sequence[AttemptKey],
+        caller: Caller | None,
     ) -> tuple[StagedAnswer, StagedBody]:
         """Forget attempts of a batch that is not decided; what is decided or published stays as it is."""
-        self._query(name, home)
+        self._query(name, home, caller)
         batch = self._ledger.batch(name, number)
         if batch is not None and batch.decision is None and not batch.aborted.issuperset(attempts):
             self._journal.note(Aborted(query=name, batch=number, attempts=list(attempts)))
         await self._journal.safe()
         return await self._told(name, number)
 
-    async def status(self, name: str, number: int | None) -> tuple[StagedAnswer, StagedBody]:
+    async def status(
+        self, name: str, number: int | None, caller: Caller | None
+    ) -> tuple[StagedAnswer, StagedBody]:
         """Say who the query's home is, and how far a batch is."""
+        query = self._ledger.queries.get(name)
+        if query is not None:
+            _check_owner(name, query, caller)
         return await self._told(name, number)
 
     # What goes on
@@ -171,18 +212,21 @@ class Staging:
         await self._departures.close()
         try:
             await self._journal.save()
-        except (StoreError, ServiceNotAvailable, FlushTimeout) as error:
+        except (StoreError, ServiceNotAvailable, NotSafe) as error:
             log.warning("the table of staged batches was not written; the log has what it lacks: %s", error)
 
     # What is known
 
-    def _query(self, name: str, home: str) -> Query | None:
+    def _query(self, name: str, home: str, caller: Caller | None) -> Query | None:
         """Return what is known of a query now; raise IllegalOperation when another broker is its home.
 
-        Raises SystemBusy when it is unknown and there are too many to know one more.
+        Raises NoPermission when it is another account's, and SystemBusy when it is unknown and there are too
+        many to know one more.
         """
         self._journal.expire()
         query = self._ledger.queries.get(name)
+        if query is not None:
+            _check_owner(name, query, caller)
         if query is not None and query.home != home:
             raise _refused(f"the home of query {name} is {query.home}, not {home}")
         if query is None and len(self._ledger.queries) >= QUERIES_MAX:
@@ -207,10 +251,12 @@ class Staging:
     async def _told(
         self, name: str, number: int | None, *, is_first: bool = False
     ) -> tuple[StagedAnswer, StagedBody]:
-        """Return what is known now, when the disk has it; that a batch is open needs no proof."""
+        """Return what is known now, when it is safe; that a batch is open needs no proof."""
         answer, body = self._answer(name, number, is_first=is_first)
         if answer.state in (BatchState.DECIDED, BatchState.PUBLISHED):
             await self._journal.safe()
+        else:
+            self._journal.vouch()
         return answer, body
 
     def _answer(
@@ -228,6 +274,22 @@ class Staging:
         if number is not None and number <= query.last_published:
             answer.state, answer.is_out = BatchState.PUBLISHED, True
         return answer, StagedBody()
+
+
+def owner_of(query: Query | None, caller: Caller | None) -> str | None:
+    """Return the account that a query belongs to when somebody does something with it."""
+    if query is not None and query.owner is not None:
+        return query.owner
+    return None if caller is None else caller.name
+
+
+def _check_owner(name: str, query: Query, caller: Caller | None) -> None:
+    """Raise NoPermission unless a query is the caller's: whoever publishes a batch decides what is in it."""
+    if caller is None or caller.is_trusted or query.owner in (None, caller.name):
+        return
+    raise NoPermission(
+        ResponseCode.NO_PERMISSION, f"query {name} belongs to another account than {caller.name}"
+    )
 
 
 def _refused(remark: str) -> IllegalOperation:

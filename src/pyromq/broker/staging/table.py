@@ -31,6 +31,7 @@ class _QueryRow(msgspec.Struct, rename="camel", kw_only=True):
     home: str
     used_at_ms: int
     last_published: int = -1
+    owner: str | None = None
     decided: list[_DecidedRow] = msgspec.field(default_factory=list)
 
 
@@ -71,7 +72,7 @@ class StagedTable:
     def fill_queries(self, ledger: Ledger) -> None:
         """Let a new ledger know the queries of the file; to be done before it learns of chunks."""
         for name, row in self.loaded.queries.items():
-            ledger.queries[name] = Query(row.home, row.used_at_ms, row.last_published)
+            ledger.queries[name] = Query(row.home, row.used_at_ms, row.last_published, row.owner)
 
     def fill_decisions(self, ledger: Ledger) -> None:
         """Let it know what was decided; to be done when it knows the chunks, and before it learns of ops."""
@@ -111,7 +112,11 @@ def _row(query: Query) -> _QueryRow:
         _decided_row(batch, batch.decision) for batch in query.batches.values() if batch.decision is not None
     ]
     return _QueryRow(
-        home=query.home, used_at_ms=query.used_at_ms, last_published=query.last_published, decided=decided
+        home=query.home,
+        used_at_ms=query.used_at_ms,
+        last_published=query.last_published,
+        owner=query.owner,
+        decided=decided,
     )
 
 

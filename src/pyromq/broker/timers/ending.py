@@ -51,15 +51,15 @@ class Endings:
         """Store messages again in the timer topic, where they wait on; raises as `deliver` does."""
         self._end(rows, rolled_draft, partial(self._store.put_batch, is_for_room=True))
 
-    def recall(self, row: Row) -> Placed | None:
-        """Let a message never be delivered; None when its record is gone. Raises StoreError."""
-        record = self.record_of(row)
-        if record is None:
-            self._give_up(row, "cannot be read")
-            return None
-        placed = self._store.put(recall_draft(record, self._clock.now_ms()))
-        self._add(placed.position, row)
-        return placed
+    def recall(self, rows: Sequence[Row]) -> int | None:
+        """Let messages never be delivered, and return where the log ends behind that; raises as `deliver`.
+
+        None when the records of all of them are gone.
+        """
+        now_ms, before = self._clock.now_ms(), self._store.max_position
+        self._end(rows, lambda record: recall_draft(record, now_ms), self._store.put_batch)
+        end = self._store.max_position
+        return end if end > before else None
 
     def record_of(self, row: Row) -> Record | None:
         """Return the record of a waiting message, None when it is not there or not whole."""

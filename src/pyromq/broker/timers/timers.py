@@ -12,7 +12,6 @@ finds in the log what the table did not get (`DESIGN.md`).
 
 import asyncio
 import logging
-from collections.abc import Iterable
 from heapq import nsmallest
 from pathlib import Path
 from typing import Final
@@ -21,17 +20,14 @@ from pyromq.broker.alarm import Alarm
 from pyromq.broker.durability import Durability
 from pyromq.broker.timers.catching_up import entries_from, rows_from
 from pyromq.broker.timers.ending import Endings
-from pyromq.broker.timers.keeper import LOADED_MAX, Keeper
-from pyromq.broker.timers.near import DUE_MS_MAX, NEVER, POSITION_MAX, NearFuture, Row
+from pyromq.broker.timers.keeper import Keeper
+from pyromq.broker.timers.near import DUE_MS_MAX, NEVER, NearFuture, Row
+from pyromq.broker.timers.recalls import Recalls
 from pyromq.broker.timers.waiting import Recalled, Waiting
-from pyromq.broker.topic_names import WHEEL_TIMER
 from pyromq.clock import Clock
-from pyromq.codes import ResponseCode
-from pyromq.errors import ServiceNotAvailable, StoreError
-from pyromq.store.follower import entry_of
+from pyromq.errors import StoreError
 from pyromq.store.store import MessageStore
 from pyromq.wire import properties as names
-from pyromq.wire.record import decode_record
 
 log = logging.getLogger(__name__)
 
@@ -44,11 +40,8 @@ UNWRITTEN_MAX: Final = 200_000
 #: So many are in memory at most, and so many stay there when they get more.
 NEAR_MAX: Final = 49_152
 NEAR_KEPT: Final = 24_576
-#: Messages of one key that are looked at for a recall, and messages that are looked at in one turn.
-KEY_COUNT_MAX: Final = 64
+#: Messages that are looked at in one turn.
 LOOK_TURN: Final = 64
-#: Whoever knows when a message is due may have rounded it.
-_DUE_SLACK_MS: Final = 1_000
 
 
 class Timers:
@@ -64,6 +57,7 @@ class Timers:
         self._endings = Endings(store, clock)
         self._keeper = Keeper(store, clock, path, self._near, self._endings)
         self._keeper.on_loaded = self._loaded
+        self._recalls = Recalls(store, self._keeper, self._near, self._endings, self._rows_behind)
         self._alarm: Alarm | None = None
         self._keeping: asyncio.Task[None] | None = None
         self._not_before_ms = 0
@@ -223,72 +217,5 @@ class Timers:
         return self._keeper.count
 
     async def recall(self, topic: str, unique_id: str, *, due_ms: int | None = None) -> Recalled:
-        """Let a message that waits never be delivered; it is so once the log is synced up to `placed.end`.
-
-        `topic` is its own topic and `unique_id` its UNIQ_KEY. A store without an index of keys needs
-        `due_ms`, at or up to a second behind the time that the message is due. Raises Refused when nothing
-        can be stored.
-        """
-        await self._keeper.ready()
-        if self._store.settings.message_index_enable:
-            candidates: Iterable[Row] = self._with_key(unique_id)
-        else:
-            candidates = [] if due_ms is None else await self._due_about(due_ms)
-        for row in candidates:
-            if self._is_message(row, topic, unique_id) and await self._waits(row):
-                return self._recall(row)
-        return Recalled(None)
-
-    def _with_key(self, unique_id: str) -> list[Row]:
-        """Return the messages that the index has under an id, waiting or not, the newest first."""
-        found = self._store.query(
-            WHEEL_TIMER, unique_id, count_max=KEY_COUNT_MAX, begin_ms=0, end_ms=DUE_MS_MAX
-        )
-        records = [decode_record(data, check_crc=False) for data in reversed(found.records)]
-        entries = [entry_of(record, record.size, {}) for record in records]
-        return [(entry.tags_code, entry.position, entry.size) for entry in entries if entry.tags_code > 0]
-
-    async def _due_about(self, due_ms: int) -> list[Row]:
-        found: list[Row] = []
-        after = (due_ms - _DUE_SLACK_MS - 1, POSITION_MAX)
-        while (rows := await self._rows_behind(after, LOADED_MAX)) and after[0] <= due_ms:
-            found += [row for row in rows if row[0] <= due_ms]
-            after = rows[-1][:2]
-        return found
-
-    def _is_message(self, row: Row, topic: str, unique_id: str) -> bool:
-        record = self._endings.record_of(row)
-        return (
-            record is not None
-            and names.find_text(record.properties, names.REAL_TOPIC) == topic
-            and names.find_text(record.properties, names.UNIQ_KEY) == unique_id
-        )
-
-    async def _waits(self, row: Row) -> bool:
-        """Return whether a message waits at the moment of return."""
-        position = row[1]
-        if position not in self._endings and not self._is_new(position) and not self._near.covers(*row[:2]):
-            writes = -1
-            while writes != self._keeper.writes:
-                writes = self._keeper.writes
-                is_found = await self._keeper.has(row[0], position)
-            if not is_found:
-                return False
-        if position in self._endings:
-            return False
-        return not self._near.covers(*row[:2]) or position in self._near
-
-    def _is_new(self, position: int) -> bool:
-        """Return whether the table does not have the message at a position yet."""
-        following = entries_from(self._store, self._keeper.progress.offset, 1)
-        return bool(following) and following[0][0] <= position
-
-    def _recall(self, row: Row) -> Recalled:
-        try:
-            placed = self._endings.recall(row)
-        except StoreError as error:
-            raise ServiceNotAvailable(
-                ResponseCode.SERVICE_NOT_AVAILABLE, f"recall failed, nothing can be stored now: {error}"
-            ) from error
-        self._near.discard(row[1])
-        return Recalled(placed, row[0])
+        """Let a message that waits never be delivered, no copy of it; see `Recalls.recall`."""
+        return await self._recalls.recall(topic, unique_id, due_ms=due_ms)

@@ -2,8 +2,6 @@
 
 from typing import NamedTuple
 
-from pyromq.store.messages import Placed
-
 
 class Waiting(NamedTuple):
     """A message that waits: when it is due, and where its record is in the log.
@@ -17,15 +15,17 @@ class Waiting(NamedTuple):
 
 
 class Recalled(NamedTuple):
-    """What became of a recall: where the log says that the message is never delivered.
+    """What became of a recall: up to where the log says that no copy that waited is delivered.
 
-    `placed` is None when no such message waits: it was delivered or recalled already, or never was.
+    `end` is None when none waits: it was delivered or recalled already, or never was. `due_ms` is when the
+    first of them would have been delivered, and `was_delivered` says whether one was, as far as is known.
     """
 
-    placed: Placed | None
+    end: int | None
     due_ms: int = 0
+    was_delivered: bool = False
 
     @property
     def was_waiting(self) -> bool:
         """Whether the message was waiting, and now is not any more."""
-        return self.placed is not None
+        return self.end is not None
