@@ -2,7 +2,7 @@
 PYTHON ?= python3
 PY := .venv/bin/python
 
-.PHONY: setup demo test check bench bench-client bench-kinds bench-parts bench-replication bench-spark clean coverage-rows interop test-browser test-install test-pure test-spark test-spark-long torture-store torture-ha fuzz-kernel guard-kernel hunt-races
+.PHONY: setup demo test check bench bench-client bench-kinds bench-parts bench-replication bench-spark clean coverage-rows interop test-browser test-install test-pure test-spark test-spark-long torture torture-store torture-ha fuzz-kernel guard-kernel hunt-races simulate
 # The kernel compiles while packages arrive; whichever of the two is there already is left as it is.
 setup:
 	@$(MAKE) -q .venv/.ready .venv/.kernel || $(MAKE) --no-print-directory -j2 .venv/.ready .venv/.kernel
@@ -34,7 +34,7 @@ FILES := --dist loadfile --no-loadscope-reorder
 QUICK := $(FILES) -m "not long"
 
 test: check coverage-rows   ## Everything that CI runs (15 minutes on two cores)
-	$(PY) -m pytest -q -n 4 $(QUICK) tests/conformance tests/fuzz tests/functional tests/crash
+	$(PY) -m pytest -q -n 4 $(QUICK) tests/conformance tests/fuzz tests/functional tests/crash tests/simulation
 	$(call beside,PYROMQ_PURE=1 $(PY) -m pytest -q tests/unit/store tests/unit/broker tests/conformance tests/functional/test_broker_*.py tests/functional/test_flush*.py tests/functional/test_client_round_trip.py && $(PY) -m pytest -q tests/spark/test_spark_batch.py && $(PY) -m pytest -q tests/browser/test_dashboard_pages.py,\
 	$(PY) -m pytest -q -n 4 $(QUICK) tests/ha tests/system tests/interop)
 
@@ -59,13 +59,23 @@ test-spark: setup      ## All of Spark that takes no kills: sources, sink, jobs,
 test-spark-long: setup .venv/.pipelines   ## Drivers, tasks, executors and brokers killed at each step of a batch, on clusters too: each row once (half an hour, an hour on a busy machine)
 	$(PY) -m pytest -q tests/spark_long
 
-torture-store: setup   ## Kills, power cuts, damage and made-up inputs, for longer; seeds are printed, and a script replays one (~40 minutes)
+torture-store: setup   ## Kills, power cuts, damage and made-up inputs, for longer; a failure tells its seed (~40 minutes)
 	PYROMQ_EFFORT=6 $(PY) -m pytest -q -n 2 -o timeout=900 tests/crash tests/fuzz
-	$(PY) tools/torture_store.py
-	$(PY) tools/torture_broker.py
 
-torture-ha: setup      ## 100 schedules of faults for a broker group with failover, and some more; seeds are printed, and a script replays one (about 25 minutes)
-	$(PY) tools/torture_ha.py
+# An etcd: the one on the path, or Debian's, fetched into .cache.
+ETCD = $$(PYTHONPATH=tests/support:tests/interop $(PY) -c 'import etcd; print(etcd.program())')
+TORTURE = .venv/bin/pyromq torture --etcd "$(ETCD)"
+
+simulate: setup        ## 1,000 simulated clusters with faults, each decided by a seed (SIMULATE='--schedules 5000 --seed 1'; ten minutes on two cores)
+	$(PY) tools/simulate.py $(SIMULATE)
+
+torture: setup         ## Every kind of message, faults of every kind, two groups of two with failover (TORTURE_MINUTES=30)
+	$(TORTURE) --minutes $(or $(TORTURE_MINUTES),30) --brokers 2 --replicas 2 --sync --data .cache/torture
+
+torture-ha: setup      ## Short runs of a group with failover, settings and faults drawn from seeds; each can be replayed (about an hour)
+	$(TORTURE) --rounds 60 --vary --minutes 0.3 --replicas 3 --sync
+	$(TORTURE) --rounds 15 --vary --minutes 0.3 --replicas 2
+	$(TORTURE) --rounds 10 --vary --minutes 0.3 --replicas 3 --sync --namespaces
 
 fuzz-kernel: setup     ## A minute of mutated inputs for the compiled kernel, under the compiler's sanitizers
 	$(PY) tools/fuzz_kernel.py

@@ -29,6 +29,7 @@ LONGEST = (
     "test_install.py",
     "test_fuzz_kernel.py",
     "test_failover_group.py",
+    "test_torture_command.py",
     "test_broker_kill.py",
     "test_once_servers.py",
     "test_client_examples.py",

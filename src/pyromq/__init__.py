@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 from pyromq.codes import Perm
 from pyromq.errors import (
     AlreadyStarted,
+    BodyTooLarge,
     ClientClosed,
     ConfigError,
     ConnectFailed,
@@ -67,6 +68,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Admin",
     "AlreadyStarted",
+    "BodyTooLarge",
     "ClientClosed",
     "ClientSettings",
     "Compression",

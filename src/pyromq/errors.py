@@ -23,6 +23,7 @@
     ├── ClientClosed           used after close
     ├── AlreadyStarted         started twice
     ├── FilterError            a SQL filter that cannot be understood, with the place and the cause
+    ├── BodyTooLarge           a compressed body grows beyond what this client unpacks
     ├── BeingProcessed         another is at work on the same business key
     ├── NoBusinessKey          a message does not say which business it is about
     └── StoreError             CorruptRecord  DiskFull  SyncFailed  StoreLocked  MessageTooLarge
@@ -220,6 +221,10 @@ class FilterError(PyroError):
         super().__init__(f"Invalid MessageSelector. At character {position + 1}: {cause}")
         self.cause = cause
         self.position = position
+
+
+class BodyTooLarge(PyroError):
+    """A compressed body grows beyond `decompressed_bytes_max` of the client that was to unpack it."""
 
 
 class BeingProcessed(PyroError):

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from route_listing import headers_by_code
 
 from pyromq.codes import VERSION_STANDARD_JSON, Language, RequestCode, ResponseCode
 from pyromq.testing.golden import GoldenFrame, pair_up, read_answers, read_frames
@@ -14,11 +15,11 @@ from pyromq.wire import properties
 from pyromq.wire.bodies import heartbeat, locks, offsets, route
 from pyromq.wire.command import CommandReader, encode
 from pyromq.wire.header import read_header, write_header
-from pyromq.wire.headers.registry import HEADERS
 from pyromq.wire.java_hash import java_map_order
 from pyromq.wire.message_id import offset_message_id
 from pyromq.wire.record import encode_record, iter_records
 
+HEADERS = headers_by_code()
 FOLDER = Path(__file__).parent / "golden"
 RECORDINGS = {
     "java": read_frames(FOLDER / "frames_java_4.9.8.jsonl"),

@@ -5,16 +5,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from route_listing import headers_by_code
 
 from pyromq.codes import RequestCode, Serializer, SysFlag
 from pyromq.wire import batch, message_id, properties, record
 from pyromq.wire.bodies import groups, heartbeat, lists, locks, offsets, registration, route, topics
 from pyromq.wire.command import Command, CommandReader, encode
 from pyromq.wire.header import read_header, write_header
-from pyromq.wire.headers.registry import HEADERS
 from pyromq.wire.java_hash import java_hash, java_queue_order
 from pyromq.wire.java_json import dumps, loads
 
+HEADERS = headers_by_code()
 GOLDEN = {
     name: bytes.fromhex(value)
     for name, value in (

@@ -1,12 +1,13 @@
-"""The judge of tests/ha finds each kind of fault in a history that was made up to have it, and no other."""
+"""The rules of a group's probe find each kind of fault in a record that was made up to have it."""
 
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from torture.checker import Promise, judge
-from torture.history import Final, History, Outcome, Stored
-from torture.replicas import compare_logs, lag_bytes, read_epochs
+
+from pyromq.torture.probe.record import Fate, Final, Record, Stored
+from pyromq.torture.probe.rules import Promise, judge
+from pyromq.torture.replicas import compare_logs, lag_bytes, read_epochs
 
 QUEUE = ("orders", 0)
 OTHER = ("orders", 1)
@@ -18,7 +19,7 @@ class Story:
     """A cluster without faults: each send is acknowledged, stored and read; then one thing is changed."""
 
     def __init__(self) -> None:
-        self.history = History()
+        self.record = Record()
         self.final = Final(queues={QUEUE: {}, OTHER: {}}, epochs=[(1, 0)], reigns={0: {1}, 1: {2}})
         self.now = 0.0
         self.position = 0
@@ -32,16 +33,16 @@ class Story:
         stays: bool = True,
     ) -> int:
         """Send a message that is acknowledged; return its number."""
-        send = self.history.begin(
+        send = self.record.begin(
             queue, node=node, connection=node if connection is None else connection, now=self.now
         )
         self.now += 0.5
-        send.ended_at, send.outcome = self.now, Outcome.ACKNOWLEDGED
+        send.ended_at, send.fate = self.now, Fate.ACKNOWLEDGED
         send.offset, send.position = len(self.final.queues[queue]), self.position
         self.now += 0.5
         if stays:
             self.final.queues[queue][send.offset] = Stored(send.number, send.position, node)
-            self.history.see(queue, send.offset, send.number, node=node, now=self.now)
+            self.record.see(queue, send.offset, send.number, node=node, now=self.now)
             self.position += 100
         return send.number
 
@@ -51,7 +52,7 @@ class Story:
 
     def complaints(self, promise: Promise = SYNCHRONOUS) -> set[str]:
         """Return the kinds of faults that the judge found."""
-        return {text.partition(":")[0] for text in judge(self.history, self.final, promise).broken}
+        return {text.partition(":")[0] for text in judge(self.record, self.final, promise).broken}
 
 
 @pytest.fixture
@@ -70,7 +71,7 @@ def story() -> Story:
 
 @pytest.mark.parametrize("promise", [SYNCHRONOUS, ASYNCHRONOUS])
 def test_a_history_without_faults_is_left_alone(story: Story, promise: Promise) -> None:
-    verdict = judge(story.history, story.final, promise)
+    verdict = judge(story.record, story.final, promise)
 
     assert not verdict.broken
     assert not verdict.lost
@@ -78,10 +79,10 @@ def test_a_history_without_faults_is_left_alone(story: Story, promise: Promise) 
 
 
 def test_unknown_and_refused_sends_may_be_there_or_not(story: Story) -> None:
-    gone = story.history.begin(QUEUE, node=1, connection=9, now=story.now)
-    gone.outcome = Outcome.REFUSED
-    there = story.history.sends[story.send(1)]
-    there.outcome, there.offset, there.position = Outcome.UNKNOWN, -1, -1
+    gone = story.record.begin(QUEUE, node=1, connection=9, now=story.now)
+    gone.fate = Fate.REFUSED
+    there = story.record.sends[story.send(1)]
+    there.fate, there.offset, there.position = Fate.UNKNOWN, -1, -1
 
     assert not story.complaints()
 
@@ -94,8 +95,8 @@ def test_an_acknowledged_message_that_is_not_there_is_lost(story: Story) -> None
 
 def test_an_offset_that_nobody_has_is_a_gap(story: Story) -> None:
     number = story.final.queues[QUEUE].pop(1).number
-    story.history.reads.clear()
-    story.history.sends[number].outcome = Outcome.UNKNOWN
+    story.record.reads.clear()
+    story.record.sends[number].fate = Fate.UNKNOWN
 
     assert story.complaints() == {"gap"}
 
@@ -115,7 +116,7 @@ def test_a_message_that_nobody_sent_is_told(story: Story) -> None:
 
 
 def test_an_offset_that_was_given_to_two_messages_is_told_although_one_is_not_there(story: Story) -> None:
-    lost = story.history.sends[story.send(1, stays=False)]
+    lost = story.record.sends[story.send(1, stays=False)]
     lost.offset = 0
 
     assert story.complaints() == {"lost", "given twice"}
@@ -124,23 +125,23 @@ def test_an_offset_that_was_given_to_two_messages_is_told_although_one_is_not_th
 def test_an_acknowledged_message_that_moved_is_told(story: Story) -> None:
     queue = story.final.queues[QUEUE]
     last = len(queue) - 1
-    story.history.reads.clear()
-    story.history.sends[queue[last].number].offset = last - 1
+    story.record.reads.clear()
+    story.record.sends[queue[last].number].offset = last - 1
 
     assert story.complaints() == {"given twice"}
 
 
 def test_a_message_that_was_read_and_then_replaced_is_told(story: Story) -> None:
-    unknown = story.history.begin(QUEUE, node=0, connection=9, now=story.now)
-    story.history.see(QUEUE, 2, unknown.number, node=0, now=story.now)
+    unknown = story.record.begin(QUEUE, node=0, connection=9, now=story.now)
+    story.record.see(QUEUE, 2, unknown.number, node=0, now=story.now)
 
     assert story.complaints() == {"taken back"}
     assert not story.complaints(ASYNCHRONOUS)
 
 
 def test_a_message_that_was_read_and_then_gone_is_told(story: Story) -> None:
-    unknown = story.history.begin(QUEUE, node=0, connection=9, now=story.now)
-    story.history.see(QUEUE, 99, unknown.number, node=0, now=story.now)
+    unknown = story.record.begin(QUEUE, node=0, connection=9, now=story.now)
+    story.record.see(QUEUE, 99, unknown.number, node=0, now=story.now)
 
     assert story.complaints() == {"taken back"}
 
@@ -153,13 +154,13 @@ def _swap(story: Story, one: int, other: int) -> None:
         replace(queue[other], number=queue[one].number),
     )
     for offset in (one, other):
-        send = story.history.sends[queue[offset].number]
+        send = story.record.sends[queue[offset].number]
         send.offset, send.position = offset, queue[offset].position
-    story.history.reads.clear()
+    story.record.reads.clear()
 
 
 def test_a_message_that_stands_before_an_earlier_acknowledged_one_is_told(story: Story) -> None:
-    for send in story.history.sends.values():
+    for send in story.record.sends.values():
         send.connection = send.number
     _swap(story, 0, 1)
 
@@ -167,7 +168,7 @@ def test_a_message_that_stands_before_an_earlier_acknowledged_one_is_told(story:
 
 
 def test_messages_of_one_connection_that_changed_places_are_told(story: Story) -> None:
-    for send in story.history.sends.values():
+    for send in story.record.sends.values():
         # All at once: time says nothing about who was first.
         send.sent_at, send.ended_at = 0.0, 1.0
     assert not story.complaints()
@@ -180,14 +181,14 @@ def test_messages_of_one_connection_that_changed_places_are_told(story: Story) -
 def test_a_master_that_acknowledges_after_the_next_one_did_is_told_although_nothing_is_lost(
     story: Story,
 ) -> None:
-    late = next(iter(story.history.sends.values()))
+    late = next(iter(story.record.sends.values()))
     late.sent_at, late.ended_at, late.queue = story.now, story.now + 1, ("late", 0)
     stored = story.final.queues[QUEUE].pop(0)
     story.final.queues[QUEUE] = {offset - 1: stored for offset, stored in story.final.queues[QUEUE].items()}
     for offset, kept in story.final.queues[QUEUE].items():
-        story.history.sends[kept.number].offset = offset
+        story.record.sends[kept.number].offset = offset
     story.final.queues["late", 0] = {0: stored}
-    story.history.reads.clear()
+    story.record.reads.clear()
 
     assert story.complaints() == {"two masters"}
 
@@ -222,20 +223,20 @@ def test_two_nodes_that_wrote_one_epoch_are_told(story: Story) -> None:
 
 def _lose_the_end(story: Story, count: int) -> None:
     """Let the first master have acknowledged more than the second one got."""
-    for number in list(story.history.sends)[6 - count : 6]:
-        send = story.history.sends[number]
+    for number in list(story.record.sends)[6 - count : 6]:
+        send = story.record.sends[number]
         del story.final.queues[send.queue][send.offset]
-    story.history.reads.clear()
+    story.record.reads.clear()
     for queue, messages in story.final.queues.items():
         story.final.queues[queue] = dict(enumerate(stored for _, stored in sorted(messages.items())))
         for offset, stored in story.final.queues[queue].items():
-            story.history.sends[stored.number].offset = offset
+            story.record.sends[stored.number].offset = offset
 
 
 def test_asynchronous_replication_may_lose_a_master_s_young_end_and_it_is_counted(story: Story) -> None:
     _lose_the_end(story, 2)
 
-    verdict = judge(story.history, story.final, ASYNCHRONOUS)
+    verdict = judge(story.record, story.final, ASYNCHRONOUS)
 
     assert not verdict.broken
     assert len(verdict.lost) == 2
@@ -249,12 +250,12 @@ def test_asynchronous_replication_must_not_lose_what_is_old(story: Story) -> Non
 
 
 def test_asynchronous_replication_must_not_lose_what_is_followed_by_what_is_kept(story: Story) -> None:
-    send = story.history.sends[4]
+    send = story.record.sends[4]
     del story.final.queues[QUEUE][send.offset]
-    story.history.reads.clear()
+    story.record.reads.clear()
     for offset in range(3, 6):
         story.final.queues[QUEUE][offset - 1] = story.final.queues[QUEUE].pop(offset)
-        story.history.sends[story.final.queues[QUEUE][offset - 1].number].offset = offset - 1
+        story.record.sends[story.final.queues[QUEUE][offset - 1].number].offset = offset - 1
 
     assert story.complaints(ASYNCHRONOUS) == {"lost from the middle"}
 

@@ -7,19 +7,23 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from torture.clocks import Clock, find_library, forget
-from torture.disks import Disk, why_no_disks
-from torture.nemesis import HARMS
-from torture.proxy import Proxy, Wires
-from torture.schedule import Kind, draw
-from torture.sockets import owner_of
+from group_torture import clock_library
 
 from pyromq.testing.waiting import aeventually, eventually
+from pyromq.torture.clocks import Clock, forget
+from pyromq.torture.disks import Disk, LoopDisk, MemoryDisk, why_no_disks, why_no_full_disks
+from pyromq.torture.faults import FAMILIES, PROXY_KINDS, Kind, kinds_of
+from pyromq.torture.nemesis import HARMS
+from pyromq.torture.proxy import Proxy, Wires
+from pyromq.torture.schedule import draw
+from pyromq.torture.sockets import owner_of
+from pyromq.torture.stage import Promises, Topology
+from pyromq.torture.variation import WEIGHTS, draw_variation
 
 
 @dataclass
@@ -145,27 +149,47 @@ async def test_the_owner_of_a_connection_is_known(echo: Echo) -> None:
     assert owner_of(near, ("127.0.0.2", far[1]), [os.getpid()]) is None
 
 
-@pytest.fixture
-def disk(tmp_path: Path) -> object:
-    reason = why_no_disks()
+@pytest.fixture(params=[LoopDisk, MemoryDisk])
+def disk(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Disk]:
+    reason = why_no_disks() if request.param is LoopDisk else why_no_full_disks()
     if reason is not None:
         pytest.skip(reason)
-    disk = Disk(tmp_path / "disk", size_bytes=16 << 20)
+    disk: Disk = request.param(tmp_path / "disk", size_bytes=16 << 20)
     disk.mount()
     yield disk
     disk.unmount()
+
+
+@pytest.mark.timeout(60)
+def test_a_frozen_disk_can_be_filled_and_emptied(disk: Disk) -> None:
+    disk.freeze()
+
+    disk.fill()
+    disk.empty()
+    disk.thaw()
+
+    (disk.outside / "one").write_bytes(bytes(100))
 
 
 def test_a_full_disk_takes_nothing_until_it_is_emptied(disk: Disk) -> None:
     disk.fill()
 
     with pytest.raises(OSError) as raised:
-        (disk.folder / "more").write_bytes(bytes(1 << 20))
+        (disk.outside / "more").write_bytes(bytes(1 << 20))
     assert raised.value.errno == errno.ENOSPC
     disk.empty()
-    (disk.folder / "more").write_bytes(bytes(1 << 20))
+    (disk.outside / "more").write_bytes(bytes(1 << 20))
 
 
+def test_what_is_on_a_disk_is_kept_where_somebody_wants_it(disk: Disk, tmp_path: Path) -> None:
+    (disk.outside / "kept").write_bytes(b"kept")
+
+    disk.unmount(keep=tmp_path / "copy")
+
+    assert (tmp_path / "copy" / "kept").read_bytes() == b"kept"
+
+
+@pytest.mark.parametrize("disk", [LoopDisk], indirect=True)
 def test_a_write_to_a_frozen_disk_waits(disk: Disk) -> None:
     disk.freeze()
     path = disk.folder / "late"
@@ -183,7 +207,7 @@ def test_a_write_to_a_frozen_disk_waits(disk: Disk) -> None:
 def test_a_clock_of_one_s_own_jumps_while_its_process_runs_and_the_other_clock_does_not(
     tmp_path: Path,
 ) -> None:
-    library = find_library()
+    library = clock_library()
     if library is None:
         pytest.skip("there is no libfaketime, and it cannot be fetched")
     clock = Clock(library, tmp_path / "clock")
@@ -213,20 +237,45 @@ def test_a_clock_of_one_s_own_jumps_while_its_process_runs_and_the_other_clock_d
 
 
 def test_a_seed_is_always_the_same_schedule() -> None:
-    assert draw(7) == draw(7)
-    assert draw(7) != draw(8)
+    weights = {Kind.KILL: 1.0, Kind.PAUSE: 0.5}
+
+    assert list(draw(7, weights, 60, 3)) == list(draw(7, weights, 60, 3))
+    assert list(draw(7, weights, 60, 3)) != list(draw(8, weights, 60, 3))
+    assert draw_variation(7) == draw_variation(7)
+    assert draw_variation(7) != draw_variation(8)
 
 
-def test_what_cannot_be_done_here_does_not_change_the_rest_of_a_schedule() -> None:
+def test_a_schedule_ends_with_the_time_that_it_has() -> None:
+    for seed in range(50):
+        faults = list(draw(seed, {Kind.KILL: 1.0}, 30, 3))
+        assert faults
+        assert all(fault.at_s + fault.lasts_s <= 30.01 for fault in faults)
+    assert not list(draw(7, {}, 30, 3))
+
+
+def test_what_cannot_be_done_here_does_not_change_the_rest_of_a_variation() -> None:
     without = frozenset({Kind.CLOCK_JUMP, Kind.FULL_DISK})
     for seed in range(50):
-        one, other = draw(seed), draw(seed, without=without)
+        one, other = draw_variation(seed), draw_variation(seed, without=without)
         assert [fault.at_s for fault in one.faults] == [fault.at_s for fault in other.faults]
         assert not {fault.kind for fault in other.faults} & without
 
 
-def test_a_hundred_schedules_have_every_kind_of_fault_and_each_kind_can_be_done() -> None:
-    drawn = {fault.kind for seed in range(100) for fault in draw(seed).faults}
+def test_a_hundred_variations_have_every_kind_of_fault_and_each_kind_can_be_done() -> None:
+    drawn = {fault.kind for seed in range(100) for fault in draw_variation(seed).faults}
 
-    assert drawn == set(Kind)
+    assert drawn == set(WEIGHTS)
     assert set(HARMS) == set(Kind)
+    assert {kind for family in FAMILIES.values() for kind in family.kinds} == set(Kind)
+
+
+def test_kinds_that_mean_nothing_to_a_cluster_are_not_drawn() -> None:
+    alone = kinds_of(["partition", "kill"], Promises())
+    group = kinds_of(["partition", "kill"], Promises(Topology.FAILOVER, replicas=2), PROXY_KINDS)
+
+    assert Kind.CUT_CLIENTS in alone
+    assert not {Kind.CUT_PEER, Kind.CUT_ETCD, Kind.AMBUSH} & alone.keys()
+    assert {Kind.CUT_PEER, Kind.CUT_ETCD, Kind.AMBUSH} <= group.keys()
+    assert not PROXY_KINDS & group.keys()
+    # Each family comes as often as any other.
+    assert sum(alone.values()) == pytest.approx(2)

@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from pyromq.broker.broker import Broker
+from pyromq.broker.standing import Standing
 from pyromq.clock import Clock, SystemClock
 from pyromq.codes import RequestCode, ResponseCode
 from pyromq.config.settings import MIB, BrokerProcess, BrokerSettings, NetSettings, StoreSettings
@@ -144,7 +145,15 @@ class Peer:
 class Stage:
     """A broker that can be restarted on its data, its clock, and its clients."""
 
-    def __init__(self, folder: Path, clock: Clock, *, files: Files | None = None, **settings: object) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        clock: Clock,
+        *,
+        files: Files | None = None,
+        standing: Standing | None = None,
+        **settings: object,
+    ) -> None:
         self.clock = clock
         self.folder = folder
         self._files = files
@@ -156,21 +165,29 @@ class Stage:
             "max_hash_slot_num": 1000,
             "max_index_num": 4000,
         }
+        net: dict[str, object] = {"server_channel_max_idle_time_seconds": YEAR_S}
         for name, value in settings.items():
-            (broker if name in BrokerSettings.__dataclass_fields__ else store)[name] = value
+            if name in NetSettings.__dataclass_fields__:
+                net[name] = value
+            else:
+                (broker if name in BrokerSettings.__dataclass_fields__ else store)[name] = value
         self._process = BrokerProcess(
             broker=BrokerSettings(**broker),  # type: ignore[arg-type]
             store=StoreSettings(**store),  # type: ignore[arg-type]
-            net=NetSettings(server_channel_max_idle_time_seconds=YEAR_S),
+            net=NetSettings(**net),  # type: ignore[arg-type]
         )
         self._peers: list[Peer] = []
         self._ids = 0
-        self.broker = Broker(self._process, clock=self.clock, files=files)
+        self.broker = Broker(self._process, clock=self.clock, files=files, standing=standing)
 
     @property
     def address(self) -> str:
         """Where the broker listens now."""
         return self.broker.address
+
+    def stored_end(self, topic: str, queue_id: int = 0) -> int:
+        """Return where a queue ends in the store, readable or not."""
+        return self.broker._parts.store.max_offset(topic, queue_id)
 
     def next_id(self) -> str:
         """Return a unique id of a message."""

@@ -28,6 +28,8 @@ class _StagedFile(SystemFile):
         self._stage.note("write", self.path)
         if full_name is not None and self.path.name.startswith(full_name):
             raise DiskFull(f"writing {self.path} failed: No space left on device")
+        if self._stage.broken_name is not None and self.path.name.startswith(self._stage.broken_name):
+            raise RuntimeError(f"writing {self.path} is not understood")
         super().write(data, at)
 
     def write_each(self, parts: Iterable[tuple[bytes, int]]) -> None:
@@ -50,6 +52,8 @@ class StagedFiles(SystemFiles):
         self.sync_error: str | None = None
         #: Files whose names begin so have no room.
         self.full_name: str | None = None
+        #: Writing files whose names begin so fails in a way that nobody thought of.
+        self.broken_name: str | None = None
         self._may_sync = threading.Event()
         self._may_sync.set()
         self._may_remove = threading.Event()
@@ -75,6 +79,10 @@ class StagedFiles(SystemFiles):
             yield
         finally:
             self._may_sync.set()
+
+    def let_syncs_go(self) -> None:
+        """End what `held_syncs` began; any thread may."""
+        self._may_sync.set()
 
     @contextmanager
     def held_removals(self) -> Iterator[None]:

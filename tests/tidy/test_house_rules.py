@@ -122,6 +122,7 @@ def test_only_the_borders_catch_everything() -> None:
         "net/link.py",  # a mistake on one connection must not touch the others
         "cli/main.py",  # errors become exit codes
         "broker/background.py",  # the owner of the background loops
+        "broker/broker.py",  # a stop: whatever one table's save raises, the others are saved
         "broker/failover/supervisor.py",  # the owner of the loop that makes the decisions
         "broker/timers/keeper.py",  # the owner of the loop that keeps the table of what waits
         "client/background.py",
@@ -134,6 +135,7 @@ def test_only_the_borders_catch_everything() -> None:
         "dashboard/health.py",  # the owner of the task that has the cluster examined
         "dashboard/sampler.py",  # the owner of the loop that looks at the cluster
         "namesrv/background.py",
+        "testing/simulation/loop.py",  # what a thread raises goes to whoever waits for it
         "outbox/relay.py",  # a relay outlives whatever the database's driver raises
         "outbox/aio.py",
         "pyspark_rocketmq/pipelines/views.py",  # Spark's errors are py4j's, gRPC's or its own
@@ -244,3 +246,16 @@ def test_an_example_fits_a_screen(path: Path) -> None:
 
 def test_architecture_stays_under_two_hundred_lines() -> None:
     assert len((ROOT / "ARCHITECTURE.md").read_text().splitlines()) < 200
+
+
+def test_clients_are_told_the_end_of_a_queue_that_readers_see() -> None:
+    """`max_offset` counts what a lost master takes with it; see `StoredMessages.readable_end`."""
+    raw = [
+        where(path, node)
+        for path in sorted((ROOT / "src/pyromq/broker/handlers").glob("*.py"))
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and ast.unparse(node.func).endswith("_store.max_offset")
+    ]
+    assert not raw

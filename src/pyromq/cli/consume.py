@@ -20,6 +20,7 @@ from pyromq.cli.client_commands import SHELL_GROUP, From, Style
 from pyromq.cli.credentials import client_settings
 from pyromq.cli.times import moment_ms
 from pyromq.client.aio.pull_consumer import PullConsumer
+from pyromq.client.incoming import shown_body
 from pyromq.errors import ConfigError, NetworkError, NoRoute, PyroError
 from pyromq.model import MessageQueue, PullStatus, ReceivedMessage
 from pyromq.net.loop import run as run_loop
@@ -248,7 +249,7 @@ def _line(message: ReceivedMessage) -> str:
         about.append(output.paint(safe(message.tags), "cyan"))
     if message.keys:
         about.append(output.paint(safe(",".join(message.keys)), "yellow"))
-    return "  ".join([*about, printable(message.body)])
+    return "  ".join([*about, printable(shown_body(message))])
 
 
 def _record(message: ReceivedMessage) -> dict[str, Any]:
@@ -265,5 +266,5 @@ def _record(message: ReceivedMessage) -> dict[str, Any]:
         "stored_at_ms": message.stored_at_ms,
         "reconsume_times": message.reconsume_times,
         "properties": message.properties,
-        **json_body(message.body),
+        **json_body(shown_body(message)),
     }

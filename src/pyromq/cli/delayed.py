@@ -12,6 +12,7 @@ from pyromq.cli.bodies import json_body, printable, safe
 from pyromq.cli.client_commands import SHELL_GROUP
 from pyromq.cli.credentials import client_settings
 from pyromq.cli.times import remaining, written
+from pyromq.client.incoming import shown_body
 from pyromq.client.plans.admin import FOREVER_MS
 from pyromq.client.sync.admin import Admin
 from pyromq.client.sync.producer import Producer
@@ -71,12 +72,13 @@ def run_show(text: str, *, name_server: str, is_json: bool) -> bool:
 def run_recall(texts: list[str], *, name_server: str, is_json: bool) -> bool:
     """Take messages back, say of each what became of it, and return whether all were."""
     is_good = True
+    recalled: set[tuple[str, str]] = set()
     with (
         Admin(name_server, client_settings()) as admin,
         Producer(SHELL_GROUP, name_server, client_settings()) as producer,
     ):
         for text in _given(texts):
-            reason = _recall(admin, producer, text)
+            reason = _recall(admin, producer, text, recalled)
             is_good = is_good and reason is None
             if is_json:
                 output.say_json({"id": text, "recalled": reason is None, "reason": reason})
@@ -87,18 +89,27 @@ def run_recall(texts: list[str], *, name_server: str, is_json: bool) -> bool:
     return is_good
 
 
-def _recall(admin: Admin, producer: Producer, text: str) -> str | None:
-    """Recall one message; return why that is not possible, None when it is done."""
-    handles = [text]
-    if _message_id(text) == text:
+def _recall(admin: Admin, producer: Producer, text: str, recalled: set[tuple[str, str]]) -> str | None:
+    """Recall one message, every copy of it; return why that is not possible, None when it is done.
+
+    `recalled` are the topics and ids of those that were before it: a list has each copy, and one recall takes
+    all of them.
+    """
+    handles, is_id = [text], _message_id(text) == text
+    if is_id:
         handles = [one.recall_handle for one in _of_id(admin, text) if one.recall_handle is not None]
-        if not handles:
+        if not handles and text not in {message_id for _, message_id in recalled}:
             return "no such message waits: it was delivered or recalled, or never was"
     try:
         for handle in handles:
-            producer.recall(decode_recall_handle(handle).topic, handle)
+            known = decode_recall_handle(handle)
+            if (known.topic, known.message_id) not in recalled:
+                producer.recall(known.topic, handle)
+                recalled.add((known.topic, known.message_id))
     except IllegalOperation as error:
         return error.remark
+    if is_id and (left := _of_id(admin, text)):
+        return f"a copy of it still waits on {left[0].message.queue.broker_name}; try again"
     return None
 
 
@@ -156,7 +167,7 @@ def _print_table(page: list[WaitingMessage], *, is_first: bool) -> None:
 
 def _row(one: WaitingMessage, now_ms: int) -> tuple[str, ...]:
     message = one.message
-    rest = "…" if len(message.body) > _BODY_CHARACTERS else ""
+    rest = "…" if len(shown_body(message)) > _BODY_CHARACTERS else ""
     return (
         written(one.due_ms),
         remaining(one.due_ms - now_ms),
@@ -164,7 +175,7 @@ def _row(one: WaitingMessage, now_ms: int) -> tuple[str, ...]:
         safe(message.tags or "-"),
         safe(" ".join(message.keys) or "-"),
         message.message_id,
-        printable(message.body[:_BODY_CHARACTERS]) + rest,
+        printable(shown_body(message)[:_BODY_CHARACTERS]) + rest,
     )
 
 
@@ -179,7 +190,7 @@ def _print_all(one: WaitingMessage) -> None:
         ("stored", f"{written(message.stored_at_ms)} at position {message.position} of the log"),
         ("handle", one.recall_handle or "none: it has no unique id"),
         *((f"  {name}", printable(value.encode())) for name, value in sorted(message.properties.items())),
-        ("body", printable(message.body)),
+        ("body", printable(shown_body(message))),
     )
     for line in output.columns([(output.paint(name, "dim"), value) for name, value in about]):
         output.say(line)
@@ -200,5 +211,5 @@ def _as_record(one: WaitingMessage) -> dict[str, Any]:
         "stored_at_ms": message.stored_at_ms,
         "position": message.position,
         "properties": message.properties,
-        **json_body(message.body),
+        **json_body(shown_body(message)),
     }

@@ -13,6 +13,7 @@ from pyromq.cli.bodies import hex_lines, json_body, printable, safe
 from pyromq.cli.credentials import client_settings
 from pyromq.cli.times import past_ms, written
 from pyromq.client.dead_letters import DeadLetter, DeadLetterFilter
+from pyromq.client.incoming import shown_body
 from pyromq.client.sync.dead_letters import DeadLetters
 from pyromq.errors import QueryNotFound
 from pyromq.model import ReceivedMessage
@@ -172,7 +173,7 @@ def as_record(letter: DeadLetter, replay: "ReceivedMessage | str | None") -> dic
         "replayed_to": replay.topic if isinstance(replay, ReceivedMessage) else None,
         "replayed_at_ms": replay.stored_at_ms if isinstance(replay, ReceivedMessage) else None,
         "properties": message.properties,
-        **json_body(message.body),
+        **json_body(shown_body(message)),
     }
 
 
@@ -194,7 +195,7 @@ def _row(letter: DeadLetter, replay: ReceivedMessage | str | None) -> tuple[str,
         safe(",".join(message.keys)),
         letter.message_id,
         str(letter.tries),
-        f"{len(message.body):,}",
+        f"{len(shown_body(message)):,}",
         replayed,
     )
 
@@ -223,8 +224,8 @@ def _show(letters: DeadLetters, letter: DeadLetter, detail: Detail) -> None:
     output.say(output.paint("properties", "dim"))
     for line in output.columns([(f"  {name}", value) for name, value in sorted(message.properties.items())]):
         output.say(line)
-    output.say(output.paint(f"body ({len(message.body):,} bytes)", "dim"))
-    for line in _body_lines(message.body, is_full=detail is Detail.FULL):
+    output.say(output.paint(f"body ({len(shown_body(message)):,} bytes)", "dim"))
+    for line in _body_lines(shown_body(message), is_full=detail is Detail.FULL):
         output.say(f"  {line}")
 
 

@@ -28,6 +28,7 @@ from pyromq.cli import (
     server_commands,
     store_commands,
     topic_commands,
+    torture_commands,
 )
 from pyromq.cli import top as top_command
 from pyromq.cli.admin import commands as admin_commands
@@ -208,5 +209,15 @@ app.command(
         "pyromq top --once --json",
     ),
 )(top_command.top)
+app.command(
+    rich_help_panel=PROGRAM,
+    epilog=examples(
+        "pyromq torture",
+        "pyromq torture --minutes 10 --brokers 2 --replicas 2 --sync --data /mnt/disk --png run.png",
+        "pyromq torture --faults kill,pause,full-disk,partition --seed 7",
+        "pyromq torture --only transaction,staged --flush sync --access-control --json",
+        "pyromq torture --replicas 2 --list-faults",
+    ),
+)(torture_commands.torture)
 app.command(rich_help_panel=PROGRAM, epilog=examples("pyromq version"))(version)
 show_flags_plainly(app)

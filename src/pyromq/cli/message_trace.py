@@ -104,6 +104,7 @@ def json_steps(life: "Life") -> list[dict[str, Any]]:
 def lines(life: "Life") -> list[str]:
     """Return a life for people: a line for each step, with how long it was since the first."""
     from pyromq.cli.times import written
+    from pyromq.client.incoming import shown_body
 
     message = life.message
     about = f"message {output.paint(life.message_id, 'bold')}"
@@ -112,7 +113,7 @@ def lines(life: "Life") -> list[str]:
     if message is not None:
         words = [f"tag {safe(message.tags)}"] if message.tags else []
         words += [f"keys {safe(' '.join(message.keys))}"] if message.keys else []
-        about += "".join(f", {word}" for word in (*words, f"{len(message.body)} bytes"))
+        about += "".join(f", {word}" for word in (*words, f"{len(shown_body(message))} bytes"))
     began_ms = life.steps[0].at_ms
     rows = [
         (

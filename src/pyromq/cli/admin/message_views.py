@@ -11,6 +11,7 @@ from pyromq.cli.admin.listing import Listing
 from pyromq.cli.bodies import json_body, safe
 from pyromq.cli.exit_status import NotThere
 from pyromq.cli.times import written
+from pyromq.client.incoming import shown_body
 from pyromq.client.sync.admin import Admin
 from pyromq.client.sync.pull_consumer import PullConsumer
 from pyromq.errors import NetworkError, Refused
@@ -55,7 +56,7 @@ def message_record(message: ReceivedMessage) -> dict[str, Any]:
         "sys_flag": message.sys_flag,
         "size": message.size,
         "properties": message.properties,
-        **json_body(message.body),
+        **json_body(shown_body(message)),
     }
 
 
@@ -85,7 +86,7 @@ def facts(message: ReceivedMessage, charset: str = "utf-8") -> list[str]:
 
 def body_text(message: ReceivedMessage, charset: str = "utf-8") -> str:
     """Return a body as text, what cannot be shown as escapes."""
-    text = message.body.decode(charset, "backslashreplace")
+    text = shown_body(message).decode(charset, "backslashreplace")
     return "".join(one if one.isprintable() or one in "\t\n" else repr(one)[1:-1] for one in text)
 
 

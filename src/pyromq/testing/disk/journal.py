@@ -78,7 +78,8 @@ class Platter:
     behind: a power cut may keep any of both.
     """
 
-    contents: dict[Node, bytes] = field(default_factory=dict)
+    #: Bytes that nobody changed yet may be another platter's too; a bytearray is this platter's own.
+    contents: dict[Node, bytes | bytearray] = field(default_factory=dict)
     folders: dict[Node, dict[str, Node]] = field(default_factory=lambda: {ROOT: {}})
     unsynced: list[Change] = field(default_factory=list)
     lost: list[Change] = field(default_factory=list)
@@ -109,13 +110,18 @@ class Platter:
     def copy(self) -> "Platter":
         """Return a platter that goes its own way."""
         folders = {node: dict(names) for node, names in self.folders.items()}
-        return Platter(dict(self.contents), folders, list(self.unsynced), list(self.lost))
+        contents: dict[Node, bytes | bytearray] = {node: bytes(data) for node, data in self.contents.items()}
+        return Platter(contents, folders, list(self.unsynced), list(self.lost))
 
     def image(self, kept: Iterable[Change] = ()) -> Image:
         """Return the files that are there after a power cut that kept these changes of the pending ones."""
+        changes = list(kept)
         contents = dict(self.contents)
+        for change in changes:
+            if not isinstance(change, Naming) and change.node in contents:
+                contents[change.node] = bytes(contents[change.node])
         folders = {node: dict(names) for node, names in self.folders.items()}
-        _carry_out(kept, contents, folders)
+        _carry_out(changes, contents, folders)
         return dict(_walk(ROOT, Path("/"), contents, folders))
 
 
@@ -134,9 +140,8 @@ def _covers(new: Change, old: Change) -> bool:
 
 
 def _carry_out(
-    changes: Iterable[Change], contents: dict[Node, bytes], folders: dict[Node, dict[str, Node]]
+    changes: Iterable[Change], contents: dict[Node, bytes | bytearray], folders: dict[Node, dict[str, Node]]
 ) -> None:
-    open_files: dict[Node, bytearray] = {}
     for change in changes:
         if isinstance(change, Naming):
             for folder, name, node in change.changes:
@@ -146,23 +151,23 @@ def _carry_out(
                 else:
                     names[name] = node
             continue
-        content = open_files.setdefault(change.node, bytearray(contents.get(change.node, b"")))
+        content = contents.get(change.node, b"")
+        if not isinstance(content, bytearray):
+            content = contents[change.node] = bytearray(content)
         if isinstance(change, Resize):
             del content[change.size :]
             content += bytes(change.size - len(content))
         else:
             content += bytes(max(change.at + len(change.data) - len(content), 0))
             content[change.at : change.at + len(change.data)] = change.data
-    for node, content in open_files.items():
-        contents[node] = bytes(content)
 
 
 def _walk(
-    folder: Node, path: Path, contents: dict[Node, bytes], folders: dict[Node, dict[str, Node]]
+    folder: Node, path: Path, contents: dict[Node, bytes | bytearray], folders: dict[Node, dict[str, Node]]
 ) -> Iterator[tuple[Path, bytes | None]]:
     for name, node in folders.get(folder, {}).items():
         if node.is_folder:
             yield path / name, None
             yield from _walk(node, path / name, contents, folders)
         else:
-            yield path / name, contents.get(node, b"")
+            yield path / name, bytes(contents.get(node, b""))

@@ -52,7 +52,7 @@ class _Content:
         self.pages = {
             at // PAGE_BYTES
             for at in range(0, len(initial), PAGE_BYTES)
-            if any(initial[at : at + PAGE_BYTES])
+            if initial.count(0, at, at + PAGE_BYTES) < min(PAGE_BYTES, len(initial) - at)
         }
 
     @property
@@ -159,8 +159,14 @@ class SimulatedDisk:
     """
 
     def __init__(
-        self, image: Image | None = None, *, capacity_bytes: int = _NO_LIMIT, boot_id: str | None = None
+        self,
+        image: Image | None = None,
+        *,
+        capacity_bytes: int = _NO_LIMIT,
+        boot_id: str | None = None,
+        keeps_journal: bool = True,
     ) -> None:
+        self._keeps_journal = keeps_journal
         self._boot_id = f"boot {next(_boots):031d}" if boot_id is None else boot_id
         #: How much the disk holds; may be changed at any time.
         self.capacity_bytes = capacity_bytes
@@ -222,9 +228,12 @@ class SimulatedDisk:
 
     def after_power_cut(self, chance: random.Random, tears_at: TearsAt = tears_anywhere) -> "SimulatedDisk":
         """Return a disk that a power cut now might leave."""
+        return SimulatedDisk(self.power_cut_image(chance, tears_at), capacity_bytes=self.capacity_bytes)
+
+    def power_cut_image(self, chance: random.Random, tears_at: TearsAt = tears_anywhere) -> Image:
+        """Return the files that a power cut now might leave."""
         with self._mutex:
-            kept = kept_operations(self.platter.pending, chance, tears_at).changes
-            return SimulatedDisk(self.platter.image(kept), capacity_bytes=self.capacity_bytes)
+            return self.platter.image(kept_operations(self.platter.pending, chance, tears_at).changes)
 
     def kill_processes(self) -> None:
         """Take all locks and open files away, as when the processes that had them are killed.
@@ -338,7 +347,8 @@ class SimulatedDisk:
                 content.pages = set()
 
     def _do(self, operation: Operation) -> None:
-        self.journal.append(operation)
+        if self._keeps_journal:
+            self.journal.append(operation)
         self.platter.apply(operation)
 
     def _name(self, *changes: tuple[Path, Node | None]) -> None:
@@ -468,6 +478,10 @@ class SimulatedDisk:
     def boot_id(self) -> str:
         """Return the same before and after a kill, and another after a power cut."""
         return self._boot_id
+
+    def database(self, path: Path) -> Path | None:
+        """Say that databases are in memory only."""
+        return None
 
 
 class SimulatedWhole:

@@ -1,0 +1,1 @@
+"""The promises, each a function that looks at the evidence of a run."""

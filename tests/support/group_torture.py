@@ -1,0 +1,130 @@
+"""Short runs of one group of `pyromq.torture`, for tests: forked processes, Debian's etcd and libfaketime."""
+
+import asyncio
+import os
+import signal
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import cache
+from multiprocessing.context import ForkServerProcess
+from pathlib import Path
+
+import forked_command
+from debian_packages import fetched
+from etcd import program
+
+from pyromq.torture import clocks
+from pyromq.torture.clients import LivesLoop
+from pyromq.torture.disks import why_no_disks
+from pyromq.torture.faults import DISK_KINDS, Kind
+from pyromq.torture.outcome import Outcome
+from pyromq.torture.plan import Plan
+from pyromq.torture.probe.probe import ProbePlan
+from pyromq.torture.processes import Running, start_pyromq
+from pyromq.torture.run import Order, Run
+from pyromq.torture.stage import Promises, Topology
+from pyromq.torture.variation import Variation
+
+#: Five producers that hardly pause: what a run of some seconds lives on.
+PROBE = ProbePlan(producers=5, pause_s=0.03)
+#: A machine that is busy with other things is no fault of the group's.
+SETTLE_S_MAX = 60.0
+
+
+class Forked:
+    """A process that was forked from one that has imported the program already."""
+
+    def __init__(self, process: ForkServerProcess) -> None:
+        assert process.pid is not None
+        self._process = process
+        self.pid: int = process.pid
+
+    @property
+    def is_alive(self) -> bool:
+        return self._process.is_alive()
+
+    @property
+    def exit_code(self) -> int | None:
+        return self._process.exitcode
+
+    def signal(self, number: signal.Signals) -> None:
+        if self.is_alive:
+            os.kill(self.pid, number)
+
+    def wait(self, timeout_s: float) -> bool:
+        self._process.join(timeout_s)
+        return not self._process.is_alive()
+
+
+def start_forked(
+    arguments: Sequence[str], log: Path, environment: Mapping[str, str], prefix: Sequence[str]
+) -> Running:
+    """Start `pyromq` without its half second of imports; not where a library must be loaded before it."""
+    if environment or prefix:
+        return start_pyromq(arguments, log, environment, prefix)
+    return Forked(forked_command.start_pyromq(arguments, log))
+
+
+@cache
+def clock_library() -> Path | None:
+    """Return libfaketime, fetched if need be; None where it cannot be had."""
+    found = clocks.find_library()
+    if found is not None:
+        return found
+    try:
+        folder = fetched("libfaketime", ["libfaketime"])
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return next(folder.rglob(clocks.NAME), None)
+
+
+def impossible_kinds() -> frozenset[Kind]:
+    """Return what cannot be done on this machine."""
+    kinds = DISK_KINDS if why_no_disks() else frozenset()
+    return kinds if clock_library() is not None else kinds | {Kind.CLOCK_JUMP}
+
+
+def run_variation(
+    variation: Variation, folder: Path, *, is_synchronous: bool = True, has_namespaces: bool = False
+) -> Run:
+    """Run it with nothing but the probe, and return it with its outcome."""
+    promises = Promises(
+        Topology.FAILOVER,
+        replicas=variation.replicas,
+        is_sync_flush=variation.settings["flushDiskType"] == "SYNC_FLUSH",
+        is_sync_master=is_synchronous,
+    )
+    plan = Plan(
+        promises=promises,
+        settings=variation.settings,
+        etcd=program(),
+        has_disks=variation.has_disks,
+        clock_library=clock_library() if variation.has_clocks else None,
+        has_namespaces=has_namespaces,
+        start=start_forked,
+    )
+    order = Order(
+        plan=plan,
+        seed=variation.seed,
+        seconds=variation.seconds,
+        schedule=variation.faults,
+        workload=None,
+        probe=PROBE,
+        distance_s=variation.distance_s,
+        settle_s_max=SETTLE_S_MAX,
+    )
+    folder.mkdir(parents=True)
+
+    async def main() -> Run:
+        run = Run(order, folder, Outcome(variation.seed, str(variation)))
+        await run.run()
+        return run
+
+    with asyncio.Runner(loop_factory=LivesLoop) as runner:
+        return runner.run(main())
+
+
+def with_namespaces(variation: Variation) -> Variation:
+    """Return the same without distances, which the kernel's links do not have."""
+    return replace(variation, distance_s=0.0)
