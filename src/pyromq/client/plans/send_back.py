@@ -58,13 +58,19 @@ def send_back(session: Session, message: ReceivedMessage, level: int, times_max:
             message.message_id,
             error,
         )
-        yield from send_to_retry_topic(session, message, message.reconsume_times + 1, times_max)
+        gives_up = level < 0 or message.reconsume_times >= times_max
+        yield from send_to_retry_topic(session, message, message.reconsume_times + 1, gives_up=gives_up)
 
 
 def send_to_retry_topic(
-    session: Session, message: ReceivedMessage, reconsume_times: int, times_max: int
+    session: Session, message: ReceivedMessage, reconsume_times: int, *, gives_up: bool
 ) -> Plan[None]:
-    """Send a message to the group's retry topic; a broker makes it a dead letter when it was tried enough."""
+    """Send a message to the group's retry topic, for one more try or, given up, as a dead letter.
+
+    The broker decides by the two counts of the request. They are written so that every broker decides as this
+    consumer did: 4.9's compares the count *with* this failure (`>=`), and so would bury a message one try
+    before CONSUMER_SEND_MSG_BACK does; 5.x's compares with `>`.
+    """
     topic = RETRY_TOPIC_PREFIX + session.group
     deadline = session.deadline(None, session.settings.send_msg_timeout)
     route = yield from publish_route(session, topic, deadline)
@@ -91,7 +97,7 @@ def send_to_retry_topic(
             properties=names.encode(_retried_properties(session, message)),
             reconsume_times=reconsume_times,
             unit_mode=session.settings.unit_mode,
-            max_reconsume_times=times_max,
+            max_reconsume_times=0 if gives_up else reconsume_times + 1,
             broker_name=queue.broker_name,
         )
         command = request(RequestCode.SEND_MESSAGE_V2, header, body)

@@ -190,10 +190,10 @@ class OrderlyConsumption:
         return True
 
     def _burial(self, message: ReceivedMessage) -> Plan[None]:
-        session, times_max = self._member.session, self._member.times_max
+        session = self._member.session
         if isinstance(message, UnreadableMessage):
-            return send_back(session, message, NEVER_AGAIN, times_max)
-        return send_to_retry_topic(session, message, message.reconsume_times, times_max)
+            return send_back(session, message, NEVER_AGAIN, self._member.times_max)
+        return send_to_retry_topic(session, message, message.reconsume_times, gives_up=True)
 
     def _turn(self, state: ProcessQueue) -> asyncio.Lock:
         turn = self._turns.get(state.queue)
