@@ -10,6 +10,8 @@ from pyromq.cli.admin.choices import completed_topics
 
 #: Under this group the shell's commands appear on the brokers.
 SHELL_GROUP = "pyromq-shell"
+#: Seconds that one send of `produce` may take: longer than a group of brokers needs to replace its master.
+SEND_TIMEOUT_S = 10.0
 
 Topic = Annotated[
     str,
@@ -68,6 +70,14 @@ def produce(
     rate: Annotated[
         float | None, typer.Option(metavar="N", min=0.001, help="Messages a second, at most.")
     ] = None,
+    timeout: Annotated[
+        float,
+        typer.Option(
+            metavar="SECONDS",
+            min=0.001,
+            help="Time for each message, all tries and the change of a master included.",
+        ),
+    ] = SEND_TIMEOUT_S,
     group: Annotated[str, typer.Option(metavar="GROUP", help="The producer group.")] = SHELL_GROUP,
     as_json: options.Json = False,
 ) -> None:
@@ -85,7 +95,14 @@ def produce(
         deliver_at_ms=None if at is None else moment_ms(at, "--at"),
     )
     run_produce(
-        sending, body or [], name_server=name_server, group=group, count=count, rate=rate, is_json=as_json
+        sending,
+        body or [],
+        name_server=name_server,
+        group=group,
+        count=count,
+        rate=rate,
+        timeout_s=timeout,
+        is_json=as_json,
     )
 
 

@@ -50,16 +50,18 @@ def run_produce(
     group: str,
     count: int,
     rate: float | None,
+    timeout_s: float,
     is_json: bool,
 ) -> None:
     """Send each text `count` times, or each line of standard input, and say what became of them."""
     sending.message(b"")
+    settings = client_settings(send_msg_timeout=max(1, round(timeout_s * 1_000)))
     total = len(texts) * count if texts else None
     is_many = total is not None and total >= MANY and not is_json
     sent = 0
     began_at = time.monotonic()
     with (
-        Producer(group, name_server=name_server, settings=client_settings()) as producer,
+        Producer(group, name_server=name_server, settings=settings) as producer,
         bar("sending", total, prints_lines=not is_many) as advance,
     ):
         try:

@@ -8,7 +8,9 @@ import pytest
 from command_walk import commands
 from typer.testing import CliRunner
 
+from pyromq.cli.client_commands import SEND_TIMEOUT_S
 from pyromq.cli.main import app
+from pyromq.config.settings import BrokerSettings
 
 _EXAMPLE = re.compile(r"\[cyan\](.*?)\[/cyan\]")
 _BETWEEN = ("|", "||", ";", "&&", ">")
@@ -34,6 +36,15 @@ def test_a_flag_is_shown_as_one() -> None:
     assert re.search(r"--all +RocketMQ's own", shown)
     for words in ([], ["topic"], ["admin", "topicStatus"]):
         assert "<bool>" not in CliRunner().invoke(app, [*words, "--help"]).stdout
+
+
+def test_a_message_of_produce_has_more_time_than_the_change_of_a_master_takes() -> None:
+    shown = CliRunner().invoke(app, ["produce", "--help"]).stdout
+
+    assert re.search(r"--timeout +SECONDS", shown)
+    assert f"[default: {SEND_TIMEOUT_S}]" in shown
+    # The lost master's lease runs out, then a replica starts as master and registers.
+    assert 2 * BrokerSettings().failover_lease <= SEND_TIMEOUT_S * 1_000
 
 
 def test_each_command_has_an_example_of_itself() -> None:
