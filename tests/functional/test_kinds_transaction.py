@@ -9,19 +9,28 @@ from pathlib import Path
 import pytest
 from kinds_stage import HOUR_MS, ManualStage, Peer, properties_of, running_stage, settle
 from staged_files import StagedFiles
+from transaction_steps import (
+    COMMIT,
+    GROUP,
+    HALF,
+    INTERVAL_MS,
+    ROLLBACK,
+    UNKNOWN,
+    answer_check,
+    await_checks,
+    end,
+    end_fields,
+    send_half,
+)
 
 from pyromq.codes import RequestCode, ResponseCode
 from pyromq.testing.golden import read_frames
 from pyromq.testing.waiting import aeventually
-from pyromq.wire.command import Command
 from pyromq.wire.message_id import parse_offset_message_id
 from pyromq.wire.record import Record, decode_record
 
-GROUP = "payers"
-HALF, OP = "RMQ_SYS_TRANS_HALF_TOPIC", "RMQ_SYS_TRANS_OP_HALF_TOPIC"
+OP = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
 GIVEN_UP = "TRANS_CHECK_MAX_TIME_TOPIC"
-COMMIT, ROLLBACK, UNKNOWN = 8, 12, 0
-INTERVAL_MS = 60_000
 GOLDEN = Path(__file__).parents[1] / "conformance" / "golden"
 
 
@@ -33,55 +42,6 @@ async def stage(tmp_path: Path) -> AsyncIterator[ManualStage]:
     (tmp_path / "config" / "topics.json").write_text(json.dumps({"topicConfigTable": topics}))
     async with running_stage(tmp_path) as stage:
         yield stage
-
-
-async def send_half(client: Peer, body: bytes = b"pay", **properties: str) -> Command:
-    return await client.send(
-        "orders",
-        body,
-        queue_id=2,
-        group=GROUP,
-        sys_flag=4,
-        properties={"TRAN_MSG": "true", "PGROUP": GROUP, "WAIT": "true", "TAGS": "paid", **properties},
-    )
-
-
-def end_fields(half: Command, fate: int) -> dict[str, object]:
-    ext = half.ext or {}
-    return {
-        "producerGroup": GROUP,
-        "tranStateTableOffset": ext["queueOffset"],
-        "commitLogOffset": parse_offset_message_id(ext["msgId"]).position,
-        "commitOrRollback": fate,
-        "fromTransactionCheck": False,
-        "msgId": "ID",
-    }
-
-
-async def end(client: Peer, half: Command, fate: int, **more: object) -> Command:
-    return await client.request(RequestCode.END_TRANSACTION, end_fields(half, fate) | more)
-
-
-async def answer_check(client: Peer, check: Command, fate: int) -> Command:
-    ext = check.ext or {}
-    fields = {
-        "producerGroup": GROUP,
-        "tranStateTableOffset": ext["tranStateTableOffset"],
-        "commitLogOffset": ext["commitLogOffset"],
-        "commitOrRollback": fate,
-        "fromTransactionCheck": True,
-        "msgId": ext["msgId"],
-        "transactionId": ext["transactionId"],
-    }
-    return await client.request(RequestCode.END_TRANSACTION, fields)
-
-
-async def await_checks(client: Peer, count: int) -> list[Command]:
-    def checks() -> list[Command]:
-        found = client.asked_for(RequestCode.CHECK_TRANSACTION_STATE)
-        return found if len(found) >= count else []
-
-    return await aeventually(checks, what=f"{count} questions about transactions")
 
 
 async def visible(client: Peer) -> list[Record]:

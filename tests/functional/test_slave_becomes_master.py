@@ -12,6 +12,7 @@ import pytest
 from kinds_stage import ManualStage, Peer, running_stage, settle, text_of
 from slave_stage import running_pair
 from staged_batches import units
+from transaction_steps import answer_check, await_checks
 
 from pyromq.broker.broker import Broker
 from pyromq.broker.standing import Standing
@@ -284,6 +285,22 @@ async def test_the_next_master_asks_about_what_is_undecided(stage: ManualStage, 
         master.clock.advance(70_000)
 
         await aeventually(lambda: client.asked_for(RequestCode.CHECK_TRANSACTION_STATE))
+
+
+async def test_the_last_answer_counts_at_the_next_master(stage: ManualStage, tmp_path: Path) -> None:
+    """The half was stored for its last question, and the master that asked is gone."""
+    client = stage.connect()
+    await send_half(client)
+    await client.heartbeat(producer="payers")
+    for at in range(1, 16):
+        stage.clock.advance(60_000)
+        checks = await await_checks(client, at)
+
+    async with successor(stage, tmp_path / "slave") as master:
+        client = master.connect()
+
+        assert (await answer_check(client, checks[-1], COMMIT)).code == ResponseCode.SUCCESS
+        assert await bodies(client) == [b"pay"]
 
 
 @pytest.mark.parametrize("copied", ["both", "the message", "neither"])

@@ -40,7 +40,7 @@ class Background:
         async def repeat() -> None:
             due_at = first_at
             while True:
-                await self._wait_until(due_at)
+                await wait_until(self._clock, due_at)
                 due_at = self._clock.monotonic() + pause_s()
                 try:
                     result = job()
@@ -62,23 +62,25 @@ class Background:
             await asyncio.wait(self._tasks)
         self._tasks.clear()
 
-    async def _wait_until(self, due_at: float) -> None:
-        # Others get their turn even if there is nothing to wait for.
-        await asyncio.sleep(0)
-        moved = asyncio.Event()
-        loop = asyncio.get_running_loop()
 
-        def look_again() -> None:
-            loop.call_soon_threadsafe(moved.set)
+async def wait_until(clock: Clock, due_at: float) -> None:
+    """Wait until a clock's monotonic time is `due_at`, also when the clock is moved by hand."""
+    # Others get their turn even if there is nothing to wait for.
+    await asyncio.sleep(0)
+    moved = asyncio.Event()
+    loop = asyncio.get_running_loop()
 
-        forget = self._clock.on_move(look_again)
-        try:
-            while (left_s := due_at - self._clock.monotonic()) > 0:
-                moved.clear()
-                try:
-                    async with asyncio.timeout(left_s):
-                        await moved.wait()
-                except TimeoutError:
-                    continue
-        finally:
-            forget()
+    def look_again() -> None:
+        loop.call_soon_threadsafe(moved.set)
+
+    forget = clock.on_move(look_again)
+    try:
+        while (left_s := due_at - clock.monotonic()) > 0:
+            moved.clear()
+            try:
+                async with asyncio.timeout(left_s):
+                    await moved.wait()
+            except TimeoutError:
+                continue
+    finally:
+        forget()

@@ -4,7 +4,9 @@ Every `transactionCheckInterval` the half queue is read from its progress on. A 
 stored again behind the others with one more count in TRANSACTION_CHECK_TIMES, and a member of its producer
 group that may send to its topic, another one each time, is sent CHECK_TRANSACTION_STATE; it answers with
 END_TRANSACTION. After `transactionCheckMax` questions, or when the half is older than the log is kept, it
-goes to TRANS_CHECK_MAX_TIME_TOPIC, where operators find it.
+goes to TRANS_CHECK_MAX_TIME_TOPIC, where operators find it. The last question has its interval too: a half is
+given up `transactionCheckInterval` after it was stored for that question, and until then its answer counts.
+RocketMQ gives it up in the pass that asks, and delivers its message all the same if the answer is a commit.
 
 A half is left alone for `transactionTimeOut` after its birth, or for as long as its own
 CHECK_IMMUNITY_TIME_IN_SECONDS says. The first that is too young ends the pass, for those behind it are
@@ -19,6 +21,7 @@ from collections.abc import Callable
 import msgspec
 
 from pyromq.broker import topic_names
+from pyromq.broker.background import wait_until
 from pyromq.broker.clients import Producers
 from pyromq.broker.durability import Durability
 from pyromq.broker.groups import TRANSACTION_GROUP
@@ -79,6 +82,8 @@ class TransactionChecks:
         self._store_settings = store_settings
         #: Whether a half is to be given up, and the topic for it is not on disk yet.
         self._is_topic_unsaved = False
+        #: Until when the answer to the last question about the oldest half is waited for; 0 when none is.
+        self._last_answer_until_ms = 0
         self._clock = clock
         self._may_publish = may_publish
 
@@ -93,6 +98,9 @@ class TransactionChecks:
                 if self._is_topic_unsaved:
                     await self._topics.save()
                     self._is_topic_unsaved, is_more = False, True
+                if self._last_answer_until_ms:
+                    await self._wait_for_last_answer()
+                    is_more = True
                 await asyncio.sleep(0)
         except Refused as refusal:
             log.warning("transactions are not checked, the store takes no messages: %s", refusal)
@@ -101,6 +109,12 @@ class TransactionChecks:
             is_more = self._halves.pass_old_ops(TURN_OPS_MAX)
             await asyncio.sleep(0)
         await self._note_progress()
+
+    async def _wait_for_last_answer(self) -> None:
+        """Wait for the rest of the last question's interval: no longer than the pass that asked it took."""
+        left_ms = self._last_answer_until_ms - self._clock.now_ms()
+        self._last_answer_until_ms = 0
+        await wait_until(self._clock, self._clock.monotonic() + left_ms / 1000)
 
     async def _note_progress(self) -> None:
         reached = {
@@ -144,14 +158,19 @@ class TransactionChecks:
 
     def _deal_with(self, half: Record, started_ms: int) -> bool:
         """Give the half up, store it again, or ask about it; return False when it is too young for that."""
+        if half.stored_at_ms >= started_ms:
+            return False
         properties = names.decode(half.properties)
-        age_ms = self._clock.now_ms() - half.born_at_ms
+        now_ms = self._clock.now_ms()
+        age_ms = now_ms - half.born_at_ms
         check_times = _number(properties.get(names.TRANSACTION_CHECK_TIMES), default=0)
         kept_ms = self._store_settings.file_reserved_time * HOUR_MS
         if check_times >= self._settings.transaction_check_max or age_ms > kept_ms:
+            until_ms = half.stored_at_ms + self._settings.transaction_check_interval
+            if check_times > 0 and now_ms < until_ms:
+                self._last_answer_until_ms = until_ms
+                return False
             return self._give_up(half)
-        if half.stored_at_ms >= started_ms:
-            return False
         immunity = properties.get(names.CHECK_IMMUNITY_TIME_IN_SECONDS)
         # A producer whose clock is ahead of ours is asked at once, as with RocketMQ.
         is_young = age_ms < self._immunity_ms(immunity) and (immunity is not None or age_ms >= 0)
