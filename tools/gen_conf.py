@@ -9,7 +9,9 @@ import textwrap
 from pathlib import Path
 
 from pyromq.config.field import Setting, settings_of
-from pyromq.config.rocketmq import NO_EFFECT, REFUSED, RENAMED
+from pyromq.config.idle import IDLE
+from pyromq.config.idle_table import Idle
+from pyromq.config.rocketmq import REFUSED, RENAMED
 from pyromq.config.settings import (
     BrokerSettings,
     ClientSettings,
@@ -68,7 +70,7 @@ def reference() -> str:
         "`PYROMQ_BROKER_NAME`; RocketMQ's `NAMESRV_ADDR`), flags (`--set brokerName=broker-b`). Files and",
         "`--set` take RocketMQ's name and ours. `pyromq broker --print-settings` shows each value and where",
         "it came from. *Live* settings may change while the process runs: a name server's by",
-        "`updateNamesrvConfig`, a broker's by `updateBrokerConfig`, which the broker does not answer yet.",
+        "`updateNamesrvConfig`, a broker's by `updateBrokerConfig`.",
     ]
     for title, owner, whose in REFERENCE:
         lines += ["", f"## {title}", "", f"Settings {whose}.", ""]
@@ -81,9 +83,35 @@ def reference() -> str:
     lines += [f"- `{key}` → `{name}`" for key, name in RENAMED.items()]
     lines += ["", "Refused when `true`, because ignoring them would break a promise:", ""]
     lines += [f"- `{key}`: {reason}" for key, reason in REFUSED.items()]
-    lines += ["", "Accepted without effect; one warning at the start names those that a file has:", ""]
-    lines += textwrap.wrap(", ".join(f"`{name}`" for name in sorted(NO_EFFECT, key=str.lower)), 110)
-    return "\n".join(lines) + "\n"
+    return "\n".join([*lines, *_idle_table()]) + "\n"
+
+
+def _idle_table() -> list[str]:
+    """Return the section of RocketMQ's settings that have no effect here."""
+    return [
+        "",
+        "## Accepted without effect",
+        "",
+        "RocketMQ's files work as they are, so these keys are accepted. A server that starts names those",
+        "that it was given with another value than RocketMQ's default, one line each, with the reason.",
+        "`pyromq broker --check -c broker.conf` does only that, and ends with status 1 if one of them would",
+        "change what is promised (the column *promise*); so does `pyromq namesrv --check`. `--json` is for",
+        "programs. `*` is a default that depends on the machine, or none. Where 4.9.8 and 5.3.3 differ, both",
+        "are there.",
+        "",
+        "| RocketMQ's name | default | category | promise | why it has no effect |",
+        "| --- | --- | --- | --- | --- |",
+        *(
+            f"| `{one.key}` | {_defaults(one)} | {one.category} | {one.promise or ''} | {one.reason} |"
+            for one in sorted(IDLE.values(), key=lambda one: one.key.lower())
+        ),
+    ]
+
+
+def _defaults(setting: Idle) -> str:
+    if not setting.defaults:
+        return "`*`"
+    return ", ".join(f"`{value}`" for value in setting.defaults if value)
 
 
 def outputs() -> dict[Path, str]:

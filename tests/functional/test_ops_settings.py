@@ -112,6 +112,19 @@ async def test_what_moves_files_or_makes_it_another_broker_is_refused_with_the_r
     assert await shown(client) == before
 
 
+@pytest.mark.row("CF-01")
+async def test_a_change_that_has_no_effect_is_accepted_and_logged_with_the_reason(
+    client: WireClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    answer = await client.ask(
+        UPDATE, None, b"disableConsumeIfConsumerReadSlowly=true\ncommercialBaseCount=1\n"
+    )
+
+    assert answer.code == ResponseCode.SUCCESS
+    (told,) = [record.message for record in caplog.records if "has no effect" in record.message]
+    assert "disableConsumeIfConsumerReadSlowly=true has no effect (limits): a consumer that reads old" in told
+
+
 async def test_one_setting_that_does_not_read_keeps_all_as_they_were(client: WireClient) -> None:
     answer = await client.ask(UPDATE, None, b"fileReservedTime=soon\nlongPollingEnable=false")
     assert answer.code == ResponseCode.SYSTEM_ERROR

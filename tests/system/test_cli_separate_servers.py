@@ -57,7 +57,7 @@ def test_apaches_own_file_starts_a_broker(shell: Any, tmp_path: Path, name_serve
     broker = shell.serve("broker", "-c", str(conf), "-n", name_server)
 
     assert broker.ready()["data"] == str(tmp_path / "store")
-    assert "no effect here: sendMessageThreadPoolNums" in broker.err
+    assert "sendMessageThreadPoolNums=16 has no effect: one loop serves every request" in broker.err
     assert shell.output_of("produce", "-n", name_server, "t", "x").startswith("SEND_OK")
 
 

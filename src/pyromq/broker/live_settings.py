@@ -15,7 +15,7 @@ from pathlib import Path
 from pyromq.broker.json_table import JsonTable
 from pyromq.clock import Clock
 from pyromq.codes import ResponseCode
-from pyromq.config.live import as_properties, change_in_place
+from pyromq.config.live import as_properties, change_in_place, idle_updates
 from pyromq.config.load import settings_by_name
 from pyromq.config.properties import read_properties, write_properties
 from pyromq.config.rocketmq import our_name
@@ -92,6 +92,8 @@ class LiveSettings:
             change_in_place(self.now, updates)
         except (ConfigError, ValueError) as error:
             raise ServerFailed(ResponseCode.SYSTEM_ERROR, f"nothing is changed: {error}") from error
+        for idle in idle_updates(updates):
+            log.warning("%s", idle)
         self.revision += 1
         known = settings_by_name(BrokerProcess)
         self._kept |= {key: value for key, value in updates.items() if our_name(key) in known}

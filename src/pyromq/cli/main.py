@@ -143,6 +143,7 @@ app.command(
     epilog=examples(
         "pyromq broker -n 127.0.0.1:9876",
         "pyromq broker -c conf/broker.conf -n 'ns1:9876;ns2:9876'",
+        "pyromq broker -c conf/broker.conf --check",
         "pyromq broker -n 127.0.0.1:9876 --port 10921 --set brokerName=broker-b",
         "pyromq broker -n ns:9876 --failover etcd://e1:2379,e2:2379,e3:2379 --set brokerRole=SYNC_MASTER",
     ),

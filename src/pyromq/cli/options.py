@@ -89,6 +89,15 @@ PrintSettings = Annotated[
         rich_help_panel=SETTINGS,
     ),
 ]
+Check = Annotated[
+    bool,
+    typer.Option(
+        "--check",
+        help="List the given settings that have no effect here, and stop; status 1 if one would change what "
+        "is promised (durability, limits, security).",
+        rich_help_panel=SETTINGS,
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="One JSON object a line.", rich_help_panel=MACHINES)]
 ReadyFile = Annotated[
     Path | None,

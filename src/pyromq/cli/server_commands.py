@@ -6,7 +6,7 @@ import typer
 
 from pyromq.cli import options, output
 from pyromq.cli.handover import serve_alone
-from pyromq.cli.settings import flags, load_settings, print_settings
+from pyromq.cli.settings import check_settings, flags, load_settings, print_settings
 from pyromq.cli.version import installed_version
 from pyromq.config.settings import PORT_MAX, BrokerProcess, NamesrvProcess, UpProcess
 
@@ -139,6 +139,7 @@ def namesrv(
     config: options.ConfigFile = None,
     assignments: options.Assignments = None,
     settings_only: options.PrintSettings = False,
+    check_only: options.Check = False,
     as_json: options.Json = False,
     ready_file: options.ReadyFile = None,
     log_level: options.Logging = options.LogLevel.INFO,
@@ -149,9 +150,10 @@ def namesrv(
         file=config,
         assignments=assignments,
         flags=flags(listen_port=("-p", port), bind_address=("--listen", listen)),
+        is_check=check_only,
     )
-    if settings_only:
-        print_settings(loaded, is_json=as_json)
+    if settings_only or check_only:
+        (print_settings if settings_only else check_settings)(loaded, is_json=as_json)
         return
     start = {"version": installed_version(), "folder": data, "ready_file": ready_file, "is_json": as_json}
     serve_alone("run_namesrv", loaded.process, start, log_level=log_level.value)
@@ -192,6 +194,7 @@ def broker(
             rich_help_panel=options.SETTINGS,
         ),
     ] = False,
+    check_only: options.Check = False,
     as_json: options.Json = False,
     ready_file: options.ReadyFile = None,
     log_level: options.Logging = options.LogLevel.INFO,
@@ -209,9 +212,10 @@ def broker(
             broker_ip1=("--advertise", advertise),
             failover=("--failover", failover),
         ),
+        is_check=check_only,
     )
-    if settings_only:
-        print_settings(loaded, is_json=as_json)
+    if settings_only or check_only:
+        (print_settings if settings_only else check_settings)(loaded, is_json=as_json)
         return
     start = {
         "version": installed_version(),

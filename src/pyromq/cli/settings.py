@@ -4,7 +4,10 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
+import typer
+
 from pyromq.cli import output
+from pyromq.cli.exit_status import FAILED
 from pyromq.config.live import as_properties
 from pyromq.config.load import (
     Given,
@@ -20,9 +23,14 @@ from pyromq.config.load import (
 
 
 def load_settings(
-    kind: type[Process], *, file: Path | None, assignments: Sequence[str] | None, flags: Sequence[Given]
+    kind: type[Process],
+    *,
+    file: Path | None,
+    assignments: Sequence[str] | None,
+    flags: Sequence[Given],
+    is_check: bool = False,
 ) -> Loaded[Process]:
-    """Load a process's settings from all their sources, and print the warnings."""
+    """Load a process's settings from all their sources, and warn of those that have no effect."""
     given = [
         *(read_file(file) if file is not None else ()),
         *read_environment(os.environ, kind),
@@ -30,9 +38,29 @@ def load_settings(
         *flags,
     ]
     loaded: Loaded[Process] = load(kind, given)
-    for warning in (*loaded.warnings, *odd_variables(os.environ)):
+    for warning in (*(() if is_check else loaded.warnings), *odd_variables(os.environ)):
         output.warn(warning)
     return loaded
+
+
+def check_settings(loaded: Loaded[Process], *, is_json: bool) -> None:
+    """Print each setting that was given and has no effect; end with a failure if one changes a promise."""
+    for one in loaded.unheeded:
+        if is_json:
+            output.say_json(one.as_record())
+        else:
+            output.say(str(one))
+    promises = [one for one in loaded.unheeded if one.setting.promise]
+    if not is_json:
+        output.say(_verdict(len(loaded.unheeded), len(promises)))
+    if promises:
+        raise typer.Exit(FAILED)
+
+
+def _verdict(idle: int, promises: int) -> str:
+    if not idle:
+        return "every setting has its effect, or RocketMQ's default"
+    return f"without effect: {idle}; of these, {promises} would change what is promised"
 
 
 def flags(**values: tuple[str, str | int | None]) -> list[Given]:

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from pyromq.config.field import Setting, settings_of
+from pyromq.config.idle import Unheeded, unheeded
 from pyromq.config.load import Process, nearest, settings_by_name
 from pyromq.config.rocketmq import NO_EFFECT, our_name
 from pyromq.config.values import Value, read_value, write_value
@@ -58,6 +59,14 @@ def changed(process: Process, updates: Mapping[str, str]) -> Process:
     if problems:
         raise ConfigError("\n".join(problems))
     return _replaced(process, values)
+
+
+def idle_updates(updates: Mapping[str, str]) -> list[Unheeded]:
+    """Return those of the changes that have no effect here."""
+    told = (
+        unheeded(key, value, "changed while this runs") for key, value in updates.items() if key in NO_EFFECT
+    )
+    return [one for one in told if one is not None]
 
 
 def change_in_place(process: Process, updates: Mapping[str, str]) -> None:

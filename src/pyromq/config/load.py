@@ -12,6 +12,7 @@ from typing import Any, Generic, TypeVar
 
 from pyromq.config.checks import Conflict, conflicts
 from pyromq.config.field import Setting, settings_of
+from pyromq.config.idle import Unheeded, unheeded
 from pyromq.config.properties import read_properties
 from pyromq.config.rocketmq import NO_EFFECT, OUR_NAMES, REFUSED, Meaning, meaning_of, our_name
 from pyromq.config.settings import BrokerProcess, NamesrvProcess, UpProcess
@@ -35,11 +36,17 @@ class Given:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Loaded(Generic[Process]):
-    """A process's settings, where each that is no default came from, and what the user should know."""
+    """A process's settings, where each that is no default came from, and those without effect."""
 
     process: Process
     sources: Mapping[str, str]
-    warnings: tuple[str, ...]
+    #: Settings that were given, differ from RocketMQ's default, and have no effect.
+    unheeded: tuple[Unheeded, ...] = ()
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What the user should know, a line each."""
+        return tuple(map(str, self.unheeded))
 
 
 def load(kind: type[Process], given: Iterable[Given]) -> Loaded[Process]:
@@ -50,7 +57,7 @@ def load(kind: type[Process], given: Iterable[Given]) -> Loaded[Process]:
     """
     known = settings_by_name(kind)
     problems: list[str] = []
-    idle: dict[str, None] = {}
+    idle: dict[str, Unheeded | None] = {}
     values: dict[str, Value] = {}
     sources: dict[str, str] = {}
     for item in given:
@@ -64,13 +71,13 @@ def load(kind: type[Process], given: Iterable[Given]) -> Loaded[Process]:
         elif (problem := _unusable(item, known)) is not None:
             problems.append(problem)
         else:
-            idle[item.key] = None
+            idle[item.key] = unheeded(item.key, item.value, item.source)
     if problems:
         raise ConfigError("\n".join(problems))
     process: Process = build(kind, values)
     if found := _conflicts(process):
         raise ConfigError("\n".join(_describe(conflict, known, sources) for conflict in found))
-    return Loaded(process, sources, _idle_warnings(list(idle)))
+    return Loaded(process, sources, tuple(filter(None, idle.values())))
 
 
 def build(kind: type[Process], values: Mapping[str, Value]) -> Process:
@@ -181,10 +188,6 @@ def _unusable(item: Given, known: Mapping[str, Setting]) -> str | None:
     meant = nearest(item.key, names) or nearest(item.key, NO_EFFECT)
     hint = f"; did you mean {meant}?" if meant else "; `pyromq broker --print-settings` lists all"
     return f"{item.source}: {item.key} is not a known setting{hint}"
-
-
-def _idle_warnings(idle: list[str]) -> tuple[str, ...]:
-    return (f"no effect here: {', '.join(idle)}",) if idle else ()
 
 
 def _conflicts(process: BrokerProcess | NamesrvProcess | UpProcess) -> list[Conflict]:

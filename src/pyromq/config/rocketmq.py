@@ -1,8 +1,8 @@
 """RocketMQ's property names, sorted by what they mean here.
 
 *Same*: ours under RocketMQ's spelling. *Renamed*: ours under another name. *No effect here*: accepted,
-because RocketMQ's files must work as they are, and named in one warning at the start. *Refused*: a promise
-that would be broken silently (access control, replication by DLedger) stops the start.
+because RocketMQ's files must work as they are; `idle.py` says why, and a start names those that a user gave.
+*Refused*: a promise that would be broken silently (access control, replication by DLedger) stops the start.
 
 The names are those of the setters of the classes that `BrokerStartup` and `NamesrvStartup` fill; they say
 which spelling a file needs (`dLegerGroup`, `brokerIP1`).
@@ -212,9 +212,9 @@ REFUSED = {
     "duplicationEnable": "a second copy of the log is not kept",
 }
 
-_SERVER_CLASSES = (BrokerSettings, StoreSettings, NetSettings, NamesrvSettings)
+SERVER_CLASSES = (BrokerSettings, StoreSettings, NetSettings, NamesrvSettings)
 #: RocketMQ's spelling → our name, of every setting of a server.
-SAME = {setting.key: setting.name for owner in _SERVER_CLASSES for setting in settings_of(owner)}
+SAME = {setting.key: setting.name for owner in SERVER_CLASSES for setting in settings_of(owner)}
 APACHE_NAMES = frozenset(
     " ".join(
         [

@@ -6,9 +6,10 @@ that is set, beside whatever else it says, and read from it at the start.
 """
 
 import asyncio
+import logging
 
 from pyromq.codes import ResponseCode
-from pyromq.config.live import as_properties, changed
+from pyromq.config.live import as_properties, changed, idle_updates
 from pyromq.config.load import settings_by_name
 from pyromq.config.properties import read_properties, write_properties
 from pyromq.config.rocketmq import our_name
@@ -16,6 +17,8 @@ from pyromq.config.settings import NamesrvProcess
 from pyromq.errors import ConfigError, Refused, StoreError
 from pyromq.name_rules import TEXT_CHARACTERS_MAX
 from pyromq.store.atomic_file import read_with_backup, replace_file
+
+log = logging.getLogger(__name__)
 
 
 class LiveSettings:
@@ -65,6 +68,8 @@ class LiveSettings:
             self.now = changed(self.now, updates)
         except ConfigError as error:
             raise Refused(ResponseCode.SYSTEM_ERROR, str(error)) from error
+        for idle in idle_updates(updates):
+            log.warning("%s", idle)
         await self._save(updates)
 
     def _black_list(self) -> set[str]:

@@ -93,12 +93,86 @@ def test_a_wrong_setting_ends_with_status_2_and_all_mistakes(
     assert "Traceback" not in told
 
 
-def test_names_without_effect_are_warned_about_once(
+@pytest.mark.row("CF-01")
+def test_each_setting_without_effect_is_warned_about_in_a_line_with_the_reason(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert status_of(monkeypatch, "broker", "-p", "--set", "sendMessageThreadPoolNums=4") == 0
+    given = ("--set", "totalReplicas=3", "--set", "warmMapedFileEnable=true")
+    assert status_of(monkeypatch, "broker", "-p", *given) == 0
 
-    assert capsys.readouterr().err == "warning: no effect here: sendMessageThreadPoolNums\n"
+    first, second = capsys.readouterr().err.splitlines()
+    assert first.startswith("warning: --set: totalReplicas=3 has no effect (durability): ")
+    assert second.startswith("warning: --set: warmMapedFileEnable=true has no effect: ")
+
+
+def checked(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], path: Path, *arguments: str
+) -> tuple[int, list[str]]:
+    status = status_of(monkeypatch, *arguments, "--check", "-c", str(path))
+    return status, capsys.readouterr().out.splitlines()
+
+
+@pytest.mark.row("CF-03")
+@pytest.mark.parametrize(
+    ("line", "status"),
+    [
+        ("brokerName=broker-b", 0),
+        ("warmMapedFileEnable=true", 0),
+        ("totalReplicas=3", 1),
+        ("disableConsumeIfConsumerReadSlowly=true", 1),
+        ("authenticationWhitelist=10.0.0.1", 1),
+        ("totalReplicas=1", 0),
+        ("brokerNam=x", 2),
+    ],
+)
+def test_check_fails_when_a_setting_without_effect_would_change_a_promise(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    line: str,
+    status: int,
+) -> None:
+    conf = tmp_path / "broker.conf"
+    conf.write_text(line + "\n")
+
+    assert checked(monkeypatch, capsys, conf, "broker")[0] == status
+
+
+@pytest.mark.row("CF-03")
+def test_check_lists_what_has_no_effect_for_people_and_for_programs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    conf = tmp_path / "broker.conf"
+    conf.write_text("totalReplicas=3\nfileReservedTime=1\nsendMessageThreadPoolNums=128\n")
+
+    _, lines = checked(monkeypatch, capsys, conf, "broker")
+    _, records = checked(monkeypatch, capsys, conf, "broker", "--json")
+
+    assert [line.split(" has no effect")[0] for line in lines] == [
+        f"{conf}:1: totalReplicas=3",
+        f"{conf}:3: sendMessageThreadPoolNums=128",
+        "without effect: 2; of these, 1 would change what is promised",
+    ]
+    first, second = map(json.loads, records)
+    assert (first["key"], first["value"], first["default"]) == ("totalReplicas", "3", "1")
+    assert (first["promise"], first["category"]) == ("durability", "replication")
+    assert (second["promise"], second["source"]) == (None, f"{conf}:3")
+
+
+@pytest.mark.row("CF-03")
+def test_a_name_servers_file_is_checked_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    conf = tmp_path / "namesrv.conf"
+    conf.write_text("brokerId=1\n")
+
+    assert checked(monkeypatch, capsys, conf, "namesrv") == (
+        0,
+        [
+            f"{conf}:1: brokerId=1 has no effect: this server has no such setting",
+            "without effect: 1; of these, 0 would change what is promised",
+        ],
+    )
 
 
 def test_a_misspelt_variable_is_pointed_out(

@@ -99,13 +99,22 @@ def test_apaches_slave_file_makes_a_slave(tmp_path: Path) -> None:
     assert (broker.broker_role, broker.broker_id) == (BrokerRole.SLAVE, 1)
 
 
-def test_a_file_from_a_manual_works_and_one_warning_names_what_has_no_effect(tmp_path: Path) -> None:
-    loaded = load(BrokerProcess, read_file(written(tmp_path, A_MANUALS_FILE)))
+@pytest.mark.row("CF-01")
+def test_a_file_from_a_manual_works_and_a_line_each_says_what_has_no_effect_and_why(tmp_path: Path) -> None:
+    path = written(tmp_path, A_MANUALS_FILE)
+    loaded = load(BrokerProcess, read_file(path))
 
     assert loaded.process.broker.namesrv_addr == "rocketmq-nameserver1:9876;rocketmq-nameserver2:9876"
-    assert len([warning for warning in loaded.warnings if "no effect" in warning]) == 1
-    assert "sendMessageThreadPoolNums" in loaded.warnings[0]
-    assert "abortFile" in loaded.warnings[0]
+    told = {warning.split()[1].partition("=")[0]: warning for warning in loaded.warnings}
+    assert list(told) == [
+        *("storePathConsumeQueue", "storePathIndex", "storeCheckpoint", "abortFile"),
+        *("sendMessageThreadPoolNums", "pullMessageThreadPoolNums"),
+    ]
+    assert told["sendMessageThreadPoolNums"] == (
+        f"{path}:23: sendMessageThreadPoolNums=128 has no effect: one loop serves every request: "
+        "there is no pool of threads to size"
+    )
+    assert told["abortFile"].endswith("has no effect: RocketMQ 4.9 does not read it either")
 
 
 def test_flags_win_over_variables_over_the_file_over_defaults(tmp_path: Path) -> None:
@@ -167,16 +176,14 @@ def test_promises_that_we_cannot_keep_stop_the_start(key: str) -> None:
 
 
 def test_a_promise_that_is_not_asked_for_has_no_effect() -> None:
-    assert load(BrokerProcess, [Given("authenticationEnabled", "false", "f:1")]).warnings == (
-        "no effect here: authenticationEnabled",
-    )
+    assert load(BrokerProcess, [Given("authenticationEnabled", "false", "f:1")]).warnings == ()
 
 
 def test_settings_of_the_other_server_have_no_effect() -> None:
     loaded = load(NamesrvProcess, [Given("brokerName", "a", "f:1"), Given("listenPort", "1", "f:2")])
 
     assert loaded.process.namesrv.listen_port == 1
-    assert loaded.warnings == ("no effect here: brokerName",)
+    assert loaded.warnings == ("f:1: brokerName=a has no effect: this server has no such setting",)
 
 
 def test_a_key_that_broker_and_name_server_share_is_the_brokers_when_they_run_together() -> None:
