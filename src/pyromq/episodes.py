@@ -1,7 +1,8 @@
 """Episodes: times in which a server refuses clients, logged once when they begin and once when they end.
 
 Whatever makes a server refuse more than one client has an `Episode`: a full disk, a lost lease, too few
-replicas, too many connections, overload. Its owner calls `note` as often as it likes; only a change is logged.
+replicas, too many connections, overload. Its owner calls `note` as often as it likes; only a change is
+logged.
 
     WARNING  broker-a refuses messages: the disk of /data is 93% full …
     WARNING  broker-a takes messages again, after 312.0 s; the cause was: the disk of /data is 93% full …
@@ -19,12 +20,16 @@ log = logging.getLogger(__name__)
 
 
 class Episode:
-    """One cause for which `server` refuses `what`: "messages", "all requests", "connections"."""
+    """One cause for which `server` refuses `what`: "messages", "all requests", "connections".
 
-    def __init__(self, clock: Clock, server: str, what: str) -> None:
+    `level` is the log level of the beginning.
+    """
+
+    def __init__(self, clock: Clock, server: str, what: str, *, level: int = logging.WARNING) -> None:
         self._clock = clock
         self._server = server
         self._what = what
+        self._level = level
         self._began_at = 0.0
         #: Why clients are refused now, None while they are not.
         self.cause: str | None = None
@@ -41,7 +46,7 @@ class Episode:
         if self.cause is None:
             self.cause = cause
             self._began_at = self._clock.monotonic()
-            log.warning("%s refuses %s: %s", self._server, self._what, cause)
+            log.log(self._level, "%s refuses %s: %s", self._server, self._what, cause)
 
     def end(self) -> None:
         """Log that clients are not refused any more, with the cause that is gone."""
@@ -65,12 +70,12 @@ class Episodes:
         self._server = server
         self._watched: list[tuple[Episode, Callable[[], str | None]]] = []
 
-    def watch(self, what: str, why: Callable[[], str | None]) -> None:
+    def watch(self, what: str, why: Callable[[], str | None], *, level: int = logging.WARNING) -> None:
         """Log when `what` is refused; `why` returns the cause of it, None while there is none.
 
         Two causes with the same `what` are two episodes: each has its own beginning and end.
         """
-        self._watched.append((Episode(self._clock, self._server, what), why))
+        self._watched.append((Episode(self._clock, self._server, what, level=level), why))
 
     def look(self) -> None:
         """Look at each condition, and log those that began or ended."""

@@ -33,7 +33,7 @@ class Admission:
         start_ms = settings.start_accept_send_request_time_stamp
         if start_ms and self._clock.now_ms() < start_ms:
             raise ServerFailed(
-                ResponseCode.SYSTEM_ERROR, f"broker unable to service, until {_readable(start_ms)}"
+                ResponseCode.SYSTEM_ERROR, f"broker unable to service, until {readable_time(start_ms)}"
             )
         config = self._topics.get(topic)
         if config is not None and config.order and not settings.broker_permission & Perm.WRITE:
@@ -90,6 +90,6 @@ def describe(config: TopicConfig) -> str:
     )
 
 
-def _readable(ms: int) -> str:
+def readable_time(ms: int) -> str:
     at = datetime.fromtimestamp(ms / 1000)
     return f"{at:%Y-%m-%d %H:%M:%S},{ms % 1000:03d}"

@@ -30,6 +30,8 @@ from pyromq.broker.intake import Intake
 from pyromq.broker.joining import Neighbours
 from pyromq.broker.metrics import Observed, are_wanted, start_metrics
 from pyromq.broker.parts import Parts, make_parts
+from pyromq.broker.refusals import LOOK_S as REFUSALS_LOOK_S
+from pyromq.broker.refusals import watch_refusals
 from pyromq.broker.registration import FIRST_PERIOD_MS, Registration
 from pyromq.broker.replicating import Following, Leading, Replicating, load_epochs
 from pyromq.broker.replication.adoption import adopt_delivered, adopt_topics, forget_beyond
@@ -43,6 +45,7 @@ from pyromq.broker.transaction_checks import TransactionChecks
 from pyromq.clock import Clock, SystemClock
 from pyromq.config.choices import BrokerRole
 from pyromq.config.settings import BrokerProcess, BrokerSettings
+from pyromq.episodes import Episodes
 from pyromq.errors import ListenFailed, PyroError
 from pyromq.kernel import IS_COMPILED
 from pyromq.net.link import Link
@@ -107,6 +110,8 @@ class Broker:
         self._sweeping = asyncio.Lock()
         self._addresses: BrokerAddresses | None = None
         self._is_leaving = True
+        #: Why clients are refused, while the broker runs.
+        self._episodes: Episodes | None = None
         self._closing = AsyncExitStack()
 
     @property
@@ -163,7 +168,15 @@ class Broker:
         Who is master no more must not `unregister`: by its name, the name servers know the next one.
         """
         self._is_leaving = unregister
+        if self._episodes is None:
+            await self._closing.aclose()
+            return
+        name, causes = self._parts.settings.broker_name, self._episodes.causes
+        self._episodes, self._table.on_refused = None, None
+        log.info("%s refuses all requests: it stops", name)
         await self._closing.aclose()
+        lasting = "".join(f"; it refused clients until then: {cause}" for cause in causes)
+        log.info("%s has stopped%s", name, lasting)
 
     async def _start(self) -> None:
         parts = self._parts
@@ -216,11 +229,19 @@ class Broker:
                 await registration.register()
         parts.topics.on_change = registration.register_soon
         self._run_jobs(durability, registration)
+        self._watch_refusals(durability, replicating)
         await self._serve_metrics(server)
         if isinstance(replicating, Following):
             replicating.start()
         else:
             self._run_deliveries(durability, checks)
+
+    def _watch_refusals(self, durability: Durability, replicating: Replicating) -> None:
+        """Log when clients begin to be refused, and when that ends; a stop tells what lasted until then."""
+        episodes = self._episodes = watch_refusals(self._parts, durability, replicating)
+        self._table.on_refused = episodes.look
+        self._parts.background.every("look for refusals", REFUSALS_LOOK_S, episodes.look)
+        episodes.look()
 
     def _open(self) -> None:
         parts, cut_at = self._parts, self._standing.cut_at

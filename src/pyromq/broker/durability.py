@@ -146,6 +146,11 @@ class Durability:
         #: Whether a send is answered without waiting for anything.
         self.is_immediate = not self.syncs_all and elsewhere is None
 
+    @property
+    def why_failed(self) -> str | None:
+        """Why nothing is acknowledged until a restart, None while syncs succeed."""
+        return _failed_disk().remark if self._has_failed else None
+
     def acknowledge(self, end: int, answer: Answer, *, waits: bool = True) -> Answer | Awaitable[Answer]:
         """Return the answer to a request that wrote the log up to `end`, once it may be given.
 
@@ -327,8 +332,7 @@ class Durability:
         if error is not None:
             self._has_failed = True
             if not isinstance(error, StoreError):
-                # Of its own errors the store itself has said that it takes nothing until a restart.
-                log.critical("no message is taken until a restart: a sync failed", exc_info=error)
+                log.error("a sync failed in a way that is no disk's", exc_info=error)
             self._flushed.give_up(self._log.whole_position, _failed_disk())
             return
         if self.on_flushed is not None:

@@ -42,6 +42,26 @@ class Gate:
         return pass_through
 
     @property
+    def why_shut(self) -> str | None:
+        """Why no request may pass, None while the lease is held."""
+        if self._lease.is_held:
+            return None
+        return "its lease is over, and was not renewed at etcd in time: another replica may be master"
+
+    @property
+    def why_no_messages(self) -> str | None:
+        """Why no message may pass, None while messages may."""
+        if self.is_handing_over:
+            return "this master hands over to another replica"
+        count = self._replica_count() if self._replicas_min > 1 else self._replicas_min
+        if count < self._replicas_min:
+            return (
+                f"{count} of the group's brokers are in sync, and minInSyncReplicas={self._replicas_min} "
+                "must be; start the others, or lower it"
+            )
+        return None
+
+    @property
     def is_open(self) -> bool:
         """Whether every request may pass."""
         return (
@@ -57,10 +77,6 @@ class Gate:
     def _check_replicas(self, _request: Request[Any]) -> None:
         if self.is_handing_over:
             raise no_longer_master()
-        count = self._replica_count() if self._replicas_min > 1 else self._replicas_min
-        if count < self._replicas_min:
-            raise ServiceNotAvailable(
-                ResponseCode.SERVICE_NOT_AVAILABLE,
-                f"service not available now: {count} of the group's brokers are in sync, and "
-                f"minInSyncReplicas={self._replicas_min} must be; start the others, or lower it",
-            )
+        why = self.why_no_messages
+        if why is not None:
+            raise ServiceNotAvailable(ResponseCode.SERVICE_NOT_AVAILABLE, f"service not available now: {why}")

@@ -92,6 +92,16 @@ class Leading:
         """Where else a message must be before it is safe."""
         return self._replicated
 
+    @property
+    def why_alone(self) -> str | None:
+        """Why the slaves of a synchronous master cannot confirm a message, None if they can."""
+        if self._replicated is None or self.followers.is_anyone_near(self._parts.store.max_position):
+            return None
+        return (
+            "brokerRole=SYNC_MASTER, and no slave is connected, or none is nearer than haSlaveFallbehindMax; "
+            "messages are stored here only, and answered SLAVE_NOT_AVAILABLE"
+        )
+
     def show_what_is_flushed(self, durability: Durability) -> None:
         """Let nobody read what the disk may lose, where each message is brought to it at once."""
         if not durability.syncs_all:

@@ -98,6 +98,8 @@ class Dispatcher:
 
     def _answer_to(self, error: Exception, link: Link, command: Command) -> Answer:
         if isinstance(error, Refused):
+            if self._table.on_refused is not None:
+                self._table.on_refused()
             route = self._by_code.get(command.code)
             return Answer(error.code, error.remark, ext=None if route is None else route.refusal_ext)
         what = _request_name(command.code)

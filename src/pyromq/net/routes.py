@@ -130,9 +130,12 @@ def not_supported(request: Request[None]) -> Answer:
 
 
 class RouteTable:
-    """Routes by code; `unknown` answers the codes that have none. `admit`, if set, is asked before all."""
+    """Routes by code; `unknown` answers the codes that have none. `admit`, if set, is asked before all.
 
-    __slots__ = ("admit", "by_code", "unknown")
+    `on_refused`, if set, is told after each request that a handler or a guard refused.
+    """
+
+    __slots__ = ("admit", "by_code", "on_refused", "unknown")
 
     def __init__(
         self,
@@ -143,6 +146,7 @@ class RouteTable:
         self.by_code: dict[int, Route[Any]] = {}
         self.unknown = unknown
         self.admit: Admit | None = None
+        self.on_refused: Callable[[], None] | None = None
         self.add(routes)
 
     def add(self, routes: Iterable[Route[Any]]) -> None:

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from pyromq.clock import Clock
 from pyromq.config.choices import TlsServerMode
 from pyromq.config.settings import NetSettings
+from pyromq.episodes import Episode
 from pyromq.errors import ListenFailed
 from pyromq.net.dispatch import Dispatcher
 from pyromq.net.link import Link, Shortcut, close_all
@@ -25,6 +26,9 @@ from pyromq.net.turn import Turn
 #: How long a closing server waits for answers under way, and again for peers to take what was written.
 CLOSE_GRACE_S = 0.5
 SWEEP_S_MAX = 5.0
+#: Connections count as accepted again when this part of `connections_max` is open: at the limit itself each
+#: connection that ends would be told.
+ROOM_AGAIN = 0.9
 
 _log = logging.getLogger("pyromq.net")
 
@@ -60,6 +64,7 @@ class Server:
         self._listeners: list[asyncio.Server | PeekingListener] = []
         self._sweep: asyncio.TimerHandle | None = None
         self._is_closing = False
+        self._crowded = Episode(clock, name, "connections")
 
     async def start(self, host: str, port: int) -> tuple[str, int]:
         """Listen on an address and return it with its real port; may be called for several addresses.
@@ -152,16 +157,16 @@ class Server:
         if self._is_closing:
             link.abort()
         elif len(self.links) > self._settings.connections_max:
-            _log.warning(
-                "%s: %s is one connection too many, %d are open; closed. connectionsMax sets the limit",
-                self._name,
-                link.peer,
-                len(self.links) - 1,
+            self._crowded.begin(
+                f"{len(self.links) - 1} are open and connectionsMax={self._settings.connections_max}; "
+                f"{link.peer} is the first that was closed. Raise it, or find who opens so many"
             )
             link.abort()
 
     def _forget(self, link: Link) -> None:
         self.links.pop(link, None)
+        if len(self.links) <= self._settings.connections_max * ROOM_AGAIN:
+            self._crowded.end()
         if self._on_link_closed is not None:
             self._on_link_closed(link)
 

@@ -434,7 +434,6 @@ class MessageStore(StoredMessages):
             self._full = str(error)
         elif self._poison is None:
             self._poison = f"{error}; restart the broker when the disk is well again"
-            _log.critical("nothing is written until a restart: %s", error)
             self._abort.doubt()
 
     @property
@@ -446,6 +445,11 @@ class MessageStore(StoredMessages):
     def is_writable(self) -> bool:
         """Whether a put would be taken now."""
         return self._poison is None and self._full is None
+
+    @property
+    def why_full(self) -> str | None:
+        """Why no put is taken until there is room again, None while there is room."""
+        return self._full
 
     # Syncing
 
@@ -560,15 +564,12 @@ class MessageStore(StoredMessages):
     def check_disk(self) -> None:
         """Refuse messages when the disk is too full, and take them again when it is not."""
         ratio, limit = self.disk_ratio, self.settings.disk_space_warning_level_ratio
-        was_full = self._full is not None
         self._full = None
         if ratio > limit / 100:
             self._full = (
                 f"the disk of {self._root} is {ratio:.0%} full, and over {limit} % "
                 f"(diskSpaceWarningLevelRatio) nothing is stored; make room or lower fileReservedTime"
             )
-        if was_full != (self._full is not None):
-            _log.warning("%s", self._full or f"the disk of {self._root} has room again: {ratio:.0%} full")
 
     def sweep(self, *, at_any_hour: bool = False) -> Swept:
         """Let the oldest files go that may go now; call it every ten seconds.

@@ -343,8 +343,6 @@ class Supervisor:
             await self._take(view)
             return
         if reign.lease.is_held:
-            if reign.unheld_since is not None:
-                log.info("the lease was renewed: this replica goes on as master in epoch %d", reign.epoch)
             reign.unheld_since = None
             await reign.keeper.look()
             if reign.broker.ailment is not None:
@@ -489,7 +487,6 @@ class Supervisor:
         if reign is not None and not reign.lease.is_held:
             if reign.unheld_since is None:
                 reign.unheld_since = self._clock.monotonic()
-                log.warning("this master acknowledges nothing until its lease is renewed: %s", error)
             elif self._since(reign.unheld_since) > self._session.lease_s:
                 log.warning("this replica is not master any more: etcd cannot be asked")
                 await self._be_slave(None, None)
