@@ -10,8 +10,10 @@ from enum import IntEnum, IntFlag
 VERSION = 409
 #: Route answers to older clients carry unquoted integer keys (MQVersion V4_9_4).
 VERSION_STANDARD_JSON = 401
-#: From MQVersion V5_0_0 on Apache's brokers know messages with a time of delivery.
-VERSION_TIMERS = 413
+#: MQVersion V5_0_0: from here on clients are told fields that 4.9 did not send.
+VERSION_5 = 413
+#: From V5_0_0 on Apache's brokers know messages with a time of delivery.
+VERSION_TIMERS = VERSION_5
 
 
 class RequestCode(IntEnum):

@@ -10,7 +10,7 @@ from kernel_inputs import exact_bytes, expect, module, mostly, number, some, tar
 @cache
 def _send_frames() -> list[bytes]:
     """Return sends as clients write them: plain ones, and those that are left to Python."""
-    from pyromq.codes import CommandFlag, RequestCode, Serializer
+    from pyromq.codes import VERSION, VERSION_5, CommandFlag, RequestCode, Serializer
     from pyromq.wire.batch import BatchUnit, encode_batch
     from pyromq.wire.command import Command, encode
     from pyromq.wire.header import write_header
@@ -22,7 +22,8 @@ def _send_frames() -> list[bytes]:
         BatchUnit(flag=0, body=b"x" * size, properties=text) for size in (0, 90) for text in ("", single)
     ]
     frames = []
-    for properties in (None, "", single, "WAIT\x01false", "DELAY\x013", many, 'q"\\/\x01\t'):
+    ids = ("UNIQ_KEY\x01" + "7" * 255, "UNIQ_KEY\x01" + "7" * 256, 'UNIQ_KEY\x01"')
+    for properties in (None, "", single, "WAIT\x01false", "DELAY\x013", many, 'q"\\/\x01\t', *ids):
         for batch, body in ((False, b"x" * 100), (False, b""), (True, encode_batch(units))):
             fields: dict[str, Any] = {
                 "producer_group": "group",
@@ -43,8 +44,13 @@ def _send_frames() -> list[bytes]:
                     (RequestCode.SEND_MESSAGE_V2, SendMessageV2.from_v1(SendMessage(**fields))),
                 ):
                     ext, flag = write_header(header), CommandFlag.ONEWAY if properties == "" else 0
-                    command = Command(code, opaque=7, flag=flag, ext=ext, body=body, serializer=serializer)
-                    frames.append(bytes(encode(command)))
+                    # Clients of 5.x are answered with their own id of the message.
+                    for version in (VERSION, VERSION_5):
+                        command = Command(
+                            code, opaque=7, flag=flag, ext=ext, body=body, serializer=serializer
+                        )
+                        command.version = version
+                        frames.append(bytes(encode(command)))
     return frames
 
 

@@ -24,7 +24,7 @@ cdef struct Field:
 
 
 cdef struct Frame:
-    int32_t code, flag, opaque
+    int32_t code, flag, opaque, version
     bint is_json
     int field_count
     Field fields[FIELDS_MAX]

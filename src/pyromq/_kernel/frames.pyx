@@ -39,7 +39,7 @@ cdef Reading read_frame(const uint8_t *at, const uint8_t *end, Frame *frame) noe
     frame.end = at + 4 + length
     frame.body_length = frame.end - frame.body
     frame.field_count = 0
-    frame.code = frame.flag = frame.opaque = 0
+    frame.code = frame.flag = frame.opaque = frame.version = 0
     memset(frame.letters, 0xFF, sizeof(frame.letters))
     if at[4] == SERIALIZER_JSON:
         frame.is_json = True
@@ -136,7 +136,6 @@ cdef inline int _hex(uint8_t letter) noexcept nogil:
 cdef bint _read_json(const uint8_t *at, const uint8_t *end, Frame *frame) noexcept nogil:
     """Read a header once, from its first byte to its last; what is not looked for is not plain."""
     cdef Span name, value
-    cdef int32_t number
     cdef uint32_t seen = 0, bit
     if end - at < 2 or at[0] != c'{':
         return False
@@ -159,7 +158,7 @@ cdef bint _read_json(const uint8_t *at, const uint8_t *end, Frame *frame) noexce
             at = _int32(at, end, &frame.opaque)
         elif _is(&name, b"version", 7):
             bit = 16
-            at = _int32(at, end, &number)
+            at = _int32(at, end, &frame.version)
         elif _is(&name, b"language", 8):
             bit = 32
             at = _string(at, end, &value)
@@ -295,6 +294,7 @@ cdef bint _read_binary(const uint8_t *at, const uint8_t *end, Frame *frame) noex
     if end - at < BINARY_HEAD_BYTES + 4:
         return False
     frame.code = load16(at)
+    frame.version = load16(at + 3)
     frame.opaque = load32(at + 5)
     frame.flag = load32(at + 9)
     if load32(at + 13) != 0:

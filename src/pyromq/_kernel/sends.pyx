@@ -43,11 +43,14 @@ cdef enum:
     INT32_MAX = 2147483647
     INT32_MIN = -2147483648
     ID_CHARACTERS = 32
+    #: Of the producer's own id of a message, where the answer has it.
+    UNIQUE_ID_MAX = 255
 
     # What varies in an answer, behind its opaque.
     VALUE_MESSAGE_ID = PART_FIRST
     VALUE_QUEUE_ID = PART_FIRST + 1
     VALUE_QUEUE_OFFSET = PART_FIRST + 2
+    VALUE_TRANSACTION_ID = PART_FIRST + 3
 
 cdef const char *HEX = b"0123456789ABCDEF"
 
@@ -66,7 +69,12 @@ cdef class Sends(Plan):
     cdef KnownTopics _topics
     cdef Block _answers, _scratch
     cdef bytes _cluster, _host_hex
-    cdef AnswerHead _head
+    #: The second is for clients from `_transaction_id_from` on, where the message has an id.
+    cdef AnswerHead _head, _head_with_id
+    cdef int _transaction_id_from
+    #: The id of the message that is being planned; its length is 0 when its answer does not have it.
+    cdef uint8_t _unique_id[UNIQUE_ID_MAX]
+    cdef Py_ssize_t _unique_id_length
     cdef tuple _diverting
     #: A bit for each length that one of those has; all longer ones share the last.
     cdef uint64_t _diverting_lengths
@@ -81,6 +89,9 @@ cdef class Sends(Plan):
         bytes cluster not None,
         list answer_parts,
         list binary_parts,
+        list answer_parts_with_id,
+        list binary_parts_with_id,
+        int transaction_id_from,
         tuple diverting not None,
         bint wait_matters,
         Py_ssize_t body_bytes_max,
@@ -98,6 +109,14 @@ cdef class Sends(Plan):
         self._head = AnswerHead(
             parts=answer_parts, binary_parts=binary_parts, remark=b"", language=language, version=version
         )
+        self._head_with_id = AnswerHead(
+            parts=answer_parts_with_id,
+            binary_parts=binary_parts_with_id,
+            remark=b"",
+            language=language,
+            version=version,
+        )
+        self._transaction_id_from = transaction_id_from
         self._topics = KnownTopics()
 
     def __dealloc__(self):
@@ -226,7 +245,7 @@ cdef class Sends(Plan):
             else:
                 memcpy(text, properties.at, length)
         count = self._split(text, length, pairs)
-        if count < 0:
+        if count < 0 or not self._note_unique_id(frame, pairs, count):
             return False
         draft.is_parted = draft.is_noted = False
         draft.more_properties.length = 0
@@ -240,6 +259,22 @@ cdef class Sends(Plan):
         draft.more_properties.at = text + length
         draft.more_properties.length = join(pairs, count, text + length, True)
         return self.add_units(frame.body, frame.body + frame.body_length, draft, topic, queue)
+
+    cdef bint _note_unique_id(self, Frame *frame, Pair *pairs, int count) noexcept:
+        """Keep the id for the answer, if this client gets it; return False when it is not plain."""
+        cdef int i
+        cdef Span *value
+        self._unique_id_length = 0
+        if frame.version < self._transaction_id_from:
+            return True
+        for i in range(count):
+            if reads(&pairs[i].name, b"UNIQ_KEY", 8):
+                value = &pairs[i].value
+                if value.length > UNIQUE_ID_MAX or not _is_plain_text(value):
+                    return False
+                memcpy(self._unique_id, value.at, value.length)
+                self._unique_id_length = value.length
+        return True
 
     cdef int _split(self, const uint8_t *text, Py_ssize_t length, Pair *pairs) except -2:
         """Find the pairs, add the cluster's, and order them as Java's map does; -1 when they are not plain."""
@@ -300,6 +335,7 @@ cdef class Sends(Plan):
     cdef int _answer(self, Frame *frame, int32_t queue_id, int64_t offset, Py_ssize_t entries_from) except -1:
         cdef Value values[VALUES_MAX]
         cdef Value *ids = &values[VALUE_MESSAGE_ID]
+        cdef AnswerHead head = self._head_with_id if self._unique_id_length else self._head
         cdef uint8_t *start
         ids.length = (self._entries.used - entries_from) // <Py_ssize_t> sizeof(Entry) * (ID_CHARACTERS + 1) - 1
         # What was in it is planned by now.
@@ -310,9 +346,11 @@ cdef class Sends(Plan):
         values[PART_OPAQUE].number = frame.opaque
         values[VALUE_QUEUE_ID].number = queue_id
         values[VALUE_QUEUE_OFFSET].number = offset
-        need(&self._answers, self._head.bytes_max + ids.length)
+        values[VALUE_TRANSACTION_ID].text = self._unique_id
+        values[VALUE_TRANSACTION_ID].length = self._unique_id_length
+        need(&self._answers, head.bytes_max + ids.length + self._unique_id_length)
         start = self._answers.bytes + self._answers.used
-        self._answers.used += self._head.write(start, frame, values, 0) - start
+        self._answers.used += head.write(start, frame, values, 0) - start
         return 0
 
     cdef void _write_ids(self, uint8_t *at, Py_ssize_t entries_from) noexcept:
@@ -341,6 +379,15 @@ cdef class Sends(Plan):
         self._answers.used = 0
         self.count = 0
         return 0
+
+
+cdef bint _is_plain_text(Span *text) noexcept nogil:
+    """Whether JSON has the text as it is."""
+    cdef Py_ssize_t i
+    for i in range(text.length):
+        if not 0x20 <= text.at[i] < 0x7F or text.at[i] == c'"' or text.at[i] == c'\\':
+            return False
+    return True
 
 
 cdef inline uint64_t _length_bit(Py_ssize_t length) noexcept nogil:

@@ -23,7 +23,7 @@ from pyromq.broker.live_settings import LiveSettings
 from pyromq.broker.topic_names import RETRY_PREFIX
 from pyromq.broker.topics import TopicTable
 from pyromq.clock import Clock
-from pyromq.codes import VERSION, Language, ResponseCode, SysFlag
+from pyromq.codes import VERSION, VERSION_5, Language, ResponseCode, SysFlag
 from pyromq.errors import Refused, StoreError
 from pyromq.net.link import Link
 from pyromq.store.store import MessageStore
@@ -224,12 +224,17 @@ def make_sends(
     # Only now: without a compiler there is nothing to import.
     from pyromq._kernel.sends import Sends
 
-    fields = {"msgId": None, "queueId": None, "queueOffset": None, **common_ext}
+    varying = {"msgId": None, "queueId": None, "queueOffset": None}
+    fields = {**varying, **common_ext}
+    with_id = {**varying, "transactionId": None, **common_ext}
     return Sends(
         store_host=store_host,
         cluster=cluster.encode(),
         answer_parts=json_parts(fields),
         binary_parts=binary_parts(fields),
+        answer_parts_with_id=json_parts(with_id),
+        binary_parts_with_id=binary_parts(with_id),
+        transaction_id_from=VERSION_5,
         diverting=tuple(name.encode() for name in diverting),
         wait_matters=wait_matters,
         has_index=has_index,

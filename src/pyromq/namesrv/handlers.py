@@ -5,7 +5,7 @@ import logging
 import msgspec
 
 from pyromq.clock import Clock
-from pyromq.codes import VERSION_STANDARD_JSON, ResponseCode
+from pyromq.codes import VERSION_5, VERSION_STANDARD_JSON, ResponseCode
 from pyromq.errors import Refused
 from pyromq.namesrv.key_values import ORDER_TOPIC_CONFIG, KeyValues
 from pyromq.namesrv.live_settings import LiveSettings
@@ -122,12 +122,14 @@ class RouteHandlers:
             body=encode_route(
                 route,
                 quoted_keys=is_standard or bool(request.header.accept_standard_json_only),
+                is_5=request.command.version >= VERSION_5,
             )
         )
 
     def cluster(self, request: Request[None]) -> Answer:
         """Say which brokers and clusters there are."""
-        return Answer(body=encode_cluster(self._table.cluster_table()))
+        is_5 = request.command.version >= VERSION_5
+        return Answer(body=encode_cluster(self._table.cluster_table(), is_5=is_5))
 
     def topics(self, request: Request[None]) -> Answer:
         """List all topics."""

@@ -17,7 +17,7 @@ from pyromq.broker.fast_sends import MULTI_TAG, Learn
 from pyromq.broker.groups import GroupTable
 from pyromq.broker.intake import Intake
 from pyromq.broker.topics import TopicTable
-from pyromq.codes import TRANSACTION_MASK, ResponseCode, SysFlag
+from pyromq.codes import TRANSACTION_MASK, VERSION_5, ResponseCode, SysFlag
 from pyromq.config.settings import BrokerSettings
 from pyromq.errors import MessageIllegal
 from pyromq.name_rules import TOPIC_CHARACTERS_MAX
@@ -110,7 +110,8 @@ class SendHandlers:
             # RocketMQ takes it out and puts it back, so a diverted message has it last in its hash bucket.
             properties[names.WAIT] = properties.pop(names.WAIT)
         placed = self._intake.put(draft, properties)
-        answer = self._answer(offset_message_id(self._store_host, placed.position), queue_id, placed)
+        message_id = offset_message_id(self._store_host, placed.position)
+        answer = self._answer(request, properties, message_id, queue_id, placed)
         if draft.topic == topic_names.WHEEL_TIMER:
             self._add_recall_handle(answer, header.topic, properties)
         return self._confirm(placed.end, answer, properties)
@@ -152,7 +153,8 @@ class SendHandlers:
         ]
         placed = self._intake.put_batch(drafts, request_bytes=len(request.command.body))
         ids = ",".join([offset_message_id(self._store_host, one.position) for one in placed])
-        return self._confirm(placed[-1].end, self._answer(ids, queue_id, placed[0]), properties)
+        answer = self._answer(request, properties, ids, queue_id, placed[0])
+        return self._confirm(placed[-1].end, answer, properties)
 
     def _bury_if_given_up(self, draft: Draft, properties: dict[str, str], request: SendRequest) -> None:
         """Send a retried message to its group's dead letters when it has been tried often enough."""
@@ -164,15 +166,15 @@ class SendHandlers:
             bury(draft, properties, group, self._topics)
             draft.properties = _stored_text(properties)
 
-    def _answer(self, message_id: str, queue_id: int, first: Placed) -> Answer:
-        return Answer(
-            ext={
-                "msgId": message_id,
-                "queueId": str(queue_id),
-                "queueOffset": str(first.queue_offset),
-                **self.common_ext,
-            }
-        )
+    def _answer(
+        self, request: SendRequest, properties: dict[str, str], message_id: str, queue_id: int, first: Placed
+    ) -> Answer:
+        """Say where the message is; a client of 5.x also reads its own id of the message there."""
+        ext = {"msgId": message_id, "queueId": str(queue_id), "queueOffset": str(first.queue_offset)}
+        unique_id = properties.get(names.UNIQ_KEY)
+        if unique_id and request.command.version >= VERSION_5:
+            ext["transactionId"] = unique_id
+        return Answer(ext=ext | self.common_ext)
 
     def _confirm(self, end: int, answer: Answer, properties: dict[str, str]) -> Sent:
         return self._durability.acknowledge(end, answer, waits=_waits(properties))

@@ -1,7 +1,8 @@
 """Who serves a topic: the answer to 105. And who is in the cluster: 106.
 
 Clients before 4.9.4 get broker ids without quotes, `{0:"127.0.0.1:10911"}`; later ones, and whoever asks
-for standard JSON, get them quoted. There is never whitespace: the Go client cuts the text by hand.
+for standard JSON, get them quoted. There is never whitespace: the Go client cuts the text by hand. Clients of
+5.x also get `enableActingMaster`, which some of them (Rust's) cannot do without.
 """
 
 from typing import Any
@@ -48,11 +49,11 @@ class ClusterTable(Body, kw_only=True, frozen=True):
     cluster_addr_table: dict[str, list[str]] = msgspec.field(default_factory=dict)
 
 
-def encode_route(route: TopicRoute, *, quoted_keys: bool) -> bytes:
+def encode_route(route: TopicRoute, *, quoted_keys: bool, is_5: bool = False) -> bytes:
     """Return the route's JSON in the flavour that the asking client understands."""
     return dumps(
         {
-            "brokerDatas": [_ordered(broker) for broker in route.broker_datas],
+            "brokerDatas": [_ordered(broker, is_5=is_5) for broker in route.broker_datas],
             "filterServerTable": route.filter_server_table,
             "orderTopicConf": route.order_topic_conf,
             "queueDatas": route.queue_datas,
@@ -73,12 +74,14 @@ def decode_route(data: bytes) -> TopicRoute:
     return convert(TopicRoute, fields)
 
 
-def encode_cluster(table: ClusterTable) -> bytes:
+def encode_cluster(table: ClusterTable, *, is_5: bool = False) -> bytes:
     """Return the cluster's JSON; broker ids have no quotes, whoever asks."""
     brokers = table.broker_addr_table
     return dumps(
         {
-            "brokerAddrTable": {name: _ordered(brokers[name]) for name in java_map_order(tuple(brokers))},
+            "brokerAddrTable": {
+                name: _ordered(brokers[name], is_5=is_5) for name in java_map_order(tuple(brokers))
+            },
             "clusterAddrTable": table.cluster_addr_table,
         }
     )
@@ -92,14 +95,18 @@ def decode_cluster(data: bytes) -> ClusterTable:
     return convert(ClusterTable, fields)
 
 
-def _ordered(broker: BrokerAddresses) -> dict[str, object]:
+def _ordered(broker: BrokerAddresses, *, is_5: bool) -> dict[str, object]:
     """Return the fields with the ids in the order in which Java lists small numbers."""
     addresses = broker.broker_addrs
-    return {
+    fields: dict[str, object] = {
         "brokerAddrs": {broker_id: addresses[broker_id] for broker_id in sorted(addresses)},
         "brokerName": broker.broker_name,
         "cluster": broker.cluster,
     }
+    if is_5:
+        # No slave of ours stands in for its master without being one (5.x: enableSlaveActingMaster).
+        fields["enableActingMaster"] = False
+    return fields
 
 
 def _dicts(value: Any) -> list[dict[Any, Any]]:
