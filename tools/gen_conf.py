@@ -70,7 +70,8 @@ def reference() -> str:
         "`PYROMQ_BROKER_NAME`; RocketMQ's `NAMESRV_ADDR`), flags (`--set brokerName=broker-b`). Files and",
         "`--set` take RocketMQ's name and ours. `pyromq broker --print-settings` shows each value and where",
         "it came from. *Live* settings may change while the process runs: a name server's by",
-        "`updateNamesrvConfig`, a broker's by `updateBrokerConfig`.",
+        "`updateNamesrvConfig`, a broker's by `updateBrokerConfig`; the change is kept beside the data, and",
+        "holds over what the next start is given (`namesrvAddr` only if that is the same as before).",
     ]
     for title, owner, whose in REFERENCE:
         lines += ["", f"## {title}", "", f"Settings {whose}.", ""]

@@ -374,6 +374,18 @@ def test_settings_are_shown_and_changed(cluster: ThreadCluster, stage: AdminStag
     assert "storePathRootDir" in refused.stderr
 
 
+@pytest.mark.row("NS-20")
+def test_a_name_server_is_added_and_removed_by_a_command(cluster: ThreadCluster, stage: AdminStage) -> None:
+    with running_cluster(brokers=0) as other:
+        words = ("updateBrokerConfig", "-b", cluster.broker_addresses[0], "-k", "namesrvAddr", "-v")
+        both = f"{cluster.namesrv_address};{other.namesrv_address}"
+        assert stage.admin(*words, both).exit_code == 0
+        with Admin(other.namesrv_address) as admin:
+            assert list(admin.cluster().broker_addr_table) == ["broker-a"]
+            assert stage.admin(*words, cluster.namesrv_address).exit_code == 0
+            assert list(admin.cluster().broker_addr_table) == []
+
+
 def test_name_servers_settings_are_shown_and_changed(stage: AdminStage) -> None:
     words = ("updateNamesrvConfig", "-k", "orderMessageEnable", "-v")
     assert stage.admin(*words, "true").exit_code == 0

@@ -1,49 +1,30 @@
 """Name servers that an HTTP address tells, and fail-over between them."""
 
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
 
 import pytest
 from client_faces import Face
+from http_pages import Pages, served_pages
 
 from pyromq import ClientSettings, ConnectFailed, Message, SendStatus
+from pyromq.client import session
 from pyromq.net.http import fetch
 from pyromq.testing.cluster import ThreadCluster, running_cluster
+from pyromq.testing.waiting import eventually
 
 DEAD = "127.0.0.1:1"
 
 
-class Pages(BaseHTTPRequestHandler):
-    """Answers /rocketmq/nsaddr with what the test wants."""
-
-    pages: dict[str, tuple[int, bytes]]
-
-    def do_GET(self) -> None:
-        status, body = self.pages.get(self.path, (404, b"not here"))
-        self.send_response(status)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *_: object) -> None:
-        """Keep silent."""
+@pytest.fixture
+def pages() -> Iterator[Pages]:
+    with served_pages() as pages:
+        yield pages
 
 
 @pytest.fixture
-def pages() -> dict[str, tuple[int, bytes]]:
-    return {}
-
-
-@pytest.fixture
-def domain(pages: dict[str, tuple[int, bytes]]) -> Iterator[str]:
-    handler = type("ThesePages", (Pages,), {"pages": pages})
-    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        thread = threading.Thread(target=server.serve_forever, daemon=True)
-        thread.start()
-        yield f"127.0.0.1:{server.server_port}"
-        server.shutdown()
-        thread.join()
+def domain(pages: Pages) -> str:
+    return pages.address
 
 
 @pytest.fixture(scope="module")
@@ -59,12 +40,30 @@ def _no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.row("AD-04", "AD-05")
 def test_a_domain_tells_the_name_servers(
-    face: Face, cluster: ThreadCluster, domain: str, pages: dict[str, tuple[int, bytes]]
+    face: Face, cluster: ThreadCluster, domain: str, pages: Pages
 ) -> None:
-    pages["/rocketmq/nsaddr"] = (200, f"{cluster.namesrv_address}\n".encode())
+    pages.answers["/rocketmq/nsaddr"] = (200, f"{cluster.namesrv_address}\n".encode())
 
     with face.Producer("pg", settings=ClientSettings(namesrv_domain=domain)) as producer:
         assert producer.send(Message("told-by-http", b"x")).status is SendStatus.SEND_OK
+
+
+@pytest.mark.row("AD-04")
+@pytest.mark.parametrize("kind", ["Producer", "PushConsumer", "PullConsumer"])
+def test_every_client_asks_again_by_itself(
+    face: Face, cluster: ThreadCluster, pages: Pages, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    pages.says("/rocketmq/nsaddr", cluster.namesrv_address)
+    # Not ten seconds: a test does not wait for them. The look at the routes is half a minute away.
+    monkeypatch.setattr(session, "FIRST_REFRESH_MS", 50)
+    given: dict[str, Any] = {"listener": lambda _message: True} if kind == "PushConsumer" else {}
+
+    client = getattr(face, kind)("g", settings=ClientSettings(namesrv_domain=pages.address), **given)
+    if kind == "PushConsumer":
+        client.subscribe("told-by-http")
+    with client:
+        # A push consumer needed them at its start.
+        eventually(lambda: len(pages.asked) == (2 if kind == "PushConsumer" else 1))
 
 
 @pytest.mark.row("AD-01", "AD-03")
@@ -82,17 +81,15 @@ def test_a_domain_that_does_not_answer_is_named(face: Face, domain: str) -> None
         producer.send(Message("nobody-knows", b"x"))
 
 
-def test_what_is_fetched_is_the_body(domain: str, pages: dict[str, tuple[int, bytes]]) -> None:
-    pages["/"] = (200, b"a:1;b:2")
+def test_what_is_fetched_is_the_body(domain: str, pages: Pages) -> None:
+    pages.answers["/"] = (200, b"a:1;b:2")
 
     assert fetch(f"http://{domain}/", 20.0) == b"a:1;b:2"
 
 
 @pytest.mark.parametrize("status", [204, 404, 500])
-def test_another_status_than_200_is_a_failure(
-    domain: str, pages: dict[str, tuple[int, bytes]], status: int
-) -> None:
-    pages["/"] = (status, b"")
+def test_another_status_than_200_is_a_failure(domain: str, pages: Pages, status: int) -> None:
+    pages.answers["/"] = (status, b"")
 
     with pytest.raises(ConnectFailed, match=str(status)):
         fetch(f"http://{domain}/", 20.0)

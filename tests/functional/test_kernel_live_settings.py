@@ -33,6 +33,8 @@ def values_of(setting: Setting) -> tuple[str, ...]:
     default = write_value(setting.default)
     if setting.form == "hours":
         return "05", default
+    if setting.form == "addresses":
+        return "127.0.0.1:1", default
     if isinstance(setting.default, bool):
         return str(not setting.default).lower(), default
     if isinstance(setting.default, int):

@@ -258,7 +258,6 @@ async def test_two_name_servers_know_the_same_broker_and_nothing_of_each_other()
     assert decode_route(answer.body).broker_datas[0].broker_name == "broker-a"
 
 
-@pytest.mark.row("NS-20")
 async def test_a_name_server_that_is_added_later_learns_all_from_the_brokers(broker):
     await broker.register()
     async with (

@@ -95,7 +95,7 @@ async def test_pulls_are_held_for_a_second_once_long_polling_is_switched_off(
         "brokerName=broker-b",
         "brokerClusterName=other",
         "brokerId=7",
-        "namesrvAddr=10.0.0.1:9876",
+        "rmqAddressServerDomain=10.0.0.1:8080",
         "listenPort=1",
         "brokerIP1=10.0.0.1",
     ],

@@ -48,7 +48,7 @@ class Background:
                         await result
                 except (OSError, StoreError) as error:
                     # What a disk does is no mistake of ours, and a trace tells an operator nothing.
-                    log.error("%s failed; it is tried again in %g s: %s", name, interval_s, error)  # noqa: TRY400
+                    log.error("%s failed; it is tried again in %g s: %s", name, pause_s(), error)  # noqa: TRY400
                 except Exception:
                     log.exception("%s failed; it is tried again in %g s", name, pause_s())
 

@@ -29,6 +29,7 @@ from pyromq.broker.half_messages import half_diversion
 from pyromq.broker.intake import Intake
 from pyromq.broker.joining import Neighbours
 from pyromq.broker.metrics import Observed, are_wanted, start_metrics
+from pyromq.broker.name_servers import NameServers
 from pyromq.broker.parts import Parts, make_parts
 from pyromq.broker.refusals import LOOK_S as REFUSALS_LOOK_S
 from pyromq.broker.refusals import watch_refusals
@@ -48,6 +49,7 @@ from pyromq.config.settings import BrokerProcess, BrokerSettings
 from pyromq.episodes import Episodes
 from pyromq.errors import ListenFailed, PyroError
 from pyromq.kernel import IS_COMPILED
+from pyromq.net.discovery import FIRST_REFRESH_MS
 from pyromq.net.link import Link
 from pyromq.net.links import Links
 from pyromq.net.metrics import MetricsPage
@@ -94,6 +96,7 @@ class Broker:
         self._standing = standing or Standing()
         self._files = files
         self._parts = make_parts(process, clock=clock or SystemClock(), files=files, use_kernel=use_kernel)
+        self._name_servers = NameServers(self._parts.settings)
         self._announcements = Announcements(self._parts.store, self._parts.arrivals)
         #: What it does as one of several replicas; known once the broker is started.
         self.replicating: Replicating | None = None
@@ -131,6 +134,11 @@ class Broker:
         """Where it says that slaves may connect."""
         assert self._addresses is not None
         return self._addresses.ha
+
+    @property
+    def registers_with(self) -> tuple[str, ...]:
+        """The name servers that it registers with, as they are now."""
+        return self._name_servers.addresses
 
     @property
     def max_position(self) -> int:
@@ -186,6 +194,7 @@ class Broker:
         # What a crash took back is so on disk before the next message takes its place.
         await parts.offsets.save()
         await parts.topics.save()
+        await parts.live.save()
         replicating = self.replicating = self._make_replicating()
         durability = Durability(
             parts.store,
@@ -223,10 +232,7 @@ class Broker:
             # Nobody knows a port yet that the system chose just now.
             registration, checks = await self._wire(server, durability, real_port)
         closing.push_async_callback(self._leave, registration)
-        with suppress(TimeoutError):
-            # A master that was just elected is waited for: a name server that is gone must not hold it up.
-            async with asyncio.timeout(ELECTED_REGISTRATION_S if parts.settings.failover else None):
-                await registration.register()
+        await self._unless_elected(registration.register)
         parts.topics.on_change = registration.register_soon
         self._run_jobs(durability, registration)
         self._watch_refusals(durability, replicating)
@@ -307,6 +313,12 @@ class Broker:
         self._closing.push_async_callback(replicating.close)
         return replicating
 
+    async def _unless_elected(self, tell: Callable[[], Awaitable[None]]) -> None:
+        """Wait for others; but a new master is waited for, and one that is gone must not hold it up."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(ELECTED_REGISTRATION_S if self._parts.settings.failover else None):
+                await tell()
+
     async def _leave(self, registration: Registration) -> None:
         if self._is_leaving:
             await registration.unregister()
@@ -325,7 +337,9 @@ class Broker:
             parts.net_settings, clock=parts.clock, name=settings.broker_name, sign=own_signer(settings)
         )
         self._closing.push_async_callback(links.close)
-        neighbours = Neighbours(links, settings)
+        self._closing.push_async_callback(self._name_servers.close)
+        await self._unless_elected(self._name_servers.refresh)
+        neighbours = Neighbours(links, settings, self._name_servers)
         self._closing.push_async_callback(neighbours.close)
         parts.topics.on_inherited = neighbours.spread
         await neighbours.join(parts.topics, parts.groups)
@@ -333,10 +347,12 @@ class Broker:
             links,
             parts.topics,
             settings,
+            name_servers=self._name_servers,
             address=addresses.advertised,
             ha_address=addresses.ha,
             lease=self._standing.lease,
         )
+        self._name_servers.on_change = registration.register_soon
         committed_here = None
         if isinstance(replicating, Following):
             replicating.find_leader = lambda: registration.leader
@@ -394,6 +410,12 @@ class Broker:
             registration.period_ms / 1000,
             registration.register,
             first_s=FIRST_PERIOD_MS / 1000,
+        )
+        jobs.every(
+            "ask for the name servers",
+            lambda: self._name_servers.pause_s,
+            self._name_servers.refresh,
+            first_s=FIRST_REFRESH_MS / 1000,
         )
         jobs.every(
             "sync the log",

@@ -17,6 +17,7 @@ from typing import TypeVar
 
 from pyromq.broker import topic_names
 from pyromq.broker.groups import GroupTable
+from pyromq.broker.name_servers import NameServers
 from pyromq.broker.topics import TopicTable
 from pyromq.codes import RequestCode as Code
 from pyromq.codes import ResponseCode
@@ -44,10 +45,10 @@ _Read = TypeVar("_Read")
 class Neighbours:
     """The other masters of this broker's cluster, as the name servers know them at the moment."""
 
-    def __init__(self, links: Links, settings: BrokerSettings) -> None:
+    def __init__(self, links: Links, settings: BrokerSettings, name_servers: NameServers) -> None:
         self._links = links
         self._settings = settings
-        self._name_servers = [text.strip() for text in settings.namesrv_addr.split(";") if text.strip()]
+        self._name_servers = name_servers
         #: Topics that were created here and of which nobody has been told yet.
         self._created: list[TopicConfig] = []
         self._finding: asyncio.Task[None] | None = None
@@ -61,7 +62,7 @@ class Neighbours:
         settings = self._settings
         if not settings.copy_topics_on_join or settings.broker_role == BrokerRole.SLAVE:
             return
-        if not self._name_servers or any(not _is_own(topics, name) for name in topics.configs):
+        if not self._name_servers.addresses or any(not _is_own(topics, name) for name in topics.configs):
             return
         cluster = await self._cluster()
         masters = {} if cluster is None else self._masters_of(cluster)
@@ -93,7 +94,7 @@ class Neighbours:
 
     def spread(self, config: TopicConfig) -> None:
         """Create a topic on the other masters too, if this is wanted; nobody waits for it."""
-        if not self._settings.auto_create_on_all or not self._name_servers:
+        if not self._settings.auto_create_on_all or not self._name_servers.addresses:
             return
         self._created.append(config)
         if self._finding is None:
@@ -154,7 +155,7 @@ class Neighbours:
 
     async def _cluster(self) -> ClusterTable | None:
         """Return the brokers that the first name server knows which answers; None when none does."""
-        for address in self._name_servers:
+        for address in self._name_servers.addresses:
             table = await self._read(address, Code.GET_BROKER_CLUSTER_INFO, decode_cluster)
             if table is not None:
                 return table

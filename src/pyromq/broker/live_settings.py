@@ -1,11 +1,12 @@
 """A broker's settings while it runs: shown whole, and some of them changed over the network.
 
-Only what is declared `live` changes: no setting that names a path, a host, a command or the broker itself is,
-so nothing that arrives over the network can move files or run anything. All parts of a broker share its
+Only what is declared `live` changes: no setting that names a path, a command or the broker itself is, so
+nothing that arrives over the network can move files or run anything. All parts of a broker share its
 settings, and look at them when they need them: a change is written into them, in one turn of the loop. Who
 remembers what followed from them, as the kernel's shortcuts do, compares `revision` before it relies on that.
 
-Changes are kept in `config/live.properties` of the store, and hold over the settings that a start is given.
+Changes are kept in `config/live.properties` of the store, and hold over the settings that a start is given;
+the name servers only until a start is given others than the start before the change was.
 """
 
 import logging
@@ -31,6 +32,9 @@ log = logging.getLogger(__name__)
 #: What RocketMQ's tools ask every broker for and is no setting here: filter servers, of which there are none,
 #: and how exportMetrics finds out how many processors there are.
 _SHOWN = {"filterServerNums": "0", "clientCallbackExecutorThreads": str(os.cpu_count() or 1)}
+_NAME_SERVERS = "namesrvAddr"
+#: In the file, beside the name servers that were changed to: those that the broker was started with.
+_NAME_SERVERS_GIVEN = "namesrvAddrAtStart"
 
 
 class LiveSettings:
@@ -47,13 +51,15 @@ class LiveSettings:
         self._files = files
         self._version = DataVersion(timestamp=clock.now_ms())
         self._kept: dict[str, str] = {}
-        self._file = JsonTable(path, lambda: write_properties(self._kept).encode(), files=files)
+        self._name_servers_given = process.broker.namesrv_addr
+        self._file = JsonTable(path, self._encoded, files=files)
 
     def load(self) -> None:
         """Take up what was changed before the last stop; raise ConfigError when that does not read."""
         text = read_with_backup(self._path, bytes.decode, files=self._files)
         try:
             saved = {line.key: line.value for line in read_properties(text or "")}
+            self._forget_name_servers_if_others_are_given(saved)
             known = settings_by_name(BrokerProcess)
             self._kept = {
                 key: value
@@ -65,6 +71,25 @@ class LiveSettings:
             raise ConfigError(f"{self._path}: {error}") from error
         for key, value in self._kept.items():
             log.info("%s=%s, as %s says: it was changed while the broker ran", key, value, self._path)
+
+    def _forget_name_servers_if_others_are_given(self, saved: dict[str, str]) -> None:
+        at_start = saved.pop(_NAME_SERVERS_GIVEN, None)
+        if at_start is not None and at_start != self._name_servers_given and _NAME_SERVERS in saved:
+            log.warning(
+                "namesrvAddr=%s of %s is forgotten: the broker is started with others now, %s",
+                saved.pop(_NAME_SERVERS),
+                self._path,
+                self._name_servers_given or "none",
+            )
+            self._file.changed()
+
+    async def save(self) -> None:
+        """Write down what a start forgot, if it did; raise StoreError when that fails."""
+        await self._file.save()
+
+    def _encoded(self) -> bytes:
+        given = {_NAME_SERVERS_GIVEN: self._name_servers_given} if _NAME_SERVERS in self._kept else {}
+        return write_properties(self._kept | given).encode()
 
     @property
     def version(self) -> str:
@@ -96,7 +121,9 @@ class LiveSettings:
             log.warning("%s", idle)
         self.revision += 1
         known = settings_by_name(BrokerProcess)
-        self._kept |= {key: value for key, value in updates.items() if our_name(key) in known}
+        self._kept |= {
+            known[our_name(key)].key: value for key, value in updates.items() if our_name(key) in known
+        }
         self._version = self._version.bumped(self._clock.now_ms())
         self._file.changed()
         await self._file.save()

@@ -1,7 +1,8 @@
 """Tells the name servers what is here.
 
 Every name server is told at once, in parallel: at the start, after a topic changed, and every half minute;
-one that is down holds up no other. Changes that come while a registration is under way share the next one.
+one that is down holds up no other. One that is no name server of ours any more is told that the broker goes,
+and is forgotten. Changes that come while a registration is under way share the next one.
 A registration carries all topics, so a burst of new ones must not be as many registrations: after one that
 nobody awaits there is a pause in proportion to what it took. The answer lists the ordered topics.
 
@@ -11,11 +12,12 @@ that could not register would be gone for all clients.
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Set
 from contextlib import suppress
 
 import msgspec
 
+from pyromq.broker.name_servers import NameServers
 from pyromq.broker.standing import Leader, Lease
 from pyromq.broker.topics import TopicTable
 from pyromq.codes import Perm, RequestCode, ResponseCode
@@ -56,6 +58,7 @@ class Registration:
         topics: TopicTable,
         settings: BrokerSettings,
         *,
+        name_servers: NameServers,
         address: str,
         ha_address: str,
         lease: Lease,
@@ -68,7 +71,9 @@ class Registration:
         self._lease = lease
         #: Where a slave's master is, as the name servers said last.
         self.leader: Leader | None = None
-        self._name_servers = [text.strip() for text in settings.namesrv_addr.split(";") if text.strip()]
+        self._name_servers = name_servers
+        #: Whom a registration was sent to, and who was not told yet that the broker goes.
+        self._told: set[str] = set()
         #: Whether all topics as JSON are too large for a frame; told when it changes.
         self._is_large = False
         self._wanted = 0
@@ -104,6 +109,10 @@ class Registration:
             self._awaited = self._wanted
             self._hurry.set()
             await asyncio.wait({self._under_way})
+        await self._leave({*self._told, *self._name_servers.addresses})
+
+    async def _leave(self, addresses: Iterable[str]) -> None:
+        """Tell name servers that this broker goes; who does not answer will miss it soon."""
         settings = self._settings
         header = UnregisterBroker(
             broker_name=settings.broker_name,
@@ -112,8 +121,20 @@ class Registration:
             broker_id=settings.broker_id,
         )
         await self._tell_all(
-            lambda: Command(RequestCode.UNREGISTER_BROKER, ext=write_header(header)), UNREGISTER_S_MAX
+            addresses,
+            lambda: Command(RequestCode.UNREGISTER_BROKER, ext=write_header(header)),
+            UNREGISTER_S_MAX,
         )
+
+    async def _forget(self, addresses: Set[str]) -> None:
+        """Leave name servers that are none of ours any more."""
+        if not addresses:
+            return
+        self._told -= addresses
+        log.info("leaving the name servers %s", ", ".join(sorted(addresses)))
+        await self._leave(addresses)
+        for address in addresses - set(self._name_servers.addresses):
+            self._links.drop(address)
 
     def _begin(self) -> "asyncio.Task[None]":
         self._under_way = asyncio.get_running_loop().create_task(self._run_once(), name="register")
@@ -152,9 +173,16 @@ class Registration:
             compressed=is_compressed,
             body_crc32=body_crc32(data),
         )
-        answers = await self._tell_all(
-            lambda: Command(RequestCode.REGISTER_BROKER, ext=write_header(header), body=data),
-            settings.register_broker_timeout_mills / 1000,
+        addresses = self._name_servers.addresses
+        gone = self._told.difference(addresses)
+        self._told.update(addresses)
+        answers, _ = await asyncio.gather(
+            self._tell_all(
+                addresses,
+                lambda: Command(RequestCode.REGISTER_BROKER, ext=write_header(header), body=data),
+                settings.register_broker_timeout_mills / 1000,
+            ),
+            self._forget(gone),
         )
         self._note_leader(answers)
         ordered = next((answer.body for answer in answers if answer.body), None)
@@ -203,10 +231,10 @@ class Registration:
             data_version=table.data_version,
         )
 
-    async def _tell_all(self, make: Callable[[], Command], timeout_s: float) -> list[Command]:
-        told = await asyncio.gather(
-            *(self._tell(address, make(), timeout_s) for address in self._name_servers)
-        )
+    async def _tell_all(
+        self, addresses: Iterable[str], make: Callable[[], Command], timeout_s: float
+    ) -> list[Command]:
+        told = await asyncio.gather(*(self._tell(address, make(), timeout_s) for address in addresses))
         return [answer for answer in told if answer is not None]
 
     async def _tell(self, address: str, command: Command, timeout_s: float) -> Command | None:

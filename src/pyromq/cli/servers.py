@@ -13,10 +13,18 @@ from pyromq.cli.dashboard_child import NO_DASHBOARD, Beside
 from pyromq.cli.data_folder import default_folder, prepare
 from pyromq.cli.serve import serve
 from pyromq.clock import SystemClock
-from pyromq.config.settings import BrokerProcess, NamesrvProcess, NamesrvSettings, NetSettings, UpProcess
+from pyromq.config.settings import (
+    BrokerProcess,
+    BrokerSettings,
+    NamesrvProcess,
+    NamesrvSettings,
+    NetSettings,
+    UpProcess,
+)
 from pyromq.errors import ListenFailed
 from pyromq.kernel import describe
 from pyromq.net.address import join_address, split_address
+from pyromq.net.discovery import domain_url
 from pyromq.net.loop import run as run_loop
 
 if TYPE_CHECKING:
@@ -125,17 +133,26 @@ def run_broker(process: BrokerProcess, start: Start) -> None:
     async def begin(closing: AsyncExitStack) -> Mapping[str, Any]:
         broker = await _start_broker(ready, closing, option="--port")
         settings = ready.broker
+        name_servers = ";".join(broker.registers_with)
         if not start.is_json:
-            registered = settings.namesrv_addr or "no name server (-n HOST:PORT): clients cannot find it"
             output.say(
                 f"{settings.broker_name} of {settings.broker_cluster_name} ready at {broker.address},"
-                f" data in {ready.store.store_path_root_dir}, {describe()}, registers with {registered}"
+                f" data in {ready.store.store_path_root_dir}, {describe()},"
+                f" registers with {name_servers or _none_yet(settings)}"
             )
-        return start.hello(
-            namesrv=settings.namesrv_addr, broker=broker.address, data=ready.store.store_path_root_dir
-        )
+        return start.hello(namesrv=name_servers, broker=broker.address, data=ready.store.store_path_root_dir)
 
     run_loop(serve(begin, start.ready_file, until_stdin_ends=start.until_stdin_ends))
+
+
+def _none_yet(settings: BrokerSettings) -> str:
+    """Return what to say of a broker that knows no name server."""
+    if settings.namesrv_addr:
+        return settings.namesrv_addr
+    if settings.fetch_namesrv_addr_by_address_server:
+        url = domain_url(settings.rmq_address_server_domain, settings.rmq_address_server_sub_group)
+        return f"the name servers that {url} will tell: it did not answer, and is asked again"
+    return "no name server (-n HOST:PORT): clients cannot find it"
 
 
 async def start_namesrv(

@@ -1,7 +1,6 @@
 """The name servers a client may ask: a random first one, kept until it fails, then the next.
 
-Their addresses are given, or an HTTP address gives them (RocketMQ 4.9.8: TopAddressing): asked when they are
-needed first, again ten seconds after the start, and then every two minutes.
+Their addresses are given, or an HTTP address tells them: `net/discovery.py`.
 """
 
 import random
@@ -10,14 +9,9 @@ from typing import Final
 
 from pyromq.client import environment
 from pyromq.config.settings import ClientSettings
-from pyromq.errors import ConfigError, ConnectFailed
-from pyromq.net.address import split_address
+from pyromq.errors import ConfigError
+from pyromq.net.discovery import domain_url, split_addresses
 
-#: When an HTTP address is asked again: after the start, and then.
-FIRST_REFRESH_MS: Final = 10_000
-REFRESH_MS: Final = 120_000
-#: The port of an HTTP address whose setting names none.
-DOMAIN_PORT: Final = 8080
 _URL_HEADS: Final = ("http://", "https://")
 
 
@@ -81,49 +75,18 @@ def name_server_addresses(name_server: str | None, settings: ClientSettings | No
     ):
         if text.strip().startswith(_URL_HEADS):
             return (source_url(text.strip(), settings),)
-        addresses = _split(text, source)
+        addresses = split_addresses(text, source)
         if addresses:
             return addresses
     if settings.namesrv_domain:
-        return (domain_url(settings),)
+        url = domain_url(settings.namesrv_domain, settings.namesrv_domain_subgroup)
+        return (source_url(url, settings),)
     raise ConfigError(
         "no name server is known: pass name_server='127.0.0.1:9876', or set the environment variable "
         f"{environment.NAME_SERVERS}"
     )
 
 
-def domain_url(settings: ClientSettings) -> str:
-    """Return the HTTP address of a domain, such as http://jmenv.tbsite.net:8080/rocketmq/nsaddr."""
-    host = settings.namesrv_domain
-    if ":" not in host:
-        host = f"{host}:{DOMAIN_PORT}"
-    return source_url(f"http://{host}/rocketmq/{settings.namesrv_domain_subgroup}", settings)
-
-
 def source_url(url: str, settings: ClientSettings) -> str:
     """Return an HTTP address with the client's unit, if it has one."""
     return f"{url}-{settings.unit_name}?nofix=1" if settings.unit_name else url
-
-
-def read_addresses(text: bytes, url: str) -> tuple[str, ...]:
-    """Return the addresses in the first line of what an HTTP address said; raise ConnectFailed if none is."""
-    lines = text.decode("utf-8", "replace").strip().splitlines()
-    try:
-        addresses = _split(lines[0] if lines else "", url)
-    except ConfigError as error:
-        raise ConnectFailed(str(error)) from error
-    if not addresses:
-        raise ConnectFailed(f"{url} names no name server")
-    return addresses
-
-
-def _split(text: str, source: str) -> tuple[str, ...]:
-    addresses = tuple(
-        dict.fromkeys(part.strip() for part in text.replace(",", ";").split(";") if part.strip())
-    )
-    for address in addresses:
-        try:
-            split_address(address)
-        except ConnectFailed as error:
-            raise ConfigError(f"{source}: {error}") from error
-    return addresses

@@ -7,7 +7,7 @@ from pyromq.client.broadcast_offsets import LocalOffsets, offsets_file
 from pyromq.client.faults import Faults, Latencies
 from pyromq.client.hooks import SendHook
 from pyromq.client.identity import Identity, new_identity
-from pyromq.client.name_servers import FIRST_REFRESH_MS, NameServers
+from pyromq.client.name_servers import NameServers
 from pyromq.client.namespaces import wrap
 from pyromq.client.queue_choice import RoundRobin
 from pyromq.client.route_cache import RouteCache
@@ -15,6 +15,7 @@ from pyromq.client.steps import Deadline
 from pyromq.clock import Clock, SystemClock
 from pyromq.config.settings import ClientSettings, NetSettings
 from pyromq.model import MessageQueue
+from pyromq.net.discovery import FIRST_REFRESH_MS
 
 
 @dataclass(slots=True)

@@ -492,8 +492,7 @@ GROUPS = (
         "name servers are given by namesrvAddr",
         None,
         """
-        fetchNamesrvAddrByAddressServer=false fetchNameSrvAddrByDnsLookup=false
-        fetchNamesrvAddrInterval=10000 rmqAddressServerDomain=* rmqAddressServerSubGroup=*
+        fetchNameSrvAddrByDnsLookup=false fetchNamesrvAddrInterval=10000
         updateNameServerAddrPeriod=120000
         """,
     ),

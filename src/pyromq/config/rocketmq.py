@@ -176,10 +176,12 @@ authorizationStrategy authorizationWhitelist clusterName initAuthenticationUser
 innerClientAuthenticationCredentials migrateAuthFromV1Enabled statefulAuthenticationCacheExpiredSecond
 statefulAuthenticationCacheMaxNum statefulAuthorizationCacheExpiredSecond statefulAuthorizationCacheMaxNum
 """
+#: What BrokerStartup reads from the file by itself, for the system properties rocketmq.namesrv.domain….
+BROKER_STARTUP = "rmqAddressServerDomain rmqAddressServerSubGroup"
 #: Names that RocketMQ 4.9 does not read, but that files copied from manual to manual still carry.
 FOLKLORE = """
-abortFile checkTransactionMessageEnable rmqAddressServerDomain rmqAddressServerSubGroup storeCheckpoint
-storePathAbortFile storePathConsumeQueue storePathIndex
+abortFile checkTransactionMessageEnable storeCheckpoint storePathAbortFile storePathConsumeQueue
+storePathIndex
 """
 
 #: The TLS properties come from `tls.properties` or `-D` in RocketMQ; here they are settings like others. The
@@ -229,6 +231,7 @@ APACHE_NAMES = frozenset(
             NETTY_CLIENT_CONFIG_5,
             NAMESRV_CONFIG_5,
             AUTH_CONFIG_5,
+            BROKER_STARTUP,
             FOLKLORE,
         ]
     ).split()

@@ -70,8 +70,15 @@ class BrokerSettings:
         "Whether a send waits for a slave (SYNC_MASTER), does not, or this is a slave.",
     )
     namesrv_addr: str = setting(
-        "", "Name servers to register with, host:port joined by semicolons.", form="addresses"
+        "", "Name servers to register with, host:port joined by semicolons.", form="addresses", live=True
     )
+    fetch_namesrv_addr_by_address_server: bool = setting(
+        False, "Where namesrvAddr is empty, ask an HTTP address for the name servers, every two minutes."
+    )
+    rmq_address_server_domain: str = setting(
+        "jmenv.tbsite.net", "Host, or host:port, of that HTTP address; the port is else 8080."
+    )
+    rmq_address_server_sub_group: str = setting("nsaddr", "What it is asked for: /rocketmq/ and this.")
     listen_port: int = setting(10911, "TCP port; 0 takes a free one.", at_most=PORT_MAX)
     bind_address: str = setting("127.0.0.1", "Address to listen on; 0.0.0.0 opens it to all.", form="host")
     broker_ip1: str = setting(

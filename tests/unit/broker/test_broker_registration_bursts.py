@@ -2,6 +2,7 @@ import asyncio
 from pathlib import Path
 from typing import cast
 
+from pyromq.broker.name_servers import NameServers
 from pyromq.broker.registration import Registration
 from pyromq.broker.standing import Standing
 from pyromq.broker.topics import TopicTable
@@ -29,7 +30,15 @@ def registration(links: SlowLinks, folder: Path) -> Registration:
     settings = BrokerSettings(namesrv_addr="127.0.0.1:1")
     topics = TopicTable(folder / "topics.json", settings, ManualClock())
     lease = Standing().lease
-    return Registration(cast(Links, links), topics, settings, address="a:1", ha_address="a:2", lease=lease)
+    return Registration(
+        cast(Links, links),
+        topics,
+        settings,
+        name_servers=NameServers(settings),
+        address="a:1",
+        ha_address="a:2",
+        lease=lease,
+    )
 
 
 async def test_changes_that_come_during_a_registration_share_the_next(tmp_path: Path) -> None:

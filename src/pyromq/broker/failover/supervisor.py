@@ -116,6 +116,11 @@ class Supervisor:
         return self._identity.port
 
     @property
+    def registers_with(self) -> tuple[str, ...]:
+        """The name servers that the broker that runs now registers with; none between two."""
+        return self._broker.registers_with if self._broker is not None else ()
+
+    @property
     def broker(self) -> Broker | None:
         """The broker that runs now, None between two."""
         return self._broker

@@ -1,7 +1,9 @@
 """The broker's settings, asked for and changed by operators; and transactions that are taken up again."""
 
+import asyncio
 import logging
 from collections.abc import Awaitable
+from contextlib import suppress
 
 from pyromq.broker import topic_names
 from pyromq.broker.durability import Durability
@@ -23,6 +25,9 @@ from pyromq.wire.message_id import parse_offset_message_id
 log = logging.getLogger(__name__)
 
 _PERMISSION = "broker_permission"
+_NAME_SERVERS = "namesrv_addr"
+#: Seconds that the name servers have before the operator is answered; they are told all the same.
+REGISTERED_S_MAX = 3.0
 
 
 class ConfigurationHandlers:
@@ -53,7 +58,11 @@ class ConfigurationHandlers:
         self._topics.add_system_topics()
         if _PERMISSION in changed:
             self._topics.touch()
-            await self._registration.register()
+        if not changed.isdisjoint({_PERMISSION, _NAME_SERVERS}):
+            # One that is down must not cost the operator the answer: mqadmin waits for five seconds.
+            with suppress(TimeoutError):
+                async with asyncio.timeout(REGISTERED_S_MAX):
+                    await self._registration.register()
         return Answer()
 
 

@@ -48,9 +48,21 @@ def keep_routes_fresh(session: Session) -> Plan[None]:
     It sends no heartbeats. A consumer that takes the queues it is told to is no member of its group, or the
     group's other members would leave queues to it.
     """
+    clock, poll_s = session.clock, session.settings.poll_name_server_interval / 1_000
+    poll_at = clock.monotonic() + poll_s
     while True:
-        yield Pause(session.settings.poll_name_server_interval / 1_000)
-        yield from refresh_routes(session)
+        yield Pause(max(0.0, min(poll_at - clock.monotonic(), _search_s(session))))
+        yield from refresh_name_servers(session)
+        if clock.monotonic() >= poll_at:
+            yield from refresh_routes(session)
+            poll_at = clock.monotonic() + poll_s
+
+
+def follow_name_servers(session: Session) -> Plan[None]:
+    """Go on for as long as a client is started to which an HTTP address tells its name servers: ask that."""
+    while True:
+        yield Pause(max(0.0, _search_s(session)))
+        yield from refresh_name_servers(session)
 
 
 def heartbeat(session: Session) -> Plan[None]:

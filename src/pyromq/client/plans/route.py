@@ -9,7 +9,6 @@ import logging
 
 from msgspec.structs import replace
 
-from pyromq.client.name_servers import REFRESH_MS, read_addresses
 from pyromq.client.route_cache import CachedRoute
 from pyromq.client.session import Session
 from pyromq.client.steps import Alone, Deadline, Plan, ask, fetch, must_succeed, request
@@ -24,6 +23,7 @@ from pyromq.errors import (
     TopicNotFound,
     UnknownTopic,
 )
+from pyromq.net.discovery import REFRESH_MS, read_addresses
 from pyromq.wire.bodies.route import ClusterTable, TopicRoute, decode_cluster, decode_route
 from pyromq.wire.command import Command
 from pyromq.wire.headers.namesrv import GetRouteInfo

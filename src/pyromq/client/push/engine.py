@@ -8,11 +8,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from pyromq.client.allocation import Allocate
+from pyromq.client.background import akeep_up
 from pyromq.client.broadcast_offsets import offsets_file
 from pyromq.client.drivers import Asyncio
 from pyromq.client.hooks import ConsumeHook
 from pyromq.client.namespaces import wrap
 from pyromq.client.plans.membership import check_subscription, leave
+from pyromq.client.plans.presence import follow_name_servers
 from pyromq.client.plans.route import refresh_routes, subscribe_route
 from pyromq.client.push import in_use
 from pyromq.client.push.calling import Caller, Listening, TaskCaller, ThreadCaller
@@ -289,9 +291,12 @@ class Engine:
     # What runs at which interval ----------------------------------------------------------------------
 
     def _start_timers(self) -> None:
-        settings, rebalancer = self.member.session.settings, self._rebalancer
+        session, rebalancer = self.member.session, self._rebalancer
+        settings = session.settings
         start, what = self._timers.start, f"the upkeep of {self._name}"
         start(every(settings.poll_name_server_interval / 1_000, self._refresh, what=what))
+        if session.name_servers.source is not None:
+            start(akeep_up(self._driver, session, follow_name_servers))
         start(every(settings.persist_consumer_offset_interval / 1_000, self._save, what=what))
         start(rebalancer.keep_balanced(settings.rebalance_wait_interval / 1_000, what))
         beat_s = settings.heartbeat_broker_interval / 1_000
