@@ -489,7 +489,7 @@ GROUPS = (
     ),
     Group(
         "registration",
-        "name servers are given by namesrvAddr",
+        "name servers are those of namesrvAddr, or of the HTTP address; each change is acted on at once",
         None,
         """
         fetchNameSrvAddrByDnsLookup=false fetchNamesrvAddrInterval=10000
