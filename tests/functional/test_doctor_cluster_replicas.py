@@ -1,17 +1,28 @@
 """What `pyromq doctor` finds about masters and their slaves."""
 
+import asyncio
+import os
 import shutil
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
 from doctor_stage import DoctorStage
 from failover_stage import stage_of
 from slave_stage import Pair, running_pair
 
+from pyromq.client.aio.asking import Asker
+from pyromq.clock import SystemClock
 from pyromq.config.choices import BrokerRole
+from pyromq.doctor.survey import BrokerSeen, Survey, look_at_cluster
 from pyromq.testing.waiting import aeventually
 
 ONLY = ("--only", "replicas")
+#: A size of files that a command line allows too.
+ALLOWED = {"mapped_file_size_commit_log": 8 << 20}
 
 
 async def fill(pair: Pair, count: int = 20) -> None:
@@ -31,7 +42,7 @@ async def test_a_slave_that_has_all_is_well(tmp_path: Path) -> None:
 
 
 async def test_a_synchronous_master_without_a_slave_is_a_problem_until_one_is_there(tmp_path: Path) -> None:
-    async with running_pair(tmp_path, broker_role=BrokerRole.SYNC_MASTER) as pair:
+    async with running_pair(tmp_path, broker_role=BrokerRole.SYNC_MASTER, **ALLOWED) as pair:
         stage = DoctorStage(pair.namesrv_address)
         await pair.stop(pair.slave)
 
@@ -41,23 +52,48 @@ async def test_a_synchronous_master_without_a_slave_is_a_problem_until_one_is_th
         assert (examined.status, severity) == (1, "problem")
         finding = examined.one(subject)
         assert "is SYNC_MASTER, and no slave of it is there" in finding["message"]
-        assert "--set brokerRole=SLAVE" in finding["do"]
-
-        pair.slave = pair._stage("other", is_slave=True)
-        await pair.start(pair.slave)
-        await aeventually(lambda: is_well(stage), what="the doctor finds nothing")
+        async with pasted(the_command(finding), tmp_path):
+            await aeventually(lambda: is_well(stage), what="the doctor finds nothing")
 
 
-async def test_a_broker_with_slaves_only_is_a_problem(tmp_path: Path) -> None:
-    async with running_pair(tmp_path) as pair:
+@pytest.mark.parametrize("role", [BrokerRole.SYNC_MASTER, BrokerRole.ASYNC_MASTER])
+async def test_the_command_for_a_lost_master_makes_its_slave_the_master(
+    tmp_path: Path, role: BrokerRole
+) -> None:
+    async with running_pair(tmp_path, broker_role=role, broker_cluster_name="shop", **ALLOWED) as pair:
+        stage = DoctorStage(pair.namesrv_address)
+        await fill(pair)
+        await pair.caught_up()
         await pair.stop(pair.master)
 
-        examined = await DoctorStage(pair.namesrv_address).aexamine(*ONLY)
+        examined = await stage.aexamine(*ONLY)
 
         (finding,) = examined.found
         assert (examined.status, finding["severity"]) == (1, "problem")
         assert f"has no master, only slave 1 at {pair.slave.address}" in finding["message"]
-        assert "brokerRole=ASYNC_MASTER" in finding["do"]
+        command = the_command(finding)
+        address, end = pair.slave.address, pair.slave.broker.max_position
+        await pair.stop(pair.slave)
+        async with pasted(command, tmp_path):
+            promoted = await aeventually(lambda: the_only_broker(stage), what="the pasted broker is there")
+            assert promoted.settings["brokerRole"] == role.value
+            assert promoted.settings["storePathRootDir"] == str(tmp_path / "other")
+            assert (promoted.place.cluster, promoted.place.address) == ("shop", address)
+            assert promoted.figures["commitLogMaxOffset"] == str(end)
+
+
+async def test_a_slave_that_does_not_know_its_lost_masters_role_is_promoted_with_a_word_to_fill_in(
+    tmp_path: Path,
+) -> None:
+    async with running_pair(tmp_path) as pair:
+        await pair.stop(pair.master)
+        await pair.restart_slave(SystemClock())
+
+        examined = await DoctorStage(pair.namesrv_address).aexamine(*ONLY)
+
+        (finding,) = examined.found
+        assert "--set brokerRole=ROLE" in the_command(finding)
+        assert "put SYNC_MASTER in place of ROLE if sends waited for a slave" in finding["do"]
 
         await pair.promote()
         assert (await DoctorStage(pair.namesrv_address).aexamine(*ONLY)).found == []
@@ -146,6 +182,46 @@ async def test_a_group_that_does_not_reach_etcd_has_no_master_and_that_is_a_prob
 
     assert finding["severity"] == "problem"
     assert "etcd decides who is master: is it up, and do the replicas reach it?" in finding["do"]
+
+
+def the_command(finding: dict[str, Any]) -> str:
+    (command,) = [line for line in finding["do"].splitlines() if line.startswith("pyromq ")]
+    return str(command)
+
+
+@asynccontextmanager
+async def pasted(command: str, folder: Path) -> AsyncIterator[None]:
+    """Run a server's command as it is pasted into a shell, and stop the server at the end."""
+    environment = {
+        **{name: value for name, value in os.environ.items() if not name.startswith(("PYROMQ_", "NAMESRV"))},
+        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+        "XDG_DATA_HOME": str(folder / "share"),
+    }
+    with (folder / "pasted.log").open("wb") as log:
+        process = await asyncio.create_subprocess_shell(
+            f"exec {command}", cwd=folder, env=environment, stdout=log, stderr=log
+        )
+    try:
+        yield
+        assert process.returncode is None, "the pasted server has ended"
+    except AssertionError as error:
+        error.add_note(f"{command}\n{(folder / 'pasted.log').read_text()}")
+        raise
+    finally:
+        if process.returncode is None:
+            process.terminate()
+        await process.wait()
+
+
+async def the_only_broker(stage: DoctorStage) -> BrokerSeen | None:
+    """Return what the only broker of the cluster says of itself, once it is there as the master."""
+    asker, survey = Asker(stage.name_server), Survey()
+    await asker.start()
+    try:
+        await look_at_cluster(asker, survey, lambda *_told: None)
+    finally:
+        await asker.close()
+    return survey.brokers[0] if len(survey.answering) == len(survey.brokers) == 1 else None
 
 
 async def is_well(stage: DoctorStage) -> bool:

@@ -96,7 +96,7 @@ async def test_a_broker_that_tells_clients_a_wrong_address_is_a_problem_until_it
     address = f"127.0.0.2:{wrong.port}"
     assert "cannot be reached where the name servers say that it is: " in finding["message"]
     assert address in finding["message"]
-    assert "pyromq broker --set brokerName=broker-b --advertise HOST" in finding["do"]
+    assert "add --advertise with it to the command that starts it" in finding["do"]
 
     async with joining_broker(cluster.namesrv_address, tmp_path, "broker-b", broker_ip1="127.0.0.1"):
         assert (await stage.aexamine("--only", "addresses")).found == []
@@ -142,7 +142,7 @@ async def test_loopback_addresses_are_one_warning_where_others_are_on_the_networ
     assert examined.severities == {"2 brokers": "warning"}
     finding = examined.one("2 brokers")
     assert f"an address that leads every machine to itself, while {ip}:{far.port} is" in finding["message"]
-    assert "--set brokerName=broker-near --listen 0.0.0.0 --advertise HOST" in finding["do"]
+    assert "have broker-near listen for other machines" in finding["do"]
 
 
 async def test_an_address_that_nobody_reaches_makes_no_other_broker_wrong(

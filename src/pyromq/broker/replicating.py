@@ -217,6 +217,7 @@ class Following:
             links=links,
             durability=durability,
             master=self._copied_from,
+            on_master_role=parts.stats.note_master_role,
         )
         self._follow_timers = partial(parts.timers.follow, durability)
         return self.copier

@@ -19,6 +19,8 @@ LOG_END: Final = "commitLogMaxOffset"
 VERSION_DESCRIPTION: Final = "V4_9_8"
 #: Why nothing is written until a restart; ours, and only there when it is so.
 STORE_FAILURE: Final = "storeFailure"
+#: At a slave, the brokerRole of its master; ours, and only there when the master said it.
+MASTER_ROLE: Final = "masterRole"
 
 _WINDOWS_S: Final = (10, 60, 600)
 _TIMES: Final = (
@@ -44,6 +46,7 @@ def runtime_of(
         **_disk(store),
         **_delays(store, delayed),
         **({} if store.ailment is None else {STORE_FAILURE: store.ailment}),
+        **({MASTER_ROLE: stats.master_role} if stats.master_role else {}),
         "brokerVersionDesc": VERSION_DESCRIPTION,
         "brokerVersion": str(VERSION),
         "bootTimestamp": str(stats.started_at_ms),

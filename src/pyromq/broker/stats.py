@@ -109,6 +109,12 @@ class BrokerStats:
         #: What the totals were in the morning of today, and of yesterday.
         self.this_morning = Totals()
         self.yesterday_morning = Totals()
+        #: At a slave, its master's brokerRole by the master's own word; empty while that is not known.
+        self.master_role = ""
+
+    def note_master_role(self, role: str) -> None:
+        """Note what a slave's master says of its role."""
+        self.master_role = role
 
     def start(self) -> None:
         """Count from now on; the store is open."""

@@ -5,6 +5,7 @@ does, as soon as the master is found, and when the log brings a topic that the t
 
     21   topics            45  progress of the delay levels        28  how far the master's log goes
     201  groups            43  progress of the groups            9201  who holds which queue (ours)
+    25   settings, once a link: the master's role, so that the slave can tell it when the master is lost
 
 Progress must not run ahead of the log. Had a slave the master's word that a delayed message was delivered,
 or a transaction's fate noted, and not yet the record of it, and became master then, the message would be
@@ -54,6 +55,8 @@ log = logging.getLogger(__name__)
 PERIOD_S: Final = 10.0
 FAILOVER_PERIOD_S: Final = 1.0
 _TIMEOUT_S: Final = 3.0
+#: The setting that tells a master's role.
+_ROLE: Final = "brokerRole"
 #: How long a copy waits for the own log to get where the master's was, and how often it looks.
 _REACH_S: Final = 2.0
 _LOOK_S: Final = 0.02
@@ -100,6 +103,7 @@ class TableCopier:
         links: Links,
         durability: Durability,
         master: Callable[[], str | None],
+        on_master_role: Callable[[str], None] = lambda _role: None,
     ) -> None:
         self._tables = tables
         self._store = store
@@ -110,6 +114,8 @@ class TableCopier:
         self.committed_here = CommittedHere()
         #: How often all tables were copied.
         self.copies = 0
+        self._note_master_role = on_master_role
+        self._role_asked_over = -1
         self._waiting: _Progress | None = None
         #: How often the log's link to the master was made: another may lead to another life of it.
         self._link = 0
@@ -200,6 +206,8 @@ class TableCopier:
             self._groups_seen = groups, tables.groups.revision
         if self._has_locks:
             await self._copy_locks(address)
+        if self._role_asked_over != self._link:
+            await self._ask_role(address)
         await tables.topics.save()
         await tables.groups.save()
         # The last, for it may wait for the log, and for a disk that is slow.
@@ -271,6 +279,17 @@ class TableCopier:
                 raise
             # RocketMQ's locks live in memory, and are lost with it.
             self._has_locks = False
+
+    async def _ask_role(self, address: str) -> None:
+        self._role_asked_over = self._link
+        try:
+            settings = (await self._ask(address, RequestCode.GET_BROKER_CONFIG)).decode("utf-8", "replace")
+        except Refused:
+            # With access control the settings are for administrators; nothing else depends on them.
+            return
+        said = (line.partition("=") for line in settings.splitlines())
+        for role in (value for key, _, value in said if key == _ROLE):
+            self._note_master_role(role)
 
     async def _ask(self, address: str, code: RequestCode, header: Header | None = None) -> bytes:
         ext = None if header is None else write_header(header)

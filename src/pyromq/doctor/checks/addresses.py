@@ -1,12 +1,13 @@
 """Name servers that are silent or disagree, and addresses that clients are sent to in vain."""
 
 import ipaddress
+import shlex
 from collections.abc import Iterator, Sequence
 
 from pyromq.doctor.checks.check import Check
 from pyromq.doctor.finding import Finding, Severity
 from pyromq.doctor.survey import BrokerSeen, NameServerSeen, Survey
-from pyromq.doctor.words import SHOWN, both, counted, lines, some_of
+from pyromq.doctor.words import both, counted, lines, some_of
 from pyromq.errors import ConnectFailed
 from pyromq.net.address import split_address
 
@@ -72,7 +73,9 @@ def _silent(seen: NameServerSeen) -> Finding:
         "clients go on with the other name servers; each loses time when it asks this one, and there is one "
         "less to fail",
         lines(
-            f"start it: pyromq namesrv --port {seen.address.rpartition(':')[2]}",
+            "start it on its machine:",
+            f"pyromq namesrv --port {seen.address.rpartition(':')[2]}"
+            + ("" if is_loopback(seen.address) else " --listen 0.0.0.0"),
             "or take its address out of NAMESRV_ADDR of clients and namesrvAddr of brokers",
         ),
         {"address": seen.address, "failure": seen.failure},
@@ -108,7 +111,8 @@ def _nobody(survey: Survey) -> Finding:
         f"no broker is known to {both([seen.address for seen in survey.name_servers])}",
         "nobody can send or read anything",
         lines(
-            "start one, or see whether those that run have these name servers:", f"pyromq broker{survey.at}"
+            "start one, or see whether those that run have these name servers:",
+            f"pyromq broker -n {shlex.quote(';'.join(seen.address for seen in survey.name_servers))}",
         ),
         {"name_servers": [seen.address for seen in survey.name_servers]},
     )
@@ -128,8 +132,8 @@ def _unreachable(broker: BrokerSeen) -> Finding:
         if broker.is_connected
         else lines(
             "is it running? one whose machine is gone is forgotten after two minutes",
-            "if it runs: have it tell clients an address that they reach: brokerIP1=HOST in its settings, or",
-            f"pyromq broker --set brokerName={place.broker_name} --advertise HOST",
+            "if it runs: have it tell clients an address that they reach: put that address into brokerIP1 of "
+            "its settings file, or add --advertise with it to the command that starts it, and restart it",
             "and open its port, in firewalls and containers, under the same number",
         )
     )
@@ -165,10 +169,9 @@ def _mistaken(broker: BrokerSeen) -> Finding:
         broker.name,
         f"at {broker.place.address}, where the name servers say that {broker.name} is, answers {name}",
         f"messages for {broker.name} reach {name}, and those that it has cannot be read",
-        lines(
-            "have it tell clients its own address: brokerIP1=HOST and listenPort=PORT in its settings, or",
-            f"pyromq broker --set brokerName={broker.place.broker_name} --advertise HOST --port PORT",
-        ),
+        f"have {broker.name} tell clients its own address: put its address into brokerIP1 and a port of its "
+        "own into listenPort of its settings file, or add --advertise and --port with them to the command "
+        "that starts it, and restart it",
         {**_facts(broker), "answers": name},
     )
 
@@ -183,13 +186,9 @@ def _here_only(brokers: Sequence[BrokerSeen], elsewhere: str) -> Finding:
         f"{some_of(shown)} {'tells' if is_one else 'tell'} clients an address that leads every machine to "
         f"itself, while {elsewhere} is on the network",
         "clients on other machines get this address from the name server and cannot connect to the broker",
-        lines(
-            "have it tell clients its machine's address: brokerIP1=HOST in its settings, or",
-            [
-                f"pyromq broker --set brokerName={name} --listen 0.0.0.0 --advertise HOST"
-                for name in names[:SHOWN]
-            ],
-        ),
+        f"have {some_of(names)} listen for other machines and tell clients the machine's address: put "
+        "0.0.0.0 into bindAddress and the address into brokerIP1 of the settings file, or add --listen "
+        "0.0.0.0 and --advertise with the address to the command that starts it, and restart it",
         {"brokers": [_facts(broker) for broker in brokers], "elsewhere": elsewhere},
     )
 

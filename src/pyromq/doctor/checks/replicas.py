@@ -4,16 +4,21 @@ A slave is behind when it does not have, after the watch, what its master had be
 make that so.
 """
 
+import shlex
 from collections.abc import Iterator
 from typing import Final
 
+from pyromq.doctor.checks.addresses import is_loopback
 from pyromq.doctor.checks.check import Check, Part
 from pyromq.doctor.finding import Finding, Severity
+from pyromq.doctor.start_commands import OF_ONE_MACHINE, broker_command, hidden_settings, is_ours
 from pyromq.doctor.survey import BrokerSeen, Survey, number
 from pyromq.doctor.words import both, counted, lines, sized
 from pyromq.wire.bodies.replicas import ReplicaList, ReplicaState
 
 _END: Final = "commitLogMaxOffset"
+#: What a slave of ours says of its master, also when that is lost.
+_MASTER_ROLE: Final = "masterRole"
 _FALL_BEHIND_MAX: Final = 256 * 1024 * 1024
 #: Seconds of a watch in which a slave that follows must have copied something.
 STUCK_S: Final = 1.0
@@ -34,7 +39,7 @@ def replicas(survey: Survey) -> Iterator[Finding]:
         if name in survey.replicas:
             yield from _elected(survey, survey.replicas[name], master)
         elif master.failure is None and master.settings.get("brokerRole") == "SYNC_MASTER":
-            yield from _alone(master, slaves)
+            yield from _alone(survey, master, slaves)
         for slave in slaves:
             yield from _apart(survey, master, slave)
 
@@ -47,11 +52,7 @@ def _no_master(survey: Survey, name: str, slaves: list[BrokerSeen]) -> Finding:
             _replicas_command(survey, name),
         )
     else:
-        do = lines(
-            "start the master again, on its own folder; or, if it is lost for good, stop a slave and start "
-            "that as the master:",
-            f"pyromq broker --set brokerName={name} --set brokerId=0 --set brokerRole=ASYNC_MASTER",
-        )
+        do = _promotion(survey, slaves)
     return Finding(
         Severity.PROBLEM,
         name,
@@ -62,7 +63,35 @@ def _no_master(survey: Survey, name: str, slaves: list[BrokerSeen]) -> Finding:
     )
 
 
-def _alone(master: BrokerSeen, slaves: list[BrokerSeen]) -> Iterator[Finding]:
+def _promotion(survey: Survey, slaves: list[BrokerSeen]) -> str:
+    """Return how the slave that has most of the log is made the master."""
+    best = max(slaves, key=lambda slave: (number(slave.figures, _END) or -1.0, -slave.place.broker_id))
+    who = f"slave {best.place.broker_id} at {best.place.address}"
+    again = "start the master again, on its own folder; or, if it is lost for good, "
+    # An old slave, and one that began after the master was lost, cannot know.
+    role = best.figures.get(_MASTER_ROLE, "")
+    asked = (
+        "" if role else "; put SYNC_MASTER in place of ROLE if sends waited for a slave, else ASYNC_MASTER"
+    )
+    changes = {"brokerId": "0", "brokerRole": role or "ROLE"}
+    if best.settings.get("listenPort") == "0":
+        changes["listenPort"] = best.place.address.rpartition(":")[2]
+    if not best.settings.get("namesrvAddr"):
+        changes["namesrvAddr"] = ";".join(seen.address for seen in survey.name_servers)
+    if not is_ours(best.settings):
+        return lines(
+            f"{again}stop {who}, write brokerId=0 and brokerRole={role or 'ROLE'} into its settings file, "
+            f"and start it again with this file on its own folder{asked}"
+        )
+    hidden = hidden_settings(best.settings)
+    return lines(
+        f"{again}stop {who}, and start it as the master, on its own machine and folder{asked}:",
+        broker_command(best.settings, changes),
+        [f"and with its own {both(hidden)}, which the doctor is not told"] if hidden else [],
+    )
+
+
+def _alone(survey: Survey, master: BrokerSeen, slaves: list[BrokerSeen]) -> Iterator[Finding]:
     name = master.place.broker_name
     there = [slave for slave in slaves if slave.failure is None]
     if there:
@@ -74,13 +103,35 @@ def _alone(master: BrokerSeen, slaves: list[BrokerSeen]) -> Iterator[Finding]:
         "every send is answered SLAVE_NOT_AVAILABLE: the message is stored on one machine only, and careful "
         "producers take it for failed and send it again",
         lines(
-            "start its slave:",
-            f"pyromq broker --set brokerName={name} --set brokerId=1 --set brokerRole=SLAVE --port PORT "
-            "--data DIR",
+            _new_slave(survey, master, slaves),
             "or let sends wait for nobody: brokerRole=ASYNC_MASTER, and a restart",
         ),
         {"broker": name, "address": master.place.address, "role": "SYNC_MASTER"},
     )
+
+
+def _new_slave(survey: Survey, master: BrokerSeen, slaves: list[BrokerSeen]) -> list[str]:
+    """Return how a slave of a master is started."""
+    name = master.place.broker_name
+    number_of_it = str(min((slave.place.broker_id for slave in slaves), default=1))
+    if not is_ours(master.settings):
+        return [
+            f"start its slave: brokerName={name}, brokerId={number_of_it} and brokerRole=SLAVE in its file"
+        ]
+    changes = {
+        "namesrvAddr": ";".join(seen.address for seen in survey.name_servers),
+        "listenPort": "0",
+        "brokerId": number_of_it,
+        "brokerRole": "SLAVE",
+    }
+    if not is_loopback(master.place.address):
+        changes["bindAddress"] = "0.0.0.0"
+    command = broker_command(master.settings, changes, OF_ONE_MACHINE)
+    return [
+        "start its slave, on its own folder if that is still there, or with a new one (--port 0 takes a free "
+        "port):",
+        f"{command} --data {shlex.quote(f'./{name}-slave')}",
+    ]
 
 
 def _apart(survey: Survey, master: BrokerSeen, slave: BrokerSeen) -> Iterator[Finding]:
