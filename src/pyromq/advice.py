@@ -27,17 +27,17 @@ class Advice(NamedTuple):
 
 _BY_CODE: Final[dict[int, Advice]] = {
     ResponseCode.TOPIC_NOT_EXIST: Advice(
-        "look for the topic in the list, or create it", "pyromq topic list, pyromq topic create NAME"
+        "look for the topic in the list, or create it", "`pyromq topic list`, `pyromq topic create NAME`"
     ),
     ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST: Advice(
-        "look for the group in the list, or create it", "pyromq group list, pyromq group create NAME"
+        "look for the group in the list, or create it", "`pyromq group list`, `pyromq group create NAME`"
     ),
     ResponseCode.QUERY_NOT_FOUND: Advice(
         "look whether topic and key or id are right; messages are gone after fileReservedTime"
     ),
     ResponseCode.CONSUMER_NOT_ONLINE: Advice(
         "start a member of the group and look again; its progress is there without one",
-        "pyromq group lag GROUP",
+        "`pyromq group lag GROUP`",
     ),
     ResponseCode.REQUEST_CODE_NOT_SUPPORTED: Advice("the server is of a version or kind that cannot do this"),
     ResponseCode.SYSTEM_BUSY: Advice("the server has too much to do: try again in a moment"),
@@ -78,7 +78,7 @@ def advice_for(error: PyroError) -> Advice | None:
         return _NO_ANSWER
     if isinstance(error, NoRoute):
         return Advice(
-            "look whether the broker is there, and has a master", "pyromq cluster list, pyromq doctor"
+            "look whether the broker is there, and has a master", "`pyromq cluster list`, `pyromq doctor`"
         )
     if isinstance(error, NotThere):
         return Advice("look for it in the list; what is new shows after some seconds")

@@ -87,7 +87,7 @@ class Neighbours:
         if cluster is None or None in theirs or None in known:
             log.warning(
                 "the cluster may have topics or groups that are missing here: not every server answered; "
-                "create them with pyromq admin updateTopic, or start again while there is no topic here"
+                "create them (`pyromq topic create NAME`), or start again while there is no topic here"
             )
         await topics.save()
         await groups.save()

@@ -92,7 +92,7 @@ def check_shape(shape: Shape, settings: BrokerSettings) -> None:
     if shape.is_sync and shape.replicas < 2 and shape.failover is None:
         raise ConfigError("--sync waits for a second replica: say --replicas 2 or more")
     if shape.brokers > 1 and settings.broker_id:
-        raise ConfigError("brokerId: `pyromq up --brokers` numbers its brokers by itself")
+        raise ConfigError("brokerId: `pyromq up` with --brokers numbers its brokers by itself")
 
 
 def plan_replicas(shape: Shape, process: UpProcess, folder: Path) -> list[Replica]:

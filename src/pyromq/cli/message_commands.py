@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from pyromq.cli.admin.choices import DEFAULT_NAME_SERVER, Json, NameServer, TheTopic, moment
+from pyromq.cli.admin.likely import typed
 from pyromq.cli.admin.running import operating
 from pyromq.cli.exit_status import NotThere, ended_by_errors
 from pyromq.cli.message_trace import trace
@@ -95,7 +96,8 @@ def search(
                 found = list(message_views.read_range(consumer, wanted))
         if not found:
             raise NotThere(
-                f"topic {topic!r} has no message like that; what it has: pyromq message search {topic}"
+                f"topic {topic!r} has no message like that; what it has: "
+                f"{typed(f'pyromq message search {topic}', name_server)}"
             )
         message_views.many(found).show(is_json=as_json)
 

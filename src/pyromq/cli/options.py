@@ -25,7 +25,7 @@ def one_address(text: str | None) -> str | None:
     """Return the address of one server, if it is one; a broker's name is taken for it easily."""
     if text is not None and not is_address(text):
         raise typer.BadParameter(
-            f"{text!r} is no address; expected HOST:PORT, as pyromq cluster list has them"
+            f"{text!r} is no address; expected HOST:PORT, as `pyromq cluster list` has them"
         )
     return text
 

@@ -244,7 +244,7 @@ def _need_declared_topics(project: Project, name_server: str, running: Running) 
     if missing and not running.creates_topics:
         raise ConfigError(
             f"{project.file}: topic {missing[0]!r} does not exist; "
-            "pyromq pipeline run --create-topics creates it"
+            "run the pipeline with --create-topics to create it"
         )
     with Admin(name_server, client_settings()) as admin:
         for topic in missing:

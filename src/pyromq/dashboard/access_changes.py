@@ -96,7 +96,7 @@ def _check_not_own(asker: Asker, name: str) -> None:
     if name == asker.account:
         raise ConfigError(
             f"this dashboard itself asks as {name}, and would be shut out half-way: use another "
-            "administrator's account, or pyromq admin"
+            "administrator's account, or `pyromq admin`"
         )
 
 

@@ -86,7 +86,7 @@ def warnings(picture: Picture) -> list[Shown]:
             _warning(
                 name,
                 "has no master: nothing can be sent to it",
-                "Start its master, or let a slave take over (pyromq admin switchMaster).",
+                "Start its master, or let a slave take over: `pyromq doctor` has the command.",
             )
         )
     for broker in picture.gone:

@@ -324,7 +324,7 @@ class CommitLog:
         if position not in self._damaged and len(self._damaged) < _NOTED_MAX:
             self._damaged.add(position)
             what = self.why_no_record(position) or f"it does not stand at {position} of the log"
-            _log.error("damaged: %s: %s; «pyromq store verify» tells more", who, what)
+            _log.error("damaged: %s: %s; `pyromq store verify FOLDER` tells more", who, what)
 
     def stored_at(self, position: int) -> int | None:
         """Return the stored time of the record at a position, which must be a record's beginning."""

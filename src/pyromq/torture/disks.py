@@ -32,7 +32,7 @@ _GUARD = 'cat > /dev/null; exec 2> /dev/null; fsfreeze -u "$1"; umount -l "$1"; 
 def why_no_disks() -> str | None:
     """Return why there are no disks that can be frozen here, or None when there are."""
     if os.geteuid() != 0:
-        return "a disk that hangs takes root: sudo pyromq torture …"
+        return "a disk that hangs takes root: run the same command with sudo"
     if not Path("/dev/loop-control").exists():
         return "there are no loop devices here (/dev/loop-control)"
     if shutil.which("fsfreeze") is None:
@@ -54,8 +54,8 @@ def why_no_full_disks() -> str | None:
         return None
     said = done.stderr.decode("utf-8", "replace").strip()
     return (
-        f"a full disk takes root, or user namespaces, which are off here ({said}): sudo pyromq torture …, "
-        "or sysctl kernel.apparmor_restrict_unprivileged_userns=0"
+        f"a full disk takes root, or user namespaces, which are off here ({said}): run the same "
+        "command with sudo, or sysctl kernel.apparmor_restrict_unprivileged_userns=0"
     )
 
 

@@ -150,7 +150,7 @@ def read_range(folder: ArchiveFolder, wanted: ColdRange, columns: list[str]) -> 
         # What a damaged file makes of Arrow's readers.
         raise ArchiveFault(
             f"{folder.uri}/{file.path} does not read: {error}; put it back from a copy, or see what is still "
-            "whole with pyromq job verify"
+            f"whole with `pyromq job verify {folder.uri}`"
         ) from error
 
 

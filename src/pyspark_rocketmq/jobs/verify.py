@@ -110,7 +110,10 @@ def archived_files(order: VerifyOrder) -> tuple[Manifest, list[ArchivedFile]]:
     files = [file for file in manifest.files() if not order.topics or file.queue.topic in order.topics]
     if not files:
         what = f"nothing of {', '.join(order.topics)}" if order.topics else "no archive"
-        raise ArchiveFault(f"{order.folder.uri} has {what}; is the path right? pyromq job archive makes one")
+        raise ArchiveFault(
+            f"{order.folder.uri} has {what}; is the path right? "
+            f"`pyromq job archive TOPIC --to {order.folder.uri}` makes one"
+        )
     return manifest, files
 
 

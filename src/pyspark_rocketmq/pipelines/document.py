@@ -180,7 +180,11 @@ def read_document(path: Path, environment: Mapping[str, str], findings: Findings
         return None
     if node is None:
         findings.all.append(
-            Finding(Spot(str(path)), "", "the file is empty; pyromq pipeline init writes one")
+            Finding(
+                Spot(str(path)),
+                "",
+                f"the file is empty; remove it, and `pyromq pipeline init {path}` writes one",
+            )
         )
         return None
     return Part(node, "", str(path), environment)

@@ -37,14 +37,14 @@ def find_project(path: Path) -> Project:
         kind = Kind.DECLARATIVE if path.name in DECLARATIVE_NAMES else Kind.STREAMING
         return Project(kind, path)
     if not path.is_dir():
-        raise ConfigError(f"there is no {path}; pyromq pipeline init {path} makes a pipeline there")
+        raise ConfigError(f"there is no {path}; `pyromq pipeline init {path}` makes a pipeline there")
     found = [path / name for name in (*DECLARATIVE_NAMES, *STREAMING_NAMES) if (path / name).is_file()]
     if len(found) > 1:
         raise ConfigError(f"{path} has {' and '.join(one.name for one in found)}; say which file")
     if not found:
         raise ConfigError(
             f"{path} has neither {DECLARATIVE_NAMES[0]} nor {STREAMING_NAMES[0]}; "
-            "pyromq pipeline init makes one"
+            f"`pyromq pipeline init {path / STREAMING_NAMES[0]}` makes one"
         )
     return find_project(found[0])
 

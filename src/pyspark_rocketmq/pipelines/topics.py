@@ -37,7 +37,8 @@ def note_missing(sinks: list[Sink], findings: Findings) -> None:
     """Note the sinks whose topic is not there, with what makes it."""
     for sink in sinks:
         findings.add(
-            sink.part, f"topic {sink.target!r} does not exist; pyromq pipeline run --create-topics creates it"
+            sink.part,
+            f"topic {sink.target!r} does not exist; run the pipeline with --create-topics to create it",
         )
 
 
@@ -66,7 +67,7 @@ def _is_there(
         findings.add(
             part,
             f"name server {connection.name_server} cannot be asked: {error}; "
-            "is it running? pyromq up starts one",
+            "is it running? `pyromq up` starts one",
         )
         return False
     return True

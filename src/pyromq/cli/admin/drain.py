@@ -10,9 +10,11 @@ so does one that was restarted: it is taken again at each look.
 
 import dataclasses
 from dataclasses import dataclass
+from shlex import quote
 from typing import Any
 
 from pyromq.cli import output
+from pyromq.cli.admin.likely import typed
 from pyromq.cli.admin.operator import Operator
 from pyromq.cli.admin.scaling import run_allow_writes, show_told
 from pyromq.client.plans.leaving import Leftovers, leftovers
@@ -63,8 +65,8 @@ def run_drain(options: DrainOptions) -> bool:
             return drain.watch()
         except KeyboardInterrupt:
             output.warn(
-                f"{options.broker} still gets no new messages; drain it again to go on, or give it back with "
-                f"pyromq admin drain {options.broker} --undo"
+                f"{options.broker} still gets no new messages; drain it again to go on, or give it back: "
+                f"{typed(f'pyromq admin drain {quote(options.broker)} --undo', options.name_server)}"
             )
             raise
 
@@ -195,7 +197,7 @@ def _only_here(left: Leftovers) -> str:
     return (
         f"these topics are on {left.broker_name} only, and their producers would have nowhere to send: "
         f"{shown}{f' and {more} more' if more > 0 else ''}{silent}\n"
-        "create them on another broker first: pyromq admin updateTopic -t TOPIC -b HOST:PORT;\n"
+        "create each on another broker first: `pyromq topic create TOPIC --broker HOST:PORT`;\n"
         "or stop their producers and say --force"
     )
 
@@ -226,7 +228,7 @@ def _kept_only_here(left: Leftovers) -> list[str]:
         for topic, count in left.unclaimed.items()
     ]
     lines += [
-        f"{count:,} dead letters of group {group} are on this broker only: see pyromq dlq list {group}"
+        f"{count:,} dead letters of group {group} are on this broker only: see `pyromq dlq list {group}`"
         for group, count in left.dead_letters.items()
     ]
     return lines

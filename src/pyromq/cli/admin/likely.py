@@ -24,10 +24,11 @@ def asking(name_server: str) -> Iterator[None]:
         _asked.reset(token)
 
 
-def typed(command: str, name_server: str | None = None) -> str:
+def typed(command: str, name_server: str | None = None, *, is_server: bool = False) -> str:
     """Return a command that asks the same name servers, as it has to be typed here."""
     name_server = name_server or _asked.get()
-    if name_server == os.environ.get("NAMESRV_ADDR", DEFAULT_NAME_SERVER):
+    # A broker has no name server unless it is told one.
+    if not is_server and name_server == os.environ.get("NAMESRV_ADDR", DEFAULT_NAME_SERVER):
         return command
     return f"{command} -n {quote(name_server)}"
 
@@ -59,7 +60,7 @@ def shorter(error: UnknownTopic) -> PyroError:
             if not admin.cluster().broker_addr_table:
                 return NotThere(
                     f"there is no topic {error.topic!r} at {error.name_servers}, and no broker; one is "
-                    f"started with: {typed('pyromq broker', error.name_servers)}"
+                    f"started with: {typed('pyromq broker', error.name_servers, is_server=True)}"
                 )
             return no_topic(error.topic, error.name_servers, admin.topics())
     except PyroError:

@@ -170,8 +170,9 @@ def _check_readable(group: str, topic: str, route: TopicRoute) -> None:
         raise NoPermission(
             ResponseCode.NO_PERMISSION,
             f"the dead letters of group {group!r} may not be read on {', '.join(closed)}: topic {topic} has "
-            "not the permission 4 there, as brokers of old versions make it. Allow it by `pyromq dlq ... "
-            "--make-readable`, by DeadLetters.make_readable(group), or by `mqadmin updateTopicPerm -p 6`",
+            "not the permission 4 there, as brokers of old versions make it. Allow it by `pyromq dlq list "
+            f"{group} --make-readable`, by DeadLetters.make_readable(group), or by `mqadmin updateTopicPerm "
+            "-p 6`",
         )
 
 

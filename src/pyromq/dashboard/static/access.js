@@ -9,7 +9,7 @@ const known = () => ({ clusters: latest.clusters, taken: new Set(latest.rows.map
 const standard = (a, perm) => perm || (a.isAdmin && !a.topicPerms.length && !a.groupPerms.length ? "everything" : "DENY");
 const perms = (lines, otherwise) => h("span", { class: "perms" }, lines.map((one) => h("code", {}, one)), h("span", { class: "faint" }, lines.length ? `otherwise ${otherwise}` : otherwise));
 function changes(a) {
-  if (a.name === latest.own) return h("span", { class: "faint", title: "It would shut itself out half-way: use pyromq admin, or another account" }, "not from here");
+  if (a.name === latest.own) return h("span", { class: "faint", title: "It would shut itself out half-way: use another account, or `pyromq admin`" }, "not from here");
   return [h("button", { type: "button", class: "quiet", "aria-label": `Change ${a.name}`, onclick: () => editAccount(a, known(), load) }, "Change"), " ",
     h("button", { type: "button", class: "quiet danger", "aria-label": `Delete ${a.name}`, onclick: () => deleteAccount(a, known(), load) }, "Delete")];
 }

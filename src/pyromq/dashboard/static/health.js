@@ -54,7 +54,7 @@ live("health", {}, (shown) => {
   shownOf = sign;
   clear(found, shown.findings.map(finding));
   clear(more,
-    shown.findingCount > shown.findings.length && h("p", { class: "facts" }, `${count(shown.findingCount - shown.findings.length)} more: pyromq doctor lists them all.`),
+    shown.findingCount > shown.findings.length && h("p", { class: "facts" }, `${count(shown.findingCount - shown.findings.length)} more; all of them are listed by: pyromq doctor`),
     shown.couldNot.length > 0 && card("Could not be looked at", h("ul", {}, shown.couldNot.map((one) => h("li", {}, one)))),
     shown.checks.length > 0 && card("What is checked", h("ul", { class: "checks" }, shown.checks.map((one) => h("li", {}, one)))));
 }, (error) => clear(failed, trouble(error)));

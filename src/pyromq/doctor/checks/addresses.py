@@ -66,6 +66,7 @@ def is_mistaken(broker: BrokerSeen) -> bool:
 
 
 def _silent(seen: NameServerSeen) -> Finding:
+    port = seen.address.rpartition(":")[2]
     return Finding(
         Severity.WARNING,
         f"name server {seen.address}",
@@ -74,8 +75,7 @@ def _silent(seen: NameServerSeen) -> Finding:
         "less to fail",
         lines(
             "start it on its machine:",
-            f"pyromq namesrv --port {seen.address.rpartition(':')[2]}"
-            + ("" if is_loopback(seen.address) else " --listen 0.0.0.0"),
+            f"pyromq namesrv --port {port}" + ("" if is_loopback(seen.address) else " --listen 0.0.0.0"),
             "or take its address out of NAMESRV_ADDR of clients and namesrvAddr of brokers",
         ),
         {"address": seen.address, "failure": seen.failure},
