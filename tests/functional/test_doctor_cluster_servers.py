@@ -142,7 +142,7 @@ async def test_loopback_addresses_are_one_warning_where_others_are_on_the_networ
     assert examined.severities == {"2 brokers": "warning"}
     finding = examined.one("2 brokers")
     assert f"an address that leads every machine to itself, while {ip}:{far.port} is" in finding["message"]
-    assert "have broker-near listen for other machines" in finding["do"]
+    assert "have broker-a, broker-near listen for other machines" in finding["do"]
 
 
 async def test_an_address_that_nobody_reaches_makes_no_other_broker_wrong(
