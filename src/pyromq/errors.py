@@ -9,7 +9,8 @@
     │   └── HeaderError           a frame is whole, but a field is missing or unreadable; answered by name
     │       └── BodyError            the same of its body
     ├── Refused(code, remark)  a server said no
-    │   └── TopicNotFound  NoPermission  ServiceNotAvailable  SystemBusy  MessageIllegal  …
+    │   ├── TopicNotFound  NoPermission  SystemBusy  MessageIllegal  …
+    │   └── ServiceNotAvailable   takes no messages now; NotMaster: because it is not the master
     ├── NoRoute                no name server knows a broker for the topic
     │   ├── UnknownTopic          no name server knows the topic
     │   └── NoMaster              only slaves are there, and take no messages
@@ -108,6 +109,16 @@ class ServiceNotAvailable(Refused):
 
     retriable = True
     stale_route = True
+
+
+class NotMaster(ServiceNotAvailable):
+    """SERVICE_NOT_AVAILABLE of a broker that says that it is not the master of its group, or no longer.
+
+    Brokers of PyroMQ say so, by these words of their remark; RocketMQ's do not give a reason.
+    """
+
+    NO_LONGER: ClassVar[str] = "this broker is no longer the master of its group"
+    SLAVE: ClassVar[str] = "this broker is a slave"
 
 
 class NoPermission(Refused):
@@ -277,7 +288,13 @@ _BY_CODE: dict[int, type[Refused]] = {
 
 def refusal(code: int, remark: str | None) -> Refused:
     """Return the error for a server's answer that is not a success."""
+    if code == ResponseCode.SERVICE_NOT_AVAILABLE and remark and _says_not_master(remark):
+        return NotMaster(code, remark)
     return _BY_CODE.get(code, Refused)(code, remark or "the server gave no reason")
+
+
+def _says_not_master(remark: str) -> bool:
+    return NotMaster.NO_LONGER in remark or NotMaster.SLAVE in remark
 
 
 def _code_name(code: int) -> str:

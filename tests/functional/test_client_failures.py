@@ -14,6 +14,8 @@ from pyromq import (
     NoRoute,
     PyroError,
     SendFailed,
+    SendHook,
+    Sending,
     TopicNotFound,
 )
 from pyromq.errors import NetworkError
@@ -22,8 +24,16 @@ from pyromq.testing.waiting import eventually
 
 #: A broker that comes back is known at the next look at the route, which is half a minute away otherwise.
 PATIENT = ClientSettings(send_msg_timeout=20_000, poll_name_server_interval=200)
-#: Who gives up after the tries that RocketMQ's client makes.
-BRISK = ClientSettings(send_msg_timeout=20_000, send_through_switch=False)
+
+
+class Counting(SendHook):
+    """Notes the broker of every try."""
+
+    def __init__(self) -> None:
+        self.brokers: list[str] = []
+
+    def after(self, sending: Sending) -> None:
+        self.brokers.append(sending.queue.broker_name)
 
 
 @pytest.fixture
@@ -70,11 +80,11 @@ def test_while_one_of_two_brokers_is_away_every_message_goes_to_the_other(
     assert again
 
 
-@pytest.mark.row("SM-12")
+@pytest.mark.row("SM-04", "SM-12")
 def test_when_all_brokers_are_away_the_error_names_them_and_the_way_out(
     face: Face, two_brokers: ThreadCluster
 ) -> None:
-    with face.Producer("group", two_brokers.namesrv_address, BRISK) as producer:
+    with face.Producer("group", two_brokers.namesrv_address) as producer:
         producer.send(Message("t", b"x"))
         two_brokers.stop_broker("broker-a")
         two_brokers.stop_broker("broker-b")
@@ -82,9 +92,27 @@ def test_when_all_brokers_are_away_the_error_names_them_and_the_way_out(
         with pytest.raises(SendFailed) as caught:
             producer.send(Message("t", b"x"))
 
+    assert len(caught.value.brokers) == 3
     assert set(caught.value.brokers) == {"broker-a", "broker-b"}
     for word in ("'t'", "3 times", two_brokers.namesrv_address, "--advertise"):
         assert word in str(caught.value)
+
+
+@pytest.mark.row("QS-14", "SM-14", "SM-15")
+def test_a_message_for_the_queue_of_a_dead_broker_is_tried_once(
+    face: Face, two_brokers: ThreadCluster
+) -> None:
+    tries = Counting()
+    with face.Producer("group", two_brokers.namesrv_address, hooks=[tries]) as producer:
+        first = producer.send(Message("t", b"x")).queue
+        two_brokers.stop_broker(first.broker_name)
+        tries.brokers.clear()
+
+        for chosen in ({"queue": first}, {"selector": lambda _queues, _message: first}):
+            with pytest.raises(NetworkError):
+                producer.send(Message("t", b"x"), **chosen)
+
+    assert tries.brokers == [first.broker_name] * 2
 
 
 def test_without_a_name_server_the_error_names_the_address(face: Face, dead_address: str) -> None:

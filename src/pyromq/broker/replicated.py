@@ -19,6 +19,7 @@ from pyromq.broker.watermark import Settle, Watermark
 from pyromq.clock import Clock
 from pyromq.codes import ResponseCode
 from pyromq.config.settings import StoreSettings
+from pyromq.errors import ServiceNotAvailable
 
 _LOOKS_A_TIMEOUT: Final = 8
 
@@ -41,6 +42,11 @@ class Followed(Protocol):
     @property
     def replica_count(self) -> int:
         """How many brokers there are to have a message, the master too."""
+        ...
+
+    @property
+    def in_sync(self) -> frozenset[int] | None:
+        """The broker ids, without the master's, that must have a message; None with static roles."""
         ...
 
     def is_anyone_near(self, end: int) -> bool:
@@ -78,11 +84,12 @@ class Replicated:
         self._confirmed.raise_to(position)
 
     def close(self) -> None:
-        """Tell all who wait that this broker will not know."""
+        """Tell all who wait that this broker will not know: with failover another may be master by then."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        self._confirmed.give_up(self._highest, no_longer_master())
+        has_failover = self._followers.in_sync is not None
+        self._confirmed.give_up(self._highest, no_longer_master() if has_failover else _stops())
 
     def _counted(self, settle: Settle) -> Settle:
         least = self._settings.min_in_sync_replicas
@@ -115,3 +122,9 @@ class Replicated:
             self._look_later()
         else:
             self._looks.clear()
+
+
+def _stops() -> ServiceNotAvailable:
+    return ServiceNotAvailable(
+        ResponseCode.SERVICE_NOT_AVAILABLE, "the broker stops before a slave has the message; send it again"
+    )

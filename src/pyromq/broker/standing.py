@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from math import inf
 
 from pyromq.codes import ResponseCode
-from pyromq.errors import ServiceNotAvailable
+from pyromq.errors import NotMaster
 
 
 class Lease:
@@ -85,9 +85,9 @@ class Standing:
     cut_at: int | None = None
 
 
-def no_longer_master() -> ServiceNotAvailable:
+def no_longer_master() -> NotMaster:
     """Return the refusal of a master whose lease is over."""
-    return ServiceNotAvailable(
+    return NotMaster(
         ResponseCode.SERVICE_NOT_AVAILABLE,
-        "this broker is no longer the master of its group; ask a name server for the new one, and send again",
+        f"{NotMaster.NO_LONGER}; ask a name server for the new one, and send again",
     )

@@ -20,7 +20,7 @@ from pyromq.wire.bodies.route import BrokerAddresses, BrokerQueues, TopicRoute
 MASTER_ID: Final = 0
 #: A failed send makes its route stale; a route is not asked for again sooner than this.
 STALE_MS_MIN: Final = 1_000
-#: The same of a route that has no queue to use; there is nothing else to do than to ask.
+#: The same of a route that has no queue to use, or whose master seems gone: there is nothing to do but ask.
 EMPTY_MS_MIN: Final = 200
 #: An address that gave no answer is the last choice to read from for so long.
 AWAY_MS: Final = 10_000
@@ -136,6 +136,10 @@ class RouteCache:
     def topics(self) -> list[str]:
         """Return the topics to refresh."""
         return list(self._routes)
+
+    def addresses(self, broker_name: str) -> Mapping[int, str]:
+        """Return where the brokers of a group are, by their ids; empty for a group that no route names."""
+        return self._addresses.get(broker_name, {})
 
     def master_address(self, broker_name: str) -> str | None:
         """Return where a broker takes messages."""

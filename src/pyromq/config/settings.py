@@ -426,8 +426,8 @@ class ClientSettings:
     )
     send_through_switch: bool = setting(
         True,
-        "Go on trying until the timeout while there is no master to send to; false: give up after the "
-        "further tries. Ours.",
+        "While a group of brokers replaces its master, wait for the next one until the timeout; false: give "
+        "up after the further tries. Ours.",
     )
     send_latency_fault_enable: bool = setting(
         False, "Keep away from brokers that were slow or failed, for up to ten minutes."

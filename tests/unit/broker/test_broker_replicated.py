@@ -9,7 +9,7 @@ from pyromq.broker.standing import Lease
 from pyromq.codes import ResponseCode
 from pyromq.config.choices import FlushDiskType
 from pyromq.config.settings import StoreSettings
-from pyromq.errors import ServiceNotAvailable
+from pyromq.errors import NotMaster, ServiceNotAvailable
 from pyromq.net.routes import Answer
 from pyromq.testing.clock import ManualClock
 
@@ -149,7 +149,16 @@ async def test_a_master_that_closes_says_that_it_does_not_know() -> None:
     master = Master(in_sync=frozenset({1}))
     master.wait_for(100)
     master.replicated.close()
+    assert isinstance(master.told[100], NotMaster)
+
+
+async def test_a_master_with_static_roles_that_closes_does_not_say_that_another_takes_over() -> None:
+    master = Master()
+    master.followers.acknowledged(master.follower(), 0)
+    master.wait_for(100)
+    master.replicated.close()
     assert isinstance(master.told[100], ServiceNotAvailable)
+    assert not isinstance(master.told[100], NotMaster)
 
 
 async def test_with_synchronous_flush_both_disk_and_slave_are_waited_for() -> None:

@@ -1,5 +1,3 @@
-from dataclasses import replace
-
 import pytest
 from client_stage import NAME_SERVERS, Stage, refuses, route_of, stores, two_brokers
 
@@ -41,15 +39,10 @@ FINAL = [
 ]
 
 
-#: The rules of RocketMQ's client; what is ours beyond them is in test_client_plan_switch.py.
-AS_ROCKETMQ = ClientSettings(send_through_switch=False)
-
-
 @pytest.fixture
 def stage() -> Stage:
-    stage = two_brokers()
-    stage.settings = AS_ROCKETMQ
-    return stage
+    """Two brokers without slaves; how a master is replaced is in test_client_plan_switch.py."""
+    return two_brokers()
 
 
 @pytest.fixture
@@ -194,7 +187,7 @@ def test_a_send_is_tried_three_times_and_then_the_brokers_are_named(stage: Stage
 @pytest.mark.parametrize(("retries", "tries"), [(0, 1), (1, 2), (5, 6)])
 def test_the_number_of_further_tries_is_a_setting(stage: Stage, retries: int, tries: int) -> None:
     stage.down.update(("a:1", "b:1"))
-    session = stage.session(replace(AS_ROCKETMQ, retry_times_when_send_failed=retries))
+    session = stage.session(ClientSettings(retry_times_when_send_failed=retries))
 
     with pytest.raises(SendFailed):
         send_sync(stage, session)

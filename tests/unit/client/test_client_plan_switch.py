@@ -3,8 +3,10 @@
 import pytest
 from client_stage import Broker, Stage, answer, refuses, route_of, stores, two_brokers
 
+from pyromq.broker.standing import no_longer_master
 from pyromq.client.outgoing import prepare
 from pyromq.client.plans import progress, send
+from pyromq.client.plans.patience import NOTICE_MS, PAUSE_S_MAX
 from pyromq.client.plans.presence import greet
 from pyromq.client.plans.pull import Wanted, pull
 from pyromq.client.plans.send import RetryRule, Target
@@ -13,7 +15,14 @@ from pyromq.client.session import Session
 from pyromq.client.steps import Deadline
 from pyromq.codes import RequestCode, ResponseCode
 from pyromq.config.settings import ClientSettings
-from pyromq.errors import ConnectFailed, NoMaster, NoRoute, RequestTimeout, SendFailed
+from pyromq.errors import (
+    ConnectFailed,
+    NoMaster,
+    NoRoute,
+    RequestTimeout,
+    SendFailed,
+    ServiceNotAvailable,
+)
 from pyromq.model import Message, MessageQueue, SendResult
 from pyromq.wire.bodies.route import BrokerAddresses, TopicRoute
 from pyromq.wire.headers.offset import QueryConsumerOffsetAnswer
@@ -69,6 +78,17 @@ def send_one(
         session, outgoing, target, rule or send.sync_rule(session), Deadline(stage.clock, timeout_ms)
     )
     return stage.run(plan)
+
+
+#: The kinds of sends, and how often RocketMQ's client calls a broker that is dead.
+KINDS = {"in turn": 3, "asynchronous": 3, "a queue": 1, "a selector": 1}
+
+
+def send_kind(stage: Stage, session: Session, kind: str) -> SendResult:
+    """Send one message in one of these ways."""
+    rule = send.async_rule(session) if kind == "asynchronous" else None
+    targets = {"a queue": Target(QUEUE), "a selector": Target(selector=select_by_hash("42"))}
+    return send_one(stage, session, target=targets.get(kind, send.NEXT_IN_TURN), rule=rule)
 
 
 @pytest.mark.row("HA-09")
@@ -136,6 +156,154 @@ def test_a_broker_that_is_master_no_more_is_no_reason_to_give_up(
     send_one(stage, session, rule=getattr(send, rule)(session))
 
     assert stage.calls[-1].address == "a:2"
+
+
+@pytest.mark.row("HA-09")
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_broker_that_says_that_it_is_not_the_master_is_waited_for(
+    stage: Stage, session: Session, kind: str
+) -> None:
+    send_one(stage, session)
+    stage.brokers["a:1"] = refuses(ResponseCode.SERVICE_NOT_AVAILABLE, no_longer_master().remark)
+
+    def get_the_lease_again(_seconds: float) -> None:
+        if len(stage.pauses) == 5:
+            stage.brokers["a:1"] = stores()
+
+    stage.on_pause = get_the_lease_again
+
+    send_kind(stage, session, kind)
+
+    assert len(stage.pauses) == 5
+    assert stage.calls[-1].address == "a:1"
+
+
+@pytest.mark.row("HA-09", "QS-14", "SM-04")
+@pytest.mark.parametrize(("kind", "tries"), KINDS.items())
+def test_a_master_that_the_name_servers_have_not_dropped_yet_is_not_called_again(
+    stage: Stage, session: Session, kind: str, tries: int
+) -> None:
+    send_one(stage, session)
+    stage.down.add("a:1")
+
+    def notice(_seconds: float) -> None:
+        if len(stage.pauses) == 4:
+            stage.routes["orders"] = a_route({1: "a:2"})
+        if len(stage.pauses) == 8:
+            stage.routes["orders"] = a_route({0: "a:2"})
+
+    stage.on_pause = notice
+    stage.calls.clear()
+
+    send_kind(stage, session, kind)
+
+    assert stage.asked(RequestCode.SEND_MESSAGE_V2) == ["a:1"] * tries + ["a:2"]
+
+
+@pytest.mark.row("HA-09", "QS-14", "SM-04", "SM-14")
+@pytest.mark.parametrize(("kind", "tries"), KINDS.items())
+def test_a_master_that_stays_in_the_route_is_dead_and_nobody_replaces_it(
+    stage: Stage, session: Session, kind: str, tries: int
+) -> None:
+    send_one(stage, session)
+    stage.down.add("a:1")
+    stage.calls.clear()
+    before = stage.clock.now_ms()
+
+    with pytest.raises((SendFailed, ConnectFailed)):
+        send_kind(stage, session, kind)
+
+    assert stage.asked(RequestCode.SEND_MESSAGE_V2) == ["a:1"] * tries
+    assert NOTICE_MS <= stage.clock.now_ms() - before <= NOTICE_MS + 1_000 * PAUSE_S_MAX
+
+
+@pytest.mark.row("QS-14", "SM-04", "SM-06", "SM-14")
+@pytest.mark.parametrize(("kind", "tries"), KINDS.items())
+def test_a_dead_broker_without_slaves_is_not_waited_for(stage: Stage, kind: str, tries: int) -> None:
+    stage.routes["orders"] = a_route({0: "a:1"})
+    session = stage.session()
+    send_one(stage, session)
+    stage.clock.advance(5_000)
+    stage.down.add("a:1")
+    stage.calls.clear()
+
+    with pytest.raises((SendFailed, ConnectFailed)):
+        send_kind(stage, session, kind)
+
+    assert stage.asked(RequestCode.SEND_MESSAGE_V2) == ["a:1"] * tries
+    assert stage.pauses == []
+
+
+@pytest.mark.row("SM-06", "QS-14")
+@pytest.mark.parametrize(
+    ("kind", "tries"), {"in turn": 3, "asynchronous": 1, "a queue": 1, "a selector": 1}.items()
+)
+def test_a_master_that_refuses_for_another_reason_is_not_waited_for(
+    stage: Stage, session: Session, kind: str, tries: int
+) -> None:
+    send_one(stage, session)
+    stage.clock.advance(5_000)
+    stage.brokers["a:1"] = refuses(ResponseCode.SERVICE_NOT_AVAILABLE, "the disk is full")
+    stage.calls.clear()
+
+    with pytest.raises((SendFailed, ServiceNotAvailable), match="the disk is full"):
+        send_kind(stage, session, kind)
+
+    assert stage.asked(RequestCode.SEND_MESSAGE_V2) == ["a:1"] * tries
+
+
+def test_the_only_slave_is_not_registered_for_a_moment_while_it_becomes_master(stage: Stage) -> None:
+    two = two_brokers()
+    both = two.routes["orders"]
+    both.broker_datas[0].broker_addrs[1] = "a:2"
+    two.brokers["a:2"] = stores()
+    session = two.session()
+    send_one(two, session)
+    two.down.add("a:1")
+    two.clock.advance(1_000)
+    two.routes["orders"] = route_of("b")
+
+    def register(_seconds: float) -> None:
+        if len(two.pauses) == 4:
+            two.routes["orders"] = TopicRoute(
+                queue_datas=both.queue_datas,
+                broker_datas=[
+                    BrokerAddresses(cluster="c", broker_name="a", broker_addrs={0: "a:2"}),
+                    both.broker_datas[1],
+                ],
+            )
+
+    two.on_pause = register
+
+    send_one(two, session, target=Target(QUEUE))
+
+    assert two.calls[-1].address == "a:2"
+
+
+def test_no_master_says_that_one_is_being_replaced_and_what_to_do(stage: Stage, session: Session) -> None:
+    lose_master(stage, at_ms=None)
+    for target in (send.NEXT_IN_TURN, Target(QUEUE), Target(selector=select_by_hash("42"))):
+        with pytest.raises(NoMaster) as caught:
+            send_one(stage, session, target=target, timeout_ms=2_500)
+
+        for words in (
+            "only slaves",
+            "more time than the 2500 ms",
+            "send_msg_timeout",
+            "start the master again",
+        ):
+            assert words in str(caught.value)
+        assert "permission" not in str(caught.value)
+
+
+def test_a_wait_that_was_too_short_says_that_there_is_no_master(stage: Stage, session: Session) -> None:
+    send_one(stage, session)
+    lose_master(stage, at_ms=None)
+
+    with pytest.raises(NoMaster, match="more time than the 8000 ms") as caught:
+        send_one(stage, session)
+
+    assert isinstance(caught.value.__cause__, ConnectFailed)
 
 
 def test_a_wait_ends_with_the_time_for_the_send(stage: Stage, session: Session) -> None:

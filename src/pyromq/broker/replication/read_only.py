@@ -10,7 +10,7 @@ from typing import Any
 
 from pyromq.broker.route_facts import BrokerTable, OnSlave
 from pyromq.codes import ResponseCode
-from pyromq.errors import Refused, ServerFailed, ServiceNotAvailable
+from pyromq.errors import NotMaster, Refused, ServerFailed
 from pyromq.net.routes import Guard, Request
 
 
@@ -26,9 +26,9 @@ def _guards(broker_name: str) -> Mapping[OnSlave, Guard]:
     where = f"its master, broker id 0 of {broker_name}, does; the name servers know where that is"
 
     def refuse_messages(_request: Request[Any]) -> None:
-        raise ServiceNotAvailable(
+        raise NotMaster(
             ResponseCode.SERVICE_NOT_AVAILABLE,
-            f"service not available now: this broker is a slave and takes no messages; {where}",
+            f"service not available now: {NotMaster.SLAVE} and takes no messages; {where}",
         )
 
     def refuse_retry(_request: Request[Any]) -> None:

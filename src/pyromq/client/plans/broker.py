@@ -3,11 +3,11 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from pyromq.client.plans.route import subscribe_route
+from pyromq.client.plans.route import no_master, subscribe_route
 from pyromq.client.route_cache import MASTER_ID
 from pyromq.client.session import Session
 from pyromq.client.steps import Call, Deadline, Plan, ask
-from pyromq.errors import ConnectFailed, ConnectionLost, NetworkError, NoMaster, NoRoute, ServiceNotAvailable
+from pyromq.errors import ConnectFailed, ConnectionLost, NetworkError, NoRoute, ServiceNotAvailable
 from pyromq.model import MessageQueue
 from pyromq.net.address import join_address, split_address
 from pyromq.wire.command import Command
@@ -44,7 +44,7 @@ def master_address(session: Session, queue: MessageQueue, deadline: Deadline) ->
         yield from subscribe_route(session, queue.topic, deadline)
         address = session.routes.master_address(queue.broker_name)
     if address is None:
-        raise unknown_broker(session, queue)
+        raise unknown_broker(session, queue, deadline)
     return address
 
 
@@ -60,7 +60,7 @@ def reading_place(session: Session, queue: MessageQueue, deadline: Deadline) -> 
         yield from subscribe_route(session, queue.topic, deadline)
         place = routes.reading_address(queue.broker_name)
     if place is None:
-        raise unknown_broker(session, queue)
+        raise unknown_broker(session, queue, deadline)
     return place
 
 
@@ -74,7 +74,7 @@ def asking_address(session: Session, queue: MessageQueue, deadline: Deadline) ->
         yield from subscribe_route(session, queue.topic, deadline)
     place = routes.reading_address(queue.broker_name)
     if place is None:
-        raise unknown_broker(session, queue)
+        raise unknown_broker(session, queue, deadline)
     return place[1]
 
 
@@ -90,16 +90,16 @@ def stale_on_failure(session: Session, queue: MessageQueue) -> Iterator[None]:
         raise
 
 
-def unknown_broker(session: Session, queue: MessageQueue) -> NoRoute:
-    """Return the error for a queue whose broker no name server knows."""
+def unknown_broker(session: Session, queue: MessageQueue, deadline: Deadline) -> NoRoute:
+    """Return the error for a queue whose broker no name server knows, or only slaves of it."""
     known = session.routes.get(queue.topic)
     brokers = ", ".join(known.broker_names) if known else ""
-    is_known = known is not None and queue.broker_name in known.broker_names
-    kind = NoMaster if is_known else NoRoute
-    return kind(
-        f"no route to queue {queue.queue_id} of topic {queue.topic!r}: its broker {queue.broker_name!r} has "
-        f"no master (broker id {MASTER_ID}) at name servers {session.name_servers}; brokers with the topic: "
-        f"{brokers or 'none'}"
+    what = f"queue {queue.queue_id} of topic {queue.topic!r}"
+    if known is not None and queue.broker_name in known.broker_names:
+        return no_master(session, what, f"its broker {queue.broker_name!r}", deadline)
+    return NoRoute(
+        f"no route to {what}: its broker {queue.broker_name!r} has no master (broker id {MASTER_ID}) at name "
+        f"servers {session.name_servers}; brokers with the topic: {brokers or 'none'}"
     )
 
 

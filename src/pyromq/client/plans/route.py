@@ -132,7 +132,7 @@ def publish_route(session: Session, topic: str, deadline: Deadline) -> Plan[Cach
     if known is None:
         raise (yield from _no_route(session, topic, deadline))
     if not known.write_queues:
-        raise _no_writable_queue(session, topic, known)
+        raise _no_writable_queue(session, topic, known, deadline)
     return known
 
 
@@ -147,6 +147,14 @@ def subscribe_route(session: Session, topic: str, deadline: Deadline) -> Plan[Ca
     if not known.read_queues:
         raise _no_readable_queue(session, topic, known)
     return known
+
+
+def look_again(session: Session, topic: str, deadline: Deadline) -> Plan[None]:
+    """Ask for a topic's route again, unless it was asked for just now.
+
+    Raises NetworkError when no name server answers and the route that is known leads nowhere.
+    """
+    yield from _learn(session, topic, deadline, with_template=True, is_look=True)
 
 
 def refresh_routes(session: Session) -> Plan[None]:
@@ -167,13 +175,19 @@ def refresh_routes(session: Session) -> Plan[None]:
             _log.info("the route of topic %s changed", topic)
 
 
-def _learn(session: Session, topic: str, deadline: Deadline, *, with_template: bool) -> Plan[None]:
-    """Bring a topic's route into the cache, if there is one; one operation at a time asks for a topic."""
+def _learn(
+    session: Session, topic: str, deadline: Deadline, *, with_template: bool, is_look: bool = False
+) -> Plan[None]:
+    """Bring a topic's route into the cache, if there is one; one operation at a time asks for a topic.
+
+    With `is_look` a route that seems good is asked for too.
+    """
 
     def begin() -> Plan[None]:
         known = session.routes.get(topic)
         queues = known and (known.write_queues if with_template else known.read_queues)
-        if (queues or session.routes.is_fresh(topic)) and not session.routes.wants_refresh(topic):
+        is_known = session.routes.is_fresh(topic) or (bool(queues) and not is_look)
+        if is_known and not session.routes.wants_refresh(topic):
             return
         try:
             route = yield from fetch_route(session, topic, deadline)
@@ -247,11 +261,21 @@ def _no_readable_queue(session: Session, topic: str, known: CachedRoute) -> NoRo
     )
 
 
-def _no_writable_queue(session: Session, topic: str, known: CachedRoute) -> NoRoute:
+def _no_writable_queue(session: Session, topic: str, known: CachedRoute, deadline: Deadline) -> NoRoute:
     brokers = ", ".join(known.broker_names) or "none"
-    kind = NoMaster if known.has_lost_master else NoRoute
-    return kind(
+    if known.has_lost_master:
+        return no_master(session, f"topic {topic!r}", f"its brokers ({brokers})", deadline)
+    return NoRoute(
         f"no route to topic {topic!r}: the name servers ({session.name_servers}) know it on these brokers: "
-        f"{brokers}, but none of them has a master with a writable queue; start the master or give the topic "
-        "write permission"
+        f"{brokers}, but none of them has a master with a writable queue; give the topic write permission"
+    )
+
+
+def no_master(session: Session, what: str, brokers: str, deadline: Deadline) -> NoMaster:
+    """Return the error for a topic or queue whose brokers are slaves only."""
+    return NoMaster(
+        f"{what} has no master now: the name servers ({session.name_servers}) know only slaves of {brokers}. "
+        "With failover a lost master is replaced within some seconds: send again, or give the call more time "
+        f"than the {deadline.timeout_ms} ms that it had (timeout_ms, send_msg_timeout). Without failover, "
+        "start the master again, or a slave as master"
     )

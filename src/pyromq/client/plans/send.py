@@ -11,12 +11,14 @@ The rules are those of RocketMQ 4.9.8 (DefaultMQProducerImpl.sendDefaultImpl, MQ
 A further try keeps away from the broker that just failed, and all tries share one time budget. Hooks are
 called around every try.
 
-While a group of brokers changes its master, RocketMQ's client gives up after those tries, within
-milliseconds. Here a send then waits for the new master until its time is over, whatever its target
-(`patience.py`).
+While a group of brokers replaces its master, RocketMQ's client gives up after those tries, within
+milliseconds. Here a send then waits for the new master until its time is over, whatever its target. That rule
+begins only when the route or the broker says that the master is being replaced (`patience.py`); a dead broker
+gets no further try.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
@@ -27,13 +29,12 @@ from pyromq.client.hooks import Sending, after_send, before_send
 from pyromq.client.namespaces import unwrap_queue, wrap, wrap_queue
 from pyromq.client.outgoing import Outgoing
 from pyromq.client.plans.broker import explained, unknown_broker, vip_address
-from pyromq.client.plans.patience import Patience, awaited_route
+from pyromq.client.plans.patience import Switch, awaited_route
 from pyromq.client.plans.route import publish_route
 from pyromq.client.plans.timers import must_know_timers
 from pyromq.client.queue_choice import Selector
-from pyromq.client.route_cache import CachedRoute
 from pyromq.client.session import Session
-from pyromq.client.steps import Deadline, Pause, Plan, ask, tell
+from pyromq.client.steps import Deadline, Plan, ask, tell
 from pyromq.codes import ClientCode, Language, RequestCode, ResponseCode
 from pyromq.errors import (
     ConnectFailed,
@@ -133,22 +134,24 @@ def send(
 def _send_to_chosen(
     session: Session, outgoing: Outgoing, target: Target, rule: RetryRule, deadline: Deadline
 ) -> Plan[SendResult]:
-    """Send to the one queue that it may be; only a master that is missing is waited for."""
-    patience = Patience(session, deadline, is_wanted=rule.tries > 1)
-    queue: MessageQueue | None = None
+    """Send to the chosen queue, once; only a master that is being replaced is waited for."""
+    if target.selector is not None:
+        # A selector needs queues to choose from.
+        yield from awaited_route(session, outgoing.topic, deadline, is_wanted=rule.tries > 1)
+    queue = yield from _chosen_queue(session, outgoing, target, deadline)
+    assert queue is not None, "a target that is not in turn has a queue or a selector"
+    switch: Switch | None = None
     while True:
+        address: str | None = None
         try:
-            if queue is None:
-                queue = yield from _chosen_queue(session, outgoing, target, deadline)
-                assert queue is not None, "a target that is not in turn has a queue or a selector"
-            return (yield from send_once(session, outgoing, queue, deadline))
+            address = yield from _address(session, queue, deadline)
+            return (yield from _send_at(session, outgoing, queue, address, deadline))
         except PyroError as error:
             if error.stale_route:
                 session.routes.mark_stale(outgoing.topic)
-            pause_s = patience.pause_s(error)
-            if pause_s is None:
+            switch = switch or Switch(session, outgoing.topic, deadline, is_wanted=rule.tries > 1)
+            if not (yield from switch.goes_on(queue.broker_name, address, error)):
                 raise
-        yield Pause(pause_s)
 
 
 def send_oneway(session: Session, outgoing: Outgoing, target: Target, deadline: Deadline) -> Plan[None]:
@@ -157,7 +160,7 @@ def send_oneway(session: Session, outgoing: Outgoing, target: Target, deadline: 
     if queue is None:
         route = yield from publish_route(session, outgoing.topic, deadline)
         queue = _next_queue(session, route.write_queues, avoid=None)
-    address = yield from _address(session, queue, deadline)
+    address = _called_at(session, (yield from _address(session, queue, deadline)))
     if outgoing.is_timed:
         yield from must_know_timers(session, queue.broker_name, address, deadline)
     sending = _sending(session, outgoing, queue, address)
@@ -178,6 +181,14 @@ def send_once(
 ) -> Plan[SendResult]:
     """Send to one queue, once, with the hooks around it."""
     address = yield from _address(session, queue, deadline)
+    return (yield from _send_at(session, outgoing, queue, address, deadline))
+
+
+def _send_at(
+    session: Session, outgoing: Outgoing, queue: MessageQueue, address: str, deadline: Deadline
+) -> Plan[SendResult]:
+    """Send to one queue of the master at an address, once, with the hooks around it."""
+    address = _called_at(session, address)
     if outgoing.is_timed:
         yield from must_know_timers(session, queue.broker_name, address, deadline)
     if not session.send_hooks:
@@ -231,23 +242,26 @@ def _send_in_turn(
 ) -> Plan[SendResult]:
     """Send to the next queue in turn, and after a failure to another broker's."""
     route = yield from awaited_route(session, outgoing.topic, deadline, is_wanted=rule.tries > 1)
-    patience: Patience | None = None
+    switch: Switch | None = None
     brokers: list[str] = []
     failure: PyroError | None = None
     not_ok: SendResult | None = None
     while not (brokers and deadline.has_passed):
         queue = _next_queue(session, route.write_queues, avoid=brokers[-1] if brokers else None)
         brokers.append(queue.broker_name)
+        address: str | None = None
         try:
-            result = yield from _send_measured(session, outgoing, queue, deadline)
+            with _measured(session, queue):
+                address = yield from _address(session, queue, deadline)
+                result = yield from _send_at(session, outgoing, queue, address, deadline)
         except PyroError as error:
             if error.stale_route:
                 session.routes.mark_stale(outgoing.topic)
             failure = error
             if rule.allows(error) and len(brokers) < rule.tries:
                 continue
-            patience = patience or Patience(session, deadline, is_wanted=rule.tries > 1)
-            next_route = yield from _next_route(session, outgoing.topic, patience.pause_s(error), deadline)
+            switch = switch or Switch(session, outgoing.topic, deadline, is_wanted=rule.tries > 1)
+            next_route = yield from switch.next_route(queue.broker_name, address, error)
             if next_route is None:
                 break
             route = next_route
@@ -265,20 +279,6 @@ def _send_in_turn(
     raise _gave_up(outgoing.topic, brokers, failure, deadline) from failure
 
 
-def _next_route(
-    session: Session, topic: str, pause_s: float | None, deadline: Deadline
-) -> Plan[CachedRoute | None]:
-    """Return the route for tries after a pause; None when there is to be none, or the time is over."""
-    if pause_s is None:
-        return None
-    yield Pause(pause_s)
-    try:
-        return (yield from awaited_route(session, topic, deadline))
-    except RequestTimeout:
-        # What failed before the pause says more than that the time is over.
-        return None
-
-
 def _next_queue(session: Session, queues: Sequence[MessageQueue], *, avoid: str | None) -> MessageQueue:
     """Return the queue for the next try: in turn, unless a setting wants slow brokers or queues avoided."""
     settings, turn = session.settings, session.turn(queues[0].topic)
@@ -290,23 +290,22 @@ def _next_queue(session: Session, queues: Sequence[MessageQueue], *, avoid: str 
     return turn.choose(queues, avoid=avoid)
 
 
-def _send_measured(
-    session: Session, outgoing: Outgoing, queue: MessageQueue, deadline: Deadline
-) -> Plan[SendResult]:
-    """Send to one queue, once, and note how long it took where a setting wants to know."""
+@contextmanager
+def _measured(session: Session, queue: MessageQueue) -> Iterator[None]:
+    """Note how long a try takes, and whether it fails, where a setting wants to know."""
     settings = session.settings
     if not (settings.send_latency_fault_enable or settings.send_least_latency_enable):
-        return (yield from send_once(session, outgoing, queue, deadline))
+        yield
+        return
     began = session.clock.monotonic()
     is_failure = True
     try:
-        result = yield from send_once(session, outgoing, queue, deadline)
+        yield
         is_failure = False
     finally:
         took_ms = round((session.clock.monotonic() - began) * 1_000)
         session.faults.note(queue.broker_name, took_ms, is_failure=is_failure)
         session.latencies.note(queue, took_ms, is_failure=is_failure)
-    return result
 
 
 def send_parts(
@@ -369,7 +368,12 @@ def _address(session: Session, queue: MessageQueue, deadline: Deadline) -> Plan[
         yield from publish_route(session, queue.topic, deadline)
         address = session.routes.master_address(queue.broker_name)
     if address is None:
-        raise unknown_broker(session, queue)
+        raise unknown_broker(session, queue, deadline)
+    return address
+
+
+def _called_at(session: Session, address: str) -> str:
+    """Return the address to call the broker at that the route has at this one."""
     return vip_address(address) if session.settings.vip_channel_enabled else address
 
 
