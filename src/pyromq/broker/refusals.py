@@ -37,7 +37,7 @@ def watch_refusals(parts: Parts, durability: Durability, replicating: Replicatin
             return None
         return (
             f"brokerPermission={settings.broker_permission} forbids it, and routes tell {who} to use other "
-            "brokers; pyromq cluster set brokerPermission 6 allows both"
+            "brokers; `pyromq cluster set brokerPermission 6` allows both"
         )
 
     episodes.watch("messages until a restart", ailing, level=logging.CRITICAL)
