@@ -2,8 +2,8 @@
 
 A synchronous master with failover lets nobody read what its in-sync replica does not have: if it is lost, the
 next master gives the same offsets to other messages. Under synchronous flush no master lets anybody read what
-its disk does not have: after a power cut it gives the same offsets away itself. Whoever plans by an end must
-not hear of more either.
+its disk does not have: after a power cut it gives the same offsets away itself. With a write buffer no master
+lets anybody read what is not committed. Whoever plans by an end must not hear of more either.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ FAR_MS = 2_000_000_000_000
 
 
 class LaggingStage:
-    """A master of which something, a replica or its own disk, does not have the newest messages."""
+    """A master of which something, a replica, its disk or its file, does not have the newest messages."""
 
     def __init__(self, stage: ReignStage, what: str) -> None:
         self._stage = stage
@@ -39,6 +39,8 @@ class LaggingStage:
         """Let what is stored from now on be nowhere else."""
         if self._what == "disk":
             self._held.enter_context(self._stage.files.held_syncs())
+        elif self._what == "file":
+            self.broker.commit()
         else:
             self._stage.wait_for_replica()
 
@@ -47,20 +49,29 @@ class LaggingStage:
         store = self.broker._parts.store
         if self._what == "disk":
             self._held.close()
+        elif self._what == "file":
+            self.broker.commit()
         else:
             self._stage.replica_has_all()
         await aeventually(lambda: store.readable_position == store.max_position, what="all may be read")
 
 
 #: What lags, and the role and the flush of a master that waits for it before anybody reads.
-LAGGING = {"replica": ("SYNC_MASTER", "ASYNC_FLUSH"), "disk": ("ASYNC_MASTER", "SYNC_FLUSH")}
+LAGGING = {
+    "replica": ("SYNC_MASTER", "ASYNC_FLUSH"),
+    "disk": ("ASYNC_MASTER", "SYNC_FLUSH"),
+    "file": ("ASYNC_MASTER", "ASYNC_FLUSH"),
+}
 
 
 @pytest.fixture(params=LAGGING)
 async def stage(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[LaggingStage]:
     """Two messages that the replica, or the disk, has, and later three that it has not."""
     role, flush = LAGGING[request.param]
-    async with reign_of(tmp_path, role=role, flush=flush, sync_flush_timeout=60_000) as master:
+    is_buffered = request.param == "file"
+    async with reign_of(
+        tmp_path, role=role, flush=flush, sync_flush_timeout=60_000, transient_store_pool_enable=is_buffered
+    ) as master:
         stage = LaggingStage(master, request.param)
         client = stage.connect("sender")
         await client.send("orders")

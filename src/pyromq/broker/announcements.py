@@ -2,7 +2,8 @@
 
 Under asynchronous flush that is at once. Under synchronous flush a master lets nobody read what its disk
 does not have yet. With failover a master that waits for its slaves lets nobody read what they do not have
-yet, and a slave what its master has not confirmed. If the power failed, or the master were lost, the same
+yet, and a slave what its master has not confirmed. With a write buffer a master lets nobody read what is
+not committed to its file. If the power failed, or the master were lost, the same
 offset would be given to another message, and who had read the first would never see the second.
 """
 
@@ -19,9 +20,8 @@ class Announcements:
         self._store = store
         self._arrivals = arrivals
         self._held: deque[tuple[int, str, int, int, int]] = deque()
-        #: Up to where the log is confirmed by other replicas, and on the disk; None where it does not matter.
-        self._confirmed: int | None = None
-        self._flushed: int | None = None
+        #: Up to where messages may be read, by each of the reasons that matter here.
+        self._limits: dict[str, int] = {}
 
     @property
     def are_held_back(self) -> bool:
@@ -30,30 +30,38 @@ class Announcements:
 
     def stored(self, topic: str, queue_id: int, end: int, tags_code: int) -> None:
         """Announce a message that made its queue `end` long, now or when it may be read."""
-        if self._store.readable_position is None:
+        if self._is_readable():
             self._arrivals.announce(topic, queue_id, end, tags_code)
         else:
             self._held.append((self._store.max_position, topic, queue_id, end - 1, end))
 
     def grew(self, topic: str, queue_id: int, first: int, end: int) -> None:
         """Announce the messages from one offset of a queue up to another; see `stored`."""
-        if self._store.readable_position is None:
+        if self._is_readable():
             self._announce(topic, queue_id, first, end)
         else:
             self._held.append((self._store.max_position, topic, queue_id, first, end))
 
     def confirmed_up_to(self, position: int) -> None:
         """Let messages be read up to a position of the log, as far as the other replicas are concerned."""
-        self._confirmed = position
-        self._move(position if self._flushed is None else min(position, self._flushed))
+        self._limit("replicas", position)
 
     def flushed_up_to(self, position: int) -> None:
         """Let messages be read up to a position of the log, as far as the disk is concerned."""
-        self._flushed = position
-        self._move(position if self._confirmed is None else min(position, self._confirmed))
+        self._limit("disk", position)
 
-    def _move(self, position: int) -> None:
-        self._store.readable_position = position
+    def committed_up_to(self, position: int) -> None:
+        """Let messages be read up to a position of the log, as far as its files are concerned."""
+        self._limit("files", position)
+
+    def _is_readable(self) -> bool:
+        """Return whether the newest message may be read: the write buffer may have been committed with it."""
+        readable = self._store.readable_position
+        return readable is None or readable >= self._store.max_position
+
+    def _limit(self, reason: str, limit: int) -> None:
+        self._limits[reason] = limit
+        position = self._store.readable_position = min(self._limits.values())
         held = self._held
         while held and held[0][0] <= position:
             _, topic, queue_id, first, end = held.popleft()

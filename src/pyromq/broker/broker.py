@@ -145,6 +145,10 @@ class Broker:
         """Where the log ends."""
         return self._parts.store.max_position
 
+    def commit(self) -> None:
+        """Write what is in a write buffer to the log's file, so that slaves get it. Raises StoreError."""
+        self._parts.store.commit()
+
     @property
     def ailment(self) -> str | None:
         """Why it takes no messages until it is started again, None if it is well."""
@@ -208,6 +212,7 @@ class Broker:
             self._sync_soon = durability.appended
         if isinstance(replicating, Leading):
             replicating.show_what_is_flushed(durability)
+            replicating.show_what_is_committed()
         closing.push_async_callback(self._save_tables, durability)
         closing.push_async_callback(parts.timers.close)
 
@@ -422,6 +427,12 @@ class Broker:
             parts.store_settings.flush_interval_commit_log / 1000,
             durability.sync_if_due,
         )
+        if parts.store.is_buffered:
+            jobs.every(
+                "commit the log",
+                parts.store_settings.commit_interval_commit_log / 1000,
+                durability.commit_if_due,
+            )
         jobs.every(
             "sync the queues",
             parts.store_settings.flush_interval_consume_queue / 1000,

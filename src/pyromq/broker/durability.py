@@ -16,7 +16,9 @@ watermark says how far the disk has the log.
                                             answers of the first three leave
 
 Under synchronous flush all that is appended is synced so, whether anybody waits for it or not. Under
-asynchronous flush nothing waits, and the log is synced every half second if enough is new.
+asynchronous flush nothing waits, and the log is synced every half second if enough is new. With a write
+buffer (`transientStorePoolEnable`) the log is committed to its files before that, every 200 ms; whoever waits
+for the disk has it committed at once.
 
 A failed sync leaves unknown what the disk has. Everyone who waits is refused, and the store takes no more
 writes until a restart.
@@ -53,6 +55,20 @@ class SyncedLog(Protocol):
     @property
     def whole_position(self) -> int:
         """Where its last whole record ends: of the next, a slave may have the beginning, in its memory."""
+        ...
+
+    @property
+    def committed_position(self) -> int:
+        """Up to where its files have it; the rest is in a write buffer."""
+        ...
+
+    @property
+    def is_writable(self) -> bool:
+        """Whether it takes messages now."""
+        ...
+
+    def commit(self) -> None:
+        """Write what the write buffer has. Raises StoreError."""
         ...
 
     @property
@@ -134,7 +150,7 @@ class Durability:
         self._has_failed = False
         self._is_closed = False
         self._watchdog: asyncio.TimerHandle | None = None
-        self._synced_at = clock.monotonic()
+        self._synced_at = self._committed_at = clock.monotonic()
         #: Whether all that is appended is brought to the disk at once.
         self.syncs_all = settings.flush_disk_type == FlushDiskType.SYNC_FLUSH
         #: Told how many seconds each sync took, and how long who waited did; for metrics.
@@ -203,6 +219,13 @@ class Durability:
         if self._has_failed:
             settle(_failed_disk())
             return
+        if end > self._log.committed_position:
+            try:
+                self._log.commit()
+            except StoreError:
+                # The store has said why.
+                settle(_failed_disk())
+                return
         if end > self._flushed.value:
             self._sync_soon()
         self._flushed.when(end, settle)
@@ -260,10 +283,24 @@ class Durability:
             return
         thorough_s = self._settings.flush_commit_log_thorough_interval / 1000
         least_bytes = self._settings.flush_commit_log_least_pages * PAGE_BYTES
-        new_bytes = self._log.whole_position - self._flushed.value
+        committed = self._log.committed_position
+        new_bytes = committed - self._flushed.value
         is_late = self._clock.monotonic() - self._synced_at >= thorough_s
         if new_bytes >= max(least_bytes, 1) or (new_bytes and is_late):
-            await self.sync_now()
+            await self.flushed(committed)
+
+    def commit_if_due(self) -> None:
+        """Commit the write buffer when it has enough, or the last commit is long ago."""
+        if not self._log.is_writable:
+            return
+        thorough_s = self._settings.commit_commit_log_thorough_interval / 1000
+        least_bytes = self._settings.commit_commit_log_least_pages * PAGE_BYTES
+        new_bytes = self._log.whole_position - self._log.committed_position
+        now = self._clock.monotonic()
+        is_late = now - self._committed_at >= thorough_s
+        if is_late or new_bytes >= least_bytes:
+            self._committed_at = now
+            self._log.commit()
 
     async def sync_queues_if_due(self) -> None:
         """Sync what follows the log when enough of it is new, or the last time is long ago."""

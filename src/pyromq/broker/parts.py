@@ -21,6 +21,7 @@ from pyromq.broker.subscription_conflicts import SubscriptionConflicts
 from pyromq.broker.timers.timers import Timers
 from pyromq.broker.topics import TopicTable
 from pyromq.clock import Clock
+from pyromq.config.choices import BrokerRole, FlushDiskType
 from pyromq.config.live import own_copy
 from pyromq.config.settings import BrokerProcess, BrokerSettings, NetSettings, StoreSettings
 from pyromq.errors import ConfigError
@@ -73,7 +74,13 @@ def make_parts(process: BrokerProcess, *, clock: Clock, files: Files | None, use
     queue_locks = QueueLocks(tables / "queueLocks.json", clock, files=files)
     filters = FilterTable(tables / "consumerFilter.json", settings, clock, files=files)
     staged = StagedTable(tables / "stagedBatches.json", files=files)
-    store = MessageStore(store_settings, clock=clock, files=files)
+    is_slave = settings.broker_role == BrokerRole.SLAVE
+    is_buffered = (
+        store_settings.transient_store_pool_enable
+        and store_settings.flush_disk_type == FlushDiskType.ASYNC_FLUSH
+        and not is_slave
+    )
+    store = MessageStore(store_settings, clock=clock, files=files, is_buffered=is_buffered)
     delayed = DelayedMessages(store, clock, path=tables / "delayOffset.json", files=files)
     # SQLite knows no file system but the machine's.
     timers = Timers(store, clock, path=(files or SystemFiles()).database(root / "timers" / "waiting.db"))

@@ -2,6 +2,7 @@
 
 master   followers ─► confirmed ─► answers of a synchronous master, and what may be read with failover
          disk ─► flushed ─► what may be read under synchronous flush
+         files ─► committed ─► what may be read and is sent to slaves, with a write buffer
 slave    copies the log ─► the store applies it; copies the tables of topics, groups and progress
 """
 
@@ -111,6 +112,17 @@ class Leading:
         # What a start found in the log may be in the system's memory only.
         durability.appended()
 
+    def show_what_is_committed(self) -> None:
+        """Let nobody read what a kill of this process may take, where messages wait in a write buffer."""
+        store = self._parts.store
+        if store.is_buffered:
+            self._announcements.committed_up_to(store.committed_position)
+            store.on_committed = self._committed
+
+    def _committed(self, position: int) -> None:
+        self._announcements.committed_up_to(position)
+        self._server.appended()
+
     def only_for(self, may_follow: Callable[[str], bool]) -> None:
         """Let only those machines copy the log that may."""
         self._server.may_follow = may_follow
@@ -139,8 +151,9 @@ class Leading:
         return leading_figures(self.followers, self._parts.store)
 
     def appended(self) -> None:
-        """Note that the log grew."""
-        self._server.appended()
+        """Note that the log grew; what is in a write buffer is sent when it is committed."""
+        if not self._parts.store.is_buffered:
+            self._server.appended()
 
     async def close(self) -> None:
         """Let the slaves go, and tell who waits for them that nobody will know."""

@@ -54,8 +54,26 @@ def runtime_of(
         "dispatchBehindBytes": "0",
         "dispatchMaxBuffer": "0",
         "pageCacheLockTimeMills": "0",
-        "remainTransientStoreBufferNumbs": str(2**31 - 1),
-        "remainHowManyDataToFlush": human_bytes(store.max_position - store.flushed_position),
+        **_write_buffer(store),
+        "remainHowManyDataToFlush": human_bytes(_log_end(store) - store.flushed_position),
+    }
+
+
+def _log_end(store: MessageStore) -> int:
+    """Return where the log ends for others; what is in a write buffer is not there yet."""
+    return store.committed_position if store.is_buffered else store.max_position
+
+
+def _write_buffer(store: MessageStore) -> dict[str, str]:
+    """Return what is told of RocketMQ's pool of write buffers, of which one is ever needed here."""
+    if not store.is_buffered:
+        return {"remainTransientStoreBufferNumbs": str(2**31 - 1)}
+    waiting_bytes = store.max_position - store.committed_position
+    return {
+        "remainTransientStoreBufferNumbs": str(
+            store.settings.transient_store_pool_size - bool(waiting_bytes)
+        ),
+        "remainHowManyDataToCommit": human_bytes(waiting_bytes),
     }
 
 
@@ -131,7 +149,7 @@ def _disk(store: MessageStore) -> dict[str, str]:
     oldest = store.log.stored_at(store.min_position)
     return {
         LOG_START: str(store.min_position),
-        LOG_END: str(store.max_position),
+        LOG_END: str(_log_end(store)),
         "commitLogDiskRatio": ratio,
         f"commitLogDiskRatio_{store.log.folder}": ratio,
         "consumeQueueDiskRatio": ratio,

@@ -126,12 +126,10 @@ GROUPS = (
     ),
     Group(
         "write buffer",
-        "there is no pool of write buffers: what is acknowledged is in its file",
-        Promise.DURABILITY,
+        "one write buffer is enough and never lacking; it is committed when it is due, and not read before",
+        None,
         """
-        commitCommitLogLeastPages=4 commitCommitLogThoroughInterval=200 commitIntervalCommitLog=200
-        fastFailIfNoBufferInStorePool=false readUnCommitted=false transientStorePoolEnable=false
-        transientStorePoolSize=5 wakeCommitWhenPutMessage=true
+        fastFailIfNoBufferInStorePool=false readUnCommitted=false wakeCommitWhenPutMessage=true
         """,
     ),
     Group(

@@ -9,13 +9,22 @@ A record never crosses a file's end. When the next one, with eight bytes to spar
 not fit, a blank fills the file up and the record begins the next file. Bytes behind `end` are zeros or the
 rest of a write that failed; they are never read, and the next append overwrites them.
 
-Appending is one `pwrite`. `sync` may run in another thread while this one appends: it reads `end` once, syncs
-the files up to it, and then says how far the log is safe.
+Appending is one `pwrite`. `sync` may run in another thread while this one appends: it reads `committed` once,
+syncs the files up to it, and then says how far the log is safe.
+
+With a write buffer (`transientStorePoolEnable`) appending is a copy into memory, and `commit` writes the
+buffer with one `pwrite`:
+
+    │ record │ record │ record ┆ record │ record │
+      synced ▲      committed ▲                  ▲ end
+
+The files have the log up to `committed`; a process that is killed loses the rest. Whoever reads behind
+`committed` has the buffer committed first, so that nobody sees a message that is not in its file.
 """
 
 import logging
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 from zlib import crc32
@@ -61,14 +70,26 @@ _NOTED_MAX: Final = 1000
 #: How far a message is looked for whose queue entry is damaged.
 _SEARCHED_BYTES: Final = 1 << 20
 _COPY_BYTES: Final = 1 << 20
+#: A write buffer that would be longer than this is committed before its time.
+BUFFER_BYTES_MAX: Final = 16 << 20
 #: A disk writes sectors whole; no smaller piece of a write is missing in its middle.
 _EMPTY_SECTOR: Final = "\0" * 512
 
 
 class CommitLog:
-    """The files of the log, where it ends, and how far it is synced."""
+    """The files of the log, where it ends, and how far it is committed and synced."""
 
-    __slots__ = ("_damaged", "_segments", "_tail", "end", "synced", "written_from")
+    __slots__ = (
+        "_buffer",
+        "_buffer_start",
+        "_damaged",
+        "_segments",
+        "_tail",
+        "end",
+        "on_committed",
+        "synced",
+        "written_from",
+    )
 
     def __init__(self, files: Files, folder: Path, segment_bytes: int) -> None:
         self._segments = Segments(files, folder, segment_bytes)
@@ -79,6 +100,21 @@ class CommitLog:
         #: Where this process began to append; what stands before it may have been damaged meanwhile.
         self.written_from = 0
         self._damaged: set[int] = set()
+        #: What was appended and is in no file yet; None without a write buffer.
+        self._buffer: bytearray | None = None
+        self._buffer_start = 0
+        #: Told up to where the log is committed, each time that the buffer was written.
+        self.on_committed: Callable[[int], None] = lambda _position: None
+
+    @property
+    def is_buffered(self) -> bool:
+        """Whether there is a write buffer."""
+        return self._buffer is not None
+
+    @property
+    def committed(self) -> int:
+        """Up to where the files have the log; may be read from another thread."""
+        return self.end if self._buffer is None else self._buffer_start
 
     @property
     def min_position(self) -> int:
@@ -151,6 +187,21 @@ class CommitLog:
 
     # Appending
 
+    def begin_buffering(self) -> None:
+        """Append to a write buffer from now on, which `commit` writes."""
+        self._buffer, self._buffer_start = bytearray(), self.end
+
+    def commit(self) -> None:
+        """Write the buffer to its file. After an error it still has everything, and may be tried again."""
+        buffer, tail = self._buffer, self._tail
+        if not buffer:
+            return
+        assert tail is not None
+        tail.file.write(buffer, self._buffer_start - tail.base)
+        buffer.clear()
+        self._buffer_start = self.end
+        self.on_committed(self.end)
+
     def room(self) -> int:
         """Return how many bytes the record or batch may have that still goes into the current file."""
         return self._tail.end - self.end - BLANK_BYTES if self._tail is not None else -1
@@ -162,22 +213,31 @@ class CommitLog:
                 f"{size} bytes do not fit into a commit log file of {self.segment_bytes} bytes; "
                 f"send less at a time, or raise mappedFileSizeCommitLog for a new store"
             )
+        self.commit()
         tail = self._tail
         if tail is not None and self.end < tail.end:
             tail.file.write(encode_blank(tail.end - self.end), self.end - tail.base)
             self.end = tail.end
         self._tail = self._segments.add(self.end)
-        self.end = self._tail.base
+        self.end = self._buffer_start = self._tail.base
 
     def append(self, data: bytes | memoryview) -> None:
         """Write a record, or several, at the end; they must fit into the current file."""
-        tail = self._tail
+        tail, buffer = self._tail, self._buffer
         assert tail is not None
-        tail.file.write(data, self.end - tail.base)
+        if buffer is None:
+            tail.file.write(data, self.end - tail.base)
+        else:
+            if len(buffer) + len(data) > BUFFER_BYTES_MAX:
+                self.commit()
+            buffer += data
         self.end += len(data)
 
     def append_copied(self, data: bytes | memoryview) -> None:
-        """Write records and blanks of another log at the end, over as many files as they need."""
+        """Write records and blanks of another log at the end, over as many files as they need.
+
+        A log that is copied has no write buffer.
+        """
         with memoryview(data) as view:
             at = 0
             while at < len(view):
@@ -204,14 +264,14 @@ class CommitLog:
     def wipe_tail(self) -> None:
         """Remove what a failed write left behind the end."""
         if self._tail is not None:
-            self._tail.wipe_from(self.end - self._tail.base)
+            self._tail.wipe_from(self.committed - self._tail.base)
 
     def sync(self) -> int:
-        """Put everything appended so far on the disk and return the position up to which it is.
+        """Put everything committed so far on the disk and return the position up to which it is.
 
         May be called from another thread, by one thread at a time. Raises SyncFailed.
         """
-        end, synced = self.end, self.synced
+        end, synced = self.committed, self.synced
         for segment in self._segments.row:
             if segment.end > synced and segment.base < end:
                 segment.sync()
@@ -222,20 +282,22 @@ class CommitLog:
 
     def read(self, position: int, size: int) -> bytes | None:
         """Return the bytes of records, or None when they are not there, or not in one file."""
-        segment = self._segments.find(position)
+        segment = self.segment_at(position)
         if segment is None or size <= 0 or position + size > min(segment.end, self.end):
             return None
         at = position - segment.base
         return segment.map[at : at + size]
 
     def segment_at(self, position: int) -> Segment | None:
-        """Return the file that holds a position, None when none does."""
+        """Return the file that holds a position, None when none does; it has what is in the buffer too."""
+        if self._buffer and position >= self._buffer_start:
+            self.commit()
         return self._segments.find(position)
 
     def run_end(self, position: int) -> int:
         """Return up to where bytes from a position on can be read at once; the position if none can."""
         segment = self._segments.find(position)
-        return position if segment is None else max(min(segment.end, self.end), position)
+        return position if segment is None else max(min(segment.end, self.committed), position)
 
     def record_bytes(self, position: int) -> bytes | None:
         """Return the record that begins at a position; None when it is no record's beginning."""
@@ -253,7 +315,7 @@ class CommitLog:
 
     def record_head(self, position: int) -> Record | None:
         """Return the record that begins at a position, without its body; None when none does."""
-        segment = self._segments.find(position)
+        segment = self.segment_at(position)
         if segment is None or position >= self.end:
             return None
         with memoryview(segment.map) as view:
@@ -280,7 +342,7 @@ class CommitLog:
 
         It is `has_message` for many of the usual kind, and much faster; at an unusual one it stops.
         """
-        segment = self._segments.find(position)
+        segment = self.segment_at(position)
         if segment is None:
             return 0
         view, at = segment.map, position - segment.base
@@ -328,8 +390,13 @@ class CommitLog:
 
     def stored_at(self, position: int) -> int | None:
         """Return the stored time of the record at a position, which must be a record's beginning."""
-        head = self.read(position, RECORD_BYTES_MIN)
-        return None if head is None else stored_at_of(head)
+        at = position - self._buffer_start
+        if self._buffer and at >= 0:
+            # A time is no message: nothing has to be committed for it.
+            head: bytes | None = bytes(self._buffer[at : at + RECORD_BYTES_MIN])
+        else:
+            head = self.read(position, RECORD_BYTES_MIN)
+        return stored_at_of(head) if head else None
 
     def walk(self, start: int, *, check_crc: bool = True) -> Iterator[Record]:
         """Yield the records from a position on, checked; return at the first that is none.
@@ -338,7 +405,7 @@ class CommitLog:
         it yielded. A blank leads to the next file.
         """
         position = start
-        while (segment := self._segments.find(position)) is not None:
+        while (segment := self.segment_at(position)) is not None:
             record = _record_in(segment, position, check_crc=check_crc)
             if record is None:
                 return
@@ -355,7 +422,8 @@ class CommitLog:
         this is ten times faster than `walk` where few are marked.
         """
         position = start
-        while position < self.end and (segment := self._segments.find(position)) is not None:
+        self.commit()
+        while position < self.end and (segment := self.segment_at(position)) is not None:
             at, data = position - segment.base, segment.map
             limit = min(self.end - segment.base, segment.size)
             found = data.find(mark, at, limit)
@@ -375,7 +443,7 @@ class CommitLog:
     def why_no_record(self, position: int) -> str | None:
         """Return what is wrong at a position where a walk ended; None when nothing was ever written there."""
         position = self.behind_blank(position)
-        segment = self._segments.find(position)
+        segment = self.segment_at(position)
         if segment is None or not _has_bytes(segment, position - segment.base):
             return None
         try:
@@ -394,7 +462,7 @@ class CommitLog:
 
     def behind_blank(self, position: int) -> int:
         """Return where the next file begins when only a blank stands at a position, else the position."""
-        segment = self._segments.find(position)
+        segment = self.segment_at(position)
         if segment is None:
             return position
         with memoryview(segment.map) as view:

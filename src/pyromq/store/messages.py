@@ -60,6 +60,29 @@ class Queried(msgspec.Struct, frozen=True):
     index_position: int
 
 
+def make_record(draft: Draft, queue_offset: int, position: int, stored_at_ms: int) -> Record:
+    """Return the record of a draft that is stored at a time, at places in its queue and in the log."""
+    properties = draft.properties
+    if "\0" in properties:
+        properties = untorn(properties)
+    return Record(
+        topic=draft.topic,
+        body=draft.body,
+        queue_id=draft.queue_id,
+        properties=properties,
+        flag=draft.flag,
+        sys_flag=draft.sys_flag,
+        queue_offset=queue_offset,
+        position=position,
+        born_at_ms=draft.born_at_ms,
+        born_host=draft.born_host,
+        stored_at_ms=stored_at_ms,
+        store_host=draft.store_host,
+        reconsume_times=draft.reconsume_times,
+        prepared_position=draft.prepared_position,
+    )
+
+
 def encode_all(records: Iterable[Record], position: int) -> list[bytes]:
     """Return the bytes of records that stand one behind the other from a position on."""
     parts = []

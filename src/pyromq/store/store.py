@@ -24,7 +24,7 @@ from pyromq.store.delay_levels import parse_delay_levels
 from pyromq.store.files import FileLock, Files, SystemFiles
 from pyromq.store.follower import TIMED_TOPICS, Follower, StoreFile, entry_of, has_queue_entry
 from pyromq.store.indexfile import IndexFile
-from pyromq.store.messages import Draft, Placed, Queried, QueueEntry, encode_all, untorn
+from pyromq.store.messages import Draft, Placed, Queried, QueueEntry, encode_all, make_record
 from pyromq.store.queue_sync import QueueSync
 from pyromq.store.reading import GetStatus, Got
 from pyromq.store.recovery import Recovered, Recovery
@@ -50,7 +50,7 @@ OnAppend = Callable[[str, int, int, int], None]
 
 
 class MessageStore(StoredMessages):
-    """Messages on disk, in RocketMQ's files."""
+    """Messages on disk, in RocketMQ's files; in memory until `commit` if it `is_buffered`."""
 
     def __init__(
         self,
@@ -60,9 +60,14 @@ class MessageStore(StoredMessages):
         files: Files | None = None,
         on_append: OnAppend | None = None,
         memory_bytes: int | None = None,
+        is_buffered: bool = False,
     ) -> None:
         super().__init__(settings, clock=clock, files=files or SystemFiles(), memory_bytes=memory_bytes)
         self.on_append = on_append
+        self.is_buffered = is_buffered
+        #: With a write buffer, told up to where the log is committed: readers may have the messages then.
+        self.on_committed: Callable[[int], None] = self._show
+        self._log.on_committed = lambda position: self.on_committed(position)
         #: Told of copied messages when the followers have them: topic, queue id, their first offset, the end.
         self.on_grown: Callable[[str, int, int, int], None] = self._tell_each
         #: Called before files of the log are closed, so that nobody keeps looking into them.
@@ -127,6 +132,9 @@ class MessageStore(StoredMessages):
         if cut_at is not None:
             self._cut(recovery, recovered, cut_at)
         self.check_disk()
+        if self.is_buffered:
+            self._log.begin_buffering()
+            self._show(self._log.committed)
         return recovered
 
     def _cut(self, recovery: Recovery, recovered: Recovered, position: int) -> None:
@@ -262,33 +270,16 @@ class MessageStore(StoredMessages):
             self._refuse()
         if self._arriving.partial:
             raise StoreError("the log goes on with a record that is being copied from the master")
-        topic, queue_id, sys_flag = draft.topic, draft.queue_id, draft.sys_flag
+        topic = draft.topic
         topic_bytes = len(topic) if topic.isascii() else len(topic.encode())
         if len(draft.body) > self.settings.max_message_size or topic_bytes > TOPIC_BYTES_MAX_V1:
             raise MessageTooLarge(
                 f"a message of {len(draft.body)} bytes to a topic of {topic_bytes}; the limits are "
                 f"{self.settings.max_message_size} (maxMessageSize) and {TOPIC_BYTES_MAX_V1}"
             )
-        properties = draft.properties
-        if "\0" in properties:
-            properties = untorn(properties)
-        queue = self._queues.get_or_make(topic, queue_id)
-        return Record(
-            topic=topic,
-            body=draft.body,
-            queue_id=queue_id,
-            properties=properties,
-            flag=draft.flag,
-            sys_flag=sys_flag,
-            queue_offset=queue.end if has_queue_entry(sys_flag) else 0,
-            position=self._log.end,
-            born_at_ms=draft.born_at_ms,
-            born_host=draft.born_host,
-            stored_at_ms=self._clock.now_ms(),
-            store_host=draft.store_host,
-            reconsume_times=draft.reconsume_times,
-            prepared_position=draft.prepared_position,
-        )
+        queue = self._queues.get_or_make(topic, draft.queue_id)
+        queue_offset = queue.end if has_queue_entry(draft.sys_flag) else 0
+        return make_record(draft, queue_offset, self._log.end, self._clock.now_ms())
 
     def _roll(self, size: int) -> None:
         try:
@@ -302,6 +293,15 @@ class MessageStore(StoredMessages):
     def _append(self, data: bytes | memoryview) -> None:
         try:
             self._log.append(data)
+        except StoreError as error:
+            self._note_failure(error)
+            self._wipe_tail()
+            raise
+
+    def commit(self) -> None:
+        """Write what the write buffer has to its file; raises as `put` does, and nothing is lost then."""
+        try:
+            self._log.commit()
         except StoreError as error:
             self._note_failure(error)
             self._wipe_tail()
@@ -331,7 +331,7 @@ class MessageStore(StoredMessages):
 
     @property
     def whole_position(self) -> int:
-        """Where the last whole record ends: up to there the log is written."""
+        """Where the last whole record ends: up to there the log is written, to its files or the buffer."""
         return self._log.end
 
     @property
@@ -487,6 +487,8 @@ class MessageStore(StoredMessages):
         return queue_sync
 
     def _begin_queue_sync(self) -> QueueSync:
+        # The checkpoint speaks for the log up to its end.
+        self.commit()
         self._queues_synced_at = self._clock.monotonic()
         last = self._queue_sync
         # One that failed, or was never run, has files that the next checkpoint speaks for too.

@@ -34,6 +34,8 @@ class StoredMessages:
     ) -> None:
         self.settings = settings
         self.readable_position: int | None = None
+        #: Whether new messages are in a write buffer until they are committed.
+        self.is_buffered = False
         self._clock = clock
         self._files = files
         self._memory_bytes = memory_bytes or os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
@@ -77,6 +79,14 @@ class StoredMessages:
     def log(self) -> CommitLog:
         """The log, to be read."""
         return self._log
+
+    @property
+    def committed_position(self) -> int:
+        """Up to where the log is in its files: what readers and slaves may have, and a kill leaves."""
+        return self._log.committed
+
+    def _show(self, position: int) -> None:
+        self.readable_position = position
 
     @property
     def disk_position(self) -> int:

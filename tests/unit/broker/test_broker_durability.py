@@ -26,6 +26,15 @@ class SlowLog:
         self.is_broken = False
         self._may_end = threading.Semaphore(0)
 
+    is_writable = True
+
+    def commit(self) -> None:
+        """There is no write buffer."""
+
+    @property
+    def committed_position(self) -> int:
+        return self.whole_position
+
     @property
     def whole_position(self) -> int:
         return self.max_position - self.partial

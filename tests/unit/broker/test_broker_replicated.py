@@ -23,6 +23,15 @@ class Log:
     def __init__(self) -> None:
         self.max_position = 0
 
+    is_writable = True
+
+    def commit(self) -> None:
+        """There is no write buffer."""
+
+    @property
+    def committed_position(self) -> int:
+        return self.whole_position
+
     @property
     def whole_position(self) -> int:
         return self.max_position

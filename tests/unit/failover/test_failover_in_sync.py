@@ -21,7 +21,7 @@ TIMEOUT_S = 2.0
 class Log:
     """A log that is only as long as it says."""
 
-    max_position = 0
+    committed_position = 0
 
 
 class Stage:
@@ -52,11 +52,11 @@ class Stage:
         return set((await self.election.look()).group.in_sync)
 
     def append(self, size: int = 100) -> None:
-        self.log.max_position += size
+        self.log.committed_position += size
         self.followers.appended()
 
     def ack(self, follower: Follower) -> None:
-        self.followers.acknowledged(follower, self.log.max_position)
+        self.followers.acknowledged(follower, self.log.committed_position)
 
     def near(self) -> Follower:
         """Connect a follower that had everything a moment ago, and has not what was acknowledged since."""

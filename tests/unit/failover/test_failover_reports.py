@@ -14,7 +14,7 @@ SLAVE = "10.0.0.2:10911"
 
 @dataclass
 class Log:
-    max_position: int = 100
+    committed_position: int = 100
 
 
 @dataclass

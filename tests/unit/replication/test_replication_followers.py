@@ -13,7 +13,7 @@ class GrowingLog:
     """A log that is only its end."""
 
     def __init__(self) -> None:
-        self.max_position = 0
+        self.committed_position = 0
 
 
 class Group:
@@ -32,7 +32,7 @@ class Group:
         )
 
     def grow(self, end: int) -> None:
-        self.log.max_position = end
+        self.log.committed_position = end
         self.followers.appended()
 
     def follower(self, id_: int | None = None, acked: int = 0) -> Follower:

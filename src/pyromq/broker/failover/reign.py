@@ -68,6 +68,7 @@ class Reign:
         self.duties.gate.is_handing_over = True
         try:
             async with asyncio.timeout(HAND_OVER_S):
+                self.broker.commit()
                 while self._acked(id_) < self.broker.max_position:  # noqa: ASYNC110
                     await asyncio.sleep(_POLL_S)
         except TimeoutError:

@@ -110,7 +110,7 @@ class WithEpochs:
         """Tell all epochs, for the slave to see what of its log is ours."""
         if not self._epochs.entries:
             raise LocalProtocolError("this master has no epoch yet")
-        return encode_welcome(self._store.max_position, self._epochs.entries)
+        return encode_welcome(self._store.committed_position, self._epochs.entries)
 
     def first_position(self) -> int:
         """Begin with the oldest file: a slave that may become master must have all there is."""
@@ -142,9 +142,9 @@ class WithEpochs:
     @property
     def _confirmed(self) -> int:
         readable = self._store.readable_position
-        return self._store.max_position if readable is None else readable
+        return self._store.committed_position if readable is None else readable
 
 
 def last_file_start(store: MessageStore) -> int:
     """Return where the file begins that the log ends in."""
-    return store.max_position - store.max_position % store.settings.mapped_file_size_commit_log
+    return store.committed_position - store.committed_position % store.settings.mapped_file_size_commit_log

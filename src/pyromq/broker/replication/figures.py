@@ -28,7 +28,7 @@ def leading_figures(followers: Followers, store: MessageStore) -> list[Figure]:
             "pyromq_unconfirmed_bytes",
             "Bytes at the end of the commit log that not enough slaves have.",
             (),
-            lambda: {(): max(0, store.max_position - followers.confirmed)},
+            lambda: {(): max(0, store.committed_position - followers.confirmed)},
         ),
     ]
 

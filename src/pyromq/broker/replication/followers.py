@@ -21,8 +21,8 @@ class EndingLog(Protocol):
     """The part of the store that is looked at here."""
 
     @property
-    def max_position(self) -> int:
-        """Where the next record goes."""
+    def committed_position(self) -> int:
+        """Up to where its files have it: what slaves are sent."""
         ...
 
 
@@ -159,7 +159,7 @@ class Followers:
 
     def lag_bytes(self, follower: Follower) -> int:
         """Return how much of the log a follower does not have."""
-        return max(0, self._log.max_position - follower.acked)
+        return max(0, self._log.committed_position - follower.acked)
 
     def behind_s(self, follower: Follower) -> float:
         """Return for how long a follower has not had everything; 0 when it is connected and has."""
@@ -182,7 +182,7 @@ class Followers:
 
     def acknowledged(self, follower: Follower, position: int) -> None:
         """Note up to where a follower has the log."""
-        follower.note(position, self._log.max_position, self._clock.monotonic())
+        follower.note(position, self._log.committed_position, self._clock.monotonic())
         self._has_any_all = self._has_any_all or follower.has_all
         self._work_out()
 
@@ -200,23 +200,23 @@ class Followers:
         if self._has_any_all:
             self._leave_behind()
         if self._is_alone:
-            self._confirm(self._log.max_position)
+            self._confirm(self._log.committed_position)
 
     def _note_end(self, follower: Follower) -> None:
         if follower.has_all:
-            follower.left_behind(self._log.max_position, self._clock.monotonic())
+            follower.left_behind(self._log.committed_position, self._clock.monotonic())
         follower.is_connected = False
 
     def _leave_behind(self) -> None:
         self._has_any_all = False
-        end, now = self._log.max_position, self._clock.monotonic()
+        end, now = self._log.committed_position, self._clock.monotonic()
         for follower in self._followers:
             if follower.has_all:
                 follower.left_behind(end, now)
 
     def _work_out(self) -> None:
         if self._is_alone:
-            self._confirm(self._log.max_position)
+            self._confirm(self._log.committed_position)
         elif self._in_sync is not None:
             acked = {one.id: one.acked for one in self._followers}
             self._confirm(min(acked.get(id_, 0) for id_ in self._in_sync))

@@ -114,7 +114,7 @@ class FollowerLink(asyncio.Protocol):
         transport = self._transport
         if transport is None or self._next is None or self._is_paused or self._is_ending:
             return False
-        end = self._store.max_position
+        end = self._store.committed_position
         if self._next >= end:
             return False
         try:
@@ -185,7 +185,7 @@ class FollowerLink(asyncio.Protocol):
     def _begin(self, asked: int) -> None:
         start = asked or self._dialect.first_position()
         store = self._store
-        if asked and not store.min_position <= asked <= store.max_position:
+        if asked and not store.min_position <= asked <= store.committed_position:
             self._refuse(asked)
             return
         log.info(
@@ -199,8 +199,8 @@ class FollowerLink(asyncio.Protocol):
     def _acknowledge(self, position: int) -> None:
         if self.follower is None or self._is_ending:
             return
-        if position > self._store.max_position:
-            self.end(f"it acknowledges {position}, and the log ends at {self._store.max_position}")
+        if position > self._store.committed_position:
+            self.end(f"it acknowledges {position}, and the log ends at {self._store.committed_position}")
             return
         self._server.followers.acknowledged(self.follower, position)
         if self._dialect.tells_news:
@@ -228,7 +228,7 @@ class FollowerLink(asyncio.Protocol):
 
     def _refuse(self, asked: int) -> None:
         """Tell a slave in the protocol's words that its log does not fit ours, and close."""
-        store = self._store
+        store, end = self._store, self._store.committed_position
         if asked < store.min_position:
             why = (
                 f"it has the log up to {asked}, and ours begins at {store.min_position}: what is between is "
@@ -237,10 +237,10 @@ class FollowerLink(asyncio.Protocol):
             place = store.min_position
         else:
             why = (
-                f"it has the log up to {asked}, and ours ends at {store.max_position}: it has what this "
+                f"it has the log up to {asked}, and ours ends at {end}: it has what this "
                 f"master does not; look at both before one of them is given up"
             )
-            place = store.max_position
+            place = end
         self._write(self._dialect.head(place, 0), self._heard_at)
         self.end(why)
 
