@@ -258,16 +258,12 @@ class StoreSettings:
         10_000, "Milliseconds after which fewer pages do.", live=True
     )
     transient_store_pool_enable: bool = setting(
-        False,
-        "Under ASYNC_FLUSH keep new messages of a master in a write buffer; they can be read, and slaves get "
-        "them, when they are committed to the log's file. A process that is killed loses the others.",
+        False, "Under ASYNC_FLUSH let a master's messages wait in memory for a commit; a kill loses them."
     )
     transient_store_pool_size: int = setting(5, "Write buffers; runtime information counts them.", at_least=1)
     commit_interval_commit_log: int = setting(200, "Milliseconds between commits.", at_least=1)
     commit_commit_log_least_pages: int = setting(4, "Pages of 4 KiB that must wait for a commit.", live=True)
-    commit_commit_log_thorough_interval: int = setting(
-        200, "Milliseconds after which fewer pages are committed.", live=True
-    )
+    commit_commit_log_thorough_interval: int = setting(200, "Milliseconds until fewer pages do.", live=True)
     flush_interval_consume_queue: int = setting(
         1_000, "Milliseconds between looks whether the consume queues are to be synced.", at_least=1
     )
