@@ -9,9 +9,11 @@ from pathlib import Path
 
 import pytest
 from admin_stage import AdminStage
+from typer.testing import CliRunner
 
 from pyromq import Admin, ConsumeFrom, PushConsumer
-from pyromq.cli.admin import offset_views
+from pyromq.cli import confirmation
+from pyromq.cli.main import app
 from pyromq.client.plans.ops_offsets import Target, To
 from pyromq.testing.cluster import ThreadCluster, running_cluster
 from pyromq.testing.waiting import eventually
@@ -73,7 +75,7 @@ def test_a_group_goes_on_elsewhere_and_a_dry_run_says_so_before(
 
     looked = stage.records("group", "reset", group, "-t", topic, *words, "--dry-run")
     assert places(stage, topic, group) == [2, 2, 2, 2]
-    done = stage.records("group", "reset", group, "-t", topic, *words)
+    done = stage.records("group", "reset", group, "-t", topic, *words, "--yes")
 
     assert places(stage, topic, group) == after
     assert [(row["before"], row["after"]) for row in looked] == [
@@ -106,7 +108,7 @@ def test_a_time_is_the_first_message_stored_then_or_later(stage: AdminStage, top
 def test_a_group_that_never_read_is_set(stage: AdminStage, topic: str, group: str) -> None:
     stage.fill(topic, 16)
 
-    rows = stage.records("group", "reset", group, "-t", topic, "--to", "last")
+    rows = stage.records("group", "reset", group, "-t", topic, "--to", "last", "--yes")
 
     assert {(row["before"], row["skips"]) for row in rows} == {(None, 4)}
     assert places(stage, topic, group) == [4, 4, 4, 4]
@@ -150,13 +152,13 @@ def test_a_group_goes_on_where_another_is(stage: AdminStage, topic: str, group: 
     assert places(stage, topic, f"{group}-2") == [None] * 4 or places(stage, topic, f"{group}-2") == [0] * 4
     assert "clone group offset success" in stage.admin(*words).stdout
     assert places(stage, topic, f"{group}-2") == [3, 3, 3, 3]
-    assert stage.run("group", "clone", group, f"{group}-3", "-t", topic).exit_code == 0
+    assert stage.run("group", "clone", group, f"{group}-3", "-t", topic, "--yes").exit_code == 0
     assert places(stage, topic, f"{group}-3") == [3, 3, 3, 3]
 
 
 def test_wrong_words_end_with_2(stage: AdminStage, topic: str, group: str) -> None:
     stage.fill(topic, 4)
-    reset = ("group", "reset", group, "-t", topic)
+    reset = ("group", "reset", group, "-t", topic, "--yes")
 
     for words in (
         (),
@@ -168,7 +170,7 @@ def test_wrong_words_end_with_2(stage: AdminStage, topic: str, group: str) -> No
     ):
         ended = stage.run(*reset, *words)
         assert ended.exit_code == 2, words
-    assert stage.run("group", "reset", group, "-t", "nowhere", "--to", "first").exit_code == 3
+    assert stage.run("group", "reset", group, "-t", "nowhere", "--to", "first", "--yes").exit_code == 3
 
 
 def test_a_person_is_asked(
@@ -176,13 +178,16 @@ def test_a_person_is_asked(
 ) -> None:
     stage.fill(topic, 16)
     stage.commit(topic, group, 2)
-    asked: list[str] = []
-    monkeypatch.setattr(offset_views, "confirm", lambda question, *, is_yes: asked.append(question))
+    monkeypatch.setattr(confirmation, "has_terminal", lambda: True)
+    words = ["group", "reset", group, "-t", topic, "--to", "first", "-n", stage.name_server]
 
-    stage.run("group", "reset", group, "-t", topic, "--to", "first")
-    stage.run("group", "reset", group, "-t", topic, "--to", "first", "--yes")
+    refused = CliRunner().invoke(app, words, input="n\n")
+    left = set(stage.progress(topic, group).values())
+    agreed = CliRunner().invoke(app, words, input="y\n")
 
-    assert asked == [f"Change the progress of {group} in {topic}?"]
+    assert (refused.exit_code, left) == (1, {2})
+    assert f"Change the progress of {group} in {topic}?" in refused.stderr
+    assert (agreed.exit_code, set(stage.progress(topic, group).values())) == (0, {0})
 
 
 # Members are connected -----------------------------------------------------------------------------------
@@ -279,9 +284,8 @@ def test_a_broker_that_is_gone_ends_with_1_and_the_others_are_changed(topic: str
             seen = admin.look_at_reset(group, topic, Target(To.FIRST))
             assert len(seen.moves) == 4
         own.stop_broker("broker-b")
-        rows = json.loads(
-            stage.run("group", "reset", group, "-t", topic, "--to", "first", "--json").stdout.splitlines()[0]
-        )
+        ended = stage.run("group", "reset", group, "-t", topic, "--to", "first", "--yes", "--json")
+        rows = json.loads(ended.stdout.splitlines()[0])
 
     assert (rows["broker"], rows["now"]) == ("broker-a", 0)
 

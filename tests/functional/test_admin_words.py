@@ -254,7 +254,7 @@ def test_a_group_that_is_not_there_is_told_with_those_that_are_like_it(
 
         assert ended.exit_code == 3
         assert f"did you mean {group}" in ended.stderr
-    assert stage.run("group", "clone", f"{group}x", "other", "-t", topic).exit_code == 3
+    assert stage.run("group", "clone", f"{group}x", "other", "-t", topic, "--yes").exit_code == 3
 
 
 def test_a_queue_that_is_not_there_is_told_with_those_that_are(stage: AdminStage, topic: str) -> None:

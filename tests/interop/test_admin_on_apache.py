@@ -143,7 +143,7 @@ def test_a_group_without_members_is_reset(stage: AdminStage, topic: str, group: 
         (("--time", "+1h"), 4),
         (("--to", "first"), 0),
     ):
-        rows = stage.records("group", "reset", group, "-t", topic, *words)
+        rows = stage.records("group", "reset", group, "-t", topic, *words, "--yes")
 
         assert {row["now"] for row in rows} == {after}, words
     assert stage.admin("cloneGroupOffset", "-s", group, "-d", f"{group}-2", "-t", topic).exit_code == 0
@@ -159,7 +159,7 @@ def test_members_are_told_a_time_and_nothing_else(
     done = [
         json.loads(line)
         for line in stage.run(
-            "group", "reset", group, "-t", topic, "--to", "first", "--json"
+            "group", "reset", group, "-t", topic, "--to", "first", "--yes", "--json"
         ).stdout.splitlines()
     ]
 

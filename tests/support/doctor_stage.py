@@ -6,6 +6,7 @@ import shlex
 from dataclasses import dataclass
 from typing import Any
 
+from command_walk import commands
 from typer.testing import CliRunner, Result
 
 from pyromq.cli.main import app
@@ -35,6 +36,13 @@ class Examined:
         return finding
 
 
+def with_yes(words: list[str]) -> list[str]:
+    """Return the words of a command with the answer to its question, if it has one."""
+    command = commands().get(" ".join(words[:2]))
+    has_question = command is not None and any("--yes" in option.opts for option in command.params)
+    return [*words, "--yes"] if has_question and "--yes" not in words else words
+
+
 @dataclass(frozen=True, slots=True)
 class DoctorStage:
     """Asks the doctor about the cluster of a name server."""
@@ -57,10 +65,11 @@ class DoctorStage:
 
     def follow(self, finding: dict[str, Any]) -> None:
         """Do what a finding says: each command of it, which must end well."""
-        commands = [line for line in finding["do"].splitlines() if line.startswith("pyromq ")]
-        assert commands, finding
-        for command in commands:
-            ended = CliRunner().invoke(app, shlex.split(command)[1:])
+        lines = [line for line in finding["do"].splitlines() if line.startswith("pyromq ")]
+        assert lines, finding
+        for command in lines:
+            # What would be asked at a terminal is answered: a person has read the command.
+            ended = CliRunner().invoke(app, with_yes(shlex.split(command)[1:]))
             assert ended.exit_code == 0, f"{command}: {ended.output}{ended.exception!r}"
 
     async def afollow(self, finding: dict[str, Any]) -> None:

@@ -12,7 +12,7 @@ def test_a_message_waits_is_listed_and_recalled_from_a_shell(shell: Any, shared_
 
     within = ("--from", "+59m", "--to", "+2h")
     listed = json.loads(shell.output_of("delayed", "list", "cli-delayed", *within, *options))
-    told = shell.output_of("delayed", "recall", "-", *options, stdin=listed["recall_handle"])
+    told = shell.output_of("delayed", "recall", "-", "--yes", *options, stdin=listed["recall_handle"])
     gone = shell.run("delayed", "show", sent["message_id"], *options)
 
     assert (listed["body"], listed["recall_handle"]) == ("soon", sent["recall_handle"])

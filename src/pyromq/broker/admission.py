@@ -91,5 +91,6 @@ def describe(config: TopicConfig) -> str:
 
 
 def readable_time(ms: int) -> str:
+    """Return a time of the wall clock as RocketMQ writes it."""
     at = datetime.fromtimestamp(ms / 1000)
     return f"{at:%Y-%m-%d %H:%M:%S},{ms % 1000:03d}"

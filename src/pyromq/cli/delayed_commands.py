@@ -6,6 +6,7 @@ import typer
 
 from pyromq.cli import options
 from pyromq.cli.admin.choices import completed_topics
+from pyromq.cli.confirmation import Yes, confirm
 from pyromq.cli.exit_status import FAILED, NOT_THERE, ended_by_errors
 from pyromq.cli.options import examples
 
@@ -93,7 +94,7 @@ def show(
 @delayed.command(
     epilog=examples(
         "pyromq delayed recall 7F00000100010CA5D2F80000002A0001",
-        "pyromq delayed list orders --all --json | jq -r .recall_handle | pyromq delayed recall -",
+        "pyromq delayed list orders --all --json | jq -r .recall_handle | pyromq delayed recall - --yes",
     )
 )
 def recall(
@@ -106,6 +107,7 @@ def recall(
         ),
     ],
     *,
+    yes: Yes = False,
     name_server: options.NameServer = options.DEFAULT_NAME_SERVER,
     as_json: options.Json = False,
 ) -> None:
@@ -115,6 +117,8 @@ def recall(
     """
     from pyromq.cli.delayed import run_recall
 
+    which = "the messages that standard input lists" if "-" in messages else ", ".join(messages)
+    confirm(f"Recall {which}, so that nobody gets them?", is_yes=yes)
     with ended_by_errors():
         is_done = run_recall(messages, name_server=name_server, is_json=as_json)
     if not is_done:

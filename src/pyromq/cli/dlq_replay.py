@@ -7,10 +7,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import typer
-
 from pyromq.cli import output
 from pyromq.cli.bars import bar
+from pyromq.cli.confirmation import OR_LOOK_FIRST, confirm
 from pyromq.cli.credentials import client_settings
 from pyromq.cli.dlq import Choice, say_none
 from pyromq.cli.times import written
@@ -165,10 +164,7 @@ def _ask(replaying: Replaying, total: int) -> None:
     count = f"{total:,}" if limit is None or limit >= total else f"{limit:,} of {total:,}"
     where = "their first topics, for every group" if replaying.is_to_topic else f"%RETRY%{choice.group}"
     question = f"Replay {count} dead letters of group {choice.group} to {where}?"
-    if not sys.stdin.isatty():
-        raise ConfigError(f"{question} Say --yes, or look first with --dry-run")
-    if not typer.confirm(question, err=True):
-        raise typer.Abort
+    confirm(question, is_yes=False, or_else=OR_LOOK_FIRST)
 
 
 def _line(result: ReplayResult) -> str:

@@ -10,12 +10,12 @@ from pyromq.cli.admin.choices import (
     NameServer,
     TheGroup,
     Watch,
-    Yes,
     completed_groups,
     completed_topics,
     moment,
 )
-from pyromq.cli.admin.running import confirm, look, operating, order
+from pyromq.cli.admin.running import look, operating, order
+from pyromq.cli.confirmation import OR_LOOK_FIRST, Yes, check_asked, confirm
 from pyromq.cli.exit_status import ended_by_errors
 from pyromq.cli.options import examples
 from pyromq.errors import ConfigError
@@ -155,9 +155,11 @@ def delete(
     """
     from pyromq.cli.admin.group_views import check_group
 
+    question = f"Delete group {name}, with its progress and its dead letters?"
+    check_asked(question, is_yes=yes)
     with operating(name_server) as admin:
         check_group(admin, name)
-    confirm(f"Delete group {name}, with its progress and its dead letters?", is_yes=yes or as_json)
+    confirm(question, is_yes=yes)
     order(
         name_server,
         lambda admin: admin.delete_group(name, removes_offsets=not keep_offsets, keeps_topics=keep_topics),
@@ -206,11 +208,13 @@ def reset(
 ) -> None:
     """Let a group go on elsewhere, forward or back, whether or not members are connected.
 
-    What moves is shown first, and asked for at a terminal. Status 1: a queue was not changed, or members are
-    connected to a broker of Apache's that cannot tell them.
+    What moves is shown first, and asked about; without a terminal it needs --yes. Status 1: a queue was not
+    changed, or members are connected to a broker of Apache's that cannot tell them.
     """
     from pyromq.cli.admin.offset_views import ResetOptions, run_reset, target_of
 
+    if not dry_run:
+        check_asked(f"Change the progress of {name} in {topic}?", is_yes=yes, or_else=OR_LOOK_FIRST)
     with ended_by_errors():
         if (to is None) == (at is None):
             raise ConfigError("say where to: --to first, last or an offset, or --time TIME")
@@ -224,13 +228,13 @@ def reset(
             only_back=back_only,
             warns_of_unknown=True,
             is_dry=dry_run,
-            is_yes=yes or as_json,
+            is_yes=yes,
             is_json=as_json,
         )
     run_reset(chosen, name_server)
 
 
-@group.command("clone", epilog=examples("pyromq group clone billing audit --topic orders"))
+@group.command("clone", epilog=examples("pyromq group clone billing audit --topic orders --yes"))
 def clone(
     source: Annotated[
         str,
@@ -240,12 +244,16 @@ def clone(
     *,
     topic: Annotated[str, typer.Option("--topic", "-t", metavar="TOPIC", help="The topic.")],
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Change nothing.")] = False,
+    yes: Yes = False,
     name_server: NameServer = DEFAULT_NAME_SERVER,
     as_json: Json = False,
 ) -> None:
-    """Let a group go on where another is."""
+    """Let a group go on where another is; the progress that it had is lost."""
     from pyromq.cli.admin.offset_admin import clone_group_offset
 
+    if not dry_run:
+        question = f"Replace the progress of {target} in {topic} by that of {source}?"
+        confirm(question, is_yes=yes, or_else=OR_LOOK_FIRST)
     clone_group_offset(
         source=source, target=target, topic=topic, dry_run=dry_run, name_server=name_server, as_json=as_json
     )

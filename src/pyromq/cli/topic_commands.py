@@ -11,10 +11,10 @@ from pyromq.cli.admin.choices import (
     NameServer,
     TheTopic,
     Watch,
-    Yes,
     completed_topics,
 )
-from pyromq.cli.admin.running import confirm, look, operating, order
+from pyromq.cli.admin.running import look, operating, order
+from pyromq.cli.confirmation import Yes, confirm
 from pyromq.cli.options import examples, one_address
 from pyromq.errors import ConfigError
 
@@ -126,7 +126,7 @@ def delete(
 
     Status 3: there is no such topic.
     """
-    confirm(f"Delete topic {name}, with all its messages?", is_yes=yes or as_json)
+    confirm(f"Delete topic {name}, with all its messages?", is_yes=yes)
     order(
         name_server,
         lambda admin: admin.delete_topic(name, cluster),

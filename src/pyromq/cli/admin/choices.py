@@ -32,7 +32,6 @@ Watch = Annotated[
     float | None,
     typer.Option("--watch", metavar="SECONDS", min=0.1, help="Look again so often, until interrupted."),
 ]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do it without asking.")]
 
 
 def completed_topics(context: typer.Context, incomplete: str) -> list[str]:

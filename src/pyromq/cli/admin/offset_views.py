@@ -9,7 +9,8 @@ import typer
 from pyromq.cli import output
 from pyromq.cli.admin.group_views import check_group
 from pyromq.cli.admin.listing import Listing
-from pyromq.cli.admin.running import confirm, operating
+from pyromq.cli.admin.running import operating
+from pyromq.cli.confirmation import confirm
 from pyromq.cli.exit_status import FAILED, NotThere
 from pyromq.client.plans.ops_offsets import Move, Reset, Target, To
 from pyromq.client.sync.admin import Admin

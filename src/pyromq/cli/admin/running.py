@@ -103,11 +103,3 @@ def show_told(told: "Sequence[Told]", *, said: str, is_json: bool, **fields: Any
     say_next_step(failures)
     if failures:
         raise typer.Exit(FAILED)
-
-
-def confirm(question: str, *, is_yes: bool) -> None:
-    """Ask before something that cannot be undone, if a person is there."""
-    import sys
-
-    if not is_yes and sys.stdin.isatty():
-        typer.confirm(question, abort=True, err=True)
