@@ -35,9 +35,10 @@ def words_of(command: str) -> list[str]:
     """Return the words that a shell gives to the first program of a line, the program left out."""
     lexer = shlex.shlex(command, posix=True, punctuation_chars=_SIGNS)
     lexer.whitespace_split = True
+    lexer.commenters = ""
     words = []
     for word in lexer:
-        if word and word[0] in _SIGNS:
+        if word and word[0] in _SIGNS + "#":
             break
         words.append(word)
     if words and f" {words[-1]}>" in command:

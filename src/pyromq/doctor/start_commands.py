@@ -33,6 +33,8 @@ OF_ONE_MACHINE: Final = frozenset(
         ),
     }
 )
+#: Settings without which `pyromq store verify` takes a store's files for damaged.
+LAYOUT: Final = frozenset({"maxHashSlotNum", "maxIndexNum", "storePathCommitLog", "messageDelayLevel"})
 #: A setting that no other RocketMQ has.
 _OURS: Final = "heldPullsMax"
 _STARS: Final = "***"
@@ -55,6 +57,12 @@ def broker_command(
         else:
             others.append(f"--set {shlex.quote(f'{key}={value}')}")
     return " ".join([*words, *options, *others])
+
+
+def said_settings(settings: Mapping[str, str], keys: Collection[str]) -> str:
+    """Return the options that say those of a broker's settings that are not as by default."""
+    said = {key: value for key, value in _wanted(settings, {}, ()) if key in keys}
+    return "".join(f" --set {shlex.quote(f'{key}={value}')}" for key, value in said.items())
 
 
 def hidden_settings(settings: Mapping[str, str]) -> list[str]:

@@ -9,6 +9,7 @@ from printed_commands import Filling, Printed, printed_commands
 #: What a part of a text may be when it is printed, by names in its source; the first that is there counts.
 VALUES = {
     "survey.at": " -n 127.0.0.1:9876",
+    "said_settings": "",
     "place_of": "broker-a:0",
     "order.folder.uri": "/archive",
     "config.order": "",

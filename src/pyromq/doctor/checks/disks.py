@@ -6,11 +6,13 @@ has the last two as properties of the process, which nobody can ask for: there t
 are by default.
 """
 
+import shlex
 from collections.abc import Iterator
 from typing import Final
 
 from pyromq.doctor.checks.check import Check
 from pyromq.doctor.finding import Finding, Severity
+from pyromq.doctor.start_commands import LAYOUT, said_settings
 from pyromq.doctor.survey import BrokerSeen, Survey
 from pyromq.doctor.words import lines
 
@@ -116,6 +118,7 @@ def _near(survey: Survey, broker: BrokerSeen, percent: float, figure: str) -> Fi
 
 
 def _failed(broker: BrokerSeen, failure: str) -> Finding:
+    root = broker.settings.get("storePathRootDir", "FOLDER")
     return Finding(
         Severity.PROBLEM,
         broker.name,
@@ -124,7 +127,7 @@ def _failed(broker: BrokerSeen, failure: str) -> Finding:
         lines(
             "look at the disk (dmesg, SMART, free space), then restart the broker. To see that its files are "
             "whole, while it is stopped:",
-            f"pyromq store verify {broker.settings.get('storePathRootDir', 'FOLDER')}",
+            f"pyromq store verify {shlex.quote(root)}{said_settings(broker.settings, LAYOUT)}",
         ),
         {"broker": broker.place.broker_name, "address": broker.place.address, "failure": failure},
     )
