@@ -3,7 +3,7 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from pyromq.codes import Perm
+from pyromq.codes import Perm, TopicSysFlag
 from pyromq.errors import (
     AlreadyStarted,
     BodyTooLarge,
@@ -120,6 +120,7 @@ __all__ = [
     "SystemBusy",
     "TooManyInFlight",
     "TopicNotFound",
+    "TopicSysFlag",
     "TransactionProducer",
     "TransactionResult",
     "TransactionState",

@@ -180,14 +180,6 @@ async def test_a_retry_topic_is_created_with_one_queue_even_then(tmp_path: Path)
     assert config == TopicConfig(topic_name="%RETRY%readers", read_queue_nums=1, write_queue_nums=1, perm=6)
 
 
-@pytest.mark.row("PR-25")
-async def test_a_producer_in_unit_mode_marks_the_topic_it_creates(client: WireClient) -> None:
-    await client.ask(SEND_V2, send_v2_fields("orders", unitMode=True), b"x")
-    config = await topic_config(client, "orders")
-    assert config is not None
-    assert config.topic_sys_flag == 1
-
-
 # Refusals --------------------------------------------------------------------------------------------------
 
 

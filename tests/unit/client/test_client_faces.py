@@ -75,6 +75,7 @@ def test_a_group_without_a_proper_name_is_refused_at_once(face: type) -> None:
         face("not a group", name_server="127.0.0.1:9876")
 
 
+@pytest.mark.row("PR-01")
 def test_a_producer_is_used_between_start_and_close() -> None:
     producer = pyromq.Producer("group", name_server="127.0.0.1:9876")
     message = pyromq.Message("t", b"x")
@@ -89,6 +90,7 @@ def test_a_producer_is_used_between_start_and_close() -> None:
         producer.start()
 
 
+@pytest.mark.row("PR-01")
 async def test_an_awaitable_producer_is_used_between_start_and_close() -> None:
     producer = aio.Producer("group", name_server="127.0.0.1:9876")
     message = pyromq.Message("t", b"x")

@@ -166,6 +166,7 @@ class Sharing:
             consume_type=ConsumeType.CONSUME_ACTIVELY,
             message_model=MessageModel[self._terms.model.name],
             subscriptions=list(self.subscriptions.values()),
+            unit_mode=session.settings.unit_mode,
         )
         for address in session.routes.all_addresses():
             if await self._runner.run(membership.heartbeat(session, part, address)):

@@ -11,12 +11,13 @@ from pyromq.client.incoming import received_messages
 from pyromq.client.names import check_topic
 from pyromq.client.namespaces import unwrap, unwrap_queue, wrap
 from pyromq.client.plans.broker import call_broker
+from pyromq.client.plans.orders import set_order
 from pyromq.client.plans.route import ask_name_servers, fetch_route, subscribe_route
 from pyromq.client.plans.route import cluster as cluster
 from pyromq.client.route_cache import MASTER_ID
 from pyromq.client.session import Session
 from pyromq.client.steps import Call, Deadline, Plan, ask, must_succeed, request
-from pyromq.codes import Perm, RequestCode, ResponseCode
+from pyromq.codes import Perm, RequestCode, ResponseCode, TopicSysFlag
 from pyromq.errors import ConfigError, NoRoute, QueryNotFound, SearchIncomplete
 from pyromq.model import ReceivedMessage
 from pyromq.net.address import join_address
@@ -31,6 +32,9 @@ FOREVER_MS: Final = 2**63 - 1
 #: The most that a broker finds for one query (RocketMQ's maxMsgsNumBatch).
 QUERY_COUNT_MAX: Final = 64
 
+#: A topic that has nothing to do with units.
+NO_FLAG: Final = TopicSysFlag(0)
+
 
 @dataclass(frozen=True, slots=True)
 class NewTopic:
@@ -40,6 +44,7 @@ class NewTopic:
     queue_count: int = 8
     perm: Perm = Perm.READ | Perm.WRITE
     is_ordered: bool = False
+    sys_flag: TopicSysFlag = NO_FLAG
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,13 +91,17 @@ def create_topic(
         write_queue_nums=new.queue_count,
         perm=int(new.perm),
         topic_filter_type="SINGLE_TAG",
-        topic_sys_flag=0,
+        topic_sys_flag=int(new.sys_flag),
         order=new.is_ordered,
     )
-    for broker in masters(session, table, cluster_name, broker_name):
+    brokers = [*masters(session, table, cluster_name, broker_name)]
+    for broker in brokers:
         command = request(RequestCode.UPDATE_AND_CREATE_TOPIC, header)
         call = Call(broker.broker_addrs[MASTER_ID], command, deadline.part_s(deadline.timeout_ms))
         must_succeed((yield from call_broker(session, broker.broker_name, call)))
+    if new.is_ordered:
+        is_whole = broker_name is None
+        yield from set_order(session, topic, brokers, new.queue_count, is_whole=is_whole, deadline=deadline)
 
 
 def view_message(session: Session, offset_message_id: str, deadline: Deadline) -> Plan[ReceivedMessage]:

@@ -13,8 +13,9 @@ from pyromq.client.plans.ops_places import (
     tell_each,
     timeout_s,
 )
+from pyromq.client.plans.orders import ORDER_NAMESPACE
 from pyromq.client.plans.route import fetch_route
-from pyromq.client.plans.scaling import ORDER_NAMESPACE, Told
+from pyromq.client.plans.scaling import Told
 from pyromq.client.session import Session
 from pyromq.client.steps import Deadline, Plan, ask, must_succeed, request
 from pyromq.codes import RequestCode, ResponseCode

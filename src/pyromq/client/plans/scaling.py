@@ -4,13 +4,13 @@ Each server is asked, whatever the others say, and what each said comes back: on
 the others as they were.
 """
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
 from pyromq.client.names import check_topic
 from pyromq.client.namespaces import wrap
 from pyromq.client.plans.admin import masters
+from pyromq.client.plans.orders import set_order
 from pyromq.client.plans.route import cluster
 from pyromq.client.route_cache import MASTER_ID
 from pyromq.client.session import Session
@@ -24,17 +24,12 @@ from pyromq.wire.header import read_header
 from pyromq.wire.headers.namesrv import (
     AddWritePermOfBroker,
     AddWritePermOfBrokerAnswer,
-    GetKvConfig,
-    GetKvConfigAnswer,
     GetRouteInfo,
-    PutKvConfig,
     WipeWritePermOfBroker,
     WipeWritePermOfBrokerAnswer,
 )
 from pyromq.wire.headers.topic import UpdateAndCreateTopic
 
-#: The name servers' table of ordered topics.
-ORDER_NAMESPACE: Final = "ORDER_TOPIC_CONFIG"
 #: A topic that every broker has, with both permissions, and that nobody sends to.
 EVERYWHERE: Final = "SELF_TEST_TOPIC"
 
@@ -108,7 +103,9 @@ def update_topic(
         command = request(RequestCode.UPDATE_AND_CREATE_TOPIC, header)
         told.append((yield from _tell(session, broker.broker_addrs[MASTER_ID], command))[0])
     if update.is_ordered:
-        yield from _set_order(session, topic, brokers, update, is_whole=address is None, deadline=deadline)
+        yield from set_order(
+            session, topic, brokers, update.write_queue_count, is_whole=address is None, deadline=deadline
+        )
     return told
 
 
@@ -218,37 +215,6 @@ def _at(table: ClusterTable, address: str) -> BrokerAddresses:
                 cluster=broker.cluster, broker_name=broker.broker_name, broker_addrs={MASTER_ID: address}
             )
     return BrokerAddresses(cluster="", broker_name="", broker_addrs={MASTER_ID: address})
-
-
-def _set_order(
-    session: Session,
-    topic: str,
-    brokers: Iterable[BrokerAddresses],
-    update: TopicUpdate,
-    *,
-    is_whole: bool,
-    deadline: Deadline,
-) -> Plan[None]:
-    """Say in the name servers' table how many queues of an ordered topic each broker has."""
-    parts: dict[str, str] = {}
-    if not is_whole:
-        key = GetKvConfig(namespace=ORDER_NAMESPACE, key=topic)
-        command = request(RequestCode.GET_KV_CONFIG, key)
-        answer = yield from ask(session.name_servers.current, command, deadline.part_s(deadline.timeout_ms))
-        if answer.code != ResponseCode.QUERY_NOT_FOUND:
-            value = read_header(GetKvConfigAnswer, must_succeed(answer).ext).value or ""
-            parts = {part.partition(":")[0]: part for part in value.split(";") if part}
-    for broker in brokers:
-        if broker.broker_name:
-            parts[broker.broker_name] = f"{broker.broker_name}:{update.write_queue_count}"
-    header = PutKvConfig(namespace=ORDER_NAMESPACE, key=topic, value=";".join(parts.values()))
-    for address in session.name_servers.addresses:
-        told, _ = yield from _tell(session, address, request(RequestCode.PUT_KV_CONFIG, header))
-        if told.failure is not None:
-            raise NoRoute(
-                f"the topic is there, but name server {address} does not know that it is ordered: "
-                f"{told.failure}; do it again when it answers"
-            )
 
 
 def _check_counts(update: TopicUpdate) -> None:

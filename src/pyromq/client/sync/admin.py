@@ -8,14 +8,14 @@ from typing import Self
 
 from pyromq.client.name_servers import name_server_addresses
 from pyromq.client.plans import admin, consumer_status, progress, timers
-from pyromq.client.plans.admin import FOREVER_MS, KeyQuery, NewTopic
+from pyromq.client.plans.admin import FOREVER_MS, NO_FLAG, KeyQuery, NewTopic
 from pyromq.client.plans.consumer_status import ConsumerStatus, StatusQuery
 from pyromq.client.plans.timers import WaitingQuery
 from pyromq.client.session import new_session
 from pyromq.client.steps import Deadline
 from pyromq.client.sync.operations import Operations
 from pyromq.client.sync.runner import Runner
-from pyromq.codes import Perm
+from pyromq.codes import Perm, TopicSysFlag
 from pyromq.config.settings import ClientSettings
 from pyromq.model import MessageQueue, ReceivedMessage, WaitingMessage
 from pyromq.wire.bodies.route import ClusterTable, TopicRoute
@@ -58,14 +58,16 @@ class Admin(Operations):
         *,
         perm: Perm = Perm.READ | Perm.WRITE,
         is_ordered: bool = False,
+        sys_flag: TopicSysFlag = NO_FLAG,
         cluster: str | None = None,
         broker: str | None = None,
     ) -> None:
         """Create a topic, or change it if it is there, on every master of a cluster, or on one broker.
 
-        Without either it is created on all brokers that the name server knows.
+        Without either it is created on all brokers that the name server knows. `sys_flag` says whether it
+        belongs to a unit (`TopicSysFlag.UNIT`), and whether it is subscribed by unit (`UNIT_SUB`).
         """
-        new = NewTopic(topic, queue_count, perm, is_ordered)
+        new = NewTopic(topic, queue_count, perm, is_ordered, sys_flag)
         self._runner.run(admin.create_topic(self._runner.session, new, cluster, broker, self._deadline()))
 
     def view_message(self, offset_message_id: str) -> ReceivedMessage:
