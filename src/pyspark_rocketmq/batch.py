@@ -26,6 +26,7 @@ from pyspark_rocketmq.columns import Columns
 from pyspark_rocketmq.failures import ReadFailed, with_retries
 from pyspark_rocketmq.options import SourceOptions
 from pyspark_rocketmq.places import Times
+from pyspark_rocketmq.plain_errors import plain_errors
 from pyspark_rocketmq.planning import KeyTask, QueueRange, RangeTask, pack
 from pyspark_rocketmq.reading import Reading
 
@@ -35,6 +36,7 @@ def reading_of(options: SourceOptions, columns: Columns) -> Reading:
     return Reading(options.connection, options.group, options.only, options.on_loss, options.retries, columns)
 
 
+@plain_errors("partitions", "read")
 class TopicReader(DataSourceReader):
     """Plans on the driver, reads on the executors."""
 

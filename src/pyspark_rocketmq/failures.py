@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TypeVar
 
-from pyromq.errors import NetworkError, NoRoute, PyroError, Refused
+from pyromq.errors import NetworkError, NoRoute, PyroError, Refused, UnknownTopic
 from pyromq.model import MessageQueue
 from pyspark_rocketmq.options import Retries
 
@@ -52,6 +52,12 @@ def write_explained(where: str, timeout_ms: int) -> Iterator[None]:
     """Let a broker that did not come back in time be said with the place and the option that mattered."""
     try:
         yield
+    except UnknownTopic as error:
+        raise WriteFailed(
+            f"topic {error.topic!r} does not exist at name server {error.name_servers}; is the name "
+            f"right? `pyromq topic create {error.topic}` creates it; with option createTopics=true the first "
+            "row does, where brokers have autoCreateTopicEnable=true"
+        ) from error
     except PyroError as error:
         if not is_passing(error):
             raise

@@ -115,6 +115,8 @@ class Connection:
     tls_key_password: str = field(default="", repr=False)
     namespace: str = ""
     body_bytes_max: int = BODY_BYTES_MAX
+    #: Whether a message to a topic that is not there creates it, where brokers allow that.
+    creates_topics: bool = True
 
     def settings(self) -> ClientSettings:
         """Return the same as a client's settings."""
@@ -131,6 +133,7 @@ class Connection:
             namespace=self.namespace,
             consumer_pull_timeout_millis=self.timeout_ms,
             decompressed_bytes_max=self.body_bytes_max,
+            create_topic_key=ClientSettings().create_topic_key if self.creates_topics else "",
         )
 
 

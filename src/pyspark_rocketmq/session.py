@@ -68,14 +68,19 @@ def check_machine(place: SparkPlace) -> None:
     """Raise ConfigError or JavaMissing when Spark cannot run so, with what to do; takes no time."""
     if place.master and place.remote:
         raise ConfigError("--master and --remote are two ways to the same; give one of them")
+    check_packages()
+    if place.remote is None or not place.remote.startswith("sc://"):
+        check_java()
+
+
+def check_packages() -> None:
+    """Raise ConfigError when a package that Spark needs here is not installed, with what installs it."""
     for package in ("pyspark", "pyarrow", "numpy"):
         if find_spec(package) is None:
             raise ConfigError(
                 f"this needs {package}, which {sys.executable} does not have; install it with\n"
                 f"{sys.executable} -m pip install 'pyromq[spark]'"
             )
-    if place.remote is None or not place.remote.startswith("sc://"):
-        check_java()
 
 
 def _start(name: str, place: SparkPlace) -> "SparkSession":

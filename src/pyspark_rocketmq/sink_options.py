@@ -1,7 +1,7 @@
 """The options of `format("rocketmq")` for writing: read once, each bad one named, with the next step."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
 
@@ -27,6 +27,7 @@ _CONNECTION: Final = (
 #: All options, each with the other names it is known by.
 NAMES: Final[dict[str, tuple[str, ...]]] = {name: SOURCE_NAMES[name] for name in _CONNECTION} | {
     "topic": (),
+    "createTopics": (),
     "delivery": (),
     "txnAppId": (),
     "txnVersion": (),
@@ -69,7 +70,7 @@ def read_sink_options(options: Mapping[str, str]) -> SinkOptions:
         except MessageIllegal as error:
             raise ConfigError(f"topic is {topic!r}: {error}") from error
     return SinkOptions(
-        connection=read_connection(given),
+        connection=replace(read_connection(given), creates_topics=given.flag("createTopics", default=False)),
         topic=topic,
         delivery=given.member("delivery", Delivery, Delivery.EXACTLY_ONCE),
         timeout_ms=given.milliseconds("sendTimeoutMs", 60_000),

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
+from pyspark_rocketmq.plain_errors import plain_errors
+
 if TYPE_CHECKING:
     from pyspark_rocketmq.batch import TopicReader
     from pyspark_rocketmq.stream import TopicStream
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     from pyspark_rocketmq.write_stream import TopicStreamWriter
 
 
+@plain_errors("schema", "reader", "streamReader", "writer", "streamWriter")
 class RocketMQSource(DataSource):
     """`format("rocketmq")`: a topic as a table."""
 

@@ -33,6 +33,7 @@ from pyspark_rocketmq.columns import Columns
 from pyspark_rocketmq.failures import TopicMissing, place, with_retries
 from pyspark_rocketmq.options import SourceOptions
 from pyspark_rocketmq.places import key_of
+from pyspark_rocketmq.plain_errors import plain_errors
 from pyspark_rocketmq.planning import QueueRange, RangeTask, pack
 from pyspark_rocketmq.stream_offset import StreamOffset, read_offset
 
@@ -48,6 +49,9 @@ TASKS_AT_ONCE: Final = 8
 SAMPLE: Final = 32
 
 
+@plain_errors(
+    "initialOffset", "latestOffset", "prepareForTriggerAvailableNow", "partitions", "read", "commit"
+)
 class TopicStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Plans on the driver, in one process for the life of a query, and reads on the executors."""
 
@@ -63,6 +67,7 @@ class TopicStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target: dict[MessageQueue, int] | None = None
         self._ends: dict[MessageQueue, int] = {}
         self._published: dict[MessageQueue, int] | None = None
+        self._has_told_of_others = False
         self._last_batch_at = time.monotonic()
 
     # What Spark calls
@@ -315,12 +320,32 @@ class TopicStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 self._open().introduce()
             known = self._published or {}
             changed = {queue: at for queue, at in begin.next.items() if known.get(queue) != at}
+            self._tell_of_others(known, changed)
             failures = self._open().publish(changed)
             self._published = {queue: at for queue, at in begin.next.items() if queue not in failures}
         except PyroError as error:
             failures = dict.fromkeys(begin.next, error)
         for queue, failure in failures.items():
             _log.warning("progress of group %s in %s was not told: %s", self._options.group, queue, failure)
+
+    def _tell_of_others(self, known: Mapping[MessageQueue, int], changed: Mapping[MessageQueue, int]) -> None:
+        """Warn, once, when the group's progress is not what this query wrote: somebody else writes it too."""
+        queue = next((queue for queue in changed if queue in known), None)
+        if self._has_told_of_others or queue is None:
+            return
+        found = self._open().committed([queue])[queue]
+        if found in (None, known[queue]):
+            return
+        self._has_told_of_others = True
+        _log.warning(
+            "groupId %s is used by another query or consumer too: %s stood at %d when this query wrote it, "
+            "and stands at %d now. Both read everything, but lag and progress of the group are those of "
+            "whoever wrote last; give each query a groupId of its own",
+            self._options.group,
+            queue,
+            known[queue],
+            found,
+        )
 
     def _retried(self, work: Any) -> Any:
         option = self._options.choice.option

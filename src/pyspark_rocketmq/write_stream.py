@@ -13,6 +13,7 @@ from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMess
 from pyspark.sql.types import StructType
 
 from pyspark_rocketmq import outlets
+from pyspark_rocketmq.plain_errors import plain_errors
 from pyspark_rocketmq.rows import check_columns
 from pyspark_rocketmq.sink_options import SinkOptions
 from pyspark_rocketmq.write_part import write_part
@@ -22,6 +23,7 @@ QUERY_ID = "sql.streaming.queryId"
 BATCH_ID = "streaming.sql.batchId"
 
 
+@plain_errors("write", "commit")
 class TopicStreamWriter(DataSourceStreamArrowWriter):
     """Writes on the executors, publishes on the driver."""
 

@@ -390,3 +390,32 @@ def test_a_topic_that_goes_away_while_it_is_read_is_an_error_in_the_end(
             other.stop_broker("broker-a")
             with pytest.raises(ReadFailed, match="going"):
                 query.batch()
+
+
+def test_two_queries_that_share_a_group_are_told_once(
+    name_server: str, topic: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    group = f"g-{uuid4().hex[:8]}"
+    options = {"nameServer": name_server, "subscribe": topic, "startingOffsets": "earliest", "groupId": group}
+    with Query(**options) as one, Query(**options) as other:
+        for first in (0, 10, 20, 30):
+            send_numbers(name_server, topic, first, 10)
+            assert len(one.batch()) == 10
+            assert len(other.batch()) == 10
+
+    told = [record.message for record in caplog.records if "is used by another query" in record.message]
+    assert 1 <= len(told) <= 2
+    assert group in told[0]
+
+
+def test_a_query_that_has_its_group_alone_is_told_nothing(
+    name_server: str, topic: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    group = f"g-{uuid4().hex[:8]}"
+    with Query(nameServer=name_server, subscribe=topic, startingOffsets="earliest", groupId=group) as query:
+        for first in (0, 10, 20):
+            send_numbers(name_server, topic, first, 10)
+            assert len(query.batch()) == 10
+
+    # A broker tells the members of a group when one joins, and the driver joined it for a moment.
+    assert [record.message for record in caplog.records if record.levelname == "WARNING"] == []

@@ -19,9 +19,9 @@ def test_a_dataframe_is_appended_with_all_its_columns(
         "cast(null AS timestamp) AS deliver_at",
     )
 
-    rows.write.format("rocketmq").option("nameServer", name_server).option("topic", topic).mode(
-        "append"
-    ).save()
+    rows.write.format("rocketmq").option("createTopics", "true").option("nameServer", name_server).option(
+        "topic", topic
+    ).mode("append").save()
 
     found = messages_in(name_server, topic)
     assert bodies(found) == sorted(f"row {number}" for number in range(3_000))
@@ -37,7 +37,11 @@ def test_a_dataframe_is_appended_with_all_its_columns(
 def test_two_writes_of_one_dataframe_are_two(spark: SparkSession, name_server: str, topic: str) -> None:
     rows = spark.createDataFrame([("a",), ("b",)], "value string")
     writing = (
-        rows.write.format("rocketmq").option("nameServer", name_server).option("topic", topic).mode("append")
+        rows.write.format("rocketmq")
+        .option("createTopics", "true")
+        .option("nameServer", name_server)
+        .option("topic", topic)
+        .mode("append")
     )
 
     writing.save()
@@ -53,9 +57,9 @@ def test_a_topic_is_streamed_into_another(
 ) -> None:
     first, second = f"{topic}-first", f"{topic}-second"
     numbers = spark.range(500).selectExpr("cast(id AS string) AS body", "concat('k', id) AS keys")
-    numbers.write.format("rocketmq").option("nameServer", name_server).option("topic", first).mode(
-        "append"
-    ).save()
+    numbers.write.format("rocketmq").option("createTopics", "true").option("nameServer", name_server).option(
+        "topic", first
+    ).mode("append").save()
     make_topic(name_server, second, 2)
 
     for _ in range(2):
@@ -82,7 +86,12 @@ def test_what_cannot_be_written_is_said_before_anything_is(
 ) -> None:
     make_topic(name_server, topic, 2)
     rows = spark.createDataFrame([("a", 1)], "body string, price int")
-    writing = rows.write.format("rocketmq").option("nameServer", name_server).option("topic", topic)
+    writing = (
+        rows.write.format("rocketmq")
+        .option("createTopics", "true")
+        .option("nameServer", name_server)
+        .option("topic", topic)
+    )
     counts = (
         spark.readStream.format("rate")
         .load()
@@ -100,9 +109,11 @@ def test_what_cannot_be_written_is_said_before_anything_is(
     with pytest.raises(PySparkException, match="no option 'tpic'; did you mean 'topic'"):
         writing.option("tpic", topic).mode("append").save()
     with pytest.raises(PySparkException, match=r"cannot be replaced: use \.outputMode\('append'\)"):
-        counts.writeStream.format("rocketmq").option("nameServer", name_server).option("topic", topic).option(
-            "checkpointLocation", checkpoint
-        ).outputMode("complete").trigger(availableNow=True).start().awaitTermination()
+        counts.writeStream.format("rocketmq").option("createTopics", "true").option(
+            "nameServer", name_server
+        ).option("topic", topic).option("checkpointLocation", checkpoint).outputMode("complete").trigger(
+            availableNow=True
+        ).start().awaitTermination()
     assert messages_in(name_server, topic) == []
 
 
@@ -111,7 +122,12 @@ def test_a_row_that_cannot_be_a_message_lets_nothing_out(
 ) -> None:
     make_topic(name_server, topic, 2)
     rows = spark.range(0, 100, 1, 2).selectExpr("if(id = 77, null, cast(id AS string)) AS body")
-    writing = rows.write.format("rocketmq").option("nameServer", name_server).option("topic", topic)
+    writing = (
+        rows.write.format("rocketmq")
+        .option("createTopics", "true")
+        .option("nameServer", name_server)
+        .option("topic", topic)
+    )
 
     with pytest.raises(
         PySparkException, match=r"row 27 of its partition .* the body is null: leave such rows out"

@@ -139,7 +139,12 @@ def test_an_abort_that_reaches_nobody_is_no_error(monkeypatch: pytest.MonkeyPatc
 
 def test_a_broker_that_stays_away_is_named_with_the_option_that_matters(tmp_path: Path) -> None:
     with running_cluster(data_dir=tmp_path) as cluster:
-        options = {"nameServer": cluster.namesrv_address, "topic": "orders", "sendTimeoutMs": "500"}
+        options = {
+            "nameServer": cluster.namesrv_address,
+            "topic": "orders",
+            "sendTimeoutMs": "500",
+            "createTopics": "true",
+        }
         written = write(batch_of(body=["a"]), **options)
         read = read_sink_options({name.lower(): value for name, value in options.items()})
         cluster.stop_broker("broker-a")

@@ -123,7 +123,9 @@ def test_a_stream_reads_all_in_batches_goes_on_after_a_restart_and_has_no_lag(
 def test_a_batch_write_is_in_the_topic_once(spark: SparkSession, brokers: Brokers, topic: str) -> None:
     rows = spark.range(0, 2_000, 1, TASKS).selectExpr("cast(id as string) as body")
 
-    rows.write.format("rocketmq").options(nameServer=brokers.name_server, topic=topic).mode("append").save()
+    rows.write.format("rocketmq").options(
+        nameServer=brokers.name_server, topic=topic, createTopics="true"
+    ).mode("append").save()
 
     assert numbers_of(table(spark, brokers, topic)) == list(range(2_000))
 
@@ -146,7 +148,14 @@ def test_a_query_whose_executor_is_killed_within_a_batch_writes_each_row_once(
 
     rows = stream(spark, brokers, source, maxMessagesPerTrigger=1_500, minPartitions=2)
     rows = rows.select(udf(kill_once, "binary", useArrow=False)("body").alias("body"))
-    run(rows, tmp_path / "checkpoint", "rocketmq", nameServer=brokers.name_server, topic=topic)
+    run(
+        rows,
+        tmp_path / "checkpoint",
+        "rocketmq",
+        nameServer=brokers.name_server,
+        topic=topic,
+        createTopics="true",
+    )
 
     assert killed.exists()
     found = messages_in(brokers.name_server, topic)

@@ -39,6 +39,7 @@ def write(
 ) -> WrittenPart:
     """Do what a task does with these rows; return what it tells the driver, as that gets it."""
     given = [batches] if isinstance(batches, pa.RecordBatch) else list(batches)
+    options.setdefault("createTopics", "true")
     read = read_sink_options({name.lower(): str(value) for name, value in options.items()})
     columns = check_columns(from_arrow_schema(given[0].schema), topic=read.topic)
     place = Place(query or new_query(), batch, part, attempt)

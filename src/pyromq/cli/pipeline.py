@@ -2,7 +2,6 @@
 
 import os
 import signal
-import sys
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
@@ -15,7 +14,7 @@ from pyromq.cli.pipeline_view import progress_view
 from pyromq.errors import ConfigError
 from pyspark_rocketmq.java import JavaMissing, check_java
 from pyspark_rocketmq.pipelines.project import Kind, Project, create_project, find_project
-from pyspark_rocketmq.session import SparkPlace
+from pyspark_rocketmq.session import SparkPlace, check_packages
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -80,6 +79,7 @@ def run_init(path: Path, *, is_json: bool) -> None:
 def run_check(path: Path, choice: SparkChoice, *, name_server: str | None, is_json: bool) -> bool:
     """Tell what is wrong; return whether nothing is."""
     project = find_project(path)
+    check_packages()
     if project.kind is Kind.DECLARATIVE:
         choice.need_java()
         rehearsal = Running(
@@ -110,8 +110,9 @@ def run_check(path: Path, choice: SparkChoice, *, name_server: str | None, is_js
 
 def run_pipeline(path: Path, running: Running) -> None:
     """Run a pipeline to its end, or until it is told to stop."""
-    running.spark.need_java()
     project = find_project(path)
+    check_packages()
+    running.spark.need_java()
     if project.kind is Kind.DECLARATIVE:
         _run_declarative(project, running, is_rehearsal=False)
         return
@@ -173,13 +174,8 @@ def _session(
 
 
 def _read(project: Project, name_server: str | None, findings: "Findings") -> "Pipeline | None":
-    try:
-        from pyspark_rocketmq.pipelines.spec import read_pipeline
-    except ModuleNotFoundError as error:
-        raise ConfigError(
-            f"pipelines need {error.name}, which {sys.executable} does not have; install it with\n"
-            f"{sys.executable} -m pip install 'pyromq[spark]'"
-        ) from error
+    from pyspark_rocketmq.pipelines.spec import read_pipeline
+
     return read_pipeline(project.file, os.environ, findings, name_server)
 
 

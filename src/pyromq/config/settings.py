@@ -450,7 +450,9 @@ class ClientSettings:
         at_least=1,
     )
     default_topic_queue_nums: int = setting(4, "Queues asked for when a send creates its topic.", at_least=1)
-    create_topic_key: str = setting("TBW102", "Topic whose permissions a topic created by a send inherits.")
+    create_topic_key: str = setting(
+        "TBW102", "Template of the topics that sends create; empty: none is created."
+    )
 
     namesrv_addr: str = setting(
         "",

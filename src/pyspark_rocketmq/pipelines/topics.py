@@ -1,5 +1,6 @@
 """The topics of a pipeline: whether they are there, and the sinks' made where they are not."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -27,6 +28,8 @@ def check_topics(pipeline: Pipeline, findings: Findings) -> list[Sink]:
     for sink in pipeline.sinks:
         if sink.kind is SinkKind.TOPIC:
             connection = read_sink_options(sink.options).connection
+            if connection.creates_topics:
+                continue
             choice = Choice("topic", topics=(sink.target,))
             if not _is_there(connection, choice, sink.part, silent, Findings()) and connection not in silent:
                 missing.append(sink)
@@ -38,14 +41,15 @@ def note_missing(sinks: list[Sink], findings: Findings) -> None:
     for sink in sinks:
         findings.add(
             sink.part,
-            f"topic {sink.target!r} does not exist; run the pipeline with --create-topics to create it",
+            f"topic {sink.target!r} does not exist; run the pipeline with --create-topics to create it, or "
+            "set the sink's option createTopics: true, and its first row does",
         )
 
 
 def create_topics(sinks: list[Sink]) -> None:
     """Make the topics of sinks."""
     for sink in sinks:
-        connection = read_sink_options(sink.options).connection
+        connection = replace(read_sink_options(sink.options).connection, creates_topics=True)
         with Admin(connection.name_server, connection.settings()) as admin:
             admin.create_topic(sink.target)
 

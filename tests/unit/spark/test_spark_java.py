@@ -1,9 +1,11 @@
 """The Java that Spark needs, looked for before anything starts."""
 
+import sys
 from pathlib import Path
 
 import pytest
 
+from pyromq.cli.pipeline import Running, SparkChoice, run_check, run_init, run_pipeline
 from pyromq.errors import ConfigError
 from pyspark_rocketmq.java import JavaMissing, check_java, install_command
 from pyspark_rocketmq.session import SparkPlace, check_machine
@@ -62,3 +64,19 @@ def test_a_spark_connect_server_needs_no_java_here(tmp_path: Path, monkeypatch: 
     check_machine(SparkPlace(remote="sc://spark:15002"))
     with pytest.raises(ConfigError, match="one of them"):
         check_machine(SparkPlace(master="local[2]", remote="sc://spark:15002"))
+
+
+@pytest.mark.parametrize("name", ["shop/pipeline.yml", "shop"])
+def test_a_pipeline_without_pyspark_names_the_command_that_installs_it(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_init(tmp_path / name, is_json=True)
+    monkeypatch.setitem(sys.modules, "pyspark", None)
+    running = Running(
+        SparkChoice(), None, is_once=True, creates_topics=False, is_full_refresh=False, is_json=False
+    )
+
+    with pytest.raises(ConfigError, match=r"needs pyspark.*\n.*-m pip install 'pyromq\[spark\]'"):
+        run_check(tmp_path / name, SparkChoice(), name_server=None, is_json=False)
+    with pytest.raises(ConfigError, match=r"needs pyspark.*\n.*-m pip install 'pyromq\[spark\]'"):
+        run_pipeline(tmp_path / name, running)

@@ -10,9 +10,10 @@ from pyromq.client.drivers import Asyncio
 from pyromq.client.session import Session, net_settings
 from pyromq.client.signing import signer
 from pyromq.client.steps import Plan
+from pyromq.codes import RequestCode
 from pyromq.errors import AlreadyStarted, ClientClosed
 from pyromq.net.links import Links
-from pyromq.net.routes import RouteTable
+from pyromq.net.routes import Route, RouteTable
 
 T = TypeVar("T")
 
@@ -63,7 +64,7 @@ class Runner:
             raise AlreadyStarted(f"{self._name} is started already; start it once")
         self._session = self._new_session()
         self._driver = Asyncio(
-            Links(net_settings(self._session.settings), handle=self._handle, name=self._name),
+            Links(net_settings(self._session.settings), handle=_with_news(self._handle), name=self._name),
             signer(self._session.settings),
         )
         if self._upkeep is not None:
@@ -93,3 +94,14 @@ class Runner:
         if self._is_closed:
             return f"{self._name} is closed; make a new one"
         return f"{self._name} is not started; await start(), or use it in an `async with` block"
+
+
+def _with_news(handle: RouteTable | None) -> RouteTable:
+    """Return the table, with an entry for the news that a group has changed.
+
+    A broker tells it to whoever sent a heartbeat for the group; a client that shares no queues ignores it.
+    """
+    table = handle or RouteTable(())
+    if RequestCode.NOTIFY_CONSUMER_IDS_CHANGED not in table.codes:
+        table.add([Route(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, lambda _: None)])
+    return table

@@ -208,6 +208,8 @@ def _learn(
 def _guess(session: Session, topic: str, deadline: Deadline) -> Plan[None]:
     """Take the template's route for a topic that its first message will create."""
     settings = session.settings
+    if not settings.create_topic_key:
+        return
     try:
         template = yield from fetch_route(session, settings.create_topic_key, deadline)
     except TopicNotFound:
