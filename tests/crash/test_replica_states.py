@@ -68,7 +68,7 @@ def test_whenever_a_slave_dies_it_has_a_beginning_of_the_masters_log_and_goes_on
         assert files_of(left.image()) == files_of(expected), cut.story
 
 
-@pytest.mark.row("HA-12")
+@pytest.mark.row("HA-09")
 @pytest.mark.parametrize("how", ["kill", "power cut"])
 @pytest.mark.parametrize(("seed", "share"), [(0, 0.9), (1, 0.4), (2, 0.0)])
 def test_whenever_a_cut_is_interrupted_it_can_be_made_again(how, seed, share):

@@ -9,7 +9,7 @@ from reign_stage import FLUSHES, KINDS, ROLES, outcome, reign_of
 from pyromq.codes import ResponseCode
 from pyromq.testing.waiting import aeventually
 
-pytestmark = pytest.mark.row("HA-02", "HA-05")
+pytestmark = pytest.mark.row("HA-02")
 
 every_kind = pytest.mark.parametrize("kind", KINDS)
 every_flush = pytest.mark.parametrize("flush", FLUSHES)

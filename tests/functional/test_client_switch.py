@@ -159,7 +159,6 @@ def test_a_transaction_goes_on_at_the_next_master(brokers: Switchable) -> None:
 # Consumers
 
 
-@pytest.mark.row("HA-07")
 def test_a_push_consumer_reads_on_from_the_slave_and_returns(brokers: Switchable) -> None:
     seen: list[bytes] = []
 

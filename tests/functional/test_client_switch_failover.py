@@ -157,7 +157,7 @@ class Senders:
             self.acknowledged.append(message.body)
 
 
-@pytest.mark.row("HA-09", "HA-07")
+@pytest.mark.row("HA-09")
 async def test_clients_of_every_kind_only_see_a_pause_and_nothing_is_lost(tmp_path: Path) -> None:
     settings = {"transaction_time_out": 1_000, "transaction_check_interval": 1_000}
     async with (

@@ -15,7 +15,7 @@ from pyromq.testing.waiting import aeventually
 from pyromq.testing.wire_client import WireClient
 from pyromq.wire.record import iter_records
 
-pytestmark = [pytest.mark.timeout(180), pytest.mark.row("HA-05")]
+pytestmark = [pytest.mark.timeout(180), pytest.mark.row("HA-09")]
 
 
 async def bodies_at(replica: Supervisor) -> list[bytes]:

@@ -4,11 +4,13 @@ from pathlib import Path
 
 import pytest
 from kinds_stage import running_stage
+from slave_stage import running_pair
 from staged_files import StagedFiles
 
 from pyromq.codes import ResponseCode
 from pyromq.config.load import load, read_assignments
 from pyromq.config.settings import BrokerProcess
+from pyromq.testing.waiting import aeventually
 
 
 @pytest.mark.row("FL-04", "ST-15")
@@ -39,14 +41,36 @@ async def test_a_message_that_was_acknowledged_is_in_its_file_and_not_in_a_buffe
         assert files.log_syncs == 0
 
 
-@pytest.mark.row("FL-05")
-async def test_a_master_with_asynchronous_flush_that_wants_a_slave_waits_for_no_disk_and_says_none_is_there(
+@pytest.mark.row("FL-05", "HA-04")
+async def test_with_asynchronous_flush_and_a_synchronous_master_the_answer_waits_for_the_slave_and_no_disk(
     tmp_path: Path,
 ) -> None:
-    """The recommended pair of settings; without a slave each answer says what it lacks."""
+    """The recommended pair of settings: a message is in two memories, and one of the machines may be lost."""
     files = StagedFiles()
-    settings = {"broker_role": "SYNC_MASTER", "flush_disk_type": "ASYNC_FLUSH"}
-    async with running_stage(tmp_path, files=files, **settings) as stage:
+    async with running_pair(tmp_path, files=files, broker_role="SYNC_MASTER") as pair:
+        with files.held_syncs():
+            client = pair.master.connect()
+
+            async def is_safe() -> bool:
+                return (await client.send("orders", b"hello")).code == ResponseCode.SUCCESS
+
+            await aeventually(is_safe, what="the slave follows, and has a message")
+            master, slave = pair.master.broker._parts.store, pair.slave.broker._parts.store
+            end = master.max_position
+            assert slave.max_position == end
+            assert master.flushed_position < end
+            assert slave.flushed_position < end
+        await pair.stop(pair.master)
+        await pair.promote()
+
+        # The topic's table is copied every ten seconds; a new master knows the topics of its log.
+        assert (await pair.master.connect().stored("orders"))[-1].body == b"hello"
+
+
+@pytest.mark.row("FL-05", "HA-02")
+async def test_without_a_slave_the_recommended_pair_says_so_and_waits_for_no_disk(tmp_path: Path) -> None:
+    files = StagedFiles()
+    async with running_stage(tmp_path, files=files, broker_role="SYNC_MASTER") as stage:
         with files.held_syncs():
             answer = await stage.connect().send("orders")
 

@@ -25,7 +25,7 @@ from pyromq.store.store import MessageStore
 from pyromq.testing.disk import SimulatedDisk
 from pyromq.testing.waiting import aeventually
 
-pytestmark = pytest.mark.row("HA-02", "HA-05")
+pytestmark = pytest.mark.row("HA-02", "HA-04")
 
 SLAVE_ID = 1
 SYNCED = StoreSettings(flush_disk_type=FlushDiskType.SYNC_FLUSH)

@@ -138,7 +138,7 @@ async def test_what_a_slave_added_for_its_own_clients_goes_with_the_master_s_nex
 # Progress that clients brought
 
 
-@pytest.mark.row("HA-07", "HA-13")
+@pytest.mark.row("HA-13")
 async def test_what_was_committed_at_the_slave_flows_back_when_the_master_returns(pair: Pair) -> None:
     master = pair.master.connect()
     for _ in range(9):

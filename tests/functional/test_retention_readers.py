@@ -130,7 +130,7 @@ async def test_a_held_pull_outlives_the_files_behind_it(stage: RetentionStage) -
     assert [record.body for record in iter_records(answer.body)] == [b"at last"]
 
 
-@pytest.mark.row("CL-08", "ST-27")
+@pytest.mark.row("CL-08")
 async def test_a_removal_that_takes_long_holds_nobody_up(stage: RetentionStage) -> None:
     """Removing a large file can take seconds on some file systems, which is why RocketMQ asks for ext4."""
     await stage.fill(4)

@@ -229,6 +229,27 @@ async def suggestion(client: Peer, offset: int = 0) -> int:
 
 
 @pytest.mark.row("HA-07", "CO-06")
+async def test_a_master_is_busy_for_readers_that_are_behind_by_more_than_forty_percent_of_its_memory(
+    tmp_path: Path,
+) -> None:
+    async with running_pair(tmp_path, slave_read_enable=True) as pair:
+        master = pair.master.connect()
+        for _ in range(10):
+            await master.send("orders")
+        # A machine with so little memory that these ten messages are forty percent of it.
+        pair.master.broker._parts.store._memory_bytes = pair.master.broker.max_position * 100 // 40
+        assert await suggestion(master) == 0
+
+        for _ in range(10):
+            await master.send("orders")
+
+        assert await suggestion(master) == SLAVE_ID
+        assert await suggestion(master, offset=11) == 0
+        await pair.caught_up()
+        assert len(await pair.slave.connect().stored("orders")) == 20
+
+
+@pytest.mark.row("HA-07", "CO-06")
 async def test_a_busy_master_sends_readers_of_old_messages_to_its_slave(tmp_path: Path) -> None:
     # Nothing is young: the log's end is where the memory ends.
     settings = {"slave_read_enable": True, "access_message_in_memory_max_ratio": 0}
@@ -264,15 +285,20 @@ async def route(pair: Pair, topic: str = "orders") -> TopicRoute | None:
 
 @pytest.mark.row("HA-12")
 async def test_a_slave_finds_its_master_by_the_answer_to_its_registration(pair: Pair) -> None:
+    """Nothing but the name servers' address is set; the master's HA port is its own plus one."""
     replicating = pair.slave.broker.replicating
     assert isinstance(replicating, Following)
+    assert not pair.slave.broker._parts.store_settings.ha_master_address
 
-    await aeventually(lambda: replicating.client is not None and replicating.client.is_connected)
+    await filled(pair)
+    await pair.caught_up()
 
     leader = replicating.find_leader()
     assert leader is not None
     assert leader.address == pair.master.address
-    assert leader.ha_address != leader.address
+    host, _, port = pair.master.address.rpartition(":")
+    assert leader.ha_address == pair.master.broker.ha_address == f"{host}:{int(port) + 1}"
+    assert len(await pair.slave.connect().stored("orders")) == 3
 
 
 @pytest.mark.row("HA-01", "NS-11")

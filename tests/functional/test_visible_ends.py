@@ -19,7 +19,7 @@ from reign_stage import ReignStage, reign_of
 from pyromq.codes import RequestCode, ResponseCode
 from pyromq.testing.waiting import aeventually
 
-pytestmark = pytest.mark.row("HA-05")
+pytestmark = pytest.mark.row("HA-02")
 
 CONFIRMED, STORED = 2, 5
 QUEUE = {"topic": "orders", "queueId": 0}

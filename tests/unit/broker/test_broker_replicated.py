@@ -131,7 +131,7 @@ async def test_a_master_whose_lease_is_over_says_that_nothing_is_safe() -> None:
     assert isinstance(master.told[100], ServiceNotAvailable)
 
 
-@pytest.mark.row("HA-05")
+@pytest.mark.row("HA-02")
 async def test_what_is_under_way_when_too_few_stay_in_sync_is_not_safe() -> None:
     """The last other replica left the set, and with it went the copy that was waited for."""
     master = Master(in_sync=frozenset({1}), replicas_min=2)

@@ -143,7 +143,7 @@ def test_a_cut_forgets_the_epochs_that_begin_behind_it():
     assert epochs.entries == ()
 
 
-@pytest.mark.row("HA-12")
+@pytest.mark.row("HA-09")
 @pytest.mark.parametrize(
     ("own", "own_end", "theirs", "their_end", "expected"),
     [

@@ -50,7 +50,6 @@ def test_without_a_position_everything_is_read():
     assert store.readable_end("orders", 1) == store.readable_end("nothing", 0) == 0
 
 
-@pytest.mark.row("HA-04")
 def test_who_has_read_what_is_not_readable_here_waits_and_is_not_sent_back():
     store = open_on(SimulatedDisk())
     placed = [store.put(draft) for draft in drafts_of_one_queue(5)]

@@ -23,7 +23,7 @@ def files_of(image: Image) -> tuple[object, object]:
     return log_files(image), followers(image)
 
 
-@pytest.mark.row("HA-12")
+@pytest.mark.row("HA-09")
 @pytest.mark.parametrize("seed", range(2))
 def test_a_store_that_was_cut_is_the_one_that_never_had_more(seed):
     disk = SimulatedDisk()

@@ -160,3 +160,22 @@ def test_a_commit_without_room_keeps_the_buffer_and_refuses_more(buffered, box, 
     store.put(draft(body=b"next"))
 
     assert committed_bodies(store, all_of) == [b"kept", b"next"]
+
+
+@pytest.mark.row("ST-14")
+def test_the_row_of_files_knows_its_folder_its_files_their_size_and_how_far_they_are_written(
+    buffered, box, draft
+):
+    """RocketMQ: storePath, mappedFiles, mappedFileSize, committedWhere and flushedWhere."""
+    store = buffered(mapped_file_size_commit_log=4096)
+    for _ in range(6):
+        store.put(draft(body=b"x" * 900))
+    store.sync()
+    log = store.log
+
+    assert log.folder == box.root / "commitlog"
+    assert log.segment_bytes == 4096
+    assert [(file.base, file.end) for file in log.segments] == [(0, 4096), (4096, 8192)]
+    assert log.synced == log.committed == 4096 < log.end
+    store.commit()
+    assert log.synced < log.committed == log.end
