@@ -251,6 +251,67 @@ async def test_a_lock_that_is_not_renewed_for_a_minute_is_lost(
     assert await lock(second, "c2") == QUEUES
 
 
+async def leave(client: WireClient, client_id: str) -> None:
+    fields = {"clientID": client_id, "consumerGroup": "readers"}
+    assert (await client.ask(RequestCode.UNREGISTER_CLIENT, fields)).code == ResponseCode.SUCCESS
+
+
+@pytest.mark.row("OR-03")
+async def test_a_member_that_leaves_has_its_queues_unlocked(first: WireClient, second: WireClient) -> None:
+    await join(first, "c1")
+    await join(second, "c2")
+    assert await lock(first, "c1") == QUEUES
+
+    await leave(first, "c1")
+
+    assert await lock(second, "c2") == QUEUES
+
+
+@pytest.mark.row("OR-03")
+async def test_a_lock_that_is_asked_for_behind_a_goodbye_is_not_granted(
+    first: WireClient, second: WireClient
+) -> None:
+    await join(first, "c1")
+    await join(second, "c2")
+    await leave(first, "c1")
+
+    assert await lock(first, "c1") == []
+
+    assert await lock(second, "c2") == QUEUES
+    await leave(second, "c2")
+    await join(first, "c1")
+    assert await lock(first, "c1") == QUEUES
+
+
+async def test_a_member_whose_connection_ends_keeps_its_locks(first: WireClient, second: WireClient) -> None:
+    """It may be back in a second, and its listeners are busy with what it locked."""
+    await join(first, "c1")
+    await join(second, "c2")
+    assert await lock(first, "c1") == QUEUES
+
+    await first.close()
+    await aeventually(lambda: len(notified(second)) >= 2)
+
+    assert await lock(second, "c2") == []
+
+
+async def test_a_member_that_never_said_that_it_is_one_may_lock(first: WireClient) -> None:
+    """A broker that was restarted hears of locks before it hears of members."""
+    assert await lock(first, "c1") == QUEUES
+
+
+async def test_one_of_two_members_with_the_same_id_leaves_the_other_its_locks(
+    first: WireClient, second: WireClient
+) -> None:
+    await join(first, "c1")
+    await join(second, "c1")
+    assert await lock(first, "c1") == QUEUES
+
+    await leave(first, "c1")
+
+    assert await lock(second, "c2") == []
+
+
 # Relays ----------------------------------------------------------------------------------------------------
 
 

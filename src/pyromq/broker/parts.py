@@ -98,6 +98,7 @@ def make_parts(process: BrokerProcess, *, clock: Clock, files: Files | None, use
         filters=filters,
         membership=membership,
         conflicts=conflicts,
+        locks=queue_locks,
         clock=clock,
     )
     return Parts(

@@ -3,7 +3,9 @@
     {"lockTable":{"group":{"client id":[{"brokerName":…,"queueId":0,"topic":…}]}}}
 
 An orderly consumer locks a queue before it reads it, and renews the lock every 20 s. A lock that was not
-renewed for 60 s is anyone's.
+renewed for 60 s is anyone's. A member that leaves its group has no locks from then on: its queues are free at
+once, and a lock request that arrives after its goodbye gets none, until it joins again. With RocketMQ such a
+queue is nobody's for a minute.
 
 The file says who holds what, and is written before a member hears that a queue is its own. So members keep
 their queues while the broker is away: with RocketMQ, whose locks live in memory only, the first member that
@@ -30,6 +32,8 @@ log = logging.getLogger(__name__)
 LOCK_LIFE_MS = 60_000
 #: How long a member reads on without a renewal (ProcessQueue's REBALANCE_LOCK_MAX_LIVE_TIME).
 BELIEVED_MS = 30_000
+#: Members that left and are remembered, the last ones, each for the life of a lock.
+LEFT_MAX = 10_000
 
 
 @dataclass(slots=True)
@@ -44,6 +48,8 @@ class QueueLocks:
     def __init__(self, path: Path, clock: Clock, *, files: Files | None = None) -> None:
         self._clock = clock
         self._locks: dict[str, dict[MessageQueue, _Lock]] = {}
+        #: When members left their group, by group and client id, the oldest first.
+        self._left: dict[tuple[str, str], int] = {}
         self._file = JsonTable(path, self._encode, files=files)
 
     def load(self) -> None:
@@ -79,6 +85,8 @@ class QueueLocks:
     def lock(self, group: str, queues: Iterable[MessageQueue], client_id: str) -> list[MessageQueue]:
         """Lock or renew what nobody else holds, and return the queues that the client now holds."""
         now_ms = self._clock.now_ms()
+        if self._left and now_ms - self._left.get((group, client_id), -LOCK_LIFE_MS) < LOCK_LIFE_MS:
+            return []
         held = self._locks.setdefault(group, {})
         locked = []
         for queue in queues:
@@ -104,6 +112,21 @@ class QueueLocks:
                 self._file.changed()
         if not held:
             self._locks.pop(group, None)
+
+    def joined(self, group: str, client_id: str) -> None:
+        """Let a member have locks that may have left the group before."""
+        if self._left:
+            self._left.pop((group, client_id), None)
+
+    def left(self, group: str, client_id: str) -> None:
+        """Give up all that a member of the group holds, and whatever it still asks for."""
+        held = self._locks.get(group, {})
+        self.unlock(group, [queue for queue, lock in held.items() if lock.client_id == client_id], client_id)
+        now_ms = self._clock.now_ms()
+        self._left.pop((group, client_id), None)
+        self._left[group, client_id] = now_ms
+        while len(self._left) > LEFT_MAX or now_ms - next(iter(self._left.values())) >= LOCK_LIFE_MS:
+            del self._left[next(iter(self._left))]
 
     def encode(self) -> bytes:
         """Return who holds what, as the file says it."""

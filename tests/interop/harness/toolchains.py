@@ -20,6 +20,8 @@ CACHE = INTEROP.parents[1] / ".cache" / "interop"
 
 #: Seconds for one tool to fetch and build; only a machine with empty caches comes near.
 BUILD_TIMEOUT_S = 600
+#: The same for the Rust client, whose crates are all compiled.
+RUST_TIMEOUT_S = 1800
 #: A registry may be out of breath for a moment: as often is a build begun.
 BUILDS_MAX = 3
 #: Quick to start and small: none of these processes lives long enough to be worth optimising.
@@ -128,6 +130,20 @@ def js_client() -> list[str]:
     return [tool("node"), str(built("js", parts, build) / "interop.js")]
 
 
+def rust_client() -> list[str]:
+    """Return the command that runs the Rust driver; the first build of its many crates takes minutes."""
+    source = PROGRAMS / "rust"
+    parts = [source / name for name in ("Cargo.toml", "Cargo.lock", "src/main.rs")]
+    #: Kept when the driver changes, so that only the driver is built again.
+    crates = CACHE / "rust-crates"
+
+    def build(target: Path) -> None:
+        _run(["cargo", "build", "--locked", "--target-dir", crates], cwd=source, timeout_s=RUST_TIMEOUT_S)
+        shutil.copy(crates / "debug" / "interop", target)
+
+    return [str(built("rust", parts, build) / "interop")]
+
+
 def built(name: str, sources: Sequence[Path], build: Callable[[Path], None]) -> Path:
     """Return the folder of a finished build of these very sources, building it if it is not there."""
     digest = hashlib.sha256(b"".join(source.read_bytes() for source in sources)).hexdigest()[:12]
@@ -169,7 +185,7 @@ def tool(name: str) -> str:
     return found
 
 
-def _run(command: Sequence[str | Path], cwd: Path | None = None) -> None:
+def _run(command: Sequence[str | Path], cwd: Path | None = None, timeout_s: float = BUILD_TIMEOUT_S) -> None:
     words = [tool(str(command[0])), *map(str, command[1:])]
     try:
         done = subprocess.run(
@@ -180,10 +196,10 @@ def _run(command: Sequence[str | Path], cwd: Path | None = None) -> None:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            timeout=BUILD_TIMEOUT_S,
+            timeout=timeout_s,
             check=False,
         )
     except subprocess.TimeoutExpired as error:
-        raise Unavailable(f"{' '.join(words)}: no end after {BUILD_TIMEOUT_S} s") from error
+        raise Unavailable(f"{' '.join(words)}: no end after {timeout_s} s") from error
     if done.returncode != 0:
         raise BuildFailed(f"{' '.join(words)}: status {done.returncode}: {done.stdout.strip()[-800:]}")

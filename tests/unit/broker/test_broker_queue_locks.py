@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from pyromq.broker.queue_locks import BELIEVED_MS, LOCK_LIFE_MS, QueueLocks
+from pyromq.broker.queue_locks import BELIEVED_MS, LEFT_MAX, LOCK_LIFE_MS, QueueLocks
 from pyromq.model import MessageQueue
 from pyromq.testing.clock import ManualClock
 
@@ -128,3 +128,46 @@ async def test_a_file_that_does_not_read_holds_nothing(clock: ManualClock, tmp_p
     locks.load()
     assert locks.lock("g", QUEUES, "one") == QUEUES
     await locks.save()
+
+
+async def test_a_member_that_left_holds_nothing_and_gets_nothing(locks: QueueLocks) -> None:
+    locks.lock("g", QUEUES, "one")
+    locks.lock("h", QUEUES, "one")
+
+    locks.left("g", "one")
+
+    # Its request was on the way when it left.
+    assert locks.lock("g", QUEUES, "one") == []
+    assert locks.lock("g", QUEUES, "two") == QUEUES
+    assert locks.lock("h", QUEUES, "one") == QUEUES
+
+
+async def test_a_member_that_joined_again_may_lock(locks: QueueLocks) -> None:
+    locks.left("g", "one")
+    locks.joined("g", "one")
+    assert locks.lock("g", QUEUES, "one") == QUEUES
+
+
+async def test_members_that_left_are_forgotten(locks: QueueLocks, clock: ManualClock) -> None:
+    locks.left("g", "one")
+    clock.advance(LOCK_LIFE_MS)
+    assert locks.lock("g", QUEUES, "one") == QUEUES
+    for number in range(LEFT_MAX + 5):
+        locks.left("g", str(number))
+    assert len(locks._left) == LEFT_MAX
+    clock.advance(LOCK_LIFE_MS)
+    locks.left("g", "last")
+    assert list(locks._left) == [("g", "last")]
+
+
+async def test_what_a_member_gave_up_by_leaving_is_in_the_file(
+    locks: QueueLocks, clock: ManualClock, tmp_path: Path
+) -> None:
+    locks.lock("g", QUEUES, "one")
+    await locks.save()
+    locks.left("g", "one")
+    await locks.save()
+
+    after = QueueLocks(tmp_path / "queueLocks.json", clock)
+    after.load()
+    assert after.lock("g", QUEUES, "two") == QUEUES

@@ -18,7 +18,7 @@ from pyromq.client.push.progress import BrokerProgress
 from pyromq.client.push.rebalance import Rebalancer
 from pyromq.client.push.subscriptions import subscription
 from pyromq.client.steps import Deadline, Plan
-from pyromq.codes import RequestCode
+from pyromq.codes import RequestCode, ResponseCode
 from pyromq.model import ConsumeFrom, MessageQueue
 from pyromq.wire.bodies.locks import decode_lock_batch, encode_consumer_ids, encode_locked_queues
 from pyromq.wire.command import Command
@@ -120,3 +120,24 @@ async def test_a_queue_that_is_let_go_is_locked_until_its_listener_is_done(
     await rebalancer.renew_locks()
 
     assert queues_of(stage, RequestCode.LOCK_BATCH_MQ) == {QUEUE}
+
+
+@pytest.mark.row("OR-03")
+async def test_a_queue_whose_progress_is_unknown_is_not_kept_locked(
+    stage: Stage, member: Member, rebalancer: Rebalancer
+) -> None:
+    """It is asked for again later, when it may be another member's."""
+    locks = stage.brokers["a:1"]
+
+    def broker(command: Command) -> Command:
+        if command.code == RequestCode.QUERY_CONSUMER_OFFSET:
+            return answer(ResponseCode.SYSTEM_ERROR)
+        return locks(command)
+
+    stage.brokers = {"a:1": broker, "b:1": broker}
+
+    await rebalancer.rebalance()
+
+    locked = queues_of(stage, RequestCode.LOCK_BATCH_MQ)
+    assert queues_of(stage, RequestCode.UNLOCK_BATCH_MQ) == locked > set()
+    assert not locked & member.queues.keys()

@@ -8,6 +8,7 @@ from pyromq.broker.clients import Client, ConsumerGroup, Consumers, Producers
 from pyromq.broker.filters import FilterTable, forget_expressions
 from pyromq.broker.groups import GroupTable
 from pyromq.broker.membership import Membership
+from pyromq.broker.queue_locks import QueueLocks
 from pyromq.broker.subscription_conflicts import Ruling, SubscriptionConflicts
 from pyromq.broker.topics import TopicTable
 from pyromq.clock import Clock
@@ -35,6 +36,7 @@ class PresenceHandlers:
         filters: FilterTable,
         membership: Membership,
         conflicts: SubscriptionConflicts,
+        locks: QueueLocks,
         clock: Clock,
     ) -> None:
         self._producers = producers
@@ -44,6 +46,7 @@ class PresenceHandlers:
         self._filters = filters
         self._membership = membership
         self._conflicts = conflicts
+        self._locks = locks
         self._clock = clock
         #: Which links were told that their client id is another account's: it is logged once.
         self._told_ids: WeakKeyDictionary[Link, str] = WeakKeyDictionary()
@@ -66,6 +69,7 @@ class PresenceHandlers:
         )
         for part in heartbeat.consumers:
             self._ensure_retry_topic(part)
+            self._locks.joined(part.group_name, client.client_id)
             self._apply(part.group_name, self._conflicts.note(client, part))
         has_its_id = [self._producers.register(client, part.group_name) for part in heartbeat.producers]
         names = [part.group_name for part in heartbeat.consumers]
@@ -88,13 +92,24 @@ class PresenceHandlers:
         return text
 
     def unregister(self, request: Request[UnregisterClient]) -> Answer:
-        """Take a client out of the groups that it names."""
+        """Take a client out of the groups that it names; the queues that it locked are free."""
         header = request.header
         if header.producer_group is not None:
             self._producers.leave(header.producer_group, request.link)
         if header.consumer_group is not None:
+            self._release_queues(header.consumer_group, request.link)
             self._leave(header.consumer_group, request.link)
         return Answer(ext={})
+
+    def _release_queues(self, name: str, link: Link) -> None:
+        """Unlock a leaving member's queues, before the others hear of it, unless another has the same id.
+
+        A connection that merely ends keeps its locks: its client may come back, and is busy meanwhile.
+        """
+        group = self._consumers.get(name)
+        client = None if group is None else group.members.get(link)
+        if group is not None and client is not None and group.client_ids.count(client.client_id) == 1:
+            self._locks.left(name, client.client_id)
 
     def consumer_list(self, request: Request[GetConsumerListByGroup]) -> Answer:
         """Answer the ids of a group's members."""

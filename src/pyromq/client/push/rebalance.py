@@ -159,6 +159,10 @@ class Rebalancer:
         if member.is_orderly and member.is_clustering:
             queues = await self._locked(queues)
         found = await asyncio.gather(*(self._first_offset(queue) for queue in queues))
+        if member.is_orderly and member.is_clustering:
+            # Another member may have them before this one looks again.
+            untaken = [queue for queue, offset in zip(queues, found, strict=True) if offset is None]
+            await asyncio.gather(*(self._unlock(part) for part in _by_broker(untaken)))
         taken = []
         for queue, offset in zip(queues, found, strict=True):
             if offset is None or queue in member.queues:
