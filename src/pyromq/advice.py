@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 
 from pyromq.codes import ResponseCode
 from pyromq.errors import (
+    ACCESS_MARK,
     ConfigError,
     NetworkError,
     NoRoute,
@@ -49,8 +50,6 @@ _BY_CODE: Final[dict[int, Advice]] = {
         "(PYROMQ_ACCESS_KEY and PYROMQ_SECRET_KEY)"
     ),
 }
-#: How a broker with access control says no, with SYSTEM_ERROR. RocketMQ 4.9: PlainPermissionManager.java
-_ACCESS_MARK: Final = "AclException"
 _ACCESS: Final = Advice(
     "access control says no: nobody signs, or an account that may not do it; PYROMQ_ACCESS_KEY and "
     "PYROMQ_SECRET_KEY say who signs"
@@ -63,7 +62,7 @@ _NO_ANSWER: Final = Advice(
 
 def advice_on(failure: str) -> Advice | None:
     """Return what is to be done about one of many failures, of which only the words are left."""
-    return _ACCESS if _ACCESS_MARK in failure else None
+    return _ACCESS if ACCESS_MARK in failure else None
 
 
 def advice_for(error: PyroError) -> Advice | None:

@@ -33,9 +33,12 @@ Two flags say who can mend it, and the client's plans read them: `retriable` (an
 may do) and `stale_route` (ask the name server first).
 """
 
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from pyromq.codes import ResponseCode
+
+#: How a broker with access control says no, with SYSTEM_ERROR. RocketMQ 4.9: PlainPermissionManager.java
+ACCESS_MARK: Final = "AclException"
 
 
 class PyroError(Exception):
@@ -88,6 +91,11 @@ class Refused(PyroError):
         super().__init__(f"{_code_name(code)}: {remark}")
         self.code = code
         self.remark = remark
+
+    @property
+    def is_denied(self) -> bool:
+        """Whether access control says no, or a permission; asking again changes nothing."""
+        return isinstance(self, NoPermission) or ACCESS_MARK in (self.remark or "")
 
 
 class ServerFailed(Refused):

@@ -56,6 +56,8 @@ class Stretch:
     end: int
     since_ms: int = 0
     waiting: deque[ReceivedMessage] = field(default_factory=deque)
+    #: Whether its broker let it be read: one that refuses must be heard also when nothing is there.
+    is_asked: bool = False
 
     def take(self, messages: list[ReceivedMessage]) -> None:
         """Keep what is wanted of the messages that a pull brought.
@@ -186,7 +188,8 @@ class TopicReader:
             yield min(ready, key=lambda one: one.waiting[0].stored_at_ms).waiting.popleft()
 
     async def _fill(self, stretch: Stretch) -> None:
-        while not stretch.waiting and stretch.next_offset < stretch.end:
+        while not stretch.waiting and (stretch.next_offset < stretch.end or not stretch.is_asked):
+            stretch.is_asked = True
             result = await self._consumer.pull(stretch.queue, stretch.next_offset, tags=self._reading.tags)
             if result.status is PullStatus.NO_NEW_MESSAGE:
                 stretch.next_offset = stretch.end

@@ -14,6 +14,7 @@ from pyromq.client.route_cache import RouteCache
 from pyromq.client.steps import Deadline
 from pyromq.clock import Clock, SystemClock
 from pyromq.config.settings import ClientSettings, NetSettings
+from pyromq.errors import Refused
 from pyromq.model import MessageQueue
 from pyromq.net.discovery import FIRST_REFRESH_MS
 
@@ -45,6 +46,8 @@ class Session:
     knows_timers: set[str] = field(default_factory=set)
     #: What brokers say of members of the group that subscribe differently, by their addresses.
     conflicts: dict[str, str] = field(default_factory=dict)
+    #: Why brokers do not take this consumer into its group, by their addresses: access control says no.
+    denials: dict[str, Refused] = field(default_factory=dict)
     #: When to ask again which name servers there are, where an HTTP address tells it.
     name_servers_due_ms: int = field(init=False)
     faults: Faults = field(init=False)

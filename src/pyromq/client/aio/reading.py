@@ -33,6 +33,7 @@ from pyromq.errors import (
     NetworkError,
     NoRoute,
     PyroError,
+    Refused,
     ServerFailed,
     ServiceNotAvailable,
     SystemBusy,
@@ -60,7 +61,7 @@ class Reading:
         self._runner = runner
         self._terms = terms
         self._shelf = Shelf()
-        self._sharing = Sharing(runner, terms, self._use_share)
+        self._sharing = Sharing(runner, terms, self._use_share, self._look)
         self._watching = Watching(runner)
         self._assigned: dict[str, Subscription] = {}
         self._to_assign: list[MessageQueue] = []
@@ -202,7 +203,7 @@ class Reading:
             if self._lent:
                 self._make_room()
                 return self._lent
-            refusal = self._shelf.refusal()
+            refusal = self._sharing.denial or self._shelf.refusal()
             if refusal is not None and not self._will_pass(refusal):
                 raise refusal
             self._arrived.clear()
@@ -214,9 +215,15 @@ class Reading:
 
     def _will_pass(self, refusal: PyroError) -> bool:
         wanted = self._sharing.subscriptions or self._assigned
+        if isinstance(refusal, Refused) and refusal.is_denied:
+            return False
         is_sql = any(each.expression_type == SQL92 for each in wanted.values())
         # A broker that does not filter by SQL says so by the code that it has for its own mistakes.
         return isinstance(refusal, _PASSING) or (isinstance(refusal, ServerFailed) and not is_sql)
+
+    def _look(self) -> None:
+        """Let whoever waits for messages look again."""
+        self._arrived.set()
 
     def pause(self, queues: Iterable[MessageQueue], *, is_paused: bool) -> None:
         """Hold queues back, or let them go on."""

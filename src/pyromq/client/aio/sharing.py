@@ -49,15 +49,21 @@ class Terms:
 class Sharing:
     """What one member subscribes to, and the tasks that keep it a member.
 
-    `use` is told a topic and which of its queues are this member's from now on.
+    `use` is told a topic and which of its queues are this member's from now on, `on_denied` that a broker did
+    not take this member into the group.
     """
 
     def __init__(
-        self, runner: Runner, terms: Terms, use: Callable[[str, set[MessageQueue]], Awaitable[None]]
+        self,
+        runner: Runner,
+        terms: Terms,
+        use: Callable[[str, set[MessageQueue]], Awaitable[None]],
+        on_denied: Callable[[], None],
     ) -> None:
         self._runner = runner
         self._terms = terms
         self._use = use
+        self._on_denied = on_denied
         #: By the topic's name in the application.
         self.subscriptions: dict[str, Subscription] = {}
         self._tasks = Tasks(f"pyromq-sharing-{terms.group}")
@@ -103,6 +109,14 @@ class Sharing:
     def share_anew(self) -> None:
         """Look soon who reads what: a broker says that members came or went."""
         self._woken.set()
+
+    @property
+    def denial(self) -> Refused | None:
+        """Why no broker takes this member into the group, if access control says so at all of them."""
+        session = self._runner.session
+        if self._greeted or not session.denials.keys() >= set(session.routes.all_addresses()):
+            return None
+        return next(iter(session.denials.values()), None)
 
     async def stop(self) -> None:
         """End the tasks; `farewell` is still to be said."""
@@ -173,3 +187,5 @@ class Sharing:
                 self._greeted.add(address)
             else:
                 self._greeted.discard(address)
+        if session.denials:
+            self._on_denied()

@@ -41,7 +41,10 @@ def heartbeat(session: Session, part: ConsumerPart, address: str) -> Plan[bool]:
         return False
     except (NetworkError, Refused) as error:
         _log.warning("group %s: no heartbeat at broker %s: %s", session.group, address, error)
+        if isinstance(error, Refused) and error.is_denied:
+            session.denials[address] = error
         return False
+    session.denials.pop(address, None)
     _note_conflict(session, address, answer.remark)
     return True
 
