@@ -15,7 +15,9 @@ from pyromq.errors import (
     MessageIllegal,
     NetworkError,
     NoMaster,
+    NoNameServerKnown,
     NoPermission,
+    NoReply,
     NoRoute,
     NotMaster,
     PyroError,
@@ -29,6 +31,7 @@ from pyromq.errors import (
     TopicNotFound,
 )
 from pyromq.model import (
+    CommunicationMode,
     ConsumeFrom,
     Message,
     MessageQueue,
@@ -63,6 +66,7 @@ if TYPE_CHECKING:
     from pyromq.client.sync.pull_consumer import PullConsumer
     from pyromq.client.sync.push_consumer import PushConsumer
     from pyromq.client.sync.transaction_producer import TransactionProducer
+    from pyromq.client.trace_format import MessageKind
     from pyromq.config.choices import Compression
     from pyromq.config.settings import ClientSettings
 
@@ -72,6 +76,7 @@ __all__ = [
     "BodyTooLarge",
     "ClientClosed",
     "ClientSettings",
+    "CommunicationMode",
     "Compression",
     "ConfigError",
     "ConnectFailed",
@@ -88,10 +93,13 @@ __all__ = [
     "IllegalOperation",
     "Message",
     "MessageIllegal",
+    "MessageKind",
     "MessageQueue",
     "NetworkError",
     "NoMaster",
+    "NoNameServerKnown",
     "NoPermission",
+    "NoReply",
     "NoRoute",
     "NotMaster",
     "Perm",
@@ -157,6 +165,7 @@ _PLACES = {
     "PullConsumer": "pyromq.client.sync.pull_consumer",
     "PushConsumer": "pyromq.client.sync.push_consumer",
     "TransactionProducer": "pyromq.client.sync.transaction_producer",
+    "MessageKind": "pyromq.client.trace_format",
     "ClientSettings": "pyromq.config.settings",
     "Compression": "pyromq.config.settings",
 }

@@ -183,7 +183,12 @@ class ClientCode(IntEnum):
     CONNECT_FAILED = 10001
     TIMED_OUT = 10002
     BROKER_UNKNOWN = 10003
+    NO_NAME_SERVER = 10004
     NO_ROUTE = 10005
+    #: A request was stored, and no reply came.
+    NO_REPLY = 10006
+    #: A message that is no request cannot be replied to.
+    NOT_A_REQUEST = 10007
 
 
 class Language(IntEnum):

@@ -2,6 +2,7 @@
 
     PyroError
     ├── ConfigError            a setting is wrong; nothing starts; exit status 2
+    │   └── NoNameServerKnown     nothing says where the name servers are
     ├── ListenFailed           a server's port is taken, or its address is not this machine's
     ├── ProtocolError          bytes that mean nothing
     │   ├── LocalProtocolError    we were asked to send what the protocol forbids
@@ -17,6 +18,7 @@
     ├── SendFailed             every try of a send failed; the last failure is its cause
     ├── TooManyInFlight        this client has as many requests under way as it may
     ├── NetworkError           no answer: ConnectFailed  ConnectionLost  RequestTimeout
+    │   └── NoReply               to a request that is stored
     ├── EtcdFailed             etcd, which decides who is master, did not answer or refused
     ├── NotThere               what an operator asks for is not in the cluster
     ├── SearchIncomplete       a broker's index cannot tell all that it should find
@@ -35,7 +37,7 @@ may do) and `stale_route` (ask the name server first).
 
 from typing import ClassVar, Final
 
-from pyromq.codes import ResponseCode
+from pyromq.codes import ClientCode, ResponseCode
 
 #: How a broker with access control says no, with SYSTEM_ERROR. RocketMQ 4.9: PlainPermissionManager.java
 ACCESS_MARK: Final = "AclException"
@@ -58,6 +60,12 @@ class SearchIncomplete(PyroError):
 
 class ConfigError(PyroError):
     """A setting is wrong. The message names the source, the key, and the nearest known key or the reason."""
+
+
+class NoNameServerKnown(ConfigError):
+    """A client was told no name server: neither by an argument, nor by a setting or the environment."""
+
+    code: int = ClientCode.NO_NAME_SERVER
 
 
 class ListenFailed(PyroError):
@@ -163,6 +171,7 @@ class NoNameServer(Refused):
 class NoRoute(PyroError):
     """No name server knows a broker for the topic."""
 
+    code: int = ClientCode.NO_ROUTE
     stale_route = True
 
 
@@ -199,8 +208,9 @@ class StagedSendsUnsupported(PyroError):
 
 
 class NetworkError(PyroError):
-    """No answer came."""
+    """No answer came. `code` is the number of RocketMQ's clients for that."""
 
+    code: int = ClientCode.CONNECT_FAILED
     retriable = True
     stale_route = True
 
@@ -215,6 +225,14 @@ class ConnectionLost(NetworkError):
 
 class RequestTimeout(NetworkError):
     """The answer did not come in time."""
+
+    code: int = ClientCode.TIMED_OUT
+
+
+class NoReply(RequestTimeout):
+    """A request is stored, and nobody replied to it in time."""
+
+    code: int = ClientCode.NO_REPLY
 
 
 class EtcdFailed(PyroError):
@@ -294,6 +312,9 @@ _BY_CODE: dict[int, type[Refused]] = {
 }
 
 
+_CODE_NAMES: dict[int, str] = {code.value: code.name for code in (*ResponseCode, *ClientCode)}
+
+
 def refusal(code: int, remark: str | None) -> Refused:
     """Return the error for a server's answer that is not a success."""
     if code == ResponseCode.SERVICE_NOT_AVAILABLE and remark and _says_not_master(remark):
@@ -306,7 +327,5 @@ def _says_not_master(remark: str) -> bool:
 
 
 def _code_name(code: int) -> str:
-    try:
-        return f"{ResponseCode(code).name} ({code})"
-    except ValueError:
-        return f"code {code}"
+    name = _CODE_NAMES.get(code)
+    return f"code {code}" if name is None else f"{name} ({code})"

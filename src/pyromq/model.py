@@ -134,6 +134,14 @@ class SendResult:
     is_trace_on: bool = True
 
 
+class CommunicationMode(StrEnum):
+    """How an application sends: it waits for the result, gets it later, or wants none."""
+
+    SYNC = "SYNC"
+    ASYNC = "ASYNC"
+    ONEWAY = "ONEWAY"
+
+
 class TransactionState(StrEnum):
     """How a local transaction ended; the texts are RocketMQ's. What is not known is asked for later."""
 

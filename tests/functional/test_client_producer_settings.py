@@ -55,6 +55,19 @@ def test_what_is_sent_in_a_namespace_is_there_under_its_full_name(
     assert (message.topic, message.properties["INSTANCE_ID"]) == (f"shop%{topic}", "shop")
 
 
+@pytest.mark.row("SM-17")
+@pytest.mark.parametrize(("tries_max", "prefix"), [("3", "%RETRY%"), ("2", "%DLQ%")])
+def test_a_broker_counts_the_tries_of_a_message_by_what_the_send_says(
+    face: Face, address: str, topic: str, tries_max: str, prefix: str
+) -> None:
+    group, tried = f"counted-{topic}", {"RECONSUME_TIME": "2", "MAX_RECONSUME_TIMES": tries_max}
+    with face.Producer("pg", address) as producer:
+        producer.send(Message(f"%RETRY%{group}", b"x", properties=tried))
+
+    (message,) = read(address, prefix + group, 1)
+    assert (message.body, message.reconsume_times) == (b"x", 2)
+
+
 @pytest.mark.row("PR-18", "PR-23")
 def test_an_admin_of_a_namespace_sees_its_topics_by_their_own_names(
     face: Face, address: str, topic: str

@@ -140,12 +140,13 @@ def test_a_callback_gets_the_timeout(face: Face, address: str, topic: str) -> No
         eventually(lambda: any(heard is error for heard in ended))
 
 
-@pytest.mark.row("SM-19")
+@pytest.mark.row("SM-12", "SM-19")
 def test_a_request_that_nobody_answers_says_so(face: Face, address: str, topic: str) -> None:
     with face.Producer("askers", address) as producer:
         error = no_reply_to(lambda timeout_ms: producer.request(Message(topic, b"?"), timeout_ms=timeout_ms))
 
     assert "Does a consumer read the topic" in str(error)
+    assert error.code == 10006
 
 
 def no_reply_to(ask: Callable[[int], object]) -> RequestTimeout:

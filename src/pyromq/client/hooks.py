@@ -8,7 +8,16 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from pyromq.model import Message, MessageQueue, ReceivedMessage, SendResult, TransactionState
+from pyromq.client.trace_format import MessageKind
+from pyromq.model import (
+    CommunicationMode,
+    Message,
+    MessageQueue,
+    ReceivedMessage,
+    SendResult,
+    TransactionState,
+)
+from pyromq.wire import properties as names
 
 _log = logging.getLogger("pyromq.client")
 
@@ -16,6 +25,9 @@ _log = logging.getLogger("pyromq.client")
 @dataclass(slots=True)
 class Sending:
     """One try of a send. `message` is the application's, a batch's first; `topic` is the name on the wire.
+
+    `kind` says whether the message is delayed or a transaction's half, `mode` how the application sends it.
+    `namespace` is the client's; `group`, `topic` and `queue` have it in front of them.
 
     `result` or `error` is there when `after` is called; a oneway send has neither. `notes` are for hooks.
     What `before` puts into `properties` travels with the message, unless it is a batch.
@@ -27,6 +39,9 @@ class Sending:
     queue: MessageQueue
     broker_address: str
     is_batch: bool = False
+    kind: MessageKind = MessageKind.NORMAL
+    mode: CommunicationMode = CommunicationMode.SYNC
+    namespace: str = ""
     result: SendResult | None = None
     error: BaseException | None = None
     notes: dict[str, object] = field(default_factory=dict)
@@ -44,6 +59,7 @@ class Ending:
     state: TransactionState
     transaction_id: str | None = None
     was_asked: bool = False
+    namespace: str = ""
 
 
 class SendHook:
@@ -68,11 +84,15 @@ class SendHook:
 
 @dataclass(slots=True)
 class Consuming:
-    """One call of a listener. `is_success` is known when `after` is called."""
+    """One call of a listener. `is_success` is known when `after` is called.
+
+    `namespace` is the client's; `group` and `queue` have it in front of them, `messages` do not.
+    """
 
     group: str
     queue: MessageQueue
     messages: Sequence[ReceivedMessage]
+    namespace: str = ""
     is_success: bool | None = None
     error: BaseException | None = None
     notes: dict[str, object] = field(default_factory=dict)
@@ -86,6 +106,15 @@ class ConsumeHook:
 
     def after(self, consuming: Consuming) -> None:
         """Act when the listener returned or raised."""
+
+
+def kind_of(message: Message) -> MessageKind:
+    """Return what kind of message this is, as RocketMQ's client tells it from the properties."""
+    if message.is_delayed or names.START_DELIVER_TIME in message.properties:
+        return MessageKind.DELAY
+    if message.properties.get(names.TRANSACTION_PREPARED) == "true":
+        return MessageKind.HALF
+    return MessageKind.NORMAL
 
 
 def before_send(hooks: Sequence[SendHook], sending: Sending) -> None:

@@ -9,7 +9,7 @@ from typing import Final
 
 from pyromq.client import environment
 from pyromq.config.settings import ClientSettings
-from pyromq.errors import ConfigError
+from pyromq.errors import NoNameServerKnown
 from pyromq.net.discovery import domain_url, split_addresses
 
 _URL_HEADS: Final = ("http://", "https://")
@@ -81,7 +81,7 @@ def name_server_addresses(name_server: str | None, settings: ClientSettings | No
     if settings.namesrv_domain:
         url = domain_url(settings.namesrv_domain, settings.namesrv_domain_subgroup)
         return (source_url(url, settings),)
-    raise ConfigError(
+    raise NoNameServerKnown(
         "no name server is known: pass name_server='127.0.0.1:9876', or set the environment variable "
         f"{environment.NAME_SERVERS}"
     )

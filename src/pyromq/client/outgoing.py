@@ -83,6 +83,9 @@ class Outgoing(msgspec.Struct, frozen=True):
     is_reply: bool = False
     #: Whether it waits for its time, which not every broker can let it do.
     is_timed: bool = False
+    #: How often a message to a retry topic was tried, and how often it may be before it is a dead letter.
+    reconsume_times: int = 0
+    max_reconsume_times: int | None = None
 
 
 def prepare(message: Message, message_id: str, settings: ClientSettings) -> Outgoing:
@@ -110,6 +113,8 @@ def prepare(message: Message, message_id: str, settings: ClientSettings) -> Outg
         sys_flag=int(sys_flag),
         is_reply=is_reply,
         is_timed=message.delay is not None or message.deliver_at is not None,
+        reconsume_times=_retry_number(message, names.RECONSUME_TIME) or 0,
+        max_reconsume_times=_retry_number(message, names.MAX_RECONSUME_TIMES),
     )
 
 
@@ -199,6 +204,16 @@ def _joined(parts: Sequence[_Part], settings: ClientSettings) -> Outgoing:
         message_id=",".join(part.message_id for part in parts),
         is_batch=True,
     )
+
+
+def _retry_number(message: Message, name: str) -> int | None:
+    """Return the number for the header that a message to a retry topic has as a property, as in RocketMQ."""
+    value = message.properties.get(name)
+    if value is None or not message.topic.startswith(RETRY_TOPIC_PREFIX):
+        return None
+    if not value.isascii() or not value.isdigit():
+        raise _illegal(f"property {name} is {value!r}; for a message to a retry topic it is a whole number")
+    return int(value)
 
 
 def _illegal(text: str) -> MessageIllegal:

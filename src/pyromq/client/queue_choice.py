@@ -1,13 +1,15 @@
 """Which queue next.
 
-Round robin over a topic's queues from a random start, so that many producers do not begin at the same queue.
+Round robin over a topic's queues. Each thread has a turn of its own, as in RocketMQ, from a random start: it
+takes every queue in order, whatever other threads send, and many producers do not begin at the same queue.
 A retry skips the queues of the broker that just failed. The next send knows nothing of that failure: it
 takes its turn again (RocketMQ's default without `sendLatencyFaultEnable`).
 """
 
 import itertools
 import random
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from typing import TypeAlias
 
 from pyromq.model import Message, MessageQueue
@@ -18,19 +20,31 @@ Selector: TypeAlias = Callable[[Sequence[MessageQueue], Message], MessageQueue]
 
 
 class RoundRobin:
-    """The turn of one topic. Safe to use from many threads."""
+    """The turns of one topic, one for each thread. Each begins at `start`, or at a random queue."""
 
     def __init__(self, start: int | None = None) -> None:
-        # Whole numbers below 2^31, as RocketMQ's ThreadLocalIndex starts with.
-        self._turn = itertools.count(random.randrange(1 << 31) if start is None else start)
+        self._start = start
+        self._turns = threading.local()
 
     def choose(self, queues: Sequence[MessageQueue], *, avoid: str | None = None) -> MessageQueue:
-        """Return the next queue, away from the broker named `avoid` if there is any other."""
+        """Return the thread's next queue, away from the broker named `avoid` if there is any other.
+
+        If there is none, it is the next queue of that broker.
+        """
+        turn = self._turn()
         for _ in queues:
-            queue = queues[next(self._turn) % len(queues)]
+            queue = queues[next(turn) % len(queues)]
             if queue.broker_name != avoid:
                 return queue
-        return queues[next(self._turn) % len(queues)]
+        return queues[next(turn) % len(queues)]
+
+    def _turn(self) -> Iterator[int]:
+        turn: Iterator[int] | None = getattr(self._turns, "turn", None)
+        if turn is None:
+            # Whole numbers below 2^31, as RocketMQ's ThreadLocalIndex starts with.
+            start = random.randrange(1 << 31) if self._start is None else self._start
+            turn = self._turns.turn = itertools.count(start)
+        return turn
 
 
 def select_by_hash(key: str | int) -> Selector:

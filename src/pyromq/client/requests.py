@@ -20,8 +20,8 @@ from pyromq.client.incoming import Unpacking, must_read
 from pyromq.client.outgoing import REPLY
 from pyromq.client.plans.presence import REPLY_TOPIC_SUFFIX
 from pyromq.clock import Clock
-from pyromq.codes import RequestCode, ResponseCode
-from pyromq.errors import MessageIllegal, PyroError, RequestTimeout
+from pyromq.codes import ClientCode, RequestCode
+from pyromq.errors import MessageIllegal, NoReply, PyroError
 from pyromq.model import Message, MessageQueue, ReceivedMessage, SendResult
 from pyromq.net.routes import Answer, Request, Route
 from pyromq.wire import properties as names
@@ -54,7 +54,7 @@ def reply_to(message: ReceivedMessage, body: bytes) -> Message:
     missing = [name for name in (names.CLUSTER, *_CARRIED_OVER) if name not in message.properties]
     if missing:
         raise MessageIllegal(
-            ResponseCode.MESSAGE_ILLEGAL,
+            ClientCode.NOT_A_REQUEST,
             f"message {message.message_id} is no request, it has no property {', '.join(missing)}; only what "
             "was sent by Producer.request can be replied to",
         )
@@ -66,9 +66,9 @@ def reply_to(message: ReceivedMessage, body: bytes) -> Message:
     )
 
 
-def no_reply(message: Message, sent: SendResult, timeout_ms: int) -> RequestTimeout:
+def no_reply(message: Message, sent: SendResult, timeout_ms: int) -> NoReply:
     """Return the error for a request that was stored and got no reply."""
-    return RequestTimeout(
+    return NoReply(
         f"no reply to the request within {timeout_ms} ms: it is stored in topic {message.topic!r} (message "
         f"{sent.message_id}, queue {sent.queue.queue_id} of {sent.queue.broker_name}). Does a consumer read "
         "the topic, and does it send reply_to(message, body)?"

@@ -64,7 +64,7 @@ class Session:
         return "; ".join(sorted(set(self.conflicts.values()))) or None
 
     def turn(self, topic: str) -> RoundRobin:
-        """Return whose turn it is among a topic's queues."""
+        """Return whose turn it is among a topic's queues; each thread has its own."""
         turn = self._turns.get(topic)
         return turn if turn is not None else self._turns.setdefault(topic, RoundRobin())
 

@@ -249,7 +249,7 @@ class TraceSends(SendHook):
                     # Of a batch only the first message is known here.
                     body_bytes=0 if index else len(message.body),
                     took_ms=took_ms,
-                    kind=_kind_of(message),
+                    kind=sending.kind,
                     offset_message_id=offset_ids[index] if index < len(offset_ids) else None,
                     is_success=result.status is SendStatus.SEND_OK,
                 )
@@ -343,11 +343,3 @@ class TraceConsumes(ConsumeHook):
 
 
 _BEGAN: Final = "pyromq.trace"
-
-
-def _kind_of(message: Message) -> MessageKind:
-    if message.is_delayed or names.START_DELIVER_TIME in message.properties:
-        return MessageKind.DELAY
-    if message.properties.get(names.TRANSACTION_PREPARED) == "true":
-        return MessageKind.HALF
-    return MessageKind.NORMAL

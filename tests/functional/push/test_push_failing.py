@@ -70,20 +70,34 @@ def test_a_listener_may_choose_that_a_message_never_comes_again(
     assert dead.body == b"bad"
 
 
+class Witness(pyromq.ConsumeHook):
+    """Notes what listeners are called with."""
+
+    def __init__(self) -> None:
+        self.seen: list[pyromq.Consuming] = []
+
+    def before(self, consuming: pyromq.Consuming) -> None:
+        self.seen.append(consuming)
+
+
+@pytest.mark.row("HK-01")
 def test_a_namespace_is_in_front_of_topic_and_group_and_nobody_sees_it(
     face: Face, address, topic, group
 ) -> None:
     settings = pyromq.ClientSettings(namespace="shop")
-    handler = Handler(lambda message: message.reconsume_times > 0)
+    handler, witness = Handler(lambda message: message.reconsume_times > 0), Witness()
+    how = {"listener": handler, "settings": settings, "hooks": [witness], **QUICK, **FIRST}
     with pyromq.Producer("producers", address, settings) as producer:
         producer.send(Message(topic, b"x"))
-    with face.PushConsumer(group, address, listener=handler, settings=settings, **QUICK, **FIRST) as consumer:
+    with face.PushConsumer(group, address, **how) as consumer:
         consumer.subscribe(topic)
         eventually(lambda: len(handler.got) == 2, 20)
         topics = {queue.topic for queue in consumer.assignment()}
 
     assert [message.topic for message in handler.got] == [topic, topic]
     assert topics == {f"shop%{topic}", f"%RETRY%shop%{group}"}
+    assert {(one.namespace, one.group) for one in witness.seen} == {("shop", f"shop%{group}")}
+    assert {one.queue.topic for one in witness.seen} == topics
 
 
 @pytest.mark.row("BA-10")

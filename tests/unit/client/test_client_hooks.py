@@ -17,9 +17,11 @@ from pyromq.client.plans.send import Target
 from pyromq.client.queue_choice import RoundRobin
 from pyromq.client.session import Session
 from pyromq.client.steps import Deadline
+from pyromq.client.trace_format import MessageKind
 from pyromq.codes import RequestCode
+from pyromq.config.settings import ClientSettings
 from pyromq.errors import NoPermission, RequestTimeout
-from pyromq.model import Message, MessageQueue, SendResult
+from pyromq.model import CommunicationMode, Message, MessageQueue, SendResult
 
 ORDER = Message("orders", b"x", tags="paid")
 
@@ -67,8 +69,8 @@ def begun(stage: Stage, *hooks: SendHook) -> Session:
     return session
 
 
-def send_one(stage: Stage, session: Session) -> SendResult:
-    outgoing = prepare(ORDER, "U", session.settings)
+def send_one(stage: Stage, session: Session, message: Message = ORDER) -> SendResult:
+    outgoing = prepare(message, "U", session.settings)
     deadline = Deadline(stage.clock, 3_000)
     return stage.run(send.send(session, outgoing, Target(), send.sync_rule(session), deadline))
 
@@ -95,6 +97,55 @@ def test_hooks_are_called_after_a_failure_and_again_for_the_next_try(stage: Stag
     assert witness.seen == [
         "check a", "before a:1", "after ConnectFailed", "check b", "before b:1", "after stored",
     ]  # fmt: skip
+
+
+@pytest.mark.row("HK-01", "MM-09")
+@pytest.mark.parametrize(
+    ("message", "kind"),
+    [
+        (ORDER, MessageKind.NORMAL),
+        (Message("orders", b"x", delay_level=3), MessageKind.DELAY),
+        (Message("orders", b"x", properties={"__STARTDELIVERTIME": "1893456000000"}), MessageKind.DELAY),
+        (Message("orders", b"x", properties={"TRAN_MSG": "true"}), MessageKind.HALF),
+        (Message("orders", b"x", properties={"TRAN_MSG": "false"}), MessageKind.NORMAL),
+    ],
+)
+def test_hooks_know_what_kind_of_message_is_sent(stage: Stage, message: Message, kind: MessageKind) -> None:
+    witness = Witness()
+
+    send_one(stage, begun(stage, witness), message)
+
+    assert [sending.kind for sending in witness.sendings] == [kind]
+
+
+@pytest.mark.row("HK-01")
+def test_hooks_know_how_a_message_is_sent(stage: Stage) -> None:
+    witness = Witness()
+    session = begun(stage, witness)
+    outgoing = prepare(ORDER, "U", session.settings)
+
+    for target in (Target(), Target(MessageQueue("orders", "a", 0))):
+        for rule in (send.sync_rule(session), send.async_rule(session)):
+            stage.run(send.send(session, outgoing, target, rule, Deadline(stage.clock, 3_000)))
+    stage.run(send.send_oneway(session, outgoing, Target(), Deadline(stage.clock, 3_000)))
+
+    sync, later, oneway = CommunicationMode.SYNC, CommunicationMode.ASYNC, CommunicationMode.ONEWAY
+    assert [sending.mode for sending in witness.sendings] == [sync, later, sync, later, oneway]
+
+
+@pytest.mark.row("HK-01")
+def test_hooks_know_the_namespace(stage: Stage) -> None:
+    witness = Witness()
+    settings = ClientSettings(namespace="shop")
+    stage.routes["shop%orders"] = stage.routes["orders"]
+
+    send_one(stage, stage.session(settings, send_hooks=(witness,)))
+    send_one(stage, begun(stage, witness))
+
+    assert [(sending.namespace, sending.topic) for sending in witness.sendings] == [
+        ("shop", "shop%orders"),
+        ("", "orders"),
+    ]
 
 
 @pytest.mark.row("SM-13")

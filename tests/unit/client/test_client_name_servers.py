@@ -9,7 +9,7 @@ from pyromq.client.plans import presence
 from pyromq.client.plans.route import publish_route, refresh_name_servers
 from pyromq.client.session import Session
 from pyromq.client.steps import Deadline, Plan
-from pyromq.codes import RequestCode
+from pyromq.codes import ClientCode, RequestCode
 from pyromq.config.settings import ClientSettings
 from pyromq.errors import ConfigError, ConnectFailed
 from pyromq.net.discovery import read_addresses
@@ -162,6 +162,7 @@ def test_the_name_servers_stay_when_the_http_address_is_away(
     assert "does not answer" in caplog.text
 
 
+@pytest.mark.row("SM-12")
 @pytest.mark.parametrize("page", [None, b"", b"\n", b"nowhere"])
 def test_an_http_address_that_tells_nothing_is_named_with_the_settings(
     stage: Stage, session: Session, page: bytes | None
@@ -170,8 +171,10 @@ def test_an_http_address_that_tells_nothing_is_named_with_the_settings(
     if page is not None:
         stage.pages[URL] = page
 
-    with pytest.raises(ConnectFailed, match="namesrv_domain"):
+    with pytest.raises(ConnectFailed, match="namesrv_domain") as caught:
         find(stage, session)
+
+    assert caught.value.code == ClientCode.NO_NAME_SERVER
 
 
 def test_whoever_waited_for_the_name_servers_does_not_fetch_them_again(

@@ -160,7 +160,7 @@ def test_a_unit_s_properties_have_at_most_32767_bytes() -> None:
         prepare_batch([Message("t", b"x", properties={"a": "x" * 32_768})], ["U"], SETTINGS)
 
 
-@pytest.mark.row("BA-03")
+@pytest.mark.row("BA-03", "MM-09")
 @pytest.mark.parametrize(
     ("messages", "reason"),
     [

@@ -4,9 +4,16 @@ from client_stage import NAME_SERVERS, Stage, refuses, route_of, two_brokers
 from pyromq.client.name_servers import NameServers, name_server_addresses
 from pyromq.client.plans.route import ask_name_servers, publish_route, refresh_routes, subscribe_route
 from pyromq.client.steps import Alone, Deadline, request
-from pyromq.codes import RequestCode, ResponseCode
+from pyromq.codes import ClientCode, RequestCode, ResponseCode
 from pyromq.config.settings import ClientSettings
-from pyromq.errors import ConfigError, ConnectFailed, NoRoute, RequestTimeout, ServerFailed
+from pyromq.errors import (
+    ConfigError,
+    ConnectFailed,
+    NoNameServerKnown,
+    NoRoute,
+    RequestTimeout,
+    ServerFailed,
+)
 
 
 @pytest.fixture
@@ -222,11 +229,14 @@ def test_addresses_come_from_the_argument_before_the_environment(monkeypatch: py
     assert name_server_addresses(None) == ("env:1", "env:2")
 
 
+@pytest.mark.row("SM-12")
 def test_no_address_at_all_is_an_error_that_says_where_to_give_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("NAMESRV_ADDR", raising=False)
 
-    with pytest.raises(ConfigError, match="NAMESRV_ADDR"):
+    with pytest.raises(NoNameServerKnown, match="NAMESRV_ADDR") as caught:
         name_server_addresses(None)
+
+    assert caught.value.code == ClientCode.NO_NAME_SERVER == 10004
 
 
 @pytest.mark.parametrize("address", ["localhost", "host:", ":9876", "host:port", "host:70000"])

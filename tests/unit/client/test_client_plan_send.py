@@ -11,7 +11,10 @@ from pyromq.codes import ClientCode, RequestCode, ResponseCode, SysFlag
 from pyromq.config.settings import ClientSettings
 from pyromq.errors import (
     ConnectFailed,
+    ConnectionLost,
     MessageIllegal,
+    NoNameServerKnown,
+    NoReply,
     NoRoute,
     Refused,
     RequestTimeout,
@@ -139,6 +142,45 @@ def test_a_send_carries_the_fields_of_the_short_header(stage: Stage, session: Se
     }
 
 
+@pytest.mark.row("SM-17")
+@pytest.mark.parametrize("unit_mode", [False, True])
+def test_a_send_says_whether_the_client_is_a_unit(stage: Stage, unit_mode: bool) -> None:
+    send_sync(stage, stage.session(ClientSettings(unit_mode=unit_mode)))
+
+    ext = stage.calls[-1].command.ext or {}
+    assert ext["k"] == ("true" if unit_mode else "false")
+
+
+@pytest.mark.row("SM-17")
+def test_a_message_to_a_retry_topic_says_how_often_it_was_and_may_be_tried(
+    stage: Stage, session: Session
+) -> None:
+    stage.routes["%RETRY%g"] = stage.routes["orders"]
+    tried = {"RECONSUME_TIME": "2", "MAX_RECONSUME_TIMES": "5"}
+
+    send_sync(stage, session, Message("%RETRY%g", b"x", properties=tried))
+    retried = stage.calls[-1].command.ext or {}
+    send_sync(stage, session, Message("%RETRY%g", b"x"))
+    untried = stage.calls[-1].command.ext or {}
+    send_sync(stage, session, Message("orders", b"x", properties=tried))
+    elsewhere = stage.calls[-1].command.ext or {}
+
+    assert [(ext["j"], ext.get("l")) for ext in (retried, untried, elsewhere)] == [
+        ("2", "5"),
+        ("0", None),
+        ("0", None),
+    ]
+    # As RocketMQ's client does, which takes them out of the message only after it has written the header.
+    assert "RECONSUME_TIME\x012" in retried["i"]
+
+
+def test_a_message_to_a_retry_topic_whose_number_of_tries_is_none_is_refused(
+    stage: Stage, session: Session
+) -> None:
+    with pytest.raises(MessageIllegal, match="MAX_RECONSUME_TIMES is 'many'"):
+        send_sync(stage, session, Message("%RETRY%g", b"x", properties={"MAX_RECONSUME_TIMES": "many"}))
+
+
 @pytest.mark.row("SM-01")
 @pytest.mark.parametrize(
     ("code", "status"),
@@ -201,6 +243,31 @@ def test_these_refusals_are_tried_at_another_broker(stage: Stage, session: Sessi
     stage.brokers["a:1"] = refuses(code)
 
     assert send_sync(stage, session).queue.broker_name == "b"
+
+
+@pytest.mark.row("QS-02", "QS-18")
+@pytest.mark.parametrize(
+    "settings",
+    [
+        ClientSettings(),
+        ClientSettings(send_latency_fault_enable=True),
+        ClientSettings(send_least_latency_enable=True),
+    ],
+    ids=["default", "slow brokers avoided", "least latency"],
+)
+def test_with_one_broker_each_further_try_takes_another_queue(stage: Stage, settings: ClientSettings) -> None:
+    stage.routes["orders"] = route_of("a", queues=3)
+    stage.brokers["a:1"] = refuses(ResponseCode.SYSTEM_ERROR)
+
+    with pytest.raises(SendFailed):
+        send_sync(stage, stage.session(settings))
+
+    tried = [
+        read_header(SendMessageV2, call.command.ext).queue_id
+        for call in stage.calls
+        if call.command.code == RequestCode.SEND_MESSAGE_V2
+    ]
+    assert sorted(tried) == [0, 1, 2]
 
 
 @pytest.mark.row("SM-08", "SM-12")
@@ -482,6 +549,48 @@ def test_brokers_that_no_name_server_knows_have_a_code_of_their_own(stage: Stage
         send_sync(stage, session)
 
     assert caught.value.code == ClientCode.BROKER_UNKNOWN
+
+
+@pytest.mark.row("SM-12")
+def test_a_topic_without_a_route_has_a_code_of_its_own(stage: Stage, session: Session) -> None:
+    stage.routes.clear()
+
+    with pytest.raises(NoRoute) as caught:
+        send_sync(stage, session)
+
+    assert caught.value.code == ClientCode.NO_ROUTE == 10005
+
+
+@pytest.mark.row("SM-12")
+def test_a_send_that_gives_up_says_how_often_how_long_and_where(stage: Stage, session: Session) -> None:
+    def slow_refusal(command: object) -> object:
+        stage.clock.advance(40)
+        return refuses(ResponseCode.SYSTEM_ERROR, "no luck")(command)  # type: ignore[arg-type]
+
+    stage.brokers.update({"a:1": slow_refusal, "b:1": slow_refusal})  # type: ignore[dict-item]
+
+    with pytest.raises(
+        SendFailed, match=r"failed 3 times in 120 ms, on a, b, a; the last failure: .*no luck"
+    ):
+        send_sync(stage, session)
+
+
+@pytest.mark.row("SM-12")
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (ConnectFailed, 10001),
+        (ConnectionLost, 10001),
+        (RequestTimeout, 10002),
+        (NoNameServerKnown, 10004),
+        (NoRoute, 10005),
+        (NoReply, 10006),
+    ],
+)
+def test_what_no_server_answered_has_the_code_of_rocketmq_s_clients(
+    error: type[ConnectFailed], code: int
+) -> None:
+    assert error("text").code == code
 
 
 @pytest.mark.row("PR-24")

@@ -130,7 +130,9 @@ def test_when_the_time_is_over_what_it_was_spent_on_is_said(stage: Stage, sessio
     # A machine that is so busy that a pause takes all that is left.
     stage.on_pause = lambda _seconds: stage.clock.advance(8_000)
 
-    with pytest.raises(RequestTimeout, match=r"failed 3 times, on a, a, a; the last failure: .*refused"):
+    with pytest.raises(
+        RequestTimeout, match=r"failed 3 times in 8000 ms, on a, a, a; the last failure: .*refused"
+    ):
         send_one(stage, session)
 
 

@@ -1,3 +1,5 @@
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 
 from pyromq.client.queue_choice import RoundRobin, select_by_hash
@@ -42,9 +44,45 @@ def test_a_retry_skips_the_queues_of_the_broker_that_failed() -> None:
 @pytest.mark.row("QS-02")
 def test_when_only_the_failed_broker_has_queues_its_next_one_is_taken() -> None:
     only = queues("a", count=3)
-    turn = RoundRobin(start=0)
+    turn = RoundRobin(start=1)
 
-    assert turn.choose(only, avoid="a") in only
+    first = turn.choose(only)
+    retries = [turn.choose(only, avoid="a") for _ in range(3)]
+
+    assert [queue.queue_id for queue in (first, *retries)] == [1, 2, 0, 1]
+
+
+@pytest.mark.row("QS-01")
+def test_a_thread_takes_the_queues_in_turn_whatever_other_threads_send() -> None:
+    among = queues("a", count=4)
+    turn = RoundRobin()
+
+    def take() -> list[int]:
+        return [turn.choose(among).queue_id for _ in range(3)]
+
+    mine = take()
+    with ThreadPoolExecutor(1) as other:
+        theirs = other.submit(take).result()
+        mine += take()
+        theirs += other.submit(take).result()
+        mine += take()
+
+    assert mine == [(mine[0] + at) % 4 for at in range(9)]
+    assert theirs == [(theirs[0] + at) % 4 for at in range(6)]
+
+
+@pytest.mark.row("QS-01")
+def test_each_thread_begins_anywhere() -> None:
+    among = queues("a", count=64)
+    turn = RoundRobin()
+    starts = set()
+
+    for _ in range(64):
+        with ThreadPoolExecutor(1) as thread:
+            starts.add(thread.submit(turn.choose, among).result())
+
+    # In turn, as one shared count would give, or all at one queue by chance: once in 64^63.
+    assert 1 < len(starts) < 64
 
 
 @pytest.mark.row("QS-17")

@@ -10,7 +10,7 @@ from pyromq.client.plans.send import Target
 from pyromq.client.requests import OpenRequests, no_reply, reply_message, reply_to, request_of
 from pyromq.client.session import Session
 from pyromq.client.steps import Deadline
-from pyromq.codes import RequestCode, ResponseCode, SysFlag
+from pyromq.codes import ClientCode, RequestCode, ResponseCode, SysFlag
 from pyromq.config.settings import ClientSettings
 from pyromq.errors import MessageIllegal
 from pyromq.model import Message, MessageQueue, ReceivedMessage, SendResult, SendStatus
@@ -81,13 +81,16 @@ def test_a_reply_carries_the_request_s_marks_to_the_cluster_s_reply_topic() -> N
     assert reply.properties == marks | {"MSG_TYPE": "reply"}
 
 
+@pytest.mark.row("SM-12")
 @pytest.mark.parametrize("missing", ["CLUSTER", "CORRELATION_ID", "REPLY_TO_CLIENT", "TTL"])
 def test_only_a_request_can_be_replied_to(missing: str) -> None:
     marks = {"CLUSTER": "c", "CORRELATION_ID": "7", "REPLY_TO_CLIENT": "me@1", "TTL": "500"}
     del marks[missing]
 
-    with pytest.raises(MessageIllegal, match=missing):
+    with pytest.raises(MessageIllegal, match=missing) as caught:
         reply_to(received(marks), b"!")
+
+    assert caught.value.code == ClientCode.NOT_A_REQUEST == 10007
 
 
 @pytest.mark.row("SM-18")

@@ -77,6 +77,7 @@ def test_a_half_message_is_marked_with_its_group_and_its_id(stage: Stage, sessio
     assert ORDER.message_id is None
 
 
+@pytest.mark.row("MM-09")
 @pytest.mark.parametrize(
     "message",
     [

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from pyromq.client.route_cache import CachedRoute
 from pyromq.client.session import Session
 from pyromq.client.steps import Alone, Deadline, Plan, ask, fetch, must_succeed, request
-from pyromq.codes import RequestCode, ResponseCode
+from pyromq.codes import ClientCode, RequestCode, ResponseCode
 from pyromq.errors import (
     BodyError,
     NetworkError,
@@ -103,10 +103,12 @@ def _find_name_servers(session: Session, deadline: Deadline) -> Plan[None]:
             text = yield from fetch(source, timeout_s)
             session.name_servers.replace(read_addresses(text, source))
         except NetworkError as error:
-            raise type(error)(
+            failure = type(error)(
                 f"no name server is known: {error}; is this the address that tells them (namesrv_domain, "
                 "namesrv_domain_subgroup), and can this machine reach it?"
-            ) from error
+            )
+            failure.code = ClientCode.NO_NAME_SERVER
+            raise failure from error
 
     yield Alone(source, begin, deadline.part_s(session.settings.mq_client_api_timeout))
 

@@ -25,7 +25,7 @@ from typing import Final
 
 import msgspec
 
-from pyromq.client.hooks import Sending, after_send, before_send
+from pyromq.client.hooks import Sending, after_send, before_send, kind_of
 from pyromq.client.namespaces import unwrap_queue, wrap, wrap_queue
 from pyromq.client.outgoing import Outgoing
 from pyromq.client.plans.broker import explained, unknown_broker, vip_address
@@ -47,7 +47,7 @@ from pyromq.errors import (
     SendFailed,
     refusal,
 )
-from pyromq.model import MessageQueue, SendResult, SendStatus
+from pyromq.model import CommunicationMode, MessageQueue, SendResult, SendStatus
 from pyromq.wire import properties as names
 from pyromq.wire.command import Command
 from pyromq.wire.header import read_header, write_header
@@ -70,11 +70,12 @@ _SYS_FLAG, _BORN, _FLAG, _PROPERTIES = "f", "g", "h", "i"
 
 @dataclass(frozen=True, slots=True)
 class RetryRule:
-    """How often a send is tried, and whether a broker's «no» or «not quite» is worth another try."""
+    """How a message is sent, how often it is tried, and whether a refusal or a poor status is tried again."""
 
     tries: int
     on_refusal: bool = False
     on_status_not_ok: bool = False
+    mode: CommunicationMode = CommunicationMode.SYNC
 
     def allows(self, error: PyroError) -> bool:
         """Return whether another broker may do what this failure says one did not."""
@@ -115,7 +116,8 @@ def sync_rule(session: Session) -> RetryRule:
 
 def async_rule(session: Session) -> RetryRule:
     """Return the rule of a send whose result goes to a callback."""
-    return _rule(1 + session.settings.retry_times_when_send_async_failed)
+    tries = 1 + session.settings.retry_times_when_send_async_failed
+    return _rule(tries, mode=CommunicationMode.ASYNC)
 
 
 #: Rules are few, and every send needs one.
@@ -145,7 +147,7 @@ def _send_to_chosen(
         address: str | None = None
         try:
             address = yield from _address(session, queue, deadline)
-            return (yield from _send_at(session, outgoing, queue, address, deadline))
+            return (yield from _send_at(session, outgoing, queue, address, deadline, rule.mode))
         except PyroError as error:
             if error.stale_route:
                 session.routes.mark_stale(outgoing.topic)
@@ -163,7 +165,7 @@ def send_oneway(session: Session, outgoing: Outgoing, target: Target, deadline: 
     address = _called_at(session, (yield from _address(session, queue, deadline)))
     if outgoing.is_timed:
         yield from must_know_timers(session, queue.broker_name, address, deadline)
-    sending = _sending(session, outgoing, queue, address)
+    sending = _sending(session, outgoing, queue, address, CommunicationMode.ONEWAY)
     before_send(session.send_hooks, sending)
     command = _command(session, _with_properties(outgoing, sending), queue)
     try:
@@ -181,11 +183,16 @@ def send_once(
 ) -> Plan[SendResult]:
     """Send to one queue, once, with the hooks around it."""
     address = yield from _address(session, queue, deadline)
-    return (yield from _send_at(session, outgoing, queue, address, deadline))
+    return (yield from _send_at(session, outgoing, queue, address, deadline, CommunicationMode.SYNC))
 
 
 def _send_at(
-    session: Session, outgoing: Outgoing, queue: MessageQueue, address: str, deadline: Deadline
+    session: Session,
+    outgoing: Outgoing,
+    queue: MessageQueue,
+    address: str,
+    deadline: Deadline,
+    mode: CommunicationMode,
 ) -> Plan[SendResult]:
     """Send to one queue of the master at an address, once, with the hooks around it."""
     address = _called_at(session, address)
@@ -193,7 +200,7 @@ def _send_at(
         yield from must_know_timers(session, queue.broker_name, address, deadline)
     if not session.send_hooks:
         return (yield from _send_to(session, outgoing, queue, address, deadline))
-    sending = _sending(session, outgoing, queue, address)
+    sending = _sending(session, outgoing, queue, address, mode)
     before_send(session.send_hooks, sending)
     outgoing = _with_properties(outgoing, sending)
     try:
@@ -217,7 +224,9 @@ def _send_to(
     return _result(session, outgoing, queue, answer)
 
 
-def _sending(session: Session, outgoing: Outgoing, queue: MessageQueue, address: str) -> Sending:
+def _sending(
+    session: Session, outgoing: Outgoing, queue: MessageQueue, address: str, mode: CommunicationMode
+) -> Sending:
     return Sending(
         group=session.group,
         message=outgoing.message,
@@ -225,6 +234,9 @@ def _sending(session: Session, outgoing: Outgoing, queue: MessageQueue, address:
         queue=queue,
         broker_address=address,
         is_batch=outgoing.is_batch,
+        kind=kind_of(outgoing.message),
+        mode=mode,
+        namespace=session.settings.namespace,
     )
 
 
@@ -253,7 +265,7 @@ def _send_in_turn(
         try:
             with _measured(session, queue):
                 address = yield from _address(session, queue, deadline)
-                result = yield from _send_at(session, outgoing, queue, address, deadline)
+                result = yield from _send_at(session, outgoing, queue, address, deadline, rule.mode)
         except PyroError as error:
             if error.stale_route:
                 session.routes.mark_stale(outgoing.topic)
@@ -378,6 +390,9 @@ def _called_at(session: Session, address: str) -> str:
 
 
 def _command(session: Session, outgoing: Outgoing, queue: MessageQueue) -> Command:
+    if outgoing.reconsume_times or outgoing.max_reconsume_times is not None:
+        ext = write_header(_header(session, outgoing, queue))
+        return Command(_code_of(outgoing), ext=ext, body=outgoing.body, language=Language.PYTHON)
     key = (outgoing.topic, queue.broker_name, queue.queue_id, outgoing.is_batch)
     fields = session.send_fields.get(key)
     if fields is None:
@@ -403,8 +418,9 @@ def _header(session: Session, outgoing: Outgoing, queue: MessageQueue) -> SendMe
         born_timestamp=session.clock.now_ms(),
         flag=outgoing.flag,
         properties=outgoing.properties,
-        reconsume_times=0,
+        reconsume_times=outgoing.reconsume_times,
         unit_mode=settings.unit_mode,
+        max_reconsume_times=outgoing.max_reconsume_times,
         batch=outgoing.is_batch,
         broker_name=queue.broker_name,
     )
@@ -440,16 +456,19 @@ def _gave_up(topic: str, brokers: list[str], failure: PyroError, deadline: Deadl
     times = f"{len(brokers)} time{'s' if len(brokers) > 1 else ''}"
     # Many tries at few brokers are waiting; which broker it was each time is of no interest then.
     names = brokers if len(brokers) <= _BROKERS_TOLD else list(dict.fromkeys(brokers))
-    story = f"a send to topic {topic!r} failed {times}, on {', '.join(names)}; the last failure: {failure}"
+    took_ms = deadline.timeout_ms - round(deadline.left_s * 1_000)
+    story = (
+        f"a send to topic {topic!r} failed {times} in {took_ms} ms, on {', '.join(names)}; the last failure: "
+        f"{failure}"
+    )
     if deadline.has_passed:
         return RequestTimeout(f"{story}; the {deadline.timeout_ms} ms for this send are used up")
     return SendFailed(story, code=_code(failure), brokers=tuple(brokers))
 
 
 def _code(failure: PyroError) -> int:
-    """Return the number that RocketMQ's clients put on such a failure."""
-    if isinstance(failure, Refused):
+    """Return the number that RocketMQ's clients put on such a failure of the last try."""
+    if isinstance(failure, Refused | NetworkError):
         return failure.code
-    if isinstance(failure, NoRoute):
-        return ClientCode.BROKER_UNKNOWN
-    return ClientCode.TIMED_OUT if isinstance(failure, RequestTimeout) else ClientCode.CONNECT_FAILED
+    # A queue whose broker no name server knows; the topic has a route.
+    return ClientCode.BROKER_UNKNOWN

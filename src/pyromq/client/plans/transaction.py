@@ -108,6 +108,7 @@ def _tell_hooks(
             state=state,
             transaction_id=header.transaction_id,
             was_asked=bool(header.from_transaction_check),
+            namespace=session.settings.namespace,
         )
         after_end(session.send_hooks, ending)
 

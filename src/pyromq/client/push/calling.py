@@ -43,13 +43,14 @@ class Listening:
     group: str
     call: Callable[[Work], object]
     hooks: tuple[ConsumeHook, ...] = ()
+    namespace: str = ""
 
     def start(self, work: Work, now_ms: int) -> Awaitable[object] | None:
         """Call the listener, and return what is to be awaited, if it returns that."""
         if work.state is not None:
             work.state.start(work.messages, now_ms)
         if self.hooks:
-            work.consuming = Consuming(self.group, work.queue, work.messages)
+            work.consuming = Consuming(self.group, work.queue, work.messages, self.namespace)
             before_consume(self.hooks, work.consuming)
         unreadable = first_unreadable(work.messages)
         if unreadable is not None:

@@ -253,7 +253,8 @@ class Engine:
         return LocalProgress(offsets_file(session.settings, session.identity.client_id, session.group))
 
     def _new_caller(self, session: Session) -> Caller:
-        listening = Listening(session.group, self._terms.call, self._terms.hooks)
+        namespace = session.settings.namespace
+        listening = Listening(session.group, self._terms.call, self._terms.hooks, namespace)
         # As in RocketMQ 4.9.8, whose pool has an endless queue and so never grows beyond its core; what it
         # calls every minute to adjust the core (adjustThreadPool) does nothing there.
         size = session.settings.consume_thread_min
