@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import pytest
 from client_faces import Face
 from slave_stage import Pair, running_pair
+from typer.testing import CliRunner
 
 from pyromq import (
     ClientSettings,
@@ -26,6 +27,7 @@ from pyromq import (
     TransactionState,
     select_by_hash,
 )
+from pyromq.cli.main import app
 from pyromq.net.loop import new_event_loop
 from pyromq.testing.waiting import eventually
 
@@ -128,6 +130,17 @@ def test_without_a_master_a_send_fails_when_its_time_is_over(face: Face, brokers
                 producer.send(Message("t", b"x"), timeout_ms=10_000)
 
     assert "master" in str(caught.value)
+
+
+def test_produce_gives_each_message_the_time_that_it_is_told(brokers: Switchable) -> None:
+    produce = ["produce", "-n", brokers.address, "t", "x", "--timeout"]
+    assert CliRunner().invoke(app, [*produce, "20"]).exit_code == 0
+    brokers.lose_master()
+
+    failed = CliRunner().invoke(app, [*produce, "1.5"])
+
+    assert isinstance(failed.exception, NoMaster)
+    assert "more time than the 1500 ms" in str(failed.exception)
 
 
 def test_a_transaction_goes_on_at_the_next_master(brokers: Switchable) -> None:
