@@ -2,7 +2,7 @@
 PYTHON ?= python3
 PY := .venv/bin/python
 
-.PHONY: setup demo test check bench bench-client bench-kinds bench-parts bench-replication bench-spark clean coverage-rows interop test-browser test-install test-pure test-spark test-spark-long torture torture-store torture-ha fuzz-kernel guard-kernel hunt-races simulate
+.PHONY: setup demo test check bench bench-client bench-overload bench-kinds bench-parts bench-replication bench-spark clean coverage-rows interop test-browser test-install test-pure test-spark test-spark-long torture torture-store torture-ha fuzz-kernel guard-kernel hunt-races simulate
 # The kernel compiles while packages arrive; whichever of the two is there already is left as it is.
 setup:
 	@$(MAKE) -q .venv/.ready .venv/.kernel || $(MAKE) --no-print-directory -j2 .venv/.ready .venv/.kernel
@@ -105,6 +105,9 @@ bench-spark: setup   ## A topic as a Spark table beside pre-built Arrow and Spar
 
 bench-replication: setup   ## What synchronous replication costs, and how long a switch of masters takes; about 7 minutes (BENCH=--quick: 1)
 	$(PY) bench/replication.py $(BENCH)
+
+bench-overload: setup   ## Sends at twice the rate that a broker bears: what is accepted, how late, beside Apache 4.9; about 3 minutes (BENCH=--quick: 1)
+	$(PY) bench/overload.py $(BENCH)
 
 bench-parts: setup   ## Start-up time, memory, and the speed of the store, of recovery and of verify
 	for part in startup store_micro recovery verify; do echo "== $$part"; $(PY) bench/$$part.py || exit 1; done

@@ -11,6 +11,7 @@ from pathlib import Path
 from pyromq.config.field import Setting, settings_of
 from pyromq.config.idle import IDLE
 from pyromq.config.idle_table import Idle
+from pyromq.config.pressure import PressureSettings
 from pyromq.config.rocketmq import REFUSED, RENAMED
 from pyromq.config.settings import (
     BrokerSettings,
@@ -35,11 +36,17 @@ HEAD = {
         RocketMQ's. Written by tools/gen_conf.py.""",
 }
 PARTS = {
-    "broker.conf": (("Broker", BrokerSettings), ("Store", StoreSettings), ("Connections", NetSettings)),
+    "broker.conf": (
+        ("Broker", BrokerSettings),
+        ("Broker busy", PressureSettings),
+        ("Store", StoreSettings),
+        ("Connections", NetSettings),
+    ),
     "namesrv.conf": (("Name server", NamesrvSettings), ("Connections", NetSettings)),
 }
 REFERENCE = (
     ("Broker", BrokerSettings, "of `pyromq broker` and `pyromq up`"),
+    ("Broker busy", PressureSettings, "of `pyromq broker` and `pyromq up`"),
     ("Store", StoreSettings, "of `pyromq broker` and `pyromq up`"),
     ("Name server", NamesrvSettings, "of `pyromq namesrv` and `pyromq up`"),
     ("Connections", NetSettings, "of both servers"),

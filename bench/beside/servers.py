@@ -101,7 +101,7 @@ class Stage:
     def __init__(self, folder: Path, closing: ExitStack) -> None:
         self._folder = folder
         self._closing = closing
-        self._environment = apache_home(folder)
+        self.environment = apache_home(folder)
         self._started = 0
         self._name_servers: dict[str, str] = {}
         self._classpaths: dict[str, str] = {}
@@ -165,7 +165,7 @@ class Stage:
             return subprocess.Popen(
                 command,
                 cwd=self._folder,
-                env=self._environment,
+                env=self.environment,
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=out,

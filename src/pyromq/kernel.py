@@ -21,6 +21,7 @@ MODULES = (
     "plans",
     "pulls",
     "records",
+    "refusals",
     "scan",
     "sends",
     "tails",

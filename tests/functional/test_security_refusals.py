@@ -14,6 +14,7 @@ import pytest
 from pyromq.codes import RequestCode, ResponseCode
 from pyromq.config.field import Setting, settings_of
 from pyromq.config.live import changed
+from pyromq.config.pressure import PressureSettings
 from pyromq.config.settings import (
     BrokerProcess,
     BrokerSettings,
@@ -28,7 +29,7 @@ from pyromq.testing.cluster import Cluster
 from pyromq.testing.wire_client import WireClient
 from pyromq.wire.command import Command, decode_header
 
-OWNERS = (BrokerSettings, StoreSettings, NetSettings, NamesrvSettings)
+OWNERS = (BrokerSettings, PressureSettings, StoreSettings, NetSettings, NamesrvSettings)
 
 
 def frame(header: bytes, body: bytes) -> bytes:
@@ -128,7 +129,7 @@ def test_no_secret_changes_over_the_network() -> None:
 @pytest.mark.parametrize("process", [BrokerProcess(), NamesrvProcess()], ids=["broker", "namesrv"])
 def test_every_setting_that_is_not_live_is_refused(process: BrokerProcess | NamesrvProcess) -> None:
     owners = (
-        (type(process.broker), type(process.store))
+        (type(process.broker), type(process.pressure), type(process.store))
         if isinstance(process, BrokerProcess)
         else (type(process.namesrv),)
     )

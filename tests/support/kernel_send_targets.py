@@ -105,6 +105,31 @@ def sends(random: Random) -> None:
         expect(sum(queue.end for queue in queues) == ends + count, "each message has its entry")
 
 
+@target("refusals.refuse_sends")
+def refusals(random: Random) -> None:
+    from pyromq.broker.busy import refusal_parts
+    from pyromq.wire.command import CommandReader
+
+    before, after, binary = refusal_parts("[OVERLOAD]")
+    received = exact_bytes(some(random, _send_frames(), count_max=6))
+    start = mostly(random, 0, 1, len(received), len(received) + 1)
+    end, answers, count = module("refusals").refuse_sends(
+        received,
+        start,
+        json_before=exact_bytes(before),
+        json_after=exact_bytes(after),
+        binary=exact_bytes(binary),
+        answer_bytes_max=mostly(random, 1 << 20, 0, 300),
+    )
+    expect(start <= end <= max(start, len(received)), "what is refused is in what was received")
+    reader, answered = CommandReader(), 0
+    reader.feed(answers)
+    while (answer := reader.next_command()) is not None:
+        expect((answer.code, answer.remark) == (2, "[OVERLOAD]"), "an answer says that the broker is busy")
+        answered += 1
+    expect(answered <= count, "no more is answered than was refused")
+
+
 @cache
 def _unit_bodies() -> list[bytes]:
     """Return bodies of batches: plain ones, and those that are left to Python."""

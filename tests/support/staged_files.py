@@ -1,7 +1,7 @@
 """The machine's files, but every operation is noted, syncs wait or fail, and the disk is as full as told."""
 
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
@@ -30,6 +30,8 @@ class _StagedFile(SystemFile):
             raise DiskFull(f"writing {self.path} failed: No space left on device")
         if self._stage.broken_name is not None and self.path.name.startswith(self._stage.broken_name):
             raise RuntimeError(f"writing {self.path} is not understood")
+        if self.path.parent.name == "commitlog":
+            self._stage.before_log_write()
         super().write(data, at)
 
     def write_each(self, parts: Iterable[tuple[bytes, int]]) -> None:
@@ -54,6 +56,8 @@ class StagedFiles(SystemFiles):
         self.full_name: str | None = None
         #: Writing files whose names begin so fails in a way that nobody thought of.
         self.broken_name: str | None = None
+        #: Called before each write to the log; a slow disk lets time pass.
+        self.before_log_write: Callable[[], None] = lambda: None
         self._may_sync = threading.Event()
         self._may_sync.set()
         self._may_remove = threading.Event()

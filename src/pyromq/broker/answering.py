@@ -179,6 +179,7 @@ def _fast_sends(
         common_ext=send.common_ext,
         requests_under_way_max=parts.net_settings.requests_under_way_max,
         live=parts.live,
+        busy=parts.busy,
         clock=parts.clock,
     )
     send.learn = fast.learn
@@ -201,6 +202,7 @@ def _fast_pulls(parts: Parts, pull: PullHandlers) -> FastPulls | None:
         consumers=parts.consumers,
         offsets=parts.offsets,
         live=parts.live,
+        busy=parts.busy,
     )
     pull.learn = fast.learn
     parts.stats.take_served = fast.take_served
@@ -373,6 +375,7 @@ def _statistics_handlers(parts: Parts, addresses: BrokerAddresses) -> Statistics
         filters=parts.filters,
         store=parts.store,
         stats=parts.stats,
+        busy=parts.busy,
         settings=parts.settings,
         address=addresses.advertised,
     )

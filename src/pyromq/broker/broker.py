@@ -67,6 +67,8 @@ TIMERS_WRITE_S = 1.0
 ELECTED_REGISTRATION_S = 0.5
 SILENT_CLIENTS_SWEEP_S = 10.0
 SUBSCRIPTIONS_LOOK_S = 1.0
+#: `osPageCacheBusyTimeOutMills` is not less.
+SLOW_WRITE_S_MIN = 0.001
 #: Clients with `vipChannelEnabled` send to the broker's port minus this.
 VIP_PORT_BELOW = 2
 
@@ -250,7 +252,7 @@ class Broker:
     def _watch_refusals(self, durability: Durability, replicating: Replicating) -> None:
         """Log when clients begin to be refused, and when that ends; a stop tells what lasted until then."""
         episodes = self._episodes = watch_refusals(self._parts, durability, replicating)
-        self._table.on_refused = episodes.look
+        self._table.on_refused = self._parts.busy.on_begin = episodes.look
         self._parts.background.every("look for refusals", REFUSALS_LOOK_S, episodes.look)
         episodes.look()
 
@@ -299,6 +301,9 @@ class Broker:
         self._log_grew()
 
     def _log_grew(self) -> None:
+        write_s = self._parts.store.log.write_s
+        if write_s >= SLOW_WRITE_S_MIN:
+            self._parts.busy.wrote(write_s)
         if self._sync_soon is not None:
             self._sync_soon()
         if self.replicating is not None:
@@ -389,6 +394,7 @@ class Broker:
             times=None if self._observed is None else self._observed.requests,
         )
         self._table.add(self._more_routes)
+        self._table.pressure = parts.busy
         if self._observed is not None:
             self._observed.watch(durability, parts)
             self._observed.requests.time_routes(self._table)

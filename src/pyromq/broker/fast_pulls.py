@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from pyromq.broker.answer_parts import binary_parts, json_parts
+from pyromq.broker.busy import Busy
 from pyromq.broker.clients import Consumers
 from pyromq.broker.groups import GroupTable
 from pyromq.broker.live_settings import LiveSettings
@@ -49,8 +50,10 @@ class FastPulls:
         consumers: Consumers,
         offsets: OffsetTable,
         live: LiveSettings,
+        busy: Busy,
     ) -> None:
         self._make = make
+        self._busy = busy
         self._pulls = make()
         self._store = store
         self._topics = topics
@@ -71,7 +74,7 @@ class FastPulls:
         # While slaves are suggested, which broker is depends on what was read.
         if self._settings.slave_read_enable:
             return False
-        if self._forget_if_changed():
+        if self._forget_if_changed() or self._busy.refusal(self._busy.pulls, link) is not None:
             return False
         store = self._store
         readable = store.readable_position

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pyromq.broker.announcements import Announcements
 from pyromq.broker.answer_parts import binary_parts, json_parts
 from pyromq.broker.arrivals import Arrivals
+from pyromq.broker.busy import Busy, Refusal, refusal_parts
 from pyromq.broker.durability import Durability, NotSafe
 from pyromq.broker.live_settings import LiveSettings
 from pyromq.broker.topic_names import RETRY_PREFIX
@@ -37,8 +38,8 @@ if TYPE_CHECKING:
 MULTI_TAG: Final = "MULTI_TAG"
 #: Queues of a topic that are learnt with its first message.
 QUEUES_AT_ONCE: Final = 256
-#: A connection, what it has under way, and the answers that wait.
-_Waiting = tuple[Link, "asyncio.Future[None]", bytes]
+#: A connection, what it has under way, the answers that wait, and to how many sends.
+_Waiting = tuple[Link, "asyncio.Future[None]", bytes, int]
 
 
 class FastSends:
@@ -57,9 +58,11 @@ class FastSends:
         common_ext: dict[str, str],
         requests_under_way_max: int,
         live: LiveSettings,
+        busy: Busy,
         clock: Clock,
     ) -> None:
         self._sends = sends
+        self._busy = busy
         self._store = store
         self._topics = topics
         self._arrivals = arrivals
@@ -91,6 +94,10 @@ class FastSends:
             return False
         if len(link.under_way) >= self._under_way_max:
             return False
+        busy = self._busy
+        refusal = busy.refusal(busy.sends, link)
+        if refusal is not None:
+            return self._refuse(link, reader, answer_bytes_max, refusal)
         sends, store = self._sends, self._store
         received, start = reader.pending
         end = sends.plan(
@@ -105,7 +112,7 @@ class FastSends:
         )
         if end == start:
             return False
-        answers, log_end = sends.answers, sends.end
+        answers, log_end, count = sends.answers, sends.end, sends.count
         try:
             grown = store.put_planned(sends, now_ms)
         except StoreError:
@@ -118,7 +125,7 @@ class FastSends:
             if answers:
                 self._answer_now(link, answers)
         else:
-            self._answer_when_safe(link, answers, log_end)
+            self._answer_when_safe(link, answers, log_end, count)
         for queue, first in grown:
             self._announcements.grew(queue.topic, queue.queue_id, first, queue.end)
             queue.watched = self._is_awaited(queue.topic, queue.queue_id)
@@ -170,14 +177,37 @@ class FastSends:
             answers = self._with(refusal, answers)
         link.send_frames(answers)
 
-    def _answer_when_safe(self, link: Link, answers: bytes, log_end: int) -> None:
+    def _refuse(self, link: Link, reader: CommandReader, answer_bytes_max: int, refusal: Refusal) -> bool:
+        """Refuse the sends at the front of what was received; return whether there was one."""
+        # Only now: without a compiler there is nothing to import, and no such object either.
+        from pyromq._kernel.refusals import refuse_sends
+
+        received, start = reader.pending
+        before, after, binary = refusal_parts(refusal.remark)
+        end, answers, count = refuse_sends(
+            received,
+            start,
+            json_before=before,
+            json_after=after,
+            binary=binary,
+            answer_bytes_max=answer_bytes_max,
+        )
+        if not count:
+            return False
+        reader.skip_to(end)
+        self._busy.note(self._busy.sends, refusal.reason, count)
+        link.send_frames(answers)
+        return True
+
+    def _answer_when_safe(self, link: Link, answers: bytes, log_end: int, count: int) -> None:
         """Let answers leave when the log is safe up to its end, with all others of this turn of the loop."""
         loop = asyncio.get_running_loop()
         settled: asyncio.Future[None] = loop.create_future()
         link.under_way.add(settled)
         if not self._turn:
             loop.call_soon(self._end_turn)
-        self._turn.append((link, settled, answers))
+        self._turn.append((link, settled, answers, count))
+        self._busy.sends.count += count
         self._turn_end = log_end
 
     def _end_turn(self) -> None:
@@ -185,7 +215,8 @@ class FastSends:
         self._durability.when_safe(self._turn_end, partial(self._settle, turn))
 
     def _settle(self, turn: list[_Waiting], error: Exception | None) -> None:
-        for link, settled, answers in turn:
+        for link, settled, answers, count in turn:
+            self._busy.sends.count -= count
             link.under_way.discard(settled)
             if not settled.done():
                 settled.set_result(None)

@@ -162,6 +162,22 @@ def _client_figures(parts: Parts, server: Server) -> list[Figure]:
             "Requests that wait for their answers, held pulls among them.",
             lambda: sum(len(link.under_way) for link in server.links),
         ),
+        Figure(
+            "rocketmq_processor_watermark",
+            "Requests that wait for disk, slaves or their answers, held pulls not among them.",
+            ("processor",),
+            lambda: {(queue.name,): queue.size for queue in parts.busy.queues},
+        ),
+        _counter(
+            "pyromq_busy_refusals_total",
+            "Requests refused with SYSTEM_BUSY because the broker was busy, by why it was.",
+            ("processor", "reason"),
+            lambda: {
+                (queue.name, str(reason)): count
+                for queue in parts.busy.queues
+                for reason, count in queue.refused.items()
+            },
+        ),
         _single("pyromq_held_pulls", "Pulls that wait for messages.", lambda: parts.arrivals.held_count),
     ]
 

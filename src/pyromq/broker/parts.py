@@ -5,6 +5,7 @@ from pathlib import Path
 
 from pyromq.broker.arrivals import Arrivals
 from pyromq.broker.background import Background
+from pyromq.broker.busy import Busy
 from pyromq.broker.clients import Consumers, Producers
 from pyromq.broker.delay import DelayedMessages
 from pyromq.broker.filters import FilterTable
@@ -55,6 +56,7 @@ class Parts:
     presence: PresenceHandlers
     stats: BrokerStats
     background: Background
+    busy: Busy
     use_kernel: bool
 
 
@@ -124,5 +126,6 @@ def make_parts(process: BrokerProcess, *, clock: Clock, files: Files | None, use
         presence=presence,
         stats=BrokerStats(store, clock, cluster=settings.broker_cluster_name),
         background=Background(clock),
+        busy=Busy(live, clock, held_pulls=lambda: arrivals.held_count),
         use_kernel=use_kernel,
     )

@@ -45,6 +45,7 @@ def watch_refusals(parts: Parts, durability: Durability, replicating: Replicatin
     episodes.watch("messages", too_early)
     episodes.watch("producers", lambda: forbidden(Perm.WRITE, "producers"))
     episodes.watch("consumers", lambda: forbidden(Perm.READ, "consumers"))
+    episodes.watch("requests", lambda: parts.busy.why)
     if isinstance(replicating, Leading):
         episodes.watch("all requests", lambda: replicating.gate.why_shut)
         episodes.watch("messages", lambda: replicating.gate.why_no_messages)

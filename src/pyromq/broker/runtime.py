@@ -1,6 +1,7 @@
 """What a broker says of itself when it is asked for its runtime (28), by RocketMQ's names.
 
-There are no pools of threads here, and no lock on the page cache: what RocketMQ tells of those is 0. How long
+There are no pools of threads here: what RocketMQ tells of their queues is said of the requests that wait for
+their answers (`busy.py`), and what it tells of its lock on the page cache of a write that took long. How long
 single puts and gets took is in the metrics, and 0 here.
 """
 
@@ -8,6 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from pyromq.broker import topic_names
+from pyromq.broker.busy import Busy
 from pyromq.broker.stats import BrokerStats, Totals
 from pyromq.codes import VERSION
 from pyromq.config.settings import BrokerSettings
@@ -27,33 +29,38 @@ _TIMES: Final = (
     *("[<=0ms]", "[0~10ms]", "[10~50ms]", "[50~100ms]", "[100~200ms]", "[200~500ms]", "[500ms~1s]"),
     *("[1~2s]", "[2~3s]", "[3~4s]", "[4~5s]", "[5~10s]", "[10s~]"),
 )
-#: Queues of RocketMQ's pools of threads and how much they hold; there are none here.
-_POOLS: Final = {
-    "sendThreadPoolQueue": "10000",
-    "pullThreadPoolQueue": "100000",
-    "queryThreadPoolQueue": "20000",
-}
+#: Of the queue of RocketMQ's pool for queries; nobody waits in it here.
+_QUERY_CAPACITY: Final = "20000"
 
 
 def runtime_of(
-    store: MessageStore, stats: BrokerStats, settings: BrokerSettings, delayed: Mapping[int, int]
+    store: MessageStore,
+    stats: BrokerStats,
+    settings: BrokerSettings,
+    delayed: Mapping[int, int],
+    busy: Busy,
+    waited_ms: int,
 ) -> dict[str, str]:
-    """Return what is known of a broker's state, as text; `delayed` is the progress of the delay levels."""
+    """Return what is known of a broker's state, as text; `delayed` is the progress of the delay levels.
+
+    `waited_ms` is how long the question itself waited for the loop.
+    """
     return {
         **_traffic(stats),
         **_days(stats),
-        **_queues(),
+        **_queues(busy, waited_ms),
         **_disk(store),
         **_delays(store, delayed),
         **({} if store.ailment is None else {STORE_FAILURE: store.ailment}),
         **({MASTER_ROLE: stats.master_role} if stats.master_role else {}),
+        **busy.told(),
         "brokerVersionDesc": VERSION_DESCRIPTION,
         "brokerVersion": str(VERSION),
         "bootTimestamp": str(stats.started_at_ms),
         "startAcceptSendRequestTimeStamp": str(settings.start_accept_send_request_time_stamp),
         "dispatchBehindBytes": "0",
         "dispatchMaxBuffer": "0",
-        "pageCacheLockTimeMills": "0",
+        "pageCacheLockTimeMills": str(busy.slow_write_ms),
         **_write_buffer(store),
         "remainHowManyDataToFlush": human_bytes(_log_end(store) - store.flushed_position),
     }
@@ -136,10 +143,20 @@ def _days(stats: BrokerStats) -> dict[str, str]:
     }
 
 
-def _queues() -> dict[str, str]:
-    table = {"EndTransactionQueueSize": "0", "EndTransactionThreadPoolQueueCapacity": "100000"}
-    for pool, capacity in _POOLS.items():
-        table |= {f"{pool}Size": "0", f"{pool}Capacity": capacity, f"{pool}HeadWaitTimeMills": "0"}
+def _queues(busy: Busy, waited_ms: int) -> dict[str, str]:
+    table = {
+        "EndTransactionQueueSize": str(busy.ends.size),
+        "EndTransactionThreadPoolQueueCapacity": str(busy.ends.capacity),
+        "queryThreadPoolQueueSize": "0",
+        "queryThreadPoolQueueCapacity": _QUERY_CAPACITY,
+        "queryThreadPoolQueueHeadWaitTimeMills": str(waited_ms),
+    }
+    for pool, queue in (("sendThreadPoolQueue", busy.sends), ("pullThreadPoolQueue", busy.pulls)):
+        table |= {
+            f"{pool}Size": str(queue.size),
+            f"{pool}Capacity": str(queue.capacity),
+            f"{pool}HeadWaitTimeMills": str(waited_ms),
+        }
     return table
 
 

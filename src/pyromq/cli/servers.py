@@ -83,7 +83,10 @@ def with_name_server_at(process: UpProcess, port: int | None) -> UpProcess:
 def run_up(process: UpProcess, start: Start) -> None:
     """Serve a name server and a broker in this process."""
     namesrv = with_key_values(process.namesrv, start)
-    broker = _with_store(BrokerProcess(broker=process.broker, store=process.store, net=process.net), start)
+    broker = _with_store(
+        BrokerProcess(broker=process.broker, pressure=process.pressure, store=process.store, net=process.net),
+        start,
+    )
 
     async def begin(closing: AsyncExitStack) -> Mapping[str, Any]:
         name_server = await start_namesrv(namesrv, process.net, closing, option="--namesrv-port")

@@ -85,21 +85,16 @@ GROUPS = (
     ),
     Group(
         "queues",
-        "no kind of request has a queue of its own; requestsUnderWayMax is the limit",
+        "no other kind of request has a queue of its own; requestsUnderWayMax is the limit",
         Promise.LIMITS,
         """
-        adminBrokerThreadPoolQueueCapacity=10000 brokerFastFailureEnable=true
-        clientManagerThreadPoolQueueCapacity=1000000 clientRequestThreadPoolQueueCapacity=50000
-        consumerManagerThreadPoolQueueCapacity=1000000 defaultThreadPoolQueueCapacity=10000
-        endTransactionPoolQueueCapacity=100000 heartbeatThreadPoolQueueCapacity=50000
-        litePullThreadPoolQueueCapacity=100000 loadBalanceThreadPoolQueueCapacity=100000
-        maxAsyncPutMessageRequests=5000 osPageCacheBusyTimeOutMills=1000
-        pullThreadPoolQueueCapacity=100000 putThreadPoolQueueCapacity=10000
-        queryThreadPoolQueueCapacity=20000 replyThreadPoolQueueCapacity=10000
-        sendThreadPoolQueueCapacity=10000 unRegisterBrokerQueueCapacity=3000
-        waitTimeMillsInAdminBrokerQueue=5000 waitTimeMillsInHeartbeatQueue=31000
-        waitTimeMillsInLitePullQueue=5000 waitTimeMillsInPullQueue=5000 waitTimeMillsInSendQueue=200
-        waitTimeMillsInTransactionQueue=3000
+        adminBrokerThreadPoolQueueCapacity=10000 clientManagerThreadPoolQueueCapacity=1000000
+        clientRequestThreadPoolQueueCapacity=50000 consumerManagerThreadPoolQueueCapacity=1000000
+        defaultThreadPoolQueueCapacity=10000 litePullThreadPoolQueueCapacity=100000
+        loadBalanceThreadPoolQueueCapacity=100000 maxAsyncPutMessageRequests=5000
+        putThreadPoolQueueCapacity=10000 queryThreadPoolQueueCapacity=20000
+        unRegisterBrokerQueueCapacity=3000 waitTimeMillsInAdminBrokerQueue=5000
+        waitTimeMillsInLitePullQueue=5000
         """,
     ),
     Group(

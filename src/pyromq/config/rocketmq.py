@@ -11,6 +11,7 @@ which spelling a file needs (`dLegerGroup`, `brokerIP1`).
 from enum import Enum
 
 from pyromq.config.field import settings_of
+from pyromq.config.pressure import PressureSettings
 from pyromq.config.settings import BrokerSettings, NamesrvSettings, NetSettings, StoreSettings
 
 #: Properties of BrokerConfig in RocketMQ 4.9.8.
@@ -214,7 +215,7 @@ REFUSED = {
     "duplicationEnable": "a second copy of the log is not kept",
 }
 
-SERVER_CLASSES = (BrokerSettings, StoreSettings, NetSettings, NamesrvSettings)
+SERVER_CLASSES = (BrokerSettings, PressureSettings, StoreSettings, NetSettings, NamesrvSettings)
 #: RocketMQ's spelling → our name, of every setting of a server.
 SAME = {setting.key: setting.name for owner in SERVER_CLASSES for setting in settings_of(owner)}
 APACHE_NAMES = frozenset(

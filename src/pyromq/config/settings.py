@@ -16,6 +16,7 @@ from pyromq.config.choices import (
     TlsServerMode,
 )
 from pyromq.config.field import setting
+from pyromq.config.pressure import UNCHANGED, PressureSettings
 
 KIB = 1024
 MIB = 1024 * KIB
@@ -154,8 +155,7 @@ class BrokerSettings:
     )
     subscription_conflict_grace: int = setting(
         60_000,
-        "Milliseconds that members of a group may subscribe differently, as during a deployment, until they "
-        "and the log are told. Ours.",
+        "Milliseconds that members may subscribe differently, as in a deployment, until they are told. Ours.",
     )
     channel_expired_timeout: int = setting(
         120_000, "Milliseconds without a heartbeat after which a client is forgotten.", at_least=1
@@ -168,9 +168,7 @@ class BrokerSettings:
     filter_support_retry: bool = setting(
         False, "Filter messages that are delivered again by SQL92 as well, should the filter have changed."
     )
-
     slave_read_enable: bool = setting(False, "Send consumers of old messages to a slave.", live=True)
-
     start_accept_send_request_time_stamp: int = setting(
         0, "Refuse sends before this time, in milliseconds since 1970.", live=True
     )
@@ -186,7 +184,7 @@ class BrokerSettings:
     )
     staged_message_timeout: int = setting(
         3_600_000,
-        "Milliseconds after which staged messages that nobody published are forgotten. Ours.",
+        "Milliseconds after which staged messages nobody published are forgotten. Ours.",
         at_least=1,
     )
     staged_chunks_max: int = setting(
@@ -575,6 +573,7 @@ class BrokerProcess:
     """All settings of a broker process."""
 
     broker: BrokerSettings = BrokerSettings()
+    pressure: PressureSettings = UNCHANGED
     store: StoreSettings = StoreSettings()
     net: NetSettings = NetSettings()
 
@@ -595,6 +594,7 @@ class UpProcess:
     """
 
     broker: BrokerSettings = BrokerSettings()
+    pressure: PressureSettings = UNCHANGED
     store: StoreSettings = StoreSettings()
     net: NetSettings = NetSettings()
     namesrv: NamesrvSettings = NamesrvSettings()

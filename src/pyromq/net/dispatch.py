@@ -51,11 +51,16 @@ class Dispatcher:
             return
         future = asyncio.ensure_future(handled)
         link.under_way.add(future)
+        if self._table.pressure is not None:
+            self._table.pressure.waits(command.code, future)
         future.add_done_callback(partial(self._finish, link, _envelope(command)))
 
     def _handle(self, link: Link, command: Command) -> Handled:
         if len(link.under_way) >= self._under_way_max:
             return self._busy(link)
+        pressure = self._table.pressure
+        if pressure is not None and (refusal := pressure.refuse(link, command)) is not None:
+            return refusal
         admit = self._table.admit
         caller = None
         if admit is not None:

@@ -22,6 +22,9 @@ whatever changes one of them calls it. Each fact has somebody who ends it, so no
     it had its share of this turn           the same
     the peer does not take what we write    the peer, by `resume_writing`
 
+`waits_since` says since when the frames that are handled now were to be: since the turn began in which they
+were read. What a peer sent beyond its share is in the system's buffers, and is not counted before it is read.
+
 Only the side that accepted a connection stops reading for the third one. Were both sides to, each could wait
 for the other: the caller with large requests, the server with large answers.
 """
@@ -109,6 +112,7 @@ class Link(asyncio.Protocol):
         "peer",
         "peer_host_bytes",
         "under_way",
+        "waits_since",
     )
 
     def __init__(
@@ -138,6 +142,8 @@ class Link(asyncio.Protocol):
         self._close_callbacks: list[Callable[[Link], None]] = []
         self._is_ended = False
         self._active_at = clock.monotonic()
+        #: Since when the frames that are handled now were to be handled, by the clock's monotonic seconds.
+        self.waits_since = self._active_at
 
         self._transport: asyncio.Transport | None = None
         self._reader = CommandReader(settings.frame_bytes_max)
@@ -280,7 +286,9 @@ class Link(asyncio.Protocol):
         if self.closed:
             # TLS hands on what comes until its peer has said goodbye too.
             return
-        self._active_at = self._monotonic()
+        now = self._active_at = self._monotonic()
+        if not self._is_caller:
+            self._note_wait(now)
         self._turn_bytes += len(data)
         self._reader.feed(data)
         if not self._has_received:
@@ -301,7 +309,8 @@ class Link(asyncio.Protocol):
     def resume_writing(self) -> None:
         """Go on where the peer had stopped us."""
         self._is_writing_paused = False
-        self._active_at = self._monotonic()
+        # That its requests waited was the peer's own doing.
+        self.waits_since = self._active_at = self._monotonic()
         self._settle()
 
     def connection_lost(self, error: Exception | None) -> None:
@@ -331,6 +340,12 @@ class Link(asyncio.Protocol):
     def _join_turn(self) -> None:
         self._is_in_turn = True
         self._turn.join(self)
+
+    def _note_wait(self, now: float) -> None:
+        """Note since when the bytes wait that were just read; frames that are left are older."""
+        began_at = self._turn.begin(now)
+        if not self._has_frames_left:
+            self.waits_since = began_at
 
     def _handle_frames(self) -> None:
         """Handle what arrived as long as there is room for answers."""

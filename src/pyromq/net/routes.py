@@ -11,11 +11,13 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, replace
 from enum import IntEnum
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
 
 from pyromq.codes import ResponseCode
 
 if TYPE_CHECKING:
+    import asyncio
+
     from pyromq.net.link import Link
     from pyromq.wire.command import Command
     from pyromq.wire.header import Header
@@ -101,6 +103,18 @@ Guard = Callable[[Request[Any]], None]
 Admit = Callable[["Link", "Command"], Answer | Caller]
 
 
+class Pressure(Protocol):
+    """Says no to requests of which too many wait, or which waited too long, before anything else is asked."""
+
+    def refuse(self, link: Link, command: Command) -> Answer | None:
+        """Return the answer to a request that is not taken, None for one that is."""
+        ...
+
+    def waits(self, code: int, answered: asyncio.Future[Any]) -> None:
+        """Note that a request was taken and its answer is not there yet."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Route(Generic[H]):
     """One request that a server answers. Guards run in their order, after the header was read.
@@ -130,12 +144,13 @@ def not_supported(request: Request[None]) -> Answer:
 
 
 class RouteTable:
-    """Routes by code; `unknown` answers the codes that have none. `admit`, if set, is asked before all.
+    """Routes by code; `unknown` answers the codes that have none.
 
+    `pressure`, if set, is asked before all whether a request is taken now, then `admit` who may send it.
     `on_refused`, if set, is told after each request that a handler or a guard refused.
     """
 
-    __slots__ = ("admit", "by_code", "on_refused", "unknown")
+    __slots__ = ("admit", "by_code", "on_refused", "pressure", "unknown")
 
     def __init__(
         self,
@@ -147,6 +162,7 @@ class RouteTable:
         self.unknown = unknown
         self.admit: Admit | None = None
         self.on_refused: Callable[[], None] | None = None
+        self.pressure: Pressure | None = None
         self.add(routes)
 
     def add(self, routes: Iterable[Route[Any]]) -> None:

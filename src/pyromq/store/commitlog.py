@@ -24,6 +24,7 @@ The files have the log up to `committed`; a process that is killed loses the res
 
 import logging
 import struct
+import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
@@ -83,15 +84,25 @@ class CommitLog:
         "_buffer",
         "_buffer_start",
         "_damaged",
+        "_monotonic",
+        "_roll_s",
         "_segments",
         "_tail",
         "end",
         "on_committed",
         "synced",
+        "write_s",
         "written_from",
     )
 
-    def __init__(self, files: Files, folder: Path, segment_bytes: int) -> None:
+    def __init__(
+        self,
+        files: Files,
+        folder: Path,
+        segment_bytes: int,
+        *,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._segments = Segments(files, folder, segment_bytes)
         #: The file that is appended to.
         self._tail: Segment | None = None
@@ -99,6 +110,10 @@ class CommitLog:
         self.synced = 0
         #: Where this process began to append; what stands before it may have been damaged meanwhile.
         self.written_from = 0
+        #: Seconds that the last append took, with the new file if it needed one.
+        self.write_s = 0.0
+        self._roll_s = 0.0
+        self._monotonic = monotonic
         self._damaged: set[int] = set()
         #: What was appended and is in no file yet; None without a write buffer.
         self._buffer: bytearray | None = None
@@ -213,6 +228,7 @@ class CommitLog:
                 f"{size} bytes do not fit into a commit log file of {self.segment_bytes} bytes; "
                 f"send less at a time, or raise mappedFileSizeCommitLog for a new store"
             )
+        began_at = self._monotonic()
         self.commit()
         tail = self._tail
         if tail is not None and self.end < tail.end:
@@ -220,11 +236,13 @@ class CommitLog:
             self.end = tail.end
         self._tail = self._segments.add(self.end)
         self.end = self._buffer_start = self._tail.base
+        self._roll_s = self._monotonic() - began_at
 
     def append(self, data: bytes | memoryview) -> None:
         """Write a record, or several, at the end; they must fit into the current file."""
         tail, buffer = self._tail, self._buffer
         assert tail is not None
+        began_at = self._monotonic()
         if buffer is None:
             tail.file.write(data, self.end - tail.base)
         else:
@@ -232,6 +250,8 @@ class CommitLog:
                 self.commit()
             buffer += data
         self.end += len(data)
+        self.write_s = self._monotonic() - began_at + self._roll_s
+        self._roll_s = 0.0
 
     def append_copied(self, data: bytes | memoryview) -> None:
         """Write records and blanks of another log at the end, over as many files as they need.

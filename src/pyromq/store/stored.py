@@ -41,7 +41,9 @@ class StoredMessages:
         self._memory_bytes = memory_bytes or os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
         self._root = Path(settings.store_path_root_dir)
         log_folder = Path(settings.store_path_commit_log or self._root / "commitlog")
-        self._log = CommitLog(self._files, log_folder, settings.mapped_file_size_commit_log)
+        self._log = CommitLog(
+            self._files, log_folder, settings.mapped_file_size_commit_log, monotonic=clock.monotonic
+        )
         self._queues = ConsumeQueues(
             self._files, self._root / "consumequeue", settings.mapped_file_size_consume_queue
         )

@@ -56,6 +56,7 @@ def taught_by(parts: Parts, kernel: Learning) -> FastSends:
         common_ext={},
         requests_under_way_max=1,
         live=parts.live,
+        busy=parts.busy,
         clock=parts.clock,
     )
 

@@ -9,7 +9,7 @@ from pyromq.client.session import Session
 from pyromq.client.steps import Deadline
 from pyromq.codes import RequestCode, ResponseCode
 from pyromq.config.settings import ClientSettings
-from pyromq.errors import SendFailed
+from pyromq.errors import SendFailed, SystemBusy
 from pyromq.model import Message, MessageQueue, SendResult
 from pyromq.testing.clock import ManualClock
 from pyromq.wire.command import Command
@@ -295,3 +295,18 @@ def test_sends_go_to_the_broker_that_answers_fastest(stage: Stage) -> None:
 
     assert sorted(first_round) == ["a:1"] * 4 + ["b:1"] * 4
     assert stage.asked(RequestCode.SEND_MESSAGE_V2)[8:] == ["b:1"] * 8
+
+
+@pytest.mark.row("FF-08")
+def test_a_send_that_a_busy_broker_refused_is_the_callers_to_try_again(stage: Stage) -> None:
+    session = begun(stage, AVOIDING)
+    takes, stage.brokers["a:1"] = stage.brokers["a:1"], refuses(ResponseCode.SYSTEM_BUSY, "[OVERLOAD]")
+
+    with pytest.raises(SystemBusy, match="OVERLOAD"):
+        send_one(stage, session)
+    stage.brokers["a:1"] = takes
+
+    # The next ones keep away from it, as long as from one that failed.
+    assert {send_one(stage, session).queue.broker_name for _ in range(8)} == {"b"}
+    stage.clock.advance(600_000)
+    assert {send_one(stage, session).queue.broker_name for _ in range(8)} == {"a", "b"}

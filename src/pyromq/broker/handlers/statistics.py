@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 
+from pyromq.broker.busy import Busy
 from pyromq.broker.clients import Client, Consumers, Producers
 from pyromq.broker.delay import DelayedMessages
 from pyromq.broker.filters import FilterTable
@@ -73,6 +74,7 @@ class StatisticsHandlers:
         filters: FilterTable,
         store: MessageStore,
         stats: BrokerStats,
+        busy: Busy,
         settings: BrokerSettings,
         address: str,
     ) -> None:
@@ -85,14 +87,22 @@ class StatisticsHandlers:
         self._filters = filters
         self._store = store
         self._stats = stats
+        self._busy = busy
         self._settings = settings
         self._address = address
 
     # The broker
 
-    def runtime(self, _request: Request[None]) -> Answer:
+    def runtime(self, request: Request[None]) -> Answer:
         """Answer how the broker is."""
-        table = runtime_of(self._store, self._stats, self._settings, self._delayed.progress)
+        table = runtime_of(
+            self._store,
+            self._stats,
+            self._settings,
+            self._delayed.progress,
+            self._busy,
+            self._busy.waited_ms(request.link),
+        )
         ordered = {name: table[name] for name in java_map_order(tuple(table))}
         return Answer(body=encode_key_values(KeyValueTable(table=ordered)))
 

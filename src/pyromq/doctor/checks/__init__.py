@@ -3,6 +3,7 @@
 from typing import Final
 
 from pyromq.doctor.checks.addresses import ADDRESSES, NAME_SERVERS
+from pyromq.doctor.checks.busy import BUSY
 from pyromq.doctor.checks.check import Check
 from pyromq.doctor.checks.clocks import CLOCKS
 from pyromq.doctor.checks.disks import DISKS
@@ -23,6 +24,7 @@ CHECKS: Final[tuple[Check, ...]] = (
     ADDRESSES,
     REPLICAS,
     DISKS,
+    BUSY,
     PERMISSIONS,
     TOPICS,
     QUEUES,
