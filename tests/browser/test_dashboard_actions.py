@@ -197,7 +197,6 @@ def open_letters(page: Page) -> Locator:
     return rows
 
 
-@pytest.mark.row("AD-11")
 def test_dead_letters_are_rehearsed_replayed_and_then_skipped(open_page: Open, url: str) -> None:
     page = open_page(f"{url}/dead-letters")
     page.get_by_role("link", name="mail").click()
@@ -236,12 +235,3 @@ def test_a_dead_letter_is_mended_and_replayed(open_page: Open, url: str, story: 
             for message in reader.pull(queue, 0).messages
         ]
     assert mended.encode() in bodies
-
-
-def test_dead_letters_are_found_by_key(open_page: Open, url: str) -> None:
-    page = open_page(f"{url}/dead-letters?group=mail")
-    rows = open_letters(page)
-    page.get_by_label("Key").fill("mail-2")
-    page.get_by_role("button", name="Find").click()
-    expect(rows).to_have_count(2)
-    expect(rows.nth(1)).to_contain_text("mail-2")

@@ -3,10 +3,11 @@
 import re
 from collections.abc import Callable
 
+import pytest
 from dashboard_story import ORDER_COUNT, Story
 from playwright.sync_api import Page, expect
 
-from pyromq import Message
+from pyromq import Admin, Message
 
 Open = Callable[..., Page]
 
@@ -174,3 +175,29 @@ def test_clients_are_listed_and_say_what_they_do_with_their_stacks(open_page: Op
     expect(shown).to_have_count(0)
     page.get_by_label("Show").select_option("producer")
     expect(page.get_by_role("cell", name="web-shop", exact=True)).to_be_visible()
+
+
+@pytest.mark.row("AD-11")
+def test_dead_letters_are_listed_for_their_group_and_found_by_key(open_page: Open, url: str) -> None:
+    page = open_page(f"{url}/dead-letters")
+    page.get_by_role("link", name="mail").click()
+    rows = page.get_by_role("region", name="Dead letters").get_by_role("row")
+    expect(rows).to_have_count(5)
+    expect(rows.nth(1)).to_contain_text("mail-")
+    page.get_by_label("Key").fill("mail-2")
+    page.get_by_role("button", name="Find").click()
+    expect(rows).to_have_count(2)
+    expect(rows.nth(1)).to_contain_text("mail-2")
+
+
+@pytest.mark.row("AD-10")
+def test_a_topic_that_the_page_creates_is_on_the_broker(open_page: Open, url: str, story: Story) -> None:
+    page = open_page(f"{url}/topics")
+    page.get_by_role("button", name="New topic").click()
+    shown = page.get_by_role("dialog")
+    shown.get_by_label("Name").fill("made-by-page")
+    shown.get_by_label("Queues to write").fill("3")
+    page.get_by_role("button", name="Create").click()
+    expect(page.get_by_text("made-by-page is created on 1 broker")).to_be_visible()
+    with Admin(story.name_server) as admin:
+        assert [one.write_queue_nums for one in admin.route("made-by-page").queue_datas] == [3]
