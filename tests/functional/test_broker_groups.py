@@ -48,7 +48,6 @@ def notified(client: WireClient) -> list[Command]:
     return [push for push in client.pushed if push.code == RequestCode.NOTIFY_CONSUMER_IDS_CHANGED]
 
 
-@pytest.mark.row("RB-04")
 async def test_a_heartbeat_makes_its_sender_a_member(first: WireClient, second: WireClient) -> None:
     await join(first, "c1")
     await join(second, "c2")

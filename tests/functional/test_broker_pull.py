@@ -122,7 +122,6 @@ async def test_only_messages_with_a_wanted_tag_are_answered(client: WireClient) 
     assert bodies(answer) == [b"a", b"c", b"a"]
 
 
-@pytest.mark.row("FI-01")
 async def test_messages_without_a_wanted_tag_are_passed(client: WireClient) -> None:
     await send(client, b"one", b"two", tag="a")
     answer = await pull(client, subscription="b")

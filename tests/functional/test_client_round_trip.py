@@ -211,6 +211,7 @@ def test_a_pull_past_the_end_finds_nothing_new(producer, consumer, topic: str) -
     assert (far_past_it.status, far_past_it.next_offset) == (PullStatus.OFFSET_ILLEGAL, 1)
 
 
+@pytest.mark.row("FI-01")
 def test_only_messages_with_the_wanted_tags_are_read(producer, consumer, topic: str) -> None:
     # «Aa» and «BB» have one hash, so the broker lets «Aa» through and the client does not.
     for tag in ("Aa", "BB", "c", None):

@@ -254,7 +254,7 @@ def test_queues_that_a_topic_gets_later_are_read(producer: Any, admin: Any, memb
     eventually(lambda: len(consumer.assignment()) == 6)
 
 
-@pytest.mark.row("RB-06", "OF-08")
+@pytest.mark.row("OF-08")
 def test_nothing_is_lost_when_a_member_comes_while_messages_do(
     producer: Any, member: Any, topic: str
 ) -> None:
@@ -273,7 +273,7 @@ def test_nothing_is_lost_when_a_member_comes_while_messages_do(
     eventually(all_came)
 
 
-@pytest.mark.row("RB-06", "OF-08")
+@pytest.mark.row("OF-08")
 def test_nothing_is_lost_while_members_come_and_go(producer: Any, member: Any, topic: str) -> None:
     sent: set[bytes] = set()
     found: set[bytes] = set()

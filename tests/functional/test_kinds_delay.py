@@ -67,7 +67,7 @@ async def test_a_held_pull_wakes_when_a_delayed_message_is_delivered(stage: Manu
     assert b"later" in answer.body
 
 
-@pytest.mark.row("DE-01", "DE-06")
+@pytest.mark.row("DE-01")
 @pytest.mark.parametrize("level", sorted(LEVELS_MS))
 async def test_each_level_has_its_delay(stage: ManualStage, level: int) -> None:
     client = stage.connect()

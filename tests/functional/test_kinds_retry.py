@@ -66,7 +66,7 @@ async def test_a_message_sent_back_is_stored_again_in_the_retry_topic_after_ten_
     assert len(await client.stored("orders")) == 1
 
 
-@pytest.mark.row("RT-03", "RT-05", "RT-06", "RT-12")
+@pytest.mark.row("RT-03", "RT-06", "RT-12")
 async def test_a_message_is_tried_sixteen_times_then_it_is_a_dead_letter(stage: ManualStage) -> None:
     client = stage.connect()
     sent = await client.send("orders", b"never")
@@ -139,7 +139,6 @@ async def test_tries_beyond_the_last_level_wait_two_hours_each(
     assert (await client.await_stored(RETRY, 2))[-1].reconsume_times == tried + 1
 
 
-@pytest.mark.row("RT-05")
 async def test_the_limit_of_a_client_before_version_3_4_9_is_not_meant(stage: ManualStage) -> None:
     client = stage.connect()
     sent = await client.send("orders")

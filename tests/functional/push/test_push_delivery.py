@@ -20,7 +20,7 @@ from pyromq.wire.bodies.offsets import decode_reset_offsets
 # What a listener gets ------------------------------------------------------------------------------------
 
 
-@pytest.mark.row("CO-02", "CO-03", "CO-05", "CO-11")
+@pytest.mark.row("CO-02", "CO-03", "CO-11")
 def test_a_listener_gets_every_message_once(face: Face, address, topic, group, producer, queues) -> None:
     handler = Handler()
     with face.PushConsumer(group, address, listener=handler, **QUICK) as consumer:

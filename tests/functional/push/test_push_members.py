@@ -37,7 +37,7 @@ def test_members_share_the_queues_as_they_come_and_go(
     assert all(handler.got for handler in handlers)
 
 
-@pytest.mark.row("RB-02", "OR-05")
+@pytest.mark.row("RB-02")
 def test_new_queues_of_a_topic_are_found(face: Face, address, topic, group, queues) -> None:
     with face.PushConsumer(group, address, listener=Handler(), **QUICK, **FIRST) as consumer:
         consumer.subscribe(topic)

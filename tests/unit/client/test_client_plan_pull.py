@@ -146,6 +146,7 @@ def test_a_pull_asks_for_32_messages_unless_told_otherwise_and_for_1024_at_most(
             Wanted(QUEUE, 0, count=count)
 
 
+@pytest.mark.row("FI-01")
 def test_a_stranger_with_the_same_tag_hash_is_left_out(stage: Stage, session: Session) -> None:
     # «Aa» and «BB» have one hash in Java.
     stage.brokers["a:1"] = has(record(7, tag="Aa"), record(8, tag="BB"), record(9))

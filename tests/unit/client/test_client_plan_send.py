@@ -82,7 +82,7 @@ def sends(stage: Stage) -> list[str]:
     return stage.asked(RequestCode.SEND_MESSAGE_V2)
 
 
-@pytest.mark.row("SM-01", "PR-21")
+@pytest.mark.row("SM-01")
 def test_a_send_returns_where_the_message_went(stage: Stage, session: Session) -> None:
     result = send_sync(stage, session)
 

@@ -147,6 +147,26 @@ async def test_hooks_are_called_around_the_listener_and_cannot_break_it(make: Ma
 
 
 @pytest.mark.row("CO-08")
+async def test_a_message_that_comes_while_coroutines_wait_is_called_up_to_the_limit() -> None:
+    running, go = 0, asyncio.Event()
+
+    async def listen(_message) -> None:
+        nonlocal running
+        running += 1
+        await go.wait()
+        running -= 1
+
+    caller = TaskCaller(Listening("g", calls(listen, None)), 3, SystemClock())
+    ended: list[Work] = []
+    for offset, wanted in enumerate((1, 2, 3, 3)):
+        caller.submit(work_of(offset), ended.append)
+        await aeventually(lambda wanted=wanted: running == wanted)
+    go.set()
+    await aeventually(lambda: len(ended) == 4)
+    await caller.close(1)
+
+
+@pytest.mark.row("CO-08")
 async def test_coroutines_run_at_the_same_time_up_to_the_limit() -> None:
     running, most, go = 0, 0, asyncio.Event()
 

@@ -9,6 +9,7 @@ def test_bars_separate_tags_and_blanks_around_them_do_not_count() -> None:
     assert not wants_all("TagA || TagB")
 
 
+@pytest.mark.row("FI-01")
 @pytest.mark.parametrize("expression", [None, "", "*"])
 def test_a_star_or_nothing_wants_all(expression: str | None) -> None:
     assert wants_all(expression)

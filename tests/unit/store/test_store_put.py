@@ -70,6 +70,7 @@ def test_a_queue_entry_is_position_size_and_the_hash_of_the_tags(box, draft):
     assert not any(data[20:])
 
 
+@pytest.mark.row("DE-06")
 def test_a_delayed_message_has_its_delivery_time_in_the_queue(box, draft):
     store = box.open()
 

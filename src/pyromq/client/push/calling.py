@@ -133,6 +133,8 @@ class TaskCaller:
         self._clock = clock
         self._waiting: deque[tuple[Work, Done]] = deque()
         self._workers: set[asyncio.Task[None]] = set()
+        #: How many of them wait for a listener's coroutine; any other takes what comes.
+        self._awaiting = 0
         self._is_closed = False
 
     @property
@@ -143,9 +145,8 @@ class TaskCaller:
     def resize(self, size: int) -> None:
         """Let that many run at once; calls that run already end first."""
         self._size = size
-        if self._waiting and len(self._workers) < size:
-            # The first call of it that waits starts the next.
-            self._start_worker()
+        # The first call of it that waits starts the next.
+        self._see_to_it()
 
     def submit(self, work: Work, done: Done) -> None:
         """Have a work done when its turn comes."""
@@ -153,8 +154,7 @@ class TaskCaller:
             _skip(work, done)
             return
         self._waiting.append((work, done))
-        if not self._workers:
-            self._start_worker()
+        self._see_to_it()
 
     async def close(self, grace_s: float) -> None:
         """Begin no further work, wait for what runs, and cancel what does not end in time."""
@@ -181,15 +181,16 @@ class TaskCaller:
         """Whether whoever asks is a listener that this calls now."""
         return asyncio.current_task() in self._workers
 
-    def _start_worker(self) -> None:
-        worker = asyncio.create_task(self._work(), name=LISTENER_TASK)
-        self._workers.add(worker)
-        worker.add_done_callback(self._ended)
+    def _see_to_it(self) -> None:
+        """Start one more worker if something waits to be called, all of them wait, and there may be more."""
+        if self._waiting and self._awaiting == len(self._workers) < self._size:
+            worker = asyncio.create_task(self._work(), name=LISTENER_TASK)
+            self._workers.add(worker)
+            worker.add_done_callback(self._ended)
 
     def _ended(self, worker: asyncio.Task[None]) -> None:
         self._workers.discard(worker)
-        if self._waiting and not self._workers:
-            self._start_worker()
+        self._see_to_it()
 
     async def _work(self) -> None:
         calls = 0
@@ -211,9 +212,9 @@ class TaskCaller:
         self._workers.discard(cast("asyncio.Task[None]", asyncio.current_task()))
 
     async def _await(self, work: Work, answer: Awaitable[object]) -> None:
-        # Only a call that waits leaves time for another.
-        if self._waiting and len(self._workers) < self._size:
-            self._start_worker()
+        # Only a call that waits leaves time for another, now or when it comes.
+        self._awaiting += 1
+        self._see_to_it()
         try:
             note(work, await answer)
         except asyncio.CancelledError as error:
@@ -224,6 +225,8 @@ class TaskCaller:
             note_error(work, error)
         except Exception as error:  # noqa: BLE001  the border to the application: its errors are its answer
             note_error(work, error)
+        finally:
+            self._awaiting -= 1
 
 
 class ThreadCaller:
