@@ -88,7 +88,8 @@ async def test_a_cluster_without_a_broker_is_a_problem(cluster: Cluster, stage: 
 async def test_a_broker_that_tells_clients_a_wrong_address_is_a_problem_until_it_tells_the_right_one(
     cluster: Cluster, stage: DoctorStage, tmp_path: Path
 ) -> None:
-    async with joining_broker(cluster.namesrv_address, tmp_path, "broker-b", broker_ip1="127.0.0.2") as wrong:
+    told = {"broker_ip1": "127.0.0.2", "bind_address": "127.0.0.1"}
+    async with joining_broker(cluster.namesrv_address, tmp_path, "broker-b", **told) as wrong:
         examined = await stage.aexamine("--only", "addresses")
 
     finding = examined.one("broker-b")
@@ -148,7 +149,8 @@ async def test_loopback_addresses_are_one_warning_where_others_are_on_the_networ
 async def test_an_address_that_nobody_reaches_makes_no_other_broker_wrong(
     cluster: Cluster, stage: DoctorStage, tmp_path: Path
 ) -> None:
-    async with joining_broker(cluster.namesrv_address, tmp_path, "broker-b", broker_ip1=NOWHERE) as far:
+    told = {"broker_ip1": NOWHERE, "bind_address": "0.0.0.0"}
+    async with joining_broker(cluster.namesrv_address, tmp_path, "broker-b", **told) as far:
         examined = await stage.aexamine("--only", "addresses")
 
     assert examined.severities == {"broker-b": "problem"}

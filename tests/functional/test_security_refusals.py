@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from pyromq.broker.addresses import settle_addresses
 from pyromq.codes import RequestCode, ResponseCode
 from pyromq.config.field import Setting, settings_of
 from pyromq.config.live import changed
@@ -145,7 +146,7 @@ def test_every_setting_that_is_not_live_is_refused(process: BrokerProcess | Name
 
 
 def test_servers_listen_on_the_loopback_address_unless_told_otherwise() -> None:
-    assert BrokerSettings().bind_address == NamesrvSettings().bind_address == "127.0.0.1"
+    assert settle_addresses(BrokerSettings()).bind_address == NamesrvSettings().bind_address == "127.0.0.1"
     assert BrokerSettings().metrics_prom_exporter_host == "127.0.0.1"
 
 

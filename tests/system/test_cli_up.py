@@ -154,3 +154,27 @@ def test_settings_of_the_command_line_reach_the_broker(shell: Any, up: Up) -> No
     assert ended.returncode == 3
     assert "unknown" in ended.stderr
     assert "Traceback" not in ended.stderr
+
+
+def test_what_is_advertised_is_listened_on(shell: Any, up: Up) -> None:
+    """It said "ready at" an address on which nobody listened, with a brokerIP1 as Apache's files have it."""
+    told = up("--set", "brokerIP1=127.0.0.2").ready()
+
+    assert [told[server].split(":")[0] for server in ("broker", "namesrv")] == ["127.0.0.2"] * 2
+    assert shell.output_of("produce", "-n", told["namesrv"], "hello", "Hello").startswith("SEND_OK")
+    with socket.create_connection(("127.0.0.2", int(told["broker"].split(":")[1]))):
+        pass
+
+
+@pytest.mark.parametrize("command", ["up", "broker"])
+def test_an_address_on_which_nobody_would_listen_is_not_advertised(
+    shell: Any, tmp_path: Path, command: str
+) -> None:
+    data = ("--data", str(tmp_path / "data"))
+    for listen in ((), ("--listen", "127.0.0.1")):
+        refused = shell.run(command, "--advertise", "203.0.113.9", *listen, *data)
+
+        assert refused.returncode == 2, refused.stderr
+        assert "brokerIP1=203.0.113.9 is told to others" in refused.stderr
+        assert "Traceback" not in refused.stderr
+    assert not (tmp_path / "data" / "broker-a" / "commitlog").exists()

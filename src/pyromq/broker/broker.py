@@ -13,6 +13,7 @@ import logging
 import sys
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, suppress
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from typing import Any
 from pyromq.broker.acl import control as access_control
 from pyromq.broker.acl.control import AccessControl
 from pyromq.broker.acl.wiring import make_access_control, own_signer
-from pyromq.broker.addresses import BrokerAddresses, advertise
+from pyromq.broker.addresses import BrokerAddresses, advertise, settle_addresses
 from pyromq.broker.announcements import Announcements
 from pyromq.broker.answering import fill_routes
 from pyromq.broker.delay import delay_diversion
@@ -97,6 +98,7 @@ class Broker:
         self._more_routes = more_routes
         self._standing = standing or Standing()
         self._files = files
+        process = replace(process, broker=settle_addresses(process.broker))
         self._parts = make_parts(process, clock=clock or SystemClock(), files=files, use_kernel=use_kernel)
         self._name_servers = NameServers(self._parts.settings)
         self._announcements = Announcements(self._parts.store, self._parts.arrivals)

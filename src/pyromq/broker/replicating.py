@@ -13,6 +13,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
+from pyromq.broker.addresses import slaves_address
 from pyromq.broker.announcements import Announcements
 from pyromq.broker.durability import Durability, Elsewhere
 from pyromq.broker.gate import Gate
@@ -134,13 +135,13 @@ class Leading:
     async def listen(self, port: int) -> int:
         """Let slaves connect, and return the port where they do, or would if it were free."""
         settings = self._parts.settings
-        wanted = self._parts.store_settings.ha_listen_port
+        host, wanted = slaves_address(settings), self._parts.store_settings.ha_listen_port
         try:
-            return (await self._server.start(settings.bind_address, wanted or port + 1))[1]
+            return (await self._server.start(host, wanted or port + 1))[1]
         except ListenFailed as error:
             if not settings.listen_port and not wanted:
                 # The broker's own port was the system's choice, so this one may be too.
-                return (await self._server.start(settings.bind_address, 0))[1]
+                return (await self._server.start(host, 0))[1]
             if wanted or self._replicated is not None or settings.failover:
                 raise
             log.warning("%s; no slave can follow this broker", error)

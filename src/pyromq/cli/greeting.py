@@ -18,7 +18,6 @@ def greet_up(
 ) -> None:
     """Print the start-up screen of `pyromq up`."""
     settings = process.broker
-    is_open = settings.bind_address in OPEN_ADDRESSES
     rows = [
         ("name server", name_server),
         ("broker", f"{broker}   {settings.broker_name} in {settings.broker_cluster_name}"),
@@ -26,7 +25,7 @@ def greet_up(
         ("speed", describe()),
         (
             "open to",
-            "every machine that reaches this one" if is_open else "this machine only (--listen opens it)",
+            _open_to(settings.bind_address),
         ),
     ]
     steps = [
@@ -46,6 +45,14 @@ def greet_up(
     say("")
     say(paint("  Ctrl-C stops it; messages stay.", "dim"))
     say("")
+
+
+def _open_to(bind_address: str) -> str:
+    if bind_address in OPEN_ADDRESSES:
+        return "every machine that reaches this one"
+    if bind_address.startswith("127.") or bind_address in ("", "::1", "localhost"):
+        return "this machine only (--listen opens it)"
+    return f"every machine that reaches {bind_address}"
 
 
 def greet_cluster(

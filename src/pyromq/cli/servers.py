@@ -7,6 +7,7 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pyromq.broker.addresses import settle_addresses
 from pyromq.broker.broker import Broker
 from pyromq.cli import greeting, output
 from pyromq.cli.dashboard_child import NO_DASHBOARD, Beside
@@ -73,7 +74,11 @@ class Start:
 
 
 def with_name_server_at(process: UpProcess, port: int | None) -> UpProcess:
-    """Return the settings with the name server beside the broker: same address, a port of its own."""
+    """Return the settings with the name server beside the broker: same address, a port of its own.
+
+    Raises ConfigError when the broker would tell clients an address on which it does not listen.
+    """
+    process = dataclasses.replace(process, broker=settle_addresses(process.broker))
     namesrv = dataclasses.replace(process.namesrv, bind_address=process.broker.bind_address)
     if port is not None:
         namesrv = dataclasses.replace(namesrv, listen_port=port)
@@ -131,6 +136,7 @@ def run_namesrv(process: NamesrvProcess, start: Start) -> None:
 
 def run_broker(process: BrokerProcess, start: Start) -> None:
     """Serve a broker."""
+    process = dataclasses.replace(process, broker=settle_addresses(process.broker))
     ready = _with_store(process, start)
 
     async def begin(closing: AsyncExitStack) -> Mapping[str, Any]:

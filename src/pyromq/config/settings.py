@@ -81,12 +81,11 @@ class BrokerSettings:
     )
     rmq_address_server_sub_group: str = setting("nsaddr", "What it is asked for: /rocketmq/ and this.")
     listen_port: int = setting(10911, "TCP port; 0 takes a free one.", at_most=PORT_MAX)
-    bind_address: str = setting("127.0.0.1", "Address to listen on; 0.0.0.0 opens it to all.", form="host")
+    bind_address: str = setting(
+        "", "Address to listen on; empty: brokerIP1, or 127.0.0.1; 0.0.0.0 opens it to all.", form="host"
+    )
     broker_ip1: str = setting(
-        "",
-        "Address given to clients; empty: the address listened on, or this machine's own if that is all.",
-        key="brokerIP1",
-        form="host",
+        "", "Address given to clients; empty: the one listened on.", key="brokerIP1", form="host"
     )
     broker_ip2: str = setting(
         "", "Address given to slaves; empty: the same as brokerIP1.", key="brokerIP2", form="host"

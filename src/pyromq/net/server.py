@@ -131,7 +131,8 @@ class Server:
             ):
                 if size:
                     listening.setsockopt(socket.SOL_SOCKET, option, size)
-            listening.bind((host, port))
+            # An empty address would mean all of them.
+            listening.bind((host or "127.0.0.1", port))
             listening.listen(self._settings.server_socket_backlog)
         except OSError as error:
             listening.close()

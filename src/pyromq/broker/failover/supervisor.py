@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from pyromq.broker.addresses import advertise
+from pyromq.broker.addresses import advertise, settle_addresses
 from pyromq.broker.broker import Broker
 from pyromq.broker.failover.decision import Decision, Me, Step, decide
 from pyromq.broker.failover.election import Election
@@ -73,7 +73,7 @@ class Supervisor:
                 "brokerRole=SLAVE with failover: who is master is decided at etcd; say SYNC_MASTER or"
                 " ASYNC_MASTER, which holds for whoever is"
             )
-        self._process = process
+        self._process = process = dataclasses.replace(process, broker=settle_addresses(process.broker))
         self._clock = clock or SystemClock()
         self._files = files or SystemFiles()
         self._use_kernel = use_kernel
