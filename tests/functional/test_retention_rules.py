@@ -14,6 +14,7 @@ from retention_stage import (
 )
 
 from pyromq.codes import RequestCode, ResponseCode
+from pyromq.config.settings import StoreSettings
 from pyromq.testing.waiting import aeventually
 
 MINUTE_MS = 60_000
@@ -160,6 +161,57 @@ async def test_at_most_ten_files_go_at_a_look(stage: RetentionStage) -> None:
     await aeventually(lambda: stage.log_files() == [10, 11, 12, 13])
     assert await stage.look() == 13 * MESSAGES_PER_FILE
     await aeventually(lambda: stage.log_files() == [13])
+
+
+#: RocketMQ's deleteCommitLogFilesInterval and deleteConsumeQueueFilesInterval.
+DEFAULTS = StoreSettings()
+PAUSES: dict[str, object] = {
+    "delete_commit_log_files_interval": DEFAULTS.delete_commit_log_files_interval,
+    "delete_consume_queue_files_interval": DEFAULTS.delete_consume_queue_files_interval,
+}
+
+
+def is_there(path: Path) -> bool:
+    return path.exists()
+
+
+async def ms_until_gone(stage: RetentionStage, path: Path) -> int:
+    """Move the clock little by little until a file is gone; return by how much."""
+    moved_ms = 0
+    while is_there(path):
+        stage.clock.advance(10)
+        moved_ms += 10
+        await stage.max_offset()
+    return moved_ms
+
+
+@pytest.mark.row("CL-08")
+async def test_files_of_the_log_are_removed_a_hundred_milliseconds_apart(tmp_path: Path) -> None:
+    async with retention_stage(tmp_path, **PAUSES) as stage:
+        await stage.fill(4)
+        first, second, third, _ = sorted((tmp_path / "commitlog").iterdir())
+        stage.files.percent_used = 86
+        assert await stage.look() == 3 * MESSAGES_PER_FILE
+        stage.files.percent_used = 10
+
+        await aeventually(lambda: not first.exists(), what="the oldest file goes at once")
+        assert await ms_until_gone(stage, second) >= 100
+        assert await ms_until_gone(stage, third) >= 100
+
+
+@pytest.mark.row("CL-08")
+async def test_queues_lose_their_files_a_hundred_milliseconds_apart(tmp_path: Path) -> None:
+    async with retention_stage(tmp_path, **PAUSES) as stage:
+        for number in range(6 * MESSAGES_PER_FILE):
+            await stage.client.send("orders", b"x" * 1000, queue_id=number % 2)
+        await stage.restart()
+        one, other = (tmp_path / "consumequeue" / "orders" / name / f"{0:020d}" for name in "01")
+        stage.files.percent_used = 86
+        await stage.look()
+        stage.files.percent_used = 10
+
+        await aeventually(lambda: one.exists() != other.exists(), what="one queue loses its oldest file")
+        assert await ms_until_gone(stage, other if other.exists() else one) >= 100
 
 
 @pytest.mark.row("CL-08")

@@ -78,9 +78,11 @@ class RetentionStage:
 async def retention_stage(
     folder: Path, *, now_ms: int | None = None, files: StagedFiles | None = None, **settings: object
 ) -> AsyncIterator[RetentionStage]:
-    """Run a broker with small files; it is noon unless said otherwise."""
+    """Run a broker with small files that go without a pause; it is noon unless said otherwise."""
     files = files or StagedFiles()
-    small = {
+    small: dict[str, object] = {
+        "delete_commit_log_files_interval": 0,
+        "delete_consume_queue_files_interval": 0,
         "mapped_file_size_commit_log": LOG_FILE_BYTES,
         "mapped_file_size_consume_queue": 20 * 10,
         "max_hash_slot_num": 10,

@@ -1,6 +1,6 @@
 """Builds what answers clients: a handler for each kind of request, and its routes in the table."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from contextlib import AsyncExitStack
 from functools import partial
 
@@ -65,7 +65,7 @@ async def fill_routes(
     access: AccessControl | None,
     committed_here: CommittedHere | None,
     log_grew: Callable[[], None],
-    let_files_go: Callable[[], Awaitable[None]],
+    let_files_go: Callable[[], None],
     closing: AsyncExitStack,
     times: RequestTimes | None = None,
 ) -> None:
@@ -334,7 +334,7 @@ def _add_operations(
     durability: Durability,
     addresses: BrokerAddresses,
     registration: Registration,
-    let_files_go: Callable[[], Awaitable[None]],
+    let_files_go: Callable[[], None],
 ) -> None:
     table.add(
         operation_routes(
@@ -350,7 +350,7 @@ def _operation_handlers(
     parts: Parts,
     durability: Durability,
     registration: Registration,
-    let_files_go: Callable[[], Awaitable[None]],
+    let_files_go: Callable[[], None],
 ) -> OperationHandlers:
     return OperationHandlers(
         topics=parts.topics,

@@ -26,6 +26,7 @@ from pyromq.broker.announcements import Announcements
 from pyromq.broker.answering import fill_routes
 from pyromq.broker.delay import delay_diversion
 from pyromq.broker.durability import Durability
+from pyromq.broker.file_removal import FileRemoval
 from pyromq.broker.half_messages import half_diversion
 from pyromq.broker.intake import Intake
 from pyromq.broker.joining import Neighbours
@@ -57,7 +58,7 @@ from pyromq.net.metrics import MetricsPage
 from pyromq.net.routes import Route
 from pyromq.net.server import Server
 from pyromq.store.files import Files
-from pyromq.store.retention import Swept
+from pyromq.store.follower import StoreFile
 from pyromq.wire import properties as names
 
 log = logging.getLogger(__name__)
@@ -112,9 +113,11 @@ class Broker:
         self._access = make_access_control(self._parts, self._table)
         #: Called for each message that was stored, when the disk is to have it at once.
         self._sync_soon: Callable[[], None] | None = None
-        #: Files that the store let go and that are still to be removed.
-        self._swept: list[Swept] = []
-        self._sweeping = asyncio.Lock()
+        self._log_files = FileRemoval(
+            self._parts.clock,
+            lambda _file, _next: self._parts.store_settings.delete_commit_log_files_interval,
+        )
+        self._queue_files = FileRemoval(self._parts.clock, self._pause_between_queues_ms)
         self._addresses: BrokerAddresses | None = None
         self._is_leaving = True
         #: Why clients are refused, while the broker runs.
@@ -451,6 +454,10 @@ class Broker:
             parts.store_settings.clean_resource_interval / 1000,
             self._let_old_files_go,
         )
+        # What cannot be removed now is tried again at the next look, and before what came after it.
+        look_s = parts.store_settings.clean_resource_interval / 1000
+        jobs.every("remove old log files", look_s, self._log_files.run, first_s=0)
+        jobs.every("remove old queue files", look_s, self._queue_files.run, first_s=0)
         jobs.every("sweep held pulls", partial(_sweep_s, settings), parts.arrivals.sweep)
         if self._access is not None:
             jobs.every("look at the accounts", access_control.LOOK_S, self._access.look)
@@ -487,13 +494,14 @@ class Broker:
         self.metrics = await start_metrics(self._parts, server, self._observed, more)
         self._closing.push_async_callback(self.metrics.close)
 
-    async def _let_old_files_go(self, *, at_any_hour: bool = False) -> None:
-        self._swept.append(self._parts.store.sweep(at_any_hour=at_any_hour))
-        async with self._sweeping:
-            while self._swept:
-                # What cannot be removed now is tried again at the next look, and before what came after it.
-                await asyncio.to_thread(self._swept[0].remove)
-                del self._swept[0]
+    def _let_old_files_go(self, *, at_any_hour: bool = False) -> None:
+        swept = self._parts.store.sweep(at_any_hour=at_any_hour)
+        self._log_files.add(swept, swept.files[: swept.log_count])
+        self._queue_files.add(swept, swept.files[swept.log_count :])
+
+    def _pause_between_queues_ms(self, file: StoreFile, following: StoreFile) -> int:
+        is_same_queue = file.path.parent == following.path.parent
+        return 0 if is_same_queue else self._parts.store_settings.delete_consume_queue_files_interval
 
     def _link_closed(self, link: Link) -> None:
         self._parts.presence.link_closed(link)

@@ -168,11 +168,10 @@ GROUPS = (
     ),
     Group(
         "deletion",
-        "files go one after another when they may; nothing is tuned at it",
+        "a file goes when it may, whoever still reads it, and one that cannot go is tried at each look",
         None,
         """
-        deleteCommitLogFilesInterval=100 deleteConsumeQueueFilesInterval=100 deleteFileBatchMax=10
-        destroyMapedFileIntervalForcibly=120000 enableCleanExpiredOffset=false
+        deleteFileBatchMax=10 destroyMapedFileIntervalForcibly=120000 enableCleanExpiredOffset=false
         logicalDiskSpaceCleanForciblyThreshold=0.8 maxBatchDeleteFilesNum=50
         redeleteHangedFileInterval=120000
         """,

@@ -249,11 +249,9 @@ class StoreSettings:
         500, "Milliseconds between syncs of the commit log under ASYNC_FLUSH.", at_least=1
     )
     flush_commit_log_least_pages: int = setting(
-        4, "Pages of 4 KiB that must wait before such a sync happens.", live=True
+        4, "Pages of 4 KiB that must wait for such a sync.", live=True
     )
-    flush_commit_log_thorough_interval: int = setting(
-        10_000, "Milliseconds after which fewer pages do.", live=True
-    )
+    flush_commit_log_thorough_interval: int = setting(10_000, "Milliseconds until fewer pages do.", live=True)
     transient_store_pool_enable: bool = setting(
         False, "Under ASYNC_FLUSH let a master's messages wait in memory for a commit; a kill loses them."
     )
@@ -288,6 +286,8 @@ class StoreSettings:
     clean_file_forcibly_enable: bool = setting(
         True, "Let files go before their time when the disk is nearly full.", live=True
     )
+    delete_commit_log_files_interval: int = setting(100, "Milliseconds between removed log files.", live=True)
+    delete_consume_queue_files_interval: int = setting(100, "Milliseconds between queues.", live=True)
     clean_resource_interval: int = setting(
         10_000, "Milliseconds between looks for files that may go.", at_least=1
     )

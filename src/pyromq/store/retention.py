@@ -6,7 +6,8 @@ The unit is a file of the log; the newest one never goes. The oldest go
 - at any hour, when they are that old and the disk is fuller than `diskMaxUsedSpaceRatio` (75 %);
 - whatever their age, when it is fuller than `diskSpaceCleanForciblyRatio` (85 %);
 
-at most ten in a round. Over `diskSpaceWarningLevelRatio` (90 %) nothing is written until there is room again.
+at most ten in a round; the broker removes them with pauses (broker/file_removal.py). Over
+`diskSpaceWarningLevelRatio` (90 %) nothing is written until there is room again.
 (DefaultMessageStore.java, CleanCommitLogService.)
 
 A file's age counts from the first message of the file behind it, which is when it was finished. RocketMQ
@@ -32,21 +33,26 @@ _HOUR_MS: Final = 3_600_000
 
 @dataclass(frozen=True, slots=True)
 class Swept:
-    """Files that nothing knows any more; removing them can take long and may be done in another thread.
+    """Files that nothing knows any more, those of the log first; removing them can take long.
 
     When the process ends before it is done, the next start finds them as the oldest files of the log.
     """
 
     files: list[StoreFile]
+    log_count: int
     through: Files
 
     def remove(self) -> int:
         """Remove the files from the disk and return how many."""
         for file in self.files:
-            self.through.remove(file.path)
-            # One after the other: a power cut must not leave an older file with a hole behind it.
-            self.through.sync_folder(file.path.parent)
+            self.remove_one(file)
         return len(self.files)
+
+    def remove_one(self, file: StoreFile) -> None:
+        """Remove a file from the disk, the older ones first; may be called from another thread."""
+        self.through.remove(file.path)
+        # One after the other: a power cut must not leave an older file with a hole behind it.
+        self.through.sync_folder(file.path.parent)
 
 
 def count_expired(

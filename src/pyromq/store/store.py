@@ -597,4 +597,4 @@ class MessageStore(StoredMessages):
                 gone += follower.expire(self._log.min_position)
         self._log.forget_pages()
         self._index.forget_pages()
-        return Swept(gone, self._files)
+        return Swept(gone, count, self._files)

@@ -1,7 +1,7 @@
 """Topics and groups made, changed and forgotten by operators, and what is left over cleaned up."""
 
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 
 from pyromq.broker import topic_names
 from pyromq.broker.durability import Durability
@@ -41,7 +41,7 @@ class OperationHandlers:
         stats: BrokerStats,
         durability: Durability,
         registration: Registration,
-        let_files_go: Callable[[], Awaitable[None]],
+        let_files_go: Callable[[], None],
     ) -> None:
         self._topics = topics
         self._groups = groups
@@ -159,7 +159,7 @@ class OperationHandlers:
         log.info("%s lets old files of the log go", request.link.peer)
         # Those that the disk's queues do not know yet would stay.
         await self._durability.sync_queues_now()
-        await self._let_files_go()
+        self._let_files_go()
         return Answer()
 
     async def clean_topics(self, request: Request[None]) -> Answer:
