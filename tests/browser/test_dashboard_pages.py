@@ -7,7 +7,7 @@ import pytest
 from dashboard_story import ORDER_COUNT, Story
 from playwright.sync_api import Page, expect
 
-from pyromq import Admin, Message
+from pyromq import Admin, Message, PullConsumer
 
 Open = Callable[..., Page]
 
@@ -22,6 +22,37 @@ def test_the_first_page_shows_brokers_numbers_and_a_chart(open_page: Open, url: 
     expect(page.locator("#tile-topics")).to_have_text(re.compile(r"^[1-9]$"))
     expect(page.locator("#tile-dead-letters")).to_have_text("4")
     expect(page.locator("svg.chart path.line")).to_have_count(2)
+
+
+def test_dead_letters_are_as_alarming_as_health_says(open_page: Open, url: str) -> None:
+    page = open_page(url)
+    # Four dead letters that are no longer growing: worth a note, and all is well.
+    expect(page.locator("#health-badge")).to_have_attribute("data-kind", "note")
+    expect(page.locator("#tile-dead-letters")).to_have_text("4")
+    expect(page.locator("#tile-dead-letters")).not_to_have_class(re.compile("bad|warm"))
+
+
+def test_each_mark_of_an_axis_is_another_number(open_page: Open, url: str, story: Story) -> None:
+    story.producer.send(Message("lonely", b"x"))
+    with PullConsumer("one-behind", story.name_server) as reader:
+        for queue in reader.queues("lonely"):
+            reader.commit(queue, 0)
+    page = open_page(f"{url}/group?name=one-behind")
+    marks = page.get_by_role("img", name=re.compile("^Lag: lag 1 ")).locator("text[text-anchor=end]")
+    # The last text is the time at the chart's end.
+    expect(marks).to_have_text(["0", "1", "2", re.compile(":")])
+
+
+@pytest.mark.parametrize("path", ["/topics", "/groups", "/dead-letters", "/clients", "/messages"])
+def test_no_placeholder_is_cut(open_page: Open, url: str, path: str) -> None:
+    page = open_page(url + path)
+    inputs = page.locator("input[placeholder]")
+    expect(inputs.first).to_be_visible()
+    # By characters: how wide those are is the font's business, which each machine has its own of.
+    cut = inputs.evaluate_all(
+        "all => all.filter(one => one.size < one.placeholder.length).map(one => one.placeholder)"
+    )
+    assert cut == []
 
 
 def test_a_topic_shows_its_queues_its_rate_and_its_readers(open_page: Open, url: str) -> None:

@@ -105,3 +105,14 @@ def badge(found: Health) -> Shown:
             kind.value: sum(1 for one in findings if one["severity"] == kind.value) for kind in Severity
         },
     }
+
+
+def severity_of_dead_letters(found: Health) -> str | None:
+    """Return how bad the last examination found dead letters to be; None if it found none, or not examined.
+
+    The first page colours their number by it, so it cannot contradict Health. A dead letter that came long
+    ago or was replayed stays in its topic, and is no alarm for ever.
+    """
+    findings = [] if found.report is None else found.report["findings"]
+    # The worst is the first.
+    return next((one["severity"] for one in findings if "dead_letters" in one["facts"]), None)

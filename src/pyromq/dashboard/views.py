@@ -9,7 +9,7 @@ from typing import Any, Final, TypeVar
 
 from pyromq.client.namespaces import DEAD_LETTER_TOPIC_PREFIX
 from pyromq.codes import Perm
-from pyromq.dashboard.health import badge
+from pyromq.dashboard.health import badge, severity_of_dead_letters
 from pyromq.dashboard.picture import Broker, Group, Kind, Picture, Topic
 from pyromq.errors import ConfigError, NotThere
 from pyromq.model import MessageQueue
@@ -58,6 +58,7 @@ def overview(picture: Picture, _query: Query) -> Shown:
         "groupCount": len(groups),
         "lag": sum(group.lag for group in groups),
         "deadLetters": dead,
+        "deadLetterSeverity": severity_of_dead_letters(picture.health),
         "in": _last(picture.incoming),
         "out": _last(picture.outgoing),
         "inPoints": _points(picture.incoming),

@@ -3,7 +3,7 @@
 from typing import Any
 
 from pyromq.dashboard.access import merged
-from pyromq.dashboard.health import SHOWN_MAX, badge, health
+from pyromq.dashboard.health import SHOWN_MAX, badge, health, severity_of_dead_letters
 from pyromq.dashboard.picture import Broker, Health, Picture
 from pyromq.dashboard.sampler import GONE_MS, gone
 
@@ -85,3 +85,14 @@ def test_a_page_shows_so_many_findings_and_counts_the_rest() -> None:
     shown = health(Picture(health=Health(report=report)), {})
 
     assert (len(shown["findings"]), shown["findingCount"]) == (SHOWN_MAX, 900)
+
+
+def test_dead_letters_are_as_bad_as_the_doctor_finds_them() -> None:
+    def found(severity: str, **facts: int) -> dict[str, Any]:
+        return {"severity": severity, "facts": facts}
+
+    findings = [found("problem", lag=9), found("warning", dead_letters=4), found("note", dead_letters=1)]
+
+    assert severity_of_dead_letters(Health()) is None
+    assert severity_of_dead_letters(Health(report={"findings": findings[:1]})) is None
+    assert severity_of_dead_letters(Health(report={"findings": findings})) == "warning"

@@ -7,20 +7,22 @@ const RIGHT = 12;
 const TOP = 10;
 const BOTTOM = 22;
 
-function ceiling(value) {
-  if (value <= 0) return 1;
+// The top of an axis: a number that reads well, and whose half does too. `least` is twice the smallest number that a label can tell apart.
+function ceiling(value, least) {
+  if (value <= 0) return Math.max(1, least);
   const power = 10 ** Math.floor(Math.log10(value));
-  return [1, 2, 2.5, 5, 10].map((step) => step * power).find((step) => step >= value) ?? value;
+  return Math.max(least, [1, 2, 4, 6, 8, 10].map((step) => step * power).find((step) => step >= value) ?? value);
 }
 const clock = (ms) => new Date(ms).toLocaleTimeString("en-GB");
 
 export class Chart {
   // series: [{name, kind}]; kind is a class of the stylesheet that has its colour.
-  constructor(title, series, { unit = "/s", format = words } = {}) {
+  constructor(title, series, { unit = "/s", format = words, least = 0.2 } = {}) {
     this.series = series.map((one) => ({ ...one, points: [] }));
     this.title = title;
     this.unit = unit;
     this.format = format;
+    this.least = least;
     this.svg = s("svg", { class: "chart", role: "img", height: HEIGHT });
     this.tip = h("div", { class: "tip", hidden: true });
     const legend = h("div", { class: "legend" }, series.map((one) =>
@@ -53,7 +55,7 @@ export class Chart {
     let most = 0;
     for (const [at, value] of all) { first = Math.min(first, at); last = Math.max(last, at); most = Math.max(most, value); }
     if (last === first) last += 1;
-    const top = ceiling(most);
+    const top = ceiling(most, this.least);
     this.x = (ms) => LEFT + ((ms - first) / (last - first)) * (width - LEFT - RIGHT);
     this.y = (value) => TOP + (1 - value / top) * (HEIGHT - TOP - BOTTOM);
     this.svg.setAttribute("aria-label", `${this.title}: ` + this.series.map((one) =>

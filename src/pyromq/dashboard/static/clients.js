@@ -20,7 +20,7 @@ const consumers = new Table([...common,
 const producers = new Table([...common, { title: "Heard of", cell: (c) => (c.last ? when(c.last) : "") }], shape);
 const pages = pager((by) => list.set({ page: Number(list.state.page) + by }));
 const list = choices({ filter: "", role: "consumer", page: 1 }, (state) => view.change(state));
-const filter = h("input", { type: "search", value: list.state.filter, placeholder: "client, group or address", size: 26, oninput: later(() => list.set({ filter: filter.value, page: 1 })) });
+const filter = h("input", { type: "search", value: list.state.filter, placeholder: "client, group or address", oninput: later(() => list.set({ filter: filter.value, page: 1 })) });
 const role = select({ consumer: "Consumers", producer: "Producers" }, list.state.role, { onchange: () => list.set({ role: role.value, page: 1 }) });
 main.append(head("Clients"), failed, h("div", { class: "toolbar" }, field("Show", role), field("Filter", filter)), note, card(null, consumers.node, producers.node, pages.node));
 const view = live("clients", list.state, (shown) => {

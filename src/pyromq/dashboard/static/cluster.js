@@ -76,7 +76,9 @@ live("overview", {}, (shown) => {
   tiles[2].value.title = `${count(shown.lag)} messages`;
   tiles[5].value.title = `${count(shown.deadLetters)} messages`;
   tiles[2].value.classList.toggle("warm", shown.lag > 0);
-  tiles[5].value.classList.toggle("bad", shown.deadLetters > 0);
+  // As bad as the doctor finds them: this page and Health never disagree.
+  tiles[5].value.classList.toggle("bad", shown.deadLetterSeverity === "problem");
+  tiles[5].value.classList.toggle("warm", shown.deadLetterSeverity === "warning");
   chart.update(shown.inPoints, shown.outPoints);
   brokers.update(shown.brokers);
   busiest.update(shown.busiest);

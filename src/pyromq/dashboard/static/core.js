@@ -17,7 +17,9 @@ function fill(node, props, children) {
   }
   return node;
 }
-export const h = (tag, props, ...children) => fill(document.createElement(tag), props, children);
+// An input is as wide as its placeholder, unless it says its size.
+const roomy = (props) => (props?.placeholder?.length > 18 ? { size: props.placeholder.length + 2, ...props } : props);
+export const h = (tag, props, ...children) => fill(document.createElement(tag), tag === "input" ? roomy(props) : props, children);
 export const s = (tag, props, ...children) =>
   fill(document.createElementNS("http://www.w3.org/2000/svg", tag), props, children);
 export const clear = (node, ...children) => { node.replaceChildren(); return fill(node, {}, children); };

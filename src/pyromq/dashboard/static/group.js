@@ -8,7 +8,7 @@ let latest = null;
 let most = 1;
 const failed = h("div");
 const facts = h("p", { class: "facts" });
-const lag = new Chart("Lag", [{ name: "lag", kind: "three" }], { unit: "messages", format: brief });
+const lag = new Chart("Lag", [{ name: "lag", kind: "three" }], { unit: "messages", format: brief, least: 2 });
 const speed = new Chart("Messages read", [{ name: "read", kind: "two" }]);
 function bar(q) {
   const fill = h("i", { class: "hot" });
