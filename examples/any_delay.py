@@ -1,8 +1,9 @@
 """Send messages for any moment, look at what waits, and take one back before its time.
 
-python examples/any_delay.py 127.0.0.1:9876
+python examples/any_delay.py [HOST:PORT of the name server]
 """
 
+import os
 import sys
 from datetime import UTC, datetime, timedelta
 
@@ -34,4 +35,4 @@ def main(name_server: str) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(sys.argv[1] if sys.argv[1:] else os.environ.get("NAMESRV_ADDR", "127.0.0.1:9876"))

@@ -1,8 +1,9 @@
 """Send many small messages of one topic in one request, and more than fit in one.
 
-python examples/batch.py 127.0.0.1:9876
+python examples/batch.py [HOST:PORT of the name server]
 """
 
+import os
 import sys
 
 from pyromq import ClientSettings, Message, Producer
@@ -21,4 +22,4 @@ def main(name_server: str) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(sys.argv[1] if sys.argv[1:] else os.environ.get("NAMESRV_ADDR", "127.0.0.1:9876"))

@@ -1,8 +1,9 @@
 """Send on another thread, and hear of the result by a callback.
 
-python examples/callback.py 127.0.0.1:9876
+python examples/callback.py [HOST:PORT of the name server]
 """
 
+import os
 import sys
 
 from pyromq import Message, Producer, SendResult
@@ -21,4 +22,4 @@ def main(name_server: str) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(sys.argv[1] if sys.argv[1:] else os.environ.get("NAMESRV_ADDR", "127.0.0.1:9876"))

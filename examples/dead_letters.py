@@ -1,8 +1,9 @@
 """Give a message up, find it among the dead letters, and replay it to its group.
 
-python examples/dead_letters.py 127.0.0.1:9876
+python examples/dead_letters.py [HOST:PORT of the name server]
 """
 
+import os
 import sys
 import threading
 import time
@@ -37,4 +38,4 @@ def main(name_server: str) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(sys.argv[1] if sys.argv[1:] else os.environ.get("NAMESRV_ADDR", "127.0.0.1:9876"))

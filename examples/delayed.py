@@ -1,8 +1,9 @@
 """Send a message that arrives later: level 1 is one second, level 2 five, and so on to level 18, two hours.
 
-python examples/delayed.py 127.0.0.1:9876
+python examples/delayed.py [HOST:PORT of the name server]
 """
 
+import os
 import sys
 
 from pyromq import ConsumeFrom, Message, Producer, PullConsumer
@@ -23,4 +24,4 @@ def main(name_server: str) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(sys.argv[1] if sys.argv[1:] else os.environ.get("NAMESRV_ADDR", "127.0.0.1:9876"))

@@ -1,8 +1,9 @@
 """Read only the messages with one of some tags; the broker leaves out the others.
 
-python examples/filter_by_tag.py 127.0.0.1:9876
+python examples/filter_by_tag.py [HOST:PORT of the name server]
 """
 
+import os
 import sys
 
 from pyromq import ConsumeFrom, Message, Producer, PullConsumer
@@ -19,4 +20,4 @@ def main(name_server: str) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(sys.argv[1] if sys.argv[1:] else os.environ.get("NAMESRV_ADDR", "127.0.0.1:9876"))

@@ -1,8 +1,9 @@
 """Create a topic, send a message, and find it again by its key and by its ids.
 
-python examples/find_message.py 127.0.0.1:9876
+python examples/find_message.py [HOST:PORT of the name server]
 """
 
+import os
 import sys
 
 from pyromq import Admin, Message, Producer
@@ -19,4 +20,4 @@ def main(name_server: str) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(sys.argv[1] if sys.argv[1:] else os.environ.get("NAMESRV_ADDR", "127.0.0.1:9876"))

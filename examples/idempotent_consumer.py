@@ -1,8 +1,9 @@
 """Handle each order once, although it was sent twice.
 
-python examples/idempotent_consumer.py 127.0.0.1:9876
+python examples/idempotent_consumer.py [HOST:PORT of the name server]
 """
 
+import os
 import sys
 import tempfile
 from pathlib import Path
@@ -33,4 +34,7 @@ def main(name_server: str, database: Path) -> None:
 
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as folder:
-        main(sys.argv[1], Path(folder) / "tokens.db")
+        main(
+            sys.argv[1] if sys.argv[1:] else os.environ.get("NAMESRV_ADDR", "127.0.0.1:9876"),
+            Path(folder) / "tokens.db",
+        )

@@ -1,8 +1,9 @@
 """Write an order and its message in one transaction; a relay sends the message afterwards.
 
-python examples/outbox.py 127.0.0.1:9876
+python examples/outbox.py [HOST:PORT of the name server]
 """
 
+import os
 import sqlite3
 import sys
 import tempfile
@@ -37,4 +38,7 @@ def main(name_server: str, database: Path) -> None:
 
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as folder:
-        main(sys.argv[1], Path(folder) / "shop.db")
+        main(
+            sys.argv[1] if sys.argv[1:] else os.environ.get("NAMESRV_ADDR", "127.0.0.1:9876"),
+            Path(folder) / "shop.db",
+        )

@@ -1,8 +1,9 @@
 """Read a topic message by message; the group's progress is kept by the brokers.
 
-python examples/pull.py 127.0.0.1:9876
+python examples/pull.py [HOST:PORT of the name server]
 """
 
+import os
 import sys
 
 from pyromq import ConsumeFrom, Message, Producer, PullConsumer
@@ -19,4 +20,4 @@ def main(name_server: str) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(sys.argv[1] if sys.argv[1:] else os.environ.get("NAMESRV_ADDR", "127.0.0.1:9876"))

@@ -1,9 +1,10 @@
 """Read one queue at a time, from an offset of your own choice, in a coroutine.
 
-python examples/pull_async.py 127.0.0.1:9876
+python examples/pull_async.py [HOST:PORT of the name server]
 """
 
 import asyncio
+import os
 import sys
 
 from pyromq import Message
@@ -27,4 +28,4 @@ async def main(name_server: str) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main(sys.argv[1]))
+    asyncio.run(main(sys.argv[1] if sys.argv[1:] else os.environ.get("NAMESRV_ADDR", "127.0.0.1:9876")))

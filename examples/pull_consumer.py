@@ -1,8 +1,9 @@
 """Subscribe to a topic and take its messages one by one, at the application's own pace.
 
-python examples/pull_consumer.py 127.0.0.1:9876
+python examples/pull_consumer.py [HOST:PORT of the name server]
 """
 
+import os
 import sys
 
 from pyromq import ConsumeFrom, Message, Producer, PullConsumer
@@ -25,4 +26,4 @@ def main(name_server: str) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(sys.argv[1] if sys.argv[1:] else os.environ.get("NAMESRV_ADDR", "127.0.0.1:9876"))

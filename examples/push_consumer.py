@@ -1,8 +1,9 @@
 """Have a function called with every message, tell what is done from what must come again.
 
-python examples/push_consumer.py 127.0.0.1:9876
+python examples/push_consumer.py [HOST:PORT of the name server]
 """
 
+import os
 import sys
 import threading
 
@@ -36,4 +37,4 @@ def main(name_server: str) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(sys.argv[1] if sys.argv[1:] else os.environ.get("NAMESRV_ADDR", "127.0.0.1:9876"))

@@ -1,9 +1,10 @@
 """Handle the messages of one order one after the other, in the order in which they were sent.
 
-python examples/push_orderly.py 127.0.0.1:9876
+python examples/push_orderly.py [HOST:PORT of the name server]
 """
 
 import asyncio
+import os
 import sys
 from collections import defaultdict
 
@@ -37,4 +38,4 @@ async def main(name_server: str) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main(sys.argv[1]))
+    asyncio.run(main(sys.argv[1] if sys.argv[1:] else os.environ.get("NAMESRV_ADDR", "127.0.0.1:9876")))

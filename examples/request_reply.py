@@ -1,8 +1,9 @@
 """Ask a question by a message, and wait for the answer.
 
-python examples/request_reply.py 127.0.0.1:9876
+python examples/request_reply.py [HOST:PORT of the name server]
 """
 
+import os
 import sys
 from concurrent.futures import ThreadPoolExecutor
 
@@ -33,4 +34,4 @@ def main(name_server: str) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(sys.argv[1] if sys.argv[1:] else os.environ.get("NAMESRV_ADDR", "127.0.0.1:9876"))

@@ -1,8 +1,9 @@
 """Send a message and wait until it is stored.
 
-python examples/send.py 127.0.0.1:9876
+python examples/send.py [HOST:PORT of the name server]
 """
 
+import os
 import sys
 
 from pyromq import Message, Producer
@@ -18,4 +19,4 @@ def main(name_server: str) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(sys.argv[1] if sys.argv[1:] else os.environ.get("NAMESRV_ADDR", "127.0.0.1:9876"))

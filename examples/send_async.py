@@ -1,9 +1,10 @@
 """Send many messages at once from a coroutine.
 
-python examples/send_async.py 127.0.0.1:9876
+python examples/send_async.py [HOST:PORT of the name server]
 """
 
 import asyncio
+import os
 import sys
 
 from pyromq import Message
@@ -20,4 +21,4 @@ async def main(name_server: str) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main(sys.argv[1]))
+    asyncio.run(main(sys.argv[1] if sys.argv[1:] else os.environ.get("NAMESRV_ADDR", "127.0.0.1:9876")))

@@ -1,8 +1,9 @@
 """Write to a database and send a message: both, or neither.
 
-python examples/transaction.py 127.0.0.1:9876
+python examples/transaction.py [HOST:PORT of the name server]
 """
 
+import os
 import sqlite3
 import sys
 
@@ -34,4 +35,4 @@ def main(name_server: str) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(sys.argv[1] if sys.argv[1:] else os.environ.get("NAMESRV_ADDR", "127.0.0.1:9876"))

@@ -1,5 +1,6 @@
 """Every example runs against a cluster and says what it should."""
 
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -51,15 +52,32 @@ def cluster() -> Iterator[ThreadCluster]:
         yield cluster
 
 
-@pytest.mark.parametrize("name", SAYS)
-def test_an_example_runs(cluster: ThreadCluster, name: str) -> None:
-    ended = subprocess.run(
-        [sys.executable, "-W", "error", str(EXAMPLES / name), cluster.namesrv_address],
+def run(name: str, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-W", "error", str(EXAMPLES / name), *arguments],
+        env=os.environ | environment,
         capture_output=True,
         text=True,
         timeout=60,
         check=False,
     )
+
+
+def test_an_example_takes_the_name_servers_address_as_an_argument(cluster: ThreadCluster) -> None:
+    ended = run("send.py", cluster.namesrv_address, NAMESRV_ADDR="127.0.0.1:1")
+
+    assert ended.returncode == 0, ended.stderr
+    assert SAYS["send.py"] in ended.stdout
+
+
+@pytest.mark.parametrize("name", SAYS)
+def test_an_example_without_an_argument_asks_where_pyromq_up_has_its_name_server(name: str) -> None:
+    assert 'os.environ.get("NAMESRV_ADDR", "127.0.0.1:9876")' in (EXAMPLES / name).read_text()
+
+
+@pytest.mark.parametrize("name", SAYS)
+def test_an_example_runs(cluster: ThreadCluster, name: str) -> None:
+    ended = run(name, NAMESRV_ADDR=cluster.namesrv_address)
 
     assert ended.returncode == 0, ended.stderr
     assert SAYS[name] in ended.stdout

@@ -39,7 +39,7 @@ def verb(count: int, one: str, more: str) -> str:
 
 def meant(name: str, names: Iterable[str]) -> str:
     """Return a question for a name that is not there: the names that are like it, if there are any."""
-    near = get_close_matches(name, list(names), n=3)
+    near = get_close_matches(name, set(names) - {name}, n=3)
     return (
         f"is the name right? there {'is' if len(near) == 1 else 'are'} {both(near)}"
         if near

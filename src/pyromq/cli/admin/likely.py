@@ -36,7 +36,7 @@ def typed(command: str, name_server: str | None = None, *, is_server: bool = Fal
 def others(kind: str, name: str, known: Collection[str]) -> str:
     """Return which names are like this one, or where all of them are listed."""
     command = typed(f"pyromq {kind.removesuffix('s')} list")
-    if near := get_close_matches(name, known, n=3):
+    if near := get_close_matches(name, set(known) - {name}, n=3):
         return f"did you mean {' or '.join(near)}? All {kind}: {command}"
     return f"the {kind} that there are: {command}"
 
@@ -44,6 +44,12 @@ def others(kind: str, name: str, known: Collection[str]) -> str:
 def no_topic(topic: str, name_server: str, known: Collection[str]) -> NotThere:
     """Return the error that a topic is not there, in one line with what to type."""
     with asking(name_server):
+        if topic in known:
+            # It came into being between the question and the look for names that are like it.
+            return NotThere(
+                f"no broker served topic {topic!r} when it was asked for, but {name_server} knows it by now: "
+                f"try again; its queues: {typed(f'pyromq topic show {topic}')}"
+            )
         return NotThere(
             f"there is no topic {topic!r} at {name_server}; {others('topics', topic, known)}; "
             f"a new one: {typed(f'pyromq topic create {topic}')}"
