@@ -1,8 +1,6 @@
 """`python -m pyromq` is `pyromq`."""
 
-from pyromq.cli.handover import serve_handed
+from pyromq.cli.start import main
 
-if not serve_handed():
-    from pyromq.cli.main import main
-
+if __name__ == "__main__":
     main()

@@ -8,6 +8,7 @@ from dashboard_story import ORDER_COUNT, Story
 from playwright.sync_api import Page, expect
 
 from pyromq import Admin, Message, PullConsumer
+from pyromq.release import VERSION
 
 Open = Callable[..., Page]
 
@@ -19,6 +20,7 @@ def test_the_first_page_shows_brokers_numbers_and_a_chart(open_page: Open, url: 
     expect(brokers).to_contain_text("master")
     expect(brokers).to_contain_text(story.cluster.broker_addresses[0])
     expect(brokers).to_contain_text("answers")
+    expect(brokers).to_contain_text(f"V4_9_8, PyroMQ {VERSION}")
     expect(page.locator("#tile-topics")).to_have_text(re.compile(r"^[1-9]$"))
     expect(page.locator("#tile-dead-letters")).to_have_text("4")
     expect(page.locator("svg.chart path.line")).to_have_count(2)

@@ -213,6 +213,27 @@ def test_a_group_that_nobody_could_join_is_not_created(stage: AdminStage, name: 
         assert "the group's name" in ended.stderr
 
 
+@pytest.mark.parametrize("name", ["two words", "ä", "x" * 128])
+@pytest.mark.parametrize(
+    "words", ["produce TOPIC x", "consume TOPIC", "topic create TOPIC", "topic show TOPIC"]
+)
+def test_a_name_that_no_topic_may_have_is_misuse(
+    stage: AdminStage,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    words: str,
+    name: str,
+) -> None:
+    typed = [name if word == "TOPIC" else word for word in words.split()]
+    monkeypatch.setattr(sys, "argv", ["pyromq", *typed, "-n", stage.name_server])
+
+    with pytest.raises(SystemExit) as ended:
+        main()
+
+    assert ended.value.code == 2
+    assert "the topic's name" in capsys.readouterr().err
+
+
 def test_a_brokers_name_in_place_of_its_address_is_told(stage: AdminStage) -> None:
     for words in ("cluster status -b", "admin brokerStatus -b", "topic create orders --broker"):
         ended = stage.run(*words.split(), "broker-a")

@@ -11,6 +11,7 @@ from metrics_page import Described, described, described_slave, families, page_t
 from pyromq import Message, aio
 from pyromq.config.settings import NamesrvSettings
 from pyromq.net.metrics import MetricsPage
+from pyromq.release import VERSION
 from pyromq.testing.cluster import Cluster
 
 ROOT = Path(__file__).parents[2]
@@ -64,6 +65,15 @@ async def test_every_metric_is_documented_as_it_is(pages: list[MetricsPage]) -> 
     there += described_slave().values()
 
     assert sorted(documented(), key=str) == sorted(there, key=str)
+
+
+async def test_a_page_tells_which_version_of_pyromq_runs(pages: list[MetricsPage]) -> None:
+    for page in pages:
+        (line,) = [
+            line for line in (await page_text(page)).splitlines() if line.startswith("pyromq_build_info{")
+        ]
+        assert f'version="{VERSION}"' in line
+        assert line.endswith(" 1.0")
 
 
 async def test_the_process_metrics_are_documented(pages: list[MetricsPage]) -> None:

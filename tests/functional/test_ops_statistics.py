@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from pyromq.codes import PullFlag, RequestCode, ResponseCode
+from pyromq.release import VERSION
 from pyromq.testing.clock import ManualClock
 from pyromq.testing.cluster import Cluster
 from pyromq.testing.golden import read_answers
@@ -65,6 +66,7 @@ async def test_the_runtime_has_every_key_of_4_9_8(client: WireClient) -> None:
     assert len(keys) > 35
     assert not missing
     assert table["brokerVersionDesc"] == "V4_9_8"
+    assert table["pyromqVersion"] == VERSION
 
 
 async def test_rates_of_the_runtime_are_there_when_their_time_is_over(

@@ -16,6 +16,7 @@ from pyromq.cli.main import app
 from pyromq.client.steps import ask, request
 from pyromq.codes import Perm, RequestCode
 from pyromq.errors import ConfigError, NoRoute
+from pyromq.release import VERSION
 from pyromq.testing.cluster import ThreadCluster, running_cluster
 from pyromq.wire.headers.namesrv import GetKvConfig
 
@@ -194,7 +195,11 @@ def test_the_list_has_every_broker_and_whether_producers_may_choose_it(
         ("DefaultCluster", "broker-b", 0, cluster.broker_addresses[1], False),
     ]
     assert shown[0].split()[:2] == ["#Cluster", "Name"]
-    assert [line.split()[-1] for line in shown[1:]] == ["yes", "no"]
+    assert [line.split()[-2] for line in shown[1:]] == ["yes", "no"]
+    # RocketMQ's version is where mqadmin has it; ours is behind all that mqadmin prints.
+    assert {line.split()[4] for line in shown[1:]} == {"V4_9_8"}
+    assert shown[0].split()[-2:] == ["#Write", "#PyroMQ"]
+    assert {line.split()[-1] for line in shown[1:]} == {one["pyromq_version"] for one in listed} == {VERSION}
 
 
 def test_the_list_of_totals_has_a_line_for_each_broker(admin: Run) -> None:

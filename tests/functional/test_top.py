@@ -79,7 +79,9 @@ def test_a_broker_that_is_silent_leaves_the_others_readable_on_a_narrow_terminal
     why = "127.0.0.1:10911 did not answer in time, whatever it was asked, and it was asked in so many words"
     rows = [
         BrokerRow("broker-a", 0, "127.0.0.1:10911", failure=why),
-        BrokerRow("broker-b", 1, "127.0.0.1:10921", version="V4_9_8", today_in=1_234_567),
+        BrokerRow(
+            "broker-b", 1, "127.0.0.1:10921", version="V4_9_8", pyromq_version="0.1.0", today_in=1_234_567
+        ),
     ]
     console = Console(file=io.StringIO(), width=80)
     console.print(view(Sample(0.0, rows, [], []), 5))
@@ -87,7 +89,7 @@ def test_a_broker_that_is_silent_leaves_the_others_readable_on_a_narrow_terminal
 
     assert why in " ".join(text.split())
     assert re.search(r"broker-a +master +127.0.0.1:10911 +silent", text)
-    assert re.search(r"broker-b +slave 1 +127.0.0.1:10921 +V4_9_8 .* 1,234,567", text)
+    assert re.search(r"broker-b +slave 1 +127.0.0.1:10921 +0.1.0 .* 1,234,567", text)
 
 
 async def test_a_look_is_printed_for_people_and_programs(sample: Sample) -> None:

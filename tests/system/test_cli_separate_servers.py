@@ -68,6 +68,8 @@ def test_name_server_and_broker_stop_in_order(shell: Any, tmp_path: Path) -> Non
     )
     broker.ready()
 
+    # Where metrics are, their address is in the line that says so.
+    assert "metrics at" not in broker.out + namesrv.out
     assert broker.stop(signal.SIGTERM) == 0
     assert namesrv.stop(signal.SIGINT) == 0
     assert "Traceback" not in broker.err + namesrv.err
@@ -78,3 +80,13 @@ def test_the_environment_names_the_name_servers(shell: Any, tmp_path: Path, name
     shell.serve("broker", "--port", "0", "--data", str(tmp_path / "data")).ready()
 
     assert shell.output_of("produce", "t", "x").startswith("SEND_OK")
+
+
+def test_each_server_says_where_its_metrics_are(shell: Any, tmp_path: Path) -> None:
+    observed = ("--set", "metricsExporterType=PROM", "--set", "metricsPromExporterPort=0")
+    namesrv = shell.serve("namesrv", "-p", "0", "--data", str(tmp_path / "ns"), *observed)
+    address = namesrv.ready()["namesrv"]
+    broker = shell.serve("broker", "-n", address, "--port", "0", "--data", str(tmp_path / "data"), *observed)
+
+    for server in (namesrv, broker):
+        assert f", metrics at {server.ready()['metrics']}" in server.out

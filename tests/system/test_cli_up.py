@@ -1,13 +1,18 @@
 import json
+import re
 import shlex
 import signal
 import socket
+import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from pyromq.testing.waiting import eventually
+
+DEADLINE_S = 60.0
 # The fixtures `shell` and `up` are in conftest.py, and so are their types.
 Up = Callable[..., Any]
 
@@ -35,6 +40,29 @@ def test_the_commands_of_the_start_up_screen_work_as_they_are_printed(shell: Any
     shell.output_of(*produce)
 
     assert "Hello, world" in shell.output_of(*consume)
+
+
+def test_the_screen_says_where_metrics_are_and_how_to_get_the_dashboard(shell: Any, tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text("import sys\nsys.modules['starlette'] = None\n")
+    shell.environment |= {"PYTHONPATH": str(tmp_path)}
+    metrics = ("--set", "metricsExporterType=PROM", "--set", "metricsPromExporterPort=0")
+    server = shell.start(
+        *("up", "--namesrv-port", "0", "--broker-port", "0", "--data", str(tmp_path / "data")), *metrics
+    )
+
+    eventually(lambda: "Ctrl-C stops it" in server.out, DEADLINE_S, what="the screen")
+
+    assert "look at it    on a web page, after: pip install 'pyromq[dashboard]'" in server.out
+    (url,) = re.findall(r"  metrics       (http://127.0.0.1:\d+/metrics)", server.out)
+    with urllib.request.urlopen(url) as page:
+        assert b"pyromq_build_info" in page.read()
+    assert server.stop() == 0
+
+
+def test_programs_are_told_where_metrics_are(up: Up) -> None:
+    hello = up("--set", "metricsExporterType=PROM", "--set", "metricsPromExporterPort=0").ready()
+
+    assert re.fullmatch(r"http://127.0.0.1:\d+/metrics", hello["metrics"])
 
 
 def test_the_screen_says_where_the_data_is(up: Up, tmp_path: Path) -> None:

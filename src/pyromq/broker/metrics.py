@@ -20,9 +20,8 @@ from pyromq.broker.topic_names import DEAD_LETTER_PREFIX, RETRY_PREFIX, SYSTEM_P
 from pyromq.codes import Language
 from pyromq.config.choices import MetricsExporterType
 from pyromq.config.settings import BrokerSettings
-from pyromq.net.address import join_address
 from pyromq.net.latency import RequestTimes
-from pyromq.net.metrics import LOOPBACK, Figure, Histogram, Kind, MetricsPage, Values
+from pyromq.net.metrics import LOOPBACK, Figure, Histogram, Kind, MetricsPage, Values, build_info
 from pyromq.net.server import Server
 
 log = logging.getLogger(__name__)
@@ -203,7 +202,7 @@ async def start_metrics(
     settings = parts.settings
     lags = Lags(parts.offsets, parts.topics, parts.store, parts.clock)
     page = MetricsPage(
-        [*broker_figures(parts, server), *lags.figures(), *store_figures(parts), *more],
+        [build_info(), *broker_figures(parts, server), *lags.figures(), *store_figures(parts), *more],
         {
             "cluster": settings.broker_cluster_name,
             "node_type": "broker",
@@ -215,7 +214,7 @@ async def start_metrics(
     )
     host = settings.metrics_prom_exporter_host or LOOPBACK
     await page.start(host, settings.metrics_prom_exporter_port)
-    log.info("metrics at http://%s/metrics", join_address(host, page.port))
+    log.info("metrics at %s", page.url)
     return page
 
 

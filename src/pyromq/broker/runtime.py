@@ -13,12 +13,15 @@ from pyromq.broker.busy import Busy
 from pyromq.broker.stats import BrokerStats, Totals
 from pyromq.codes import VERSION
 from pyromq.config.settings import BrokerSettings
+from pyromq.release import VERSION as PYROMQ_VERSION
 from pyromq.store.store import MessageStore
 
 #: Where the log begins, and where it ends: what a slave asks its master.
 LOG_START: Final = "commitLogMinOffset"
 LOG_END: Final = "commitLogMaxOffset"
 VERSION_DESCRIPTION: Final = "V4_9_8"
+#: The version of PyroMQ; ours. `brokerVersionDesc` is RocketMQ's, whose protocol is spoken.
+OUR_VERSION: Final = "pyromqVersion"
 #: Why nothing is written until a restart; ours, and only there when it is so.
 STORE_FAILURE: Final = "storeFailure"
 #: At a slave, the brokerRole of its master; ours, and only there when the master said it.
@@ -56,6 +59,7 @@ def runtime_of(
         **busy.told(),
         "brokerVersionDesc": VERSION_DESCRIPTION,
         "brokerVersion": str(VERSION),
+        OUR_VERSION: PYROMQ_VERSION,
         "bootTimestamp": str(stats.started_at_ms),
         "startAcceptSendRequestTimeStamp": str(settings.start_accept_send_request_time_stamp),
         "dispatchBehindBytes": "0",

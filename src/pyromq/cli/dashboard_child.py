@@ -25,6 +25,18 @@ class Beside:
     #: None: the usual port, if it is free.
     port: int | None = None
 
+    @property
+    def hint(self) -> str | None:
+        """What to do to get a dashboard, where none was started and nobody said that none is wanted."""
+        if not self.is_wanted:
+            return None
+        from pyromq.cli.dashboard_commands import DEFAULT_PORT
+        from pyromq.cli.dashboard_server import is_installed
+
+        if not is_installed():
+            return "on a web page, after: pip install 'pyromq[dashboard]'"
+        return f"on a web page: port {DEFAULT_PORT} is taken, --dashboard-port chooses another"
+
     async def start(self, name_server: str, closing: AsyncExitStack) -> str | None:
         """Start one for the cluster of a name server and return its address; None where there is none."""
         if not self.is_wanted:

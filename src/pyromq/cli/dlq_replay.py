@@ -112,6 +112,7 @@ class Report:
 def run_replay(replaying: Replaying, name_server: str) -> bool:
     """Replay, print what became of each, and return whether all that were meant are replayed."""
     replaying.check()
+    output.outlive_reader()
     choice, wanted = replaying.choice, replaying.choice.wanted()
     has_terminal = sys.stderr.isatty() and not replaying.is_json
     with DeadLetters(name_server, client_settings()) as letters:

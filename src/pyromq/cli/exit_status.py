@@ -2,7 +2,7 @@
 
 0    done
 1    failed: a server said no, or part of it was not done
-2    wrong use: an option or a setting
+2    wrong use: an option or a setting; a name that no topic may have, a message that breaks a rule
 3    not there, or not yet: no such cluster, topic, group or message; nobody connected; members disagree
 4    no answer: a name server or broker cannot be reached
 5    in part: some brokers did not answer; what the others say is shown
@@ -19,7 +19,16 @@ import typer
 from pyromq.advice import advice_for, advice_on
 from pyromq.cli import output
 from pyromq.codes import ResponseCode
-from pyromq.errors import ConfigError, NetworkError, NoNameServer, NoRoute, PyroError, Refused, UnknownTopic
+from pyromq.errors import (
+    ConfigError,
+    MessageIllegal,
+    NetworkError,
+    NoNameServer,
+    NoRoute,
+    PyroError,
+    Refused,
+    UnknownTopic,
+)
 from pyromq.errors import NotThere as NotThere
 
 DONE = 0
@@ -47,7 +56,7 @@ _ADVISING = ("--advertise", "NAMESRV_ADDR", "fileReservedTime")
 
 def status_of(error: PyroError) -> int:
     """Return the exit status that an error ends a command with."""
-    if isinstance(error, ConfigError | NoNameServer):
+    if isinstance(error, ConfigError | NoNameServer | MessageIllegal):
         return MISUSED
     if isinstance(error, NotThere | NoRoute) or (isinstance(error, Refused) and error.code in _ABSENT):
         return NOT_THERE

@@ -14,7 +14,13 @@ OPEN_ADDRESSES = ("0.0.0.0", "::")
 
 
 def greet_up(
-    process: BrokerProcess, *, version: str, name_server: str, broker: str, dashboard: str | None = None
+    process: BrokerProcess,
+    *,
+    version: str,
+    name_server: str,
+    broker: str,
+    dashboard: str | None = None,
+    metrics: str | None = None,
 ) -> None:
     """Print the start-up screen of `pyromq up`."""
     settings = process.broker
@@ -35,6 +41,8 @@ def greet_up(
     ]
     if dashboard is not None:
         steps.append(("look at it", dashboard))
+    if metrics is not None:
+        steps.append(("metrics", metrics))
     width = max(len(label) for label, _ in rows + steps)
     say("")
     say(f"  {paint(f'PyroMQ {version}', 'bold')} is ready")

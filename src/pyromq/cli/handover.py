@@ -55,7 +55,9 @@ def serve_handed() -> bool:
 
 def _serve(run: str, process: object, start: Mapping[str, Any], log_level: str) -> None:
     from pyromq.cli import serve, servers
+    from pyromq.cli import start as first_steps
 
+    first_steps.imported()
     serve.log_to_standard_error(log_level)
     getattr(servers, run)(process, servers.Start(**start))
 

@@ -153,7 +153,11 @@ def run_cluster(process: UpProcess, shape: Shape, start: Start, inherited: Inher
         )
         if not start.is_json:
             greeting.greet_cluster(
-                brokers, version=start.version, name_server=shown, data=str(folder), dashboard=page
+                brokers,
+                version=start.version,
+                name_server=shown,
+                data=str(folder),
+                dashboard=page or start.dashboard.hint,
             )
         return hello
 

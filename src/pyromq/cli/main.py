@@ -8,7 +8,7 @@ progress bar, nor `pyromq produce` for the store.
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import typer
 
@@ -33,9 +33,10 @@ from pyromq.cli import (
 from pyromq.cli import top as top_command
 from pyromq.cli.admin import commands as admin_commands
 from pyromq.cli.asked import asked_of
-from pyromq.cli.exit_status import FAILED, ended_by_errors
+from pyromq.cli.exit_status import DONE, FAILED, ended_by_errors
 from pyromq.cli.options import examples
 from pyromq.cli.plain_flags import show_flags_plainly
+from pyromq.cli.start import imported
 from pyromq.cli.version import installed_version
 from pyromq.kernel import describe
 
@@ -63,6 +64,7 @@ app = typer.Typer(
 def main() -> None:
     """Run the program and end it with its exit status."""
     with border():
+        imported()
         asked_of(app, sys.argv[1:])(prog_name="pyromq")
 
 
@@ -74,15 +76,25 @@ def border() -> Iterator[None]:
             yield
     except typer.Exit as ended:
         sys.exit(ended.exit_code)
-    except BrokenPipeError:
-        # Whoever read our output has what it wanted, as `head` does; nothing is left to be flushed.
-        output.forget_standard_output()
-        sys.exit(FAILED)
+    except SystemExit as ended:
+        # Typer ends the program itself when a pipe is broken, with status 1.
+        if isinstance(ended.__context__, BrokenPipeError) and output.is_reader_gone():
+            _end_unread()
+        raise
     except OSError as error:
+        if isinstance(error, BrokenPipeError) and output.is_reader_gone():
+            _end_unread()
         output.complain(f"{error.filename}: {error.strerror}" if error.filename else str(error))
         sys.exit(FAILED)
     except KeyboardInterrupt:
         sys.exit(STATUS_INTERRUPTED)
+
+
+def _end_unread() -> NoReturn:
+    """End well: whoever read our output has what it wanted, as `head` does."""
+    # Nothing is left to be flushed.
+    output.forget_standard_output()
+    sys.exit(DONE)
 
 
 def version() -> None:

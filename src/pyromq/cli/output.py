@@ -26,8 +26,25 @@ def paint(text: str, style: str, stream: IO[str] | None = None) -> str:
 
 def say(text: str) -> None:
     """Print a line now, whatever it is piped to."""
-    sys.stdout.write(text + "\n")
-    sys.stdout.flush()
+    try:
+        sys.stdout.write(text + "\n")
+        sys.stdout.flush()
+    except BrokenPipeError:
+        if not _Reader.may_leave:
+            raise
+        forget_standard_output()
+
+
+class _Reader:
+    may_leave = False
+
+
+def outlive_reader() -> None:
+    """Go on when nobody reads the output any more, as in `pyromq produce … | head`: there is work to do.
+
+    A command that only shows something ends then.
+    """
+    _Reader.may_leave = True
 
 
 def say_json(record: Mapping[str, Any]) -> None:
@@ -71,6 +88,20 @@ def width_of(text: str) -> int:
     if text.isascii():
         return len(text)
     return sum(_WIDE if east_asian_width(one) in "WF" else not combining(one) for one in text)
+
+
+def is_reader_gone() -> bool:
+    """Whether nobody reads standard output any more: it is a pipe whose other end is closed.
+
+    Rich, when it finds that out first, sends further output nowhere.
+    """
+    import select
+
+    if os.path.sameopenfile(1, os.open(os.devnull, os.O_WRONLY)):
+        return True
+    poll = select.poll()
+    poll.register(1, select.POLLOUT)
+    return any(event & select.POLLERR for _, event in poll.poll(0))
 
 
 def forget_standard_output() -> None:

@@ -55,6 +55,7 @@ def run_produce(
 ) -> None:
     """Send each text `count` times, or each line of standard input, and say what became of them."""
     sending.message(b"")
+    output.outlive_reader()
     settings = client_settings(send_msg_timeout=max(1, round(timeout_s * 1_000)))
     total = len(texts) * count if texts else None
     is_many = total is not None and total >= MANY and not is_json

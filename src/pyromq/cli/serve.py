@@ -15,6 +15,8 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
+from pyromq.cli import output
+
 #: Starts servers, leaves their `close` on the stack, says hello, and returns what the ready file holds.
 Start = Callable[[AsyncExitStack], Awaitable[Mapping[str, Any]]]
 
@@ -36,6 +38,7 @@ async def serve(start: Start, ready_file: Path | None, *, until_stdin_ends: bool
 
     The end of standard input may count as one: it comes when the process at its other end is gone.
     """
+    output.outlive_reader()
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     if until_stdin_ends:

@@ -103,10 +103,18 @@ def run_up(process: UpProcess, start: Start) -> None:
         shown = join_address(split_address(server.address)[0], name_server.port)
         page = await start.dashboard.start(near.namesrv_addr, closing)
         root = broker.store.store_path_root_dir
-        hello = start.hello(namesrv=shown, broker=server.address, data=root, **shown_page(page))
+        metrics = metrics_of(server)
+        hello = start.hello(
+            namesrv=shown, broker=server.address, data=root, **shown_page(page), **shown_metrics(metrics)
+        )
         if not start.is_json:
             greeting.greet_up(
-                broker, version=start.version, name_server=shown, broker=server.address, dashboard=page
+                broker,
+                version=start.version,
+                name_server=shown,
+                broker=server.address,
+                dashboard=page or start.dashboard.hint,
+                metrics=metrics,
             )
         return hello
 
@@ -118,6 +126,16 @@ def shown_page(url: str | None) -> dict[str, str]:
     return {} if url is None else {"dashboard": url}
 
 
+def metrics_of(server: "Broker | Supervisor | NameServer") -> str | None:
+    """Return where a server's metrics are, if they are served."""
+    return None if server.metrics is None else server.metrics.url
+
+
+def shown_metrics(url: str | None) -> dict[str, str]:
+    """Return what a program is told of the metrics, where they are served."""
+    return {} if url is None else {"metrics": url}
+
+
 def run_namesrv(process: NamesrvProcess, start: Start) -> None:
     """Serve a name server."""
     settings = with_key_values(process.namesrv, start)
@@ -125,11 +143,16 @@ def run_namesrv(process: NamesrvProcess, start: Start) -> None:
     async def begin(closing: AsyncExitStack) -> Mapping[str, Any]:
         name_server = await start_namesrv(settings, process.net, closing, option="-p")
         address = join_address(settings.bind_address, name_server.port)
+        metrics = metrics_of(name_server)
         if not start.is_json:
+            observed = "" if metrics is None else f", metrics at {metrics}"
             output.say(
-                f"name server ready at {address}, {describe()}; next: pyromq broker -n {_near(address)}"
+                f"name server ready at {address}, {describe()}{observed}; "
+                f"next: pyromq broker -n {_near(address)}"
             )
-        return start.hello(namesrv=address, data=str(Path(settings.kv_config_path).parent))
+        return start.hello(
+            namesrv=address, data=str(Path(settings.kv_config_path).parent), **shown_metrics(metrics)
+        )
 
     run_loop(serve(begin, start.ready_file))
 
@@ -143,13 +166,20 @@ def run_broker(process: BrokerProcess, start: Start) -> None:
         broker = await _start_broker(ready, closing, option="--port")
         settings = ready.broker
         name_servers = ";".join(broker.registers_with)
+        metrics = metrics_of(broker)
         if not start.is_json:
+            observed = "" if metrics is None else f", metrics at {metrics}"
             output.say(
                 f"{settings.broker_name} of {settings.broker_cluster_name} ready at {broker.address},"
-                f" data in {ready.store.store_path_root_dir}, {describe()},"
+                f" data in {ready.store.store_path_root_dir}, {describe()}{observed},"
                 f" registers with {name_servers or _none_yet(settings)}"
             )
-        return start.hello(namesrv=name_servers, broker=broker.address, data=ready.store.store_path_root_dir)
+        return start.hello(
+            namesrv=name_servers,
+            broker=broker.address,
+            data=ready.store.store_path_root_dir,
+            **shown_metrics(metrics),
+        )
 
     run_loop(serve(begin, start.ready_file, until_stdin_ends=start.until_stdin_ends))
 

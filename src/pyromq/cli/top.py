@@ -191,7 +191,8 @@ def _brokers(sample: "Sample") -> "Table":
             row.name,
             role,
             row.address,
-            row.version,
+            # There is room for one: V4_9_8 is Apache's, 0.1.0 is ours.
+            row.pyromq_version or row.version,
             _rate(row.in_rate),
             _rate(row.out_rate),
             f"{row.today_in:,}",

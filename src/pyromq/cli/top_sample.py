@@ -33,6 +33,7 @@ class BrokerRow:
     broker_id: int
     address: str
     version: str = ""
+    pyromq_version: str = ""
     in_rate: float = 0.0
     out_rate: float = 0.0
     disk_ratio: float | None = None
@@ -213,6 +214,7 @@ def _broker_row(place: Place, said: Said) -> BrokerRow:
         place.broker_id,
         place.address,
         version=values.get("brokerVersionDesc", ""),
+        pyromq_version=values.get("pyromqVersion", ""),
         in_rate=_newest(values.get("putTps")),
         out_rate=_newest(values.get("getTransferedTps") or values.get("getTransferredTps")),
         disk_ratio=ratio,

@@ -141,6 +141,7 @@ def _broker(picture: Picture, broker: Broker) -> Shown:
         "role": "master" if broker.is_master else "slave",
         "address": broker.address,
         "version": broker.figures.get("brokerVersionDesc"),
+        "pyromqVersion": broker.figures.get("pyromqVersion"),
         "since": broker.number("bootTimestamp"),
         "in": broker.first_rate("putTps"),
         "out": broker.first_rate("getTransferedTps"),

@@ -6,9 +6,8 @@ from pyromq.clock import Clock
 from pyromq.config.choices import MetricsExporterType
 from pyromq.config.settings import NamesrvSettings
 from pyromq.namesrv.route_table import RouteTable
-from pyromq.net.address import join_address
 from pyromq.net.latency import RequestTimes
-from pyromq.net.metrics import LOOPBACK, Figure, MetricsPage
+from pyromq.net.metrics import LOOPBACK, Figure, MetricsPage, build_info
 from pyromq.net.server import Server
 
 log = logging.getLogger(__name__)
@@ -17,6 +16,7 @@ log = logging.getLogger(__name__)
 def namesrv_figures(table: RouteTable, server: Server, clock: Clock) -> list[Figure]:
     """Return all that there is to see of a name server."""
     return [
+        build_info(),
         Figure(
             "pyromq_namesrv_brokers",
             "Brokers that are registered, masters and slaves.",
@@ -49,5 +49,5 @@ async def start_metrics(
     page = MetricsPage(figures, {"node_type": "namesrv", "node_id": address}, histograms=(times.histogram,))
     host = settings.metrics_prom_exporter_host or LOOPBACK
     await page.start(host, settings.metrics_prom_exporter_port)
-    log.info("metrics at http://%s/metrics", join_address(host, page.port))
+    log.info("metrics at %s", page.url)
     return page

@@ -22,7 +22,9 @@ from itertools import accumulate, islice
 from typing import TYPE_CHECKING, Final
 
 from pyromq.errors import ListenFailed
+from pyromq.kernel import WHY_PURE
 from pyromq.net.address import join_address
+from pyromq.release import VERSION
 
 if TYPE_CHECKING:
     from wsgiref.simple_server import WSGIServer
@@ -61,6 +63,17 @@ class Figure:
     labels: tuple[str, ...]
     read: Callable[[], Values]
     kind: Kind = Kind.GAUGE
+
+
+def build_info() -> Figure:
+    """Return the metric that tells which version runs, and at which speed."""
+    speed = "compiled" if WHY_PURE is None else "pure"
+    return Figure(
+        "pyromq_build_info",
+        "1; the version of PyroMQ and its speed are the labels.",
+        ("version", "speed"),
+        lambda: {(VERSION, speed): 1},
+    )
 
 
 class Histogram:
@@ -112,6 +125,7 @@ class MetricsPage:
         prepare: Sequence[Preparation] = (),
         series_max: int = SERIES_MAX,
     ) -> None:
+        self._host = LOOPBACK
         self._left_out: dict[tuple[str, ...], float] = {}
         # The last one: what was left out is known when the others were read.
         self.figures = [
@@ -134,8 +148,14 @@ class MetricsPage:
         assert self._server is not None
         return self._server.server_port
 
+    @property
+    def url(self) -> str:
+        """Where Prometheus reads."""
+        return f"http://{join_address(self._host, self.port)}/metrics"
+
     async def start(self, host: str, port: int) -> None:
         """Listen; raise ListenFailed if that cannot be."""
+        self._host = host
         try:
             await asyncio.to_thread(self._listen, host, port)
         except OSError as error:

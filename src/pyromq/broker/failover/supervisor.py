@@ -37,6 +37,7 @@ from pyromq.config.choices import BrokerRole
 from pyromq.config.settings import BrokerProcess
 from pyromq.errors import ConfigError, EtcdFailed, PyroError, Refused
 from pyromq.kernel import IS_COMPILED
+from pyromq.net.metrics import MetricsPage
 from pyromq.store.epochs import FILE_NAME, Epochs
 from pyromq.store.files import Files, SystemFiles
 
@@ -124,6 +125,11 @@ class Supervisor:
     def broker(self) -> Broker | None:
         """The broker that runs now, None between two."""
         return self._broker
+
+    @property
+    def metrics(self) -> MetricsPage | None:
+        """Where the broker that runs now serves its metrics, if it does."""
+        return None if self._broker is None else self._broker.metrics
 
     @property
     def is_master(self) -> bool:

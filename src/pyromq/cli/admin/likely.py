@@ -8,7 +8,7 @@ from difflib import get_close_matches
 from shlex import quote
 
 from pyromq.cli.options import DEFAULT_NAME_SERVER
-from pyromq.errors import NotThere, PyroError, UnknownTopic
+from pyromq.errors import ConfigError, MessageIllegal, NotThere, PyroError, UnknownTopic
 
 #: The name servers that the command asks, as they were typed.
 _asked = ContextVar("asked", default=DEFAULT_NAME_SERVER)
@@ -41,8 +41,10 @@ def others(kind: str, name: str, known: Collection[str]) -> str:
     return f"the {kind} that there are: {command}"
 
 
-def no_topic(topic: str, name_server: str, known: Collection[str]) -> NotThere:
+def no_topic(topic: str, name_server: str, known: Collection[str]) -> PyroError:
     """Return the error that a topic is not there, in one line with what to type."""
+    if topic not in known and (why := _why_no_name(topic)) is not None:
+        return ConfigError(why)
     with asking(name_server):
         if topic in known:
             # It came into being between the question and the look for names that are like it.
@@ -54,6 +56,16 @@ def no_topic(topic: str, name_server: str, known: Collection[str]) -> NotThere:
             f"there is no topic {topic!r} at {name_server}; {others('topics', topic, known)}; "
             f"a new one: {typed(f'pyromq topic create {topic}')}"
         )
+
+
+def _why_no_name(topic: str) -> str | None:
+    from pyromq.client.names import check_topic
+
+    try:
+        check_topic(topic)
+    except MessageIllegal as error:
+        return error.remark
+    return None
 
 
 def shorter(error: UnknownTopic) -> PyroError:

@@ -38,7 +38,7 @@ def operating(name_server: str) -> Iterator["Admin"]:
 
 
 #: How name servers and brokers end the sentence that a topic is not there.
-_NAME = re.compile(r"\btopic(?:: ?| ?\[)([%|a-zA-Z0-9_-]+)")
+_NAME = re.compile(r"\bfor the topic: ([^\n]+)|\btopic(?:: ?| ?\[)([%|a-zA-Z0-9_-]+)")
 
 
 def _no_topic(admin: "Admin", name_server: str, error: TopicNotFound) -> PyroError:
@@ -46,7 +46,7 @@ def _no_topic(admin: "Admin", name_server: str, error: TopicNotFound) -> PyroErr
     named = _NAME.search(error.remark or "")
     if named is None:
         return error
-    return no_topic(named[1], name_server, admin.topics())
+    return no_topic(named[1] or named[2], name_server, admin.topics())
 
 
 def look(

@@ -105,6 +105,8 @@ _OVERVIEW = (
     ("#Hour", "hours"),
     ("#SPACE", "disk_ratio"),
     ("#Write", "is_writable"),
+    # Ours, and the last: whoever cuts mqadmin's columns out by their number still gets them.
+    ("#PyroMQ", "pyromq_version"),
 )
 _TOTALS = (
     ("#Cluster Name", "cluster"),
@@ -133,6 +135,7 @@ def _record(member: Member) -> dict[str, Any]:
     yesterday, today = ("TodayMorning", "YesterdayMorning"), ("TodayNow", "TodayMorning")
     return dataclasses.asdict(member) | {
         "version": figures.get("brokerVersionDesc"),
+        "pyromq_version": figures.get("pyromqVersion"),
         "in_tps": _first_number(figures.get("putTps", "")),
         "out_tps": _first_number(figures.get("getTransferedTps", "")),
         "hours": _hours_since(figures.get("earliestMessageTimeStamp", "")),

@@ -54,7 +54,7 @@ const brokers = new Table([
   { title: "Started", cell: (b) => (b.since ? when(b.since) : none), sign: (b) => b.since && ago(b.since) },
   { title: "Address", cell: (b) => h("code", {}, b.address), sign: (b) => b.address },
   { title: "Cluster", cell: (b) => b.cluster },
-  { title: "Version", cell: (b) => b.version ?? none },
+  { title: "Version", cell: (b) => (b.pyromqVersion ? `${b.version}, PyroMQ ${b.pyromqVersion}` : b.version ?? none), sign: (b) => `${b.version}${b.pyromqVersion}` },
 ], { key: (b) => b.address + b.name, caption: "Brokers", empty: "No broker is registered at the name server. Start one: pyromq broker -n HOST:PORT" });
 const small = (caption, of, kind, value, to, empty) => new Table([
   { title: of, kind: "wide", cell: (one) => h("a", { href: link(to, { name: one.name }) }, one.name), sign: (one) => one.name },
