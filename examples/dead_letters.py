@@ -6,7 +6,6 @@ python examples/dead_letters.py [HOST:PORT of the name server]
 import os
 import sys
 import threading
-import time
 
 from pyromq import ConsumeFrom, DeadLetters, Delivery, Message, Producer, PushConsumer, ReceivedMessage
 
@@ -28,7 +27,7 @@ def main(name_server: str) -> None:
     consumer.subscribe("doors")
     with consumer, DeadLetters(name_server) as letters:
         while not (dead := list(letters.read("couriers"))):
-            time.sleep(0.1)
+            is_delivered.wait(0.1)
         print("given up:", dead[0].message.body.decode(), "from topic", dead[0].topic)
         is_mended = True
         for result in letters.replay("couriers", rate=10):

@@ -34,7 +34,5 @@ def main(name_server: str, database: Path) -> None:
 
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as folder:
-        main(
-            sys.argv[1] if sys.argv[1:] else os.environ.get("NAMESRV_ADDR", "127.0.0.1:9876"),
-            Path(folder) / "tokens.db",
-        )
+        name_server = sys.argv[1] if sys.argv[1:] else os.environ.get("NAMESRV_ADDR", "127.0.0.1:9876")
+        main(name_server, Path(folder) / "tokens.db")

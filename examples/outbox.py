@@ -7,6 +7,7 @@ import os
 import sqlite3
 import sys
 import tempfile
+from functools import partial
 from pathlib import Path
 
 from pyromq import Message, Producer
@@ -15,10 +16,7 @@ from pyromq.outbox import Outbox, Relay
 
 def main(name_server: str, database: Path) -> None:
     """Place two orders, of which one is undone, and relay what is left."""
-
-    def connect() -> sqlite3.Connection:
-        return sqlite3.connect(database)
-
+    connect = partial(sqlite3.connect, database)
     shop = connect()
     outbox = Outbox(shop)
     with shop:
@@ -38,7 +36,5 @@ def main(name_server: str, database: Path) -> None:
 
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as folder:
-        main(
-            sys.argv[1] if sys.argv[1:] else os.environ.get("NAMESRV_ADDR", "127.0.0.1:9876"),
-            Path(folder) / "shop.db",
-        )
+        name_server = sys.argv[1] if sys.argv[1:] else os.environ.get("NAMESRV_ADDR", "127.0.0.1:9876")
+        main(name_server, Path(folder) / "shop.db")

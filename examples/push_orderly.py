@@ -6,7 +6,6 @@ python examples/push_orderly.py [HOST:PORT of the name server]
 import asyncio
 import os
 import sys
-from collections import defaultdict
 
 from pyromq import ConsumeFrom, Message, ReceivedMessage, select_by_hash
 from pyromq.aio import Producer, PushConsumer
@@ -14,7 +13,7 @@ from pyromq.aio import Producer, PushConsumer
 
 async def main(name_server: str) -> None:
     """Send three steps of four orders, each order to its own queue, and handle them by a coroutine."""
-    seen: dict[str, list[str]] = defaultdict(list)
+    seen: dict[str, list[str]] = {"o1": [], "o2": [], "o3": [], "o4": []}
     is_done = asyncio.Event()
 
     async def handle(message: ReceivedMessage) -> None:
@@ -25,7 +24,7 @@ async def main(name_server: str) -> None:
 
     async with Producer("shop", name_server) as producer:
         for step in ("created", "paid", "shipped"):
-            for order in ("o1", "o2", "o3", "o4"):
+            for order in seen:
                 step_of = Message("shipping-steps", f"{order} {step}".encode())
                 await producer.send(step_of, selector=select_by_hash(order))
     consumer = PushConsumer(
