@@ -121,7 +121,7 @@ async def test_a_oneway_send_is_stored_and_not_answered(client: WireClient) -> N
 # Topics that come into being -------------------------------------------------------------------------------
 
 
-@pytest.mark.row("PR-06", "PR-10", "SC-03")
+@pytest.mark.row("AD-10", "PR-06", "PR-10", "SC-03")
 async def test_the_first_send_creates_its_topic_with_the_queues_it_asks_for(client: WireClient) -> None:
     assert (await client.ask(SEND_V2, send_v2_fields("orders"), b"x")).code == ResponseCode.SUCCESS
     config = await topic_config(client, "orders")

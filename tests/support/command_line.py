@@ -51,7 +51,8 @@ def complaint_about(words: Sequence[str]) -> str | None:
     """Return what `pyromq` has against the words behind its name; None if it would do it."""
     here: click.Command = _whole()
     context = None
-    left = list(words)
+    # What reads this option also does what it says.
+    left = [word for word in words if word != "--install-completion"]
     name = "pyromq"
     try:
         while True:

@@ -2,6 +2,7 @@
 
 import ast
 import json
+import re
 import tempfile
 from difflib import unified_diff
 from pathlib import Path
@@ -24,6 +25,10 @@ PAGES = [
     *sorted((ROOT / "examples").rglob("*.md")),
 ]
 BLOCKS = [block for page in PAGES for block in page_blocks(page)]
+FENCED = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
+COMMAND = re.compile(r"^\s+(?:do:  )?(pyromq [a-z][^\n]*)$", re.MULTILINE)
+NUMBER = re.compile(r" (?:N|OFFSET)\b")
+INLINE = re.compile(r"`(pyromq [^`]+)`")
 #: Blocks that nobody runs or compares. The number is here so that it does not grow by itself.
 NOT_RUN_MAX = 4
 #: Names in programs that stand for what the reader has: a session of Spark, a database, functions of theirs.
@@ -51,6 +56,15 @@ def test_a_block_is_true(block: PageBlock) -> None:
     if block.reason:
         return
     assert CHECKS[block.kind](block) == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_the_commands_that_a_page_names_in_its_sentences_are_there(page: Path) -> None:
+    sentences = FENCED.sub("", page.read_text())
+    named = {" ".join(one.split()) for one in INLINE.findall(sentences) if "…" not in one}
+    faults = [fault for one in sorted(named) for fault in page_shell.faults_of(NUMBER.sub(" 2", one))]
+    # Who only names a command need not say what it is for.
+    assert [fault for fault in faults if "Missing" not in fault and "'COMMAND'" not in fault] == []
 
 
 def test_few_blocks_are_left_out_and_each_says_why() -> None:
@@ -124,7 +138,11 @@ def as_json(block: PageBlock) -> list[str]:
 
 
 def output(block: PageBlock) -> list[str]:
-    return unknown_words(block.text)
+    if " do:  " not in block.text:
+        return unknown_words(block.text)
+    # The doctor's next steps are words and commands.
+    commands = "\n".join(COMMAND.findall(block.text)).replace("…", "")
+    return [*unknown_words(COMMAND.sub("", block.text)), *page_shell.faults_of(commands)]
 
 
 CHECKS = {
