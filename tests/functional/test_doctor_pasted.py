@@ -29,6 +29,12 @@ ENDLESS = re.compile(r" --watch 2| -f\b")
 LAST = ("group delete", "deleteSubGroup", "group reset", "brokerPermission")
 #: They start servers, or need a group of replicas with etcd; the module's text says who pastes them.
 ELSEWHERE = ("pyromq broker", "pyromq namesrv", "pyromq admin replicas")
+#: Settings of the check of busy brokers, by their source.
+BUSY = {
+    "{_WRITE[0]}": "osPageCacheBusyTimeOutMills",
+    "{_WAIT[0]}": "waitTimeMillsInSendQueue",
+    "{_CAPACITY[0]}": "sendThreadPoolQueueCapacity",
+}
 
 
 def commands() -> list[str]:
@@ -102,6 +108,7 @@ def test_each_command_of_a_finding_does_what_it_says(stage: Filling) -> None:
         # The person who pastes it says yes.
         if words[:2] == ["group", "delete"]:
             CliRunner().invoke(app, ["group", "create", "billing", *stage("survey.at").split()])
+        if words[:2] in (["group", "delete"], ["group", "reset"]):
             words.append("--yes")
         if words[0] == "doctor":
             words += ["--watch", "0"]
@@ -122,6 +129,12 @@ def named(stage: Filling, template: str, source: str) -> str:
     """Return what a part of a command is here: `name` is a group's, a broker's or a topic's."""
     if "said_settings" in source:
         return " --set maxHashSlotNum=5000 --set maxIndexNum=20000"
+    if source == "{at}":
+        return f"{stage('survey.at')} -b {stage('place.address')}"
+    if "_setting(" in source:
+        return "20000"
+    if source in BUSY:
+        return BUSY[source]
     if source in ("{name}", "{shlex.quote(name)}"):
         words = template.split()
         if "WritePerm" in template:

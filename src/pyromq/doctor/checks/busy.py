@@ -83,8 +83,9 @@ def _advice(survey: Survey, broker: BrokerSeen, reason: str) -> str:
         )
     if reason == FULL:
         return lines(
-            "look at the disk and at the slaves, which sends wait for under SYNC_FLUSH and SYNC_MASTER "
-            "(pyromq doctor --only replicas --only disks); or let more of them wait:",
+            "look at the disk and at the slaves, which sends wait for under SYNC_FLUSH and SYNC_MASTER:",
+            f"pyromq doctor --only replicas --only disks{survey.at}",
+            "or let more of them wait:",
             f"pyromq cluster set {_CAPACITY[0]} {2 * _setting(broker, _CAPACITY):.0f}{at}",
         )
     return lines(
