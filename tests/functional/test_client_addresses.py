@@ -49,7 +49,7 @@ def test_a_domain_tells_the_name_servers(
 
 
 @pytest.mark.row("AD-04")
-@pytest.mark.parametrize("kind", ["Producer", "PushConsumer", "PullConsumer"])
+@pytest.mark.parametrize("kind", ["Producer", "PushConsumer", "PullConsumer", "Admin"])
 def test_every_client_asks_again_by_itself(
     face: Face, cluster: ThreadCluster, pages: Pages, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
@@ -58,7 +58,8 @@ def test_every_client_asks_again_by_itself(
     monkeypatch.setattr(session, "FIRST_REFRESH_MS", 50)
     given: dict[str, Any] = {"listener": lambda _message: True} if kind == "PushConsumer" else {}
 
-    client = getattr(face, kind)("g", settings=ClientSettings(namesrv_domain=pages.address), **given)
+    names = () if kind == "Admin" else ("g",)
+    client = getattr(face, kind)(*names, settings=ClientSettings(namesrv_domain=pages.address), **given)
     if kind == "PushConsumer":
         client.subscribe("told-by-http")
     with client:

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 from pyromq.client.drivers import Asyncio, Blocking
+from pyromq.client.plans.presence import follow_name_servers
 from pyromq.client.session import Session
 from pyromq.client.steps import Plan
 from pyromq.errors import ClientClosed
@@ -13,6 +14,11 @@ _log = logging.getLogger("pyromq.client")
 
 #: An endless plan that begins with a pause.
 Upkeep: TypeAlias = Callable[[Session], Plan[None]]
+
+
+def upkeep_of(session: Session, upkeep: Upkeep | None) -> Upkeep | None:
+    """Return a client's upkeep; one that has none still asks an HTTP address that tells its name servers."""
+    return follow_name_servers if upkeep is None and session.name_servers.source is not None else upkeep
 
 
 def keep_up(driver: Blocking, session: Session, upkeep: Upkeep) -> None:

@@ -101,3 +101,15 @@ async def test_a_disk_that_is_full_is_logged_in_a_line_without_a_trace(
     assert caplog.records[0].exc_info is None
     assert "save progress failed" in caplog.text
     assert "No space left on device" in caplog.text
+
+
+async def test_a_job_whose_pause_may_change_says_when_it_is_tried_again(
+    background: Background, clock: ManualClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail() -> None:
+        raise OSError("no room")
+
+    background.every("save", lambda: 7.0, fail)
+    clock.advance(7_000)
+
+    await aeventually(lambda: "save failed; it is tried again in 7 s: no room" in caplog.text)

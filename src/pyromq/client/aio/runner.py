@@ -5,7 +5,7 @@ import os
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
-from pyromq.client.background import Upkeep, akeep_up
+from pyromq.client.background import Upkeep, akeep_up, upkeep_of
 from pyromq.client.drivers import Asyncio
 from pyromq.client.session import Session, net_settings
 from pyromq.client.signing import signer
@@ -67,9 +67,10 @@ class Runner:
             Links(net_settings(self._session.settings), handle=_with_news(self._handle), name=self._name),
             signer(self._session.settings),
         )
-        if self._upkeep is not None:
+        upkeep = upkeep_of(self._session, self._upkeep)
+        if upkeep is not None:
             self._task = asyncio.create_task(
-                akeep_up(self._driver, self._session, self._upkeep), name=f"pyromq-{self._name}"
+                akeep_up(self._driver, self._session, upkeep), name=f"pyromq-{self._name}"
             )
 
     async def close(self, farewell: Callable[[Session], Plan[None]] | None = None) -> None:

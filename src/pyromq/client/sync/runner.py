@@ -5,7 +5,7 @@ import threading
 from collections.abc import Callable
 from typing import TypeVar
 
-from pyromq.client.background import Upkeep, keep_up
+from pyromq.client.background import Upkeep, keep_up, upkeep_of
 from pyromq.client.drivers import Blocking
 from pyromq.client.session import Session, net_settings
 from pyromq.client.signing import signer
@@ -93,10 +93,11 @@ class Runner:
         session = self._new_session()
         driver = Blocking(BlockingLinks(net_settings(session.settings)), signer(session.settings))
         self._session, self._driver = session, driver
-        if self._upkeep is not None:
+        upkeep = upkeep_of(session, self._upkeep)
+        if upkeep is not None:
             self._thread = threading.Thread(
                 target=keep_up,
-                args=(driver, session, self._upkeep),
+                args=(driver, session, upkeep),
                 name=f"pyromq-{self._name}",
                 daemon=True,
             )
