@@ -137,6 +137,10 @@ class NotMaster(ServiceNotAvailable):
     SLAVE: ClassVar[str] = "this broker is a slave"
 
 
+class EndsUnknown(ServiceNotAvailable):
+    """SERVICE_NOT_AVAILABLE of a replica that does not know yet which of its messages are confirmed."""
+
+
 class NoPermission(Refused):
     """NO_PERMISSION: the broker or the topic does not allow it."""
 

@@ -14,8 +14,9 @@ from pathlib import Path
 
 import pytest
 from kinds_stage import Peer, settle
-from reign_stage import ReignStage, reign_of
+from reign_stage import REPLICA_ID, ReignStage, reign_of
 
+from pyromq.broker.standing import Standing
 from pyromq.codes import RequestCode, ResponseCode
 from pyromq.testing.waiting import aeventually
 
@@ -202,3 +203,87 @@ async def test_a_queue_without_a_message_that_can_be_read_has_no_earliest_time(s
     assert (answer.ext or {})["timestamp"] == "-1"
     await stage.catch_up()
     assert (await send).code == ResponseCode.SUCCESS
+
+
+# A new master, before its replicas have said what they have ------------------------------------------------
+
+
+@pytest.fixture
+async def new_master(tmp_path: Path) -> AsyncIterator[ReignStage]:
+    """A synchronous master that begins on five messages, and waits for a replica that is not there yet."""
+    async with reign_of(tmp_path, role="SYNC_MASTER", flush="ASYNC_FLUSH") as stage:
+        client = stage.connect()
+        for _ in range(STORED - 1):
+            await client.send("orders")
+        await client.request(
+            RequestCode.UPDATE_CONSUMER_OFFSET,
+            {"consumerGroup": "readers", "topic": "orders", "queueId": 0, "commitOffset": STORED},
+        )
+        await stage.restart(_elected())
+        yield stage
+
+
+def _elected(confirmed: int = 0) -> Standing:
+    return Standing(epoch=2, in_sync=frozenset({REPLICA_ID}), confirmed=confirmed)
+
+
+ASKED = {
+    RequestCode.GET_MAX_OFFSET: QUEUE,
+    RequestCode.GET_TOPIC_STATS_INFO: {"topic": "orders"},
+    RequestCode.GET_CONSUME_STATS: {"consumerGroup": "readers"},
+    RequestCode.GET_BROKER_CONSUME_STATS: {"isOrder": False},
+    RequestCode.QUERY_CONSUME_QUEUE: QUEUE | {"index": 0, "count": 10},
+    RequestCode.SEARCH_OFFSET_BY_TIMESTAMP: QUEUE | {"timestamp": FAR_MS},
+    RequestCode.GET_EARLIEST_MSG_STORETIME: QUEUE,
+    RequestCode.QUERY_CONSUME_TIME_SPAN: {"topic": "orders", "group": "readers"},
+    RequestCode.INVOKE_BROKER_TO_RESET_OFFSET: {
+        "topic": "orders",
+        "group": "readers",
+        "timestamp": -1,
+        "isForce": True,
+    },
+}
+
+
+@pytest.mark.parametrize("code", ASKED)
+async def test_no_code_tells_that_queues_are_empty_before_their_ends_are_known(
+    new_master: ReignStage, code: RequestCode
+) -> None:
+    client = new_master.connect()
+    await client.heartbeat(consumer="readers")
+
+    asked = await client.request(code, ASKED[code])
+    new_master.replica_has_all()
+    asked_again = await client.request(code, ASKED[code])
+
+    assert (asked.code, "ask again" in (asked.remark or "")) == (ResponseCode.SERVICE_NOT_AVAILABLE, True)
+    assert asked_again.code != ResponseCode.SERVICE_NOT_AVAILABLE
+
+
+async def test_a_pull_at_the_end_waits_until_ends_are_known(new_master: ReignStage) -> None:
+    client = new_master.connect()
+    pulling = await new_master.hold(client.pull("orders", offset=STORED, hold_ms=60_000))
+
+    new_master.replica_has_all()
+    sending = asyncio.ensure_future(client.send("orders"))
+    await aeventually(lambda: new_master.broker._parts.store.max_offset("orders", 0) > STORED)
+    new_master.replica_has_all()
+
+    assert (await sending).code == ResponseCode.SUCCESS
+    assert (await pulling).code == ResponseCode.SUCCESS
+
+
+@pytest.mark.parametrize("part", [0.0, 0.5, 1.0])
+async def test_a_new_master_lets_read_what_it_knew_to_be_confirmed_as_a_slave(
+    new_master: ReignStage, part: float
+) -> None:
+    end = new_master.broker.max_position
+    await new_master.restart(_elected(confirmed=int(end * part)))
+    client = new_master.connect()
+
+    found = await client.pull("orders")
+    told = await client.request(RequestCode.GET_MAX_OFFSET, QUEUE)
+
+    assert (found.code == ResponseCode.SUCCESS) is (part > 0)
+    # It tells an end when all is confirmed that the last master may have told of.
+    assert told.code == (ResponseCode.SUCCESS if part == 1 else ResponseCode.SERVICE_NOT_AVAILABLE)

@@ -209,10 +209,10 @@ class Stage:
         assert not pulling.done()
         return pulling
 
-    async def restart(self) -> None:
+    async def restart(self, standing: Standing | None = None) -> None:
         """Stop the broker in order and start it on its data; links must be made anew."""
         await self.close()
-        self.broker = Broker(self._process, clock=self.clock, files=self._files)
+        self.broker = Broker(self._process, clock=self.clock, files=self._files, standing=standing)
         await self.broker.start()
 
     async def start(self) -> None:

@@ -22,6 +22,8 @@ class Announcements:
         self._held: deque[tuple[int, str, int, int, int]] = deque()
         #: Up to where messages may be read, by each of the reasons that matter here.
         self._limits: dict[str, int] = {}
+        #: Where the log must be confirmed before an end is told: what stands before was told by others.
+        self.ends_known_from = 0
 
     @property
     def are_held_back(self) -> bool:
@@ -44,6 +46,7 @@ class Announcements:
 
     def confirmed_up_to(self, position: int) -> None:
         """Let messages be read up to a position of the log, as far as the other replicas are concerned."""
+        self._store.ends_are_unknown = position < self.ends_known_from
         self._limit("replicas", position)
 
     def flushed_up_to(self, position: int) -> None:

@@ -95,7 +95,7 @@ class Lags:
 
     def _add(self, behind: _Behind, group: str, topic: str, queue_id: int, now_ms: int) -> None:
         """Add what a group has before it in a queue."""
-        begin, end = self._store.min_offset(topic, queue_id), self._store.readable_end(topic, queue_id)
+        begin, end = self._store.min_offset(topic, queue_id), self._store.waiting_end(topic, queue_id)
         committed = max(self._offsets.progress(group, topic, queue_id) or begin, begin)
         if committed >= end:
             return

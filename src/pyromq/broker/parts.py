@@ -87,7 +87,7 @@ def make_parts(process: BrokerProcess, *, clock: Clock, files: Files | None, use
     # SQLite knows no file system but the machine's.
     timers = Timers(store, clock, path=(files or SystemFiles()).database(root / "timers" / "waiting.db"))
     halves = HalfMessages(store, offsets)
-    arrivals = Arrivals(store.readable_end, clock)
+    arrivals = Arrivals(store.waiting_end, clock)
     producers = Producers(clock)
     consumers = Consumers(clock)
     membership = Membership(groups, settings)

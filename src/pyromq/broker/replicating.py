@@ -68,7 +68,9 @@ class Leading:
         self._announcements = announcements
         settings = parts.store_settings
         in_sync = None if epochs is None else standing.in_sync or frozenset()
-        self.followers = Followers(parts.store, settings, parts.clock, in_sync=in_sync)
+        self.followers = Followers(
+            parts.store, settings, parts.clock, in_sync=in_sync, confirmed=standing.confirmed
+        )
         self._server = ReplicationServer(
             parts.store,
             self.followers,
@@ -86,8 +88,15 @@ class Leading:
             replica_count=lambda: self.followers.replica_count,
             replicas_min=settings.min_in_sync_replicas,
         )
+        # The last master may have confirmed all of it, and told so.
+        announcements.ends_known_from = parts.store.committed_position
         self.followers.on_confirmed = self._confirmed
         self._confirmed(self.followers.confirmed)
+
+    @property
+    def confirmed(self) -> int:
+        """Up to where the log is known to be confirmed."""
+        return self.followers.confirmed
 
     @property
     def elsewhere(self) -> Elsewhere | None:
@@ -188,8 +197,14 @@ class Following:
         self.client: ReplicationClient | None = None
         self.copier: TableCopier | None = None
         if epochs is not None:
-            # Nobody knows what of this is confirmed, until the master says so.
-            announcements.confirmed_up_to(0)
+            # Nobody knows more of what is confirmed, until the master says so. Of a slave less is expected.
+            announcements.ends_known_from = min(1, parts.store.max_position)
+            announcements.confirmed_up_to(min(standing.confirmed, parts.store.max_position))
+
+    @property
+    def confirmed(self) -> int:
+        """Up to where the log is known to be confirmed."""
+        return self._parts.store.readable_position or 0
 
     def guard(self, table: BrokerTable) -> None:
         """Refuse what only a master does."""

@@ -76,6 +76,7 @@ class Standing:
 
     `epoch` is 0 with static roles. `in_sync` are the broker ids of the slaves that a master with failover
     begins to wait for. `cut_at` is where a slave's log parted from the master's: what stands behind it goes.
+    `confirmed` is up to where the log is known to be confirmed by the group, 0 when nothing is known.
     """
 
     epoch: int = 0
@@ -83,6 +84,7 @@ class Standing:
     leader: Leader | None = None
     in_sync: frozenset[int] | None = None
     cut_at: int | None = None
+    confirmed: int = 0
 
 
 def no_longer_master() -> NotMaster:

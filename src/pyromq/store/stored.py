@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import Final
 
 from pyromq.clock import Clock
+from pyromq.codes import ResponseCode
 from pyromq.config.settings import StoreSettings
+from pyromq.errors import EndsUnknown
 from pyromq.store.commitlog import CommitLog
 from pyromq.store.consumequeue import ENTRY, ConsumeQueue
 from pyromq.store.consumequeues import ConsumeQueues
@@ -34,6 +36,8 @@ class StoredMessages:
     ) -> None:
         self.settings = settings
         self.readable_position: int | None = None
+        #: Whether that position is still to be found out: nothing is readable meanwhile, and no end is told.
+        self.ends_are_unknown = False
         #: Whether new messages are in a write buffer until they are committed.
         self.is_buffered = False
         self._clock = clock
@@ -149,10 +153,25 @@ class StoredMessages:
         """Return the offset at which a queue ends for readers, the one that every answer tells.
 
         See `readable_position`. A client that hears of more plans to an offset that the next master may give
-        to another message, or never reach.
+        to another message, or never reach. One that hears of less, as after a switch of masters, begins or
+        goes on at offset 0: so EndsUnknown is raised until the end is known.
         """
         queue = self._queues.get(topic, queue_id)
+        return 0 if queue is None else self._told_end(queue)
+
+    def waiting_end(self, topic: str, queue_id: int) -> int:
+        """Return the offset from which on pulls wait: the readable end, 0 while that is unknown."""
+        queue = self._queues.get(topic, queue_id)
         return 0 if queue is None else self._readable_end(queue)
+
+    def _told_end(self, queue: ConsumeQueue) -> int:
+        if self.ends_are_unknown and queue.end > queue.min_offset:
+            raise EndsUnknown(
+                ResponseCode.SERVICE_NOT_AVAILABLE,
+                "this replica has just started, and does not know yet which of its messages the group has "
+                "confirmed; ask again in a second",
+            )
+        return self._readable_end(queue)
 
     def _readable_end(self, queue: ConsumeQueue) -> int:
         position = self.readable_position
@@ -175,7 +194,7 @@ class StoredMessages:
         if queue is None:
             return 0
         nearest = queue.offset_by_time(stored_at_ms, self._log.min_position, self._log.stored_at)
-        return min(nearest, self._readable_end(queue))
+        return min(nearest, self._told_end(queue))
 
     def earliest_time(self, topic: str, queue_id: int) -> int:
         """Return when a queue's oldest message was stored, −1 in a queue that is empty for readers."""

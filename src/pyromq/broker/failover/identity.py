@@ -2,7 +2,7 @@
 
 The mark tells this folder from any other, so that an emptied one is not taken for one that has all messages.
 The port is kept for a broker that takes a free one: a replica is known by its address. With its broker id, a
-replica can serve what it has while etcd cannot be asked.
+replica can serve what it has while etcd cannot be asked, up to where it knew the log to be confirmed.
 
 A replica is in *doubt* when its machine lost power, or its disk failed, while it acknowledged what only its
 memory had: under asynchronous flush. It may lack what it acknowledged, and there is no way to see that. The
@@ -29,7 +29,8 @@ _TRIES = 100
 class Identity(msgspec.Struct, frozen=True, kw_only=True):
     """One replica's; `broker_id` is 0 while it has none.
 
-    `is_synced` says that it acknowledges only what its disk has.
+    `is_synced` says that it acknowledges only what its disk has. `confirmed` is up to where the log was known
+    to be confirmed by the group at the last stop in order: nothing of that is ever cut off.
     """
 
     mark: str
@@ -37,6 +38,7 @@ class Identity(msgspec.Struct, frozen=True, kw_only=True):
     broker_id: int = 0
     is_synced: bool = False
     is_in_doubt: bool = False
+    confirmed: int = 0
 
 
 def load_identity(process: BrokerProcess, files: Files | None = None) -> Identity:

@@ -381,7 +381,7 @@ class Supervisor:
         ids = view.group.ids
         in_sync = frozenset(ids[one] for one in view.group.in_sync if one != self.address)
         settings = dataclasses.replace(self._process.broker, broker_id=0)
-        standing = Standing(epoch=epoch, lease=lease, in_sync=in_sync)
+        standing = Standing(epoch=epoch, lease=lease, in_sync=in_sync, confirmed=self._identity.confirmed)
         try:
             broker = await self._start_broker(dataclasses.replace(self._process, broker=settings), standing)
         except PyroError:
@@ -432,6 +432,7 @@ class Supervisor:
         cut_at = self._cut[1] if self._cut is not None and self._cut[0] == leader else None
         self._cut = None
         if cut_at is not None:
+            await self._remember(confirmed=min(self._identity.confirmed, cut_at))
             log.warning("what this replica has behind position %d is not the master's: it goes", cut_at)
         settings = dataclasses.replace(
             self._process.broker, broker_id=broker_id, broker_role=BrokerRole.SLAVE
@@ -440,6 +441,7 @@ class Supervisor:
             epoch=group.epoch if group is not None else 0,
             leader=Leader(leader.address, leader.ha_address) if leader is not None else None,
             cut_at=cut_at,
+            confirmed=self._identity.confirmed,
         )
         if leader is not None:
             log.info("this replica follows %s, as broker %d", leader.address, broker_id)
@@ -488,7 +490,10 @@ class Supervisor:
             self._reign = None
         self._following = None
         if broker is not None:
+            replicating = broker.replicating
             await broker.close(unregister=unregister)
+            if replicating is not None:
+                await self._remember(confirmed=replicating.confirmed)
             # A disk that failed may lack what was acknowledged.
             self._identity = await asyncio.to_thread(look_back, self._process, self._identity, self._files)
 

@@ -88,7 +88,10 @@ class Follower:
 
 
 class Followers:
-    """The slaves of a master. `on_confirmed` is called whenever `confirmed` has risen."""
+    """The slaves of a master. `on_confirmed` is called whenever `confirmed` has risen.
+
+    `confirmed` at the beginning is what this broker knows from its life before, as a slave or a master.
+    """
 
     def __init__(
         self,
@@ -97,6 +100,7 @@ class Followers:
         clock: Clock,
         *,
         in_sync: frozenset[int] | None = None,
+        confirmed: int = 0,
         on_confirmed: Callable[[int], None] | None = None,
     ) -> None:
         self.on_confirmed = on_confirmed
@@ -109,7 +113,7 @@ class Followers:
         #: Those that are connected, and members of the in-sync set that are gone.
         self._followers: list[Follower] = []
         self._has_any_all = False
-        self._confirmed = 0
+        self._confirmed = min(confirmed, log.committed_position)
         #: What the slaves that are connected have; behind `confirmed` when some left.
         self._reached: int | None = None
         self._work_out()
