@@ -16,6 +16,7 @@ from pyromq.errors import (
     PyroError,
     Refused,
     RequestTimeout,
+    TlsFailed,
 )
 
 
@@ -73,6 +74,9 @@ def advice_for(error: PyroError) -> Advice | None:
         return _BY_CODE.get(error.code)
     if isinstance(error, RequestTimeout):
         return Advice("the server is there but slow, or the way to it swallows answers: look at its load")
+    if isinstance(error, TlsFailed):
+        # It says itself what to do.
+        return None
     if isinstance(error, NetworkError):
         return _NO_ANSWER
     if isinstance(error, NoRoute):

@@ -18,6 +18,7 @@
     ├── SendFailed             every try of a send failed; the last failure is its cause
     ├── TooManyInFlight        this client has as many requests under way as it may
     ├── NetworkError           no answer: ConnectFailed  ConnectionLost  RequestTimeout
+    │   ├── TlsFailed             the server is there; its certificate, or that there is TLS at all, is wrong
     │   └── NoReply               to a request that is stored
     ├── EtcdFailed             etcd, which decides who is master, did not answer or refused
     ├── NotThere               what an operator asks for is not in the cluster
@@ -221,6 +222,10 @@ class NetworkError(PyroError):
 
 class ConnectFailed(NetworkError):
     """No connection could be made."""
+
+
+class TlsFailed(ConnectFailed):
+    """The server is there, but TLS with it failed, or was not tried where it takes nothing else."""
 
 
 class ConnectionLost(NetworkError):

@@ -1,5 +1,6 @@
 """TLS on every connection that RocketMQ 4.9 has it for: clients, commands, brokers and name servers."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -7,10 +8,13 @@ from typing import Any
 
 import pytest
 import trustme
+from doctor_stage import DoctorStage
+from typer.testing import CliRunner
 
 from pyromq import ClientSettings, Message, aio
 from pyromq.broker.broker import Broker
 from pyromq.cli.credentials import client_settings
+from pyromq.cli.main import app
 from pyromq.clock import SystemClock
 from pyromq.config.choices import TlsServerMode
 from pyromq.config.load import build
@@ -111,3 +115,43 @@ async def test_a_client_that_checks_refuses_servers_of_another_authority(
 
     with pytest.raises(PyroError):
         await send_and_read(secured.name_server, settings)
+
+
+# Mistakes ------------------------------------------------------------------------------------------------
+
+
+async def test_commands_without_tls_say_that_the_name_server_takes_nothing_else(secured: Secured) -> None:
+    for words in (["topic", "list"], ["doctor", "--watch", "0"]):
+        ended = await asyncio.to_thread(
+            CliRunner().invoke, app, [*words, "-n", secured.name_server], env={"COLUMNS": "1000"}
+        )
+        assert ended.exit_code == 4, ended.output + repr(ended.exception)
+        said = ended.stderr or str(ended.exception)
+        assert "takes TLS only" in said
+        assert "PYROMQ_USE_TLS=true" in said
+
+
+async def test_the_doctor_says_of_a_broker_that_is_there_that_tls_with_it_fails(tmp_path: Path) -> None:
+    tls = certificates(tmp_path) | {"use_tls": False, "tls_client_auth_server": False}
+    settings = NamesrvSettings(listen_port=0, kv_config_path=str(tmp_path / "kv.json"))
+    name_server = NameServer(settings, NetSettings(), clock=SystemClock())
+    await name_server.start()
+    own = {
+        "listen_port": 0,
+        "namesrv_addr": f"127.0.0.1:{name_server.port}",
+        "store_path_root_dir": str(tmp_path / "store"),
+        "mapped_file_size_commit_log": 1 << 22,
+    }
+    broker = Broker(build(BrokerProcess, own | tls))
+    await broker.start()
+    try:
+        examined = await DoctorStage(str(own["namesrv_addr"])).aexamine("--only", "addresses")
+    finally:
+        await broker.close()
+        await name_server.close()
+
+    finding = examined.one("broker-a")
+    assert finding["severity"] == "problem"
+    assert "takes TLS only" in finding["message"]
+    assert "TLS with it fails from here" in finding["do"]
+    assert "overloaded" not in finding["do"]

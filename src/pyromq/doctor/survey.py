@@ -21,7 +21,7 @@ from pyromq.clock import Clock, SystemClock
 from pyromq.codes import RequestCode
 from pyromq.doctor.broker_time import Reading, read_clock, uptime_s
 from pyromq.doctor.group_seen import GroupsSeen
-from pyromq.errors import ConnectFailed, NetworkError, PyroError, TopicNotFound
+from pyromq.errors import ConnectFailed, NetworkError, PyroError, TlsFailed, TopicNotFound
 from pyromq.wire.bodies.registration import decode_key_values
 from pyromq.wire.bodies.replicas import ReplicaList, decode_replicas
 from pyromq.wire.bodies.route import ClusterTable, decode_cluster, decode_route
@@ -62,6 +62,8 @@ class NameServerSeen:
     #: What it lets clients do with each broker, by the broker's name.
     perms: dict[str, int] = field(default_factory=dict)
     failure: str | None = None
+    #: Whether it is there, and TLS with it failed.
+    lacks_tls: bool = False
 
     def addresses(self, broker_name: str) -> dict[int, str]:
         """Return where it says that a broker's master and slaves are, by their ids."""
@@ -90,6 +92,8 @@ class BrokerSeen:
     is_unreachable: bool = False
     #: Whether it took a connection, and then said nothing.
     is_connected: bool = False
+    #: Whether it is there, and TLS with it failed.
+    lacks_tls: bool = False
 
     @property
     def name(self) -> str:
@@ -251,7 +255,7 @@ async def _ask_name_server(asker: Asker, seen: NameServerSeen) -> None:
         answer = await asker.ask(seen.address, RequestCode.GET_BROKER_CLUSTER_INFO)
         seen.table = decode_cluster(answer.body)
     except PyroError as error:
-        seen.failure = str(error)
+        seen.failure, seen.lacks_tls = str(error), isinstance(error, TlsFailed)
         return
     try:
         everywhere = GetRouteInfo(topic=EVERYWHERE)
@@ -273,6 +277,7 @@ async def _ask_broker(asker: Asker, survey: Survey, broker: BrokerSeen, clock: C
     except NetworkError as error:
         broker.failure, broker.is_unreachable = str(error), True
         broker.is_connected = not isinstance(error, ConnectFailed)
+        broker.lacks_tls = isinstance(error, TlsFailed)
         return
     except PyroError as error:
         survey.could_not.append(f"read the settings of {broker.name}: {error}")

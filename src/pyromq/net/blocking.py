@@ -20,6 +20,7 @@ from pyromq.config.settings import NetSettings
 from pyromq.errors import ClientClosed, ConnectFailed, ConnectionLost, RemoteProtocolError, RequestTimeout
 from pyromq.net.address import split_address
 from pyromq.net.tls import client_context
+from pyromq.net.tls_failures import ALERT, ended_after_handshake, is_of_tls, speaks_tls_only, tls_failure
 from pyromq.wire.command import Command, CommandReader, encode
 
 RECEIVE_BYTES = 256 * 1024
@@ -136,6 +137,8 @@ class BlockingLinks:
         except TimeoutError as error:
             raise ConnectFailed(f"no connection to {address} within {timeout_s:.1f} s") from error
         except OSError as error:
+            if self._context is not None and is_of_tls(error):
+                raise tls_failure(address, error) from error
             raise ConnectFailed(f"no connection to {address}: {error.strerror or error}") from error
         return _BlockingLink(connection, address, self._settings.frame_bytes_max)
 
@@ -155,12 +158,13 @@ class BlockingLinks:
 class _BlockingLink:
     """One socket with at most one request under way."""
 
-    __slots__ = ("_address", "_connection", "_large", "_reader")
+    __slots__ = ("_address", "_connection", "_has_received", "_large", "_reader")
 
     def __init__(self, connection: socket.socket, address: str, frame_bytes_max: int) -> None:
         self._connection = connection
         self._address = address
         self._reader = CommandReader(frame_bytes_max)
+        self._has_received = False
         #: Room for frames that are larger than what is received at once; it is kept for the next.
         self._large = bytearray()
 
@@ -235,7 +239,16 @@ class _BlockingLink:
             self._connection.settimeout(_left(deadline, self._address))
             data = self._connection.recv(RECEIVE_BYTES)
         if not data:
-            raise ConnectionLost(f"{self._address} ended the connection before its answer")
+            is_first_of_tls = isinstance(self._connection, ssl.SSLSocket) and not self._has_received
+            raise ConnectionLost(
+                ended_after_handshake(self._address)
+                if is_first_of_tls
+                else f"{self._address} ended the connection before its answer"
+            )
+        if not self._has_received:
+            self._has_received = True
+            if data.startswith(ALERT):
+                raise speaks_tls_only(self._address)
         self._reader.feed(data)
 
     def _receive_large(self, missing: int, deadline: float) -> None:
@@ -264,6 +277,8 @@ class _BlockingLink:
             yield
         except TimeoutError as error:
             raise RequestTimeout(f"{self._address} did not answer in time") from error
+        except ssl.SSLError as error:
+            raise tls_failure(self._address, error) from error
         except OSError as error:
             raise ConnectionLost(
                 f"the connection to {self._address} ended: {error.strerror or error}"

@@ -34,6 +34,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
+import ssl
 from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any, cast
@@ -41,8 +42,9 @@ from typing import Any, cast
 from pyromq.clock import Clock
 from pyromq.codes import CommandFlag
 from pyromq.config.settings import NetSettings
-from pyromq.errors import ConnectionLost, RemoteProtocolError, RequestTimeout
+from pyromq.errors import ConnectionLost, RemoteProtocolError, RequestTimeout, TlsFailed
 from pyromq.net.address import peer_of
+from pyromq.net.tls_failures import ALERT, ended_after_handshake, speaks_tls_only, tls_failure
 from pyromq.net.turn import Turn
 from pyromq.wire.command import Command, CommandReader, encode
 
@@ -83,12 +85,14 @@ class Link(asyncio.Protocol):
         "__weakref__",
         "_active_at",
         "_close_callbacks",
+        "_ended_by",
         "_has_frames_left",
         "_has_received",
         "_is_caller",
         "_is_ended",
         "_is_in_turn",
         "_is_reading_paused",
+        "_is_tls",
         "_is_writing_paused",
         "_look",
         "_looks_at",
@@ -148,6 +152,9 @@ class Link(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._reader = CommandReader(settings.frame_bytes_max)
         self._has_received = False
+        #: Why the connection ended, where TLS knows more than that it did.
+        self._ended_by: TlsFailed | None = None
+        self._is_tls = False
         self._is_in_turn = False
         self._turn_bytes = 0
         self._has_frames_left = False
@@ -278,6 +285,7 @@ class Link(asyncio.Protocol):
         self._transport = cast(asyncio.Transport, transport)
         self._transport.set_write_buffer_limits(high=self._out_bytes_high, low=self._out_bytes_low)
         self.peer, self.peer_host_bytes = peer_of(transport.get_extra_info("peername"))
+        self._is_tls = transport.get_extra_info("ssl_object") is not None
         if self._on_start is not None:
             self._on_start(self)
 
@@ -298,6 +306,10 @@ class Link(asyncio.Protocol):
                     "wants TLS, which is not set up here; set tlsServerCertPath and tlsServerKeyPath"
                 )
                 return
+            if self._is_caller and data.startswith(ALERT):
+                self._ended_by = speaks_tls_only(self.peer)
+                self.close()
+                return
         self._handle_frames()
         self._settle()
 
@@ -317,6 +329,8 @@ class Link(asyncio.Protocol):
         """Give up what is under way and tell whoever asked to know."""
         self.closed = self._is_ended = True
         self._transport = None
+        if isinstance(error, ssl.SSLError):
+            self._ended_by = tls_failure(self.peer, error)
         self._give_up_all()
         callbacks, self._close_callbacks = self._close_callbacks, []
         for callback in callbacks:
@@ -456,9 +470,12 @@ class Link(asyncio.Protocol):
         if self._look is not None:
             self._look.cancel()
         waiting, self._waiting = self._waiting, {}
+        why = f"the connection to {self.peer} ended before the answer"
+        if self._is_tls and not self._has_received:
+            why = ended_after_handshake(self.peer)
         for answer, _, _ in waiting.values():
             if not answer.done():
-                answer.set_exception(ConnectionLost(f"the connection to {self.peer} ended before the answer"))
+                answer.set_exception(self._ended_by or ConnectionLost(why))
         for turn in self._want_room or ():
             if not turn.done():
                 turn.set_exception(ConnectionLost(f"the connection to {self.peer} ended before the request"))

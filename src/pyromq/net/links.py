@@ -15,6 +15,7 @@ from pyromq.net.dispatch import Dispatcher
 from pyromq.net.link import Link, close_all
 from pyromq.net.routes import RouteTable
 from pyromq.net.tls import client_context
+from pyromq.net.tls_failures import is_of_tls, tls_failure
 from pyromq.net.turn import Turn
 from pyromq.wire.command import Command
 from pyromq.wire.signing import Sign
@@ -116,6 +117,8 @@ class Links:
         except TimeoutError as error:
             raise ConnectFailed(f"no connection to {address} within {timeout_s:.1f} s") from error
         except OSError as error:
+            if self._context is not None and is_of_tls(error):
+                raise tls_failure(address, error) from error
             raise ConnectFailed(f"no connection to {address}: {error.strerror or error}") from error
         return link
 

@@ -12,7 +12,6 @@ import socket
 from collections.abc import Callable
 
 from pyromq.clock import Clock
-from pyromq.config.choices import TlsServerMode
 from pyromq.config.settings import NetSettings
 from pyromq.episodes import Episode
 from pyromq.errors import ListenFailed
@@ -74,14 +73,15 @@ class Server:
         listening = self._bind(host, port)
         address: tuple[str, int] = listening.getsockname()[:2]
         loop = asyncio.get_running_loop()
-        if self._tls is not None and self._settings.tls_server_mode == TlsServerMode.PERMISSIVE:
-            self._listeners.append(PeekingListener(listening, self._new_link, self._tls, self._settings))
+        if self._tls is not None:
+            self._listeners.append(
+                PeekingListener(listening, self._new_link, self._tls, self._settings, name=self._name)
+            )
         else:
             self._listeners.append(
                 await loop.create_server(
                     self._new_link,
                     sock=listening,
-                    ssl=self._tls,
                     backlog=self._settings.server_socket_backlog,
                 )
             )

@@ -10,7 +10,7 @@ import trustme
 from pyromq.clock import SystemClock
 from pyromq.config.choices import TlsServerMode
 from pyromq.config.settings import NetSettings
-from pyromq.errors import ConfigError, ConnectFailed, ConnectionLost
+from pyromq.errors import ConfigError, ConnectFailed, ConnectionLost, TlsFailed
 from pyromq.net.blocking import BlockingLinks
 from pyromq.net.links import Links
 from pyromq.net.routes import Answer, Route, RouteTable
@@ -98,7 +98,7 @@ async def test_the_blocking_links_speak_tls_too(certificates):
 async def test_enforcing_takes_tls_only(certificates):
     async with serving(tls_server_mode=TlsServerMode.ENFORCING, **certificates.server) as server:
         secret = await ask(server, use_tls=True)
-        with pytest.raises(ConnectionLost):
+        with pytest.raises(TlsFailed):
             await ask(server)
 
     assert secret.code == 0

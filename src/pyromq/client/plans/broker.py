@@ -7,7 +7,14 @@ from pyromq.client.plans.route import no_master, subscribe_route
 from pyromq.client.route_cache import MASTER_ID
 from pyromq.client.session import Session
 from pyromq.client.steps import Call, Deadline, Plan, ask
-from pyromq.errors import ConnectFailed, ConnectionLost, NetworkError, NoRoute, ServiceNotAvailable
+from pyromq.errors import (
+    ConnectFailed,
+    ConnectionLost,
+    NetworkError,
+    NoRoute,
+    ServiceNotAvailable,
+    TlsFailed,
+)
 from pyromq.model import MessageQueue
 from pyromq.net.address import join_address, split_address
 from pyromq.wire.command import Command
@@ -30,6 +37,9 @@ def call_broker(session: Session, broker_name: str, call: Call) -> Plan[Command]
 
 def explained(session: Session, broker_name: str, error: ConnectFailed) -> ConnectFailed:
     """Return the same failure with where the address came from, and what to do."""
+    if isinstance(error, TlsFailed):
+        # The broker is there, and the error says what to do.
+        return error
     return ConnectFailed(
         f"{error}; this is the address that name server {session.name_servers.current} has for "
         f"{broker_name}: is the broker up, and can this machine reach the address? In a container or behind "

@@ -65,6 +65,16 @@ def is_mistaken(broker: BrokerSeen) -> bool:
     return bool(name) and name != broker.place.broker_name
 
 
+#: What to do about a server that is there, and with which TLS fails; the failure itself says more.
+_TLS_STEPS = lines(
+    "it runs, and TLS with it fails from here, as it may for clients; its log says what it saw",
+    "commands, the doctor too, use TLS as PYROMQ_USE_TLS, PYROMQ_TLS_CLIENT_AUTH_SERVER and "
+    "PYROMQ_TLS_CLIENT_TRUST_CERT_PATH say; clients as their settings say",
+    "certificates that are expired, or of an authority that clients do not trust, are renewed in "
+    "tlsServerCertPath and tlsServerKeyPath of its settings file; restart it then",
+)
+
+
 def _silent(seen: NameServerSeen) -> Finding:
     port = seen.address.rpartition(":")[2]
     return Finding(
@@ -73,7 +83,9 @@ def _silent(seen: NameServerSeen) -> Finding:
         f"name server {seen.address} does not answer: {seen.failure}",
         "clients go on with the other name servers; each loses time when it asks this one, and there is one "
         "less to fail",
-        lines(
+        _TLS_STEPS
+        if seen.lacks_tls
+        else lines(
             "start it on its machine:",
             f"pyromq namesrv --port {port}" + ("" if is_loopback(seen.address) else " --listen 0.0.0.0"),
             "or take its address out of NAMESRV_ADDR of clients and namesrvAddr of brokers",
@@ -137,6 +149,8 @@ def _unreachable(broker: BrokerSeen) -> Finding:
             "and open its port, in firewalls and containers, under the same number",
         )
     )
+    if broker.lacks_tls:
+        steps = _TLS_STEPS
     how = "does not answer" if broker.is_connected else "cannot be reached"
     failure = broker.failure or ""
     return Finding(
