@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from kinds_stage import ManualStage, Peer, after_a_crash, copy_as_it_is, running_stage
+from reign_stage import reign_of
 from slave_stage import running_pair
 from staged_files import StagedFiles
 
@@ -232,3 +233,25 @@ async def test_a_slave_gets_what_is_committed_and_a_synchronous_master_waits_for
 
     async with running_stage(tmp_path / "killed") as survivor:
         assert survivor.broker.max_position >= end
+
+
+async def test_a_replica_that_has_all_that_is_committed_is_not_behind(tmp_path: Path) -> None:
+    """With failover: a replica that is behind for long leaves the in-sync set; nobody sent this message."""
+    pool = {"transient_store_pool_enable": True}
+    async with reign_of(tmp_path, role="ASYNC_MASTER", flush="ASYNC_FLUSH", **pool) as stage:
+        client = stage.connect()
+        stage.broker.commit()
+        store, followers = stage.broker._parts.store, stage.followers
+        replica = followers.connected("10.0.0.2:1", 2)
+        followers.in_sync = frozenset({2})
+        followers.acknowledged(replica, store.committed_position)
+
+        await client.send("orders", b"in the buffer")
+        stage.clock.advance(INTERVAL_MS - 1)
+        assert store.committed_position < store.max_position
+        assert (followers.lag_bytes(replica), followers.behind_s(replica)) == (0, 0.0)
+
+        stage.broker.commit()
+        assert followers.lag_bytes(replica) > 0
+        stage.clock.advance(1_000)
+        assert followers.behind_s(replica) == 1.0
