@@ -492,6 +492,20 @@ async def test_a_group_that_is_not_there_is_asked_when_it_comes(stage: ManualSta
     assert properties_of(decode_record(check.body))["TRANSACTION_CHECK_TIMES"] == "2"
 
 
+async def test_that_nobody_can_be_asked_is_logged_once_a_pass(
+    stage: ManualStage, caplog: pytest.LogCaptureFixture
+) -> None:
+    client = stage.connect()
+    for _ in range(100):
+        await send_half(client)
+    caplog.clear()
+
+    stage.clock.advance(INTERVAL_MS)
+    await aeventually(lambda: any("about 100 halves" in record.message for record in caplog.records))
+
+    assert sum("to be asked" in record.message for record in caplog.records) == 1
+
+
 async def test_many_decided_halves_before_an_undecided_one_do_not_hide_it(stage: ManualStage) -> None:
     client = stage.connect()
     await client.heartbeat(producer=GROUP)

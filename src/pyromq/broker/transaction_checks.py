@@ -16,6 +16,7 @@ counts that as a question; we do not, or a long immunity would use up all of the
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Callable
 
 import msgspec
@@ -84,6 +85,8 @@ class TransactionChecks:
         self._is_topic_unsaved = False
         #: Until when the answer to the last question about the oldest half is waited for; 0 when none is.
         self._last_answer_until_ms = 0
+        #: Halves of this pass about which nobody could be asked, by producer group and topic.
+        self._unasked: Counter[tuple[str, str]] = Counter()
         self._clock = clock
         self._may_publish = may_publish
 
@@ -104,11 +107,23 @@ class TransactionChecks:
                 await asyncio.sleep(0)
         except Refused as refusal:
             log.warning("transactions are not checked, the store takes no messages: %s", refusal)
+        self._tell_unasked()
         is_more = True
         while is_more:
             is_more = self._halves.pass_old_ops(TURN_OPS_MAX)
             await asyncio.sleep(0)
         await self._note_progress()
+
+    def _tell_unasked(self) -> None:
+        """Log for whose transactions there was nobody to be asked in this pass, once for each group."""
+        for (group, topic), count in self._unasked.items():
+            log.warning(
+                "no member of producer group %s that may send to %s is here to be asked about %d halves",
+                group,
+                topic,
+                count,
+            )
+        self._unasked.clear()
 
     async def _wait_for_last_answer(self) -> None:
         """Wait for the rest of the last question's interval: no longer than the pass that asked it took."""
@@ -236,11 +251,7 @@ class TransactionChecks:
         # The question has the message in it, and any client may say that it is in any producer group.
         link = self._producers.any_link(group, lambda client: self._may_publish(client.caller, topic))
         if link is None:
-            log.warning(
-                "no member of producer group %s that may send to %s is here to be asked about a transaction",
-                group,
-                topic,
-            )
+            self._unasked[group, topic] += 1
             return
         link.oneway(command)
 

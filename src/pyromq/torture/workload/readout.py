@@ -1,5 +1,6 @@
 """The last word of a run: what every queue has, and how far every group is, as the brokers say it."""
 
+import asyncio
 import zlib
 from dataclasses import dataclass, field
 
@@ -14,8 +15,9 @@ from pyromq.torture.workload.scribe import Scribe, address_in, number_of, place_
 _GROUP = "g-readout"
 _DEAD = "%DLQ%"
 _COUNT = 32
-#: Connections on which a queue may be tried without getting any further.
-_VAIN_MAX = 3
+#: Connections on which a queue may be tried without getting any further, and seconds between two.
+_VAIN_MAX = 10
+_AGAIN_S = 0.5
 
 
 @dataclass(slots=True)
@@ -84,7 +86,11 @@ async def _read_queue(scribe: Scribe, reading: _Reading) -> None:
         try:
             async with _consumer(scribe) as consumer:
                 await _read_on(consumer, reading)
-            break
+            # A master that is just elected may not let read yet what it has. What is missing for good is seen
+            # by the checker, which knows the end.
+            if reading.offset >= reading.end or vain >= _VAIN_MAX:
+                break
+            vain = vain + 1 if reading.offset == before else 0
         except PyroError as error:
             vain = vain + 1 if reading.offset == before else 0
             scribe.history.note(
@@ -92,6 +98,7 @@ async def _read_queue(scribe: Scribe, reading: _Reading) -> None:
             )
             if vain >= _VAIN_MAX:
                 raise
+        await asyncio.sleep(_AGAIN_S)
     scribe.history.note(
         "log",
         "readout",
@@ -111,7 +118,6 @@ async def _read_on(consumer: PullConsumer, reading: _Reading) -> None:
     while reading.offset < reading.end:
         pulled = await consumer.pull(queue, reading.offset, count=_COUNT)
         if pulled.status is not PullStatus.FOUND and pulled.next_offset <= reading.offset:
-            # What is missing is seen by the checker, which knows the end.
             return
         for message in pulled.messages:
             host, position = address_in(message.offset_message_id)
