@@ -220,6 +220,35 @@ async def test_sql_may_not_be_filtered_by_unless_it_is_enabled(first: WireClient
     )
 
 
+# Topics that come later ------------------------------------------------------------------------------------
+
+
+@pytest.mark.row("RB-04")
+async def test_members_are_told_when_a_topic_of_theirs_is_created(
+    first: WireClient, second: WireClient, cluster: Cluster
+) -> None:
+    """Java's client finds the route at the first look, and takes the queues at the next."""
+    await join(first, "c1", {"later": "*"})
+    body = heartbeat_body("c2", "others", {"orders": "*"})
+    assert (await second.ask(HEART_BEAT, None, body)).code == ResponseCode.SUCCESS
+    await aeventually(lambda: len(notified(first)) == len(notified(second)) == 1)
+
+    answer = await second.ask(RequestCode.SEND_MESSAGE_V2, send_v2_fields("later"), b"first")
+    assert answer.code == ResponseCode.SUCCESS
+
+    async with WireClient(cluster.namesrv_address) as names:
+        await aeventually(lambda: len(notified(first)) >= 2)
+        route = await names.ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": "later"})
+        assert route.code == ResponseCode.SUCCESS
+    await aeventually(lambda: len(notified(first)) >= 3)
+    assert len(notified(second)) == 1
+    # And again for the next one, while the last notifications are still to be sent.
+    await join(first, "c1", {"later": "*", "last": "*"}, version=2)
+    told = len(notified(first))
+    await second.ask(RequestCode.SEND_MESSAGE_V2, send_v2_fields("last"), b"first")
+    await aeventually(lambda: len(notified(first)) >= told + 4)
+
+
 # Locks -----------------------------------------------------------------------------------------------------
 
 

@@ -246,6 +246,8 @@ class Broker:
         closing.push_async_callback(self._leave, registration)
         await self._unless_elected(registration.register)
         parts.topics.on_change = registration.register_soon
+        registration.on_new_topics = parts.topic_news.tell
+        closing.callback(parts.topic_news.close)
         self._run_jobs(durability, registration)
         self._watch_refusals(durability, replicating)
         await self._serve_metrics(server)

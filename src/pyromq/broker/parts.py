@@ -20,6 +20,7 @@ from pyromq.broker.staging.table import StagedTable
 from pyromq.broker.stats import BrokerStats
 from pyromq.broker.subscription_conflicts import SubscriptionConflicts
 from pyromq.broker.timers.timers import Timers
+from pyromq.broker.topic_news import TopicNews
 from pyromq.broker.topics import TopicTable
 from pyromq.clock import Clock
 from pyromq.config.choices import BrokerRole, FlushDiskType
@@ -54,6 +55,7 @@ class Parts:
     consumers: Consumers
     conflicts: SubscriptionConflicts
     presence: PresenceHandlers
+    topic_news: TopicNews
     stats: BrokerStats
     background: Background
     busy: Busy
@@ -124,6 +126,7 @@ def make_parts(process: BrokerProcess, *, clock: Clock, files: Files | None, use
         consumers=consumers,
         conflicts=conflicts,
         presence=presence,
+        topic_news=TopicNews(consumers, membership),
         stats=BrokerStats(store, clock, cluster=settings.broker_cluster_name),
         background=Background(clock),
         busy=Busy(live, clock, held_pulls=lambda: arrivals.held_count),

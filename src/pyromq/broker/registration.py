@@ -76,6 +76,9 @@ class Registration:
         self._told: set[str] = set()
         #: Whether all topics as JSON are too large for a frame; told when it changes.
         self._is_large = False
+        #: Called with the topics that were created, once a name server knows them.
+        self.on_new_topics: Callable[[list[str]], None] = lambda _: None
+        self._new_topics: list[str] = []
         self._wanted = 0
         self._done = 0
         #: Up to which number somebody waits, and whom it wakes from a pause.
@@ -163,6 +166,7 @@ class Registration:
             # The name servers may know the next master already.
             return
         settings = self._settings
+        self._new_topics += self._topics.take_created()
         data, is_compressed = self._encoded_topics()
         header = RegisterBroker(
             broker_name=settings.broker_name,
@@ -185,6 +189,9 @@ class Registration:
             self._forget(gone),
         )
         self._note_leader(answers)
+        if answers and self._new_topics:
+            new_topics, self._new_topics = self._new_topics, []
+            self.on_new_topics(new_topics)
         ordered = next((answer.body for answer in answers if answer.body), None)
         if ordered is not None:
             self._topics.set_ordered(decode_key_values(ordered).table)

@@ -56,6 +56,8 @@ class TopicTable:
         self._file = JsonTable(path, lambda: self.encode(pretty=True), files=files)
         #: Topics that changed since all was on disk, with the number of the change.
         self._unsaved: dict[str, int] = {}
+        #: Topics that were created and that the name servers were not told of yet.
+        self._created: list[str] = []
         self.on_change: Callable[[], None] = lambda: None
         #: Called with each topic that a first send created.
         self.on_inherited: Callable[[TopicConfig], None] = lambda _: None
@@ -151,11 +153,18 @@ class TopicTable:
             raise ServerFailed(ResponseCode.SYSTEM_ERROR, f"topic {config.topic_name}: {fault}")
         if self._file.is_saved:
             self._unsaved.clear()
+        if config.topic_name not in self._configs:
+            self._created.append(config.topic_name)
         self._configs[config.topic_name] = config
         self.text.changed(config.topic_name)
         self._unsaved[config.topic_name] = self._next_version()
         self.on_change()
         return config
+
+    def take_created(self) -> list[str]:
+        """Return the topics that were created since this was last asked for."""
+        created, self._created = self._created, []
+        return created
 
     def remove(self, topic: str) -> bool:
         """Forget a topic, and return whether there was one; `save` says when the disk knows."""

@@ -19,7 +19,7 @@ from pyromq.client.push.orderly import OrderlyConsumption
 from pyromq.client.push.process_queue import ProcessQueue
 from pyromq.client.push.progress import BrokerProgress
 from pyromq.client.push.pulling import Pulling
-from pyromq.client.push.rebalance import begin
+from pyromq.client.push.rebalance import RETRY_S_FIRST, begin, next_retry_s
 from pyromq.client.push.report import running_state
 from pyromq.client.push.subscriptions import subscription
 from pyromq.client.steps import Deadline, Plan
@@ -428,3 +428,15 @@ def test_a_running_state_survives_its_way(stage: Stage) -> None:
     assert read.properties["PROP_CONSUMER_START_TIMESTAMP"] == "7"
     assert "secret" not in str(read)
     assert "MainThread" in (read.stacks or "")
+
+
+@pytest.mark.row("RB-04")
+def test_a_topic_that_is_waited_for_is_looked_for_every_two_seconds() -> None:
+    pauses = [RETRY_S_FIRST]
+    for _ in range(8):
+        pauses.append(next_retry_s(pauses[-1], is_complete=False, is_unknown=True))
+    assert pauses == [0.5, 1.0, *[2.0] * 7]
+
+    # What has other reasons is asked for less and less often, up to the interval.
+    assert next_retry_s(16.0, is_complete=False, is_unknown=False) == 32.0
+    assert next_retry_s(16.0, is_complete=True, is_unknown=False) == RETRY_S_FIRST

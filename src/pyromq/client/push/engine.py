@@ -34,7 +34,7 @@ from pyromq.client.signing import signer
 from pyromq.client.trace import Tracer
 from pyromq.clock import SystemClock
 from pyromq.config.settings import ClientSettings
-from pyromq.errors import AlreadyStarted, ClientClosed, ConfigError, PyroError
+from pyromq.errors import AlreadyStarted, ClientClosed, ConfigError, PyroError, UnknownTopic
 from pyromq.filter.tags import ALL
 from pyromq.model import ConsumeFrom, MessageQueue
 from pyromq.net.links import Links
@@ -272,7 +272,8 @@ class Engine:
         try:
             await self._driver.run(subscribe_route(session, topic, deadline))
         except PyroError as error:
-            is_expected = topic == retry_topic(session.group)
+            # The first rebalance tells of a topic that nobody has created yet.
+            is_expected = topic == retry_topic(session.group) or isinstance(error, UnknownTopic)
             _log.log(logging.DEBUG if is_expected else logging.WARNING, "%s: %s", self._name, error)
 
     async def _check_filters(self) -> None:

@@ -18,7 +18,7 @@ from pyromq.client.push.shares import changes, share, without_subscription
 from pyromq.client.push.subscriptions import renewed
 from pyromq.client.push.timers import guarded, wait
 from pyromq.client.steps import Plan
-from pyromq.errors import PyroError
+from pyromq.errors import PyroError, UnknownTopic
 from pyromq.model import ConsumeFrom, MessageQueue
 from pyromq.wire.bodies.heartbeat import Subscription
 
@@ -26,6 +26,8 @@ _log = logging.getLogger("pyromq.client")
 
 #: Seconds until a topic is looked at again that could not be: at first, then twice as long each time.
 RETRY_S_FIRST = 0.5
+#: The longest of these times while a topic is waited for that nobody has created yet.
+UNKNOWN_TOPIC_S_MAX = 2.0
 
 
 class Rebalancer:
@@ -42,6 +44,8 @@ class Rebalancer:
         self._asked: set[MessageQueue] = set()
         #: Whether the last look took all that was this member's.
         self._is_complete = True
+        #: Topics of the application that no name server knows; each is told once.
+        self._unknown: set[str] = set()
         self.pulling: Pulling | None = None
         #: Set when a rebalance is wanted before its time.
         self.is_wanted = asyncio.Event()
@@ -53,7 +57,7 @@ class Rebalancer:
             await wait(self.is_wanted, interval_s if self._is_complete else min(retry_s, interval_s))
             self.is_wanted.clear()
             await guarded(self.rebalance, what=what)
-            retry_s = RETRY_S_FIRST if self._is_complete else 2 * retry_s
+            retry_s = next_retry_s(retry_s, is_complete=self._is_complete, is_unknown=bool(self._unknown))
 
     async def rebalance(self) -> None:
         """Look at all topics; nothing happens while the consumer is suspended."""
@@ -64,6 +68,7 @@ class Rebalancer:
             looked = [await self._rebalance_topic(topic) for topic in tuple(self._member.subscriptions)]
             gone = without_subscription(tuple(self._member.queues), self._member.subscriptions)
             await self._let_go(gone)
+            self._unknown.intersection_update(self._member.subscriptions)
             self._is_complete = all(looked)
 
     async def let_go(self, queue: MessageQueue) -> None:
@@ -103,12 +108,12 @@ class Rebalancer:
         try:
             wanted = await self._share(topic)
         except PyroError as error:
-            level = logging.DEBUG if topic.startswith(RETRY_TOPIC_PREFIX) else logging.WARNING
-            _log.log(level, "group %s: topic %s is not rebalanced: %s", member.session.group, topic, error)
+            self._tell(topic, error)
             return False
         except Exception:  # noqa: BLE001  the border to the application: the strategy may be its own
             _log.exception("group %s: the strategy failed for topic %s", member.session.group, topic)
             return False
+        self._unknown.discard(topic)
         idle_ms = member.session.settings.pull_max_idle_time
         change = changes(topic, wanted, member.queues, member.now_ms(), idle_ms)
         gone = await self._let_go(change.gone)
@@ -121,6 +126,18 @@ class Rebalancer:
                 self.pulling.start(state, offset)
         is_leaving = any(state.is_leaving for state in member.queues.values() if state.queue.topic == topic)
         return wanted <= member.queues.keys() and not is_leaving
+
+    def _tell(self, topic: str, error: PyroError) -> None:
+        """Log why a topic could not be looked at; that nobody has created it yet is told once, in short."""
+        group = self._member.session.group
+        is_unknown = isinstance(error, UnknownTopic)
+        if topic.startswith(RETRY_TOPIC_PREFIX) or (is_unknown and topic in self._unknown):
+            _log.debug("group %s: topic %s is not rebalanced: %s", group, topic, error)
+        elif is_unknown:
+            self._unknown.add(topic)
+            _log.warning("group %s: there is no topic %s yet; it is consumed once there is", group, topic)
+        else:
+            _log.warning("group %s: topic %s is not rebalanced: %s", group, topic, error)
 
     async def _share(self, topic: str) -> set[MessageQueue]:
         member, session = self._member, self._member.session
@@ -251,6 +268,13 @@ class Rebalancer:
             _log.warning("queues of %s were not unlocked: %s", queues[0].broker_name, error)
         else:
             self._asked.difference_update(queues)
+
+
+def next_retry_s(last_s: float, *, is_complete: bool, is_unknown: bool) -> float:
+    """Return the pause before the next look: twice the last one, short while a topic is waited for."""
+    if is_complete:
+        return RETRY_S_FIRST
+    return min(2 * last_s, UNKNOWN_TOPIC_S_MAX) if is_unknown else 2 * last_s
 
 
 def begin(member: Member, queue: MessageQueue) -> Plan[int]:
