@@ -91,6 +91,23 @@ async def test_over_a_switch_nobody_hears_that_a_queue_is_shorter_than_it_was(tm
         assert 0 not in {end for ends in told.values() for end in ends}
 
 
+@pytest.mark.row("FL-04")
+async def test_a_switch_takes_what_is_in_the_write_buffer_along(tmp_path: Path) -> None:
+    """Nothing is committed by time: the interval is an hour."""
+    pool = {"transient_store_pool_enable": True, "commit_interval_commit_log": 3_600_000}
+    async with stage_of(tmp_path, role="ASYNC_MASTER", failover_lease=UNHURRIED_MS, **pool) as stage:
+        master = await stage.master()
+        assert await is_acknowledged(master.address, b"in the buffer")
+        await stage.in_sync(2)
+
+        await master.switch_to("")
+
+        successor = await stage.master(but=master)
+        async with WireClient(successor.address) as client:
+            answer = await client.ask(RequestCode.GET_MAX_OFFSET, {"topic": TOPIC, "queueId": 0})
+        assert (answer.ext or {})["offset"] == "1"
+
+
 @pytest.mark.row("HA-09")
 async def test_of_several_replicas_one_is_master_and_the_others_follow_it(tmp_path: Path) -> None:
     async with stage_of(tmp_path, 3, failover_lease=UNHURRIED_MS) as stage:
