@@ -52,6 +52,10 @@ class BusyStage:
     async def connect(self, serializer: int = Serializer.JSON) -> WireClient:
         return await self._closing.enter_async_context(WireClient(self.stage.address, serializer=serializer))
 
+    def rest(self) -> None:
+        """Let the loop have nothing to do for a second."""
+        self.clock.advance(1_000)
+
     async def teach(self, client: WireClient) -> None:
         """Let the kernel, if there is one, know the topic."""
         for _ in range(3):
@@ -145,6 +149,7 @@ async def test_sends_that_waited_too_long_for_the_loop_are_refused(busy: BusySta
     in_time = [slow(client, 199), send(client, b"in time")]
     assert [answer.code for answer in await asyncio.gather(*in_time)] == [SUCCESS, SUCCESS]
 
+    busy.rest()
     asked = [slow(client, 200), send(client, b"late"), send(client, b"late too")]
     answers = await asyncio.gather(*asked)
     assert [answer.code for answer in answers] == [SUCCESS, BUSY, BUSY]
@@ -166,6 +171,25 @@ async def test_sends_of_other_connections_wait_for_the_same_loop(busy: BusyStage
     assert {answer.code for answer in answers} <= {SUCCESS, BUSY}
     assert BUSY in {answer.code for answer in answers}
     assert await busy.stored() == taken
+
+
+@pytest.mark.row("FF-02")
+async def test_sends_that_came_in_a_long_turn_are_taken_for_a_quarter_of_their_patience(
+    busy: BusyStage,
+) -> None:
+    """They waited too long; but who only refuses gets nothing done."""
+    client = await busy.connect()
+    await busy.teach(client)
+    for next_ms, code in ((49, SUCCESS), (50, BUSY)):
+        busy.rest()
+        assert (await slow(client, 200)).code == SUCCESS
+        answers = await asyncio.gather(slow(client, next_ms), send(client, b"%d" % next_ms))
+        assert [answer.code for answer in answers] == [SUCCESS, code]
+    assert "period in queue: 250ms" in (answers[1].remark or "")
+    busy.rest()
+    answers = await asyncio.gather(slow(client, 50), send(client, b"rested"))
+    assert [answer.code for answer in answers] == [SUCCESS, SUCCESS]
+    assert await busy.stored() == [b"49", b"rested"]
 
 
 @pytest.mark.row("FF-02")
@@ -198,6 +222,7 @@ async def test_each_kind_of_request_has_its_own_patience(busy: BusyStage) -> Non
     await busy.teach(client)
 
     async def heard_after(ms: int) -> list[int]:
+        busy.rest()
         asked = [
             slow(client, ms),
             client.begin(RequestCode.END_TRANSACTION, END_TRANSACTION),

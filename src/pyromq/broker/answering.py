@@ -8,6 +8,7 @@ from pyromq.broker.acl.control import AccessControl
 from pyromq.broker.addresses import BrokerAddresses
 from pyromq.broker.admission import Admission
 from pyromq.broker.announcements import Announcements
+from pyromq.broker.busy import QuickRefusals
 from pyromq.broker.durability import Durability
 from pyromq.broker.fast_pulls import FastPulls, make_pulls
 from pyromq.broker.fast_sends import FastSends, make_sends
@@ -79,6 +80,8 @@ async def fill_routes(
     fast_pulls = _fast_pulls(parts, pull)
     fast_sends = _fast_sends(parts, send, intake, durability, addresses, announcements, log_grew)
     server.shortcut = _observed(fast_sends, fast_pulls, times)
+    if fast_sends is None:
+        server.shortcut = either(QuickRefusals(parts.busy), server.shortcut)
     table.add(send_routes(send))
     table.add(
         kind_routes(

@@ -3,8 +3,10 @@
 RocketMQ has a queue before each pool of threads, and cleans it of what waited too long. Here is one loop.
 What waits for it is in the buffers of connections, and three things are told apart:
 
-    loop late          a request waited for longer than its queue's `waitTimeMillsIn…` since the loop found it
-                       readable (`Link.waits_since`); those behind it have waited no less
+    loop late          a request waited for longer than its queue's `waitTimeMillsIn…` since the loop last
+                       looked (`Link.waits_since`). The first ones of each turn are taken all the same, for a
+                       quarter of that time: to refuse costs something too, and who only refuses gets nothing
+                       done
     page cache busy    a write to the log took `osPageCacheBusyTimeOutMills` or longer: the sends that waited
                        meanwhile are refused, up to those that the loop finds in its next turn. Then one is
                        taken again, and shows how the disk is
@@ -17,6 +19,8 @@ half a minute, and requests that are in none of the queues (admin, replication) 
 
 import asyncio
 import math
+import re
+import struct
 from collections import Counter
 from collections.abc import Callable
 from enum import StrEnum
@@ -27,8 +31,10 @@ from pyromq.clock import Clock
 from pyromq.codes import CommandFlag, RequestCode, ResponseCode, Serializer
 from pyromq.net.link import Link
 from pyromq.net.routes import Answer
-from pyromq.wire.command import Command, encode
+from pyromq.wire.command import Command, CommandReader, encode
 
+#: The share of its patience for which each turn takes requests, however long they waited before it.
+TAKEN_SHARE: Final = 0.25
 #: Seconds without a refusal after which all are taken again.
 QUIET_S: Final = 5.0
 #: Seconds for which others are told that requests were refused.
@@ -39,6 +45,11 @@ _REJECT: Final = "[REJECTREQUEST]system busy, start flow control for a while"
 _WAITED: Final = "[%s]broker busy, start flow control for a while, period in queue: %dms, size of queue: %d"
 #: Less than any clock tells: what differences of seconds may lack.
 _A_TICK_S: Final = 1e-6
+_LENGTHS: Final = struct.Struct(">ii")
+#: The numbers of a JSON header; those among a send's fields are texts.
+_NUMBERS: Final = re.compile(rb'"(code|flag|opaque)":(-?[0-9]+)[,}]')
+_WANTED: Final = {b"code", b"flag", b"opaque"}
+_SEND_CODES: Final = {b"10", b"310", b"320", b"36"}
 #: An opaque that stands in no other place of an answer's header.
 _OPAQUE: Final = 2_147_480_001
 
@@ -191,8 +202,11 @@ class Busy:
             return Refusal(Reason.FULL, _OVERLOAD)
         if self._slow_write_s and queue is self.sends:
             return Refusal(Reason.PAGE_CACHE, self._after_slow_write(queue, link))
-        waited_s = self._monotonic() - link.waits_since
+        now = self._monotonic()
+        waited_s = now - link.waits_since
         if waited_s + _A_TICK_S < queue.wait_s or not self._is_enabled:
+            return None
+        if now - link.read_at + _A_TICK_S < queue.wait_s * TAKEN_SHARE:
             return None
         return Refusal(Reason.LATE, _WAITED % ("TIMEOUT_CLEAN_QUEUE", _ms(waited_s), queue.size))
 
@@ -265,6 +279,67 @@ class Busy:
         self._is_enabled = settings.broker_fast_failure_enable
         for queue in self.queues:
             queue.read(settings)
+
+
+class QuickRefusals:
+    """Refuses sends that are JSON without making commands of them: what refuses must not be busy with it.
+
+    Links have it as their shortcut where there is no compiled kernel for sends; see `_kernel/refusals.pyx`.
+    """
+
+    def __init__(self, busy: Busy) -> None:
+        self._busy = busy
+        self._remark = ""
+        self._parts = (b"", b"", b"")
+
+    def __call__(self, link: Link, reader: CommandReader, answer_bytes_max: int) -> bool:
+        """Refuse the sends at the front of what was received; return whether there was one."""
+        busy = self._busy
+        refusal = busy.refusal(busy.sends, link)
+        if refusal is None:
+            return False
+        received, start = reader.pending
+        before, after, _ = self._answer(refusal.remark)
+        at, count, size, answers = start, 0, 0, []
+        while size < answer_bytes_max and (found := _json_send(received, at)) is not None:
+            at, opaque = found
+            count += 1
+            if opaque is not None:
+                header = b"".join((before, opaque, after))
+                answers.append(_LENGTHS.pack(len(header) + 4, len(header)) + header)
+                size += len(header)
+        if not count:
+            return False
+        reader.skip_to(at)
+        busy.note(busy.sends, refusal.reason, count)
+        link.send_frames(b"".join(answers))
+        return True
+
+    def _answer(self, remark: str) -> tuple[bytes, bytes, bytes]:
+        if remark != self._remark:
+            self._remark, self._parts = remark, refusal_parts(remark)
+        return self._parts
+
+
+def _json_send(received: bytes | bytearray, start: int) -> tuple[int, bytes | None] | None:
+    """Return where a send ends that begins at `start`, and its opaque, None if it wants no answer.
+
+    Returns None for what is not whole, no send, or not as clients write it: that is looked at properly.
+    """
+    if len(received) < start + _LENGTHS.size:
+        return None
+    length, header_length = _LENGTHS.unpack_from(received, start)
+    end, header_end = start + 4 + length, start + _LENGTHS.size + header_length
+    # Over 24 bits: another serializer, or nonsense.
+    if not 0 < header_length < 1 << 24 or not header_end <= end <= len(received):
+        return None
+    numbers = dict(found := _NUMBERS.findall(received, start + _LENGTHS.size, header_end))
+    if len(found) != len(numbers) or numbers.keys() != _WANTED or numbers[b"code"] not in _SEND_CODES:
+        return None
+    flag = int(numbers[b"flag"])
+    if flag & CommandFlag.RESPONSE:
+        return None
+    return end, None if flag & CommandFlag.ONEWAY else bytes(numbers[b"opaque"])
 
 
 def _ms(seconds: float) -> int:

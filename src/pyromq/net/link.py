@@ -22,8 +22,9 @@ whatever changes one of them calls it. Each fact has somebody who ends it, so no
     it had its share of this turn           the same
     the peer does not take what we write    the peer, by `resume_writing`
 
-`waits_since` says since when the frames that are handled now were to be: since the turn began in which they
-were read. What a peer sent beyond its share is in the system's buffers, and is not counted before it is read.
+`waits_since` says since when the frames that are handled now may wait to be: since the loop last looked at
+the connections, as `Turn.begin` tells. `read_at` is when the turn began in which they were read. What a peer
+sent beyond its share, and the network holds back, is not counted before it is read.
 
 Only the side that accepted a connection stops reading for the third one. Were both sides to, each could wait
 for the other: the caller with large requests, the server with large answers.
@@ -115,6 +116,7 @@ class Link(asyncio.Protocol):
         "closed",
         "peer",
         "peer_host_bytes",
+        "read_at",
         "under_way",
         "waits_since",
     )
@@ -146,8 +148,10 @@ class Link(asyncio.Protocol):
         self._close_callbacks: list[Callable[[Link], None]] = []
         self._is_ended = False
         self._active_at = clock.monotonic()
-        #: Since when the frames that are handled now were to be handled, by the clock's monotonic seconds.
+        #: Since when the frames that are handled now may wait, by the clock's monotonic seconds.
         self.waits_since = self._active_at
+        #: When the turn began in which they were read.
+        self.read_at = self._active_at
 
         self._transport: asyncio.Transport | None = None
         self._reader = CommandReader(settings.frame_bytes_max)
@@ -322,7 +326,7 @@ class Link(asyncio.Protocol):
         """Go on where the peer had stopped us."""
         self._is_writing_paused = False
         # That its requests waited was the peer's own doing.
-        self.waits_since = self._active_at = self._monotonic()
+        self.waits_since = self.read_at = self._active_at = self._monotonic()
         self._settle()
 
     def connection_lost(self, error: Exception | None) -> None:
@@ -356,10 +360,11 @@ class Link(asyncio.Protocol):
         self._turn.join(self)
 
     def _note_wait(self, now: float) -> None:
-        """Note since when the bytes wait that were just read; frames that are left are older."""
-        began_at = self._turn.begin(now)
+        """Note since when the bytes may wait that were just read; frames that are left are older."""
+        looked_at = self._turn.begin(now)
         if not self._has_frames_left:
-            self.waits_since = began_at
+            self.read_at = self._turn.began_at or now
+            self.waits_since = looked_at
 
     def _handle_frames(self) -> None:
         """Handle what arrived as long as there is room for answers."""

@@ -57,7 +57,7 @@ class Server:
         self._on_link_closed = on_link_closed
         #: May handle received bytes before they become commands; for connections that are yet to come.
         self.shortcut: Shortcut | None = None
-        self._turn = Turn(may_leave)
+        self._turn = Turn(may_leave, monotonic=clock.monotonic)
         self._dispatch = Dispatcher(table, name=name, requests_under_way_max=settings.requests_under_way_max)
         self._tls = server_context(settings)
         self._listeners: list[asyncio.Server | PeekingListener] = []

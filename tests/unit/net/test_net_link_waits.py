@@ -1,4 +1,4 @@
-"""Since when the requests of a connection wait to be handled: never longer than they did."""
+"""Since when the requests of a connection may wait to be handled."""
 
 import asyncio
 
@@ -19,7 +19,7 @@ class Stage:
         self.clock = ManualClock()
         self.waited_ms: list[int] = []
         self.transport = RoomTransport()
-        self.turn = Turn()
+        self.turn = Turn(monotonic=self.clock.monotonic)
         self.link = self.new_link()
 
     def new_link(self) -> Link:
@@ -55,15 +55,31 @@ async def turn_over() -> None:
 
 
 async def test_what_is_behind_a_slow_request_waits_since_the_turn_began(stage: Stage) -> None:
+    stage.clock.advance(1_000)
     stage.link.data_received(frame(30) + frame() + frame())
     other = stage.new_link()
     other.data_received(frame())
     assert stage.waited_ms == [0, 30, 30, 30]
 
-    await turn_over()
+
+async def test_what_comes_right_after_a_long_turn_may_have_come_in_it(stage: Stage) -> None:
     stage.clock.advance(1_000)
-    other.data_received(frame())
-    assert stage.waited_ms[4:] == [0]
+    stage.link.data_received(frame(30))
+    await turn_over()
+    stage.clock.advance(5)
+    stage.link.data_received(frame(1) + frame())
+    await turn_over()
+    # The long one was before the one before.
+    stage.link.data_received(frame())
+    assert stage.waited_ms == [0, 35, 36, 1]
+
+
+async def test_what_comes_after_a_pause_has_just_come(stage: Stage) -> None:
+    stage.link.data_received(frame(30))
+    await turn_over()
+    stage.clock.advance(6)
+    stage.link.data_received(frame())
+    assert stage.waited_ms[1:] == [0]
 
 
 async def test_a_turn_that_nobody_answers_in_ends_too(stage: Stage) -> None:
