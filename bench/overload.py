@@ -34,7 +34,7 @@ from pyromq.client.sync.admin import Admin  # noqa: E402
 from pyromq.errors import PyroError  # noqa: E402
 
 RESULTS = ROOT / "bench" / "results"
-MANY_UNDER_WAY = 2_048
+MANY_UNDER_WAY = 1_024
 FACTOR = 2
 #: What is printed of each, by its title: kind, without the kernel, settings that are changed.
 CASES: dict[str, tuple[str, bool, dict[str, str]]] = {
@@ -91,7 +91,10 @@ def table_of(found: list[Run]) -> str:
     for run in found:
         times = [f"{run[key] / 1000:,.0f}" for key in ("p50", "p99", "max")]
         rates = [f"{run[key]:,.0f}" for key in ("bears", "rate_wanted", "rate", "refused_per_s")]
-        lines.append(f"| {run['title']} | {' | '.join(rates + times)} |")
+        mark = " †" if run["generator_is_limit"] else ""
+        lines.append(f"| {run['title']}{mark} | {' | '.join(rates + times)} |")
+    if any(run["generator_is_limit"] for run in found):
+        lines.append("\n† The generator used all of its core: it could not send as much.")
     return "\n".join(lines)
 
 
