@@ -38,6 +38,8 @@ async def test_a_transaction_that_was_given_up_is_asked_about_again_and_ends(sta
 
     await asked(1)
     await asked(2)
+    # The last question has its interval too.
+    stage.clock.advance(INTERVAL_MS)
     (given_up,) = await client.await_stored(GIVEN_UP)
 
     answer = await client.request(
