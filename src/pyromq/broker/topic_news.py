@@ -1,9 +1,9 @@
 """Tells consumers that were there before their topic that the topic is there now.
 
-A consumer asks the name servers only at intervals for a topic that it does not know: Java's every 20 to 30 s.
-It takes the queues at its next rebalance, up to 20 s later. NOTIFY_CONSUMER_IDS_CHANGED makes it look now.
-The first look finds the route, and the next one takes the queues: so the notification is sent three times.
-Clients of 5.x let a second pass between two looks, which the last notification waits out.
+Java's consumers ask the name servers only every 20 to 30 s for a topic that they do not know, and take its
+queues at the rebalance after that, up to 20 s later. NOTIFY_CONSUMER_IDS_CHANGED makes them rebalance now.
+With 4.9's client the first rebalance finds the route and the second takes the queues. 5.x's finds the route
+only by its own poll, and takes the queues at the first notification after that. So it is sent several times.
 
 The broker knows a member that knew a broker before, by its retry topic or by another topic. A member that
 knows no broker sends no heartbeat, and finds the topic in its own time.
@@ -16,8 +16,8 @@ from itertools import count
 from pyromq.broker.clients import Consumers
 from pyromq.broker.membership import Membership
 
-#: Seconds after the name servers know the topic.
-PAUSES_S = (0.0, 0.3, 1.5)
+#: Seconds after the name servers know the topic: soon for 4.9's clients, and over the poll interval of 5.x's.
+PAUSES_S = (0.0, 0.3, 1.5, 5.0, 10.0, 15.0, 20.0, 25.0, 30.0, 35.0)
 
 
 class TopicNews:
