@@ -207,8 +207,11 @@ async def test_queues_lose_their_files_a_hundred_milliseconds_apart(tmp_path: Pa
         await stage.restart()
         one, other = (tmp_path / "consumequeue" / "orders" / name / f"{0:020d}" for name in "01")
         stage.files.percent_used = 86
+        *old, _newest = sorted((tmp_path / "commitlog").iterdir())
         await stage.look()
         stage.files.percent_used = 10
+        for file in old:
+            await ms_until_gone(stage, file)
 
         await aeventually(lambda: one.exists() != other.exists(), what="one queue loses its oldest file")
         assert await ms_until_gone(stage, other if other.exists() else one) >= 100
@@ -229,3 +232,25 @@ async def test_a_file_that_cannot_be_removed_is_tried_again(stage: RetentionStag
     await stage.look()
 
     await aeventually(lambda: stage.log_files() == [3])
+
+
+async def test_a_queue_keeps_its_file_until_the_files_of_the_log_are_gone(tmp_path: Path) -> None:
+    async with retention_stage(tmp_path, **PAUSES) as stage:
+        for number in range(6 * MESSAGES_PER_FILE):
+            await stage.client.send("orders", b"x" * 1000, queue_id=number % 2)
+        await stage.restart()
+        queue_files = [tmp_path / "consumequeue" / "orders" / name / f"{0:020d}" for name in "01"]
+        *old, _newest = sorted((tmp_path / "commitlog").iterdir())
+        stage.files.percent_used = 86
+        await stage.look()
+        stage.files.percent_used = 10
+
+        for file in old:
+            await ms_until_gone(stage, file)
+        await aeventually(lambda: not all(one.exists() for one in queue_files))
+
+    operations = [path for kind, path in stage.files.operations if kind == "remove"]
+    removed = [path.parent.name for path in operations if path.name.isdigit()]
+    log_count = removed.count("commitlog")
+    assert log_count == len(old)
+    assert removed[:log_count] == ["commitlog"] * log_count

@@ -498,8 +498,8 @@ class Broker:
 
     def _let_old_files_go(self, *, at_any_hour: bool = False) -> None:
         swept = self._parts.store.sweep(at_any_hour=at_any_hour)
-        self._log_files.add(swept, swept.files[: swept.log_count])
-        self._queue_files.add(swept, swept.files[swept.log_count :])
+        log_files, queue_files = swept.files[: swept.log_count], swept.files[swept.log_count :]
+        self._log_files.add(swept, log_files, then=lambda: self._queue_files.add(swept, queue_files))
 
     def _pause_between_queues_ms(self, file: StoreFile, following: StoreFile) -> int:
         is_same_queue = file.path.parent == following.path.parent
