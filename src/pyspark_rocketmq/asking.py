@@ -13,7 +13,7 @@ from typing import Final, Self, TypeVar
 from pyromq.client.aio.runner import Runner
 from pyromq.client.incoming import received_messages
 from pyromq.client.name_servers import name_server_addresses
-from pyromq.client.names import FORBIDDEN_TOPICS, RETRY_TOPIC_PREFIX
+from pyromq.client.names import RETRY_TOPIC_PREFIX
 from pyromq.client.plans import admin, membership, presence, progress, route
 from pyromq.client.plans.dead_letters import new_tools_session
 from pyromq.client.plans.pull import Wanted, pull, pull_deadline, pull_records
@@ -22,6 +22,7 @@ from pyromq.client.steps import Plan
 from pyromq.client.sync.hosted import HostedLoop
 from pyromq.errors import NoRoute, PyroError
 from pyromq.model import MessageQueue, PullResult, ReceivedMessage
+from pyromq.system_names import is_users_topic
 from pyromq.wire.bodies.heartbeat import ConsumerPart
 from pyromq.wire.bodies.offsets import TopicOffset
 from pyspark_rocketmq.failures import ReadFailed, TopicMissing, place
@@ -35,8 +36,6 @@ TIMEOUT_MS: Final = 6_000
 HOLD_MS: Final = 5_000
 #: Queues for which a broker holds one; of more, the others' news is found when the wait is over.
 HELD_MAX: Final = 256
-_SYSTEM_PREFIXES: Final = ("rmq_sys_", "RMQ_SYS_", "CID_RMQ_SYS_", "%")
-_SYSTEM_TOPICS: Final = FORBIDDEN_TOPICS | {"TBW102", "BenchmarkTest"}
 
 
 def open_session(connection: Connection, group: str | None) -> Session:
@@ -200,11 +199,9 @@ class Cluster:
         known = self._run(admin.topics(self._session, self._session.deadline(None, TIMEOUT_MS)))
         brokers = self._run(route.cluster(self._session, self._session.deadline(None, TIMEOUT_MS)))
         # Each broker and each cluster has a topic of its own name.
-        own = {*brokers.broker_addr_table, *brokers.cluster_addr_table, *_SYSTEM_TOPICS}
+        own = {*brokers.broker_addr_table, *brokers.cluster_addr_table}
         matching = tuple(
-            topic
-            for topic in known
-            if topic not in own and not topic.startswith(_SYSTEM_PREFIXES) and wanted.fullmatch(topic)
+            topic for topic in known if topic not in own and is_users_topic(topic) and wanted.fullmatch(topic)
         )
         if not matching:
             raise ReadFailed(

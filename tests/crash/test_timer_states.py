@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from timer_stage import LOG_FILE_BYTES, TimerStage
 
-from pyromq.broker.topic_names import WHEEL_TIMER
+from pyromq.system_names import WHEEL_TIMER
 from pyromq.testing.clock import ManualClock
 from pyromq.testing.waiting import aeventually
 from pyromq.wire import properties as names

@@ -11,11 +11,12 @@ import pyromq
 from pyromq import Message, aio
 from pyromq.cli.main import app
 from pyromq.cli.message_trace import json_steps, lines
-from pyromq.client.trace_format import TRACE_TOPIC, TraceEntry, TraceType, decode_entries
+from pyromq.client.trace_format import TraceEntry, TraceType, decode_entries
 from pyromq.client.trace_life import Event, find_life
 from pyromq.config.settings import ClientSettings
 from pyromq.errors import PyroError
 from pyromq.model import ConsumeFrom, ReceivedMessage, TransactionState
+from pyromq.system_names import TRACE
 from pyromq.testing.cluster import Cluster, running_cluster
 from pyromq.testing.waiting import aeventually
 
@@ -32,7 +33,7 @@ async def traced(tmp_path: Path) -> AsyncIterator[Cluster]:
 
 async def entries_of(cluster: Cluster, message_id: str) -> list[TraceEntry]:
     async with aio.Admin(cluster.namesrv_address) as admin:
-        found = await admin.query_message(TRACE_TOPIC, message_id)
+        found = await admin.query_message(TRACE, message_id)
     return [
         entry
         for message in found
@@ -43,7 +44,7 @@ async def entries_of(cluster: Cluster, message_id: str) -> list[TraceEntry]:
 
 async def test_the_trace_topic_is_there_when_the_broker_is_told_so(traced: Cluster) -> None:
     async with aio.Admin(traced.namesrv_address) as admin:
-        (queues,) = (await admin.route(TRACE_TOPIC)).queue_datas
+        (queues,) = (await admin.route(TRACE)).queue_datas
     assert queues.write_queue_nums == 1
 
 

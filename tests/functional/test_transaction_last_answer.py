@@ -16,9 +16,9 @@ from transaction_steps import (
     send_half,
 )
 
-from pyromq.broker.groups import TRANSACTION_GROUP
 from pyromq.broker.transaction_checks import TURN_HALVES_MAX
 from pyromq.codes import RequestCode, ResponseCode
+from pyromq.system_names import TRANSACTION_GROUP
 from pyromq.testing.waiting import aeventually
 from pyromq.wire.command import Command
 

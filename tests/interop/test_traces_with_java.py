@@ -13,10 +13,11 @@ from harness.servers import OURS_AND_APACHES, Cluster
 from harness.toolchains import Unavailable, java_class
 
 from pyromq import Admin, Message, Producer, PushConsumer
-from pyromq.client.trace_format import TRACE_TOPIC, TraceEntry, decode_entries, encode_entry
+from pyromq.client.trace_format import TraceEntry, decode_entries, encode_entry
 from pyromq.config.settings import ClientSettings
 from pyromq.errors import PyroError
 from pyromq.model import ConsumeFrom, ReceivedMessage
+from pyromq.system_names import TRACE
 from pyromq.testing.waiting import eventually
 
 pytestmark = [pytest.mark.interop, pytest.mark.long, pytest.mark.timeout(900)]
@@ -55,7 +56,7 @@ def names() -> tuple[str, str]:
 def entries_of(servers: Cluster, message_id: str) -> list[TraceEntry]:
     with Admin(servers.name_server) as admin:
         try:
-            found = admin.query_message(TRACE_TOPIC, message_id, count=64)
+            found = admin.query_message(TRACE, message_id, count=64)
         except PyroError:
             return []
     entries = [entry for one in found for entry in decode_entries(one.body.decode(), one.born_host)]
@@ -97,7 +98,7 @@ def test_java_reads_the_traces_of_our_clients(
         eventually(lambda: len(tries) == 2, DEADLINE_S)
 
     def seen() -> list[Event]:
-        return [one for one in java.do("read", TRACE_TOPIC, sent.message_id) if one["event"] == "trace"]
+        return [one for one in java.do("read", TRACE, sent.message_id) if one["event"] == "trace"]
 
     eventually(lambda: len(seen()) == 5, DEADLINE_S)
     by_type = sorted((one["type"], one["status"]) for one in seen())

@@ -8,11 +8,11 @@ from pyromq.broker.durability import Durability
 from pyromq.broker.intake import Intake
 from pyromq.broker.timers.timed import timer_diversions
 from pyromq.broker.timers.timers import Timers
-from pyromq.broker.topic_names import WHEEL_TIMER
 from pyromq.clock import Clock
 from pyromq.config.settings import StoreSettings
 from pyromq.store.files import Files
 from pyromq.store.store import Draft, MessageStore, Placed
+from pyromq.system_names import WHEEL_TIMER
 from pyromq.testing.waiting import aeventually
 from pyromq.wire import properties as names
 from pyromq.wire.record import encode_host

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from pyromq import system_names
+
 ROOT = Path(__file__).parents[2]
 SOURCES = sorted((ROOT / "src").rglob("*.py"))
 TESTS = sorted((ROOT / "tests").rglob("*.py"))
@@ -259,3 +261,18 @@ def test_clients_are_told_the_end_of_a_queue_that_readers_see() -> None:
         and ast.unparse(node.func).endswith("_store.max_offset")
     ]
     assert not raw
+
+
+def test_the_systems_names_stand_in_one_module() -> None:
+    """Eight lists of them differed: the dashboard and Spark took system topics for users'."""
+    names = {*system_names.SYSTEM_TOPICS, *system_names.BROKERS_OWN, system_names.TRANSACTION_GROUP}
+    # Defaults that users read in the settings and in the help of commands.
+    shown = {system_names.AUTO_CREATE, system_names.TRACE}
+    found = [
+        f"{path.relative_to(ROOT)}:{node.lineno}"
+        for path in SOURCES
+        if path.name != "system_names.py"
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Constant) and node.value in names - shown
+    ]
+    assert not found

@@ -43,7 +43,6 @@ from pyromq.broker.route_facts import BrokerTable
 from pyromq.broker.standing import Standing
 from pyromq.broker.stats import SAMPLE_S
 from pyromq.broker.timers.timed import timer_diversions
-from pyromq.broker.topic_names import SCHEDULE, WHEEL_TIMER
 from pyromq.broker.transaction_checks import TransactionChecks
 from pyromq.clock import Clock, SystemClock
 from pyromq.config.choices import BrokerRole
@@ -59,6 +58,7 @@ from pyromq.net.routes import Route
 from pyromq.net.server import Server
 from pyromq.store.files import Files
 from pyromq.store.follower import StoreFile
+from pyromq.system_names import SCHEDULE, WHEEL_TIMER
 from pyromq.wire import properties as names
 
 log = logging.getLogger(__name__)

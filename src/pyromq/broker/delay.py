@@ -21,7 +21,7 @@ import logging
 from collections.abc import Mapping
 from pathlib import Path
 
-from pyromq.broker import topic_names
+from pyromq import system_names
 from pyromq.broker.alarm import Alarm
 from pyromq.broker.delivered import due_draft, progress_in_log
 from pyromq.broker.durability import Durability
@@ -70,7 +70,7 @@ def delay_diversion(levels_ms: Mapping[int, int]) -> Diversion:
         properties[names.DELAY] = str(level)
         properties[names.REAL_TOPIC] = draft.topic
         properties[names.REAL_QUEUE_ID] = str(draft.queue_id)
-        draft.topic = topic_names.SCHEDULE
+        draft.topic = system_names.SCHEDULE
         draft.queue_id = level - 1
         return True
 
@@ -127,7 +127,7 @@ class DelayedMessages:
         """Begin to deliver; what came due while nobody did is delivered now."""
         self._alarm = Alarm(self._clock, self._deliver_due)
         for level in self._levels_ms:
-            if self._store.max_offset(topic_names.SCHEDULE, level - 1) > self._progress.get(level, 0):
+            if self._store.max_offset(system_names.SCHEDULE, level - 1) > self._progress.get(level, 0):
                 self._due_ms[level] = 0
         self._set_alarm()
 
@@ -190,7 +190,7 @@ class DelayedMessages:
             entry.position
             for level in self._levels_ms
             for entry in self._store.entries(
-                topic_names.SCHEDULE, level - 1, self._store.min_offset(topic_names.SCHEDULE, level - 1), 1
+                system_names.SCHEDULE, level - 1, self._store.min_offset(system_names.SCHEDULE, level - 1), 1
             )
         ]
         return min(heads, default=None)
@@ -218,7 +218,7 @@ class DelayedMessages:
         now_ms = self._clock.now_ms()
         due_ms_max = now_ms + self._levels_ms[level]
         offset = self._next_offset(level)
-        entries = self._store.entries(topic_names.SCHEDULE, level - 1, offset, TURN_MESSAGES_MAX)
+        entries = self._store.entries(system_names.SCHEDULE, level - 1, offset, TURN_MESSAGES_MAX)
         for position, _size, due_ms in entries:
             if now_ms < due_ms <= due_ms_max:
                 return due_ms
@@ -231,7 +231,7 @@ class DelayedMessages:
                 return now_ms + PAUSE_MS
             offset += 1
             self._progress[level] = offset
-        return now_ms if offset < self._store.max_offset(topic_names.SCHEDULE, level - 1) else None
+        return now_ms if offset < self._store.max_offset(system_names.SCHEDULE, level - 1) else None
 
     def _deliver(self, position: int) -> None:
         record = self._store.record_at(position)
@@ -250,8 +250,8 @@ class DelayedMessages:
         Progress outside the queue is brought to its nearer end: messages expire, and logs are cut.
         """
         offset = self._progress.get(level, 0)
-        low = self._store.min_offset(topic_names.SCHEDULE, level - 1)
-        high = self._store.max_offset(topic_names.SCHEDULE, level - 1)
+        low = self._store.min_offset(system_names.SCHEDULE, level - 1)
+        high = self._store.max_offset(system_names.SCHEDULE, level - 1)
         within = max(min(offset, high), low)
         if within != offset:
             log.error("delay level %d goes on at %d instead of %d: the queue was cut", level, within, offset)

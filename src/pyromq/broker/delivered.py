@@ -15,7 +15,7 @@ what is sent back gets another DELAY, and another REAL_TOPIC, before it waits ag
 
 from collections.abc import Mapping
 
-from pyromq.broker import topic_names
+from pyromq import system_names
 from pyromq.broker.stored_again import draft_of
 from pyromq.store.store import Draft, MessageStore
 from pyromq.wire import properties as names
@@ -33,7 +33,7 @@ def due_draft(record: Record) -> Draft | None:
     queue_id = names.find_text(record.properties, names.REAL_QUEUE_ID)
     if topic is None or queue_id is None or not (queue_id.isascii() and queue_id.isdecimal()):
         return None
-    if topic == topic_names.TRANSACTION_HALF:
+    if topic == system_names.TRANSACTION_HALF:
         return None
     draft = draft_of(record)
     draft.topic, draft.queue_id = topic, int(queue_id)
@@ -50,7 +50,7 @@ def progress_in_log(store: MessageStore, position: int, progress: Mapping[int, i
     levels = {str(number): _Level(store, number, progress.get(number, 0)) for number in store.delays_ms}
     for record in store.log.walk_marked(max(position, store.min_position), _REAL_TOPIC_MARK):
         level = levels.get(names.find_text(record.properties, names.DELAY) or "")
-        if level is not None and record.topic != topic_names.SCHEDULE:
+        if level is not None and record.topic != system_names.SCHEDULE:
             level.meet(record)
     found = {level.number: level.offset for level in levels.values()}
     return {**progress, **{number: offset for number, offset in found.items() if offset}}
@@ -62,7 +62,7 @@ class _Level:
     def __init__(self, store: MessageStore, number: int, offset: int) -> None:
         self._store = store
         self.number = number
-        self.offset = max(offset, store.min_offset(topic_names.SCHEDULE, number - 1))
+        self.offset = max(offset, store.min_offset(system_names.SCHEDULE, number - 1))
         self._awaited: Draft | None = None
 
     def meet(self, record: Record) -> None:
@@ -75,7 +75,7 @@ class _Level:
 
     def _find_awaited(self) -> Draft | None:
         """Return the next that can be delivered at all; the others were passed over when they were due."""
-        while entries := self._store.entries(topic_names.SCHEDULE, self.number - 1, self.offset, 1):
+        while entries := self._store.entries(system_names.SCHEDULE, self.number - 1, self.offset, 1):
             record = self._store.record_at(entries[0].position)
             draft = None if record is None else due_draft(record)
             if draft is not None:

@@ -10,6 +10,7 @@ from pyromq.config.choices import BrokerRole
 from pyromq.config.settings import BrokerSettings
 from pyromq.name_rules import why_no_stored_group, why_no_stored_topic
 from pyromq.store.files import Files
+from pyromq.system_names import GROUP_PREFIX
 from pyromq.wire.bodies.groups import (
     TABLE_BUCKETS,
     SubscriptionGroupConfig,
@@ -23,8 +24,6 @@ from pyromq.wire.bodies.topics import DataVersion
 #: The bit of reading in 5.x's table of what is forbidden (PermName.java, INDEX_PERM_READ).
 _READ_BIT = 1 << 2
 _NOTHING: Mapping[str, int] = {}
-TRANSACTION_GROUP = "CID_RMQ_SYS_TRANS"
-_SYSTEM_PREFIX = "CID_RMQ_SYS_"
 _SYSTEM_GROUPS = (
     "TOOLS_CONSUMER",
     "FILTERSRV_CONSUMER",
@@ -80,7 +79,7 @@ class GroupTable:
         config = self._configs.get(group)
         if config is not None:
             return config
-        if self._settings.auto_create_subscription_group or group.startswith(_SYSTEM_PREFIX):
+        if self._settings.auto_create_subscription_group or group.startswith(GROUP_PREFIX):
             return self.put(SubscriptionGroupConfig(group_name=group))
         return None
 

@@ -1,6 +1,6 @@
 """What becomes of a half message: the messages that are stored when its fate is known."""
 
-from pyromq.broker import topic_names
+from pyromq import system_names
 from pyromq.broker.stored_again import draft_of
 from pyromq.codes import TRANSACTION_MASK, SysFlag
 from pyromq.store.store import Draft
@@ -34,14 +34,14 @@ def committed_draft(half: Record) -> Draft | None:
 def given_up_draft(half: Record) -> Draft:
     """Return a half as operators find it when its producer was asked often enough."""
     draft = draft_of(half)
-    draft.topic, draft.queue_id = topic_names.TRANSACTION_CHECK_MAX_TIME, QUEUE_ID
+    draft.topic, draft.queue_id = system_names.TRANSACTION_CHECK_MAX_TIME, QUEUE_ID
     return draft
 
 
 def op_draft(offset: int, *, now_ms: int, host: bytes) -> Draft:
     """Return the op message that says that the half at an offset is done with."""
     return Draft(
-        topic=topic_names.TRANSACTION_OP_HALF,
+        topic=system_names.TRANSACTION_OP_HALF,
         queue_id=QUEUE_ID,
         body=str(offset).encode(),
         properties=_OP_PROPERTIES,

@@ -23,8 +23,7 @@ import logging
 from array import array
 from collections.abc import Iterator
 
-from pyromq.broker import topic_names
-from pyromq.broker.groups import TRANSACTION_GROUP
+from pyromq import system_names
 from pyromq.broker.half_drafts import DONE_TAG, QUEUE_ID, committed_draft, given_up_draft, op_draft
 from pyromq.broker.intake import Diversion
 from pyromq.broker.offsets import OffsetTable
@@ -33,6 +32,7 @@ from pyromq.codes import TRANSACTION_MASK, ResponseCode
 from pyromq.config.settings import BrokerSettings
 from pyromq.errors import NoPermission, StoreError
 from pyromq.store.store import Draft, MessageStore
+from pyromq.system_names import TRANSACTION_GROUP
 from pyromq.wire import properties as names
 from pyromq.wire.record import Record
 
@@ -65,7 +65,7 @@ def half_diversion(settings: BrokerSettings, *, broker_ip: str) -> Diversion:
         properties[names.REAL_TOPIC] = draft.topic
         properties[names.REAL_QUEUE_ID] = str(draft.queue_id)
         draft.sys_flag &= ~TRANSACTION_MASK
-        draft.topic = topic_names.TRANSACTION_HALF
+        draft.topic = system_names.TRANSACTION_HALF
         draft.queue_id = QUEUE_ID
         return True
 
@@ -142,10 +142,10 @@ class HalfMessages:
 
         `last_position` is where the log's last message is, if a crash may have torn what was written with it.
         """
-        self._decided = DecidedOffsets(self._start_of(topic_names.TRANSACTION_HALF))
-        self._op_progress = self._start_of(topic_names.TRANSACTION_OP_HALF)
-        end = self._store.max_offset(topic_names.TRANSACTION_HALF, QUEUE_ID)
-        for op in self._records(topic_names.TRANSACTION_OP_HALF, self._op_progress):
+        self._decided = DecidedOffsets(self._start_of(system_names.TRANSACTION_HALF))
+        self._op_progress = self._start_of(system_names.TRANSACTION_OP_HALF)
+        end = self._store.max_offset(system_names.TRANSACTION_HALF, QUEUE_ID)
+        for op in self._records(system_names.TRANSACTION_OP_HALF, self._op_progress):
             offsets = [] if op is None else [offset for offset in _decided_by(op) if offset < end]
             for offset in offsets:
                 self._decided.add(offset)
@@ -169,7 +169,7 @@ class HalfMessages:
 
     def _halves(self) -> Iterator[Record]:
         """Yield the halves from the progress on that the store still has."""
-        return (half for half in self._records(topic_names.TRANSACTION_HALF, self.progress) if half)
+        return (half for half in self._records(system_names.TRANSACTION_HALF, self.progress) if half)
 
     def _complete(self, last: Record) -> None:
         """Store the op message that a crash kept from standing behind the log's last message."""
@@ -189,18 +189,18 @@ class HalfMessages:
     def _ended_by(self, message: Record) -> Record | None:
         """Return the half that a message came from, by its commit or by being given up."""
         draft = draft_of(message)
-        if message.topic == topic_names.TRANSACTION_CHECK_MAX_TIME:
+        if message.topic == system_names.TRANSACTION_CHECK_MAX_TIME:
             return next((half for half in self._halves() if given_up_draft(half) == draft), None)
         draft.prepared_position = message.prepared_position
         half = self._store.record_at(message.prepared_position)
-        if half is None or half.topic != topic_names.TRANSACTION_HALF:
+        if half is None or half.topic != system_names.TRANSACTION_HALF:
             return None
         # Position 0, where a half may be, is also what all other messages name.
         return half if committed_draft(half) == draft else None
 
     def find(self, offset: int) -> Record | None:
         """Return the half at an offset, or None when the store does not have it any more."""
-        entries = self._store.entries(topic_names.TRANSACTION_HALF, QUEUE_ID, offset, 1)
+        entries = self._store.entries(system_names.TRANSACTION_HALF, QUEUE_ID, offset, 1)
         return self._store.record_at(entries[0][0]) if entries else None
 
     def latest_offset(self, half: Record) -> int:

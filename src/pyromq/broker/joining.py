@@ -15,7 +15,7 @@ import logging
 from collections.abc import Callable, Mapping, Set
 from typing import TypeVar
 
-from pyromq.broker import topic_names
+from pyromq import system_names
 from pyromq.broker.groups import GroupTable
 from pyromq.broker.name_servers import NameServers
 from pyromq.broker.topics import TopicTable
@@ -141,7 +141,7 @@ class Neighbours:
             raise refusal(found.code, found.remark)
         header = UpdateAndCreateTopic(
             topic=config.topic_name,
-            default_topic=topic_names.AUTO_CREATE,
+            default_topic=system_names.AUTO_CREATE,
             read_queue_nums=config.read_queue_nums,
             write_queue_nums=config.write_queue_nums,
             perm=config.perm,
@@ -188,7 +188,7 @@ class Neighbours:
 
 def _is_own(topics: TopicTable, name: str) -> bool:
     """Whether every broker has a topic of this name for itself."""
-    return name in topics.system_names or name.startswith(topic_names.SYSTEM_PREFIX)
+    return name in topics.system_names or name.startswith(system_names.TOPIC_PREFIX)
 
 
 def _add_topics(topics: TopicTable, theirs: Mapping[str, TopicConfig], *, but: Set[str]) -> int:

@@ -16,13 +16,14 @@ from pyromq.broker.metrics_store import store_figures
 from pyromq.broker.offsets import SEPARATOR
 from pyromq.broker.parts import Parts
 from pyromq.broker.stats import GROUP_GET_NUMS, GROUP_GET_SIZE, TOPIC_PUT_NUMS, TOPIC_PUT_SIZE
-from pyromq.broker.topic_names import DEAD_LETTER_PREFIX, RETRY_PREFIX, SYSTEM_PREFIX, SYSTEM_TOPICS
+from pyromq.broker.topic_names import DEAD_LETTER_PREFIX, RETRY_PREFIX
 from pyromq.codes import Language
 from pyromq.config.choices import MetricsExporterType
 from pyromq.config.settings import BrokerSettings
 from pyromq.net.latency import RequestTimes
 from pyromq.net.metrics import LOOPBACK, Figure, Histogram, Kind, MetricsPage, Values, build_info
 from pyromq.net.server import Server
+from pyromq.system_names import is_system_topic
 
 log = logging.getLogger(__name__)
 
@@ -232,7 +233,7 @@ def _of_group(key: str) -> tuple[str, ...]:
 
 
 def _is_system(topic: str) -> str:
-    return str(topic in SYSTEM_TOPICS or topic.startswith(SYSTEM_PREFIX)).lower()
+    return str(is_system_topic(topic)).lower()
 
 
 def _members(groups: Mapping[str, Iterable[Client]]) -> Values:

@@ -4,8 +4,8 @@ from collections.abc import Callable
 from typing import Final
 
 from pyromq.broker.parts import Parts
-from pyromq.broker.topic_names import SCHEDULE, TRANSACTION_HALF
 from pyromq.net.metrics import Figure
+from pyromq.system_names import SCHEDULE, TRANSACTION_HALF
 
 #: RocketMQ 5.x has tiered storage, and these labels tell it apart.
 _LABELS: Final = ("storage_type", "storage_medium")

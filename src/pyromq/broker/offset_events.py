@@ -5,7 +5,7 @@ RocketMQ's broker does so for operators who watch that topic.
 
 import logging
 
-from pyromq.broker import topic_names
+from pyromq import system_names
 from pyromq.broker.intake import Intake
 from pyromq.clock import Clock
 from pyromq.errors import Refused
@@ -32,7 +32,7 @@ class OffsetEvents:
         group = pull.consumer_group
         properties = {names.TAGS: group, names.DELAY: "0", names.KEYS: group}
         draft = Draft(
-            topic=topic_names.OFFSET_MOVED_EVENT,
+            topic=system_names.OFFSET_MOVED_EVENT,
             queue_id=0,
             body=dumps(
                 {

@@ -8,7 +8,7 @@ single puts and gets took is in the metrics, and 0 here.
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from pyromq.broker import topic_names
+from pyromq import system_names
 from pyromq.broker.busy import Busy
 from pyromq.broker.stats import BrokerStats, Totals
 from pyromq.codes import VERSION
@@ -182,7 +182,7 @@ def _disk(store: MessageStore) -> dict[str, str]:
 def _delays(store: MessageStore, delayed: Mapping[int, int]) -> dict[str, str]:
     # What was delivered was there, whether the replicas have all of it by now or not.
     ends = {
-        level: max(offset, store.readable_end(topic_names.SCHEDULE, level - 1))
+        level: max(offset, store.readable_end(system_names.SCHEDULE, level - 1))
         for level, offset in delayed.items()
     }
     return {f"scheduleMessageOffset_{level}": f"{offset},{ends[level]}" for level, offset in delayed.items()}

@@ -1,4 +1,4 @@
-"""Which names a topic may have, and which of them the broker keeps for itself. Remarks are RocketMQ's."""
+"""Checks of the names of topics and groups, with RocketMQ's remarks; the rules are in `name_rules`."""
 
 from pyromq import name_rules
 from pyromq.codes import ResponseCode
@@ -11,50 +11,10 @@ from pyromq.name_rules import (
     is_group,
     is_topic,
 )
-
-AUTO_CREATE = "TBW102"
-SCHEDULE = "SCHEDULE_TOPIC_XXXX"
-WHEEL_TIMER = "rmq_sys_wheel_timer"
-BENCHMARK = "BenchmarkTest"
-TRANSACTION_HALF = "RMQ_SYS_TRANS_HALF_TOPIC"
-TRANSACTION_OP_HALF = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
-TRANSACTION_CHECK_MAX_TIME = "TRANS_CHECK_MAX_TIME_TOPIC"
-TRACE = "RMQ_SYS_TRACE_TOPIC"
-SELF_TEST = "SELF_TEST_TOPIC"
-OFFSET_MOVED_EVENT = "OFFSET_MOVED_EVENT"
-STAGED = "rmq_sys_staged"
-STAGED_OP = "rmq_sys_staged_op"
+from pyromq.system_names import BROKERS_OWN
 
 RETRY_PREFIX = name_rules.RETRY_PREFIX
 DEAD_LETTER_PREFIX = name_rules.DEAD_LETTER_PREFIX
-SYSTEM_PREFIX = "rmq_sys_"
-
-#: System topics of every broker; those named after its cluster and itself come on top.
-SYSTEM_TOPICS = (
-    AUTO_CREATE,
-    SCHEDULE,
-    BENCHMARK,
-    TRANSACTION_HALF,
-    TRACE,
-    TRANSACTION_OP_HALF,
-    TRANSACTION_CHECK_MAX_TIME,
-    SELF_TEST,
-    OFFSET_MOVED_EVENT,
-)
-
-_BROKERS_OWN = frozenset(
-    (
-        SCHEDULE,
-        WHEEL_TIMER,
-        TRANSACTION_HALF,
-        TRANSACTION_OP_HALF,
-        TRANSACTION_CHECK_MAX_TIME,
-        SELF_TEST,
-        OFFSET_MOVED_EVENT,
-        STAGED,
-        STAGED_OP,
-    )
-)
 
 
 def retry_topic(group: str) -> str:
@@ -65,11 +25,6 @@ def retry_topic(group: str) -> str:
 def dead_letter_topic(group: str) -> str:
     """Return the topic of the messages that a group gave up."""
     return DEAD_LETTER_PREFIX + group
-
-
-def reply_topic(cluster: str) -> str:
-    """Return the topic of a cluster's replies."""
-    return f"{cluster}_REPLY_TOPIC"
 
 
 def check_name(topic: str) -> None:
@@ -125,10 +80,10 @@ def _check_characters(topic: str) -> None:
 
 def is_brokers_own(topic: str) -> bool:
     """Return whether only the broker itself writes to a topic."""
-    return topic in _BROKERS_OWN
+    return topic in BROKERS_OWN
 
 
 def check_sendable(topic: str) -> None:
     """Raise NoPermission for the topics that only the broker itself writes to."""
-    if topic in _BROKERS_OWN:
+    if topic in BROKERS_OWN:
         raise NoPermission(ResponseCode.NO_PERMISSION, f"Sending message to topic[{topic}] is forbidden.")

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import msgspec
 
+from pyromq import system_names
 from pyromq.broker import topic_names
 from pyromq.broker.json_table import JsonTable, legal
 from pyromq.clock import Clock
@@ -45,7 +46,7 @@ class TopicTable:
         self._settings = settings
         self._clock = clock
         self._configs = {config.topic_name: config for config in _system_topics(settings)}
-        self._system_names = tuple(dict.fromkeys((*topic_names.SYSTEM_TOPICS, *self._configs)))
+        self._system_names = tuple(dict.fromkeys((*system_names.SYSTEM_TOPICS, *self._configs)))
         self._version = DataVersion(timestamp=clock.now_ms())
         self._revision = 0
         #: Whether the version is that of a file or of a master's table.
@@ -98,7 +99,7 @@ class TopicTable:
 
     def check_not_system(self, topic: str) -> None:
         """Raise ServerFailed when the topic is the broker's own."""
-        if topic in self._system_names or topic.startswith(topic_names.SYSTEM_PREFIX):
+        if topic in self._system_names or topic.startswith(system_names.TOPIC_PREFIX):
             raise ServerFailed(
                 ResponseCode.SYSTEM_ERROR, f"The topic[{topic}] is conflict with system topic."
             )
@@ -114,7 +115,7 @@ class TopicTable:
         lender = self._configs.get(default_topic)
         if lender is None or not lender.perm & Perm.INHERIT:
             return None
-        if default_topic == topic_names.AUTO_CREATE and not self._settings.auto_create_topic_enable:
+        if default_topic == system_names.AUTO_CREATE and not self._settings.auto_create_topic_enable:
             return None
         count = max(min(queue_count, lender.write_queue_nums), 0)
         config = self.put(
@@ -272,21 +273,21 @@ def _system_topics(settings: BrokerSettings) -> Iterable[TopicConfig]:
         )
 
     lending = Perm.INHERIT | Perm.READ | Perm.WRITE
-    yield topic(topic_names.SELF_TEST, 1)
+    yield topic(system_names.SELF_TEST, 1)
     if settings.auto_create_topic_enable:
-        yield topic(topic_names.AUTO_CREATE, settings.default_topic_queue_nums, lending)
-    yield topic(topic_names.BENCHMARK, BENCHMARK_QUEUE_COUNT)
+        yield topic(system_names.AUTO_CREATE, settings.default_topic_queue_nums, lending)
+    yield topic(system_names.BENCHMARK, BENCHMARK_QUEUE_COUNT)
     yield topic(
         settings.broker_cluster_name,
         CLUSTER_QUEUE_COUNT,
         lending if settings.cluster_topic_enable else Perm.INHERIT,
     )
     yield topic(settings.broker_name, 1, lending if settings.broker_topic_enable else Perm.INHERIT)
-    yield topic(topic_names.OFFSET_MOVED_EVENT, 1)
-    yield topic(topic_names.SCHEDULE, SCHEDULE_QUEUE_COUNT)
+    yield topic(system_names.OFFSET_MOVED_EVENT, 1)
+    yield topic(system_names.SCHEDULE, SCHEDULE_QUEUE_COUNT)
     if settings.trace_topic_enable:
         yield topic(settings.msg_trace_topic_name, 1)
-    yield topic(topic_names.reply_topic(settings.broker_cluster_name), 1)
+    yield topic(system_names.reply_topic(settings.broker_cluster_name), 1)
 
 
 def _why_not(name: str, config: TopicConfig) -> str | None:

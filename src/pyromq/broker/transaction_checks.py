@@ -21,11 +21,10 @@ from collections.abc import Callable
 
 import msgspec
 
-from pyromq.broker import topic_names
+from pyromq import system_names
 from pyromq.broker.background import wait_until
 from pyromq.broker.clients import Producers
 from pyromq.broker.durability import Durability
-from pyromq.broker.groups import TRANSACTION_GROUP
 from pyromq.broker.half_drafts import QUEUE_ID, committed_draft, given_up_draft, op_draft
 from pyromq.broker.half_messages import HalfMessages
 from pyromq.broker.intake import Intake
@@ -38,6 +37,7 @@ from pyromq.config.settings import BrokerSettings, StoreSettings
 from pyromq.errors import MessageIllegal, Refused
 from pyromq.net.routes import Caller
 from pyromq.store.store import MessageStore, Placed
+from pyromq.system_names import TRANSACTION_GROUP
 from pyromq.wire import properties as names
 from pyromq.wire.command import Command
 from pyromq.wire.header import write_header
@@ -92,7 +92,7 @@ class TransactionChecks:
 
     async def check(self) -> None:
         """Make one pass, and note its progress once the disk has what was stored again."""
-        self._topics.ensure(topic_names.TRANSACTION_HALF, queue_count=QUEUE_COUNT)
+        self._topics.ensure(system_names.TRANSACTION_HALF, queue_count=QUEUE_COUNT)
         started_ms = self._clock.now_ms()
         try:
             is_more = True
@@ -133,8 +133,8 @@ class TransactionChecks:
 
     async def _note_progress(self) -> None:
         reached = {
-            topic_names.TRANSACTION_HALF: self._halves.progress,
-            topic_names.TRANSACTION_OP_HALF: self._halves.op_progress,
+            system_names.TRANSACTION_HALF: self._halves.progress,
+            system_names.TRANSACTION_OP_HALF: self._halves.op_progress,
         }
         moved = {topic: offset for topic, offset in reached.items() if offset != self._noted(topic)}
         if moved:
@@ -164,9 +164,9 @@ class TransactionChecks:
         return True
 
     def _pass_missing(self, offset: int) -> bool:
-        if offset >= self._store.max_offset(topic_names.TRANSACTION_HALF, QUEUE_ID):
+        if offset >= self._store.max_offset(system_names.TRANSACTION_HALF, QUEUE_ID):
             return False
-        low = self._store.min_offset(topic_names.TRANSACTION_HALF, QUEUE_ID)
+        low = self._store.min_offset(system_names.TRANSACTION_HALF, QUEUE_ID)
         log.warning("half message %d is gone before it was decided; the log was cleaned", offset)
         self._halves.start_at(max(offset + 1, low))
         return True
@@ -220,7 +220,7 @@ class TransactionChecks:
 
         After a crash nobody would make the topic again, and its messages could not be read.
         """
-        topic = topic_names.TRANSACTION_CHECK_MAX_TIME
+        topic = system_names.TRANSACTION_CHECK_MAX_TIME
         self._topics.ensure(topic, queue_count=QUEUE_COUNT)
         if not self._topics.has_saved(topic):
             self._is_topic_unsaved = True

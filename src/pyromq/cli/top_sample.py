@@ -15,8 +15,8 @@ from typing import Final
 from pyromq.client.aio.admin import Admin
 from pyromq.client.plans.ops_brokers import Said
 from pyromq.client.plans.ops_places import Place
-from pyromq.client.whose import is_users_topic
 from pyromq.errors import PyroError
+from pyromq.system_names import is_users_topic
 from pyromq.wire.bodies.operations import GroupLag
 
 TOPIC_PUT_NUMS: Final = "TOPIC_PUT_NUMS"

@@ -11,22 +11,11 @@ from pyromq.name_rules import (
     has_legal_characters,
     shortened,
 )
+from pyromq.system_names import FORBIDDEN_TOPICS
 
 RETRY_TOPIC_PREFIX: Final = RETRY_PREFIX
 #: RocketMQ's default groups, which everybody would share by mistake.
 DEFAULT_GROUPS: Final = frozenset({"DEFAULT_PRODUCER", "DEFAULT_CONSUMER"})
-
-#: Topics that only brokers write to.
-FORBIDDEN_TOPICS: Final = frozenset(
-    {
-        "SCHEDULE_TOPIC_XXXX",
-        "RMQ_SYS_TRANS_HALF_TOPIC",
-        "RMQ_SYS_TRANS_OP_HALF_TOPIC",
-        "TRANS_CHECK_MAX_TIME_TOPIC",
-        "SELF_TEST_TOPIC",
-        "OFFSET_MOVED_EVENT",
-    }
-)
 
 _LETTERS: Final = "letters, digits, and the signs % | _ -"
 

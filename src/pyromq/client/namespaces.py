@@ -6,14 +6,13 @@ namespace (RocketMQ 4.9.8: NamespaceUtil).
 
 from typing import Final
 
-from pyromq.client.names import FORBIDDEN_TOPICS, RETRY_TOPIC_PREFIX
+from pyromq.client.names import RETRY_TOPIC_PREFIX
 from pyromq.model import MessageQueue
 from pyromq.name_rules import DEAD_LETTER_PREFIX
+from pyromq.system_names import GROUP_PREFIX, SYSTEM_TOPICS, TOPIC_PREFIX
 
 SEPARATOR: Final = "%"
 DEAD_LETTER_TOPIC_PREFIX: Final = DEAD_LETTER_PREFIX
-_SYSTEM_TOPICS: Final = FORBIDDEN_TOPICS | {"TBW102", "BenchmarkTest", "RMQ_SYS_TRACE_TOPIC"}
-_SYSTEM_PREFIXES: Final = ("rmq_sys_", "CID_RMQ_SYS_")
 
 
 def wrap(namespace: str, name: str) -> str:
@@ -49,7 +48,7 @@ def unwrap_queue(namespace: str, queue: MessageQueue) -> MessageQueue:
 
 
 def _is_system_name(name: str) -> bool:
-    return name in _SYSTEM_TOPICS or name.startswith(_SYSTEM_PREFIXES)
+    return name in SYSTEM_TOPICS or name.startswith((TOPIC_PREFIX, GROUP_PREFIX))
 
 
 def _split(name: str) -> tuple[str, str]:

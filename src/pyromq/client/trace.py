@@ -23,7 +23,6 @@ from pyromq.client.identity import new_identity
 from pyromq.client.namespaces import unwrap
 from pyromq.client.trace_format import (
     DEFAULT_REGION,
-    TRACE_TOPIC,
     ConsumeReturn,
     MessageKind,
     TraceEntry,
@@ -35,6 +34,7 @@ from pyromq.clock import SystemClock
 from pyromq.config.settings import ClientSettings
 from pyromq.errors import PyroError
 from pyromq.model import Message, ReceivedMessage, SendStatus
+from pyromq.system_names import TRACE
 from pyromq.wire import properties as names
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ class Tracer:
     """Takes notes of one client, and sends them. `role` is PRODUCE or CONSUME, as in RocketMQ's names."""
 
     def __init__(self, group: str, name_server: str | None, settings: ClientSettings, *, role: str) -> None:
-        self.topic = settings.customized_trace_topic or TRACE_TOPIC
+        self.topic = settings.customized_trace_topic or TRACE
         self.namespace = settings.namespace
         self.dropped_count = 0
         self._group = group

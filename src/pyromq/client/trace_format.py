@@ -16,7 +16,6 @@ from dataclasses import dataclass, replace
 from enum import IntEnum, StrEnum
 from typing import Final
 
-TRACE_TOPIC: Final = "RMQ_SYS_TRACE_TOPIC"
 DEFAULT_REGION: Final = "DefaultRegion"
 _FIELD: Final = "\x01"
 _END: Final = "\x02"

@@ -14,7 +14,6 @@ from pyromq.client.dead_letters import REPLAYED_FROM
 from pyromq.client.names import RETRY_TOPIC_PREFIX
 from pyromq.client.namespaces import DEAD_LETTER_TOPIC_PREFIX
 from pyromq.client.trace_format import (
-    TRACE_TOPIC,
     ConsumeReturn,
     MessageKind,
     TraceEntry,
@@ -23,6 +22,7 @@ from pyromq.client.trace_format import (
 )
 from pyromq.errors import NoRoute, PyroError, Refused
 from pyromq.model import ReceivedMessage
+from pyromq.system_names import TRACE
 from pyromq.wire import properties as names
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ async def find_life(
     *,
     topic: str | None = None,
     groups: Iterable[str] = (),
-    trace_topic: str = TRACE_TOPIC,
+    trace_topic: str = TRACE,
 ) -> Life:
     """Look for all that is known of a message; `message_id` is its unique id, or the id of a place.
 

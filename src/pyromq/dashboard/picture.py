@@ -13,6 +13,7 @@ from typing import Any, Final
 from pyromq.client.names import RETRY_TOPIC_PREFIX
 from pyromq.client.namespaces import DEAD_LETTER_TOPIC_PREFIX
 from pyromq.model import MessageQueue
+from pyromq.system_names import is_system_group, is_system_topic
 from pyromq.wire.bodies.connections import ConsumerConnections
 from pyromq.wire.bodies.groups import SubscriptionGroupConfig
 from pyromq.wire.bodies.offsets import TopicOffset
@@ -26,21 +27,6 @@ WINDOW_MS: Final = 12_000
 POINTS_MAX: Final = 900
 #: The same for each single topic and group.
 OWN_POINTS_MAX: Final = 180
-
-_SYSTEM_TOPICS: Final = frozenset(
-    {"TBW102", "SELF_TEST_TOPIC", "OFFSET_MOVED_EVENT", "BenchmarkTest", "SCHEDULE_TOPIC_XXXX"}
-)
-_SYSTEM_GROUPS: Final = frozenset(
-    {
-        "TOOLS_CONSUMER",
-        "FILTERSRV_CONSUMER",
-        "SELF_TEST_C_GROUP",
-        "SELF_TEST_P_GROUP",
-        "CLIENT_INNER_PRODUCER",
-    }
-)
-_SYSTEM_PREFIXES: Final = ("RMQ_SYS_", "CID_RMQ_SYS_", "CID_ONS", "CID_ONSAPI", "CID_SYS", "rmq_sys_")
-_REPLY_SUFFIX: Final = "_REPLY_TOPIC"
 
 
 class Kind(StrEnum):
@@ -230,13 +216,7 @@ class Picture:
         if name.startswith(DEAD_LETTER_TOPIC_PREFIX):
             return Kind.DEAD
         own = {name for broker in self.brokers for name in (broker.name, broker.cluster)}
-        is_system = (
-            name in _SYSTEM_TOPICS
-            or name in own
-            or name.startswith(_SYSTEM_PREFIXES)
-            or name.endswith(_REPLY_SUFFIX)
-        )
-        return Kind.SYSTEM if is_system else Kind.NORMAL
+        return Kind.SYSTEM if name in own or is_system_topic(name) else Kind.NORMAL
 
     def measure_lags(self, at_ms: int) -> None:
         """Find out how far behind each group is, from what is known of queues and groups."""
@@ -255,5 +235,4 @@ class Picture:
 
 def kind_of_group(name: str) -> Kind:
     """Return whether a group is somebody's, or a broker's own."""
-    is_system = name in _SYSTEM_GROUPS or name.startswith(_SYSTEM_PREFIXES)
-    return Kind.SYSTEM if is_system else Kind.NORMAL
+    return Kind.SYSTEM if is_system_group(name) else Kind.NORMAL

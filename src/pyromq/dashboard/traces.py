@@ -5,11 +5,11 @@ from typing import Any, Final
 from pyromq.client.aio.asking import Asker
 from pyromq.client.names import RETRY_TOPIC_PREFIX
 from pyromq.client.namespaces import DEAD_LETTER_TOPIC_PREFIX
-from pyromq.client.trace_format import TRACE_TOPIC
 from pyromq.client.trace_life import find_life
 from pyromq.dashboard.picture import Group, Kind, Picture
 from pyromq.errors import PyroError
 from pyromq.model import ReceivedMessage
+from pyromq.system_names import TRACE
 from pyromq.wire import properties as names
 
 #: Groups of the message's topic whose retries and dead letters are looked at, besides those with a trace.
@@ -66,7 +66,7 @@ def _subscribed(group: Group) -> set[str]:
 
 
 def _why_untraced(picture: Picture) -> str:
-    if TRACE_TOPIC not in picture.topics:
+    if TRACE not in picture.topics:
         return (
             "This cluster keeps no traces, so only copies in the log are shown: brokers with "
             "traceTopicEnable=true, and clients that trace (enable_msg_trace), would say more."

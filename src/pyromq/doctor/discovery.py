@@ -7,12 +7,12 @@ where groups are not made at first use: elsewhere a group that has members is so
 """
 
 from pyromq.client.aio.asking import Asker
-from pyromq.client.whose import is_users_group
 from pyromq.codes import RequestCode
 from pyromq.doctor.group_seen import GroupSeen
 from pyromq.doctor.survey import BrokerSeen, Survey, Tell, together
 from pyromq.errors import PyroError
 from pyromq.model import MessageQueue
+from pyromq.system_names import is_users_group
 from pyromq.wire.bodies.groups import decode_group_table
 from pyromq.wire.bodies.offsets import GroupProgress, decode_group_offsets
 from pyromq.wire.bodies.operations import decode_group_names

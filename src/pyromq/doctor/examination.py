@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from pyromq.client.aio.asking import Asker
-from pyromq.client.whose import is_users_group
 from pyromq.doctor.checks import CHECKS
 from pyromq.doctor.checks.check import Check, Part
 from pyromq.doctor.finding import Finding, Severity
 from pyromq.doctor.groups import look_at_groups, look_at_groups_again
 from pyromq.doctor.survey import Scope, Survey, Tell, look_at_brokers_again, look_at_cluster
 from pyromq.errors import ConfigError
+from pyromq.system_names import is_users_group
 
 #: Seconds between tidings while the doctor watches.
 _TICK_S: Final = 0.25

@@ -11,7 +11,6 @@ import asyncio
 
 from pyromq.client.aio.asking import UNDER_WAY_MAX, Asker
 from pyromq.client.plans.pull import Wanted, pull
-from pyromq.client.whose import is_users_topic
 from pyromq.clock import SystemClock
 from pyromq.codes import RequestCode, ResponseCode
 from pyromq.doctor.discovery import find_groups, read_progress
@@ -21,6 +20,7 @@ from pyromq.doctor.survey import BrokerSeen, Survey, Tell, give_up, together
 from pyromq.doctor.waits import ask_members_waits, ask_waits
 from pyromq.errors import PyroError, Refused
 from pyromq.model import MessageQueue
+from pyromq.system_names import is_users_topic
 from pyromq.wire.bodies.connections import decode_consumer_connections
 from pyromq.wire.bodies.offsets import TopicOffset, decode_topic_stats
 from pyromq.wire.bodies.running import RunningState, decode_running_state

@@ -15,13 +15,12 @@ from pyromq.client.aio.asking import Asker
 from pyromq.client.plans.ops_brokers import read_properties
 from pyromq.client.plans.ops_places import Place
 from pyromq.client.plans.route import cluster
-from pyromq.client.plans.scaling import EVERYWHERE
-from pyromq.client.whose import is_users_topic
 from pyromq.clock import Clock, SystemClock
 from pyromq.codes import RequestCode
 from pyromq.doctor.broker_time import Reading, read_clock, uptime_s
 from pyromq.doctor.group_seen import GroupsSeen
 from pyromq.errors import ConnectFailed, NetworkError, PyroError, TlsFailed, TopicNotFound
+from pyromq.system_names import SELF_TEST, is_users_topic
 from pyromq.wire.bodies.registration import decode_key_values
 from pyromq.wire.bodies.replicas import ReplicaList, decode_replicas
 from pyromq.wire.bodies.route import ClusterTable, decode_cluster, decode_route
@@ -258,7 +257,7 @@ async def _ask_name_server(asker: Asker, seen: NameServerSeen) -> None:
         seen.failure, seen.lacks_tls = str(error), isinstance(error, TlsFailed)
         return
     try:
-        everywhere = GetRouteInfo(topic=EVERYWHERE)
+        everywhere = GetRouteInfo(topic=SELF_TEST)
         answer = await asker.ask(seen.address, RequestCode.GET_ROUTEINFO_BY_TOPIC, everywhere)
         seen.perms = {queues.broker_name: queues.perm for queues in decode_route(answer.body).queue_datas}
     except TopicNotFound:

@@ -13,6 +13,7 @@ from typing import Final, Protocol
 import msgspec
 
 from pyromq.codes import TRANSACTION_MASK, SysFlag
+from pyromq.system_names import SCHEDULE, TRANSACTION_OP_HALF, WHEEL_TIMER
 from pyromq.wire.java_hash import java_hash
 from pyromq.wire.properties import (
     DELAY,
@@ -27,10 +28,10 @@ from pyromq.wire.properties import (
 )
 from pyromq.wire.record import Record
 
-SCHEDULE_TOPIC: Final = "SCHEDULE_TOPIC_XXXX"
-TIMER_TOPIC: Final = "rmq_sys_wheel_timer"
 #: The topics whose queues hold times of delivery where others hold the hash of the tags.
-TIMED_TOPICS: Final = frozenset({SCHEDULE_TOPIC, TIMER_TOPIC})
+TIMED_TOPICS: Final = frozenset({SCHEDULE, WHEEL_TIMER})
+#: Topics whose queues stay when no topic table knows them (DefaultMessageStore.java, cleanUnusedTopic).
+KEPT_TOPICS: Final = TIMED_TOPICS | {TRANSACTION_OP_HALF}
 _TAGS: Final = f"{PROPERTY_SEPARATOR}{TAGS}{NAME_VALUE_SEPARATOR}"
 _KEYS: Final = f"{PROPERTY_SEPARATOR}{KEYS}{NAME_VALUE_SEPARATOR}"
 _OUT: Final = f"{PROPERTY_SEPARATOR}{TIMER_OUT_MS}{NAME_VALUE_SEPARATOR}"
@@ -107,12 +108,12 @@ def entry_of(record: Record, size: int, delays_ms: Mapping[int, int]) -> LogEntr
     """
     # All pairs of the string begin with a separator here, so that a name is found by one search.
     properties = PROPERTY_SEPARATOR + record.properties
-    if record.topic == TIMER_TOPIC:
+    if record.topic == WHEEL_TIMER:
         tags_code = _due_ms(properties)
     else:
         tags = _value(properties, _TAGS)
         tags_code = java_hash(tags) if tags else 0
-        if record.topic == SCHEDULE_TOPIC:
+        if record.topic == SCHEDULE:
             tags_code = _delivery_ms(record.properties, record.stored_at_ms, delays_ms) or tags_code
     return LogEntry(
         record.topic,

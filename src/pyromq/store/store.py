@@ -22,7 +22,7 @@ from pyromq.store.checkpoint import Checkpoint
 from pyromq.store.consumequeue import HELD_BYTES_MAX, ConsumeQueue
 from pyromq.store.delay_levels import parse_delay_levels
 from pyromq.store.files import FileLock, Files, SystemFiles
-from pyromq.store.follower import TIMED_TOPICS, Follower, StoreFile, entry_of, has_queue_entry
+from pyromq.store.follower import KEPT_TOPICS, Follower, StoreFile, entry_of, has_queue_entry
 from pyromq.store.indexfile import IndexFile
 from pyromq.store.messages import Draft, Placed, Queried, QueueEntry, encode_all, make_record
 from pyromq.store.queue_sync import QueueSync
@@ -39,8 +39,6 @@ if TYPE_CHECKING:
 __all__ = ["Draft", "GetStatus", "Got", "MessageStore", "Placed", "Queried", "QueueEntry", "QueueSync"]
 
 _log: Final = logging.getLogger(__name__)
-#: Topics whose queues stay when no topic table knows them (DefaultMessageStore.java, cleanUnusedTopic).
-_KEPT_TOPICS: Final = TIMED_TOPICS | {"RMQ_SYS_TRANS_OP_HALF_TOPIC"}
 #: A checkpoint is due when this much of the log is new; it is what a start after a crash has to walk.
 _QUEUE_SYNC_BYTES: Final = 128 << 20
 
@@ -558,7 +556,7 @@ class MessageStore(StoredMessages):
 
     def clean_unused(self, used_topics: Collection[str]) -> list[str]:
         """Remove the queues of topics that nobody knows any more, and return those topics."""
-        unused = sorted(self._queues.topics - set(used_topics) - _KEPT_TOPICS)
+        unused = sorted(self._queues.topics - set(used_topics) - KEPT_TOPICS)
         for topic in unused:
             self._queues.remove_topic(topic)
         return unused

@@ -1,6 +1,6 @@
 """Whose a topic or a group is."""
 
-from pyromq.client.whose import is_users_group, is_users_topic
+from pyromq.system_names import is_users_group, is_users_topic
 
 
 def test_only_applications_topics_are_theirs() -> None:

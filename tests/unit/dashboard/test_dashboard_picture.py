@@ -116,6 +116,7 @@ def test_a_long_history_is_thinned_and_keeps_its_last_point() -> None:
         ("%DLQ%billing", Kind.DEAD),
         ("RMQ_SYS_TRACE_TOPIC", Kind.SYSTEM),
         ("DefaultCluster_REPLY_TOPIC", Kind.SYSTEM),
+        ("TRANS_CHECK_MAX_TIME_TOPIC", Kind.SYSTEM),
     ],
 )
 def test_topics_are_told_apart_by_their_names(name: str, kind: Kind) -> None:

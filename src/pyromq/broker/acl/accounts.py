@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from enum import IntFlag
 from typing import Final
 
+from pyromq import system_names
 from pyromq.broker import topic_names
 from pyromq.broker.acl.addresses import Addresses
 from pyromq.errors import ConfigError
@@ -65,7 +66,7 @@ class Account:
 
     def check(self, code: int, need: Need) -> None:
         """Raise AccessDenied unless the account may do what a request of this code needs."""
-        if need.resources.get(topic_names.TRACE) == Permission.PUB:
+        if need.resources.get(system_names.TRACE) == Permission.PUB:
             # Whoever may send at all may say what became of a message.
             return
         if need.is_admin and not self.is_admin:

@@ -5,7 +5,7 @@ import logging
 from collections.abc import Awaitable
 from contextlib import suppress
 
-from pyromq.broker import topic_names
+from pyromq import system_names
 from pyromq.broker.durability import Durability
 from pyromq.broker.half_drafts import QUEUE_ID
 from pyromq.broker.half_messages import HalfMessages
@@ -90,7 +90,7 @@ class ResumeHandlers:
         if names.REAL_TOPIC not in properties:
             raise _not_resumed(f"{message_id} is not the message of a transaction")
         draft = draft_of(record)
-        draft.topic, draft.queue_id = topic_names.TRANSACTION_HALF, QUEUE_ID
+        draft.topic, draft.queue_id = system_names.TRANSACTION_HALF, QUEUE_ID
         draft.properties = names.encode({**properties, names.TRANSACTION_CHECK_TIMES: "0"})
         placed = self._intake.put_as_is(draft)
         self._halves.stored_again(record, placed.queue_offset)

@@ -8,6 +8,7 @@ send that created its topic until the topic is on disk.
 from collections.abc import Awaitable
 from random import randrange
 
+from pyromq import system_names
 from pyromq.broker import topic_names
 from pyromq.broker.admission import Admission, check_queue
 from pyromq.broker.dead_letters import bury, existing_group, times_max
@@ -112,7 +113,7 @@ class SendHandlers:
         placed = self._intake.put(draft, properties)
         message_id = offset_message_id(self._store_host, placed.position)
         answer = self._answer(request, properties, message_id, queue_id, placed)
-        if draft.topic == topic_names.WHEEL_TIMER:
+        if draft.topic == system_names.WHEEL_TIMER:
             self._add_recall_handle(answer, header.topic, properties)
         return self._confirm(placed.end, answer, properties)
 

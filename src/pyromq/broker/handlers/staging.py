@@ -8,12 +8,12 @@ from pyromq.broker.durability import Durability
 from pyromq.broker.staging.publishing import Publisher
 from pyromq.broker.staging.records import ChunkNote
 from pyromq.broker.staging.staging import Staging
-from pyromq.broker.topic_names import AUTO_CREATE
 from pyromq.broker.topics import TopicTable
 from pyromq.codes import COMPRESSION_MASK, ResponseCode, SysFlag
 from pyromq.config.settings import BrokerSettings
 from pyromq.errors import MessageIllegal, TopicNotFound
 from pyromq.net.routes import Answer, Request
+from pyromq.system_names import AUTO_CREATE
 from pyromq.wire.bodies.staging import PartChunks, StagedBody, decode_staged, encode_staged
 from pyromq.wire.bodies.topics import TopicConfig
 from pyromq.wire.headers.staging import (

@@ -15,7 +15,6 @@ from typing import Final
 from pyromq.broker.durability import Durability
 from pyromq.broker.timers.timers import Timers
 from pyromq.broker.timers.waiting import Waiting
-from pyromq.broker.topic_names import WHEEL_TIMER
 from pyromq.broker.topics import TopicTable
 from pyromq.codes import Perm, ResponseCode
 from pyromq.config.settings import BrokerSettings
@@ -29,6 +28,7 @@ from pyromq.errors import (
 )
 from pyromq.net.routes import Answer, Request
 from pyromq.store.store import MessageStore
+from pyromq.system_names import WHEEL_TIMER
 from pyromq.wire import properties as names
 from pyromq.wire.header import write_header
 from pyromq.wire.headers.timers import ListWaiting, ListWaitingAnswer, RecallMessage

@@ -8,7 +8,7 @@ moment leaves the message and the note of its end both or neither (`half_message
 import logging
 from collections.abc import Awaitable
 
-from pyromq.broker import topic_names
+from pyromq import system_names
 from pyromq.broker.durability import Durability
 from pyromq.broker.half_drafts import committed_draft, op_draft
 from pyromq.broker.half_messages import HalfMessages
@@ -74,7 +74,7 @@ class TransactionHandlers:
 
     def _half(self, header: EndTransaction) -> Record:
         half = self._store.record_at(header.commit_log_offset)
-        if half is None or half.topic != topic_names.TRANSACTION_HALF:
+        if half is None or half.topic != system_names.TRANSACTION_HALF:
             raise _wrong("Find prepared transaction message failed")
         if names.find_text(half.properties, names.PRODUCER_GROUP) != header.producer_group:
             raise _wrong("The producer group wrong")

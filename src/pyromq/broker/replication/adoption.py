@@ -12,8 +12,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Final, TypeVar
 
-from pyromq.broker import topic_names
-from pyromq.broker.groups import TRANSACTION_GROUP
+from pyromq import system_names
 from pyromq.broker.offsets import SEPARATOR
 from pyromq.broker.topics import TopicTable
 from pyromq.codes import Perm
@@ -21,6 +20,7 @@ from pyromq.errors import BodyError, CorruptRecord
 from pyromq.store.atomic_file import read_with_backup, replace_file
 from pyromq.store.files import Files, SystemFiles
 from pyromq.store.store import MessageStore
+from pyromq.system_names import TRANSACTION_GROUP
 from pyromq.wire.bodies.offsets import (
     decode_delay_log_position,
     decode_group_offsets,
@@ -33,7 +33,7 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 #: Topics of the broker's own that are in no table.
-_UNLISTED: Final = frozenset(topic_names.SYSTEM_TOPICS)
+_UNLISTED: Final = frozenset(system_names.SYSTEM_TOPICS)
 
 
 def adopt_topics(store: MessageStore, topics: TopicTable) -> list[str]:
@@ -83,7 +83,7 @@ def is_lost(topic: str, topics: TopicTable) -> bool:
     return (
         topics.get(topic) is None
         and topic not in _UNLISTED
-        and not topic.startswith(topic_names.SYSTEM_PREFIX)
+        and not topic.startswith(system_names.TOPIC_PREFIX)
     )
 
 

@@ -7,7 +7,7 @@ have happened in between.
 import logging
 from collections.abc import Sequence
 
-from pyromq.broker import topic_names
+from pyromq import system_names
 from pyromq.broker.durability import Durability, NotSafe
 from pyromq.broker.intake import Intake
 from pyromq.broker.staging.ledger import Batch, Chunk, Ledger
@@ -134,8 +134,8 @@ class Journal:
             await self._table.save(
                 self.ledger,
                 self._durability,
-                chunk_end=self._store.max_offset(topic_names.STAGED, QUEUE_ID),
-                op_end=self._store.max_offset(topic_names.STAGED_OP, QUEUE_ID),
+                chunk_end=self._store.max_offset(system_names.STAGED, QUEUE_ID),
+                op_end=self._store.max_offset(system_names.STAGED_OP, QUEUE_ID),
             )
         except BaseException:
             self._is_saved = False

@@ -6,7 +6,7 @@ is, and where its messages belong, stands in its properties. An op is one record
 
 from dataclasses import dataclass
 
-from pyromq.broker import topic_names
+from pyromq import system_names
 from pyromq.broker.staging.ops import AnyOp, encode_op
 from pyromq.errors import CorruptRecord
 from pyromq.store.store import Draft
@@ -106,7 +106,7 @@ def chunk_draft(
 ) -> Draft:
     """Return the record of a chunk, to be stored."""
     return Draft(
-        topic=topic_names.STAGED,
+        topic=system_names.STAGED,
         queue_id=QUEUE_ID,
         body=messages,
         properties=note.encode(),
@@ -121,7 +121,7 @@ def chunk_draft(
 def op_draft(op: AnyOp, *, now_ms: int, store_host: bytes) -> Draft:
     """Return the record of an op, to be stored."""
     return Draft(
-        topic=topic_names.STAGED_OP,
+        topic=system_names.STAGED_OP,
         queue_id=QUEUE_ID,
         body=encode_op(op),
         properties="",

@@ -4,7 +4,7 @@ import logging
 from collections.abc import Iterator
 from itertools import chain
 
-from pyromq.broker import topic_names
+from pyromq import system_names
 from pyromq.broker.staging.ledger import Chunk, Ledger
 from pyromq.broker.staging.ops import decode_op
 from pyromq.broker.staging.publishing import count_out
@@ -25,10 +25,10 @@ def replay(store: MessageStore, table: StagedTable) -> Ledger:
     ledger = Ledger()
     table.fill_queries(ledger)
     # Nothing is staged for a decided batch, and nothing by an aborted attempt: chunks may go before ops.
-    for offset, entry in _entries(store, topic_names.STAGED, table.chunk_offset):
+    for offset, entry in _entries(store, system_names.STAGED, table.chunk_offset):
         _take_chunk(store, ledger, offset, entry)
     table.fill_decisions(ledger)
-    for offset, entry in _entries(store, topic_names.STAGED_OP, table.op_offset):
+    for offset, entry in _entries(store, system_names.STAGED_OP, table.op_offset):
         _take_op(store, ledger, offset, entry.position)
     unfinished = [
         batch for _, _, batch in ledger.batches() if batch.decision is not None and not batch.is_out

@@ -16,12 +16,12 @@ from typing import Final
 from pyromq.broker.timers.near import Row
 from pyromq.broker.timers.table import Changes, Progress
 from pyromq.broker.timers.timed import QUEUE_ID, position_named
-from pyromq.broker.topic_names import WHEEL_TIMER
 from pyromq.codes import SysFlag
 from pyromq.store.commitlog import CommitLog
 from pyromq.store.consumequeue import ENTRY
 from pyromq.store.follower import entry_of
 from pyromq.store.store import MessageStore
+from pyromq.system_names import WHEEL_TIMER
 from pyromq.wire.record import HOST_BYTES_V4, HOST_BYTES_V6, MAGIC_V1, MAGIC_V2, RECORD_BYTES_MIN
 
 #: Size, magic, position, sysFlag and, when both hosts are IPv4, the prepared position.

@@ -12,10 +12,10 @@ from itertools import takewhile
 
 from pyromq.broker.timers.near import Row
 from pyromq.broker.timers.timed import delivered_draft, recall_draft, rolled_draft
-from pyromq.broker.topic_names import WHEEL_TIMER
 from pyromq.clock import Clock
 from pyromq.errors import CorruptRecord, MessageTooLarge
 from pyromq.store.store import Draft, MessageStore, Placed
+from pyromq.system_names import WHEEL_TIMER
 from pyromq.wire.record import Record, decode_record
 
 log = logging.getLogger(__name__)

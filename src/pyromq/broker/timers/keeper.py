@@ -32,10 +32,10 @@ from pyromq.broker.timers.ending import Endings
 from pyromq.broker.timers.near import DUE_MS_MAX, NEVER, POSITION_MAX, NearFuture, Row
 from pyromq.broker.timers.table import Changes, Progress, WaitingTable
 from pyromq.broker.timers.timed import QUEUE_ID
-from pyromq.broker.topic_names import WHEEL_TIMER
 from pyromq.clock import Clock
 from pyromq.errors import CorruptRecord, ServiceNotAvailable, StoreError
 from pyromq.store.store import MessageStore
+from pyromq.system_names import WHEEL_TIMER
 
 log = logging.getLogger(__name__)
 

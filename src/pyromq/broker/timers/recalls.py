@@ -19,11 +19,11 @@ from pyromq.broker.timers.keeper import LOADED_MAX, Keeper
 from pyromq.broker.timers.near import DUE_MS_MAX, POSITION_MAX, NearFuture, Row
 from pyromq.broker.timers.timed import QUEUE_ID
 from pyromq.broker.timers.waiting import Recalled
-from pyromq.broker.topic_names import WHEEL_TIMER
 from pyromq.codes import ResponseCode
 from pyromq.errors import CorruptRecord, ServiceNotAvailable, StoreError
 from pyromq.store.follower import entry_of
 from pyromq.store.store import MessageStore
+from pyromq.system_names import WHEEL_TIMER
 from pyromq.wire import properties as names
 from pyromq.wire.record import decode_record, read_properties
 

@@ -21,7 +21,7 @@ position 0 can be told from none.
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from pyromq.broker import topic_names
+from pyromq import system_names
 from pyromq.broker.delay import level_of
 from pyromq.broker.delivered import due_draft
 from pyromq.broker.intake import Diversion
@@ -71,7 +71,7 @@ def timer_diversions(settings: StoreSettings, now_ms: Callable[[], int]) -> dict
         properties[names.TIMER_OUT_MS] = str(due_ms)
         properties[names.REAL_TOPIC] = draft.topic
         properties[names.REAL_QUEUE_ID] = str(draft.queue_id)
-        draft.topic, draft.queue_id = topic_names.WHEEL_TIMER, QUEUE_ID
+        draft.topic, draft.queue_id = system_names.WHEEL_TIMER, QUEUE_ID
         return True
 
     return dict.fromkeys(ASKING, divert)
@@ -81,7 +81,7 @@ def _may_wait(draft: Draft, properties: Mapping[str, str]) -> bool:
     kind = draft.sys_flag & TRANSACTION_MASK
     return (
         kind in (0, SysFlag.TRANSACTION_COMMIT)
-        and draft.topic != topic_names.TRANSACTION_HALF
+        and draft.topic != system_names.TRANSACTION_HALF
         and names.TIMER_OUT_MS not in properties
     )
 
@@ -122,7 +122,7 @@ def delivered_draft(record: Record, now_ms: int) -> Draft | None:
     Its properties stay, as with 5.x, which adds when it began to wait and when it ended.
     """
     draft = due_draft(record)
-    if draft is None or record.topic != topic_names.WHEEL_TIMER:
+    if draft is None or record.topic != system_names.WHEEL_TIMER:
         return None
     draft.properties = _with(
         draft.properties,

@@ -36,7 +36,7 @@ Watch = Annotated[
 
 def completed_topics(context: typer.Context, incomplete: str) -> list[str]:
     """Return the topics whose names begin so, for the shell; RocketMQ's own only if asked for."""
-    from pyromq.client.whose import is_users_topic
+    from pyromq.system_names import is_users_topic
 
     found = _asked(context, lambda admin: admin.topics())
     return [name for name in found if name.startswith(incomplete) and (incomplete or is_users_topic(name))]
@@ -44,7 +44,7 @@ def completed_topics(context: typer.Context, incomplete: str) -> list[str]:
 
 def completed_groups(context: typer.Context, incomplete: str) -> list[str]:
     """Return the groups whose names begin so, for the shell; RocketMQ's own only if asked for."""
-    from pyromq.client.whose import is_users_group
+    from pyromq.system_names import is_users_group
 
     found = _asked(context, _groups)
     return [name for name in found if name.startswith(incomplete) and (incomplete or is_users_group(name))]

@@ -9,9 +9,9 @@ from pyromq.cli.bars import tracked
 from pyromq.client.plans.ops_places import Place
 from pyromq.client.plans.ops_topics import TOPIC_IN
 from pyromq.client.sync.admin import Admin
-from pyromq.client.whose import is_users_group, is_users_topic
 from pyromq.clock import SystemClock
 from pyromq.errors import NetworkError, Refused
+from pyromq.system_names import SCHEDULE, TRANSACTION_HALF, is_users_group, is_users_topic
 from pyromq.wire.bodies.groups import SubscriptionGroupConfig
 from pyromq.wire.bodies.topics import TopicConfig
 
@@ -133,8 +133,8 @@ def _quota(admin: Admin, place: Place) -> dict[str, Any]:
     (status,) = admin.broker_status(address=place.address)
     (settings,) = admin.broker_config(address=place.address)
     said = status.values
-    half = admin.broker_rates(place.address, TOPIC_IN, "RMQ_SYS_TRANS_HALF_TOPIC")
-    delayed = admin.broker_rates(place.address, TOPIC_IN, "SCHEDULE_TOPIC_XXXX")
+    half = admin.broker_rates(place.address, TOPIC_IN, TRANSACTION_HALF)
+    delayed = admin.broker_rates(place.address, TOPIC_IN, SCHEDULE)
     return {
         "runtimeEnv": {
             "cpuNum": settings.values.get("clientCallbackExecutorThreads"),

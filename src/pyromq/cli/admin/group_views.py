@@ -11,10 +11,10 @@ from pyromq.cli.bars import tracked
 from pyromq.cli.exit_status import NotThere
 from pyromq.client.plans.ops_places import Silence
 from pyromq.client.sync.admin import Admin
-from pyromq.client.whose import is_users_group
 from pyromq.codes import ResponseCode
 from pyromq.errors import NetworkError, PyroError, Refused
 from pyromq.model import MessageQueue
+from pyromq.system_names import is_users_group
 from pyromq.wire.bodies.connections import Connection
 from pyromq.wire.bodies.offsets import GroupProgress
 from pyromq.wire.version_names import version_name

@@ -11,10 +11,10 @@ from pyromq.cli.bars import tracked
 from pyromq.cli.exit_status import FAILED
 from pyromq.client.plans.ops_places import Silence
 from pyromq.client.sync.admin import Admin
-from pyromq.client.whose import is_users_topic
 from pyromq.codes import Perm
 from pyromq.errors import NetworkError, Refused
 from pyromq.model import MessageQueue
+from pyromq.system_names import is_users_topic
 from pyromq.wire.bodies.offsets import TopicOffset
 from pyromq.wire.bodies.route import TopicRoute
 

@@ -24,6 +24,17 @@ from pyromq.client.session import Session
 from pyromq.client.steps import Deadline, Plan, ask_all, must_succeed, request
 from pyromq.codes import RequestCode, ResponseCode
 from pyromq.errors import NetworkError, NoRoute, refusal
+from pyromq.name_rules import DEAD_LETTER_PREFIX
+from pyromq.system_names import (
+    BENCHMARK,
+    GROUP_PREFIX,
+    SCHEDULE,
+    TOPIC_PREFIX,
+    TRANSACTION_CHECK_MAX_TIME,
+    TRANSACTION_GROUP,
+    TRANSACTION_HALF,
+    TRANSACTION_OP_HALF,
+)
 from pyromq.wire.bodies.connections import decode_consumer_connections
 from pyromq.wire.bodies.groups import decode_group_table
 from pyromq.wire.bodies.lists import decode_topic_list
@@ -45,15 +56,9 @@ from pyromq.wire.headers.timers import ListWaiting, ListWaitingAnswer
 TOGETHER_MAX: Final = 200
 #: Milliseconds that a broker has for each lot of them.
 LOT_MS: Final = 10_000
-DEAD_LETTER_PREFIX: Final = "%DLQ%"
-_SCHEDULE: Final = "SCHEDULE_TOPIC_XXXX"
-_HALF: Final = "RMQ_SYS_TRANS_HALF_TOPIC"
-_TRANSACTIONS_PROGRESS: Final = f"{_HALF}@CID_RMQ_SYS_TRANS"
-_BENCHMARK: Final = "BenchmarkTest"
+_TRANSACTIONS_PROGRESS: Final = f"{TRANSACTION_HALF}@{TRANSACTION_GROUP}"
 #: Topics of the broker's own whose messages lead to others, or to nothing.
-_INSIDE: Final = frozenset({_SCHEDULE, "RMQ_SYS_TRANS_OP_HALF_TOPIC", "TRANS_CHECK_MAX_TIME_TOPIC"})
-_SYSTEM_PREFIX: Final = "rmq_sys_"
-_SYSTEM_GROUP_PREFIX: Final = "CID_RMQ_SYS_"
+_INSIDE: Final = frozenset({SCHEDULE, TRANSACTION_OP_HALF, TRANSACTION_CHECK_MAX_TIME})
 _BROADCASTING: Final = "BROADCASTING"
 
 
@@ -124,12 +129,12 @@ def leftovers(session: Session, broker_name: str, deadline: Deadline) -> Plan[Le
         for topic in topics
         if topic.startswith(RETRY_TOPIC_PREFIX)
     }
-    queues = yield from _look_at_queues(session, address, [*seen.topics, _SCHEDULE, _BENCHMARK])
+    queues = yield from _look_at_queues(session, address, [*seen.topics, SCHEDULE, BENCHMARK])
     left.stored = sum(one.max_offset for topic in topics for one in queues.get(topic, {}).values())
     wanted = sorted(pair for pair in pairs if pair[0] in queues and not _is_inside(pair[0]))
     yield from _count_unread(session, left, wanted, queues)
     _count_unclaimed(left, topics, {topic for topic, _ in pairs}, queues)
-    left.waiting += _count_delayed(queues.get(_SCHEDULE, {}), seen.delayed)
+    left.waiting += _count_delayed(queues.get(SCHEDULE, {}), seen.delayed)
     left.waiting += yield from _count_timed(session, address)
     left.waiting += yield from _count_open(session, address, seen.offsets.get(_TRANSACTIONS_PROGRESS, {}))
     return left
@@ -175,7 +180,7 @@ def _look_at_members(
     session: Session, left: Leftovers, groups: Iterable[str], pairs: set[tuple[str, str]]
 ) -> Plan[None]:
     """Add what connected groups subscribe to; those that broadcast are only named."""
-    asked = [group for group in groups if not group.startswith(_SYSTEM_GROUP_PREFIX)]
+    asked = [group for group in groups if not group.startswith(GROUP_PREFIX)]
     answers = yield from _ask_lots(
         session,
         left.address,
@@ -277,7 +282,7 @@ def _count_open(session: Session, address: str, progress: Mapping[int, int]) -> 
 
     Brokers do not list their topic before they first ask producers about one, so its queue is asked for.
     """
-    header = GetMaxOffset(topic=_HALF, queue_id=0)
+    header = GetMaxOffset(topic=TRANSACTION_HALF, queue_id=0)
     (answer,) = yield from _ask_lots(session, address, [request(RequestCode.GET_MAX_OFFSET, header)])
     end = read_header(GetMaxOffsetAnswer, must_succeed(answer).ext).offset
     return max(end - max(progress.get(0, 0), 0), 0)
@@ -298,4 +303,4 @@ def _pairs(offsets: Iterable[str]) -> set[tuple[str, str]]:
 
 
 def _is_inside(topic: str) -> bool:
-    return topic in _INSIDE or topic.startswith(_SYSTEM_PREFIX)
+    return topic in _INSIDE or topic.startswith(TOPIC_PREFIX)

@@ -5,7 +5,6 @@ the others as they were.
 """
 
 from dataclasses import dataclass
-from typing import Final
 
 from pyromq.client.names import check_topic
 from pyromq.client.namespaces import wrap
@@ -17,6 +16,7 @@ from pyromq.client.session import Session
 from pyromq.client.steps import Deadline, Plan, ask, must_succeed, request
 from pyromq.codes import Perm, RequestCode, ResponseCode
 from pyromq.errors import ConfigError, NetworkError, NoRoute, ProtocolError, Refused
+from pyromq.system_names import SELF_TEST
 from pyromq.wire.bodies.registration import decode_key_values
 from pyromq.wire.bodies.route import BrokerAddresses, ClusterTable, decode_route
 from pyromq.wire.command import Command
@@ -29,9 +29,6 @@ from pyromq.wire.headers.namesrv import (
     WipeWritePermOfBrokerAnswer,
 )
 from pyromq.wire.headers.topic import UpdateAndCreateTopic
-
-#: A topic that every broker has, with both permissions, and that nobody sends to.
-EVERYWHERE: Final = "SELF_TEST_TOPIC"
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +137,7 @@ def writable_at(session: Session, broker_name: str) -> Plan[dict[str, bool | Non
     """Return for each name server whether it lets producers choose a broker; None when it does not say."""
     found: dict[str, bool | None] = {}
     for address in session.name_servers.addresses:
-        command = request(RequestCode.GET_ROUTEINFO_BY_TOPIC, GetRouteInfo(topic=EVERYWHERE))
+        command = request(RequestCode.GET_ROUTEINFO_BY_TOPIC, GetRouteInfo(topic=SELF_TEST))
         _, answer = yield from _tell(session, address, command)
         found[address] = None if answer is None else _is_writable(answer, broker_name)
     return found
@@ -149,7 +146,7 @@ def writable_at(session: Session, broker_name: str) -> Plan[dict[str, bool | Non
 def members(session: Session, deadline: Deadline) -> Plan[list[Member]]:
     """Return all brokers by cluster, name and id, each asked for its figures."""
     table = yield from cluster(session, deadline)
-    command = request(RequestCode.GET_ROUTEINFO_BY_TOPIC, GetRouteInfo(topic=EVERYWHERE))
+    command = request(RequestCode.GET_ROUTEINFO_BY_TOPIC, GetRouteInfo(topic=SELF_TEST))
     _, route = yield from _tell(session, session.name_servers.current, command)
     found = []
     for broker in sorted(table.broker_addr_table.values(), key=lambda one: (one.cluster, one.broker_name)):

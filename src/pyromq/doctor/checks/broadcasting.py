@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from pyromq.client.whose import is_users_topic
 from pyromq.doctor.finding import Finding, Severity
 from pyromq.doctor.group_seen import GroupSeen
 from pyromq.doctor.motion import (
@@ -20,6 +19,7 @@ from pyromq.doctor.motion import (
 from pyromq.doctor.survey import Survey
 from pyromq.doctor.words import counted, lasted, lines, place_of, some_of
 from pyromq.model import MessageQueue
+from pyromq.system_names import is_users_topic
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,6 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from pyromq.client.whose import is_users_topic
 from pyromq.doctor.checks.check import Check, Part
 from pyromq.doctor.finding import Finding, Severity
 from pyromq.doctor.group_seen import GroupSeen, TailMessage
@@ -13,6 +12,7 @@ from pyromq.doctor.words import counted, lines, some_of
 from pyromq.errors import FilterError
 from pyromq.filter.sql import compile_sql
 from pyromq.filter.tags import parse_tags, wants_all
+from pyromq.system_names import is_users_topic
 from pyromq.wire.bodies.heartbeat import Subscription
 
 #: Fewer messages say nothing about a filter.

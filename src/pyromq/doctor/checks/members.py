@@ -4,7 +4,6 @@ from collections.abc import Iterator
 from itertools import chain
 from typing import Final
 
-from pyromq.client.whose import is_users_topic
 from pyromq.codes import Perm
 from pyromq.doctor.checks.check import Check, Part
 from pyromq.doctor.finding import Finding, Severity
@@ -14,6 +13,7 @@ from pyromq.doctor.words import counted, lines, place_of, some_of, verb
 from pyromq.errors import ConnectFailed
 from pyromq.model import MessageQueue
 from pyromq.net.address import split_address
+from pyromq.system_names import is_users_topic
 
 #: Milliseconds within which members share the queues anew when one of them comes.
 SHARING_MS: Final = 20_000

@@ -4,7 +4,6 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from pyromq.client.dead_letters import DLQ_ORIGIN_TOPIC
-from pyromq.client.whose import is_users_topic
 from pyromq.doctor.checks.check import Check, Part
 from pyromq.doctor.finding import Finding, Severity
 from pyromq.doctor.group_seen import GroupSeen, TailMessage
@@ -12,6 +11,7 @@ from pyromq.doctor.motion import flows
 from pyromq.doctor.survey import Survey
 from pyromq.doctor.words import counted, lasted, lines, some_of
 from pyromq.model import MessageQueue
+from pyromq.system_names import is_users_topic
 from pyromq.wire.properties import RETRY_TOPIC
 
 #: The part of messages that may fail before it is worth a word.

@@ -4,13 +4,13 @@ import re
 from collections.abc import Iterator, Sequence
 
 from pyromq.client.plans.consumer_status import stance_of
-from pyromq.client.whose import is_users_group, is_users_topic
 from pyromq.doctor.checks.check import Check, Part
 from pyromq.doctor.finding import Finding, Severity
 from pyromq.doctor.group_seen import GroupSeen
 from pyromq.doctor.survey import Survey
 from pyromq.doctor.words import lines, meant, some_of
 from pyromq.filter.agreement import Stance, find_conflict
+from pyromq.system_names import is_users_group, is_users_topic
 from pyromq.wire.bodies.connections import RefusedMember
 
 _STARTED = "PROP_CONSUMER_START_TIMESTAMP"

@@ -10,12 +10,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from pyromq.client.whose import is_users_topic
 from pyromq.codes import Perm
 from pyromq.doctor.checks.check import Check
 from pyromq.doctor.finding import Finding, Severity
 from pyromq.doctor.survey import BrokerSeen, Survey
 from pyromq.doctor.words import both, counted, lines, meant, some_of
+from pyromq.system_names import is_users_topic
 from pyromq.wire.bodies.topics import TopicConfig
 
 #: So many topics with the same fault are named one by one; more are one finding.

@@ -5,12 +5,13 @@ from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
-from pyromq.store.follower import SCHEDULE_TOPIC, entry_of
+from pyromq.store.follower import entry_of
 from pyromq.store.inspect.compare import EXTENSION_ADDRESS_MAX, RunCompared
 from pyromq.store.inspect.files import FileGone
 from pyromq.store.inspect.findings import REMEDY_QUEUES
 from pyromq.store.inspect.survey import QueueName, QueueSurvey, is_blank_entry
 from pyromq.store.inspect.verdict import Verdicts
+from pyromq.system_names import SCHEDULE
 from pyromq.wire.record import Record
 
 
@@ -128,7 +129,7 @@ class QueueJudge:
             )
         elif entry.code == code or (self._survey.has_queue_extension and entry.code <= EXTENSION_ADDRESS_MAX):
             return
-        elif record.topic != SCHEDULE_TOPIC:
+        elif record.topic != SCHEDULE:
             self._tell(entry, f"has the tags code {entry.code}, but its message has {code}", entry.position)
         elif entry.code == entry_of(record, record.size, {}).tags_code:
             # After a crash RocketMQ makes its queues again before it knows its delay levels.
