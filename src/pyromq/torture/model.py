@@ -13,6 +13,7 @@ A message is known by its number. The model is fed with the events of a history,
 from dataclasses import dataclass, field
 from enum import Enum, auto
 
+from pyromq.name_rules import RETRY_PREFIX
 from pyromq.torture.history import Event
 from pyromq.torture.stage import Promises, Topology
 
@@ -117,6 +118,8 @@ class Model:
         self.deliveries: dict[str, dict[int, list[Event]]] = {}
         #: What was known first to stand at a queue's offset: it was shown to a group, or acknowledged.
         self._first_at: dict[tuple[str, int], int] = {}
+        #: Where copies of a message stand in the end that were stored because it failed.
+        self._retried_at: dict[int, list[tuple[str, int]]] = {}
         #: Not before this is there nothing more to come.
         self.quiet_from_s = 0.0
         self.faults: list[Event] = []
@@ -218,8 +221,9 @@ class Model:
         That is so where messages may be lost: what is lost frees its offsets, and a group that read them
         passes those who get them next. A group with a filter passes what it was not shown, too.
         """
+        places = [*map(_place_of, sent.acks), *self._retried_at.get(sent.number, ())]
         return self.shows_what_may_be_lost and any(
-            self._first_at.get(_place_of(ack), sent.number) != sent.number for ack in sent.acks
+            self._first_at.get(place, sent.number) != sent.number for place in places
         )
 
     def undecided(self) -> list[Sent]:
@@ -302,6 +306,15 @@ class Model:
         group, number = str(event.fields["group"]), int(_number(event, "number", -1))
         self.deliveries.setdefault(group, {}).setdefault(number, []).append(event)
         self._first_at.setdefault(_place_of(event), number)
+
+    def _see_log(self, event: Event) -> None:
+        """Note the copies in a retry topic: their offsets, too, may have been another's that is lost."""
+        place, messages = str(event.fields["place"]), event.fields["messages"]
+        if not place.startswith(RETRY_PREFIX) or not isinstance(messages, list):
+            return
+        for message in messages:
+            assert isinstance(message, list)
+            self._retried_at.setdefault(int(str(message[1])), []).append((place, int(str(message[0]))))
 
     def _see_fault(self, event: Event) -> None:
         self.faults.append(event)

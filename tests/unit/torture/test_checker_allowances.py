@@ -270,6 +270,23 @@ def test_a_group_may_pass_who_got_the_offset_of_a_lost_message() -> None:
     assert passed_over(promises).verdict("every group gets its messages").broken == []
 
 
+@pytest.mark.parametrize("is_sync_flush", [False, True])
+def test_a_group_may_pass_a_retried_message_at_the_offset_of_a_lost_one(is_sync_flush: bool) -> None:
+    retry, failing = f"%RETRY%{FAILERS}/broker-a/0", f"{FAILING}/broker-a/0"
+    run = Told(Promises(has_power_cuts=True, is_sync_flush=is_sync_flush))
+    run.subscribe(FAILERS, FAILING)
+    run.deliver(1, 0, place=retry, group=FAILERS, times=1, kind=Kind.FAILING)
+    run.note("fault", at=2.0, what="power", whom="broker-a")
+    run.send(2, Kind.FAILING, FAILING, at=30.0, failures=1)
+    run.ack(2, 0, place=failing)
+    run.deliver(2, 0, place=failing, group=FAILERS, done=False, kind=Kind.FAILING)
+    run.store(2, 0, place=failing, kind=Kind.FAILING)
+    run.store(2, 0, place=retry, kind=Kind.FAILING)
+    run.settle(at=40.0)
+
+    assert len(run.verdict("every group gets its messages").broken) == is_sync_flush
+
+
 def test_a_group_with_a_filter_passes_what_it_was_not_shown() -> None:
     run = Told(Promises(has_power_cuts=True))
     run.subscribe(READERS, PLAIN, tags=["b"])
