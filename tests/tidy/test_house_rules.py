@@ -276,3 +276,45 @@ def test_the_systems_names_stand_in_one_module() -> None:
         if isinstance(node, ast.Constant) and node.value in names - shown
     ]
     assert not found
+
+
+#: Modules of servers that hand blocking work to threads, as ARCHITECTURE.md says.
+WITH_THREADS = {
+    "broker/acl/control.py": "account files",
+    "broker/broker.py": "the store is opened and closed",
+    "broker/durability.py": "syncs",
+    "broker/failover/supervisor.py": "what a replica remembers of itself",
+    "broker/file_removal.py": "files that are removed",
+    "broker/json_table.py": "tables",
+    "broker/name_servers.py": "an HTTP address",
+    "broker/staging/wiring.py": "the log is read at the start",
+    "broker/timers/keeper.py": "SQLite",
+    "namesrv/key_values.py": "tables",
+    "namesrv/live_settings.py": "tables",
+    "net/metrics.py": "the page's own server",
+}
+WITH_LOCKS = {"broker/acl/control.py": "account files", "store/store.py": "threads that sync the log"}
+
+
+def _calling(names: re.Pattern[str], *folders: str) -> set[str]:
+    """Return the modules of some packages that call something of these names."""
+    package = ROOT / "src/pyromq"
+    return {
+        str(path.relative_to(package))
+        for path in SOURCES
+        if path.is_relative_to(package) and path.relative_to(package).parts[0] in folders
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Attribute | ast.Name) and names.fullmatch(ast.unparse(node))
+    }
+
+
+def test_only_known_modules_of_servers_have_threads() -> None:
+    names = re.compile(r"(asyncio\.)?to_thread|(\w+\.)*(ThreadPoolExecutor|Thread)|.*\.run_in_executor")
+    assert _calling(names, "broker", "store", "namesrv", "net") == set(WITH_THREADS)
+
+
+def test_no_message_waits_for_a_lock() -> None:
+    names = re.compile(
+        r"(asyncio|threading|multiprocessing)\.(Lock|RLock|Condition|Semaphore|BoundedSemaphore)"
+    )
+    assert _calling(names, "broker", "store") == set(WITH_LOCKS)
