@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from reign_stage import FLUSHES, KINDS, ROLES, outcome, reign_of
 
-from pyromq.codes import ResponseCode
+from pyromq.codes import RequestCode, ResponseCode
 from pyromq.testing.waiting import aeventually
 
 pytestmark = pytest.mark.row("HA-02")
@@ -152,3 +152,33 @@ async def test_after_the_lease_a_refusal_leaves_like_any_answer(tmp_path: Path) 
         answers = [await client.send("orders") for _ in range(3)]
 
         assert {answer.code for answer in answers} == {ResponseCode.SERVICE_NOT_AVAILABLE}
+
+
+@every_role
+async def test_no_change_of_a_table_is_acknowledged_when_the_lease_ends_while_it_is_saved(
+    tmp_path: Path, role: str
+) -> None:
+    async with reign_of(tmp_path, role=role, flush="ASYNC_FLUSH") as stage:
+        loop, note = asyncio.get_running_loop(), stage.files.note
+
+        def end_lease_while_saving(kind: str, path: Path) -> None:
+            note(kind, path)
+            if path.name.startswith("topics.json"):
+                loop.call_soon_threadsafe(stage.end_lease)
+
+        stage.files.note = end_lease_while_saving  # type: ignore[method-assign]
+        fields = {
+            "topic": "new",
+            "defaultTopic": "TBW102",
+            "readQueueNums": 4,
+            "writeQueueNums": 4,
+            "perm": 6,
+            "topicFilterType": "SINGLE_TAG",
+            "topicSysFlag": 0,
+            "order": False,
+        }
+
+        code = await outcome(stage.connect().request(RequestCode.UPDATE_AND_CREATE_TOPIC, fields))
+
+        assert code in (ResponseCode.SERVICE_NOT_AVAILABLE, None)
+        assert any(path.name.startswith("topics.json") for _, path in stage.files.operations)
