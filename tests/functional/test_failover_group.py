@@ -310,7 +310,13 @@ async def test_without_etcd_a_replica_that_knows_its_id_serves_what_it_has(
         master = await stage.master()
         (slave,) = stage.others(master)
         assert await is_acknowledged(master.address, b"x")
-        await aeventually(lambda: slave.broker.replicating.confirmed == master.max_position)
+
+        async def serves_it() -> bool:
+            return await bodies_at(slave.address) == [b"x"]
+
+        await aeventually(
+            serves_it, what="the slave has the message, its topic, and the word that it is confirmed"
+        )
         await slave.close()
         stage.etcd.kill()
         caplog.clear()
