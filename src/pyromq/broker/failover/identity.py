@@ -11,7 +11,9 @@ doubt is written down before the store is opened, which makes the traces of the 
 
 import socket
 import uuid
+from contextlib import ExitStack
 from pathlib import Path
+from random import SystemRandom
 
 import msgspec
 
@@ -23,7 +25,9 @@ from pyromq.store.abort import AbortFile, Stop
 from pyromq.store.atomic_file import read_with_backup, replace_file
 from pyromq.store.files import Files, SystemFiles
 
-_TRIES = 100
+_TRIES = 1_000
+#: Below Linux's ports for connections (net.ipv4.ip_local_port_range), which begin at 32768.
+_PORT_FIRST, _PORT_LAST = 23_000, 32_700
 
 
 class Identity(msgspec.Struct, frozen=True, kw_only=True):
@@ -82,16 +86,20 @@ def _path(process: BrokerProcess) -> Path:
 
 
 def _free_port(process: BrokerProcess) -> int:
-    """Return a port that is free, and the next one, where slaves connect, too."""
-    host = process.broker.bind_address
+    """Return a port that is free, and the next one, where slaves connect, too.
+
+    It is below the range from which the system gives ports to connections: the port for slaves is listened on
+    only by a master, and somebody's connection could have it by then.
+    """
+    host, chance = process.broker.bind_address or "127.0.0.1", SystemRandom()
     for _ in range(_TRIES):
-        with socket.create_server((host, 0)) as probe:
-            port: int = probe.getsockname()[1]
-            if process.store.ha_listen_port:
-                return port
+        port = chance.randrange(_PORT_FIRST, _PORT_LAST)
+        wanted = (port,) if process.store.ha_listen_port else (port, port + 1)
+        with ExitStack() as probes:
             try:
-                with socket.create_server((host, port + 1)):
-                    return port
-            except (OSError, OverflowError):
+                for one in wanted:
+                    probes.enter_context(socket.create_server((host, one)))
+            except OSError:
                 continue
+            return port
     raise ListenFailed(f"no two free ports in a row on {host}; choose a listenPort")
