@@ -183,10 +183,12 @@ class NoRoute(PyroError):
 class UnknownTopic(NoRoute):
     """No name server knows the topic, so there is nothing to read, and nobody who would create it."""
 
-    def __init__(self, text: str, *, topic: str, name_servers: str) -> None:
+    def __init__(self, text: str, *, topic: str, name_servers: str, is_any_broker_known: bool = True) -> None:
         super().__init__(text)
         self.topic = topic
         self.name_servers = name_servers
+        #: False when the name servers know no broker at all: the topic's may be away for a while.
+        self.is_any_broker_known = is_any_broker_known
 
 
 class NoMaster(NoRoute):

@@ -52,19 +52,23 @@ def write_explained(where: str, timeout_ms: int) -> Iterator[None]:
     """Let a broker that did not come back in time be said with the place and the option that mattered."""
     try:
         yield
-    except UnknownTopic as error:
-        raise WriteFailed(
-            f"topic {error.topic!r} does not exist at name server {error.name_servers}; is the name "
-            f"right? `pyromq topic create {error.topic}` creates it; with option createTopics=true the first "
-            "row does, where brokers have autoCreateTopicEnable=true"
-        ) from error
     except PyroError as error:
+        if isinstance(error, UnknownTopic) and error.is_any_broker_known:
+            raise _missing(error) from error
         if not is_passing(error):
             raise
         raise WriteFailed(
             f"{where}: {error} (tried for up to {timeout_ms} ms, see option sendTimeoutMs). When the "
             "broker is up, Spark's next try, or the query started again on its checkpoint, goes on"
         ) from error
+
+
+def _missing(error: UnknownTopic) -> WriteFailed:
+    return WriteFailed(
+        f"topic {error.topic!r} does not exist at name server {error.name_servers}; is the name right? "
+        f"`pyromq topic create {error.topic}` creates it; with option createTopics=true the first row does, "
+        "where brokers have autoCreateTopicEnable=true"
+    )
 
 
 def with_retries(retries: Retries, work: Callable[[], T], doing: Callable[[], str]) -> T:

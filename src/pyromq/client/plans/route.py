@@ -6,6 +6,7 @@ asked first, and again when that is due.
 """
 
 import logging
+from typing import Final
 
 from msgspec.structs import replace
 
@@ -38,6 +39,9 @@ _KNOWN_TO_ALL = frozenset(
         RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER,
     }
 )
+
+
+_NO_BROKER: Final = ", and no broker is registered there: start one, or correct its namesrvAddr"
 
 
 def ask_name_servers(session: Session, command: Command, deadline: Deadline) -> Plan[Command]:
@@ -239,6 +243,7 @@ def _no_route(session: Session, topic: str, deadline: Deadline) -> Plan[NoRoute]
         "that brokers and client use the same name servers",
         topic=topic,
         name_servers=";".join(session.name_servers.addresses),
+        is_any_broker_known=brokers != _NO_BROKER,
     )
 
 
@@ -249,7 +254,7 @@ def _brokers_there(session: Session, deadline: Deadline) -> Plan[str]:
     except (NetworkError, Refused, BodyError):
         return ""
     if not table.broker_addr_table:
-        return ", and no broker is registered there: start one, or correct its namesrvAddr"
+        return _NO_BROKER
     there = (
         f"{name} at {', '.join(sorted(broker.broker_addrs.values()))}"
         for name, broker in sorted(table.broker_addr_table.items())
