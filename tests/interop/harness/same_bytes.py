@@ -11,9 +11,9 @@ import msgspec
 
 from harness.same_files import LOG_FILE_BYTES
 from pyromq.store.consumequeue import ENTRY as QUEUE_ENTRY
-from pyromq.store.follower import SCHEDULE_TOPIC
 from pyromq.store.indexfile import ENTRY as INDEX_ENTRY
 from pyromq.store.indexfile import HEADER as INDEX_HEADER
+from pyromq.system_names import SCHEDULE
 from pyromq.wire.record import (
     BORN_AT_AT,
     BORN_HOST_AT,
@@ -75,7 +75,7 @@ def queue_files(root: Path) -> dict[str, bytes]:
 
 def _timeless_queue(path: Path, stored: dict[int, Record], folder: Path) -> bytes:
     data = path.read_bytes()
-    if path.relative_to(folder).parts[0] != SCHEDULE_TOPIC:
+    if path.relative_to(folder).parts[0] != SCHEDULE:
         return data
     return b"".join(
         QUEUE_ENTRY.pack(position, size, due_ms - stored[position].stored_at_ms if size else due_ms)
