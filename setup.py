@@ -18,8 +18,8 @@ FOLDER = Path("src/pyromq/_kernel")
 MADE = Path("build/cython")
 #: Read by tools/fuzz_kernel.py: the same modules, watched by the compiler's sanitizers.
 FLAGS = os.environ.get("PYROMQ_KERNEL_FLAGS", "-O3 -g0 -fno-strict-aliasing -Wno-unused-function").split()
-#: For whoever works on one module: the names of those to build, all when it is empty. `none`, which is no
-#: module's name, builds none: the Makefile has pip install the package while the kernel compiles beside it.
+#: For whoever works on one module: the names of those to build (`sends`), all when it is empty. `none` is no
+#: module's name and builds none: the Makefile has pip install the package while the kernel is compiled.
 ONLY = set(filter(None, os.environ.get("PYROMQ_KERNEL_ONLY", "").split(",")))
 DIRECTIVES = {
     "language_level": 3,
@@ -36,7 +36,7 @@ def shipped(source: Path) -> Path:
     return source.with_suffix(".c")
 
 
-SOURCES = [source for source in sorted(FOLDER.glob("*.pyx")) if not ONLY or source.stem in ONLY]
+SOURCES = [source for source in sorted(FOLDER.rglob("*.pyx")) if not ONLY or source.stem in ONLY]
 #: Cython's C is there already: this is a source distribution.
 IS_MADE = bool(SOURCES) and all(shipped(source).exists() for source in SOURCES)
 
@@ -72,10 +72,10 @@ def extensions() -> list[Extension]:
     """Return the kernel's modules, as C."""
     made = [
         Extension(
-            f"pyromq._kernel.{source.stem}",
+            ".".join(source.relative_to("src").with_suffix("").parts),
             [str(shipped(source) if IS_MADE else source)],
-            include_dirs=[str(FOLDER)],
-            depends=[str(header) for header in sorted(FOLDER.glob("*.h")) + sorted(FOLDER.glob("*.pxd"))],
+            include_dirs=[str(FOLDER / "codec")],
+            depends=[str(header) for header in sorted(FOLDER.rglob("*.h")) + sorted(FOLDER.rglob("*.pxd"))],
             extra_compile_args=FLAGS,
             extra_link_args=[flag for flag in FLAGS if flag.startswith("-fsanitize")],
         )

@@ -1,4 +1,4 @@
-"""What is done for each message, compiled: bytes in, bytes out, no decisions and no I/O.
+"""The compiled kernel: the work for each message, bytes in, bytes out, without decisions and without I/O.
 
-`DESIGN.md` beside this file says how; `pyromq.kernel` says whether it is there.
+`DESIGN.md` beside this file says how it works; `pyromq.kernel` says whether it is installed.
 """

@@ -1,0 +1,41 @@
+from pyromq._kernel.storage.plans import Plan
+from pyromq.store.queue_tail import QueueTail
+
+class Sends(Plan):
+    count: int
+    def __init__(
+        self,
+        *,
+        store_host: bytes,
+        cluster: bytes,
+        answer_parts: list[tuple[bytes, int]],
+        binary_parts: list[tuple[bytes, int]],
+        answer_parts_with_id: list[tuple[bytes, int]],
+        binary_parts_with_id: list[tuple[bytes, int]],
+        transaction_id_from: int,
+        diverting: tuple[bytes, ...],
+        wait_matters: bool,
+        has_index: bool,
+        body_bytes_max: int,
+        language: int,
+        version: int,
+    ) -> None: ...
+    def learn(self, topic: bytes, queue_id: int, queue: QueueTail, sys_flag: int) -> None: ...
+    def forget(self, topic: bytes) -> None: ...
+    def forget_all(self) -> None: ...
+    @property
+    def topic_count(self) -> int: ...
+    def plan(
+        self,
+        received: bytes | bytearray,
+        start: int,
+        *,
+        now_ms: int,
+        born_host: bytes,
+        log_end: int,
+        log_room: int,
+        index_room: int,
+        answer_bytes_max: int,
+    ) -> int: ...
+    @property
+    def answers(self) -> bytes: ...
