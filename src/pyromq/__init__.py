@@ -46,8 +46,8 @@ from pyromq.model import (
 )
 
 if TYPE_CHECKING:
-    from pyromq.client import allocation
-    from pyromq.client.dead_letters import (
+    from pyromq.client.consumer import allocation
+    from pyromq.client.dead_letter import (
         DeadLetter,
         DeadLetterCount,
         DeadLetterFilter,
@@ -56,17 +56,17 @@ if TYPE_CHECKING:
         ReplayTo,
     )
     from pyromq.client.hooks import ConsumeHook, Consuming, SendHook, Sending
-    from pyromq.client.outgoing import SendCallback
+    from pyromq.client.producer.outgoing import SendCallback
+    from pyromq.client.producer.queue_choice import Selector, select_by_hash
+    from pyromq.client.producer.request_reply import ReplyCallback, reply_to
     from pyromq.client.push.delivery import ConsumeResult, Delivery
-    from pyromq.client.queue_choice import Selector, select_by_hash
-    from pyromq.client.requests import ReplyCallback, reply_to
     from pyromq.client.sync.admin import Admin
     from pyromq.client.sync.dead_letters import DeadLetters
     from pyromq.client.sync.producer import Producer
     from pyromq.client.sync.pull_consumer import PullConsumer
     from pyromq.client.sync.push_consumer import PushConsumer
     from pyromq.client.sync.transaction_producer import TransactionProducer
-    from pyromq.client.trace_format import MessageKind
+    from pyromq.client.tracing.trace_format import MessageKind
     from pyromq.config.choices import Compression
     from pyromq.config.settings import ClientSettings
 
@@ -141,31 +141,31 @@ __all__ = [
 #: Where the names are that are imported when somebody first asks for them. Every command imports this,
 #: and few need a client: without one they start in two thirds of the time.
 _PLACES = {
-    "allocation": "pyromq.client.allocation",
-    "DeadLetter": "pyromq.client.dead_letters",
-    "DeadLetterCount": "pyromq.client.dead_letters",
-    "DeadLetterFilter": "pyromq.client.dead_letters",
-    "ReplayOutcome": "pyromq.client.dead_letters",
-    "ReplayResult": "pyromq.client.dead_letters",
-    "ReplayTo": "pyromq.client.dead_letters",
+    "allocation": "pyromq.client.consumer.allocation",
+    "DeadLetter": "pyromq.client.dead_letter",
+    "DeadLetterCount": "pyromq.client.dead_letter",
+    "DeadLetterFilter": "pyromq.client.dead_letter",
+    "ReplayOutcome": "pyromq.client.dead_letter",
+    "ReplayResult": "pyromq.client.dead_letter",
+    "ReplayTo": "pyromq.client.dead_letter",
     "ConsumeHook": "pyromq.client.hooks",
     "Consuming": "pyromq.client.hooks",
     "SendHook": "pyromq.client.hooks",
     "Sending": "pyromq.client.hooks",
-    "SendCallback": "pyromq.client.outgoing",
+    "SendCallback": "pyromq.client.producer.outgoing",
     "ConsumeResult": "pyromq.client.push.delivery",
     "Delivery": "pyromq.client.push.delivery",
-    "Selector": "pyromq.client.queue_choice",
-    "select_by_hash": "pyromq.client.queue_choice",
-    "ReplyCallback": "pyromq.client.requests",
-    "reply_to": "pyromq.client.requests",
+    "Selector": "pyromq.client.producer.queue_choice",
+    "select_by_hash": "pyromq.client.producer.queue_choice",
+    "ReplyCallback": "pyromq.client.producer.request_reply",
+    "reply_to": "pyromq.client.producer.request_reply",
     "Admin": "pyromq.client.sync.admin",
     "DeadLetters": "pyromq.client.sync.dead_letters",
     "Producer": "pyromq.client.sync.producer",
     "PullConsumer": "pyromq.client.sync.pull_consumer",
     "PushConsumer": "pyromq.client.sync.push_consumer",
     "TransactionProducer": "pyromq.client.sync.transaction_producer",
-    "MessageKind": "pyromq.client.trace_format",
+    "MessageKind": "pyromq.client.tracing.trace_format",
     "ClientSettings": "pyromq.config.settings",
     "Compression": "pyromq.config.settings",
 }

@@ -1,4 +1,4 @@
-"""What to do next about an error: once for all faces, each of which says it in its own way.
+"""Advice on what to do about an error: once for all faces, each of which words it in its own way.
 
 A `step` is for everybody. For a person at a terminal `at_terminal` says what to type; a web page has its own
 places for that.

@@ -1,6 +1,6 @@
 """Time, through one door: wall time for what is written down, monotonic time for waiting.
 
-Whoever needs the time is given a `Clock`, so that tests own it (`pyromq.testing.clock`).
+Whoever needs the time is given a `Clock`, so that tests own it (`pyromq.testing.manual_clock`).
 """
 
 import time
@@ -9,7 +9,7 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """Where the time comes from."""
+    """A source of the time."""
 
     def now_ms(self) -> int:
         """Return wall time in milliseconds since 1970, as RocketMQ stores it."""

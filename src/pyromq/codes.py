@@ -17,7 +17,7 @@ VERSION_TIMERS = VERSION_5
 
 
 class RequestCode(IntEnum):
-    """What a request asks for."""
+    """The codes of requests."""
 
     SEND_MESSAGE = 10
     PULL_MESSAGE = 11
@@ -135,7 +135,7 @@ class RequestCode(IntEnum):
 
 
 class ResponseCode(IntEnum):
-    """How a request ended."""
+    """The codes of answers."""
 
     SUCCESS = 0
     SYSTEM_ERROR = 1
@@ -178,7 +178,7 @@ class ResponseCode(IntEnum):
 
 
 class ClientCode(IntEnum):
-    """How a request ended that no server answered; RocketMQ's clients use these numbers, no frame does."""
+    """The codes of requests that no server answered; RocketMQ's clients use these numbers, no frame does."""
 
     CONNECT_FAILED = 10001
     TIMED_OUT = 10002
@@ -211,7 +211,7 @@ class Language(IntEnum):
 
 
 class Serializer(IntEnum):
-    """How a frame's header is written."""
+    """The serializer of a frame's header."""
 
     JSON = 0
     ROCKETMQ = 1
@@ -255,7 +255,7 @@ class PullFlag(IntFlag):
 
 
 class Perm(IntFlag):
-    """What may be done with a topic or a broker."""
+    """The permissions of a topic or a broker."""
 
     INHERIT = 1
     WRITE = 2

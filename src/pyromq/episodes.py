@@ -84,5 +84,5 @@ class Episodes:
 
     @property
     def causes(self) -> list[str]:
-        """Why clients are refused now, as the last look found it."""
+        """The causes for which clients are refused now, as the last look found them."""
         return [episode.cause for episode, _ in self._watched if episode.cause is not None]

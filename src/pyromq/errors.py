@@ -52,7 +52,7 @@ class PyroError(Exception):
 
 
 class NotThere(PyroError):
-    """What an operator asks for is not in the cluster."""
+    """The thing that an operator asks for is not in the cluster."""
 
 
 class SearchIncomplete(PyroError):

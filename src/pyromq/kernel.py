@@ -1,4 +1,4 @@
-"""Which speed runs: the compiled kernel, or the pure Python version that means the same.
+"""The choice between the compiled kernel and the pure Python version that does the same.
 
 The kernel is compiled when the package is installed. Where that failed, or PYROMQ_PURE=1 is set, everything
 works without it, several times slower.
@@ -7,25 +7,25 @@ works without it, several times slower.
 import os
 from importlib.util import find_spec
 
-#: Names of the kernel's modules; it is used whole or not at all.
+#: The kernel's modules, by room; it is used whole or not at all.
 MODULES = (
-    "answers",
-    "columns",
-    "copies",
-    "crc32",
-    "facts",
-    "frames",
-    "known",
-    "load",
-    "notes",
-    "plans",
-    "pulls",
-    "records",
-    "refusals",
-    "scan",
-    "sends",
-    "tails",
-    "units",
+    "client.load",
+    "client.records",
+    "codec.answers",
+    "codec.crc32",
+    "codec.frames",
+    "requests.pulls",
+    "requests.refusals",
+    "requests.sends",
+    "spark.columns",
+    "spark.scan",
+    "spark.units",
+    "storage.copies",
+    "storage.facts",
+    "storage.known",
+    "storage.notes",
+    "storage.plans",
+    "storage.tails",
 )
 
 

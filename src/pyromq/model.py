@@ -1,6 +1,6 @@
 """The nouns that all parts share: messages, queues, and what came of a send or a pull.
 
-RocketMQ says «offset» for three things. Here a *position* counts bytes in the commit log, a *queue offset*
+RocketMQ says "offset" for three things. Here a *position* counts bytes in the commit log, a *queue offset*
 counts messages in one queue, and *progress* is the queue offset that a group reads next.
 """
 
@@ -27,7 +27,7 @@ class MessageQueue:
 
 @dataclass(slots=True)
 class Message:
-    """What a producer sends.
+    """A message, as a producer sends it.
 
     `tags` is the second-level class that consumers filter by; `keys` are the words that it can be found by
     later. `properties` are the application's own.
@@ -100,7 +100,7 @@ class ReceivedMessage:
 
 PureReceivedMessage = ReceivedMessage
 if not TYPE_CHECKING and IS_COMPILED:
-    from pyromq._kernel.records import ReceivedMessage
+    from pyromq._kernel.client.records import ReceivedMessage
 
 
 def restore_received(*values: Any) -> ReceivedMessage:
@@ -109,7 +109,7 @@ def restore_received(*values: Any) -> ReceivedMessage:
 
 
 class SendStatus(StrEnum):
-    """How far a stored message is safe. All four are a success: the message has a place in its queue."""
+    """The durability of a stored message. All four are a success: the message has a place in its queue."""
 
     SEND_OK = "SEND_OK"
     FLUSH_DISK_TIMEOUT = "FLUSH_DISK_TIMEOUT"
@@ -119,7 +119,7 @@ class SendStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SendResult:
-    """Where a message went. A batch has its ids joined by commas, as RocketMQ joins them."""
+    """The place of a sent message. A batch has its ids joined by commas, as RocketMQ joins them."""
 
     status: SendStatus
     message_id: str
@@ -135,7 +135,7 @@ class SendResult:
 
 
 class CommunicationMode(StrEnum):
-    """How an application sends: it waits for the result, gets it later, or wants none."""
+    """The way an application sends: it waits for the result, gets it later, or wants none."""
 
     SYNC = "SYNC"
     ASYNC = "ASYNC"
@@ -143,7 +143,7 @@ class CommunicationMode(StrEnum):
 
 
 class TransactionState(StrEnum):
-    """How a local transaction ended; the texts are RocketMQ's. What is not known is asked for later."""
+    """The end of a local transaction; the texts are RocketMQ's. The broker asks about an unknown one."""
 
     COMMIT = "COMMIT_MESSAGE"
     ROLLBACK = "ROLLBACK_MESSAGE"
@@ -152,7 +152,7 @@ class TransactionState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class TransactionResult(SendResult):
-    """Where a half message went, and how the local transaction ended.
+    """The place of a half message, and the end of the local transaction.
 
     `error` is what the local execution raised; the state is then UNKNOWN, and the broker asks.
     """
@@ -172,7 +172,7 @@ class WaitingMessage:
 
 
 class PullStatus(StrEnum):
-    """What a pull found."""
+    """The status of a pull."""
 
     FOUND = "FOUND"
     NO_NEW_MESSAGE = "NO_NEW_MESSAGE"
@@ -182,7 +182,7 @@ class PullStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class PullResult:
-    """What a pull found, and from where to go on."""
+    """The messages that a pull found, and the offset of the next one."""
 
     status: PullStatus
     next_offset: int
@@ -193,7 +193,7 @@ class PullResult:
 
 
 class ConsumeFrom(IntEnum):
-    """Where a new group starts to read; the numbers are RocketMQ's ordinals."""
+    """The start offset of a new group; the numbers are RocketMQ's ordinals."""
 
     LAST_OFFSET = 0
     FIRST_OFFSET = 4

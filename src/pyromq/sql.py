@@ -38,7 +38,7 @@ class Dialect(StrEnum):
 
     @property
     def table_options(self) -> str:
-        """What ends a CREATE TABLE, so that it does not matter what the server is set to.
+        """The end of a CREATE TABLE, so that it does not matter what the server is set to.
 
         MySQL would store text in the database's letters, take words that differ by case for the same, and may
         have an engine without transactions.
@@ -73,7 +73,7 @@ _DIALECTS = {
 
 
 class Connection(Protocol):
-    """What PEP 249 says of a connection, and SQLAlchemy's has in common with it."""
+    """The part of PEP 249's connection that SQLAlchemy's has, too."""
 
     def commit(self) -> None:
         """Make what was done last."""
@@ -105,7 +105,7 @@ class Statements(Protocol):
 def statements(connection: object, dialect: str | None = None) -> Statements:
     """Return what runs statements on a connection; raise ConfigError when it is of no kind we know.
 
-    `dialect` is for drivers that are not known by name: «sqlite», «postgresql» or «mysql».
+    `dialect` is for drivers that are not known by name: `sqlite`, `postgresql` or `mysql`.
     """
     if hasattr(connection, "exec_driver_sql"):
         return _SqlAlchemyStatements(connection, dialect)

@@ -4,14 +4,14 @@ from enum import StrEnum
 
 
 class FlushDiskType(StrEnum):
-    """When a send is answered: after the disk has it, or at once."""
+    """The flush mode: a send is answered after the disk has it, or at once."""
 
     SYNC_FLUSH = "SYNC_FLUSH"
     ASYNC_FLUSH = "ASYNC_FLUSH"
 
 
 class BrokerRole(StrEnum):
-    """What a broker is in its group of replicas."""
+    """The role of a broker in its group of replicas."""
 
     ASYNC_MASTER = "ASYNC_MASTER"
     SYNC_MASTER = "SYNC_MASTER"
@@ -19,7 +19,7 @@ class BrokerRole(StrEnum):
 
 
 class MetricsExporterType(StrEnum):
-    """How metrics leave the broker: not at all, or fetched by Prometheus; 5.x's others have no effect."""
+    """The metrics exporter: none, or Prometheus, which fetches; 5.x's others have no effect."""
 
     DISABLE = "DISABLE"
     PROM = "PROM"
@@ -28,7 +28,7 @@ class MetricsExporterType(StrEnum):
 
 
 class Compression(StrEnum):
-    """How a large body is compressed; LZ4 and ZSTD need a package (`pip install 'pyromq[lz4]'`)."""
+    """The compression of a large body; LZ4 and ZSTD need a package (`pip install 'pyromq[lz4]'`)."""
 
     ZLIB = "ZLIB"
     LZ4 = "LZ4"
@@ -36,7 +36,7 @@ class Compression(StrEnum):
 
 
 class TlsServerMode(StrEnum):
-    """Whether a server takes TLS connections, plain ones, or both on one port."""
+    """The connections that a server takes: TLS, plain, or both on one port."""
 
     DISABLED = "disabled"
     PERMISSIVE = "permissive"
@@ -44,7 +44,7 @@ class TlsServerMode(StrEnum):
 
 
 class TlsClientAuth(StrEnum):
-    """Whether a TLS client is asked for a certificate."""
+    """The demand for a TLS client's certificate."""
 
     NONE = "none"
     OPTIONAL = "optional"

@@ -17,7 +17,7 @@ Form = Literal["text", "host", "addresses", "name", "delay_levels", "hours", "ur
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Setting:
-    """What is known of one setting besides its value."""
+    """Metadata of one setting: everything but its value."""
 
     name: str
     key: str

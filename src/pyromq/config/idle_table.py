@@ -11,7 +11,7 @@ from enum import StrEnum
 from pyromq.config.values import Value, write_value
 
 
-class Promise(StrEnum):
+class LostPromise(StrEnum):
     """A promise that a setting would have changed."""
 
     DURABILITY = "durability"
@@ -32,7 +32,7 @@ class Idle:
     defaults: tuple[str, ...]
     category: str
     reason: str
-    promise: Promise | None = None
+    promise: LostPromise | None = None
     built: str | None = None
 
     def changes_nothing(self, value: Value) -> bool:
@@ -43,7 +43,7 @@ class Idle:
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class IdleSettings:
     """Settings without effect for the same reason.
 
     `keys` has `key=default`; `*` stands for no fixed default, and `default~value` says what is built.
@@ -51,7 +51,7 @@ class Group:
 
     category: str
     reason: str
-    promise: Promise | None
+    promise: LostPromise | None
     keys: str
 
     def settings(self) -> Iterator[Idle]:
@@ -64,7 +64,7 @@ class Group:
 
 
 GROUPS = (
-    Group(
+    IdleSettings(
         "threads",
         "one loop serves every request: there is no pool of threads to size",
         None,
@@ -83,10 +83,10 @@ GROUPS = (
         timerPutMessageThreadNum=3
         """,
     ),
-    Group(
+    IdleSettings(
         "queues",
         "no other kind of request has a queue of its own; requestsUnderWayMax is the limit",
-        Promise.LIMITS,
+        LostPromise.LIMITS,
         """
         adminBrokerThreadPoolQueueCapacity=10000 clientManagerThreadPoolQueueCapacity=1000000
         clientRequestThreadPoolQueueCapacity=50000 consumerManagerThreadPoolQueueCapacity=1000000
@@ -97,7 +97,7 @@ GROUPS = (
         waitTimeMillsInLitePullQueue=5000
         """,
     ),
-    Group(
+    IdleSettings(
         "network",
         "connections are asyncio's, and are opened, kept and closed without these",
         None,
@@ -111,15 +111,15 @@ GROUPS = (
         useEpollNativeSelector=false
         """,
     ),
-    Group(
+    IdleSettings(
         "network",
         "a proxy is not used: other servers are connected to directly",
-        Promise.SECURITY,
+        LostPromise.SECURITY,
         """
         socksProxyConfig={}
         """,
     ),
-    Group(
+    IdleSettings(
         "write buffer",
         "one write buffer is enough and never lacking; it is committed when it is due, and not read before",
         None,
@@ -127,7 +127,7 @@ GROUPS = (
         fastFailIfNoBufferInStorePool=false readUnCommitted=false wakeCommitWhenPutMessage=true
         """,
     ),
-    Group(
+    IdleSettings(
         "log files",
         "one writer appends with a single write: there is no lock, warm-up or batch to tune",
         None,
@@ -138,7 +138,7 @@ GROUPS = (
         useReentrantLockWhenPutMessage=true wakeFlushWhenPutMessage=false warmMapedFileEnable=false
         """,
     ),
-    Group(
+    IdleSettings(
         "log files",
         "files are read through maps that the operating system keeps or drops",
         None,
@@ -150,23 +150,23 @@ GROUPS = (
         logicQueueSwapMapReserveFileNum=20 mappedFileSwapEnable=true
         """,
     ),
-    Group(
+    IdleSettings(
         "log files",
         "messages in further folders are not read, so consumers would not get them",
-        Promise.DURABILITY,
+        LostPromise.DURABILITY,
         """
         readOnlyCommitLogStorePaths=
         """,
     ),
-    Group(
+    IdleSettings(
         "log files",
         "properties have no checksum of their own: the body has one",
-        Promise.DURABILITY,
+        LostPromise.DURABILITY,
         """
         enabledAppendPropCRC=false forceVerifyPropCRC=false
         """,
     ),
-    Group(
+    IdleSettings(
         "deletion",
         "a file goes when it may, whoever still reads it, and one that cannot go is tried at each look",
         None,
@@ -176,7 +176,7 @@ GROUPS = (
         redeleteHangedFileInterval=120000
         """,
     ),
-    Group(
+    IdleSettings(
         "consume queues",
         "an entry is written together with its message, and index entries too: nothing follows later",
         None,
@@ -190,15 +190,15 @@ GROUPS = (
         searchBcqByCacheEnable=true travelCqFileNumWhenGetMessage=1
         """,
     ),
-    Group(
+    IdleSettings(
         "consume queues",
         "a query by key returns at most 64 messages",
-        Promise.LIMITS,
+        LostPromise.LIMITS,
         """
         maxMsgsNumBatch=64
         """,
     ),
-    Group(
+    IdleSettings(
         "filters",
         "a filter is evaluated on each message: there are no bit maps and no filter servers",
         None,
@@ -208,15 +208,15 @@ GROUPS = (
         mappedFileSizeConsumeQueueExt=50331648 maxErrorRateOfBloomFilter=20
         """,
     ),
-    Group(
+    IdleSettings(
         "filters",
         "how much one pull may pass over has a fixed limit",
-        Promise.LIMITS,
+        LostPromise.LIMITS,
         """
         maxFilterMessageSize=16000 pullBatchMaxMessageCount=160
         """,
     ),
-    Group(
+    IdleSettings(
         "DLedger",
         "replication by DLedger is not built; --failover replaces a lost master",
         None,
@@ -225,7 +225,7 @@ GROUPS = (
         preferredLeaderId= storePathDLedgerCommitLog=
         """,
     ),
-    Group(
+    IdleSettings(
         "controller",
         "RocketMQ's controller is not built; --failover replaces a lost master",
         None,
@@ -237,7 +237,7 @@ GROUPS = (
         syncBrokerMetadataPeriod=5000 syncControllerMetadataPeriod=10000
         """,
     ),
-    Group(
+    IdleSettings(
         "acting master",
         "a slave does not act for a lost master; --failover replaces the master",
         None,
@@ -248,16 +248,16 @@ GROUPS = (
         skipPreOnline=false supportActingMaster=false syncBrokerMemberGroupPeriod=1000
         """,
     ),
-    Group(
+    IdleSettings(
         "replication",
         "how many replicas a send waits for is decided by brokerRole, inSyncReplicas and minInSyncReplicas",
-        Promise.DURABILITY,
+        LostPromise.DURABILITY,
         """
         allAckInSyncStateSet=false asyncLearner=false duplicationEnable=false
         enableAutoInSyncReplicas=false totalReplicas=1
         """,
     ),
-    Group(
+    IdleSettings(
         "replication",
         "a slave copies the log from where it ends, as fast as it can",
         None,
@@ -266,15 +266,15 @@ GROUPS = (
         offsetCheckInSlave=false syncFromLastFile=false syncMasterFlushOffsetWhenStartup=false
         """,
     ),
-    Group(
+    IdleSettings(
         "replication",
         "how fast a slave copies has no limit",
-        Promise.LIMITS,
+        LostPromise.LIMITS,
         """
         haFlowControlEnable=false maxHaTransferByteInSecond=104857600
         """,
     ),
-    Group(
+    IdleSettings(
         "pop",
         "pop consumption (RocketMQ 5) is not built; push and pull consumers are served",
         None,
@@ -295,7 +295,7 @@ GROUPS = (
         serverLoadBalancerEnable=true skipWhenCKRePutReachMaxTimes=false waitTimeMillsInAckQueue=3000
         """,
     ),
-    Group(
+    IdleSettings(
         "RocksDB",
         "queues and tables are RocketMQ's files, not RocksDB",
         None,
@@ -307,7 +307,7 @@ GROUPS = (
         rocksdbWalFileRollingThreshold=1073741824 statRocksDBCQIntervalSec=10 storeType=default
         """,
     ),
-    Group(
+    IdleSettings(
         "compaction",
         "topics are not compacted: messages go by their age",
         None,
@@ -317,7 +317,7 @@ GROUPS = (
         maxOffsetMapSize=104857600
         """,
     ),
-    Group(
+    IdleSettings(
         "scheduled messages",
         "messages with a time of their own wait in a table, not in a timer wheel",
         None,
@@ -330,23 +330,23 @@ GROUPS = (
         timerSkipUnknownError=false timerStopEnqueue=false
         """,
     ),
-    Group(
+    IdleSettings(
         "scheduled messages",
         "the longest delay is timerMaxDelaySec, and one slot of time takes any number of messages",
-        Promise.LIMITS,
+        LostPromise.LIMITS,
         """
         maxDelayTime=40 timerCongestNumEachSlot=2147483647
         """,
     ),
-    Group(
+    IdleSettings(
         "scheduled messages",
         "a producer may always recall a message that has a time of its own",
-        Promise.LIMITS,
+        LostPromise.LIMITS,
         """
         allowRecallWhenBrokerNotWriteable=true recallMessageEnable=false~true
         """,
     ),
-    Group(
+    IdleSettings(
         "light queues",
         "light message queues and several queues for one message are not built",
         None,
@@ -354,10 +354,10 @@ GROUPS = (
         enableLmq=false enableLmqStats=false enableMultiDispatch=false maxLmqConsumeQueueNum=20000
         """,
     ),
-    Group(
+    IdleSettings(
         "flow control",
         "a consumer that reads old messages is neither stopped nor slowed down",
-        Promise.LIMITS,
+        LostPromise.LIMITS,
         """
         cgColdReadThreshold=3145728 coldCtrStrategyEnable=false coldDataFlowControlEnable=false
         coldDataScanEnable=false consumerFallbehindThreshold=17179869184
@@ -365,15 +365,15 @@ GROUPS = (
         globalColdReadThreshold=104857600 usePIDColdCtrStrategy=true
         """,
     ),
-    Group(
+    IdleSettings(
         "flow control",
         "pull consumers are served",
-        Promise.LIMITS,
+        LostPromise.LIMITS,
         """
         rejectPullConsumerEnable=false
         """,
     ),
-    Group(
+    IdleSettings(
         "statistics",
         "statistics are kept for runtime info and Prometheus only",
         None,
@@ -385,7 +385,7 @@ GROUPS = (
         transactionMetricFlushInterval=3000
         """,
     ),
-    Group(
+    IdleSettings(
         "statistics",
         "metrics are served to Prometheus; they are not pushed by gRPC nor written to a log",
         None,
@@ -395,7 +395,7 @@ GROUPS = (
         metricsInDelta=false metricsLabel=
         """,
     ),
-    Group(
+    IdleSettings(
         "logging",
         "logs go to standard error; --log-level says how much",
         None,
@@ -403,10 +403,10 @@ GROUPS = (
         isolateLogEnable=false
         """,
     ),
-    Group(
+    IdleSettings(
         "access control",
         "RocketMQ 5's access control is not built; 4.9's is: aclEnable=true, with plain_acl.yml",
-        Promise.SECURITY,
+        LostPromise.SECURITY,
         """
         authConfigPath= authenticationEnabled=false authenticationMetadataProvider=
         authenticationProvider= authenticationStrategy= authenticationWhitelist=
@@ -415,7 +415,7 @@ GROUPS = (
         migrateAuthFromV1Enabled=false
         """,
     ),
-    Group(
+    IdleSettings(
         "access control",
         "RocketMQ 5's access control is not built, and neither are its caches",
         None,
@@ -426,15 +426,15 @@ GROUPS = (
         statefulAuthorizationCacheExpiredSecond=60 statefulAuthorizationCacheMaxNum=10000
         """,
     ),
-    Group(
+    IdleSettings(
         "topics",
         "a topic's name has at most 127 characters",
-        Promise.LIMITS,
+        LostPromise.LIMITS,
         """
         maxTopicLength=127
         """,
     ),
-    Group(
+    IdleSettings(
         "topics",
         "RocketMQ's own topics are always protected, and a topic takes messages of every type",
         None,
@@ -442,7 +442,7 @@ GROUPS = (
         enableMixedMessageType=false~true validateSystemTopicWhenUpdateTopic=true
         """,
     ),
-    Group(
+    IdleSettings(
         "topics",
         "topics are listed, registered and deleted as in RocketMQ 4.9",
         None,
@@ -451,7 +451,7 @@ GROUPS = (
         enableAllTopicList=true enableTopicList=true returnOrderTopicConfigToBroker=true
         """,
     ),
-    Group(
+    IdleSettings(
         "clients",
         "groups, producers and offsets are kept as RocketMQ 4.9 keeps them",
         None,
@@ -462,7 +462,7 @@ GROUPS = (
         useStaticSubscription=false
         """,
     ),
-    Group(
+    IdleSettings(
         "transactions",
         "a transaction's end is written at once, not in batches",
         None,
@@ -470,7 +470,7 @@ GROUPS = (
         transactionOpBatchInterval=3000 transactionOpMsgMaxSize=4096
         """,
     ),
-    Group(
+    IdleSettings(
         "registration",
         "a broker registers whole, at once after a change and with each heartbeat",
         None,
@@ -479,7 +479,7 @@ GROUPS = (
         splitRegistrationSize=800
         """,
     ),
-    Group(
+    IdleSettings(
         "registration",
         "name servers are those of namesrvAddr, or of the HTTP address; each change is acted on at once",
         None,
@@ -488,7 +488,7 @@ GROUPS = (
         updateNameServerAddrPeriod=120000
         """,
     ),
-    Group(
+    IdleSettings(
         "name server",
         "a name server answers from its first moment, and never asks another",
         None,
@@ -496,15 +496,15 @@ GROUPS = (
         clusterTest=false needWaitForService=false waitSecondsForService=45
         """,
     ),
-    Group(
+    IdleSettings(
         "plug-ins",
         "plug-ins of the store are not loaded",
-        Promise.DURABILITY,
+        LostPromise.DURABILITY,
         """
         messageStorePlugIn=
         """,
     ),
-    Group(
+    IdleSettings(
         "paths",
         "the program finds its files itself: -c names the settings, --data the folder",
         None,
@@ -512,7 +512,7 @@ GROUPS = (
         brokerConfigPath= rocketmqHome=
         """,
     ),
-    Group(
+    IdleSettings(
         "old manuals",
         "RocketMQ 4.9 does not read it either",
         None,

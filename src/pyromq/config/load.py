@@ -1,8 +1,8 @@
 """Settings from where they come: defaults < file < environment < flags.
 
-Each source is read into a list of `Given`, which remembers where it stood; `load` takes them in rising order
-of precedence and builds the settings of a process. Nothing is guessed: every key that is not known and every
-value that does not read is named, with its source, all of them in one ConfigError.
+Each source is read into a list of `GivenSetting`, which remembers where it stood; `load` takes them in rising
+order of precedence and builds the settings of a process. Nothing is guessed: every key that is not known and
+every value that does not read is named, with its source, all of them in one ConfigError.
 """
 
 import dataclasses
@@ -10,10 +10,10 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from pyromq.config.checks import Conflict, conflicts
+from pyromq.config.checks import SettingConflict, conflicts
 from pyromq.config.field import Setting, settings_of
 from pyromq.config.idle import Unheeded, unheeded
-from pyromq.config.properties import read_properties
+from pyromq.config.properties_file import read_properties
 from pyromq.config.rocketmq import NO_EFFECT, OUR_NAMES, REFUSED, Meaning, meaning_of, our_name
 from pyromq.config.settings import BrokerProcess, NamesrvProcess, UpProcess
 from pyromq.config.values import Value, read_value
@@ -26,7 +26,7 @@ VARIABLE_PREFIX = "PYROMQ_"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Given:
+class GivenSetting:
     """One key and its value as found, and where: `broker.conf:12`, `--set`, a variable's name."""
 
     key: str
@@ -45,11 +45,11 @@ class Loaded(Generic[Process]):
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What the user should know, a line each."""
+        """Warnings for the user, a line each."""
         return tuple(map(str, self.unheeded))
 
 
-def load(kind: type[Process], given: Iterable[Given]) -> Loaded[Process]:
+def load(kind: type[Process], given: Iterable[GivenSetting]) -> Loaded[Process]:
     """Build the settings of a process; what is given later wins.
 
     Raises ConfigError with a line for each unknown key and unreadable value; if all read, with one for each
@@ -109,7 +109,7 @@ def settings_by_name(kind: type[Process]) -> dict[str, Setting]:
     return found
 
 
-def read_file(path: str | Path) -> list[Given]:
+def read_file(path: str | Path) -> list[GivenSetting]:
     """Read a settings file: TOML if it ends in `.toml`, else Java properties as RocketMQ's.
 
     Raises ConfigError if it cannot be read or is not of its format.
@@ -124,21 +124,21 @@ def read_file(path: str | Path) -> list[Given]:
         lines = read_properties(_decode(raw))
     except ValueError as error:
         raise ConfigError(f"{path}:{error}") from error
-    return [Given(line.key, line.value, f"{path}:{line.number}") for line in lines]
+    return [GivenSetting(line.key, line.value, f"{path}:{line.number}") for line in lines]
 
 
-def read_assignments(texts: Iterable[str]) -> list[Given]:
+def read_assignments(texts: Iterable[str]) -> list[GivenSetting]:
     """Read the `KEY=VALUE` of each `--set`. Raises ConfigError for one without `=`."""
     given = []
     for text in texts:
         key, separator, value = text.partition("=")
         if not separator or not key.strip():
             raise ConfigError(f"--set {text}: expected KEY=VALUE, as brokerName=broker-b")
-        given.append(Given(key.strip(), value.strip(), "--set"))
+        given.append(GivenSetting(key.strip(), value.strip(), "--set"))
     return given
 
 
-def read_environment(environment: Mapping[str, str], kind: type[Process]) -> list[Given]:
+def read_environment(environment: Mapping[str, str], kind: type[Process]) -> list[GivenSetting]:
     """Read RocketMQ's NAMESRV_ADDR, and our PYROMQ_BROKER_NAME and the like.
 
     Variables that name no setting of this process are left alone: other programs, and Kubernetes for a
@@ -147,11 +147,11 @@ def read_environment(environment: Mapping[str, str], kind: type[Process]) -> lis
     known = settings_by_name(kind)
     given = []
     if environment.get("NAMESRV_ADDR") and "namesrv_addr" in known:
-        given.append(Given("namesrv_addr", environment["NAMESRV_ADDR"], "NAMESRV_ADDR"))
+        given.append(GivenSetting("namesrv_addr", environment["NAMESRV_ADDR"], "NAMESRV_ADDR"))
     for name in known:
         variable = VARIABLE_PREFIX + name.upper()
         if variable in environment:
-            given.append(Given(name, environment[variable], variable))
+            given.append(GivenSetting(name, environment[variable], variable))
     return given
 
 
@@ -177,7 +177,7 @@ def nearest(word: str, words: Iterable[str], *, cutoff: float = 0.6) -> str | No
     return by_lower[close[0]] if close else None
 
 
-def _unusable(item: Given, known: Mapping[str, Setting]) -> str | None:
+def _unusable(item: GivenSetting, known: Mapping[str, Setting]) -> str | None:
     """Return what is wrong with a key that this process does not have, or None if it may be ignored."""
     if item.key in REFUSED and str(item.value).strip().lower() == "true":
         return f"{item.source}: {item.key}: cannot be true here: {REFUSED[item.key]}"
@@ -190,13 +190,13 @@ def _unusable(item: Given, known: Mapping[str, Setting]) -> str | None:
     return f"{item.source}: {item.key} is not a known setting{hint}"
 
 
-def _conflicts(process: BrokerProcess | NamesrvProcess | UpProcess) -> list[Conflict]:
+def _conflicts(process: BrokerProcess | NamesrvProcess | UpProcess) -> list[SettingConflict]:
     if isinstance(process, NamesrvProcess):
         return conflicts(net=process.net)
     return conflicts(broker=process.broker, store=process.store, net=process.net)
 
 
-def _describe(conflict: Conflict, known: Mapping[str, Setting], sources: Mapping[str, str]) -> str:
+def _describe(conflict: SettingConflict, known: Mapping[str, Setting], sources: Mapping[str, str]) -> str:
     keys = [f"{known[name].key} ({sources.get(name, 'default')})" for name in conflict.names]
     return f"{' and '.join(keys)}: {conflict.reason}"
 
@@ -209,7 +209,7 @@ def _decode(raw: bytes) -> str:
         return raw.decode("latin-1")
 
 
-def _read_toml(path: str | Path, raw: bytes) -> list[Given]:
+def _read_toml(path: str | Path, raw: bytes) -> list[GivenSetting]:
     # Only a TOML file pays for its parser.
     import tomllib
 
@@ -226,7 +226,7 @@ def _read_toml(path: str | Path, raw: bytes) -> list[Given]:
             raise ConfigError(
                 f"{source}: {key}: expected a text, a whole number, true or false, not {value!r}"
             )
-        given.append(Given(key, value, source))
+        given.append(GivenSetting(key, value, source))
     return given
 
 

@@ -1,4 +1,4 @@
-"""When a broker says that it is busy: how long requests may wait, and how many.
+"""Limits for fast failure: how long requests may wait before a busy broker refuses them, and how many may.
 
 RocketMQ has a queue before each of its pools of threads. Here is one loop, and the same settings say how long
 a request may have waited for it, and how many may wait for their answers.
@@ -11,7 +11,7 @@ from pyromq.config.field import setting
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PressureSettings:
-    """How long requests may wait at a broker, and how many of them."""
+    """Limits on the time that requests wait at a broker, and on their number."""
 
     broker_fast_failure_enable: bool = setting(
         True, "Refuse requests that waited too long here with SYSTEM_BUSY, rather than late.", live=True

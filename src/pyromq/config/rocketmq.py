@@ -241,7 +241,7 @@ NO_EFFECT = APACHE_NAMES - SAME.keys()
 
 
 class Meaning(Enum):
-    """What a key of a settings file is to us."""
+    """The standing of a settings file's key: known, renamed, or without effect."""
 
     OURS = "ours"
     NO_EFFECT = "no effect here"

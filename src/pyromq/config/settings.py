@@ -212,7 +212,7 @@ class BrokerSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreSettings:
-    """Where and how messages are kept."""
+    """Settings of the store: its folders, files, flushes and retention."""
 
     store_path_root_dir: str = setting("", "Folder of the store; empty: one in the data folder.")
     store_path_commit_log: str = setting("", "Folder of the commit log; empty: `commitlog` in the store.")

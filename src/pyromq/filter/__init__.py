@@ -1,1 +1,1 @@
-"""Which messages a subscription wants. Pure."""
+"""Subscription filters, by tag and by SQL. Pure."""

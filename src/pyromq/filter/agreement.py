@@ -1,4 +1,4 @@
-"""Whether the members of a group want the same, and if not: which side holds, and what differs.
+"""Agreement between the subscriptions of a group's members: which side holds, and what differs.
 
 Members of a consumer group share its queues, so each must want what the others want: a message that only
 some of them want is lost when its queue is read by another one. A member's *stance* is what it wants of each
@@ -29,7 +29,7 @@ K = TypeVar("K", bound=Hashable)
 
 
 class Want(NamedTuple):
-    """What is wanted of a topic; equal for whoever gets the same messages by the same words."""
+    """A subscription to a topic; equal for members that get the same messages by the same expression."""
 
     topic: str
     kind: str
@@ -57,7 +57,7 @@ def want(
 
 
 class Stance(NamedTuple):
-    """What one member wants, and by which model it consumes."""
+    """The subscriptions of one member, and the message model by which it consumes."""
 
     model: str
     wants: frozenset[Want]
@@ -80,7 +80,7 @@ class Side:
 
 
 @dataclass(frozen=True, slots=True)
-class Conflict:
+class Disagreement:
     """The side that holds, and the others: the larger ones first, of equal ones the older."""
 
     holding: Side
@@ -88,7 +88,7 @@ class Conflict:
 
     @property
     def member_count(self) -> int:
-        """How many members differ from the side that holds."""
+        """The number of members that differ from the side that holds."""
         return sum(side.count for side in self.others)
 
     @property
@@ -130,7 +130,7 @@ class _Standing(Generic[K]):
 
 
 class Roll(Generic[K]):
-    """Who of a group stands where. A member's age is since when it has its stance.
+    """The members of a group with their stances. A member's age is since when it has its stance.
 
     Noting a stance that is known already, or one that all others have too, costs the same for any number of
     members; a verdict costs as much as there are sides.
@@ -189,15 +189,15 @@ class Roll(Generic[K]):
         side = self._sides.get(stance)
         return [] if side is None else list(islice(side.members, count_max))
 
-    def conflict(self) -> Conflict | None:
+    def conflict(self) -> Disagreement | None:
         """Return who differs, None if nobody does."""
         if self.is_agreed:
             return None
         holding, *others = (_side(each) for each in sorted(self._sides.values(), key=lambda side: side.rank))
-        return Conflict(holding, tuple(others))
+        return Disagreement(holding, tuple(others))
 
 
-def find_conflict(members: Iterable[tuple[str, Stance]]) -> Conflict | None:
+def find_conflict(members: Iterable[tuple[str, Stance]]) -> Disagreement | None:
     """Return who of these members differs; they are given by their ids, the oldest first."""
     roll: Roll[int] = Roll()
     for key, (client_id, stance) in enumerate(members):

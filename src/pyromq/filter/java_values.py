@@ -1,7 +1,7 @@
-"""How RocketMQ compares what a SQL filter compares: Java's values, and strings that are read as such.
+"""Comparisons of a SQL filter as RocketMQ makes them: Java's values, and strings that are read as such.
 
 A message's properties are strings. One that meets a number is read as a number of that number's own kind, so
-`price > 10` reads `price` as a 32-bit integer and finds none in «10.5»; `price > 10.0` does. What cannot be
+`price > 10` reads `price` as a 32-bit integer and finds none in "10.5"; `price > 10.0` does. What cannot be
 read raises NoResult, and the message does not match.
 """
 
@@ -46,7 +46,7 @@ def read_double(text: str) -> float:
     """Return the number that a string is, written as Java writes it or would accept it."""
     text = text.strip(_BLANKS)
     if _DECIMAL.fullmatch(text):
-        # Not «Infinity», whose last letters are neither.
+        # Not "Infinity", whose last letters are neither.
         return float(text[:-1] if text[-1] in "fFdD" else text)
     if hexadecimal := _HEXADECIMAL.fullmatch(text):
         try:

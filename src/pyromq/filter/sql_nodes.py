@@ -43,7 +43,7 @@ _ORDER: Final[dict[str, Callable[[Any, Any], bool]]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class SqlNode:
     """A part of an expression, and where in the text it begins."""
 
     at: int
@@ -53,14 +53,14 @@ class Node:
 
 
 @dataclass(frozen=True, slots=True)
-class Constant(Node):
+class Constant(SqlNode):
     """A number, a string, a truth value or NULL."""
 
     value: Value = None
 
 
 @dataclass(frozen=True, slots=True)
-class Property(Node):
+class Property(SqlNode):
     """A message's property, which a message may not have."""
 
     name: str = ""
@@ -99,7 +99,7 @@ def named(at: int, name: str) -> Property:
     return Property(at, lambda properties: properties.get(name), name=name)
 
 
-def any_of(parts: Sequence[Node]) -> Node:
+def any_of(parts: Sequence[SqlNode]) -> SqlNode:
     """Return whether one of them is true; null when none is and one is null."""
     tests = [truth(part).evaluate for part in parts]
 
@@ -116,7 +116,7 @@ def any_of(parts: Sequence[Node]) -> Node:
     return _boolean(parts[0].at, evaluate, *parts)
 
 
-def all_of(parts: Sequence[Node]) -> Node:
+def all_of(parts: Sequence[SqlNode]) -> SqlNode:
     """Return whether all of them are true; null when none is false and one is null."""
     tests = [truth(part).evaluate for part in parts]
 
@@ -133,7 +133,7 @@ def all_of(parts: Sequence[Node]) -> Node:
     return _boolean(parts[0].at, evaluate, *parts)
 
 
-def truth(part: Node) -> Node:
+def truth(part: SqlNode) -> SqlNode:
     """Return a part as a truth value; one that can never be is refused."""
     if part.is_boolean:
         return part
@@ -143,7 +143,7 @@ def truth(part: Node) -> Node:
     return _boolean(part.at, lambda properties: False if name in properties else None, part)
 
 
-def negated(at: int, part: Node) -> Node:
+def negated(at: int, part: SqlNode) -> SqlNode:
     """Return NOT of a part."""
     test = truth(part).evaluate
 
@@ -154,7 +154,7 @@ def negated(at: int, part: Node) -> Node:
     return _boolean(at, evaluate, part)
 
 
-def minus(at: int, part: Node) -> Node:
+def minus(at: int, part: SqlNode) -> SqlNode:
     """Return a number with its other sign; null for what is no number."""
     inner = part.evaluate
 
@@ -164,10 +164,10 @@ def minus(at: int, part: Node) -> Node:
             return Long(-value)
         return -value if _is_number(value) else None  # type: ignore[operator]
 
-    return _checked(Node(at, evaluate, part.depth + 1))
+    return _checked(SqlNode(at, evaluate, part.depth + 1))
 
 
-def equal(left: Node, right: Node) -> Node:
+def equal(left: SqlNode, right: SqlNode) -> SqlNode:
     """Return whether two parts are equal."""
     for part in (left, right):
         if isinstance(part, Constant) and part.value is None:
@@ -177,14 +177,14 @@ def equal(left: Node, right: Node) -> Node:
     return _boolean(left.at, _equality(left, right), left, right)
 
 
-def is_null(part: Node) -> Node:
+def is_null(part: SqlNode) -> SqlNode:
     """Return whether a part is null; this is never null itself."""
     inner = part.evaluate
     return _boolean(part.at, lambda properties: inner(properties) is None, part)
 
 
-def ordered(left: Node, sign: str, right: Node) -> Node:
-    """Return whether two parts are in an order, «<» and its kin."""
+def ordered(left: SqlNode, sign: str, right: SqlNode) -> SqlNode:
+    """Return whether two parts are in an order, `<` and its kin."""
     for part in (left, right):
         if part.is_boolean and not isinstance(part, Constant):
             raise FilterError(f"no truth value can be compared by {sign}; use parentheses", part.at)
@@ -193,7 +193,7 @@ def ordered(left: Node, sign: str, right: Node) -> Node:
     return _boolean(left.at, _ordering(left, _ORDER[sign], right), left, right)
 
 
-def between(value: Node, low: Node, high: Node) -> Node:
+def between(value: SqlNode, low: SqlNode, high: SqlNode) -> SqlNode:
     """Return whether a value is within limits, both of which belong to it."""
     if isinstance(low, Constant) and isinstance(high, Constant):
         for limit in (low, high):
@@ -208,12 +208,12 @@ def between(value: Node, low: Node, high: Node) -> Node:
     return all_of([ordered(value, ">=", low), ordered(value, "<=", high)])
 
 
-def not_between(value: Node, low: Node, high: Node) -> Node:
+def not_between(value: SqlNode, low: SqlNode, high: SqlNode) -> SqlNode:
     """Return whether a value is outside of limits."""
     return any_of([ordered(value, "<", low), ordered(value, ">", high)])
 
 
-def in_list(part: Node, texts: Sequence[str], *, is_in: bool) -> Node:
+def in_list(part: SqlNode, texts: Sequence[str], *, is_in: bool) -> SqlNode:
     """Return whether a property is one of some strings, or is none of them."""
     if not isinstance(part, Property):
         raise FilterError("only a property can be IN a list", part.at)
@@ -226,7 +226,7 @@ def in_list(part: Node, texts: Sequence[str], *, is_in: bool) -> Node:
     return _boolean(part.at, evaluate, part)
 
 
-def text_test(part: Node, word: str, search: str, *, is_so: bool) -> Node:
+def text_test(part: SqlNode, word: str, search: str, *, is_so: bool) -> SqlNode:
     """Return whether a string has another in it, at its start or at its end, or has not.
 
     This is false, never null, for what is no string, and for an empty string to look for.
@@ -247,7 +247,7 @@ _TEXT_TESTS: Final[dict[str, Callable[[str, str], bool]]] = {
 }
 
 
-def _equality(left: Node, right: Node) -> Evaluate:
+def _equality(left: SqlNode, right: SqlNode) -> Evaluate:
     if isinstance(left, Property) and isinstance(right, Constant) and isinstance(right.value, str):
         name, text = left.name, right.value
 
@@ -269,7 +269,7 @@ def _equality(left: Node, right: Node) -> Evaluate:
     return evaluate
 
 
-def _ordering(left: Node, is_so: Callable[[Any, Any], bool], right: Node) -> Evaluate:
+def _ordering(left: SqlNode, is_so: Callable[[Any, Any], bool], right: SqlNode) -> Evaluate:
     if isinstance(left, Property) and isinstance(right, Constant):
         return _property_and_number(left.name, is_so, right.value)
     one, other = left.evaluate, right.evaluate
@@ -311,11 +311,11 @@ def _is_number(value: Value) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
-def _boolean(at: int, evaluate: Evaluate, *parts: Node) -> Node:
-    return _checked(Node(at, evaluate, 1 + max(part.depth for part in parts), is_boolean=True))
+def _boolean(at: int, evaluate: Evaluate, *parts: SqlNode) -> SqlNode:
+    return _checked(SqlNode(at, evaluate, 1 + max(part.depth for part in parts), is_boolean=True))
 
 
-def _checked(node: Node) -> Node:
+def _checked(node: SqlNode) -> SqlNode:
     if node.depth > DEPTH_MAX:
         raise FilterError(f"more than {DEPTH_MAX} levels within each other", node.at)
     return node

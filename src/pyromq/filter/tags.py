@@ -1,4 +1,4 @@
-"""Tag expressions: «A || B», or «*» for all."""
+"""Tag expressions: `A || B`, or `*` for all."""
 
 ALL = "*"
 
@@ -11,7 +11,7 @@ def wants_all(expression: str | None) -> bool:
 def parse_tags(expression: str | None) -> frozenset[str]:
     """Return the tags that an expression names; none where it wants all.
 
-    An expression of bars and blanks only («||») names no tag and wants nothing, as in RocketMQ.
+    An expression of bars and blanks only (`||`) names no tag and wants nothing, as in RocketMQ.
     """
     if expression is None or wants_all(expression):
         return frozenset()

@@ -1,4 +1,4 @@
-"""What the name server does with each request of `routes.py`."""
+"""Handlers of the name server's requests, which `namesrv_routes.py` lists."""
 
 import logging
 
@@ -8,20 +8,20 @@ from pyromq.clock import Clock
 from pyromq.codes import VERSION_5, VERSION_STANDARD_JSON, ResponseCode
 from pyromq.errors import Refused
 from pyromq.namesrv.key_values import ORDER_TOPIC_CONFIG, KeyValues
-from pyromq.namesrv.live_settings import LiveSettings
-from pyromq.namesrv.route_table import Registration, RouteTable
+from pyromq.namesrv.namesrv_live_settings import NamesrvLiveSettings
+from pyromq.namesrv.route_table import BrokerRegistration, RouteTable
 from pyromq.net.routes import Answer, Request
-from pyromq.wire.bodies.lists import TopicList, encode_topic_list
-from pyromq.wire.bodies.registration import (
+from pyromq.wire.bodies.list_bodies import TopicList, encode_topic_list
+from pyromq.wire.bodies.registration_bodies import (
     KeyValueTable,
     RegisterBrokerBody,
     body_crc32,
     decode_register_broker,
     encode_key_values,
 )
-from pyromq.wire.bodies.route import encode_cluster, encode_route
-from pyromq.wire.bodies.topics import decode_data_version, encode_data_version
-from pyromq.wire.headers import namesrv as headers
+from pyromq.wire.bodies.route_bodies import encode_cluster, encode_route
+from pyromq.wire.bodies.topic_bodies import decode_data_version, encode_data_version
+from pyromq.wire.headers import namesrv_headers as headers
 
 _log = logging.getLogger("pyromq.namesrv")
 
@@ -47,7 +47,7 @@ class BrokerHandlers:
                 header.broker_addr,
             )
         master = self._table.register(
-            Registration(
+            BrokerRegistration(
                 cluster=header.cluster_name,
                 broker_name=header.broker_name,
                 broker_id=header.broker_id,
@@ -99,7 +99,7 @@ class BrokerHandlers:
 class RouteHandlers:
     """Clients and operators that ask who serves what."""
 
-    def __init__(self, table: RouteTable, key_values: KeyValues, settings: LiveSettings) -> None:
+    def __init__(self, table: RouteTable, key_values: KeyValues, settings: NamesrvLiveSettings) -> None:
         self._table = table
         self._key_values = key_values
         self._settings = settings
@@ -217,7 +217,7 @@ class KeyValueHandlers:
 class SettingsHandlers:
     """The name server's own settings."""
 
-    def __init__(self, settings: LiveSettings) -> None:
+    def __init__(self, settings: NamesrvLiveSettings) -> None:
         self._settings = settings
 
     def get(self, request: Request[None]) -> Answer:

@@ -20,7 +20,7 @@ from pyromq.wire.java_json import dumps
 
 _log = logging.getLogger("pyromq.namesrv")
 
-#: «broker-a:4;broker-b:4» by topic.
+#: `broker-a:4;broker-b:4` by topic.
 ORDER_TOPIC_CONFIG = "ORDER_TOPIC_CONFIG"
 #: Anybody may put; this many keys are enough for everybody.
 KEYS_MAX = 100_000
@@ -29,7 +29,7 @@ TABLE_CHARACTERS_MAX = 2 * 1024 * 1024
 
 
 class KvConfigFile(Body, kw_only=True, frozen=True):
-    """What `kvConfig.json` holds."""
+    """The content of `kvConfig.json`."""
 
     config_table: dict[str, dict[str, str]] = msgspec.field(default_factory=dict)
 

@@ -1,6 +1,6 @@
 """Builds a name server, runs it, ends it.
 
-    net/server.py ──► routes.py ──► handlers.py ──► route_table.py   who serves which topic
+    net/server.py ──► namesrv_routes.py ──► handlers.py ──► route_table.py   who serves which topic
                                                     key_values.py    what outlives a restart
 
 A broker is gone when its connection ends, or when it was silent for `brokerChannelExpiredTime`; a look every
@@ -17,10 +17,10 @@ from pyromq.config.settings import NamesrvProcess, NamesrvSettings, NetSettings
 from pyromq.errors import ListenFailed
 from pyromq.namesrv.handlers import BrokerHandlers, KeyValueHandlers, RouteHandlers, SettingsHandlers
 from pyromq.namesrv.key_values import KeyValues
-from pyromq.namesrv.live_settings import LiveSettings
-from pyromq.namesrv.metrics import namesrv_figures, start_metrics
+from pyromq.namesrv.namesrv_live_settings import NamesrvLiveSettings
+from pyromq.namesrv.namesrv_metrics import namesrv_figures, start_metrics
+from pyromq.namesrv.namesrv_routes import namesrv_routes, unanswered
 from pyromq.namesrv.route_table import RouteTable
-from pyromq.namesrv.routes import namesrv_routes, unanswered
 from pyromq.net import routes as net_routes
 from pyromq.net.address import join_address
 from pyromq.net.latency import RequestTimes
@@ -38,7 +38,7 @@ class NameServer:
         self.address = ""
         self.port = 0
         self._clock = clock
-        self._settings = LiveSettings(NamesrvProcess(namesrv=settings, net=net))
+        self._settings = NamesrvLiveSettings(NamesrvProcess(namesrv=settings, net=net))
         self._key_values = KeyValues(Path(settings.kv_config_path) if settings.kv_config_path else None)
         self._table = RouteTable()
         self._scan: asyncio.TimerHandle | None = None
@@ -48,7 +48,7 @@ class NameServer:
             key_values=KeyValueHandlers(self._key_values),
             settings=SettingsHandlers(self._settings),
         )
-        served = net_routes.RouteTable(routes, unknown=unanswered)
+        served = net_routes.RequestTable(routes, unknown=unanswered)
         #: Where metrics are served, if they are.
         self.metrics: MetricsPage | None = None
         self._times = RequestTimes()

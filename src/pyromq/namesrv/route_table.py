@@ -1,4 +1,4 @@
-"""Who serves which topic: five tables in memory, filled by what brokers say of themselves.
+"""The route table: five tables in memory, filled by the brokers' registrations.
 
     topics      topic → broker name → its queues there
     brokers     broker name → cluster, and addresses by broker id (0 is the master)
@@ -21,9 +21,9 @@ import msgspec
 
 from pyromq.codes import Perm, TopicSysFlag
 from pyromq.name_rules import shortened, why_no_stored_topic
-from pyromq.wire.bodies.lists import TopicList
-from pyromq.wire.bodies.route import BrokerAddresses, BrokerQueues, ClusterTable, TopicRoute
-from pyromq.wire.bodies.topics import DataVersion, TopicConfig, TopicConfigTable
+from pyromq.wire.bodies.list_bodies import TopicList
+from pyromq.wire.bodies.route_bodies import BrokerData, BrokerQueues, ClusterTable, TopicRoute
+from pyromq.wire.bodies.topic_bodies import DataVersion, TopicConfig, TopicConfigTable
 from pyromq.wire.java_hash import java_map_order
 
 _log = logging.getLogger("pyromq.namesrv")
@@ -32,8 +32,8 @@ MASTER_ID = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Registration:
-    """What a broker says of itself."""
+class BrokerRegistration:
+    """A broker's registration."""
 
     cluster: str
     broker_name: str
@@ -46,7 +46,7 @@ class Registration:
 
 @dataclass(frozen=True, slots=True)
 class Master:
-    """Where a slave finds its master: for clients, and for replication."""
+    """The addresses of a slave's master: for clients, and for replication."""
 
     address: str
     ha_address: str
@@ -78,7 +78,7 @@ class RouteTable:
 
     # Brokers come and go -------------------------------------------------------------------------------
 
-    def register(self, said: Registration, *, link: object, now_s: float) -> Master | None:
+    def register(self, said: BrokerRegistration, *, link: object, now_s: float) -> Master | None:
         """Take in what a broker says, and tell a slave where its master is.
 
         Only a master's topics count, and only when they are another version than the last ones from its
@@ -189,7 +189,7 @@ class RouteTable:
 
     @property
     def topic_count(self) -> int:
-        """How many topics there are."""
+        """The number of topics."""
         return len(self._topics)
 
     def count_brokers(self) -> dict[str, int]:
@@ -271,9 +271,9 @@ class RouteTable:
         live = None if address is None else self._live.get(address)
         return None if address is None or live is None else Master(address, live.ha_address)
 
-    def _addresses(self, broker_name: str) -> BrokerAddresses:
+    def _addresses(self, broker_name: str) -> BrokerData:
         broker = self._brokers[broker_name]
-        return BrokerAddresses(
+        return BrokerData(
             cluster=broker.cluster, broker_name=broker_name, broker_addrs=dict(broker.addresses)
         )
 

@@ -1,7 +1,7 @@
 """Name servers: their addresses in one text, or told by an HTTP address (RocketMQ 4.9.8: TopAddressing).
 
 Brokers and clients ask it alike: when it is needed first, ten seconds after the start, and then every two
-minutes. It answers with one line, «host:port;host:port».
+minutes. It answers with one line, `host:port;host:port`.
 """
 
 from typing import Final
@@ -35,7 +35,7 @@ def read_addresses(text: bytes, url: str) -> tuple[str, ...]:
 
 
 def split_addresses(text: str, source: str) -> tuple[str, ...]:
-    """Return the addresses of «host:port;host:port», each once; raise ConfigError, naming the source."""
+    """Return the addresses of `host:port;host:port`, each once; raise ConfigError, naming the source."""
     addresses = tuple(
         dict.fromkeys(part.strip() for part in text.replace(",", ";").split(";") if part.strip())
     )

@@ -1,7 +1,7 @@
-"""How long requests take: RocketMQ 5.x's `rocketmq_rpc_latency`, in milliseconds.
+"""Latency of requests: RocketMQ 5.x's `rocketmq_rpc_latency`, in milliseconds.
 
-Routes are timed one request at a time, which costs little beside the way through Python. What the kernel
-answers is timed by the buffer: one observation for all plain sends, or pulls, that came together.
+Routes are timed one request at a time, which costs little beside the way through Python. Requests that the
+kernel answers are timed by the buffer: one observation for all plain sends, or pulls, that came together.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ from pyromq.codes import RequestCode, ResponseCode
 from pyromq.errors import Refused
 from pyromq.net.link import Link, Shortcut
 from pyromq.net.metrics import Histogram
-from pyromq.net.routes import Answer, Handled, Request, Route, RouteTable
+from pyromq.net.routes import Answer, Handled, Request, RequestTable, Route
 from pyromq.wire.command import CommandReader
 
 #: RocketMQ's own bounds begin with a whole millisecond, where most of ours are over.
@@ -34,7 +34,7 @@ class RequestTimes:
             BOUNDS_MS,
         )
 
-    def time_routes(self, table: RouteTable) -> None:
+    def time_routes(self, table: RequestTable) -> None:
         """Time all requests of a table from now on."""
         for code, route in table.by_code.items():
             table.by_code[code] = self._timed(route)

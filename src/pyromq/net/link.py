@@ -7,12 +7,12 @@ Whatever a peer can make grow is bounded:
 
     what arrives    a frame over the limit ends the connection; a connection that received more than
                     TURN_BYTES_MAX in a turn is not read again before the others had theirs (libuv alone
-                    would read one socket 32 times over)
+                    would read one socket 32 times over). Requests that are refused do not count (`forgive`)
     what leaves     above the high-water mark no further frame is handled and nothing is read, until the
                     peer has taken enough; what answers and pushes pile up meanwhile is bounded by
                     OUTPUT_FACTOR_MAX times that mark, then the connection ends. Requests of ours wait for
                     room, in their order
-    what waits      requests under way have a limit, which `net/dispatch.py` keeps; those still under way
+    what waits      requests under way have a limit, which `net/routes.py` keeps; those still under way
                     when the connection ends are cancelled
 
 Whether a link reads follows from three facts, and `_settle` alone turns them into a call of the transport;
@@ -51,6 +51,8 @@ from pyromq.wire.command import Command, CommandReader, encode
 
 TURN_BYTES_MAX = 256 * 1024
 OUTPUT_FACTOR_MAX = 16
+#: Seconds of a turn in which bytes that are refused do not count for a link's share of it.
+FORGIVING_S = 0.2
 #: Between two looks for answers that did not come in time.
 LOOK_PAUSE_S = 0.01
 TLS_HANDSHAKE_BYTE = 0x16
@@ -62,15 +64,6 @@ _log = logging.getLogger("pyromq.net")
 
 #: Handles frames from the reader's pending bytes on, with at most so many bytes of answers, or returns False.
 Shortcut = Callable[["Link", CommandReader, int], bool]
-
-
-def either(first: Shortcut | None, second: Shortcut | None) -> Shortcut | None:
-    """Return a shortcut that takes the first of two that handles something."""
-    if first is None or second is None:
-        return first or second
-    return lambda link, reader, answer_bytes_max: (
-        first(link, reader, answer_bytes_max) or second(link, reader, answer_bytes_max)
-    )
 
 
 class Link(asyncio.Protocol):
@@ -242,8 +235,18 @@ class Link(asyncio.Protocol):
         finally:
             if turn in self._want_room:
                 self._want_room.remove(turn)
-            # The next may go when this one has sent, or has given up.
-            asyncio.get_running_loop().call_soon(self._let_next_send)
+            # The next may go at the end of this turn, when this one has sent, or has given up.
+            if not self._is_in_turn:
+                self._join_turn()
+
+    def forgive(self, size: int) -> None:
+        """Do not count received bytes that were refused as a part of the link's share of this turn.
+
+        To refuse them took little time, and a busy broker must read them to know how old the next ones are.
+        But a turn must end: the first requests of the next one are taken, however late they are.
+        """
+        if self._active_at - self.read_at < FORGIVING_S:
+            self._turn_bytes -= size
 
     def oneway(self, command: Command) -> None:
         """Send a request that wants no answer; sets its `opaque` and its flag."""

@@ -11,14 +11,13 @@ from pyromq.clock import Clock, SystemClock
 from pyromq.config.settings import NetSettings
 from pyromq.errors import ClientClosed, ConnectFailed
 from pyromq.net.address import split_address
-from pyromq.net.dispatch import Dispatcher
 from pyromq.net.link import Link, close_all
-from pyromq.net.routes import RouteTable
+from pyromq.net.routes import Dispatcher, RequestTable
 from pyromq.net.tls import client_context
 from pyromq.net.tls_failures import is_of_tls, tls_failure
 from pyromq.net.turn import Turn
 from pyromq.wire.command import Command
-from pyromq.wire.signing import Sign
+from pyromq.wire.signature import Sign
 
 #: How long `close` waits for servers to take what was written.
 CLOSE_GRACE_S = 0.5
@@ -31,7 +30,7 @@ class Links:
         self,
         settings: NetSettings,
         *,
-        handle: RouteTable | None = None,
+        handle: RequestTable | None = None,
         clock: Clock | None = None,
         name: str = "client",
         sign: Sign | None = None,
@@ -40,7 +39,7 @@ class Links:
         self._clock = clock or SystemClock()
         self._context = client_context(settings)
         self._dispatch = Dispatcher(
-            handle or RouteTable(()), name=name, requests_under_way_max=settings.requests_under_way_max
+            handle or RequestTable(()), name=name, requests_under_way_max=settings.requests_under_way_max
         )
         self._turn = Turn()
         self._links: dict[str, Link] = {}

@@ -19,7 +19,7 @@ def run(main: Coroutine[Any, Any, T]) -> T:
 
 
 def loop_name() -> str:
-    """Return which loop `run` uses: «uvloop» or «asyncio»."""
+    """Return which loop `run` uses: `uvloop` or `asyncio`."""
     return "uvloop" if _loop_factory() is not asyncio.new_event_loop else "asyncio"
 
 

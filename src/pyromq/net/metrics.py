@@ -46,8 +46,8 @@ LEFT_OUT: Final = "pyromq_metrics_left_out"
 Values = Mapping[tuple[str, ...], float]
 
 
-class Kind(StrEnum):
-    """What a figure does: it goes up and down, only up, or it tells how values are spread."""
+class FigureKind(StrEnum):
+    """The kind of a figure: it goes up and down, only up, or it tells how values are spread."""
 
     GAUGE = "gauge"
     COUNTER = "counter"
@@ -62,7 +62,7 @@ class Figure:
     about: str
     labels: tuple[str, ...]
     read: Callable[[], Values]
-    kind: Kind = Kind.GAUGE
+    kind: FigureKind = FigureKind.GAUGE
 
 
 def build_info() -> Figure:
@@ -77,7 +77,7 @@ def build_info() -> Figure:
 
 
 class Histogram:
-    """How values are spread over ranges, told apart by labels; observed and read on one thread."""
+    """A histogram: counts of values by range, told apart by labels; observed and read on one thread."""
 
     def __init__(self, name: str, about: str, labels: tuple[str, ...], bounds: Sequence[float]) -> None:
         self.name = name
@@ -150,7 +150,7 @@ class MetricsPage:
 
     @property
     def url(self) -> str:
-        """Where Prometheus reads."""
+        """The address that Prometheus reads."""
         return f"http://{join_address(self._host, self.port)}/metrics"
 
     async def start(self, host: str, port: int) -> None:
@@ -177,7 +177,7 @@ class MetricsPage:
         values_of, spread_of = read.result(PAGE_S_MAX)
         own = list(self._labels.values())
         for figure, values in zip(self.figures, values_of, strict=True):
-            make = CounterMetricFamily if figure.kind == Kind.COUNTER else GaugeMetricFamily
+            make = CounterMetricFamily if figure.kind == FigureKind.COUNTER else GaugeMetricFamily
             family = make(figure.name, figure.about, labels=[*self._labels, *figure.labels])
             for label_values, value in values.items():
                 family.add_metric([*own, *label_values], value)

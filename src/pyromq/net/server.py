@@ -15,10 +15,9 @@ from pyromq.clock import Clock
 from pyromq.config.settings import NetSettings
 from pyromq.episodes import Episode
 from pyromq.errors import ListenFailed
-from pyromq.net.dispatch import Dispatcher
 from pyromq.net.link import Link, Shortcut, close_all
 from pyromq.net.listener import PeekingListener
-from pyromq.net.routes import RouteTable
+from pyromq.net.routes import Dispatcher, RequestTable
 from pyromq.net.tls import server_context
 from pyromq.net.turn import Turn
 
@@ -35,19 +34,19 @@ _log = logging.getLogger("pyromq.net")
 class Server:
     """Answers requests on one or more addresses.
 
-    `on_link_closed` is called once for each connection that ends. `may_leave` is asked once in each turn of
-    the loop, after all commands of the turn were handled and before their answers are written.
+    `on_link_closed` is called once for each connection that ends. `turn` has what happens at the end of each
+    turn of the loop, after all commands of the turn were handled and before their answers are written.
     """
 
     def __init__(
         self,
-        table: RouteTable,
+        table: RequestTable,
         settings: NetSettings,
         *,
         clock: Clock,
         name: str,
         on_link_closed: Callable[[Link], None] | None = None,
-        may_leave: Callable[[], bool] | None = None,
+        turn: Turn | None = None,
     ) -> None:
         #: In the order in which they came.
         self.links: dict[Link, None] = {}
@@ -57,7 +56,7 @@ class Server:
         self._on_link_closed = on_link_closed
         #: May handle received bytes before they become commands; for connections that are yet to come.
         self.shortcut: Shortcut | None = None
-        self._turn = Turn(may_leave, monotonic=clock.monotonic)
+        self._turn = turn or Turn(monotonic=clock.monotonic)
         self._dispatch = Dispatcher(table, name=name, requests_under_way_max=settings.requests_under_way_max)
         self._tls = server_context(settings)
         self._listeners: list[asyncio.Server | PeekingListener] = []
@@ -120,7 +119,9 @@ class Server:
                 link.close()
 
     def _bind(self, host: str, port: int) -> socket.socket:
-        listening = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        # asyncio sends small answers at once (TCP_NODELAY) only on sockets that name their protocol.
+        listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
         try:
             listening.settimeout(0.0)
             listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -1,4 +1,4 @@
-"""What went wrong with TLS, and what to do: for the error of a client, and for the log of a server."""
+"""Failures of TLS and their remedies, as text for the error of a client and for the log of a server."""
 
 import ssl
 

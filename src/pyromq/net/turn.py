@@ -1,15 +1,23 @@
-"""What many links do together once in a turn of the loop: write.
+"""The end of a turn of the loop: one ordered list of what happens then, for all links together.
 
-Links that received or want to send something join the turn. When it ends, `may_leave` is asked once, then
-every link writes once. It costs one `call_soon` a turn, however many links and frames took part.
+    bytes are read, requests are handled, the log is written      during the turn
+    1. each step that is due, in the order of the steps           when it ends
+    2. `may_leave`: do the answers still hold?
+    3. every link that joined writes once, and takes up the frames that it had left over
+
+A turn begins with the first bytes that the loop finds readable, and ends when the loop has called everything
+that was ready. Whoever has something to do then marks its `TurnStep` as due, or joins with its link. The
+first of them plans the end; it is one `call_soon` for a turn, however many links and frames took part. A step
+that finds more to do marks itself again, and runs in the next turn. A server's owner makes its steps in one
+place (`broker/end_of_turn.py`), so their order can be read there.
 
 `may_leave` is the last look before answers are handed to the system: whether what they say still holds. If
-not, none of them leaves, and the links of the turn end: whoever asked hears nothing, rather than something
+not, none of them leaves, and the links of the turn end: whoever asked hears nothing rather than something
 wrong, and asks again elsewhere. It must not raise.
 
-A turn begins with the first bytes that the loop finds readable. What is handled late in a long turn has
-waited since then, and what is read in the next one may have come while the long one lasted: `begin` tells
-since when, and `broker/busy.py` what follows from it.
+A request that is handled late in a long turn has waited since the turn began. What is read in the next turn
+may have arrived while the long one lasted. `begin` returns since when; whether that was too long is decided
+in `broker/durability/acknowledgement.py`.
 """
 
 from __future__ import annotations
@@ -17,22 +25,52 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from pyromq.net.link import Link
 
-#: Seconds between two turns after which the loop had nothing to read.
+#: Seconds after a turn in which the next one may have been waited for; a shorter turn made nobody wait.
 IDLE_S: Final = 0.005
 
 _log = logging.getLogger("pyromq.net")
 
 
-class Turn:
-    """The links of one owner that have something to do when this turn of the loop ends."""
+class TurnStep:
+    """One of the things that happen when a turn ends. `run` is called then, if it is due."""
 
-    __slots__ = ("_ended_at", "_links", "_looked_at", "_may_leave", "_monotonic", "began_at")
+    __slots__ = ("_turn", "is_due", "run")
+
+    def __init__(self, turn: Turn) -> None:
+        self._turn = turn
+        self.is_due = False
+        self.run: Callable[[], None] = _nothing
+
+    def due(self) -> None:
+        """Have `run` called when this turn ends; from within the end of a turn, when the next one ends."""
+        if not self.is_due:
+            self.is_due = True
+            self._turn.plan_end()
+
+
+class Turn:
+    """The turns of the loop for one server or one client's connections, and the steps at their ends."""
+
+    __slots__ = (
+        "_ended_at",
+        "_is_idle",
+        "_is_planned",
+        "_is_taken",
+        "_links",
+        "_looked_at",
+        "_monotonic",
+        "_steps",
+        "_want_turn",
+        "began_at",
+        "may_leave",
+    )
 
     def __init__(
         self, may_leave: Callable[[], bool] | None = None, *, monotonic: Callable[[], float] = time.monotonic
@@ -42,33 +80,101 @@ class Turn:
         self._monotonic = monotonic
         #: When the turn before began, if this one followed at once, else when this one did.
         self._looked_at = self._ended_at = 0.0
-        self._may_leave = may_leave
+        #: Whether the loop found nothing to read since the last long turn.
+        self._is_idle = True
+        #: Asked before the answers of a turn leave.
+        self.may_leave = may_leave
+        self._is_planned = False
+        self._steps: list[TurnStep] = []
         self._links: list[Link] = []
+        #: Whether somebody has this turn alone, and who waits for one.
+        self._is_taken = False
+        self._want_turn: deque[asyncio.Future[None]] = deque()
+
+    def step(self) -> TurnStep:
+        """Return a new step, which runs behind all that were made before it."""
+        step = TurnStep(self)
+        self._steps.append(step)
+        return step
 
     def begin(self, now: float) -> float:
         """Note that bytes were read, and return since when they may have been there to be read."""
         if self.began_at is None:
-            if now - self._ended_at > IDLE_S:
+            # Time alone does not tell: it passes also while the process gets no processor.
+            if self._is_idle and now - self._ended_at > IDLE_S:
                 self._looked_at = now
             self.began_at = now
-            asyncio.get_running_loop().call_soon(self._over)
+            self.plan_end()
         return self._looked_at
 
     def join(self, link: Link) -> None:
         """Have `link.end_turn` called when the turn ends; a link joins once a turn."""
-        if not self._links:
-            asyncio.get_running_loop().call_soon(self._end)
         self._links.append(link)
+        self.plan_end()
 
-    def _over(self) -> None:
-        # On its own: a turn in which nobody is answered is over, too.
-        self._looked_at = self.began_at or 0.0
-        self._ended_at = self._monotonic()
-        self.began_at = None
+    def plan_end(self) -> None:
+        """Let there be an end of this turn."""
+        if not self._is_planned:
+            self._is_planned = True
+            asyncio.get_running_loop().call_soon(self._end)
+
+    # One expensive request a turn ------------------------------------------------------------------------
+    #
+    #     turn 1    pull by SQL │ send │ send │ pull by SQL: waits │ pull by SQL: waits
+    #     turn 2    the second pull by SQL │ send │ heartbeat
+    #     turn 3    the third pull by SQL │ …
+    #
+    # Many such requests may come in one read of a socket. Each of them is bounded; together they are not.
+
+    def take(self) -> bool:
+        """Return whether this turn is the caller's to do something expensive; if not, it may `wait`."""
+        if self._is_taken:
+            return False
+        self._is_taken = True
+        self.plan_end()
+        return True
+
+    async def wait(self) -> None:
+        """Return in a turn that is the caller's; whoever asked first is first."""
+        if self.take():
+            return
+        turn = asyncio.get_running_loop().create_future()
+        self._want_turn.append(turn)
+        await turn
+
+    # Inside ----------------------------------------------------------------------------------------------
 
     def _end(self) -> None:
+        self._is_planned = False
+        if self.began_at is not None:
+            self._looked_at, self._ended_at, self.began_at = self.began_at, self._monotonic(), None
+            self._is_idle = self._ended_at - self._looked_at < IDLE_S
+            if not self._is_idle:
+                self._look_for_bytes(2)
+        for step in self._steps:
+            if step.is_due:
+                step.is_due = False
+                try:
+                    step.run()
+                except Exception:  # noqa: BLE001  our own mistake; the links of this turn must still write
+                    _log.exception("a step at the end of a turn failed")
+        if self._is_taken:
+            self._pass_on()
+        if self._links:
+            self._write()
+
+    def _look_for_bytes(self, turns: int) -> None:
+        """Note that the loop is idle if no bytes are read in so many turns."""
+        if self.began_at is not None:
+            return
+        if turns:
+            asyncio.get_running_loop().call_soon(self._look_for_bytes, turns - 1)
+        else:
+            self._is_idle = True
+
+    def _write(self) -> None:
         links, self._links = self._links, []
-        if self._may_leave is not None and not self._may_leave():
+        if self.may_leave is not None and not self.may_leave():
             _log.warning(
                 "answers to %d connections do not hold any more; they are closed instead", len(links)
             )
@@ -77,3 +183,18 @@ class Turn:
             return
         for link in links:
             link.end_turn()
+
+    def _pass_on(self) -> None:
+        """Give the next turn to the first who waits for one."""
+        while self._want_turn:
+            turn = self._want_turn.popleft()
+            # Whoever does not wait any more needs no turn.
+            if not turn.done():
+                turn.set_result(None)
+                self.plan_end()
+                return
+        self._is_taken = False
+
+
+def _nothing() -> None:
+    pass

@@ -22,7 +22,7 @@ FILE_NAME: Final = "abort"
 
 
 class Stop(Enum):
-    """How a store's last life ended."""
+    """The end of the store's last run."""
 
     IN_ORDER = auto()
     #: The process died, and the machine did not: nothing that was written is lost.

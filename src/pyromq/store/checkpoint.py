@@ -1,4 +1,4 @@
-"""How far was safe: the small file that recovery starts from.
+"""The checkpoint: the small file that tells recovery up to where the store was synced.
 
     at     bytes
        0     8    stored time of the newest message of the log that was synced

@@ -28,7 +28,6 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
-from zlib import crc32
 
 from pyromq.codes import SysFlag
 from pyromq.errors import CorruptRecord, MessageTooLarge, StoreError
@@ -39,7 +38,6 @@ from pyromq.store.segments import Segments
 from pyromq.wire.record import (
     BLANK_BYTES,
     BORN_HOST_AT,
-    CRC_MASK,
     HOST_BYTES_V4,
     HOST_BYTES_V6,
     MAGIC_AT,
@@ -51,17 +49,12 @@ from pyromq.wire.record import (
     decode_record,
     encode_blank,
     is_blank,
+    look_at_record,
 )
 
 _INT32: Final = struct.Struct(">i")
 _INT64: Final = struct.Struct(">q")
 _BORN_HOST_V6: Final = int(SysFlag.BORN_HOST_V6)
-_HOST_V6: Final = int(SysFlag.BORN_HOST_V6 | SysFlag.STORE_HOST_V6)
-#: Size, magic, checksum, queue id, queue offset, position, sysFlag, body length; for IPv4 hosts.
-_USUAL_HEAD: Final = struct.Struct(">iiii4xqqi44xi")
-_unpack_usual = _USUAL_HEAD.unpack_from
-_unpack_int16 = struct.Struct(">h").unpack_from
-assert _USUAL_HEAD.size == RECORD_BYTES_MIN - 3
 _log: Final = logging.getLogger(__name__)
 #: The bytes that both kinds of records have in their magic.
 _MAGIC: Final = _INT32.pack(MAGIC_V1)[:3]
@@ -133,7 +126,7 @@ class CommitLog:
 
     @property
     def min_position(self) -> int:
-        """Where the oldest file begins; 0 when there is none."""
+        """The position at which the oldest file begins; 0 when there is none."""
         row = self._segments.row
         return row[0].base if row else 0
 
@@ -149,7 +142,7 @@ class CommitLog:
 
     @property
     def folder(self) -> Path:
-        """Where the files are."""
+        """The folder of the files."""
         return self._segments.folder
 
     # Loading
@@ -244,7 +237,7 @@ class CommitLog:
         assert tail is not None
         began_at = self._monotonic()
         if buffer is None:
-            tail.file.write(data, self.end - tail.base)
+            (tail.opened_file or tail.file).write(data, self.end - tail.base)
         else:
             if len(buffer) + len(data) > BUFFER_BYTES_MAX:
                 self.commit()
@@ -360,33 +353,22 @@ class CommitLog:
     def count_whole(self, position: int, sizes: Sequence[int], topic: str, queue_id: int, offset: int) -> int:
         """Return how many of the records that stand one behind the other are whole, and a queue's next ones.
 
-        It is `has_message` for many of the usual kind, and much faster; at an unusual one it stops.
+        It is `has_message` for many records, without making objects of them.
         """
         segment = self.segment_at(position)
         if segment is None:
             return 0
-        view, at = segment.map, position - segment.base
-        name = topic.encode("utf-8", "replace")
-        topic_part, topic_bytes = bytes([len(name) & 0xFF]) + name, len(name) + 1
-        for count, size in enumerate(sizes):
-            expected = (size, MAGIC_V1, queue_id, offset + count, segment.base + at)
-            its_size, magic, crc, its_queue, its_offset, its_position, sys_flag, body_bytes = _unpack_usual(
-                view, at
-            )
-            body_at = at + _USUAL_HEAD.size
-            topic_at = body_at + body_bytes
-            rest = size - _USUAL_HEAD.size - body_bytes - topic_bytes - 2
-            if (
-                (its_size, magic, its_queue, its_offset, its_position) != expected
-                or sys_flag & _HOST_V6
-                or body_bytes < 0
-                or rest < 0
-                or view[topic_at : topic_at + topic_bytes] != topic_part
-                or _unpack_int16(view, topic_at + topic_bytes)[0] != rest
-                or crc32(view[body_at:topic_at]) & CRC_MASK != crc
-            ):
-                return count
-            at += size
+        at, name = position - segment.base, topic.encode("utf-8", "replace")
+        with memoryview(segment.map) as view:
+            for count, size in enumerate(sizes):
+                try:
+                    head, _, _, topic_at, properties_at, _ = look_at_record(view, at)
+                except CorruptRecord:
+                    return count
+                expected = (size, queue_id, offset + count, segment.base + at)
+                if (head[0], head[3], *head[5:7]) != expected or view[topic_at : properties_at - 2] != name:
+                    return count
+                at += size
         return len(sizes)
 
     def find_message(

@@ -24,13 +24,13 @@ from typing import TYPE_CHECKING, Final
 
 from pyromq.kernel import IS_COMPILED
 from pyromq.store.files import Files
-from pyromq.store.segment import Opened, Segment
+from pyromq.store.segment import OpenFileWatcher, Segment
 from pyromq.store.segments import BrokenRow, Segments
 
 if TYPE_CHECKING or not IS_COMPILED:
     from pyromq.store.queue_tail import QueueTail
 else:
-    from pyromq._kernel.tails import QueueTail
+    from pyromq._kernel.storage.tails import QueueTail
 
 ENTRY: Final = struct.Struct(">qiq")
 ENTRY_BYTES: Final = 20
@@ -62,7 +62,7 @@ class ConsumeQueue(QueueTail):
         queue_id: int,
         file_bytes: int,
         dirty: "list[ConsumeQueue] | None" = None,
-        opened: Opened | None = None,
+        opened: OpenFileWatcher | None = None,
     ) -> None:
         super().__init__()
         if dirty is not None:
@@ -182,12 +182,6 @@ class ConsumeQueue(QueueTail):
         self.reach = position + size if size != BLANK_SIZE else 0
 
     # Writing
-
-    def append(self, position: int, size: int, tags_code: int) -> None:
-        """Add the next message's entry. Raises DiskFull; the entry is added then, and held in memory."""
-        self.add(position, size, tags_code)
-        if len(self.held) >= HELD_BYTES_MAX:
-            self.settle()
 
     def begin_at(self, offset: int, position: int = 0) -> None:
         """Make the next message's offset `offset`: forget what is there from it on, or fill up with blanks.

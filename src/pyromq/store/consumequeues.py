@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from pyromq.errors import StoreError
-from pyromq.store.consumequeue import ConsumeQueue
+from pyromq.store.consumequeue import HELD_BYTES_MAX, ConsumeQueue
 from pyromq.store.files import Files, open_files_max
 from pyromq.store.follower import LogEntry, has_queue_entry
 from pyromq.store.open_files import OpenFiles, UnsyncedFiles
@@ -134,7 +134,10 @@ class ConsumeQueues:
                 self._files.sync_folder(folder)
 
     def apply(self, entry: LogEntry) -> None:
-        """Add the record to its queue, unless it has no place in one or is there already."""
+        """Add the record to its queue, unless it has no place in one or is there already.
+
+        Raises DiskFull; the entry is added then, and held in memory.
+        """
         if not has_queue_entry(entry.sys_flag):
             return
         queue = self._table.get((entry.topic, entry.queue_id)) or self.get_or_make(
@@ -144,7 +147,9 @@ class ConsumeQueues:
             if entry.position < queue.reach or not self._is_plausible(queue, entry):
                 return
             self._fit(queue, entry)
-        queue.append(entry.position, entry.size, entry.tags_code)
+        queue.add(entry.position, entry.size, entry.tags_code)
+        if len(queue.held) >= HELD_BYTES_MAX:
+            queue.settle()
 
     def _is_plausible(self, queue: ConsumeQueue, entry: LogEntry) -> bool:
         """Return whether a record may have its offset: what is missing before it must have had room."""

@@ -1,4 +1,4 @@
-"""The delay levels: «1s 5s … 2h» gives level 1, 2, … their milliseconds."""
+"""The delay levels: "1s 5s … 2h" gives level 1, 2, … their milliseconds."""
 
 from typing import Final
 

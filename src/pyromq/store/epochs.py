@@ -1,4 +1,4 @@
-"""Which master wrote which part of the log: one line for each change of master.
+"""The epoch file: the part of the log that each master wrote, one line for each change of master.
 
     {root}/epochFileCheckpoint
         2               how many lines follow

@@ -40,7 +40,7 @@ _BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 
 @dataclass(frozen=True, slots=True)
 class DiskUse:
-    """How full a disk is, in bytes. `usable_bytes` is what is free for us, without the system's reserve."""
+    """The use of a disk, in bytes. `usable_bytes` are free for us, without the system's reserve."""
 
     used_bytes: int
     usable_bytes: int

@@ -1,9 +1,9 @@
-"""What follows the log: one entry for each record, applied in order.
+"""Followers of the log: consume queues and key index, to which each record's entry is applied in order.
 
 The commit log is the only truth. Consume queues and key index are made from it by `apply`, and it does not
-matter who calls: a put right after its append, recovery while it walks the log, or a slave that was sent the
-bytes. A follower may hold the newest of what it made in memory, because a crash loses nothing that the log
-does not give back: recovery cuts each follower back to the last checkpoint and applies the log from there.
+matter who calls: a put right after its append, recovery while it walks the log, or a slave that received
+the bytes. A follower may hold its newest entries in memory, because after a crash recovery cuts each
+follower back to the last checkpoint and applies the log from there.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,6 +25,7 @@ from pyromq.wire.properties import (
     TIMER_OUT_MS,
     UNIQ_KEY,
     find_text,
+    finder,
 )
 from pyromq.wire.record import Record
 
@@ -32,11 +33,8 @@ from pyromq.wire.record import Record
 TIMED_TOPICS: Final = frozenset({SCHEDULE, WHEEL_TIMER})
 #: Topics whose queues stay when no topic table knows them (DefaultMessageStore.java, cleanUnusedTopic).
 KEPT_TOPICS: Final = TIMED_TOPICS | {TRANSACTION_OP_HALF}
-_TAGS: Final = f"{PROPERTY_SEPARATOR}{TAGS}{NAME_VALUE_SEPARATOR}"
-_KEYS: Final = f"{PROPERTY_SEPARATOR}{KEYS}{NAME_VALUE_SEPARATOR}"
-_OUT: Final = f"{PROPERTY_SEPARATOR}{TIMER_OUT_MS}{NAME_VALUE_SEPARATOR}"
 _RECALL: Final = f"{PROPERTY_SEPARATOR}{TIMER_DEL_UNIQKEY}{NAME_VALUE_SEPARATOR}"
-_UNIQ_KEY: Final = f"{PROPERTY_SEPARATOR}{UNIQ_KEY}{NAME_VALUE_SEPARATOR}"
+_find_tags, _find_keys, _find_unique_id = finder(TAGS), finder(KEYS), finder(UNIQ_KEY)
 _PREPARED: Final = int(SysFlag.TRANSACTION_PREPARED)
 _ROLLBACK: Final = int(SysFlag.TRANSACTION_ROLLBACK)
 #: What RocketMQ adds when the delay table does not have the level (ScheduleMessageService.java).
@@ -46,7 +44,7 @@ _TIME_DIGITS_MAX: Final = 18
 
 
 class LogEntry(msgspec.Struct, gc=False):
-    """What the followers need to know of one record."""
+    """The facts of one record that the followers need."""
 
     topic: str
     queue_id: int
@@ -65,7 +63,7 @@ class StoreFile(Protocol):
 
     @property
     def path(self) -> Path:
-        """Where it is."""
+        """The path of the file."""
         ...
 
     def sync(self) -> object:
@@ -106,15 +104,14 @@ def entry_of(record: Record, size: int, delays_ms: Mapping[int, int]) -> LogEntr
     The tags code is the hash of the tags; in the topics of delayed messages it is the time of delivery, so
     that their queues can be read without reading the log.
     """
-    # All pairs of the string begin with a separator here, so that a name is found by one search.
-    properties = PROPERTY_SEPARATOR + record.properties
+    properties = record.properties
     if record.topic == WHEEL_TIMER:
         tags_code = _due_ms(properties)
     else:
-        tags = _value(properties, _TAGS)
+        tags = _find_tags(properties)
         tags_code = java_hash(tags) if tags else 0
         if record.topic == SCHEDULE:
-            tags_code = _delivery_ms(record.properties, record.stored_at_ms, delays_ms) or tags_code
+            tags_code = _delivery_ms(properties, record.stored_at_ms, delays_ms) or tags_code
     return LogEntry(
         record.topic,
         record.queue_id,
@@ -124,20 +121,14 @@ def entry_of(record: Record, size: int, delays_ms: Mapping[int, int]) -> LogEntr
         tags_code,
         record.stored_at_ms,
         record.sys_flag,
-        _value(properties, _UNIQ_KEY),
-        _value(properties, _KEYS),
+        _find_unique_id(properties),
+        _find_keys(properties),
     )
 
 
-def _value(properties: str, head: str) -> str | None:
-    at = properties.rfind(head)
-    if at < 0:
-        return None
-    at += len(head)
-    end = properties.find(PROPERTY_SEPARATOR, at)
-    value = properties[at:end] if end >= 0 else properties[at:]
-    # An empty pair counts for nothing, so one of the same name before it may hold.
-    return value or find_text(properties, head[1:-1])
+def timer_due_ms(record: Record) -> int:
+    """Return when a record of the timer topic is due, 0 when it is none that waits."""
+    return _due_ms(record.properties)
 
 
 def _delivery_ms(properties: str, stored_at_ms: int, delays_ms: Mapping[int, int]) -> int:
@@ -149,7 +140,6 @@ def _delivery_ms(properties: str, stored_at_ms: int, delays_ms: Mapping[int, int
 
 
 def _due_ms(properties: str) -> int:
-    """Return when a record of the timer topic is due, 0 when it is none that waits."""
-    text = _value(properties, _OUT) or ""
+    text = find_text(properties, TIMER_OUT_MS) or ""
     is_time = text.isascii() and text.isdecimal() and len(text) <= _TIME_DIGITS_MAX
-    return int(text) if is_time and _RECALL not in properties else 0
+    return int(text) if is_time and _RECALL not in PROPERTY_SEPARATOR + properties else 0

@@ -1,4 +1,4 @@
-"""What goes into the store, and what is said of what is there."""
+"""Drafts of messages for the store, and its answers: where a message is, and how a read ended."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ class Draft:
 
 
 class Placed(msgspec.Struct, frozen=True, gc=False):
-    """Where a message went. It is safe once the log is synced up to `end`."""
+    """The place of a stored message. The message is safe once the log is synced up to `end`."""
 
     position: int
     size: int
@@ -45,7 +45,7 @@ class Placed(msgspec.Struct, frozen=True, gc=False):
 
 
 class QueueEntry(NamedTuple):
-    """Where a queue's message is, and the code of its tags."""
+    """An entry of a queue: the position and size of its message, and the code of the message's tags."""
 
     position: int
     size: int

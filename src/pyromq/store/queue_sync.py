@@ -1,4 +1,4 @@
-"""Bringing what follows the log to the disk: a part for the store's thread, and a part for any."""
+"""The sync of queues and index: one part runs on the store's thread, the other on any thread."""
 
 from dataclasses import dataclass
 from typing import Protocol

@@ -1,6 +1,6 @@
-"""The growing end of a queue: what changes with each message.
+"""The growing end of a queue: its newest entries, and counters that change with each message.
 
-`pyromq._kernel.tails` has the same class, compiled; `ConsumeQueue` inherits from whichever runs.
+`pyromq._kernel.storage.tails` has the same class, compiled; `ConsumeQueue` inherits from whichever runs.
 """
 
 import struct

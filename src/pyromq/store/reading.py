@@ -26,7 +26,7 @@ _NOTHING_GONE: Final = -(1 << 63)
 
 
 class GetStatus(StrEnum):
-    """What reading a queue found; the words are RocketMQ's, and travel as the remark of a pull's answer."""
+    """The status of a read; the words are RocketMQ's, and travel as the remark of a pull's answer."""
 
     FOUND = "FOUND"
     NO_MATCHED_MESSAGE = "NO_MATCHED_MESSAGE"
@@ -40,9 +40,9 @@ class GetStatus(StrEnum):
 
 
 class Got(msgspec.Struct, frozen=True, gc=False):
-    """What reading a queue gave: records one behind the other, and from where to read on.
+    """The result of reading a queue: records one behind the other, and the offset to read on from.
 
-    `suggest_slave` says that what was read is so far behind the log's end that it is not in memory any more.
+    `suggest_slave` says that the records are so far behind the log's end that they have left the memory.
     """
 
     status: GetStatus
@@ -59,7 +59,7 @@ MatchesRecord = Callable[[memoryview], bool]
 
 
 class Limits(msgspec.Struct, frozen=True):
-    """How much one read may return. Messages before `disk_position` of the log are not in memory."""
+    """The limits of one read. Messages before `disk_position` of the log are not in memory."""
 
     count_max: int
     bytes_in_memory_max: int

@@ -26,7 +26,7 @@ from pyromq.store.commitlog import CommitLog
 from pyromq.store.consumequeue import ConsumeQueue
 from pyromq.store.consumequeues import ConsumeQueues, QueueGap
 from pyromq.store.follower import Follower, entry_of
-from pyromq.store.index import KeyIndex, key_hashes
+from pyromq.store.index.index import KeyIndex, key_hashes
 from pyromq.store.segments import BrokenRow
 
 _log: Final = logging.getLogger(__name__)
@@ -36,7 +36,7 @@ _FILES_LOOKED_AT: Final = 3
 
 @dataclass(slots=True)
 class Recovered:
-    """What recovery found and did."""
+    """The result of a recovery: its findings, and the work it did."""
 
     stop: Stop
     start: int = 0

@@ -24,21 +24,18 @@ from pyromq.store.follower import TIMED_TOPICS, has_queue_entry
 from pyromq.wire.record import (
     BLANK_BYTES,
     BLANK_MAGIC,
-    MAGIC_V1,
-    MAGIC_V2,
     POSITION_AT,
-    RECORD_BYTES_MIN,
     Record,
+    can_be_record,
     decode_record,
 )
 
 if TYPE_CHECKING:
-    from pyromq._kernel.copies import Copies
+    from pyromq._kernel.storage.copies import Copies
 
 _unpack_head: Final = struct.Struct(">ii").unpack_from
 _unpack_int64: Final = struct.Struct(">q").unpack_from
 _POSITION_END: Final = POSITION_AT + 8
-_MAGICS: Final = (MAGIC_V1, MAGIC_V2)
 
 
 class Arrived(NamedTuple):
@@ -109,7 +106,7 @@ class Arriving:
         size, magic = _unpack_head(buffer, at)
         if magic == BLANK_MAGIC:
             return -room
-        if magic not in _MAGICS or not RECORD_BYTES_MIN <= size <= room:
+        if not can_be_record(size, magic, room):
             raise CorruptRecord(
                 f"what the master sent for position {position} of the log is no record: size {size}, "
                 f"magic {magic & 0xFFFFFFFF:#x}; the file has room for {room} bytes. "
@@ -135,7 +132,7 @@ def make_copies(*, has_index: bool) -> "Copies | None":
     if not IS_COMPILED:
         return None
     # Only now: without a compiler there is nothing to import.
-    from pyromq._kernel.copies import Copies
+    from pyromq._kernel.storage.copies import Copies
 
     return Copies(has_index=has_index)
 

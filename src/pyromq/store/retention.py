@@ -1,20 +1,19 @@
-"""What may go, and when.
+"""Retention: which files of the log may be removed, and when.
 
-The unit is a file of the log; the newest one never goes. The oldest go
+The unit is a file of the log; the newest one is never removed. The oldest are removed
 
 - in the hours of `deleteWhen`, when they are older than `fileReservedTime`;
 - at any hour, when they are that old and the disk is fuller than `diskMaxUsedSpaceRatio` (75 %);
 - whatever their age, when it is fuller than `diskSpaceCleanForciblyRatio` (85 %);
 
-at most ten in a round; the broker removes them with pauses (broker/file_removal.py). Over
+at most ten in a round; the broker removes them with pauses (broker/durability/file_removal.py). Over
 `diskSpaceWarningLevelRatio` (90 %) nothing is written until there is room again.
 (DefaultMessageStore.java, CleanCommitLogService.)
 
 A file's age counts from the first message of the file behind it, which is when it was finished. RocketMQ
 takes the time at which the file was last modified, which is the same until somebody copies the store.
 
-Whoever still needs messages of a file is asked before it goes. Those that wait for their time are stored
-again at the end of the log first, also over 90 %.
+Before a file is removed, its scheduled messages are stored again at the end of the log, also over 90 %.
 """
 
 import time

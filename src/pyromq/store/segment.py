@@ -9,7 +9,7 @@ from pyromq.errors import SyncFailed
 from pyromq.store.files import File, Files
 
 
-class Opened(Protocol):
+class OpenFileWatcher(Protocol):
     """Told of files that are opened, to keep them few."""
 
     def opened(self, segment: "Segment") -> None:
@@ -26,7 +26,6 @@ class Segment:
     """
 
     __slots__ = (
-        "_file",
         "_files",
         "_is_retired",
         "_levels",
@@ -36,6 +35,7 @@ class Segment:
         "base",
         "end",
         "is_named",
+        "opened_file",
         "size",
     )
 
@@ -47,10 +47,11 @@ class Segment:
         size: int,
         base: int = 0,
         levels: int = 1,
-        opened: Opened | None = None,
+        opened: OpenFileWatcher | None = None,
     ) -> None:
         self._files = files
-        self._file: File | None = None
+        #: The open file, None until its first use; `file` opens it.
+        self.opened_file: File | None = None
         self._map: mmap.mmap | None = None
         # A Path is four times as large, and a store may have a hundred thousand of them.
         self._path = str(path)
@@ -64,22 +65,22 @@ class Segment:
 
     @property
     def path(self) -> Path:
-        """Where the file is."""
+        """The path of the file."""
         return Path(self._path)
 
     @property
     def file(self) -> File:
         """The open file; it has its full length."""
-        file = self._file
+        file = self.opened_file
         return self._open() if file is None else file
 
     @property
     def is_open(self) -> bool:
         """Whether the file is open."""
-        return self._file is not None
+        return self.opened_file is not None
 
     def _open(self) -> File:
-        file = self._file = self._files.open(self.path, self.size)
+        file = self.opened_file = self._files.open(self.path, self.size)
         if self._opened is not None:
             self._opened.opened(self)
         return file
@@ -104,7 +105,7 @@ class Segment:
         sync of the whole disk brings there. May run in another thread. Of a file that is retired nobody
         needs the bytes.
         """
-        file = self._file
+        file = self.opened_file
         if file is None:
             return self._is_retired
         try:
@@ -114,9 +115,9 @@ class Segment:
                     self._files.sync_folder(folder)
                 self.is_named = True
         except SyncFailed:
-            if self._file is file:
+            if self.opened_file is file:
                 raise
-        return self._file is file or self._is_retired
+        return self.opened_file is file or self._is_retired
 
     def wipe_from(self, at: int) -> None:
         """Make everything from byte `at` of the file read as zeros, and give its room back."""
@@ -140,6 +141,6 @@ class Segment:
             # Whoever still looks into the map keeps it; it ends with the last look.
             with suppress(BufferError):
                 view.close()
-        file, self._file = self._file, None
+        file, self.opened_file = self.opened_file, None
         if file is not None:
             file.close()

@@ -14,7 +14,7 @@ from typing import Final
 
 from pyromq.errors import StoreError
 from pyromq.store.files import Files
-from pyromq.store.segment import Opened, Segment
+from pyromq.store.segment import OpenFileWatcher, Segment
 
 _log: Final = logging.getLogger(__name__)
 _NAME_DIGITS: Final = 20
@@ -42,7 +42,7 @@ class Segments:
         segment_bytes: int,
         *,
         levels: int = 1,
-        opened: Opened | None = None,
+        opened: OpenFileWatcher | None = None,
     ) -> None:
         self._files = files
         self._folder = str(folder)
@@ -54,7 +54,7 @@ class Segments:
 
     @property
     def folder(self) -> Path:
-        """Where the files are."""
+        """The folder of the files."""
         return Path(self._folder)
 
     def load(self, *, is_named: bool = True) -> None:

@@ -23,7 +23,7 @@ from pyromq.store.consumequeue import HELD_BYTES_MAX, ConsumeQueue
 from pyromq.store.delay_levels import parse_delay_levels
 from pyromq.store.files import FileLock, Files, SystemFiles
 from pyromq.store.follower import KEPT_TOPICS, Follower, StoreFile, entry_of, has_queue_entry
-from pyromq.store.indexfile import IndexFile
+from pyromq.store.index.indexfile import HELD_SLOTS_MAX, IndexFile
 from pyromq.store.messages import Draft, Placed, Queried, QueueEntry, encode_all, make_record
 from pyromq.store.queue_sync import QueueSync
 from pyromq.store.reading import GetStatus, Got
@@ -34,15 +34,12 @@ from pyromq.store.stored import StoredMessages
 from pyromq.wire.record import TOPIC_BYTES_MAX_V1, Record, encode_record
 
 if TYPE_CHECKING:
-    from pyromq._kernel.plans import Plan
+    from pyromq._kernel.storage.plans import Plan
 
 __all__ = ["Draft", "GetStatus", "Got", "MessageStore", "Placed", "Queried", "QueueEntry", "QueueSync"]
-
 _log: Final = logging.getLogger(__name__)
 #: A checkpoint is due when this much of the log is new; it is what a start after a crash has to walk.
 _QUEUE_SYNC_BYTES: Final = 128 << 20
-
-
 #: Told of each message when the followers have it: topic, queue id, the queue's new end, tags code.
 OnAppend = Callable[[str, int, int, int], None]
 
@@ -68,6 +65,8 @@ class MessageStore(StoredMessages):
         self._log.on_committed = lambda position: self.on_committed(position)
         #: Told of copied messages when the followers have them: topic, queue id, their first offset, the end.
         self.on_grown: Callable[[str, int, int, int], None] = self._tell_each
+        #: Told of each record of certain topics when the followers have it, by topic.
+        self.topic_followers: dict[str, Callable[[Record], None]] = {}
         #: Called before files of the log are closed, so that nobody keeps looking into them.
         self.on_files_gone: Callable[[], None] = lambda: None
         #: Asked before files of the log go that end at a position; returns up to where they may.
@@ -225,13 +224,13 @@ class MessageStore(StoredMessages):
 
     @property
     def log_room(self) -> int:
-        """How many bytes the log takes now without a new file; negative when it takes none."""
+        """The number of bytes that the log takes now without a new file; negative when it takes none."""
         is_ready = self._poison is None and self._full is None and not self._arriving.partial
         return self._log.room() if is_ready else -1
 
     @property
     def index_room(self) -> int:
-        """How many keys the index takes now without a new file."""
+        """The number of keys that the index takes now without a new file."""
         newest = self._index.newest
         return 0 if newest is None else newest.entries_max - newest.count
 
@@ -256,8 +255,8 @@ class MessageStore(StoredMessages):
         try:
             for queue in queues:
                 queue.settle()
-            if index is not None:
-                index.settle_if_many()
+            if index is not None and index.held_slots_count() >= HELD_SLOTS_MAX:
+                index.settle()
         except StoreError as error:
             # The log has the messages, and the followers have them in memory; only the next is refused.
             self._note_failure(error)
@@ -323,18 +322,21 @@ class MessageStore(StoredMessages):
                 self._note_failure(error)
         if self.on_append is not None and has_queue_entry(record.sys_flag):
             self.on_append(record.topic, record.queue_id, record.queue_offset + 1, entry.tags_code)
+        if record.topic in self.topic_followers:
+            record.size = size
+            self.topic_followers[record.topic](record)
         return Placed(record.position, size, record.queue_id, record.queue_offset, record.stored_at_ms)
 
     # Copying another store's log
 
     @property
     def whole_position(self) -> int:
-        """Where the last whole record ends: up to there the log is written, to its files or the buffer."""
+        """The end of the last whole record: up to there the log is written, to its files or the buffer."""
         return self._log.end
 
     @property
     def max_position(self) -> int:
-        """Where the next record goes; on a slave, up to where bytes of the master's log have come."""
+        """The position of the next record; on a slave, the end of the bytes that came of the master's log."""
         return self._log.end + len(self._arriving.partial)
 
     def append_copied(self, data: bytes | memoryview) -> None:
@@ -436,7 +438,7 @@ class MessageStore(StoredMessages):
 
     @property
     def ailment(self) -> str | None:
-        """Why nothing is written until a restart, None while that is not so; a full disk may pass."""
+        """The reason why nothing is written until a restart, or None; a full disk is none, it may pass."""
         return self._poison
 
     @property
@@ -446,7 +448,7 @@ class MessageStore(StoredMessages):
 
     @property
     def why_full(self) -> str | None:
-        """Why no put is taken until there is room again, None while there is room."""
+        """The reason why no put is accepted until there is room again, None while there is room."""
         return self._full
 
     # Syncing
@@ -526,7 +528,7 @@ class MessageStore(StoredMessages):
 
     @property
     def unsafe_bytes(self) -> int:
-        """How much of the log a start after a crash would have to walk."""
+        """The number of bytes of the log that a start after a crash would have to walk."""
         return self._log.end - (self._checkpoint.safe_position or 0)
 
     def sync_queues(self) -> None:

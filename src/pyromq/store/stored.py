@@ -1,6 +1,6 @@
-"""What can be read of a store: a queue's messages, its offsets and times, single records, keys.
+"""The reading half of the store: a queue's messages, its offsets and times, single records, keys.
 
-It looks at the log and what follows it, and changes nothing. `MessageStore` adds the writing.
+It reads the log, the queues and the index, and changes nothing. `MessageStore` adds the writing.
 """
 
 import os
@@ -15,7 +15,7 @@ from pyromq.store.commitlog import CommitLog
 from pyromq.store.consumequeue import ENTRY, ConsumeQueue
 from pyromq.store.consumequeues import ConsumeQueues
 from pyromq.store.files import DiskUse, Files
-from pyromq.store.index import KeyIndex, carries_key
+from pyromq.store.index.index import KeyIndex, carries_key
 from pyromq.store.messages import Queried, QueueEntry
 from pyromq.store.reading import GetStatus, Got, MatchesRecord, WantsTags, limits_of, read_queue
 from pyromq.wire.record import Record, decode_record
@@ -114,17 +114,17 @@ class StoredMessages:
 
     @property
     def disk_ratio(self) -> float:
-        """How full the fuller of the disks is that hold the log and the queues."""
+        """The used share of the fuller of the disks that hold the log and the queues."""
         return max(self._files.disk_use(folder).ratio for folder in {self._root, self._log.folder})
 
     @property
     def disk_use(self) -> DiskUse:
-        """How full the disk of the store's folder is."""
+        """The use of the disk that holds the store's folder."""
         return self._files.disk_use(self._root)
 
     @property
     def min_position(self) -> int:
-        """Where the oldest file of the log begins."""
+        """The position at which the oldest file of the log begins."""
         return self._log.min_position
 
     @property

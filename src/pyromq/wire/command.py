@@ -116,7 +116,7 @@ class CommandReader:
 
     @property
     def pending_bytes(self) -> int:
-        """How many bytes wait for the rest of their frame."""
+        """The number of bytes that wait for the rest of their frame."""
         return len(self._buffer) - self._start
 
     def feed(self, data: bytes | bytearray) -> None:
@@ -133,7 +133,7 @@ class CommandReader:
 
     @property
     def missing_bytes(self) -> int:
-        """How many bytes are missing of the frame that `next_command` waits for; 0 when that is not known."""
+        """The number of missing bytes of the frame that `next_command` waits for; 0 when unknown."""
         available = self.pending_bytes
         if available < 8:
             return 0

@@ -4,7 +4,7 @@ A header is a `Header` (a msgspec struct): its fields are declared in snake case
 or under the name given to `msgspec.field(name=…)`. A field without a default is required, as `CFNotNull` is
 in RocketMQ; unknown fields are ignored; an absent field has its default.
 
-Values travel as strings. Booleans are «true» and «false», numbers decimal, None is left out.
+Values travel as strings. Booleans are `true` and `false`, numbers decimal, None is left out.
 """
 
 from typing import Annotated, ClassVar, TypeVar

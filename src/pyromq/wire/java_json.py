@@ -63,7 +63,7 @@ def dumps(value: Any, *, pretty: bool = False, ascii_only: bool = False) -> byte
     """Return a value as fastjson writes it.
 
     Takes maps, lists, text, numbers, msgspec structs and queues. `ascii_only` is fastjson's
-    «BrowserCompatible»: every key quoted, everything beyond ASCII escaped, and the slash too.
+    "BrowserCompatible": every key quoted, everything beyond ASCII escaped, and the slash too.
     """
     parts: list[str] = []
     _Writer(parts, pretty=pretty, ascii_only=ascii_only).write(value, 0)

@@ -1,6 +1,6 @@
 """The two ids of a message.
 
-    unique id (the producer's)          position id (the broker's, «offsetMsgId»)
+    unique id (the producer's)          position id (the broker's, `offsetMsgId`)
       4|16  producer's IP address          4|16  store host's IP address
       2     process id                     4     its port
       4     hash of the class loader       8     position in the commit log
@@ -26,7 +26,7 @@ _PID_AND_HASH: Final = struct.Struct(">HI")
 
 
 class OffsetMessageId(NamedTuple):
-    """What a position id says: the broker's address, and where the message is in its log."""
+    """The content of an offset message id: the broker's address, and the message's position in its log."""
 
     host: str
     port: int

@@ -6,8 +6,9 @@
 name or an empty value is not one. Pairs are written in the order of a `java.util.HashMap`.
 """
 
-from collections.abc import Mapping
-from typing import Final
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from typing import AnyStr, Final
 
 from pyromq.wire.java_hash import java_map_order
 
@@ -89,36 +90,49 @@ def encode(properties: Mapping[str, str]) -> str:
     )
 
 
-def find(raw: bytes | bytearray, name: bytes) -> bytes | None:
-    """Return one property's value, or None, without decoding the others."""
-    head = name + b"\x01"
-    marked = b"\x02" + head
-    # From behind, since of two pairs with one name the later holds; an empty one is no pair.
-    limit = len(raw)
-    while (at := raw.rfind(marked, 0, limit)) >= 0:
-        start = at + len(marked)
-        end = raw.find(b"\x02", start)
-        if end != start and start != len(raw):
-            return bytes(raw[start:end] if end >= 0 else raw[start:])
-        limit = at
-    if not raw.startswith(head):
-        return None
-    end = raw.find(b"\x02")
-    return bytes(raw[len(head) : end] if end >= 0 else raw[len(head) :]) or None
+def finder(name: AnyStr) -> Callable[[AnyStr], AnyStr | None]:
+    """Return a function that finds one property's value in a string of pairs, without decoding the others.
+
+    With a name as bytes it finds the value in the bytes of the string.
+    """
+    name_end, pair_end = (
+        (NAME_VALUE_SEPARATOR, PROPERTY_SEPARATOR) if isinstance(name, str) else (b"\x01", b"\x02")
+    )
+    head: AnyStr = name + name_end
+    marked: AnyStr = pair_end + head
+
+    marked_length, head_length = len(marked), len(head)
+
+    def find(text: AnyStr) -> AnyStr | None:
+        # From behind, since of two pairs with one name the later holds.
+        at = text.rfind(marked)
+        while at >= 0:
+            start = at + marked_length
+            end = text.find(pair_end, start)
+            value = text[start:end] if end >= 0 else text[start:]
+            if value:
+                return value
+            # An empty pair counts for nothing, so one before it may hold.
+            at = text.rfind(marked, 0, at)
+        if not text.startswith(head):
+            return None
+        end = text.find(pair_end)
+        return (text[head_length:end] if end >= 0 else text[head_length:]) or None
+
+    return find
+
+
+@lru_cache(maxsize=256)
+def _finder_of(name: str) -> Callable[[str], str | None]:
+    return finder(name)
 
 
 def find_text(text: str, name: str) -> str | None:
     """Return one property's value, or None, without decoding the others."""
-    head = name + NAME_VALUE_SEPARATOR
-    marked = PROPERTY_SEPARATOR + head
-    limit = len(text)
-    while (at := text.rfind(marked, 0, limit)) >= 0:
-        start = at + len(marked)
-        end = text.find(PROPERTY_SEPARATOR, start)
-        if end != start and start != len(text):
-            return text[start:end] if end >= 0 else text[start:]
-        limit = at
-    if not text.startswith(head):
-        return None
-    end = text.find(PROPERTY_SEPARATOR)
-    return (text[len(head) : end] if end >= 0 else text[len(head) :]) or None
+    return _finder_of(name)(text)
+
+
+def index_keys(unique_id: str | None, keys: str | None) -> list[str]:
+    """Return the keys by which a message is found: its unique id (UNIQ_KEY), and each word of its KEYS."""
+    words = [key for key in keys.split(KEY_SEPARATOR) if key] if keys else []
+    return [unique_id, *words] if unique_id else words

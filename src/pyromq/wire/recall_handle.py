@@ -18,7 +18,7 @@ _WORDS: Final = 5
 
 @dataclass(frozen=True, slots=True)
 class RecallHandle:
-    """Which message of which broker, and when it is due."""
+    """A scheduled message's broker, id and time of delivery."""
 
     topic: str
     broker_name: str

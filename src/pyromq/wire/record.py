@@ -30,7 +30,7 @@ import struct
 from collections.abc import Iterator
 from functools import lru_cache
 from ipaddress import ip_address
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -41,7 +41,7 @@ from pyromq.kernel import IS_COMPILED
 if TYPE_CHECKING or not IS_COMPILED:
     from zlib import crc32
 else:
-    from pyromq._kernel.crc32 import crc32
+    from pyromq._kernel.codec.crc32 import crc32
 
 MAGIC_V1: Final = -626843481
 MAGIC_V2: Final = -626843477
@@ -87,10 +87,17 @@ _HEADS: Final = {
 assert _HEAD_V4.size == RECORD_BYTES_MIN - 3
 _HEAD_V4_SIZE: Final = _HEAD_V4.size
 _unpack_head_v4 = _HEAD_V4.unpack_from
+#: The fields of a head, by their order in it.
+_CRC, _SYS_FLAG = 2, 7
 _INT16: Final = struct.Struct(">h")
 _unpack_int16 = _INT16.unpack_from
 _unpack_int32 = struct.Struct(">i").unpack_from
 _TWO_INT32: Final = struct.Struct(">ii")
+
+
+#: The fields of a head in their order, and where the parts behind it begin: the body, the length of the
+#: topic, the topic, the properties; and the byte behind the record.
+RecordPlaces = tuple[tuple[Any, ...], int, int, int, int, int]
 
 
 class Record(msgspec.Struct, gc=False):
@@ -182,29 +189,29 @@ def host_flags(sys_flag: int, born_host: bytes, store_host: bytes) -> int:
     return sys_flag & ~_V6_MASK | born | store
 
 
-def decode_record(
-    buffer: bytes | bytearray | memoryview,
-    at: int = 0,
-    *,
-    check_crc: bool = True,
-    with_body: bool = True,
-) -> Record:
-    """Return the record that begins at `at`; raise CorruptRecord when there is no whole one.
+def can_be_record(size: int, magic: int, room: int) -> bool:
+    """Return whether a size and a magic can begin a record where there are `room` bytes."""
+    return magic in (MAGIC_V1, MAGIC_V2) and RECORD_BYTES_MIN <= size <= room
 
-    `check_crc=False` skips the checksum of the body, which costs as much as all the rest. `with_body=False`
-    leaves the body where it is, for `body_of`: it may be megabytes.
+
+def look_at_record(
+    buffer: bytes | bytearray | memoryview, at: int = 0, *, check_crc: bool = True
+) -> RecordPlaces:
+    """Return where the parts of the record are that begins at `at`; raise CorruptRecord if it is not whole.
+
+    This is the one place where a record is looked at: its magic, its lengths, and the checksum of its body.
+    `check_crc=False` skips the checksum, which costs as much as all the rest.
     """
     end_of_buffer = len(buffer)
     if at < 0 or end_of_buffer - at < RECORD_BYTES_MIN:
         raise CorruptRecord(f"{end_of_buffer - at} bytes at {at} are too few for a record")
     head = _unpack_head_v4(buffer, at)
-    tail_at = at + _HEAD_V4_SIZE
-    if head[7] & _V6_MASK:
-        head, tail_at = _unpack_v6_head(buffer, at, head[7])
-    size, magic, crc, queue_id, flag, queue_offset, position, sys_flag, born_at_ms, born_host = head[:10]
-    stored_at_ms, store_host, reconsume_times, prepared_position, body_length = head[10:]
+    body_at = at + _HEAD_V4_SIZE
+    if head[_SYS_FLAG] & _V6_MASK:
+        head, body_at = _unpack_v6_head(buffer, at, head[_SYS_FLAG])
+    size, magic, body_length = head[0], head[1], head[-1]
     end = at + size
-    topic_at = tail_at + body_length
+    topic_at = body_at + body_length
     # One byte of topic length and two of properties length must still fit behind the body.
     if body_length < 0 or end > end_of_buffer or topic_at + 3 > end:
         raise CorruptRecord(
@@ -222,9 +229,34 @@ def decode_record(
         or _unpack_int16(buffer, properties_at - 2)[0] != end - properties_at
     ):
         raise CorruptRecord(f"the record at {at} has lengths that do not add up to its {size} bytes")
-    body = bytes(buffer[tail_at:topic_at]) if with_body else b""
-    if check_crc and crc32(body if with_body else buffer[tail_at:topic_at]) & CRC_MASK != crc:
-        raise CorruptRecord(f"the body of the record at {at} does not have the checksum {crc:#x}")
+    if check_crc and crc32(memoryview(buffer)[body_at:topic_at]) & CRC_MASK != head[_CRC]:
+        raise _wrong_checksum(at, head[_CRC])
+    return head, body_at, topic_at, topic_start, properties_at, end
+
+
+def decode_record(
+    buffer: bytes | bytearray | memoryview,
+    at: int = 0,
+    *,
+    check_crc: bool = True,
+    with_body: bool = True,
+) -> Record:
+    """Return the record that begins at `at`; raise CorruptRecord when there is no whole one.
+
+    `check_crc` is that of `look_at_record`. `with_body=False` leaves the body where it is, for `body_of`: it
+    may be megabytes.
+    """
+    # The body is copied once, and its checksum is that of the copy.
+    head, body_at, topic_at, topic_start, properties_at, end = look_at_record(
+        buffer, at, check_crc=check_crc and not with_body
+    )
+    (
+        size, _, crc, queue_id, flag, queue_offset, position, sys_flag, born_at_ms, born_host,
+        stored_at_ms, store_host, reconsume_times, prepared_position, _,
+    ) = head  # fmt: skip
+    body = bytes(buffer[body_at:topic_at]) if with_body else b""
+    if check_crc and with_body and crc32(body) & CRC_MASK != crc:
+        raise _wrong_checksum(at, crc)
     # By position, in the order of the class: measurably faster than by name, and every pull comes here.
     return Record(
         str(buffer[topic_start : properties_at - 2], "utf-8", "replace"),
@@ -253,28 +285,18 @@ def body_of(buffer: memoryview) -> memoryview:
 
 
 def read_properties(buffer: bytes | bytearray | memoryview) -> str:
-    """Return the properties of the record that a buffer is, without a look at its body.
+    """Return the properties of the record that a buffer is, without the checksum of its body.
 
-    Raises CorruptRecord when the lengths do not add up.
+    Raises CorruptRecord when the record is not whole, or not as long as the buffer.
     """
-    end = len(buffer)
-    if end < RECORD_BYTES_MIN:
-        raise CorruptRecord(f"{end} bytes are too few for a record")
-    sys_flag, magic = _unpack_int32(buffer, SYS_FLAG_AT)[0], _unpack_int32(buffer, MAGIC_AT)[0]
-    body_at = _HEADS[sys_flag & _V6_MASK].size
-    if body_at > end:
-        raise CorruptRecord(f"{end} bytes are too few for a record with IPv6 hosts")
-    topic_at = body_at + _unpack_int32(buffer, body_at - 4)[0]
-    # One byte of topic length and two of properties length must still fit behind the body.
-    if not body_at <= topic_at <= end - 3:
-        raise CorruptRecord(f"a record of {end} bytes has its topic at {topic_at}")
-    if magic == MAGIC_V1:
-        at = topic_at + 1 + buffer[topic_at]
-    else:
-        at = topic_at + 2 + _long_topic_length(buffer, topic_at, magic)
-    if not topic_at < at <= end - 2 or _unpack_int16(buffer, at)[0] != end - at - 2:
-        raise CorruptRecord(f"a record has lengths that do not add up to its {end} bytes")
-    return str(buffer[at + 2 : end], "utf-8", "replace")
+    *_, properties_at, end = look_at_record(buffer, check_crc=False)
+    if end != len(buffer):
+        raise CorruptRecord(f"a record says that it has {end} bytes, and {len(buffer)} are there")
+    return str(buffer[properties_at:end], "utf-8", "replace")
+
+
+def _wrong_checksum(at: int, crc: int) -> CorruptRecord:
+    return CorruptRecord(f"the body of the record at {at} does not have the checksum {crc:#x}")
 
 
 def _long_topic_length(buffer: bytes | bytearray | memoryview, at: int, magic: int) -> int:

@@ -1,4 +1,4 @@
-"""How a slave copies a master's log: the bytes on the HA port, of both protocols. No input, no output.
+"""The protocols of the HA port, by which a slave copies its master's log, in bytes. No input, no output.
 
 Static roles (4.9). The slave speaks first; there is nothing else in either direction:
 
@@ -45,7 +45,7 @@ EPOCH_PIECE_HEAD_BYTES: Final = _EPOCH_PIECE.size
 
 
 class LinkState(IntEnum):
-    """What a message of the 5.x protocol is about (HAConnectionState's ordinals)."""
+    """The state of a connection in the 5.x protocol (HAConnectionState's ordinals)."""
 
     HANDSHAKE = 1
     TRANSFER = 2
@@ -69,7 +69,7 @@ class Welcome(NamedTuple):
     epochs: tuple[tuple[int, int], ...]
 
 
-class Piece(NamedTuple):
+class ReplicatedPiece(NamedTuple):
     """A piece of the log as a slave received it; with static roles without epoch and confirmed position."""
 
     start: int
@@ -172,7 +172,7 @@ def _hello_at(data: bytes, at: int) -> Hello:
     return Hello(broker_id, bool(is_from_last_file), bool(is_learner))
 
 
-def read_piece(view: memoryview) -> tuple[Piece, int] | None:
+def read_piece(view: memoryview) -> tuple[ReplicatedPiece, int] | None:
     """Return the piece of the log that bytes begin with, and its length; None while it is not whole."""
     if len(view) < PIECE_HEAD_BYTES:
         return None
@@ -180,10 +180,10 @@ def read_piece(view: memoryview) -> tuple[Piece, int] | None:
     length = PIECE_HEAD_BYTES + _checked_size(start, size)
     if len(view) < length:
         return None
-    return Piece(start, view[PIECE_HEAD_BYTES:length]), length
+    return ReplicatedPiece(start, view[PIECE_HEAD_BYTES:length]), length
 
 
-def read_epoch_piece(view: memoryview) -> tuple[Piece, int] | None:
+def read_epoch_piece(view: memoryview) -> tuple[ReplicatedPiece, int] | None:
     """Do the same with failover."""
     if len(view) < _STATE.size:
         return None
@@ -196,7 +196,7 @@ def read_epoch_piece(view: memoryview) -> tuple[Piece, int] | None:
     length = EPOCH_PIECE_HEAD_BYTES + _checked_size(start, size)
     if len(view) < length:
         return None
-    return Piece(start, view[EPOCH_PIECE_HEAD_BYTES:length], epoch, epoch_start, confirmed), length
+    return ReplicatedPiece(start, view[EPOCH_PIECE_HEAD_BYTES:length], epoch, epoch_start, confirmed), length
 
 
 def read_welcome(view: memoryview) -> tuple[Welcome, int] | None:

@@ -1,4 +1,4 @@
-"""What RocketMQ calls a version that clients tell by its number (MQVersion)."""
+"""RocketMQ's names of the versions that clients tell by a number (MQVersion)."""
 
 #: The number of V4_0_0_SNAPSHOT. Since then there are ten versions of each x.y, each after its snapshot.
 _FIRST = 212

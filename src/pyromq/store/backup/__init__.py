@@ -17,9 +17,9 @@ Until step 8 an older backup in the same folder stays what it was, with a longer
 moment. Only new bytes are copied into it: the log from where the copy ends, and the other files if their time
 or length is another.
 
-    manifest.py    backup.json: whose copy it is, and up to where
+    backup_manifest.py    backup.json: whose copy it is, and up to where
     log.py         the commit log: where it ends, what is new
-    followers.py   queues and index
-    tables.py      tables, epochs, and what waits for its time
+    follower_backup.py   queues and index
+    table_backup.py      tables, epochs, and what waits for its time
     backup.py      the order, and what is refused
 """

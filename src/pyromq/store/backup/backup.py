@@ -1,4 +1,4 @@
-"""One backup: what is refused, the order in which parts are copied, and what was done. See `__init__.py`."""
+"""One backup: the conditions, the order in which parts are copied, and the report. See `__init__.py`."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -7,21 +7,21 @@ from typing import Any, Final, NamedTuple
 from pyromq.clock import Clock
 from pyromq.errors import ConfigError, DiskFull, StoreError
 from pyromq.store.atomic_file import replace_file
-from pyromq.store.backup.followers import FOLDERS, FollowersCopy
+from pyromq.store.backup.backup_manifest import FILE_NAME, BackupManifest, load_manifest
+from pyromq.store.backup.follower_backup import FOLDERS, FollowersCopy
 from pyromq.store.backup.log import Advance, LogCopy
-from pyromq.store.backup.manifest import FILE_NAME, Manifest, load_manifest
-from pyromq.store.backup.tables import TablesCopy, copy_timers, put_timers_in_place
+from pyromq.store.backup.table_backup import TablesCopy, copy_timers, put_timers_in_place
 from pyromq.store.checkpoint import Checkpoint
 from pyromq.store.epochs import FILE_NAME as EPOCHS
 from pyromq.store.files import Files, SystemFiles
-from pyromq.store.inspect.files import FileGone, is_locked, names_in, read_whole
-from pyromq.store.inspect.survey import row_of
+from pyromq.store.inspect.read_only_files import FileGone, is_locked, names_in, read_whole
+from pyromq.store.inspect.store_survey import row_of
 
 #: Room that tables, folders and the file system's own take.
 _SPARE_BYTES: Final = 16 << 20
 _FOLDER_MODE: Final = 0o700
 _LOCK: Final = "lock"
-#: What a store consists of; queues and index have their names in `followers.py`.
+#: What a store consists of; queues and index have their names in `follower_backup.py`.
 _KNOWN: Final = frozenset(
     {_LOCK, "abort", "checkpoint", "commitlog", "config", "timers", EPOCHS, FILE_NAME, *FOLDERS}
 )
@@ -33,8 +33,8 @@ def _ignore(_: int) -> None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
-    """Which store is to be copied, where to, and how."""
+class BackupOrder:
+    """An order to back up a store: the store, the target folder, and the options."""
 
     root: Path
     log_folder: Path
@@ -51,7 +51,7 @@ class Wanted:
 
 @dataclass(slots=True)
 class BackedUp:
-    """What a backup is now, and what was done for it."""
+    """The result of a backup: its state now, and the work that was done."""
 
     source: str
     target: str
@@ -76,7 +76,7 @@ class BackedUp:
 
 
 class _Gathered(NamedTuple):
-    """What was copied and is not in its place yet."""
+    """Files that were copied and are not in their place yet."""
 
     checkpoint: bytes | None
     timers: Path | None
@@ -90,7 +90,7 @@ class Backup:
     is at work in it, DiskFull when there is too little room.
     """
 
-    def __init__(self, wanted: Wanted, *, clock: Clock, files: Files | None = None) -> None:
+    def __init__(self, wanted: BackupOrder, *, clock: Clock, files: Files | None = None) -> None:
         self._wanted = wanted
         self._clock = clock
         self._files = files = files or SystemFiles()
@@ -127,13 +127,13 @@ class Backup:
             if target.is_relative_to(source) or source.is_relative_to(target):
                 raise ConfigError(f"{target} and the store in {source} must not be inside of one another")
 
-    def _new_manifest(self) -> Manifest:
+    def _new_manifest(self) -> BackupManifest:
         target = self._wanted.target
         if set(self._files.names(target)) - {_LOCK}:
             raise ConfigError(
                 f"{target} is not empty and is no backup: it has no {FILE_NAME}; name another folder"
             )
-        return Manifest(source=self._wanted.name)
+        return BackupManifest(source=self._wanted.name)
 
     def _check_same(self) -> None:
         """Refuse another store's backup, and one that has what this store lost."""

@@ -1,9 +1,9 @@
-"""The commit log's copy: what is new is added behind what is there.
+"""The copy of the commit log: new bytes of the source are appended to the copy.
 
-A log is only ever added to, so that its copy needs no comparing: a position tells how far it is. The one
-exception is a log that was cut, by a power cut or because another broker became master, and went on
-differently. What stands before the copy's end is compared with the source's for that; two logs do not have
-the same last bytes by chance, since each record has its time and its position in it.
+A log only grows, so that its copy needs no comparing: a position tells how far it is. The one exception is a
+log that was cut, by a power cut or because another broker became master, and then went on differently. For
+that case the last bytes of the copy are compared with the source's; two logs do not have the same last bytes
+by chance, since each record has its time and its position in it.
 """
 
 import os
@@ -13,9 +13,9 @@ from typing import Final
 
 from pyromq.errors import ConfigError, StoreError
 from pyromq.store.files import Files, SystemFiles
-from pyromq.store.inspect.files import FileGone, ReadOnlyFile
 from pyromq.store.inspect.piece import look_at, next_record
-from pyromq.store.inspect.survey import RowFile, row_of
+from pyromq.store.inspect.read_only_files import FileGone, ReadOnlyFile
+from pyromq.store.inspect.store_survey import RowFile, row_of
 from pyromq.wire.record import RECORD_BYTES_MIN
 
 Advance = Callable[[int], None]

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Final
 
 from pyromq.kernel import IS_COMPILED
 from pyromq.store.commitlog import stored_at_of
-from pyromq.store.indexfile import ENTRY, ENTRY_BYTES, HEADER_BYTES, SLOT_BYTES
-from pyromq.store.inspect.files import FileGone, ReadOnlyFile
-from pyromq.store.inspect.survey import IndexSurvey, RowFile, Survey
+from pyromq.store.index.indexfile import ENTRY, ENTRY_BYTES, HEADER_BYTES, SLOT_BYTES
+from pyromq.store.inspect.read_only_files import FileGone, ReadOnlyFile
+from pyromq.store.inspect.store_survey import IndexSurvey, RowFile, StoreSurvey
 from pyromq.wire.record import MAGIC_V1, RECORD_BYTES_MIN
 
 _CHUNK_ENTRIES: Final = 1 << 15
@@ -67,7 +67,7 @@ if TYPE_CHECKING or not IS_COMPILED:
     play, are_slots, count_used = pure_play, pure_are_slots, pure_count_used
     count_before = pure_count_before
 else:
-    from pyromq._kernel.facts import are_slots, count_before, count_used, play
+    from pyromq._kernel.storage.facts import are_slots, count_before, count_used, play
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,10 @@ class Broken:
 
 @dataclass(slots=True)
 class IndexChecked:
-    """What a file holds: for each boundary, the number of the first entry that points at it or behind it."""
+    """The result of checking an index file.
+
+    `marks` has for each boundary the number of the first entry that points at it or behind it.
+    """
 
     marks: list[int] = field(default_factory=list)
     broken: list[Broken] = field(default_factory=list)
@@ -97,7 +100,7 @@ class IndexChecked:
             self.broken.append(Broken(at, what, slot))
 
 
-def check_index_file(survey: Survey, boundaries: Sequence[int], number: int) -> IndexChecked:
+def check_index_file(survey: StoreSurvey, boundaries: Sequence[int], number: int) -> IndexChecked:
     """Check one file of the index, and find the entries that point between the boundaries."""
     head = survey.index[number]
     checked = IndexChecked(marks=[1] * len(boundaries))
@@ -127,7 +130,9 @@ def check_index_file(survey: Survey, boundaries: Sequence[int], number: int) -> 
 
 
 class _IndexWalk:
-    def __init__(self, survey: Survey, head: IndexSurvey, file: ReadOnlyFile, checked: IndexChecked) -> None:
+    def __init__(
+        self, survey: StoreSurvey, head: IndexSurvey, file: ReadOnlyFile, checked: IndexChecked
+    ) -> None:
         self._head = head
         self._file = file
         self._checked = checked

@@ -1,8 +1,8 @@
-"""What the log says that its followers should hold, against what their files hold, as bytes.
+"""Comparison of the files of queues and index with the entries that the log demands, as bytes.
 
-Everything that is equal is equal in one comparison. Only where something differs are single entries looked
-at, and even then this only says *which*: what is wrong with them is for `queues` and `keys` to say, which
-know the rest of the store.
+Equal stretches cost one comparison. Single entries are looked at only where something differs, and even
+then this module only names the entries: `queues` and `keys`, which know the rest of the store, say what is
+wrong with them.
 """
 
 import struct
@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pyromq.kernel import IS_COMPILED
 from pyromq.store.consumequeue import ENTRY, ENTRY_BYTES
-from pyromq.store.indexfile import ENTRY as KEY_ENTRY
-from pyromq.store.indexfile import ENTRY_BYTES as KEY_BYTES
-from pyromq.store.indexfile import HEADER_BYTES, SLOT_BYTES
+from pyromq.store.index.indexfile import ENTRY as KEY_ENTRY
+from pyromq.store.index.indexfile import ENTRY_BYTES as KEY_BYTES
+from pyromq.store.index.indexfile import HEADER_BYTES, SLOT_BYTES
 from pyromq.store.inspect.facts import KEY, Facts, Run
-from pyromq.store.inspect.files import FileGone, ReadOnlyFile
-from pyromq.store.inspect.survey import QueueName, Survey
+from pyromq.store.inspect.read_only_files import FileGone, ReadOnlyFile
+from pyromq.store.inspect.store_survey import QueueName, StoreSurvey
 
 #: Differences that one piece keeps of one queue or of the index; the others are counted.
 KEPT_MAX: Final = 200
@@ -71,7 +71,7 @@ class KeysCompared:
     missing_count: int = 0
 
 
-def compare_run(survey: Survey, run: Run) -> RunCompared:
+def compare_run(survey: StoreSurvey, run: Run) -> RunCompared:
     """Compare a stretch of a queue with the queue's files."""
     entries = bytes(run.entries)
     name = (run.topic, run.queue_id)
@@ -111,7 +111,7 @@ def _compare_entries(wanted: bytes, actual: bytes, compared: RunCompared, *, has
                 compared.wrong.append(Wrong(compared.first + at // ENTRY_BYTES, position))
 
 
-def compare_keys(survey: Survey, ranges: Sequence[KeyRange], facts: Facts) -> KeysCompared:
+def compare_keys(survey: StoreSurvey, ranges: Sequence[KeyRange], facts: Facts) -> KeysCompared:
     """Compare the keys of a piece with the index entries that point into it."""
     try:
         parts = [_read_range(survey, part) for part in ranges]
@@ -122,13 +122,13 @@ def compare_keys(survey: Survey, ranges: Sequence[KeyRange], facts: Facts) -> Ke
     return _compare_keys(survey, ranges, parts, facts)
 
 
-def _read_range(survey: Survey, part: KeyRange) -> bytes:
+def _read_range(survey: StoreSurvey, part: KeyRange) -> bytes:
     entries_at = HEADER_BYTES + SLOT_BYTES * survey.slots
     with ReadOnlyFile(survey.index[part.file_number].path) as file:
         return file.read((part.high - part.low) * KEY_BYTES, entries_at + part.low * KEY_BYTES)
 
 
-def _are_equal(survey: Survey, ranges: Sequence[KeyRange], parts: Sequence[bytes], facts: Facts) -> bool:
+def _are_equal(survey: StoreSurvey, ranges: Sequence[KeyRange], parts: Sequence[bytes], facts: Facts) -> bool:
     first = 0
     for part, entries in zip(ranges, parts, strict=True):
         if not are_keys(entries, facts, first, survey.index[part.file_number].begin_at_ms):
@@ -154,7 +154,7 @@ def pure_are_keys(entries: bytes, facts: Facts, first: int, begin_ms: int) -> bo
 if TYPE_CHECKING or not IS_COMPILED:
     are_keys = pure_are_keys
 else:
-    from pyromq._kernel.facts import are_keys
+    from pyromq._kernel.storage.facts import are_keys
 
 
 def _seconds_of(begin_ms: int, times: "array[int]") -> list[int]:
@@ -169,7 +169,7 @@ def seconds_since(begin_ms: int, time_ms: int) -> int:
 
 
 def _compare_keys(
-    survey: Survey, ranges: Sequence[KeyRange], parts: Sequence[bytes], facts: Facts
+    survey: StoreSurvey, ranges: Sequence[KeyRange], parts: Sequence[bytes], facts: Facts
 ) -> KeysCompared:
     compared = KeysCompared()
     if not any(parts):

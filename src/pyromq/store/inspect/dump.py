@@ -12,12 +12,12 @@ from itertools import islice
 from typing import Final
 
 from pyromq.store.follower import entry_of
-from pyromq.store.index import key_hash
-from pyromq.store.indexfile import ENTRY, ENTRY_BYTES, HEADER_BYTES, SLOT, SLOT_BYTES
-from pyromq.store.inspect.files import FileGone, ReadOnlyFile
-from pyromq.store.inspect.piece import Look, look_at, next_record
-from pyromq.store.inspect.survey import IndexSurvey, QueueSurvey, RowFile, Survey
-from pyromq.wire.properties import KEY_SEPARATOR
+from pyromq.store.index.index import key_hash
+from pyromq.store.index.indexfile import ENTRY, ENTRY_BYTES, HEADER_BYTES, SLOT, SLOT_BYTES
+from pyromq.store.inspect.piece import LogLook, look_at, next_record
+from pyromq.store.inspect.read_only_files import FileGone, ReadOnlyFile
+from pyromq.store.inspect.store_survey import IndexSurvey, QueueSurvey, RowFile, StoreSurvey
+from pyromq.wire.properties import index_keys
 from pyromq.wire.record import Record
 
 _BLOCK_BYTES: Final = 1 << 20
@@ -26,7 +26,7 @@ _ENTRIES_AT_ONCE: Final = 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
-    """Which records are wanted; what is None does not matter."""
+    """The conditions of the records to dump; None sets no condition."""
 
     topic: str | None = None
     queue_id: int | None = None
@@ -51,11 +51,11 @@ class Dumped:
 
     @property
     def position(self) -> int:
-        """Where it stands in the log."""
+        """The position of the record in the log."""
         return self.file.base + self.place
 
 
-def dump(survey: Survey, selection: Selection) -> Iterator[Dumped]:
+def dump(survey: StoreSurvey, selection: Selection) -> Iterator[Dumped]:
     """Yield the records that are wanted, in the order of the log, and what does not read between them."""
     if selection.position is not None:
         found = _walk(survey, selection.position)
@@ -83,14 +83,13 @@ def _matches(record: Record, selection: Selection) -> bool:
 def keys_of(record: Record) -> list[str]:
     """Return what the message can be found by: its unique id and its keys."""
     entry = entry_of(record, record.size, {})
-    words = [entry.unique_id or "", *(entry.keys or "").split(KEY_SEPARATOR)]
-    return [word for word in words if word]
+    return index_keys(entry.unique_id, entry.keys)
 
 
 # Walking the log
 
 
-def _walk(survey: Survey, start: int) -> Iterator[Dumped]:
+def _walk(survey: StoreSurvey, start: int) -> Iterator[Dumped]:
     """Yield all records from a position on, to the end of the log as it is then."""
     for file in survey.log:
         if file.end > start:
@@ -101,7 +100,7 @@ def _walk(survey: Survey, start: int) -> Iterator[Dumped]:
                 continue
 
 
-def _walk_file(survey: Survey, opened: ReadOnlyFile, file: RowFile, place: int) -> Iterator[Dumped]:
+def _walk_file(survey: StoreSurvey, opened: ReadOnlyFile, file: RowFile, place: int) -> Iterator[Dumped]:
     end = opened.last_byte_but_zeros(file.length)
     block, block_at = b"", place
     while place < end:
@@ -122,18 +121,18 @@ def _walk_file(survey: Survey, opened: ReadOnlyFile, file: RowFile, place: int) 
         place = found
 
 
-def _is_known(survey: Survey, position: int) -> bool:
+def _is_known(survey: StoreSurvey, position: int) -> bool:
     """Return whether a message was surely stored at a position or behind it, and is not being written."""
     return position < max(survey.safe_position or 0, survey.reach)
 
 
-def _record_at(survey: Survey, position: int) -> Dumped | None:
+def _record_at(survey: StoreSurvey, position: int) -> Dumped | None:
     file = survey.log_file_of(position)
     if file is None:
         return None
     try:
         with ReadOnlyFile(file.path) as opened:
-            look: Look = look_at(opened, file, position - file.base)
+            look: LogLook = look_at(opened, file, position - file.base)
     except FileGone:
         return None
     if look.is_blank:
@@ -145,7 +144,7 @@ def _record_at(survey: Survey, position: int) -> Dumped | None:
 # Along the queues
 
 
-def _by_topic(survey: Survey, topic: str, selection: Selection) -> Iterator[Dumped]:
+def _by_topic(survey: StoreSurvey, topic: str, selection: Selection) -> Iterator[Dumped]:
     queues = [
         queue
         for queue in survey.queues.values()
@@ -157,7 +156,7 @@ def _by_topic(survey: Survey, topic: str, selection: Selection) -> Iterator[Dump
     yield from _from_unsettled(survey, lambda record: record.queue_offset >= ends.get(record.queue_id, 0))
 
 
-def _positions(survey: Survey, queue: QueueSurvey, selection: Selection) -> Iterator[int]:
+def _positions(survey: StoreSurvey, queue: QueueSurvey, selection: Selection) -> Iterator[int]:
     first = max(queue.first, selection.first or 0)
     end = queue.end if selection.end is None else min(queue.end, selection.end)
     for low in range(first, end, _ENTRIES_AT_ONCE):
@@ -169,14 +168,14 @@ def _positions(survey: Survey, queue: QueueSurvey, selection: Selection) -> Iter
             continue
 
 
-def _records(survey: Survey, positions: Iterator[int]) -> Iterator[Dumped]:
+def _records(survey: StoreSurvey, positions: Iterator[int]) -> Iterator[Dumped]:
     for position in positions:
         found = _record_at(survey, position)
         if found is not None:
             yield found
 
 
-def _from_unsettled(survey: Survey, is_new: Callable[[Record], bool]) -> Iterator[Dumped]:
+def _from_unsettled(survey: StoreSurvey, is_new: Callable[[Record], bool]) -> Iterator[Dumped]:
     """Yield what may be in the log and not yet in what follows it."""
     if survey.is_clean or not survey.log:
         return
@@ -189,11 +188,11 @@ def _from_unsettled(survey: Survey, is_new: Callable[[Record], bool]) -> Iterato
 # Along the index
 
 
-def _can_search(survey: Survey) -> bool:
+def _can_search(survey: StoreSurvey) -> bool:
     return bool(survey.index) and all(head.length == survey.index_bytes for head in survey.index)
 
 
-def _by_key(survey: Survey, topic: str, key: str) -> Iterator[Dumped]:
+def _by_key(survey: StoreSurvey, topic: str, key: str) -> Iterator[Dumped]:
     hashed = key_hash(topic, key)
     positions = sorted({position for head in survey.index for position in _chain(survey, head, hashed)})
     yield from _records(survey, (position for position in positions if position >= survey.min_position))
@@ -201,7 +200,7 @@ def _by_key(survey: Survey, topic: str, key: str) -> Iterator[Dumped]:
     yield from _from_unsettled(survey, lambda record: record.position > known)
 
 
-def _chain(survey: Survey, head: IndexSurvey, hashed: int) -> Iterator[int]:
+def _chain(survey: StoreSurvey, head: IndexSurvey, hashed: int) -> Iterator[int]:
     """Yield the positions of one index file's entries that have a hash, newest first."""
     entries_at = HEADER_BYTES + SLOT_BYTES * survey.slots
     with ReadOnlyFile(head.path) as file:

@@ -1,7 +1,7 @@
-"""What the followers of the log should hold, made from the log's records.
+"""The expected contents of consume queues and key index, made from the log's records.
 
-It is kept as bytes, never as an object for each message: 20 bytes for its queue entry, 12 and 8 for each of
-its keys. To compare a stretch of a queue with its file is then one comparison of bytes.
+They are kept as bytes, never as an object for each message: 20 bytes for a queue entry, 12 and 8 for each
+key. A stretch of a queue is then compared with its file by one comparison of bytes.
 """
 
 import struct
@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Final
 
 from pyromq.kernel import IS_COMPILED
 from pyromq.store.consumequeue import ENTRY
-from pyromq.store.follower import TIMED_TOPICS, LogEntry, entry_of, has_index_entry, has_queue_entry
-from pyromq.store.index import key_hash
+from pyromq.store.follower import TIMED_TOPICS, LogEntry, entry_of, has_queue_entry
+from pyromq.store.index.index import key_hashes
 from pyromq.wire.java_hash import java_hash
-from pyromq.wire.properties import KEY_SEPARATOR
 from pyromq.wire.record import Record
 
 #: Hash and position of a key: the beginning of its index entry.
@@ -83,11 +82,11 @@ if TYPE_CHECKING or not IS_COMPILED:
     Run = PureRun
     RunTable = dict[object, Run]
 else:
-    from pyromq._kernel.facts import Run, RunTable
+    from pyromq._kernel.storage.facts import Run, RunTable
 
 
-class Topic:
-    """The runs of a topic's queues that grow, and hashes of «topic#…» up to the last eight bytes of a key."""
+class TopicRuns:
+    """The runs of a topic's queues that grow, and hashes of `topic#…` up to the last eight bytes of a key."""
 
     __slots__ = ("heads", "name", "queues")
 
@@ -98,11 +97,11 @@ class Topic:
 
 
 #: The topic, the tags code, and how properties look that differ in the unique id only.
-Shape = tuple[Topic, int]
+Shape = tuple[TopicRuns, int]
 
 
 class Facts:
-    """What the followers of a stretch of the log should hold."""
+    """The entries that the followers of a stretch of the log should hold."""
 
     __slots__ = (
         "_delays_ms",
@@ -120,8 +119,8 @@ class Facts:
     def __init__(self, delays_ms: Mapping[int, int]) -> None:
         self._delays_ms = delays_ms
         #: Topics by the bytes of their name, and those that `scan` does not know how to follow.
-        self.topics: dict[bytes, Topic] = {}
-        self._others: dict[str, Topic] = {}
+        self.topics: dict[bytes, TopicRuns] = {}
+        self._others: dict[str, TopicRuns] = {}
         self._ended: list[Run] = []
         #: For `scan`: what it found out about topics and properties that look alike.
         self.shapes: dict[bytes, Shape] = {}
@@ -142,10 +141,9 @@ class Facts:
             run = self._run_for(entry)
             run.entries += _pack_entry(position, entry.size, entry.tags_code)
             run.next_offset += 1
-        if has_index_entry(entry.sys_flag):
-            for hashed in key_hashes(entry):
-                self.keys += _pack_key(hashed, position)
-                self.times.append(entry.stored_at_ms)
+        for hashed in key_hashes(entry):
+            self.keys += _pack_key(hashed, position)
+            self.times.append(entry.stored_at_ms)
         self.records += 1
         self.newest = position
         return entry
@@ -160,10 +158,10 @@ class Facts:
             run = topic.queues[entry.queue_id] = Run(entry.topic, entry.queue_id, entry.queue_offset)
         return run
 
-    def _topic(self, name: str) -> Topic:
+    def _topic(self, name: str) -> TopicRuns:
         if name in TIMED_TOPICS or not name.isascii():
-            return self._others.setdefault(name, Topic(name))
-        return self.topics.setdefault(name.encode(), Topic(name))
+            return self._others.setdefault(name, TopicRuns(name))
+        return self.topics.setdefault(name.encode(), TopicRuns(name))
 
     def end(self) -> list[Run]:
         """Return all runs; those of one queue in the order of the log."""
@@ -172,10 +170,3 @@ class Facts:
         self._ended, self.topics, self._others, self.shapes = [], {}, {}, {}
         self.runs.clear()
         return runs
-
-
-def key_hashes(entry: LogEntry) -> list[int]:
-    """Return the hashes under which a message is entered into the index, in order."""
-    keys = [entry.unique_id] if entry.unique_id else []
-    keys += [key for key in (entry.keys or "").split(KEY_SEPARATOR) if key]
-    return [key_hash(entry.topic, key) for key in keys]

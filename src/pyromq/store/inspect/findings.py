@@ -1,4 +1,4 @@
-"""What a look at a store found: faults, which lost or may lose something, and notes, which explain."""
+"""Findings of `verify`: faults, which lost or may lose something, and notes, which explain."""
 
 from collections import Counter
 from dataclasses import dataclass, field
@@ -22,7 +22,7 @@ REMEDY_INDEX: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class StoreFinding:
     """One thing that is not as it should be: where, what, and what to do about it."""
 
     file: str
@@ -43,12 +43,12 @@ class Finding:
 
 
 @dataclass(slots=True)
-class Report:
+class StoreReport:
     """All findings of a look, and what was looked at."""
 
     root: str = ""
     state: str = ""
-    listed: list[Finding] = field(default_factory=list)
+    listed: list[StoreFinding] = field(default_factory=list)
     fault_count: int = 0
     note_count: int = 0
     log_files: int = 0
@@ -69,16 +69,16 @@ class Report:
         return not self.fault_count
 
     @property
-    def faults(self) -> list[Finding]:
+    def faults(self) -> list[StoreFinding]:
         """The faults that are listed."""
         return [finding for finding in self.listed if finding.is_fault]
 
     @property
-    def notes(self) -> list[Finding]:
+    def notes(self) -> list[StoreFinding]:
         """The notes that are listed."""
         return [finding for finding in self.listed if not finding.is_fault]
 
-    def add(self, finding: Finding) -> None:
+    def add(self, finding: StoreFinding) -> None:
         """Count a finding, and list it unless there are too many."""
         if finding.is_fault:
             self.fault_count += 1

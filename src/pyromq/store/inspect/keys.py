@@ -1,16 +1,17 @@
-"""What is wrong with index entries that differ from the log, and with keys that have none."""
+"""Findings about index entries that differ from the log, and about keys without an index entry."""
 
 from collections import defaultdict
 from collections.abc import Sequence
 
 from pyromq.store.follower import entry_of
-from pyromq.store.indexfile import ENTRY, ENTRY_BYTES, HEADER_BYTES, SLOT_BYTES
+from pyromq.store.index.index import key_hash
+from pyromq.store.index.indexfile import ENTRY, ENTRY_BYTES, HEADER_BYTES, SLOT_BYTES
 from pyromq.store.inspect.chains import IndexChecked
 from pyromq.store.inspect.compare import KeysCompared, seconds_since
-from pyromq.store.inspect.facts import key_hashes
-from pyromq.store.inspect.files import FileGone, ReadOnlyFile
 from pyromq.store.inspect.findings import REMEDY_INDEX
+from pyromq.store.inspect.read_only_files import FileGone, ReadOnlyFile
 from pyromq.store.inspect.verdict import Verdicts
+from pyromq.wire.properties import index_keys
 
 
 class IndexJudge:
@@ -53,7 +54,8 @@ class IndexJudge:
             what = f"entry {number} points at {position}, where no record begins"
             self._verdicts.say((head.path, at + 4), what, REMEDY_INDEX, is_made_again=is_made_again)
             return
-        hashes = key_hashes(entry_of(record, record.size, survey.delays_ms))
+        entry = entry_of(record, record.size, survey.delays_ms)
+        hashes = [key_hash(entry.topic, key) for key in index_keys(entry.unique_id, entry.keys)]
         excused.update(one % survey.slots for one in hashes)
         if hashed not in hashes:
             what = f"entry {number} has the key hash {hashed}, but the message at {position} has no such key"

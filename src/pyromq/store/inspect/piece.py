@@ -16,7 +16,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Final
-from zlib import crc32
 
 from pyromq.errors import CorruptRecord
 from pyromq.kernel import IS_COMPILED
@@ -24,19 +23,20 @@ from pyromq.store.commitlog import is_torn
 from pyromq.store.consumequeues import is_folder_name
 from pyromq.store.inspect.compare import KeyRange, KeysCompared, RunCompared, compare_keys, compare_run
 from pyromq.store.inspect.facts import Facts
-from pyromq.store.inspect.files import FileGone, ReadOnlyFile
-from pyromq.store.inspect.findings import REMEDY_LOG, Finding
-from pyromq.store.inspect.survey import RowFile, Survey
+from pyromq.store.inspect.findings import REMEDY_LOG, StoreFinding
+from pyromq.store.inspect.read_only_files import FileGone, ReadOnlyFile
+from pyromq.store.inspect.store_survey import RowFile, StoreSurvey
 from pyromq.wire.record import (
     BLANK_BYTES,
     BLANK_MAGIC,
-    CRC_MASK,
     MAGIC_V1,
     MAGIC_V2,
     PROPERTIES_BYTES_MAX,
     RECORD_BYTES_MIN,
     SYS_FLAG_AT,
     Record,
+    body_crc,
+    can_be_record,
     decode_record,
     record_size,
 )
@@ -44,7 +44,7 @@ from pyromq.wire.record import (
 if TYPE_CHECKING or not IS_COMPILED:
     from pyromq.store.inspect.scan import scan
 else:
-    from pyromq._kernel.facts import scan
+    from pyromq._kernel.storage.facts import scan
 
 PIECE_BYTES: Final = 64 << 20
 _BLOCK_BYTES: Final = 1 << 20
@@ -59,8 +59,8 @@ _MARKS: Final = re.compile(
 )
 
 
-class Ending(Enum):
-    """How a piece ended."""
+class PieceEnding(Enum):
+    """The way a piece ended."""
 
     AT_STOP = "at the next piece"
     BLANK = "with the blank that ends a file"
@@ -69,7 +69,7 @@ class Ending(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class LogPiece:
     """Bytes `start` to `stop` of a file: the records that begin there are the piece's."""
 
     file: RowFile
@@ -83,16 +83,16 @@ class Piece:
 
 @dataclass(slots=True)
 class PieceChecked:
-    """What a piece holds, and what is wrong with it."""
+    """The result of checking a piece: its records, and the findings."""
 
-    piece: Piece
+    piece: LogPiece
     #: Where the first record begins and the last ends, as bytes of the file; None when there is none.
     start: int | None = None
     end: int = 0
-    ending: Ending = Ending.AT_STOP
+    ending: PieceEnding = PieceEnding.AT_STOP
     records: int = 0
     newest: int = -1
-    findings: list[Finding] = field(default_factory=list)
+    findings: list[StoreFinding] = field(default_factory=list)
     #: Positions of records whose topic or queue cannot be believed.
     distrusted: list[int] = field(default_factory=list)
     #: From position to position: bytes that are no records.
@@ -101,7 +101,7 @@ class PieceChecked:
     keys: KeysCompared = field(default_factory=KeysCompared)
 
 
-def check_piece(survey: Survey, piece: Piece) -> PieceChecked:
+def check_piece(survey: StoreSurvey, piece: LogPiece) -> PieceChecked:
     """Read a piece and compare it with what follows the log."""
     checked = PieceChecked(piece, end=piece.start)
     facts = Facts(survey.delays_ms)
@@ -109,7 +109,7 @@ def check_piece(survey: Survey, piece: Piece) -> PieceChecked:
         with ReadOnlyFile(piece.file.path) as file:
             _Walk(file, checked, facts).run()
     except FileGone:
-        checked.ending = Ending.GONE
+        checked.ending = PieceEnding.GONE
         return checked
     checked.records, checked.newest = facts.records, facts.newest
     checked.runs = [compare_run(survey, run) for run in facts.end()]
@@ -135,7 +135,7 @@ class _Walk:
                 return
             checked.end = found
         checked.start = checked.end
-        while checked.ending is Ending.AT_STOP and checked.end < piece.stop:
+        while checked.ending is PieceEnding.AT_STOP and checked.end < piece.stop:
             self._block()
 
     def _block(self) -> None:
@@ -143,7 +143,7 @@ class _Walk:
         checked, begin = self._checked, self._checked.end
         block = self._file.read(_BLOCK_BYTES, begin)
         at, limit = 0, min(checked.piece.stop - begin, len(block))
-        while at < limit and checked.ending is Ending.AT_STOP:
+        while at < limit and checked.ending is PieceEnding.AT_STOP:
             at = scan(block, at, limit, self._row_file.base + begin, self._facts)
             checked.end = begin + at
             if at >= limit:
@@ -158,9 +158,11 @@ class _Walk:
         checked, row_file = self._checked, self._row_file
         place = checked.end
         look = look_at(self._file, row_file, place, block, at)
-        checked.findings += [Finding(str(row_file.path), place, what, REMEDY_LOG) for what in look.faults]
+        checked.findings += [
+            StoreFinding(str(row_file.path), place, what, REMEDY_LOG) for what in look.faults
+        ]
         if look.is_blank:
-            checked.ending = Ending.BLANK
+            checked.ending = PieceEnding.BLANK
         elif look.record is not None:
             if look.is_usable:
                 self._facts.take_in(look.record, row_file.base + place)
@@ -177,20 +179,20 @@ class _Walk:
         checked.unreadable.append((row_file.base + place, row_file.base + until))
         if found is None:
             # Whether that is a fault depends on what stands behind this file.
-            checked.ending = Ending.TORN
-            checked.findings.append(Finding(str(row_file.path), place, why, REMEDY_LOG))
+            checked.ending = PieceEnding.TORN
+            checked.findings.append(StoreFinding(str(row_file.path), place, why, REMEDY_LOG))
             return
         checked.end = found
         checked.findings.append(
-            Finding(
+            StoreFinding(
                 str(row_file.path), place, f"{why}; the next record that reads is at byte {found}", REMEDY_LOG
             )
         )
 
 
 @dataclass(slots=True)
-class Look:
-    """What stands at one place of the log."""
+class LogLook:
+    """The record or blank at one place of the log, or the reason why there is none."""
 
     #: The record there, if its lengths add up.
     record: Record | None = None
@@ -203,29 +205,29 @@ class Look:
     faults: list[str] = field(default_factory=list)
 
 
-def look_at(file: ReadOnlyFile, row_file: RowFile, place: int, block: bytes = b"", at: int = 0) -> Look:
+def look_at(file: ReadOnlyFile, row_file: RowFile, place: int, block: bytes = b"", at: int = 0) -> LogLook:
     """Say what stands at a byte of a log file; `block` may hold the bytes from `at` on."""
     left = row_file.length - place
     if left < BLANK_BYTES:
-        return Look(is_blank=True)
+        return LogLook(is_blank=True)
     if len(block) - at < _HEAD_BYTES_MAX:
         block, at = file.read(_HEAD_BYTES_MAX, place), 0
     if len(block) - at < BLANK_BYTES:
-        return Look(why="the file was cut while it was looked at")
+        return LogLook(why="the file was cut while it was looked at")
     size, magic = _SIZE_MAGIC.unpack_from(block, at)
     if magic == BLANK_MAGIC:
         wrong = [f"the blank says that {size} bytes are left in the file, but it is {left}"]
-        return Look(is_blank=True, faults=wrong if size != left else [])
-    if magic not in (MAGIC_V1, MAGIC_V2) or not RECORD_BYTES_MIN <= size <= left:
-        return Look(why=_why_no_record(size, magic, left))
+        return LogLook(is_blank=True, faults=wrong if size != left else [])
+    if not can_be_record(size, magic, left):
+        return LogLook(why=_why_no_record(size, magic, left))
     if not _adds_up(block, at, size):
-        return Look(why=f"a record of {size} bytes says that its body has more, or much less")
+        return LogLook(why=f"a record of {size} bytes says that its body has more, or much less")
     if len(block) - at < size:
         block, at = file.read(size, place), 0
     try:
         record = decode_record(block, at, check_crc=False)
     except CorruptRecord:
-        return Look(why=f"a record of {size} bytes whose body, topic and properties do not add up to it")
+        return LogLook(why=f"a record of {size} bytes whose body, topic and properties do not add up to it")
     return _look_into(record, row_file.base + place)
 
 
@@ -249,10 +251,10 @@ def _why_no_record(size: int, magic: int, left: int) -> str:
     return f"no record begins here: the magic is {magic & 0xFFFFFFFF:#010x}"
 
 
-def _look_into(record: Record, position: int) -> Look:
-    look = Look(record=record)
+def _look_into(record: Record, position: int) -> LogLook:
+    look = LogLook(record=record)
     whose = f"the message {record.queue_offset} of queue {record.queue_id} of {record.topic!r}"
-    crc = crc32(record.body) & CRC_MASK
+    crc = body_crc(record.body)
     if crc != record.body_crc:
         look.faults.append(
             f"the body of {whose} has the checksum {crc:#010x}; the record says {record.body_crc:#010x}"

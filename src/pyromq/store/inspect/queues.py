@@ -1,4 +1,4 @@
-"""What is wrong with queue entries that differ from the log, and with messages that have none."""
+"""Findings about queue entries that differ from the log, and about messages without a queue entry."""
 
 from collections.abc import Iterator, Mapping
 from itertools import pairwise
@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 from pyromq.store.follower import entry_of
 from pyromq.store.inspect.compare import EXTENSION_ADDRESS_MAX, RunCompared
-from pyromq.store.inspect.files import FileGone
 from pyromq.store.inspect.findings import REMEDY_QUEUES
-from pyromq.store.inspect.survey import QueueName, QueueSurvey, is_blank_entry
+from pyromq.store.inspect.read_only_files import FileGone
+from pyromq.store.inspect.store_survey import QueueName, QueueSurvey, is_blank_entry
 from pyromq.store.inspect.verdict import Verdicts
 from pyromq.system_names import SCHEDULE
 from pyromq.wire.record import Record

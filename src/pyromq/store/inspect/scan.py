@@ -1,32 +1,27 @@
-"""The inner loop of `verify`: records of the log, checked, into what its followers should hold.
+"""The inner loop of `verify`: it checks records of the log, and makes the entries that queues and index need.
 
 `scan` goes over a block of the log and takes in the *plain* records: version 1, IPv4 hosts, whole, with the
 right checksum and position, whose queue goes on where it stopped. At the first record that is anything else
-it stops and says where; `Facts.take_in`, which decodes a record with the store's own functions, looks at that
-one. So `scan` is fast because it knows one shape, and right because it never decides what is wrong. The
-compiled `scan` (`pyromq._kernel.facts`) takes the same arguments, and `take_in` is the oracle of both.
+it stops and returns where; `Facts.take_in`, which decodes a record with the store's own functions, looks at
+that one. So `scan` is fast because it knows one shape, and right because it never decides what is wrong.
+The compiled `scan` (`pyromq._kernel.storage.facts`) takes the same arguments, and `take_in` is the oracle
+of both.
 
 Topic and properties are most of the work. Messages of one producer differ there in nothing but the 32
 characters of their unique id, so what is left without them is looked up as a whole (`Facts.shapes`).
 """
 
-import struct
 from typing import Final
-from zlib import crc32
 
 from pyromq.codes import SysFlag
+from pyromq.errors import CorruptRecord
 from pyromq.store.consumequeue import ENTRY
-from pyromq.store.index import key_hash
-from pyromq.store.inspect.facts import KEY, Facts, Hashes, NotPlain, TagsCodes, Topic
+from pyromq.store.index.index import key_hash
+from pyromq.store.inspect.facts import KEY, Facts, Hashes, NotPlain, TagsCodes, TopicRuns
 from pyromq.wire.message_id import ID_CHARACTERS_V4
-from pyromq.wire.record import CRC_MASK, MAGIC_V1
+from pyromq.wire.properties import finder
+from pyromq.wire.record import MAGIC_V1, look_at_record
 
-#: size, magic, checksum, queue id, queue offset, position, sysFlag, stored at, body length.
-_HEAD: Final = struct.Struct(">iiii4xqqi8x8xq8x4x8xi")
-_HEAD_BYTES: Final = 88
-assert _HEAD.size == _HEAD_BYTES
-_unpack_head = _HEAD.unpack_from
-_unpack_int16 = struct.Struct(">h").unpack_from
 _pack_entry = ENTRY.pack
 _pack_key = KEY.pack
 
@@ -40,6 +35,7 @@ _SIGN: Final = 0x80000000
 _POSITIVE: Final = 0x7FFFFFFF
 _KEY_BYTES: Final = KEY.size
 
+_find_tags, _find_unique_id, _find_keys = finder(b"TAGS"), finder(b"UNIQ_KEY"), finder(b"KEYS")
 _tags_codes: Final = TagsCodes()
 _next_to_last: Final = Hashes(4)
 _last: Final = Hashes(0)
@@ -50,23 +46,14 @@ def scan(block: bytes, at: int, limit: int, base: int, facts: Facts) -> int:
 
     That is at `limit` or behind it when all were plain. `base` is the position of the block's first byte.
     """
-    view, block_bytes, find_shape = memoryview(block), len(block), facts.shapes.get
+    view, find_shape = memoryview(block), facts.shapes.get
     keys, times, add_time = facts.keys, facts.times, facts.times.append
     count, newest = 0, facts.newest
-    limit = min(limit, block_bytes - _HEAD_BYTES)
     try:
         while at < limit:
-            size, magic, crc, queue_id, offset, position, flags, time_ms, body_bytes = _unpack_head(block, at)
-            end = at + size
-            topic_at = at + _HEAD_BYTES + body_bytes
-            if (
-                magic != MAGIC_V1
-                or position != base + at
-                or flags & _NOT_PLAIN
-                or body_bytes < 0
-                or not topic_at < end <= block_bytes
-                or crc32(view[at + _HEAD_BYTES : topic_at]) & CRC_MASK != crc
-            ):
+            head, _, topic_at, _, properties_at, end = look_at_record(view, at)
+            size, magic, _, queue_id, _, offset, position, flags, _, _, time_ms, *_ = head
+            if magic != MAGIC_V1 or position != base + at or flags & _NOT_PLAIN:
                 break
             tail = block[topic_at:end]
             id_at = tail.find(_ID_NAME) + 9
@@ -78,7 +65,7 @@ def scan(block: bytes, at: int, limit: int, base: int, facts: Facts) -> int:
                 hashed = hashed + _last[tail[id_at + 28 : id_at + 32]] & _MASK
                 made = _pack_key((_TWO_32 - hashed if hashed & _SIGN else hashed) & _POSITIVE, position)
             else:
-                topic, code, made = _read_tail(facts, tail, position)
+                topic, code, made = _read_tail(facts, tail, properties_at - topic_at, position)
             run = topic.queues.get(queue_id)
             if run is None or run.next_offset != offset:
                 break
@@ -93,24 +80,19 @@ def scan(block: bytes, at: int, limit: int, base: int, facts: Facts) -> int:
             newest = position
             count += 1
             at = end
-    except NotPlain:
+    except (CorruptRecord, NotPlain):
         pass
     facts.records += count
     facts.newest = newest
     return at
 
 
-def _read_tail(facts: Facts, tail: bytes, position: int) -> tuple[Topic, int, bytes]:
+def _read_tail(facts: Facts, tail: bytes, properties_at: int, position: int) -> tuple[TopicRuns, int, bytes]:
     """Return what the end of a record says: its topic, its tags code, and its keys, packed."""
-    properties_at = tail[0] + 3
-    if properties_at > len(tail) or _unpack_int16(tail, properties_at - 2)[0] != len(tail) - properties_at:
+    topic, properties = facts.topics.get(tail[1 : properties_at - 2]), tail[properties_at:]
+    if topic is None or b"\0" in properties:
         raise NotPlain
-    topic = facts.topics.get(tail[1 : properties_at - 2])
-    if topic is None or b"\0" in tail[properties_at:]:
-        raise NotPlain
-    # All pairs stand between separators here, so that a name is found by one search, and its value's end too.
-    properties = b"\x02" + tail[properties_at:] + b"\x02"
-    tags, identity, keys = (_value(properties, name) for name in (b"TAGS", b"UNIQ_KEY", b"KEYS"))
+    tags, identity, keys = _find_tags(properties), _find_unique_id(properties), _find_keys(properties)
     code = _tags_codes[tags] if tags is not None else 0
     words = [] if identity is None else [identity]
     if keys is not None:
@@ -120,20 +102,7 @@ def _read_tail(facts: Facts, tail: bytes, position: int) -> tuple[Topic, int, by
     return topic, code, b"".join([_pack_key(_key_hash(topic, word), position) for word in words])
 
 
-def _value(properties: bytes, name: bytes) -> bytes | None:
-    """Return a property's value; of two with one name the later holds, unless it is empty."""
-    marked = b"\x02" + name + b"\x01"
-    at = properties.rfind(marked)
-    if at < 0:
-        return None
-    at += len(marked)
-    value = properties[at : properties.index(b"\x02", at)]
-    if not value:
-        raise NotPlain
-    return value
-
-
-def _remember(facts: Facts, tail: bytes, shape: tuple[Topic, int]) -> None:
+def _remember(facts: Facts, tail: bytes, shape: tuple[TopicRuns, int]) -> None:
     """Keep what the end of a record says for all that differ from it in their unique id only."""
     if tail.count(_ID_NAME) == 1:
         if len(facts.shapes) >= _SHAPES_MAX:
@@ -142,8 +111,8 @@ def _remember(facts: Facts, tail: bytes, shape: tuple[Topic, int]) -> None:
         facts.shapes[before + name + behind[ID_CHARACTERS_V4:]] = shape
 
 
-def _key_hash(topic: Topic, key: bytes) -> int:
-    """Return the hash of «topic#key», put together from pieces that many keys have in common.
+def _key_hash(topic: TopicRuns, key: bytes) -> int:
+    """Return the hash of `topic#key`, put together from pieces that many keys have in common.
 
     The last eight digits of a unique id are a time and a counter; its head stays for a minute.
     """

@@ -1,26 +1,25 @@
-"""What is known after the log was walked, and whether something that differs from it is a fault at all.
+"""The verdict on entries that differ from the log: whether a difference is a fault.
 
-Not everything that differs is damage. While a broker runs, and after one was killed, the newest entries of
-what follows the log may not be written yet; the next start makes them again from the log. Entries of
-messages that retention took are left alone until their whole file goes. And one damaged record would be found
-again by everything that points at it, so what lies in bytes that are known to be unreadable is not told
-again.
+Not every difference is damage. While a broker runs, and after one was killed, the newest queue and index
+entries may not be written yet; the next start makes them again from the log. Entries of messages that
+retention removed stay until their whole file goes. A damaged record is reported once, and not again for
+each entry that points at it.
 """
 
 from collections.abc import Iterable
 from pathlib import Path
 
-from pyromq.store.inspect.files import FileGone, ReadOnlyFile
-from pyromq.store.inspect.findings import REMEDY_LOG, Finding, Report
+from pyromq.store.inspect.findings import REMEDY_LOG, StoreFinding, StoreReport
 from pyromq.store.inspect.piece import look_at
-from pyromq.store.inspect.survey import Survey
+from pyromq.store.inspect.read_only_files import FileGone, ReadOnlyFile
+from pyromq.store.inspect.store_survey import StoreSurvey
 from pyromq.wire.record import Record
 
 
 class LogSeen:
-    """What is known of the log after it was walked."""
+    """The facts about the log that walking it gave."""
 
-    def __init__(self, survey: Survey) -> None:
+    def __init__(self, survey: StoreSurvey) -> None:
         self._survey = survey
         self._unreadable: list[tuple[int, int]] = []
         #: Positions of records whose topic or queue cannot be believed.
@@ -71,7 +70,7 @@ class LogSeen:
 class Verdicts:
     """Fault or note: what is said about the followers of the log."""
 
-    def __init__(self, survey: Survey, log: LogSeen, report: Report) -> None:
+    def __init__(self, survey: StoreSurvey, log: LogSeen, report: StoreReport) -> None:
         self.survey = survey
         self.log = log
         self._report = report
@@ -100,12 +99,12 @@ class Verdicts:
         """Report a fault, or a note if the next start mends it."""
         if is_made_again:
             remedy = "nothing: the broker was not stopped in order, and the next start makes it again"
-        self._report.add(Finding(str(place[0]), place[1], what, remedy, is_fault=not is_made_again))
+        self._report.add(StoreFinding(str(place[0]), place[1], what, remedy, is_fault=not is_made_again))
 
     def say_of_record(self, position: int, what: str) -> None:
         """Report a fault of a record."""
-        self._report.add(Finding(*self.log.place_of(position), what, REMEDY_LOG))
+        self._report.add(StoreFinding(*self.log.place_of(position), what, REMEDY_LOG))
 
     def note(self, position: int, what: str, remedy: str = "") -> None:
         """Explain something about the log from a position on."""
-        self._report.add(Finding(*self.log.place_of(position), what, remedy, is_fault=False))
+        self._report.add(StoreFinding(*self.log.place_of(position), what, remedy, is_fault=False))

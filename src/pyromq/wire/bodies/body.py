@@ -1,4 +1,4 @@
-"""What all bodies share: a struct whose fields travel in camel case, and how it is read from JSON.
+"""The base of all bodies: a struct whose fields travel in camel case, and its reading from JSON.
 
 Reading forgives what fastjson forgives: unknown fields, null where something is expected (it is absent),
 numbers and booleans as text. `java_json.dumps` writes a body; it sorts the fields and leaves out None.

@@ -18,7 +18,7 @@ HEARTBEAT_BYTES_MAX: Final = 4 * 1024 * 1024
 
 
 class ConsumeType(StrEnum):
-    """Who moves the messages; in the order of RocketMQ's ordinals."""
+    """The consume type, pull or push; in the order of RocketMQ's ordinals."""
 
     CONSUME_ACTIVELY = "CONSUME_ACTIVELY"
     CONSUME_PASSIVELY = "CONSUME_PASSIVELY"
@@ -26,14 +26,14 @@ class ConsumeType(StrEnum):
 
 
 class MessageModel(StrEnum):
-    """Who gets a message: every member, or one of the group; in the order of RocketMQ's ordinals."""
+    """The message model: each member gets a message, or one of them; in RocketMQ's order."""
 
     BROADCASTING = "BROADCASTING"
     CLUSTERING = "CLUSTERING"
 
 
 class ConsumeFromWhere(StrEnum):
-    """Where a new group starts to read; in the order of RocketMQ's ordinals, 1 to 3 long out of use."""
+    """The start offset of a new group; in the order of RocketMQ's ordinals, 1 to 3 long out of use."""
 
     CONSUME_FROM_LAST_OFFSET = "CONSUME_FROM_LAST_OFFSET"
     CONSUME_FROM_LAST_OFFSET_AND_FROM_MIN_WHEN_BOOT_FIRST = (
@@ -46,7 +46,7 @@ class ConsumeFromWhere(StrEnum):
 
 
 class Subscription(Body, kw_only=True, frozen=True):
-    """What a group wants of a topic: the expression, and for tags also the tags and their hashes."""
+    """A group's subscription to a topic: the expression, and for tags also the tags and their hashes."""
 
     topic: TopicName
     sub_string: Expression = "*"
@@ -75,7 +75,7 @@ class ConsumerPart(Body, kw_only=True, frozen=True):
 
 
 class Heartbeat(Body, kw_only=True, frozen=True):
-    """What a client says every 30 seconds."""
+    """A client's heartbeat, which it sends every 30 seconds."""
 
     client_id: ClientId = msgspec.field(name="clientID")
     producers: list[ProducerPart] = msgspec.field(default_factory=list, name="producerDataSet")

@@ -1,4 +1,4 @@
-"""What operators ask a broker besides `admin`: topics, groups, progress, statistics, clean-up.
+"""Headers of operators' requests besides `admin`: topics, groups, progress, statistics, clean-up.
 
 207, 215, 300, 303, 308, 314, 315, 317, 321, 323; and 5.x's 343, 345, 351 to 353.
 """

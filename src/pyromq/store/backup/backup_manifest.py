@@ -15,8 +15,8 @@ FILE_NAME: Final = "backup.json"
 Stamp = tuple[int, int]
 
 
-class Manifest(msgspec.Struct, kw_only=True, rename="camel"):
-    """What a backup says of itself."""
+class BackupManifest(msgspec.Struct, kw_only=True, rename="camel"):
+    """The manifest file of a backup."""
 
     #: Host and folder, for people: a store has no name of its own.
     source: str
@@ -35,7 +35,7 @@ class Manifest(msgspec.Struct, kw_only=True, rename="camel"):
         replace_file(folder / FILE_NAME, msgspec.json.encode(self), files=files)
 
 
-def load_manifest(folder: Path, files: Files) -> Manifest | None:
+def load_manifest(folder: Path, files: Files) -> BackupManifest | None:
     """Return what a folder says, or None when it is no backup.
 
     Raises CorruptRecord when it does not read.
@@ -45,7 +45,7 @@ def load_manifest(folder: Path, files: Files) -> Manifest | None:
     if data is None:
         return None
     try:
-        return msgspec.json.decode(data, type=Manifest)
+        return msgspec.json.decode(data, type=BackupManifest)
     except msgspec.DecodeError as error:
         raise CorruptRecord(
             f"{path} does not read ({error}); make a new backup in an empty folder"

@@ -55,7 +55,7 @@ class ReadOnlyFile:
 
     @property
     def room(self) -> int:
-        """How many bytes it takes on the disk, without its holes."""
+        """The number of bytes that the file takes on the disk, without its holes."""
         return os.fstat(self._fd).st_blocks * _BLOCK_BYTES
 
     def read(self, size: int, at: int) -> bytes:

@@ -17,18 +17,18 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from pyromq.store.backup.manifest import FILE_NAME as MANIFEST
-from pyromq.store.backup.manifest import load_manifest
+from pyromq.store.backup.backup_manifest import FILE_NAME as MANIFEST
+from pyromq.store.backup.backup_manifest import load_manifest
 from pyromq.store.files import SystemFiles
 from pyromq.store.inspect.chains import IndexChecked, check_index_file
 from pyromq.store.inspect.compare import KEPT_MAX, KeyRange, KeysCompared, RunCompared
-from pyromq.store.inspect.files import FileGone, ReadOnlyFile
-from pyromq.store.inspect.findings import REMEDY_LOG, REMEDY_QUEUES, Finding, Report
+from pyromq.store.inspect.findings import REMEDY_LOG, REMEDY_QUEUES, StoreFinding, StoreReport
 from pyromq.store.inspect.keys import IndexJudge
-from pyromq.store.inspect.piece import PIECE_BYTES, Ending, Piece, PieceChecked, check_piece
+from pyromq.store.inspect.piece import PIECE_BYTES, LogPiece, PieceChecked, PieceEnding, check_piece
 from pyromq.store.inspect.queues import QueueJudge
-from pyromq.store.inspect.survey import Layout, QueueName, RowFile, Survey, row_of, take_survey
-from pyromq.store.inspect.tables import check_tables
+from pyromq.store.inspect.read_only_files import FileGone, ReadOnlyFile
+from pyromq.store.inspect.store_survey import Layout, QueueName, RowFile, StoreSurvey, row_of, take_survey
+from pyromq.store.inspect.table_inspection import check_tables
 from pyromq.store.inspect.verdict import LogSeen, Verdicts
 
 T = TypeVar("T")
@@ -57,17 +57,17 @@ class Verification:
         self._runs: defaultdict[QueueName, list[RunCompared]] = defaultdict(list)
         self._keys: list[KeysCompared] = []
         self._newest = -1
-        self._report = Report(root=str(layout.root), state=_state(self._survey))
+        self._report = StoreReport(root=str(layout.root), state=_state(self._survey))
 
     @property
     def total_bytes(self) -> int:
-        """How many bytes of the log there are to look at."""
+        """The number of bytes of the log that are to be checked."""
         return sum(piece.stop - piece.start for piece in self._all_pieces())
 
-    def _all_pieces(self) -> list[Piece]:
+    def _all_pieces(self) -> list[LogPiece]:
         return [piece for pieces in self._pieces for piece in pieces or ()]
 
-    def run(self, *, run: Run = map, advance: Advance = _ignore) -> Report:
+    def run(self, *, run: Run = map, advance: Advance = _ignore) -> StoreReport:
         """Look at everything, and return what was found."""
         survey, report = self._survey, self._report
         self._count()
@@ -108,11 +108,11 @@ class Verification:
         for number, file in enumerate(self._survey.log):
             has_more = any(self._pieces[number + 1 :])
             pieces_here = self._pieces[number]
-            at, ending = 0, Ending.GONE if pieces_here is None else Ending.AT_STOP
+            at, ending = 0, PieceEnding.GONE if pieces_here is None else PieceEnding.AT_STOP
             for _ in pieces_here or ():
                 checked = next(results)
                 advance(checked.piece.stop - checked.piece.start)
-                if ending is Ending.AT_STOP and at < checked.piece.stop:
+                if ending is PieceEnding.AT_STOP and at < checked.piece.stop:
                     if checked.start != at:
                         # The piece did not begin where the one before it ended, and is looked at again.
                         checked = self._again(checked.piece, at)
@@ -120,8 +120,10 @@ class Verification:
                     self._take(checked)
             self._end_file(file, at, ending, has_more=has_more)
 
-    def _again(self, piece: Piece, start: int) -> PieceChecked:
-        return check_piece(self._survey, Piece(piece.file, start, piece.stop, is_exact=True, keys=piece.keys))
+    def _again(self, piece: LogPiece, start: int) -> PieceChecked:
+        return check_piece(
+            self._survey, LogPiece(piece.file, start, piece.stop, is_exact=True, keys=piece.keys)
+        )
 
     def _take(self, checked: PieceChecked) -> None:
         for finding in checked.findings:
@@ -135,13 +137,13 @@ class Verification:
         if checked.keys.wrong_count or checked.keys.missing_count:
             self._keys.append(checked.keys)
 
-    def _say(self, file: RowFile, finding: Finding) -> None:
+    def _say(self, file: RowFile, finding: StoreFinding) -> None:
         if self._is_known(file.base + finding.position):
             self._report.add(finding)
         elif not self._survey.is_running:
             what = f"the log ends before this: {finding.what}"
             remedy = "nothing: nobody was promised what stands here, and the next start goes on from here"
-            self._report.add(Finding(finding.file, finding.position, what, remedy, is_fault=False))
+            self._report.add(StoreFinding(finding.file, finding.position, what, remedy, is_fault=False))
 
     def _is_known(self, position: int) -> bool:
         """Return whether something says that a message was stored at a position or behind it.
@@ -153,19 +155,19 @@ class Verification:
             return position < survey.safe_position
         return position < max(survey.safe_position or 0, survey.reach)
 
-    def _end_file(self, file: RowFile, at: int, ending: Ending, *, has_more: bool) -> None:
+    def _end_file(self, file: RowFile, at: int, ending: PieceEnding, *, has_more: bool) -> None:
         """Say where the log ends, or what is wrong with a file that is followed by others."""
-        if ending is Ending.GONE:
+        if ending is PieceEnding.GONE:
             self._log.add_unreadable([(file.base, file.end)])
             return
-        if ending is Ending.BLANK or not has_more or file.length - at < 8:
-            self._log.end = max(self._log.end, file.end if ending is Ending.BLANK else file.base + at)
+        if ending is PieceEnding.BLANK or not has_more or file.length - at < 8:
+            self._log.end = max(self._log.end, file.end if ending is PieceEnding.BLANK else file.base + at)
             return
         self._log.end = file.end
         self._log.add_unreadable([(file.base + at, file.base + self._survey.segment_bytes)])
-        if ending is Ending.AT_STOP:
+        if ending is PieceEnding.AT_STOP:
             what = "the records end here without a blank, although files behind this one have records"
-            self._say(file, Finding(str(file.path), at, what, REMEDY_LOG))
+            self._say(file, StoreFinding(str(file.path), at, what, REMEDY_LOG))
 
     # Rows of files, and the checkpoint
 
@@ -185,11 +187,11 @@ class Verification:
             if file.length != usual_bytes and not is_being_made:
                 what = f"the file has {file.length} bytes; the others have {usual_bytes}"
                 is_fault = not is_last or self._survey.is_clean or file.length > usual_bytes
-                self._report.add(Finding(str(file.path), file.length, what, remedy, is_fault=is_fault))
+                self._report.add(StoreFinding(str(file.path), file.length, what, remedy, is_fault=is_fault))
             due = file.base + usual_bytes
             if not is_last and row[number + 1].base != due:
                 missing = file.path.with_name(f"{due:020d}")
-                self._report.add(Finding(str(missing), 0, "the file is missing", remedy))
+                self._report.add(StoreFinding(str(missing), 0, "the file is missing", remedy))
                 yield due, row[number + 1].base
 
     def _check_checkpoint(self) -> None:
@@ -207,36 +209,36 @@ class Verification:
                 wrong.append(f"the {name} was synced up to a time that no message has: {time_ms} ms")
         remedy = "nothing, if the log is whole: the next start looks at all of it and writes a new one"
         for what in wrong:
-            report.add(Finding(str(survey.root / "checkpoint"), 0, what, remedy))
+            report.add(StoreFinding(str(survey.root / "checkpoint"), 0, what, remedy))
 
 
-def _unfinished_backup(root: Path) -> Iterator[Finding]:
+def _unfinished_backup(root: Path) -> Iterator[StoreFinding]:
     manifest = load_manifest(root, SystemFiles())
     if manifest is not None and not manifest.is_whole:
         what = f"this is a backup of {manifest.source} that was not finished"
         remedy = f"back up again: pyromq store backup {manifest.source.partition(':')[2]} {root}"
-        yield Finding(str(root / MANIFEST), 0, what, remedy)
+        yield StoreFinding(str(root / MANIFEST), 0, what, remedy)
 
 
-def _state(survey: Survey) -> str:
+def _state(survey: StoreSurvey) -> str:
     if survey.is_running:
         return "a broker has it open"
     return "stopped in order" if survey.is_clean else "not stopped in order"
 
 
-def _pieces_of(file: RowFile, piece_bytes: int) -> list[Piece] | None:
+def _pieces_of(file: RowFile, piece_bytes: int) -> list[LogPiece] | None:
     try:
         with ReadOnlyFile(file.path) as opened:
             end = opened.last_byte_but_zeros(file.length)
     except FileGone:
         return None
     return [
-        Piece(file, start, min(start + piece_bytes, end), is_exact=start == 0)
+        LogPiece(file, start, min(start + piece_bytes, end), is_exact=start == 0)
         for start in range(0, end, piece_bytes)
     ]
 
 
-def _with_keys(pieces: Sequence[Piece], index: Sequence[IndexChecked]) -> Iterator[Piece]:
+def _with_keys(pieces: Sequence[LogPiece], index: Sequence[IndexChecked]) -> Iterator[LogPiece]:
     """Give each piece the index entries that point into it; the last has all that point behind it too."""
     for number, piece in enumerate(pieces):
         is_last = number == len(pieces) - 1
@@ -245,7 +247,7 @@ def _with_keys(pieces: Sequence[Piece], index: Sequence[IndexChecked]) -> Iterat
             high = checked.entries + 1 if is_last else checked.marks[number + 1]
             if checked.marks[number] < high:
                 ranges.append(KeyRange(file_number, checked.marks[number], high))
-        yield Piece(piece.file, piece.start, piece.stop, piece.is_exact, tuple(ranges))
+        yield LogPiece(piece.file, piece.start, piece.stop, piece.is_exact, tuple(ranges))
 
 
 def _append(runs: list[RunCompared], run: RunCompared) -> None:

@@ -19,7 +19,7 @@ TABLE_BUCKETS = 2048
 
 
 class DataVersion(Body, kw_only=True, frozen=True):
-    """How often a table changed, and when last. `state_version` is 5.x's."""
+    """The version of a table: how often it changed, and when last. `state_version` is 5.x's."""
 
     timestamp: Int64 = 0
     counter: Int64 = 0

@@ -55,7 +55,7 @@ class SendMessageV2(Header, kw_only=True):
 
 
 class SendMessageAnswer(Header, kw_only=True):
-    """Where the message went. A batch's ids are joined by commas. 4.9 sends no transaction id."""
+    """The place of the stored message. A batch's ids are joined by commas. 4.9 sends no transaction id."""
 
     is_fast = True
 

@@ -1,4 +1,4 @@
-"""Who serves a topic: the answer to 105. And who is in the cluster: 106.
+"""The route of a topic, the answer to 105, and the brokers of the cluster, the answer to 106.
 
 Clients before 4.9.4 get broker ids without quotes, `{0:"127.0.0.1:10911"}`; later ones, and whoever asks
 for standard JSON, get them quoted. There is never whitespace: the Go client cuts the text by hand. Clients of
@@ -25,7 +25,7 @@ class BrokerQueues(Body, kw_only=True, frozen=True):
     topic_sys_flag: Int32 = 0
 
 
-class BrokerAddresses(Body, kw_only=True, frozen=True):
+class BrokerData(Body, kw_only=True, frozen=True):
     """RocketMQ's BrokerData: where a broker's master (id 0) and its slaves are."""
 
     cluster: str
@@ -37,7 +37,7 @@ class TopicRoute(Body, kw_only=True, frozen=True):
     """A topic's queues and the brokers that have them."""
 
     queue_datas: list[BrokerQueues] = msgspec.field(default_factory=list)
-    broker_datas: list[BrokerAddresses] = msgspec.field(default_factory=list)
+    broker_datas: list[BrokerData] = msgspec.field(default_factory=list)
     order_topic_conf: str | None = None
     filter_server_table: dict[str, list[str]] = msgspec.field(default_factory=dict)
 
@@ -45,7 +45,7 @@ class TopicRoute(Body, kw_only=True, frozen=True):
 class ClusterTable(Body, kw_only=True, frozen=True):
     """All brokers by name, and the brokers of each cluster."""
 
-    broker_addr_table: dict[str, BrokerAddresses] = msgspec.field(default_factory=dict)
+    broker_addr_table: dict[str, BrokerData] = msgspec.field(default_factory=dict)
     cluster_addr_table: dict[str, list[str]] = msgspec.field(default_factory=dict)
 
 
@@ -95,7 +95,7 @@ def decode_cluster(data: bytes) -> ClusterTable:
     return convert(ClusterTable, fields)
 
 
-def _ordered(broker: BrokerAddresses, *, is_5: bool) -> dict[str, object]:
+def _ordered(broker: BrokerData, *, is_5: bool) -> dict[str, object]:
     """Return the fields with the ids in the order in which Java lists small numbers."""
     addresses = broker.broker_addrs
     fields: dict[str, object] = {

@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from pyromq.errors import ProtocolError
-from pyromq.store.inspect.files import names_in, read_whole
-from pyromq.store.inspect.findings import Finding
-from pyromq.wire.bodies.groups import decode_group_table
-from pyromq.wire.bodies.offsets import decode_delay_offsets, decode_group_offsets
-from pyromq.wire.bodies.topics import decode_topic_table
+from pyromq.store.inspect.findings import StoreFinding
+from pyromq.store.inspect.read_only_files import names_in, read_whole
+from pyromq.wire.bodies.group_bodies import decode_group_table
+from pyromq.wire.bodies.offset_bodies import decode_delay_offsets, decode_group_offsets
+from pyromq.wire.bodies.topic_bodies import decode_topic_table
 from pyromq.wire.java_json import loads
 
 _TOPICS: Final = "topics.json"
@@ -28,7 +28,7 @@ class TablesChecked:
     """The tables that were read, what is wrong with them, and the topics that the broker knows."""
 
     count: int = 0
-    findings: list[Finding] = field(default_factory=list)
+    findings: list[StoreFinding] = field(default_factory=list)
     #: None when there is no table of topics that reads.
     topics: frozenset[str] | None = None
 
@@ -44,7 +44,7 @@ def check_tables(folder: Path) -> TablesChecked:
         elif name.endswith(".damaged"):
             what = "a table that did not read was set aside here"
             remedy = "look at what it held that its successor lacks, then remove it"
-            checked.findings.append(Finding(str(path), 0, what, remedy, is_fault=False))
+            checked.findings.append(StoreFinding(str(path), 0, what, remedy, is_fault=False))
     return checked
 
 
@@ -59,7 +59,7 @@ def _check_table(path: Path, checked: TablesChecked, *, has_twin: bool) -> None:
         value = _DECODERS.get(table, loads)(data)
     except (ValueError, ProtocolError) as error:
         checked.findings.append(
-            Finding(
+            StoreFinding(
                 str(path), _end_of_sense(data), f"it does not read: {error}", _remedy(path, has_twin=has_twin)
             )
         )

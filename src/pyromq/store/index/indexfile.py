@@ -25,9 +25,9 @@ from pyromq.store.files import Files
 from pyromq.store.segment import Segment
 
 if TYPE_CHECKING or not IS_COMPILED:
-    from pyromq.store.index_tail import IndexTail
+    from pyromq.store.index.index_tail import IndexTail
 else:
-    from pyromq._kernel.tails import IndexTail
+    from pyromq._kernel.storage.tails import IndexTail
 
 HEADER: Final = struct.Struct(">qqqqii")
 HEADER_BYTES: Final = 40
@@ -38,7 +38,8 @@ ENTRY: Final = struct.Struct(">iqii")
 ENTRY_BYTES: Final = 20
 assert (HEADER.size, SLOT.size, ENTRY.size) == (HEADER_BYTES, SLOT_BYTES, ENTRY_BYTES)
 
-_HELD_ENTRIES_MAX: Final = 128
+#: What is held is written when it is this many slots: it is worth a few system calls then.
+HELD_SLOTS_MAX: Final = 128
 _NEVER_WRITTEN: Final = bytes(ENTRY_BYTES)
 _CHUNK_BYTES: Final = 16384
 _CARRIED: Final = b"\x80"
@@ -48,7 +49,7 @@ _pack_slot = SLOT.pack
 
 
 class IndexFile(IndexTail):
-    """One index file: `put` until it `is_full`, `find` any time."""
+    """One index file: `put` until `count` is `entries_max`, `find` any time; `prepare` it before `put`."""
 
     __slots__ = (
         "_entries_at",
@@ -70,11 +71,6 @@ class IndexFile(IndexTail):
     def full_bytes(self) -> int:
         """The length of the whole file."""
         return self._segment.size
-
-    @property
-    def is_full(self) -> bool:
-        """Whether the next key needs another file."""
-        return self.count >= self.entries_max
 
     def begin_behind(self, after: "IndexFile") -> None:
         """Begin where the file before this one ended."""
@@ -98,11 +94,6 @@ class IndexFile(IndexTail):
         self.slots_used, count = header[4:]
         self.count = min(max(count, 1), self.entries_max)
 
-    def put(self, key_hash: int, position: int, stored_at_ms: int) -> None:
-        """Add a key of the message at a position; the file must not be full."""
-        self.prepare()
-        super().put(key_hash, position, stored_at_ms)
-
     def prepare(self) -> None:
         """See to it that the slots can be looked at, as far as there is a file."""
         if self.look is None and self._is_made:
@@ -113,11 +104,6 @@ class IndexFile(IndexTail):
         if number >= held_from:
             return ENTRY.unpack_from(self.held, (number - held_from) * ENTRY_BYTES)
         return ENTRY.unpack_from(self._segment.map, self._entries_at + number * ENTRY_BYTES)
-
-    def settle_if_many(self) -> None:
-        """Write what is held once it is worth a few system calls."""
-        if self.held_slots_count() >= _HELD_ENTRIES_MAX:
-            self.settle()
 
     def settle(self) -> None:
         """Write what is held: the entries first, so that no slot ever points at one that is not there."""

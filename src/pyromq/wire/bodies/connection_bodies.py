@@ -1,4 +1,4 @@
-"""Who is in a consumer group: the answer to 203.
+"""The members of a consumer group: the answer to 203.
 
 {"connectionSet":[{"clientAddr":…,"clientId":…,"language":"JAVA","version":409}],"consumeFromWhere":…,
  "consumeType":…,"messageModel":…,"subscriptionTable":{"orders":{…}}}
@@ -10,11 +10,11 @@ that want to be in the group and are not let in.
 import msgspec
 
 from pyromq.wire.bodies.body import Body, read_body
-from pyromq.wire.bodies.heartbeat import Subscription
+from pyromq.wire.bodies.heartbeat_bodies import Subscription
 from pyromq.wire.header import Int32, Int64
 
 
-class Connection(Body, kw_only=True, frozen=True):
+class MemberConnection(Body, kw_only=True, frozen=True):
     """One member's connection to the broker that answers."""
 
     client_id: str
@@ -23,14 +23,14 @@ class Connection(Body, kw_only=True, frozen=True):
     version: Int32 = 0
 
 
-class RefusedMember(Connection, kw_only=True, frozen=True):
+class RefusedMember(MemberConnection, kw_only=True, frozen=True):
     """A client that is not let into the group, and what it wants, in words."""
 
     subscriptions: list[str] = msgspec.field(default_factory=list)
 
 
 class SubscriptionConflict(Body, kw_only=True, frozen=True):
-    """What differs between members, in words, and since when, in milliseconds since 1970."""
+    """The difference between members, in words, and since when, in milliseconds since 1970."""
 
     difference: str
     since: Int64 = 0
@@ -40,7 +40,7 @@ class SubscriptionConflict(Body, kw_only=True, frozen=True):
 class ConsumerConnections(Body, kw_only=True, frozen=True):
     """The answer to 203."""
 
-    connections: list[Connection] = msgspec.field(default_factory=list, name="connectionSet")
+    connections: list[MemberConnection] = msgspec.field(default_factory=list, name="connectionSet")
     consume_type: str = ""
     message_model: str = ""
     consume_from_where: str = ""

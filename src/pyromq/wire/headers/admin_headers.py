@@ -1,4 +1,4 @@
-"""What operators ask a broker: 202 to 204, 208, 222, 223."""
+"""Headers of operators' requests to a broker: 202 to 204, 208, 222, 223."""
 
 from pyromq.wire.header import GroupName, Header, Int64, ServerName, TopicName
 

@@ -1,4 +1,4 @@
-"""What Prometheus sees of a name server. RocketMQ's has no metrics, so these names are ours."""
+"""Prometheus metrics of a name server. RocketMQ's has none, so these names are ours."""
 
 import logging
 

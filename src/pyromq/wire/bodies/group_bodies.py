@@ -4,7 +4,7 @@ import msgspec
 
 from pyromq.wire.bodies.body import Body, read_body
 from pyromq.wire.bodies.table_text import TableText
-from pyromq.wire.bodies.topics import DataVersion
+from pyromq.wire.bodies.topic_bodies import DataVersion
 from pyromq.wire.header import Int32, Int64
 from pyromq.wire.java_hash import java_map_order
 from pyromq.wire.java_json import dumps

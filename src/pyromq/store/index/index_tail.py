@@ -1,6 +1,6 @@
-"""The growing end of an index file: what changes with each key.
+"""The growing end of an index file: its newest entries, and counters that change with each key.
 
-`pyromq._kernel.tails` has the same class, compiled; `IndexFile` inherits from whichever runs.
+`pyromq._kernel.storage.tails` has the same class, compiled; `IndexFile` inherits from whichever runs.
 """
 
 import struct

@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
-from pyromq.store.backup.manifest import Stamp
+from pyromq.store.backup.backup_manifest import Stamp
 from pyromq.store.files import File, Files
-from pyromq.store.inspect.files import FileGone, ReadOnlyFile, names_in
+from pyromq.store.inspect.read_only_files import FileGone, ReadOnlyFile, names_in
 
 Advance = Callable[[int], None]
 

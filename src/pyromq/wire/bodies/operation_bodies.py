@@ -18,11 +18,11 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from pyromq.model import MessageQueue
-from pyromq.wire.bodies.body import Body, read_body, read_int, read_map, read_object, read_queue
-from pyromq.wire.bodies.groups import SubscriptionGroupConfig
-from pyromq.wire.bodies.heartbeat import Subscription
-from pyromq.wire.bodies.offsets import GroupProgress
-from pyromq.wire.bodies.topics import TopicConfig
+from pyromq.wire.bodies.body import Body, convert, read_body, read_int, read_map, read_object, read_queue
+from pyromq.wire.bodies.group_bodies import SubscriptionGroupConfig
+from pyromq.wire.bodies.heartbeat_bodies import Subscription
+from pyromq.wire.bodies.offset_bodies import GroupProgress
+from pyromq.wire.bodies.topic_bodies import TopicConfig
 from pyromq.wire.header import Int32, Int64
 from pyromq.wire.java_hash import java_map_order, java_queue_order
 from pyromq.wire.java_json import dumps
@@ -47,7 +47,7 @@ class GroupNames(Body, kw_only=True, frozen=True):
 
 
 class TimeSpan(Body, kw_only=True, frozen=True):
-    """When a queue's oldest, newest and last consumed messages were stored, and for how long one waits."""
+    """The times at which a queue's oldest, newest and last consumed messages were stored, and the delay."""
 
     message_queue: MessageQueue
     min_time_stamp: Int64 = 0
@@ -57,7 +57,7 @@ class TimeSpan(Body, kw_only=True, frozen=True):
 
 
 class Rate(Body, kw_only=True, frozen=True):
-    """How much there was in a time: in all, a second, and at a time."""
+    """A statistic over a period: its sum, its rate a second, and its average a call."""
 
     sum: Int64 = 0
     tps: float = 0.0
@@ -73,14 +73,14 @@ class Rates(Body, kw_only=True, frozen=True):
 
 
 class GroupLag(Body, kw_only=True, frozen=True):
-    """How far a group got in the queues of one topic, and how many messages a second it takes."""
+    """A group's progress in the queues of one topic, and its rate in messages a second."""
 
     offset_table: dict[MessageQueue, GroupProgress]
     consume_tps: float = 0.0
 
     @property
     def behind(self) -> int:
-        """How many messages it has yet to read."""
+        """The number of messages that it has yet to read."""
         return sum(each.broker_offset - each.consumer_offset for each in self.offset_table.values())
 
 
@@ -215,6 +215,24 @@ def encode_lags(address: str, groups: Mapping[str, Sequence[GroupLag]]) -> bytes
     ]
     behind = sum(lag.behind for lags in groups.values() for lag in lags)
     return dumps({"brokerAddr": address, "consumeStatsList": rows, "totalDiff": behind})
+
+
+def decode_lags(data: bytes) -> dict[str, list[GroupLag]]:
+    """Return the lags of 317's answer, by group, one for each topic."""
+    return {
+        str(group): [
+            GroupLag(
+                offset_table={
+                    read_queue(queue): convert(GroupProgress, progress)
+                    for queue, progress in read_map(one.get("offsetTable", {}), "offsetTable").items()
+                },
+                consume_tps=float(one.get("consumeTps", 0.0)),
+            )
+            for one in lags
+        ]
+        for row in read_object(data).get("consumeStatsList") or []
+        for group, lags in read_map(row, "consumeStatsList").items()
+    }
 
 
 def encode_lag(lag: GroupLag) -> bytes:

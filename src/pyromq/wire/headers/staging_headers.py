@@ -11,7 +11,7 @@ from pyromq.wire.header import Header, Int32, Int64, ServerName, TopicName, Word
 
 
 class BatchState(StrEnum):
-    """How far a batch is, as its query's home sees it; for other brokers, as they see their own share."""
+    """The state of a batch, as its query's home sees it; for other brokers, as they see their own share."""
 
     OPEN = "open"
     DECIDED = "decided"
@@ -19,7 +19,7 @@ class BatchState(StrEnum):
 
 
 class PublishStep(StrEnum):
-    """What a PUBLISH_STAGED asks for: in this order, the first of the brokers that are not the home."""
+    """The steps of PUBLISH_STAGED: in this order, the first of the brokers that are not the home."""
 
     PREPARE = "prepare"
     PUBLISH = "publish"
@@ -75,7 +75,7 @@ class StagedStatus(Header, kw_only=True):
 
 
 class StagedAnswer(Header, kw_only=True):
-    """What all five answer. The body has the layout of an open batch, and the parts of a decided one.
+    """The answer to all five. The body is the layout of an open batch, or the parts of a decided one.
 
     `is_first`: nobody had opened the batch before. `is_out`: all that this broker has of it can be consumed.
     """

@@ -1,4 +1,4 @@
-"""What a consumer says of itself: its running state (307), and how a message went that it was told to (309).
+"""A consumer's running state (307), and the result of a message that it was told to consume (309).
 
 307   {"mqTable":{{"brokerName":…,"queueId":0,"topic":…}:{…}},"properties":{…},"statusTable":{…},
        "subscriptionSet":[…],"jstack":"…"}
@@ -11,13 +11,13 @@ import msgspec
 
 from pyromq.model import MessageQueue
 from pyromq.wire.bodies.body import Body, convert, read_body, read_map, read_object, read_queue
-from pyromq.wire.bodies.heartbeat import Subscription
+from pyromq.wire.bodies.heartbeat_bodies import Subscription
 from pyromq.wire.header import Int32, Int64
 from pyromq.wire.java_json import dumps
 
 
 class QueueState(Body, kw_only=True, frozen=True):
-    """What a consumer has of one queue; `transaction_…` is what it consumes in order."""
+    """A consumer's state of one queue; `transaction_…` counts messages that are consumed in order."""
 
     commit_offset: Int64 = -1
     cached_msg_min_offset: Int64 = 0
@@ -57,7 +57,7 @@ class RunningState(Body, kw_only=True, frozen=True):
 
 
 class DirectResult(StrEnum):
-    """How a message went that a consumer was told to consume."""
+    """The result of a message that a consumer was told to consume."""
 
     SUCCESS = "CR_SUCCESS"
     LATER = "CR_LATER"

@@ -17,7 +17,7 @@ class QueryMessage(Header, kw_only=True):
 
 
 class QueryMessageAnswer(Header, kw_only=True):
-    """How far the index has come; the messages are the body."""
+    """The position of the index; the messages are the body."""
 
     index_last_update_timestamp: Int64
     index_last_update_phyoffset: Int64

@@ -96,7 +96,7 @@ class WipeWritePermOfBroker(Header, kw_only=True):
 
 
 class WipeWritePermOfBrokerAnswer(Header, kw_only=True):
-    """How many topics changed."""
+    """The number of topics that changed."""
 
     wipe_topic_count: Int32
 
@@ -108,7 +108,7 @@ class AddWritePermOfBroker(Header, kw_only=True):
 
 
 class AddWritePermOfBrokerAnswer(Header, kw_only=True):
-    """How many topics changed."""
+    """The number of topics that changed."""
 
     add_topic_count: Int32
 

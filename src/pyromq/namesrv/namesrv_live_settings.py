@@ -11,7 +11,7 @@ import logging
 from pyromq.codes import ResponseCode
 from pyromq.config.live import as_properties, changed, idle_updates
 from pyromq.config.load import settings_by_name
-from pyromq.config.properties import read_properties, write_properties
+from pyromq.config.properties_file import read_properties, write_properties
 from pyromq.config.rocketmq import our_name
 from pyromq.config.settings import NamesrvProcess
 from pyromq.errors import ConfigError, Refused, StoreError
@@ -21,7 +21,7 @@ from pyromq.store.atomic_file import read_with_backup, replace_file
 log = logging.getLogger(__name__)
 
 
-class LiveSettings:
+class NamesrvLiveSettings:
     """The settings as they are now."""
 
     def __init__(self, process: NamesrvProcess) -> None:
@@ -47,7 +47,7 @@ class LiveSettings:
         return "".join(f"{key}={value}\n" for key, value in as_properties(self.now).items())
 
     async def change(self, text: str) -> None:
-        """Change settings by lines of «key=value», all of them or none.
+        """Change settings by lines of `key=value`, all of them or none.
 
         Raises Refused: NO_PERMISSION for a key on the black list, SYSTEM_ERROR for one that is unknown or
         needs a restart, or a value that does not read.

@@ -1,4 +1,4 @@
-"""The key index: from «topic#key» to the positions of messages, as one follower of the log.
+"""The key index: from "topic#key" to the positions of messages, as one follower of the log.
 
     index/{yyyyMMddHHmmssSSS}      named by the local time at which the file was made
 
@@ -18,9 +18,9 @@ from typing import Final, NamedTuple
 from pyromq.errors import DiskFull
 from pyromq.store.files import Files
 from pyromq.store.follower import LogEntry, has_index_entry
-from pyromq.store.indexfile import HasKey, IndexFile
+from pyromq.store.index.indexfile import HELD_SLOTS_MAX, HasKey, IndexFile
 from pyromq.wire.java_hash import java_hash
-from pyromq.wire.properties import KEY_SEPARATOR, KEYS, UNIQ_KEY, find_text
+from pyromq.wire.properties import KEYS, UNIQ_KEY, find_text, index_keys
 from pyromq.wire.record import Record
 
 #: Messages that a query looks at, whether they have its key or only the key's hash.
@@ -103,16 +103,17 @@ class KeyIndex:
         if self._row and entry.position <= self._row[-1].end_position and self._row[-1].count > 1:
             return
         for hashed in hashes:
-            self._put(hashed, entry)
+            file = self._row[-1] if self._row else None
+            if file is None or file.count >= file.entries_max:
+                file = self._add_file()
+            if file.look is None:
+                file.prepare()
+            file.put(hashed, entry.position, entry.stored_at_ms)
         full, self._full = self._full, None
         if full is not None:
             raise full
-        self._row[-1].settle_if_many()
-
-    def _put(self, hashed: int, entry: LogEntry) -> None:
-        row = self._row
-        file = row[-1] if row and not row[-1].is_full else self._add_file()
-        file.put(hashed, entry.position, entry.stored_at_ms)
+        if file is not None and file.held_slots_count() >= HELD_SLOTS_MAX:
+            file.settle()
 
     def _add_file(self) -> IndexFile:
         # Two files that are filled within a millisecond must not get one name.
@@ -134,10 +135,12 @@ class KeyIndex:
     @property
     def newest(self) -> IndexFile | None:
         """The file that the next key goes into, ready for it; None when that is a new one."""
-        if not self._row or self._row[-1].is_full or self._full is not None:
+        file = self._row[-1] if self._row else None
+        if file is None or file.count >= file.entries_max or self._full is not None:
             return None
-        self._row[-1].prepare()
-        return self._row[-1]
+        if file.look is None:
+            file.prepare()
+        return file
 
     def settle(self) -> list[IndexFile]:
         """Write what is held in memory, and return the files that have unsynced bytes."""
@@ -203,23 +206,19 @@ def key_hashes(entry: LogEntry) -> list[int]:
     unique_id, keys, topic = entry.unique_id, entry.keys, entry.topic
     if not (unique_id or keys) or not has_index_entry(entry.sys_flag):
         return []
-    hashes = [key_hash(topic, unique_id)] if unique_id else []
-    if keys:
-        hashes += [key_hash(topic, key) for key in keys.split(KEY_SEPARATOR) if key]
-    return hashes
+    return [key_hash(topic, key) for key in index_keys(unique_id, keys)]
 
 
 def carries_key(record: Record, topic: str, key: str) -> bool:
     """Return whether a record is of a topic, and has a key as its unique id or as a word of its keys."""
-    if record.topic != topic:
-        return False
-    if find_text(record.properties, UNIQ_KEY) == key:
-        return True
-    return key in (find_text(record.properties, KEYS) or "").split(KEY_SEPARATOR)
+    properties = record.properties
+    return record.topic == topic and key in index_keys(
+        find_text(properties, UNIQ_KEY), find_text(properties, KEYS)
+    )
 
 
 def key_hash(topic: str, key: str) -> int:
-    """Return the hash under which «topic#key» is entered: Java's, made positive."""
+    """Return the hash under which `topic#key` is entered: Java's, made positive."""
     if key.isascii() and 4 < len(key) < len(_POWERS):
         # A unique id ends in four digits that count. What stands before them is the same for many messages,
         # and its hash is remembered.

@@ -1,8 +1,8 @@
-"""What files a store has and how far they go, taken in an order that is safe while a broker writes.
+"""The survey of a store's files and their ends, taken in an order that is safe while a broker writes.
 
-A broker appends a message to the log first and to what follows it afterwards. So what was safe is read first,
-then the ends of the queues and of the index, and the files of the log last: everything that a queue knew when
-it was asked is in the log when the log is looked at, and what came later is nobody's fault.
+A broker appends a message to the log first and to queues and index afterwards. So the checkpoint is read
+first, then the ends of the queues and of the index, and the files of the log last. Every message that a
+queue had when its end was read is then in the log, and a message that was stored later is no fault.
 """
 
 from bisect import bisect_right
@@ -15,9 +15,9 @@ from typing import Final
 from pyromq.store.checkpoint import Checkpoint
 from pyromq.store.consumequeue import BLANK_SIZE, ENTRY, ENTRY_BYTES
 from pyromq.store.files import SystemFiles
-from pyromq.store.indexfile import ENTRY_BYTES as KEY_BYTES
-from pyromq.store.indexfile import HEADER, HEADER_BYTES, SLOT_BYTES
-from pyromq.store.inspect.files import FileGone, ReadOnlyFile, is_locked, names_in
+from pyromq.store.index.indexfile import ENTRY_BYTES as KEY_BYTES
+from pyromq.store.index.indexfile import HEADER, HEADER_BYTES, SLOT_BYTES
+from pyromq.store.inspect.read_only_files import FileGone, ReadOnlyFile, is_locked, names_in
 
 _ROW_NAME_DIGITS: Final = 20
 _INDEX_NAME_DIGITS: Final = 17
@@ -99,8 +99,8 @@ class IndexSurvey:
 
 
 @dataclass(frozen=True, slots=True)
-class Survey:
-    """What a store consists of, and how far its parts go."""
+class StoreSurvey:
+    """The files of a store: its log, queues and index, and how far each goes."""
 
     root: Path
     log: tuple[RowFile, ...]
@@ -130,7 +130,7 @@ class Survey:
 
     @property
     def min_position(self) -> int:
-        """Where the oldest file of the log begins."""
+        """The position at which the oldest file of the log begins."""
         return self.log[0].base if self.log else 0
 
     @property
@@ -140,7 +140,7 @@ class Survey:
 
     @property
     def index_bytes(self) -> int:
-        """How long an index file is, by the settings."""
+        """The length of an index file in bytes, by the settings."""
         return HEADER_BYTES + SLOT_BYTES * self.slots + KEY_BYTES * self.entries_max
 
     def log_file_of(self, position: int) -> RowFile | None:
@@ -151,7 +151,7 @@ class Survey:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """What the files do not say of themselves: where the log is, and the sizes and delays of the settings."""
+    """The layout that the files do not tell: where the log is, and the sizes and delays of the settings."""
 
     root: Path
     log_folder: Path
@@ -175,7 +175,7 @@ def store_root(folder: Path) -> Path:
     raise FileNotFoundError(f"{folder} holds no store: there is no commitlog in it")
 
 
-def take_survey(layout: Layout) -> Survey:
+def take_survey(layout: Layout) -> StoreSurvey:
     """Look at a store's folders."""
     root = layout.root
     is_clean = not (root / "abort").exists()
@@ -184,7 +184,7 @@ def take_survey(layout: Layout) -> Survey:
     queues = {queue.name: queue for queue in _queues(root / "consumequeue")}
     index = tuple(_index(root / "index"))
     log = tuple(row_of(layout.log_folder))
-    return Survey(
+    return StoreSurvey(
         root=root,
         log=log,
         segment_bytes=usual_length(log),

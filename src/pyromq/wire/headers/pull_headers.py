@@ -27,7 +27,7 @@ class PullMessage(Header, kw_only=True):
 
 
 class PullMessageAnswer(Header, kw_only=True):
-    """Where to go on; the messages are the body, and the remark is the store's status."""
+    """The offset of the next pull; the messages are the body, and the remark is the store's status."""
 
     is_fast = True
 

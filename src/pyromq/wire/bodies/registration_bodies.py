@@ -1,4 +1,4 @@
-"""What a broker tells a name server of itself: the body of 103, and the key values it gets back.
+"""A broker's registration with a name server: the body of 103, and the key values it gets back.
 
 plain        {"filterServerList":[],"topicConfigSerializeWrapper":{"dataVersion":…,"topicConfigTable":…}}
 
@@ -16,7 +16,7 @@ import msgspec
 from pyromq.errors import BodyError
 from pyromq.wire.bodies.body import Body, convert, read_body
 from pyromq.wire.bodies.table_text import TableText
-from pyromq.wire.bodies.topics import (
+from pyromq.wire.bodies.topic_bodies import (
     DataVersion,
     TopicConfig,
     TopicConfigTable,
@@ -134,7 +134,7 @@ def _topic_table(version: DataVersion, topics: list[TopicConfig]) -> TopicConfig
 def _read_topic(line: str) -> TopicConfig:
     words = line.split(" ")
     if len(words) < 5:
-        raise BodyError(f"a topic is «name read write perm filterType», not {line!r}")
+        raise BodyError(f"a topic is `name read write perm filterType`, not {line!r}")
     return convert(
         TopicConfig,
         {

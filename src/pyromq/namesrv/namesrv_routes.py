@@ -9,7 +9,7 @@ from typing import Any
 from pyromq.codes import RequestCode
 from pyromq.namesrv.handlers import BrokerHandlers, KeyValueHandlers, RouteHandlers, SettingsHandlers
 from pyromq.net.routes import BodyLimit, Request, Route
-from pyromq.wire.headers import namesrv as h
+from pyromq.wire.headers import namesrv_headers as h
 
 _FIELDS_ONLY, _NAMES, _TABLES = BodyLimit.FIELDS_ONLY, BodyLimit.NAMES, BodyLimit.MESSAGES
 Routes = list[Route[Any]]
@@ -48,7 +48,7 @@ def _broker_routes(brokers: BrokerHandlers) -> Routes:
 
 
 def _topic_routes(routes: RouteHandlers) -> Routes:
-    """What there is: the first is for clients, the others for operators."""
+    """Return the routes that read topics and brokers: the first is for clients, the others for operators."""
     code = RequestCode
     return [
         Route(code.GET_ROUTEINFO_BY_TOPIC, routes.route, h.GetRouteInfo, None, _FIELDS_ONLY),
@@ -65,7 +65,7 @@ def _topic_routes(routes: RouteHandlers) -> Routes:
 
 
 def _permission_routes(routes: RouteHandlers) -> Routes:
-    """What should be, of topics and brokers."""
+    """Return the routes that change topics and write permissions."""
     code = RequestCode
     return [
         Route(code.DELETE_TOPIC_IN_NAMESRV, routes.delete_topic, h.DeleteTopicInNamesrv, None, _FIELDS_ONLY),
@@ -87,7 +87,7 @@ def _permission_routes(routes: RouteHandlers) -> Routes:
 
 
 def _setting_routes(key_values: KeyValueHandlers, settings: SettingsHandlers) -> Routes:
-    """What should be, of keys and settings."""
+    """Return the routes that read and change key values and settings."""
     code = RequestCode
     return [
         Route(code.PUT_KV_CONFIG, key_values.put, h.PutKvConfig, None, _FIELDS_ONLY),

@@ -1,11 +1,11 @@
-"""What stands beside the log: tables, epochs, and the messages that wait for their time.
+"""The copy of the files beside the log: tables, epochs, and scheduled messages.
 
-Tables are small and replaced whole at the source, so they are read whole. Those that speak of messages are
-read before the end of the log is, those that messages need are read after it.
+Tables are small and replaced whole at the source, so they are read whole. Tables that refer to messages are
+read before the end of the log is; tables that messages refer to are read after it.
 
-`config/replica.json` is left out. It says «this folder has all that the group was promised», which of a copy
-that is put back later is not true: a replica without it is a new one, and copies what it lacks from the
-master before it may be one.
+`config/replica.json` is left out. It says "this folder has all that the group was promised", which is not
+true of a copy that is put back later. A replica without the file counts as new, and copies what it lacks from
+the master before it may become master.
 """
 
 import shutil
@@ -21,7 +21,7 @@ from pyromq.store.atomic_file import read_with_backup, replace_file
 from pyromq.store.epochs import FILE_NAME as EPOCHS
 from pyromq.store.epochs import Epoch, decode_epochs, encode_epochs
 from pyromq.store.files import Files, SystemFiles
-from pyromq.store.inspect.files import FileGone, ReadOnlyFile, names_in, read_whole
+from pyromq.store.inspect.read_only_files import FileGone, ReadOnlyFile, names_in, read_whole
 
 _FOLDER: Final = "config"
 #: A message whose topic is not known cannot be read, so these are looked at when the log is copied.
@@ -46,7 +46,7 @@ class TablesCopy:
 
     @property
     def count(self) -> int:
-        """How many tables are held."""
+        """The number of tables that are held."""
         return len(self._held)
 
     def read_early(self) -> None:

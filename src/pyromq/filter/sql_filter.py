@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pyromq.errors import FilterError
 from pyromq.filter import sql_nodes as nodes
 from pyromq.filter.java_values import NoResult, Value
-from pyromq.filter.sql_nodes import Node
+from pyromq.filter.sql_nodes import SqlNode
 from pyromq.name_rules import EXPRESSION_CHARACTERS_MAX
 from pyromq.text_cache import text_cache
 
@@ -151,73 +151,73 @@ def _expected(terminals: Collection[str]) -> str:
 class _Builder:
     """Makes nodes of what the parser has recognized; the methods bear the names of the grammar's rules."""
 
-    def start(self, parts: list[Node]) -> Node:
+    def start(self, parts: list[SqlNode]) -> SqlNode:
         return parts[0]
 
-    def disjunction(self, parts: "list[Node | Token]") -> Node:
+    def disjunction(self, parts: "list[SqlNode | Token]") -> SqlNode:
         return parts[0] if len(parts) == 1 else nodes.any_of(parts[::2])  # type: ignore[return-value, arg-type]
 
-    def conjunction(self, parts: "list[Node | Token]") -> Node:
+    def conjunction(self, parts: "list[SqlNode | Token]") -> SqlNode:
         return parts[0] if len(parts) == 1 else nodes.all_of(parts[::2])  # type: ignore[return-value, arg-type]
 
-    def comparison(self, parts: list[Node]) -> Node:
+    def comparison(self, parts: list[SqlNode]) -> SqlNode:
         return parts[0]
 
-    def equal(self, parts: list[Node]) -> Node:
+    def equal(self, parts: list[SqlNode]) -> SqlNode:
         return nodes.equal(*parts)
 
-    def unequal(self, parts: list[Node]) -> Node:
+    def unequal(self, parts: list[SqlNode]) -> SqlNode:
         return nodes.negated(parts[0].at, nodes.equal(*parts))
 
-    def null(self, parts: list[Node]) -> Node:
+    def null(self, parts: list[SqlNode]) -> SqlNode:
         return nodes.is_null(parts[0])
 
-    def not_null(self, parts: list[Node]) -> Node:
+    def not_null(self, parts: list[SqlNode]) -> SqlNode:
         return nodes.negated(parts[0].at, nodes.is_null(parts[0]))
 
-    def ordered(self, parts: list[Any]) -> Node:
+    def ordered(self, parts: list[Any]) -> SqlNode:
         left, sign, right = parts
         return nodes.ordered(left, str(sign), right)
 
-    def between(self, parts: list[Any]) -> Node:
+    def between(self, parts: list[Any]) -> SqlNode:
         value, _, low, _, high = parts
         return nodes.between(value, low, high)
 
-    def not_between(self, parts: list[Any]) -> Node:
+    def not_between(self, parts: list[Any]) -> SqlNode:
         value, _, _, low, _, high = parts
         return nodes.not_between(value, low, high)
 
-    def in_list(self, parts: list[Any]) -> Node:
+    def in_list(self, parts: list[Any]) -> SqlNode:
         value, _, *members = parts
         return nodes.in_list(value, [_unquoted(member) for member in members], is_in=True)
 
-    def not_in_list(self, parts: list[Any]) -> Node:
+    def not_in_list(self, parts: list[Any]) -> SqlNode:
         value, _, _, *members = parts
         return nodes.in_list(value, [_unquoted(member) for member in members], is_in=False)
 
-    def text_test(self, parts: list[Any]) -> Node:
+    def text_test(self, parts: list[Any]) -> SqlNode:
         value, word, search = parts
         return nodes.text_test(value, word.upper(), _unquoted(search), is_so=True)
 
-    def not_text_test(self, parts: list[Any]) -> Node:
+    def not_text_test(self, parts: list[Any]) -> SqlNode:
         value, _, word, search = parts
         return nodes.text_test(value, word.upper(), _unquoted(search), is_so=False)
 
-    def plus(self, parts: list[Node]) -> Node:
+    def plus(self, parts: list[SqlNode]) -> SqlNode:
         return parts[0]
 
-    def minus(self, parts: list[Any]) -> Node:
+    def minus(self, parts: list[Any]) -> SqlNode:
         sign, value = parts
         return nodes.minus(sign.start_pos, value)
 
-    def negated(self, parts: list[Any]) -> Node:
+    def negated(self, parts: list[Any]) -> SqlNode:
         word, value = parts
         return nodes.negated(word.start_pos, value)
 
-    def name(self, parts: "list[Token]") -> Node:
+    def name(self, parts: "list[Token]") -> SqlNode:
         return nodes.named(_start(parts[0]), str(parts[0]))
 
-    def literal(self, parts: "list[Token]") -> Node:
+    def literal(self, parts: "list[Token]") -> SqlNode:
         token = parts[0]
         return _LITERALS[token.type](_start(token), str(token))
 
@@ -230,7 +230,7 @@ def _unquoted(token: "Token") -> str:
     return str(token)[1:-1].replace("''", "'")
 
 
-_LITERALS: Final[dict[str, Callable[[int, str], Node]]] = {
+_LITERALS: Final[dict[str, Callable[[int, str], SqlNode]]] = {
     "STRING": nodes.text_literal,
     "WHOLE": nodes.whole_number,
     "DECIMAL": nodes.decimal_number,
