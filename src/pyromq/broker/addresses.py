@@ -42,7 +42,7 @@ _SOMEWHERE_ELSE = ("192.0.2.1", 9)
 
 @dataclass(frozen=True, slots=True)
 class BrokerAddresses:
-    """What a broker is reached by; `store_host` is the form that records and message ids carry."""
+    """The addresses of a broker; `store_host` is the form that records and message ids carry."""
 
     ip: str
     port: int
@@ -51,7 +51,7 @@ class BrokerAddresses:
 
     @property
     def advertised(self) -> str:
-        """What name servers hand to clients."""
+        """The address that name servers hand to clients."""
         return join_address(self.ip, self.port)
 
 

@@ -1,4 +1,4 @@
-"""What runs beside the requests, and who owns it.
+"""The jobs that run beside the requests, and their owner.
 
 A job that fails is logged and tried again; it never ends the broker, and never ends unnoticed. Pauses are
 taken by the broker's clock, so a clock that is moved by hand makes jobs run at once.

@@ -7,21 +7,23 @@ share the next write. Whoever must not go on before a change is on disk awaits `
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import TypeAlias, TypeVar
 
-from pyromq.errors import BodyError, StoreError
+from pyromq.errors import BodyError, PyroError, StoreError
 from pyromq.name_rules import shortened
 from pyromq.store.atomic_file import keep_aside, read_with_backup, replace_file
-from pyromq.store.files import Files
+from pyromq.store.files import Files, SystemFiles
 from pyromq.wire.java_json import dumps
 
 T = TypeVar("T")
 V = TypeVar("V")
 #: Says what is wrong with an entry of a table, by its name and what it is; None when nothing is.
 WhyNot: TypeAlias = Callable[[str, V], str | None]
+#: Writes a table to its file.
+Save: TypeAlias = Callable[[], Awaitable[None]]
 
 log = logging.getLogger(__name__)
 
@@ -32,6 +34,7 @@ class JsonTable:
     def __init__(self, path: Path, encode: Callable[[], bytes], *, files: Files | None = None) -> None:
         self._path = path
         self._encode = encode
+        self._files = files or SystemFiles()
         self._replace = partial(replace_file, path, files=files)
         self._keep_aside = partial(keep_aside, path, files=files)
         self._read = partial(read_with_backup, path, files=files)
@@ -74,6 +77,20 @@ class JsonTable:
             )
         self.changed_unsaved()
         return {name: entry for name, entry in entries.items() if name not in reasons}
+
+    def remove(self) -> None:
+        """Remove the file and its twin; what it said is found elsewhere."""
+        for path in (self._path, self._path.with_name(self._path.name + ".bak")):
+            if self._files.exists(path):
+                self._files.remove(path)
+        if self._files.exists(self._path.parent):
+            self._files.sync_folder(self._path.parent)
+
+    def replace_both(self) -> None:
+        """Write the table to the file and to its twin, which is not to know better; this blocks."""
+        for _ in range(2):
+            self._replace(self._encode())
+        self._saved = self._changes
 
     @property
     def is_saved(self) -> bool:
@@ -134,3 +151,14 @@ def legal(entries: Mapping[str, V], why_not: WhyNot[V]) -> dict[str, V]:
 def _log_failure(task: "asyncio.Task[None]") -> None:
     if not task.cancelled() and (error := task.exception()) is not None:
         log.error("%s; it is tried again with the next change", error)
+
+
+async def save_all(saves: Mapping[str, Save]) -> None:
+    """Save each table, by its name in the log: one that cannot be written is no reason to lose the others."""
+    for name, save in saves.items():
+        try:
+            await save()
+        except PyroError as error:
+            log.warning("what changed in %s since the last write is lost with this stop: %s", name, error)
+        except Exception:
+            log.exception("what changed in %s since the last write is lost with this stop", name)

@@ -18,14 +18,14 @@ from pyromq.clock import Clock
 from pyromq.codes import ResponseCode
 from pyromq.config.live import as_properties, change_in_place, idle_updates
 from pyromq.config.load import settings_by_name
-from pyromq.config.properties import read_properties, write_properties
+from pyromq.config.properties_file import read_properties, write_properties
 from pyromq.config.rocketmq import our_name
 from pyromq.config.settings import BrokerProcess
 from pyromq.errors import ConfigError, ServerFailed
 from pyromq.name_rules import TEXT_CHARACTERS_MAX
 from pyromq.store.atomic_file import read_with_backup
 from pyromq.store.files import Files
-from pyromq.wire.bodies.topics import DataVersion, encode_data_version
+from pyromq.wire.bodies.topic_bodies import DataVersion, encode_data_version
 
 log = logging.getLogger(__name__)
 
@@ -37,7 +37,7 @@ _NAME_SERVERS = "namesrvAddr"
 _NAME_SERVERS_GIVEN = "namesrvAddrAtStart"
 
 
-class LiveSettings:
+class BrokerLiveSettings:
     """The settings of one broker, as they are now. `process` is the broker's own: it is changed."""
 
     def __init__(
@@ -93,7 +93,7 @@ class LiveSettings:
 
     @property
     def version(self) -> str:
-        """How often the settings changed since the start, as JSON."""
+        """The data version of the settings as JSON: it counts their changes since the start."""
         return encode_data_version(self._version).decode()
 
     def as_text(self) -> str:
@@ -102,7 +102,7 @@ class LiveSettings:
         return "".join(f"{key}={value}\n" for key, value in shown.items())
 
     async def change(self, text: str) -> set[str]:
-        """Change settings by lines of «key=value», all of them or none, and return which, by our names.
+        """Change settings by lines of `key=value`, all of them or none, and return which, by our names.
 
         Raises ServerFailed for one that is unknown, needs a restart, or does not read, and says which; what
         is changed holds when this returns, and after a restart.

@@ -17,23 +17,24 @@ from contextlib import suppress
 
 import msgspec
 
-from pyromq.broker.name_servers import NameServers
-from pyromq.broker.standing import Leader, Lease
-from pyromq.broker.topics import TopicTable
+from pyromq.broker.durability.acknowledgement import Lease
+from pyromq.broker.registration_targets import RegistrationTargets
+from pyromq.broker.replication.standing import Leader
+from pyromq.broker.topics.topics import TopicTable
 from pyromq.codes import Perm, RequestCode, ResponseCode
 from pyromq.config.settings import BrokerSettings
 from pyromq.errors import PyroError, refusal
 from pyromq.net.links import Links
-from pyromq.wire.bodies.registration import (
+from pyromq.wire.bodies.registration_bodies import (
     RegisterBrokerBody,
     body_crc32,
     decode_key_values,
     encode_register_broker,
 )
-from pyromq.wire.bodies.topics import TopicConfigTable
+from pyromq.wire.bodies.topic_bodies import TopicConfigTable
 from pyromq.wire.command import FRAME_BYTES_MAX, Command
 from pyromq.wire.header import read_header, write_header
-from pyromq.wire.headers.namesrv import RegisterBroker, RegisterBrokerAnswer, UnregisterBroker
+from pyromq.wire.headers.namesrv_headers import RegisterBroker, RegisterBrokerAnswer, UnregisterBroker
 
 log = logging.getLogger(__name__)
 
@@ -58,7 +59,7 @@ class Registration:
         topics: TopicTable,
         settings: BrokerSettings,
         *,
-        name_servers: NameServers,
+        name_servers: RegistrationTargets,
         address: str,
         ha_address: str,
         lease: Lease,

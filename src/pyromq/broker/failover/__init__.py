@@ -1,1 +1,1 @@
-"""Who is master is decided by etcd: election, in-sync replicas, change of role."""
+"""Failover: etcd decides which replica is master. Election, in-sync replicas, change of role."""

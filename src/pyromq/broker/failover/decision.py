@@ -1,16 +1,16 @@
-"""What a replica does next, by what etcd says: the same view and the same time give the same decision."""
+"""The decision of a replica about its next step: one view of etcd and one time give one decision."""
 
 from dataclasses import dataclass
 from enum import Enum, auto
 
-from pyromq.broker.failover.group import Place, Presence, View
+from pyromq.broker.failover.group import GroupView, Presence, ReplicaAddresses
 
 #: Seconds that the first replicas of a new group wait for each other, so that the fullest becomes master.
 FIRST_WAIT_S = 1.0
 
 
-class Step(Enum):
-    """What to do."""
+class FailoverStep(Enum):
+    """The next step."""
 
     #: Get a broker id.
     JOIN = auto()
@@ -28,8 +28,8 @@ class Step(Enum):
 class Decision:
     """A step, with the master to follow, or the reason to wait."""
 
-    step: Step
-    leader: Place | None = None
+    step: FailoverStep
+    leader: ReplicaAddresses | None = None
     reason: str = ""
 
 
@@ -44,47 +44,51 @@ class Me:
     is_in_doubt: bool = False
 
 
-def decide(view: View, me: Me, *, leaderless_s: float) -> Decision:
+def decide(view: GroupView, me: Me, *, leaderless_s: float) -> Decision:
     """Return the next step; `leaderless_s` is for how long this replica has seen no master."""
     if not view.group.knows(me.address, me.mark):
-        return Decision(Step.JOIN)
+        return Decision(FailoverStep.JOIN)
     if view.leader is not None:
         return _with_leader(view, view.leader, me)
     if not me.lease:
-        return Decision(Step.WAIT, reason="it has no lease at etcd yet")
+        return Decision(FailoverStep.WAIT, reason="it has no lease at etcd yet")
     if view.is_new:
         return _first(view, me, leaderless_s)
     if me.address not in view.group.in_sync:
         return Decision(
-            Step.WAIT,
+            FailoverStep.WAIT,
             reason=f"{_listed(view.group.in_sync)} has all that was acknowledged, and is not there",
         )
     if me.is_in_doubt and (reason := _doubt(view, me)) is not None:
-        return Decision(Step.WAIT, reason=reason)
+        return Decision(FailoverStep.WAIT, reason=reason)
     successor = view.group.successor
     if successor not in (None, me.address) and successor in view.replicas and leaderless_s < me.lease_s:
-        return Decision(Step.WAIT, reason=f"{successor} goes first: the last master handed over to it")
-    return Decision(Step.TAKE)
+        return Decision(
+            FailoverStep.WAIT, reason=f"{successor} goes first: the last master handed over to it"
+        )
+    return Decision(FailoverStep.TAKE)
 
 
-def _with_leader(view: View, leader: Place, me: Me) -> Decision:
+def _with_leader(view: GroupView, leader: ReplicaAddresses, me: Me) -> Decision:
     if leader.address != me.address:
-        return Decision(Step.FOLLOW, leader)
+        return Decision(FailoverStep.FOLLOW, leader)
     if view.leader_lease == me.lease:
-        return Decision(Step.LEAD)
-    return Decision(Step.WAIT, reason="the lease of its own last life has not run out yet")
+        return Decision(FailoverStep.LEAD)
+    return Decision(FailoverStep.WAIT, reason="the lease of its own last life has not run out yet")
 
 
-def _first(view: View, me: Me, leaderless_s: float) -> Decision:
+def _first(view: GroupView, me: Me, leaderless_s: float) -> Decision:
     best = max(view.replicas.values(), key=_fullness, default=None)
     if best is None or me.address not in view.replicas or leaderless_s < FIRST_WAIT_S:
-        return Decision(Step.WAIT, reason="the group is new: others may be about to come")
+        return Decision(FailoverStep.WAIT, reason="the group is new: others may be about to come")
     if best.address != me.address:
-        return Decision(Step.WAIT, reason=f"the group is new, and {best.address} has more, or comes first")
-    return Decision(Step.TAKE)
+        return Decision(
+            FailoverStep.WAIT, reason=f"the group is new, and {best.address} has more, or comes first"
+        )
+    return Decision(FailoverStep.TAKE)
 
 
-def _doubt(view: View, me: Me) -> str | None:
+def _doubt(view: GroupView, me: Me) -> str | None:
     """Return why a replica may not take over that may lack what it acknowledged; None if it may.
 
     Of its group, one that lost nothing has all. When all lost something, the fullest has all that is left.

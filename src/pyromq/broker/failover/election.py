@@ -1,4 +1,4 @@
-"""What a replica asks etcd to change about its group. Each is one transaction: made whole, or not at all.
+"""The changes of its group that a replica asks etcd for. Each is one transaction: made whole, or not at all.
 
 Whatever a master changes is made only while its key is there, so that one that was replaced changes nothing.
 A change whose answer did not come may have been made: whoever asked looks again.
@@ -6,14 +6,23 @@ A change whose answer did not come may have been made: whoever asked looks again
 
 import msgspec
 
-from pyromq.broker.failover.etcd import Etcd, Transaction
-from pyromq.broker.failover.group import LEADER, REPLICAS, STATE, Group, Place, Presence, View, read_view
+from pyromq.broker.failover.etcd_client import EtcdClient, Transaction
+from pyromq.broker.failover.group import (
+    LEADER,
+    REPLICAS,
+    STATE,
+    GroupView,
+    Presence,
+    ReplicaAddresses,
+    ReplicaGroup,
+    read_view,
+)
 
 
 class Election:
     """One replica's side of its group's keys, which begin with `prefix`."""
 
-    def __init__(self, etcd: Etcd, prefix: str, place: Place, mark: str) -> None:
+    def __init__(self, etcd: EtcdClient, prefix: str, place: ReplicaAddresses, mark: str) -> None:
         self._etcd = etcd
         self.prefix = prefix
         self.place = place
@@ -24,7 +33,7 @@ class Election:
         """The key that says who is master."""
         return self.prefix + LEADER
 
-    async def look(self) -> View:
+    async def look(self) -> GroupView:
         """Return the group as it is now. Raises EtcdFailed."""
         return read_view(await self._etcd.find(self.prefix))
 
@@ -44,12 +53,12 @@ class Election:
         key = f"{REPLICAS}{self.place.address}"
         await self._commit({}, {key: (msgspec.json.encode(presence), lease)})
 
-    async def join(self, view: View) -> bool:
+    async def join(self, view: GroupView) -> bool:
         """Get a broker id, which stays; and leave the in-sync set if what was there is gone."""
         group = view.group.joined(self.place.address, self.mark)
         return await self._commit({STATE: view.group_revision}, {STATE: _state(group)})
 
-    async def take(self, view: View, lease: int, *, last_epoch: int) -> int | None:
+    async def take(self, view: GroupView, lease: int, *, last_epoch: int) -> int | None:
         """Become master of a group that has none, or has this one; return the epoch, None if another did."""
         sure = {address for address, replica in view.replicas.items() if not replica.is_in_doubt}
         group = view.group.led_by(self.place.address, last_epoch=last_epoch, present=sure)
@@ -59,21 +68,21 @@ class Election:
         )
         return group.epoch if is_made else None
 
-    async def set_in_sync(self, view: View, addresses: frozenset[str]) -> bool:
+    async def set_in_sync(self, view: GroupView, addresses: frozenset[str]) -> bool:
         """As the master that `view` shows, say who has all that was acknowledged."""
         group = view.group.with_in_sync(addresses)
         return await self._commit(
             {STATE: view.group_revision, LEADER: view.leader_revision}, {STATE: _state(group)}
         )
 
-    async def leave_in_sync(self, view: View) -> bool:
+    async def leave_in_sync(self, view: GroupView) -> bool:
         """As a slave that goes, spare the master the wait for it."""
         group = view.group.with_in_sync(frozenset(view.group.in_sync) - {self.place.address})
         return await self._commit(
             {STATE: view.group_revision, LEADER: view.leader_revision}, {STATE: _state(group)}
         )
 
-    async def hand_over(self, view: View, successor: str | None) -> bool:
+    async def hand_over(self, view: GroupView, successor: str | None) -> bool:
         """As the master that `view` shows, be none any more; the successor goes first, if there is one."""
         group = view.group.handed_to(successor)
         return await self._commit(
@@ -95,5 +104,5 @@ class Election:
         )
 
 
-def _state(group: Group) -> tuple[bytes, int]:
+def _state(group: ReplicaGroup) -> tuple[bytes, int]:
     return msgspec.json.encode(group), 0

@@ -1,4 +1,4 @@
-"""Where etcd is, as the setting `failover` says it.
+"""The addresses of etcd, as the setting `failover` has them.
 
 etcd://HOST:2379[,HOST:2379…]          plain
 etcds://HOST[,HOST…][?ca=…&cert=…&key=…]   TLS, with files in PEM; without `ca` the system's authorities

@@ -1,4 +1,4 @@
-"""What etcd knows about a group of replicas, and what may be made of it. Nothing here waits or writes.
+"""The state of a group of replicas in etcd, and the conclusions from it. Nothing here waits or writes.
 
     /pyromq/{cluster}/{brokerName}/state             Group, changed by compare-and-swap only
                                   /leader            Place, lives with the master's lease
@@ -12,31 +12,31 @@ from collections.abc import Container
 
 import msgspec
 
-from pyromq.broker.failover.etcd import Found, Item
+from pyromq.broker.failover.etcd_client import Found, Item
 from pyromq.errors import EtcdFailed
 
 
-class Place(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Where a replica is: for requests, and for replication."""
+class ReplicaAddresses(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """The addresses of a replica: for requests, and for replication."""
 
     address: str
     ha_address: str
 
 
-class Presence(Place, frozen=True, kw_only=True, rename="camel"):
-    """What a replica that is there says of itself."""
+class Presence(ReplicaAddresses, frozen=True, kw_only=True, rename="camel"):
+    """The report of a replica that is there."""
 
     mark: str
     last_epoch: int = 0
     max_position: int = 0
     #: Whether its disk would take messages.
     has_room: bool = True
-    #: Whether it may lack what it acknowledged; see `identity.py`.
+    #: Whether it may lack what it acknowledged; see `replica_identity.py`.
     is_in_doubt: bool = False
 
 
-class Group(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What was decided. Epoch 0: nobody was master yet.
+class ReplicaGroup(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """The decision about a group. Epoch 0: nobody was master yet.
 
     `in_sync` are the addresses of those that have all that was acknowledged, the master among them. `ids` are
     broker ids of slaves, which stay; `marks` say which folder each had. `successor` is whom the last master
@@ -50,7 +50,7 @@ class Group(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     marks: dict[str, str] = {}
     successor: str | None = None
 
-    def joined(self, address: str, mark: str) -> "Group":
+    def joined(self, address: str, mark: str) -> "ReplicaGroup":
         """Return it with a replica that has a broker id; one with a new folder is in sync no more."""
         ids = self.ids
         if address not in ids:
@@ -63,7 +63,7 @@ class Group(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         """Return whether a replica has joined with this folder."""
         return address in self.ids and self.marks.get(address) == mark
 
-    def led_by(self, address: str, *, last_epoch: int, present: Container[str]) -> "Group":
+    def led_by(self, address: str, *, last_epoch: int, present: Container[str]) -> "ReplicaGroup":
         """Return it with a new master, in an epoch that nobody has seen.
 
         Members of the in-sync set that are `present` stay in it: they have all that was acknowledged, and the
@@ -78,22 +78,22 @@ class Group(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
             successor=None,
         )
 
-    def with_in_sync(self, addresses: frozenset[str]) -> "Group":
+    def with_in_sync(self, addresses: frozenset[str]) -> "ReplicaGroup":
         """Return it with others in sync."""
         return msgspec.structs.replace(self, in_sync=tuple(sorted(addresses)))
 
-    def handed_to(self, successor: str | None) -> "Group":
+    def handed_to(self, successor: str | None) -> "ReplicaGroup":
         """Return it as a master leaves it that goes."""
         return msgspec.structs.replace(self, successor=successor)
 
 
-class View(msgspec.Struct, frozen=True, kw_only=True):
+class GroupView(msgspec.Struct, frozen=True, kw_only=True):
     """The group as etcd had it at one moment; `leader_lease` is whose it is."""
 
     revision: int
-    group: Group
+    group: ReplicaGroup
     group_revision: int
-    leader: Place | None
+    leader: ReplicaAddresses | None
     leader_revision: int
     leader_lease: int
     replicas: dict[str, Presence]
@@ -115,16 +115,16 @@ def prefix_of(cluster: str, name: str) -> str:
     return f"/pyromq/{cluster}/{name}/"
 
 
-def read_view(found: Found) -> View:
+def read_view(found: Found) -> GroupView:
     """Read what was found under a group's prefix. Raises EtcdFailed if somebody else has written it."""
     state = found.items.get(STATE, _NOTHING)
     leader = found.items.get(LEADER, _NOTHING)
     try:
-        return View(
+        return GroupView(
             revision=found.revision,
-            group=msgspec.json.decode(state.value, type=Group) if state.value else Group(),
+            group=msgspec.json.decode(state.value, type=ReplicaGroup) if state.value else ReplicaGroup(),
             group_revision=state.revision,
-            leader=msgspec.json.decode(leader.value, type=Place) if leader.value else None,
+            leader=msgspec.json.decode(leader.value, type=ReplicaAddresses) if leader.value else None,
             leader_revision=leader.revision,
             leader_lease=leader.lease,
             replicas={

@@ -17,7 +17,7 @@ import logging
 from math import inf
 
 from pyromq.broker.failover.election import Election
-from pyromq.broker.failover.group import Group, View
+from pyromq.broker.failover.group import GroupView, ReplicaGroup
 from pyromq.broker.replication.followers import Followers
 
 log = logging.getLogger(__name__)
@@ -34,7 +34,9 @@ class InSyncKeeper:
     `view` is the group as it was when, or after, this master was elected.
     """
 
-    def __init__(self, election: Election, followers: Followers, view: View, *, timeout_s: float) -> None:
+    def __init__(
+        self, election: Election, followers: Followers, view: GroupView, *, timeout_s: float
+    ) -> None:
         self._election = election
         self._followers = followers
         self._timeout_s = timeout_s
@@ -50,7 +52,7 @@ class InSyncKeeper:
         self._wait_for_all()
 
     @property
-    def group(self) -> Group:
+    def group(self) -> ReplicaGroup:
         """The group as etcd had it last."""
         return self._view.group
 
@@ -60,7 +62,7 @@ class InSyncKeeper:
         ids = self._view.group.ids
         return frozenset(ids[one] for one in self._view.group.in_sync if one != self._me and one in ids)
 
-    def saw(self, view: View) -> None:
+    def saw(self, view: GroupView) -> None:
         """Take what etcd says, unless it is old or of another's time; a slave that goes takes itself out."""
         if view.revision < self._view.revision or view.leader_revision != self._view.leader_revision:
             return

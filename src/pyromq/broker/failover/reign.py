@@ -10,11 +10,11 @@ from collections.abc import Container
 from dataclasses import dataclass
 
 from pyromq.broker.broker import Broker
+from pyromq.broker.durability.acknowledgement import Lease
 from pyromq.broker.failover.election import Election
 from pyromq.broker.failover.in_sync import InSyncKeeper
-from pyromq.broker.failover.session import Session
-from pyromq.broker.replicating import Leading
-from pyromq.broker.standing import Lease
+from pyromq.broker.failover.lease_session import LeaseSession
+from pyromq.broker.replication.role import Leading
 from pyromq.codes import ResponseCode
 from pyromq.errors import Refused
 
@@ -65,14 +65,16 @@ class Reign:
     async def let_catch_up(self, successor: str) -> None:
         """Take no more messages, and return when a successor has all. Raises Refused, and goes on then."""
         id_ = self.keeper.group.ids[successor]
-        self.duties.gate.is_handing_over = True
+        durability = self.broker.durability
+        assert durability is not None
+        durability.is_handing_over = True
         try:
             async with asyncio.timeout(HAND_OVER_S):
                 self.broker.commit()
                 while self._acked(id_) < self.broker.max_position:  # noqa: ASYNC110
                     await asyncio.sleep(_POLL_S)
         except TimeoutError:
-            self.duties.gate.is_handing_over = False
+            durability.is_handing_over = False
             raise refused(f"{successor} did not get everything within {HAND_OVER_S:g} s") from None
 
     def _acked(self, id_: int) -> int:
@@ -80,7 +82,7 @@ class Reign:
         return max((one.acked for one in members if one.id == id_ and one.is_connected), default=-1)
 
 
-async def give_up_place(election: Election, session: Session, successor: str | None) -> None:
+async def give_up_place(election: Election, session: LeaseSession, successor: str | None) -> None:
     """Be master no more at etcd; what others change meanwhile is no reason not to. Raises EtcdFailed."""
     for _ in range(_TRIES):
         view = await election.look()

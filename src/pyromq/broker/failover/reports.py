@@ -3,35 +3,35 @@
 from math import inf
 from typing import Any, Protocol
 
-from pyromq.broker.failover.group import View
+from pyromq.broker.failover.group import GroupView
 from pyromq.broker.replication.followers import Followers
 from pyromq.config.settings import BrokerSettings
 from pyromq.net.routes import Answer, Request
-from pyromq.wire.bodies.replicas import ReplicaList, ReplicaState, encode_replicas
-from pyromq.wire.headers.replicas import SwitchMaster, SwitchMasterAnswer
+from pyromq.wire.bodies.replica_bodies import ReplicaList, ReplicaState, encode_replicas
+from pyromq.wire.headers.replica_headers import SwitchMaster, SwitchMasterAnswer
 
 
-class Member(Protocol):
+class ReportingReplica(Protocol):
     """The replica that is asked."""
 
     @property
     def address(self) -> str:
-        """What it is known by."""
+        """The address that it is known by."""
         ...
 
     @property
     def max_position(self) -> int:
-        """Where its log ends."""
+        """The end of its log."""
         ...
 
     @property
-    def view(self) -> View | None:
+    def view(self) -> GroupView | None:
         """The group as it saw it last."""
         ...
 
     @property
     def followers(self) -> Followers | None:
-        """Who follows it, None for a slave."""
+        """The slaves that follow it, None for a slave."""
         ...
 
     async def switch_to(self, name: str) -> str:
@@ -42,7 +42,7 @@ class Member(Protocol):
 class ReplicaHandlers:
     """Answers SWITCH_MASTER and LIST_REPLICAS."""
 
-    def __init__(self, member: Member, settings: BrokerSettings) -> None:
+    def __init__(self, member: ReportingReplica, settings: BrokerSettings) -> None:
         self._member = member
         self._settings = settings
 
@@ -56,7 +56,7 @@ class ReplicaHandlers:
         return Answer(body=encode_replicas(describe(self._member, self._settings)))
 
 
-def describe(member: Member, settings: BrokerSettings) -> ReplicaList:
+def describe(member: ReportingReplica, settings: BrokerSettings) -> ReplicaList:
     """Return what a replica knows of its group."""
     view, followers = member.view, member.followers
     listed = ReplicaList(

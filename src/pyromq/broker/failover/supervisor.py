@@ -18,20 +18,20 @@ import msgspec
 
 from pyromq.broker.addresses import advertise, settle_addresses
 from pyromq.broker.broker import Broker
-from pyromq.broker.failover.decision import Decision, Me, Step, decide
+from pyromq.broker.failover.decision import Decision, FailoverStep, Me, decide
 from pyromq.broker.failover.election import Election
 from pyromq.broker.failover.endpoints import read_endpoints
-from pyromq.broker.failover.etcd import Etcd, LeaseGone
-from pyromq.broker.failover.group import Place, View, prefix_of
-from pyromq.broker.failover.identity import Identity, load_identity, look_back, save_identity
+from pyromq.broker.failover.etcd_client import EtcdClient, LeaseGone
+from pyromq.broker.failover.group import GroupView, ReplicaAddresses, prefix_of
 from pyromq.broker.failover.in_sync import LOOK_S, InSyncKeeper
+from pyromq.broker.failover.lease_session import LeaseSession
 from pyromq.broker.failover.reign import Reign, give_up_place, leave_in_sync, refused
+from pyromq.broker.failover.replica_identity import ReplicaIdentity, load_identity, look_back, save_identity
 from pyromq.broker.failover.reports import ReplicaHandlers
-from pyromq.broker.failover.session import Session
-from pyromq.broker.replicating import Leading
 from pyromq.broker.replication.followers import Followers
-from pyromq.broker.routes import replica_routes
-from pyromq.broker.standing import Leader, Standing
+from pyromq.broker.replication.role import Leading
+from pyromq.broker.replication.standing import Leader, Standing
+from pyromq.broker.requests.broker_routes import replica_routes
 from pyromq.clock import Clock, SystemClock
 from pyromq.config.choices import BrokerRole
 from pyromq.config.settings import BrokerProcess
@@ -78,26 +78,26 @@ class Supervisor:
         self._clock = clock or SystemClock()
         self._files = files or SystemFiles()
         self._use_kernel = use_kernel
-        self._etcd = Etcd(read_endpoints(process.broker.failover), transport=etcd_transport)
-        self._session = Session(
+        self._etcd = EtcdClient(read_endpoints(process.broker.failover), transport=etcd_transport)
+        self._session = LeaseSession(
             self._etcd,
             lease_s=-(-process.broker.failover_lease // 1000),
             clock=self._clock,
             on_change=self.wake,
         )
-        self._identity = Identity(mark="", port=0)
-        self._election = Election(self._etcd, "", Place(address="", ha_address=""), "")
+        self._identity = ReplicaIdentity(mark="", port=0)
+        self._election = Election(self._etcd, "", ReplicaAddresses(address="", ha_address=""), "")
         self._broker: Broker | None = None
         self._reign: Reign | None = None
         #: Whom the slave that runs here follows.
-        self._following: Place | None = None
-        self._view: View | None = None
+        self._following: ReplicaAddresses | None = None
+        self._view: GroupView | None = None
         self._announced: tuple[int, int, int, bool, bool] | None = None
         self._started_count = 0
         self._leaderless_since: float | None = None
         self._handed_over_at: float | None = None
         #: Where the log parts from a master's, once that was found out, and from whose.
-        self._cut: tuple[Place, int] | None = None
+        self._cut: tuple[ReplicaAddresses, int] | None = None
         self._said = ""
         self._wanted_successor: asyncio.Future[str] | None = None
         self._wanted_name = ""
@@ -108,7 +108,7 @@ class Supervisor:
 
     @property
     def address(self) -> str:
-        """What name servers hand to clients; known once it is started."""
+        """The address that name servers hand to clients; known once it is started."""
         return self._election.place.address
 
     @property
@@ -128,7 +128,7 @@ class Supervisor:
 
     @property
     def metrics(self) -> MetricsPage | None:
-        """Where the broker that runs now serves its metrics, if it does."""
+        """The metrics page of the broker that runs now, if it has one."""
         return None if self._broker is None else self._broker.metrics
 
     @property
@@ -137,18 +137,18 @@ class Supervisor:
         return self._reign is not None and self._reign.lease.is_held
 
     @property
-    def view(self) -> View | None:
+    def view(self) -> GroupView | None:
         """The group as it was seen last."""
         return self._view
 
     @property
     def max_position(self) -> int:
-        """Where the log ends, 0 between two brokers."""
+        """The end of the log, 0 between two brokers."""
         return self._broker.max_position if self._broker is not None else 0
 
     @property
     def followers(self) -> Followers | None:
-        """Who follows the broker that runs now, None if it is not the master."""
+        """The slaves that follow the broker that runs now, None if it is not the master."""
         return self._reign.duties.followers if self._reign is not None else None
 
     def wake(self) -> None:
@@ -169,7 +169,7 @@ class Supervisor:
         self._election = Election(
             self._etcd,
             prefix_of(broker.broker_cluster_name, broker.broker_name),
-            Place(address=addresses.advertised, ha_address=addresses.ha),
+            ReplicaAddresses(address=addresses.advertised, ha_address=addresses.ha),
             self._identity.mark,
         )
         loop = asyncio.get_running_loop()
@@ -274,16 +274,16 @@ class Supervisor:
             return
         decision = decide(view, self._me(), leaderless_s=self._since(self._leaderless_since))
         match decision.step:
-            case Step.JOIN:
+            case FailoverStep.JOIN:
                 await self._election.join(view)
                 self.wake()
-            case Step.TAKE:
+            case FailoverStep.TAKE:
                 await self._take(view)
-            case Step.LEAD:
+            case FailoverStep.LEAD:
                 await self._lead(view)
-            case Step.FOLLOW:
+            case FailoverStep.FOLLOW:
                 await self._follow(view, decision)
-            case Step.WAIT:
+            case FailoverStep.WAIT:
                 await self._wait(view, decision)
 
     def _me(self) -> Me:
@@ -319,7 +319,7 @@ class Supervisor:
             )
             self._announced = now
 
-    async def _settle_doubt(self, view: View) -> None:
+    async def _settle_doubt(self, view: GroupView) -> None:
         """Doubt no more once this replica is not counted on: it comes in sync again when it has all."""
         if self._identity.is_in_doubt and self.address not in view.group.in_sync:
             await self._remember(is_in_doubt=False)
@@ -332,7 +332,7 @@ class Supervisor:
 
     # Master
 
-    async def _take(self, view: View) -> None:
+    async def _take(self, view: GroupView) -> None:
         """Become master, if no other was faster."""
         if view.is_new and self._broker is None:
             # How much it has is known when its store is open, and the one that has most begins.
@@ -347,7 +347,7 @@ class Supervisor:
         log.info("this replica is master now, in epoch %d: %s", epoch, _why(view, self.address))
         await self._be_master(epoch, await self._election.look())
 
-    async def _lead(self, view: View) -> None:
+    async def _lead(self, view: GroupView) -> None:
         """Go on as master; or begin again, if what etcd has is of a reign that ended here."""
         reign = self._reign
         if reign is None or reign.epoch != view.group.epoch or not self._session.is_bound_to(reign.lease):
@@ -374,7 +374,7 @@ class Supervisor:
             self._handed_over_at = self._clock.monotonic()
             await self._stop_broker(unregister=False)
 
-    async def _be_master(self, epoch: int, view: View) -> None:
+    async def _be_master(self, epoch: int, view: GroupView) -> None:
         lease = self._session.bind(self._election.leader_key)
         self._cut = None
         await self._stop_broker(unregister=False)
@@ -402,7 +402,7 @@ class Supervisor:
 
     # Slave
 
-    async def _follow(self, view: View, decision: Decision) -> None:
+    async def _follow(self, view: GroupView, decision: Decision) -> None:
         if self._reign is not None:
             log.warning("this replica is not master any more: %s is", _address(decision.leader))
         elif self._broker is not None and self._following == decision.leader and self._cut is None:
@@ -413,7 +413,7 @@ class Supervisor:
         self._said = ""
         await self._be_slave(view, decision.leader)
 
-    async def _wait(self, view: View, decision: Decision) -> None:
+    async def _wait(self, view: GroupView, decision: Decision) -> None:
         if self._reign is not None:
             log.warning("this replica is not master any more: its lease has run out")
             await self._be_slave(view, None)
@@ -424,7 +424,7 @@ class Supervisor:
             log.warning("nobody is master: %s", decision.reason)
             self._said = decision.reason
 
-    async def _be_slave(self, view: View | None, leader: Place | None) -> None:
+    async def _be_slave(self, view: GroupView | None, leader: ReplicaAddresses | None) -> None:
         group = view.group if view is not None else None
         broker_id = group.ids[self.address] if group is not None else self._identity.broker_id
         await self._remember(broker_id=broker_id)
@@ -574,7 +574,7 @@ class Supervisor:
             await give_up_place(self._election, self._session, None)
 
 
-def _why(view: View, address: str) -> str:
+def _why(view: GroupView, address: str) -> str:
     group = view.group
     if group.master is None:
         return "the group is new"
@@ -583,5 +583,5 @@ def _why(view: View, address: str) -> str:
     return "it was before" if group.master == address else f"{group.master} is gone"
 
 
-def _address(place: Place | None) -> str:
+def _address(place: ReplicaAddresses | None) -> str:
     return place.address if place is not None else "nobody"

@@ -1,28 +1,29 @@
-"""The slave's side: connects to the master's HA port, copies the log, and says up to where it has it.
+"""The slave's side of replication: connects to the master's HA port, copies the log, and acknowledges it.
 
     connect → compare (last record, or epochs) → hello → pieces … → the link ends → pause → connect → …
 
-What it says it has, a synchronous master counts as safe. So under synchronous flush that is what its own disk
-has: the pieces of many reads share a sync, as a master's sends do (`durability.py`). Under asynchronous flush
-it is what was copied, as with RocketMQ.
+A synchronous master counts as safe what a slave acknowledges. So under synchronous flush a slave acknowledges
+what its own disk has: the pieces of many reads share a sync, as a master's sends do
+(`durability/log_sync.py`). Under asynchronous flush it acknowledges what was copied, as with RocketMQ.
 
-Whatever ends the link is said once, until something else is the matter or it works again; `trouble` has it.
+The cause that ended a link is logged once, until there is another cause or the link works; `trouble` has it.
 """
 
 import asyncio
 import logging
 import ssl
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Final, cast
 
-from pyromq.broker.durability import NotSafe
+from pyromq.broker.durability.acknowledgement import NotSafe
 from pyromq.broker.replication.copying import Copying
 from pyromq.broker.replication.divergence import Diverged, check_last_record
 from pyromq.clock import Clock
-from pyromq.config.settings import StoreSettings
 from pyromq.errors import ConnectFailed, ConnectionLost, NetworkError, ProtocolError, PyroError, StoreError
 from pyromq.net.address import split_address
 from pyromq.net.links import Links
+from pyromq.net.turn import Turn, TurnStep
 from pyromq.store.epochs import Epochs
 from pyromq.store.store import MessageStore
 from pyromq.wire.replication import (
@@ -183,10 +184,11 @@ class MasterLink(asyncio.BufferedProtocol):
             if not self._is_reading_paused:
                 self._is_reading_paused = True
                 self._transport.pause_reading()
-            asyncio.get_running_loop().call_soon(self._go_on)
+            self._client.step.due()
 
-    def _go_on(self) -> None:
-        if not self.ended.done():
+    def go_on(self) -> None:
+        """Append more of what is here; the end of a turn calls this."""
+        if self.is_copying and not self.ended.done():
             try:
                 self._copy()
             except (ProtocolError, StoreError, Diverged) as error:
@@ -235,59 +237,84 @@ class MasterLink(asyncio.BufferedProtocol):
             self._transport.write(data)
 
 
-class ReplicationClient:
-    """Follows a master.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MasterSource:
+    """The place of a slave's master.
 
-    `ha_address` is asked before each try; None: there is no master now. With `epochs` it speaks the protocol
-    of failover, as `broker_id`, to a master of `epoch` or a later one. With static roles the last record is
-    compared through `links` with the broker at `master_address`, as long as that is known.
-
-    `on_disk` brings the log to this disk up to a position. With it, only what the disk has is acknowledged.
-
-    `on_diverged` is called when the logs differ, with the position up to which they are the same if what is
-    behind may be cut off. `on_copied` is called after each append, `on_confirmed` when more may be read,
-    `on_following` once the master sends what fits.
+    `ha_address` returns the address of its HA port, and `address` that of its requests; both are asked before
+    each try, and None means that it is not known now. With `links` and `address` the last record of a log
+    without epochs is compared with the master's before it is copied.
     """
+
+    ha_address: Callable[[], str | None]
+    address: Callable[[], str | None] = lambda: None
+    links: Links | None = None
+    tls: ssl.SSLContext | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FailoverSlave:
+    """A slave's identity in a group with failover; `epoch` is the master's, or an earlier one."""
+
+    epochs: Epochs
+    epoch: int
+    broker_id: int
+
+
+def _nothing() -> None:
+    pass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CopyEvents:
+    """The functions that a slave calls while it copies.
+
+    `on_diverged` is called when the logs differ, with the position up to which they are the same if the rest
+    may be cut off. `on_copied` is called after each append, `on_confirmed` when more may be read,
+    `on_following` once the master sends what fits. `on_disk` brings the log to this disk up to a position;
+    with it, only what the disk has is acknowledged.
+    """
+
+    on_diverged: Callable[[int | None], None] = lambda _common_end: None
+    on_copied: Callable[[], None] = _nothing
+    on_following: Callable[[], None] = _nothing
+    on_confirmed: Callable[[int], None] | None = None
+    on_disk: Callable[[int], "asyncio.Future[None]"] | None = None
+
+
+class ReplicationClient:
+    """Follows a master; as a `FailoverSlave` by the protocol of failover."""
 
     def __init__(
         self,
         store: MessageStore,
-        *,
-        ha_address: Callable[[], str | None],
-        settings: StoreSettings,
         clock: Clock,
-        links: Links | None = None,
-        master_address: Callable[[], str | None] = lambda: None,
-        epochs: Epochs | None = None,
-        epoch: int = 0,
-        broker_id: int = 0,
-        on_diverged: Callable[[int | None], None] = lambda common_end: None,
-        on_copied: Callable[[], None] = lambda: None,
-        on_disk: Callable[[int], "asyncio.Future[None]"] | None = None,
-        on_confirmed: Callable[[int], None] | None = None,
-        on_following: Callable[[], None] = lambda: None,
+        master: MasterSource,
+        *,
+        events: CopyEvents,
+        failover: FailoverSlave | None = None,
         retry_s: float | None = None,
-        tls: ssl.SSLContext | None = None,
+        step: TurnStep | None = None,
     ) -> None:
-        self._tls = tls
+        #: The step of a turn in which more is appended, when one turn may not have all.
+        self.step = step or Turn().step()
+        self.step.run = self._go_on
         self.store = store
-        self.settings = settings
+        self.settings = store.settings
         self.clock = clock
-        self.epochs = epochs
-        self.broker_id = broker_id
+        self.epochs = epochs = None if failover is None else failover.epochs
+        self.broker_id = 0 if failover is None else failover.broker_id
         #: Why nothing is copied; None while it is, or when nothing was tried.
         self.trouble: str | None = None
         self.copied_bytes = 0
         self.connects_count = 0
         self.is_diverged = False
-        self._ha_address = ha_address
-        self._links = links
-        self._master_address = master_address
-        self._on_diverged = on_diverged
-        self._on_copied = on_copied
-        self.on_disk = on_disk
-        self._on_following = on_following
-        self._copying = Copying(store, epochs, epoch=epoch, on_confirmed=on_confirmed)
+        self._master = master
+        self._events = events
+        self.on_disk = events.on_disk
+        self._copying = Copying(
+            store, epochs, epoch=0 if failover is None else failover.epoch, on_confirmed=events.on_confirmed
+        )
         self._retry_s = retry_s or (RETRY_S if epochs is None else FAILOVER_RETRY_S)
         self._link: MasterLink | None = None
         self._following: asyncio.Task[None] | None = None
@@ -301,8 +328,12 @@ class ReplicationClient:
 
     @property
     def lag_bytes(self) -> int:
-        """How much of the master's log is known to be missing here."""
+        """The bytes of the master's log that are known to be missing here."""
         return max(0, self._copying.known_end - self.store.max_position)
+
+    def _go_on(self) -> None:
+        if self._link is not None:
+            self._link.go_on()
 
     def start(self) -> None:
         """Begin to follow. With failover nothing is readable before the master has confirmed it."""
@@ -333,7 +364,7 @@ class ReplicationClient:
         link = self._link
         if link is None:
             return
-        address = self._ha_address()
+        address = self._master.ha_address()
         if address is not None and address != link.address:
             link.end(ConnectionLost(f"the master is at {address} now"))
         else:
@@ -342,20 +373,20 @@ class ReplicationClient:
     def note_copied(self, size: int) -> None:
         """Note that the log has grown. The link calls it."""
         self.copied_bytes += size
-        self._on_copied()
+        self._events.on_copied()
 
     def note_following(self, address: str, position: int) -> None:
         """Note that the master sends what fits. The link calls it."""
         log.info("this slave follows %s from %d on", address, position)
         self.trouble = None
         self.is_diverged = False
-        self._on_following()
+        self._events.on_following()
 
     # Inside
 
     async def _follow_always(self) -> None:
         while True:
-            address = self._ha_address()
+            address = self._master.ha_address()
             if address is None:
                 # The name servers are being asked, or no master has registered yet.
                 await asyncio.sleep(UNKNOWN_S)
@@ -395,7 +426,7 @@ class ReplicationClient:
         try:
             async with asyncio.timeout(CONNECT_S_MAX):
                 _, link = await loop.create_connection(
-                    lambda: MasterLink(self, self._copying, address), host, port, ssl=self._tls
+                    lambda: MasterLink(self, self._copying, address), host, port, ssl=self._master.tls
                 )
         except TimeoutError as error:
             raise ConnectFailed(f"no connection within {CONNECT_S_MAX:g} s") from error
@@ -405,10 +436,10 @@ class ReplicationClient:
 
     async def _compare_last_record(self) -> bool:
         """Return whether the last record was compared; raise Diverged when it is another."""
-        address = self._master_address()
-        if self._links is None or address is None:
+        address, links = self._master.address(), self._master.links
+        if links is None or address is None:
             return False
-        await check_last_record(self.store, self._links, address)
+        await check_last_record(self.store, links, address)
         return True
 
     def _note_trouble(self, address: str, error: PyroError) -> None:
@@ -423,7 +454,7 @@ class ReplicationClient:
         self.is_diverged = True
         self._note_trouble(address, error)
         if is_new or error.common_end is not None:
-            self._on_diverged(error.common_end)
+            self._events.on_diverged(error.common_end)
 
     def _look_later(self) -> None:
         settings = self.settings
@@ -435,7 +466,3 @@ class ReplicationClient:
     def _look_and_again(self) -> None:
         self.look()
         self._look_later()
-
-
-def _nothing() -> None:
-    pass

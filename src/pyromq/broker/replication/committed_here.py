@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from pyromq.broker.offsets import SEPARATOR
+from pyromq.broker.groups.offsets import SEPARATOR
 
 
 class Commit(NamedTuple):
@@ -21,7 +21,7 @@ class Commit(NamedTuple):
 
 
 class CommittedHere:
-    """What a slave heard of clients and its master may not know."""
+    """The offsets that clients committed at a slave and its master may not know."""
 
     def __init__(self) -> None:
         self._commits: dict[tuple[str, int], Commit] = {}

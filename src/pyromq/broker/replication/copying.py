@@ -1,4 +1,4 @@
-"""What a slave makes of the bytes that its master sends.
+"""Appending of the bytes that a master sends to the log of its slave.
 
 Pieces must follow each other and the log that is there. All that arrived in one read is appended at once.
 With failover the epochs are compared before anything is taken, and each piece says of which epoch it is; a
@@ -12,7 +12,7 @@ from pyromq.broker.replication.divergence import MENDING, Diverged
 from pyromq.errors import RemoteProtocolError
 from pyromq.store.epochs import Epoch, Epochs
 from pyromq.store.store import MessageStore
-from pyromq.wire.replication import Piece, Welcome, read_epoch_piece, read_piece
+from pyromq.wire.replication import ReplicatedPiece, Welcome, read_epoch_piece, read_piece
 
 
 class Copying:
@@ -115,7 +115,7 @@ class Copying:
             bodies.clear()
             self._store.append_copied(data)
 
-    def _is_of_new_epoch(self, piece: Piece) -> bool:
+    def _is_of_new_epoch(self, piece: ReplicatedPiece) -> bool:
         assert self._epochs is not None
         last = self._epochs.last
         if last is None or piece.epoch > last.epoch:
@@ -137,7 +137,7 @@ class Copying:
         self.known_end = max(self.known_end, confirmed)
 
 
-def _unfitting(piece: Piece, end: int) -> Diverged:
+def _unfitting(piece: ReplicatedPiece, end: int) -> Diverged:
     if piece.start > end:
         return Diverged(
             f"this slave has the log up to {end}, and the master's goes on at {piece.start}: what is between "

@@ -1,4 +1,4 @@
-"""What a master says and hears in each of the two protocols; what is the same in both is the link's.
+"""The two protocols between master and slave, where they differ; the link has the rest.
 
 Plain         4.9, static roles: the slave tells its position, the master sends pieces of the log
 WithEpochs    5.x, failover: a handshake first, and each piece says of which epoch it is and up to where
@@ -21,7 +21,7 @@ from pyromq.wire.replication import (
 )
 
 
-class Dialect(Protocol):
+class ReplicationDialect(Protocol):
     """One connection's side of a protocol, at the master."""
 
     #: Whether the slave is told at once where it stands, and soon when more is confirmed.
@@ -29,7 +29,7 @@ class Dialect(Protocol):
 
     @property
     def hello(self) -> Hello | None:
-        """What the slave said about itself; None until it did. With static roles it has no id."""
+        """The slave's hello; None until it came. With static roles it has no id."""
         ...
 
     def hear(self, data: bytes) -> list[int]:
@@ -99,7 +99,7 @@ class WithEpochs:
 
     @property
     def hello(self) -> Hello | None:
-        """What the slave said about itself."""
+        """The slave's hello."""
         return self._reader.hello
 
     def hear(self, data: bytes) -> list[int]:

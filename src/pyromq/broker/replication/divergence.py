@@ -1,4 +1,4 @@
-"""Whether a slave's log is the beginning of its master's, asked before anything is copied.
+"""The comparison of a slave's log with its master's, before anything is copied: is it the beginning of it?
 
 With static roles there are no epochs to compare. The slave asks for its own last whole record by its position
 (VIEW_MESSAGE_BY_ID, which Apache's brokers answer too). The same bytes: everything before them is the same,
@@ -15,7 +15,7 @@ from pyromq.net.links import Links
 from pyromq.store.store import MessageStore
 from pyromq.wire.command import Command
 from pyromq.wire.header import write_header
-from pyromq.wire.headers.query import ViewMessage
+from pyromq.wire.headers.query_headers import ViewMessage
 from pyromq.wire.record import RECORD_BYTES_MIN, is_blank
 
 REQUEST_TIMEOUT_S: Final = 3.0

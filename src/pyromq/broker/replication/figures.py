@@ -1,8 +1,8 @@
-"""What Prometheus sees of replication: who follows, how far behind they are, whether a slave copies."""
+"""The metrics of replication: slaves, their lag, and whether a slave copies."""
 
 from pyromq.broker.replication.client import ReplicationClient
 from pyromq.broker.replication.followers import Followers
-from pyromq.net.metrics import Figure, Kind
+from pyromq.net.metrics import Figure, FigureKind
 from pyromq.store.store import MessageStore
 
 
@@ -53,7 +53,7 @@ def following_figures(client: ReplicationClient) -> list[Figure]:
             "Bytes of the master's commit log that were copied since the start.",
             (),
             lambda: {(): client.copied_bytes},
-            Kind.COUNTER,
+            FigureKind.COUNTER,
         ),
         Figure(
             "pyromq_diverged",

@@ -1,4 +1,4 @@
-"""Who follows a master, and up to where enough of them have its log.
+"""The slaves of a master, and the position up to which enough of them have its log.
 
     static roles      max(1, inSyncReplicas − 1) slaves are enough, whichever they are
     with failover     all members of the in-sync set must have it; one that is gone holds it up where it was,
@@ -26,7 +26,7 @@ class EndingLog(Protocol):
         ...
 
 
-class Follower:
+class ConnectedSlave:
     """One slave as the master sees it.
 
     `id` is its broker id, which it tells with failover only; `acked` up to where it has the log.
@@ -79,7 +79,7 @@ class Follower:
         self.caught_up_at = now
         self._due, self._due_since = end, now
 
-    def take_over(self, earlier: "Follower") -> None:
+    def take_over(self, earlier: "ConnectedSlave") -> None:
         """Begin with what was known of the same broker before it connected again.
 
         What it had is not taken over: with its power it may have lost some of that, and it says so next.
@@ -109,9 +109,10 @@ class Followers:
         self._clock = clock
         self._enough = max(1, settings.in_sync_replicas - 1)
         self._in_sync = in_sync
-        self._is_alone = in_sync is not None and not in_sync
+        #: Whether the master's own log is enough, because no slave is in sync.
+        self.is_alone = in_sync is not None and not in_sync
         #: Those that are connected, and members of the in-sync set that are gone.
-        self._followers: list[Follower] = []
+        self._followers: list[ConnectedSlave] = []
         self._has_any_all = False
         self._confirmed = min(confirmed, log.committed_position)
         #: What the slaves that are connected have; behind `confirmed` when some left.
@@ -126,13 +127,13 @@ class Followers:
         return self._confirmed
 
     @property
-    def members(self) -> tuple[Follower, ...]:
+    def members(self) -> tuple[ConnectedSlave, ...]:
         """All that are connected, and members of the in-sync set that are gone."""
         return tuple(self._followers)
 
     @property
     def connected_count(self) -> int:
-        """How many are connected."""
+        """The number of connected slaves."""
         return sum(follower.is_connected for follower in self._followers)
 
     @property
@@ -143,13 +144,13 @@ class Followers:
     @in_sync.setter
     def in_sync(self, ids: frozenset[int]) -> None:
         self._in_sync = ids
-        self._is_alone = not ids
+        self.is_alone = not ids
         self._followers = [one for one in self._followers if one.is_connected or one.id in ids]
         self._work_out()
 
     @property
     def replica_count(self) -> int:
-        """How many brokers there are to have a message, the master too."""
+        """The number of brokers that may have a message, the master included."""
         return 1 + (self.connected_count if self._in_sync is None else len(self._in_sync))
 
     def is_anyone_near(self, end: int) -> bool:
@@ -161,11 +162,11 @@ class Followers:
             return True
         return self._reached is not None and end - self._reached < self._settings.ha_slave_fallbehind_max
 
-    def lag_bytes(self, follower: Follower) -> int:
+    def lag_bytes(self, follower: ConnectedSlave) -> int:
         """Return how much of the log a follower does not have."""
         return max(0, self._log.committed_position - follower.acked)
 
-    def behind_s(self, follower: Follower) -> float:
+    def behind_s(self, follower: ConnectedSlave) -> float:
         """Return for how long a follower has not had everything; 0 when it is connected and has."""
         if follower.is_connected and follower.has_all:
             return 0.0
@@ -173,9 +174,9 @@ class Followers:
 
     # What happens
 
-    def connected(self, address: str, id_: int | None = None, *, is_learner: bool = False) -> Follower:
+    def connected(self, address: str, id_: int | None = None, *, is_learner: bool = False) -> ConnectedSlave:
         """Note that a slave follows; of a broker that did before, the last connection is the one."""
-        follower = Follower(address, id_, is_learner=is_learner)
+        follower = ConnectedSlave(address, id_, is_learner=is_learner)
         if id_ is not None:
             for earlier in [one for one in self._followers if one.id == id_]:
                 self._note_end(earlier)
@@ -184,13 +185,13 @@ class Followers:
         self._followers.append(follower)
         return follower
 
-    def acknowledged(self, follower: Follower, position: int) -> None:
+    def acknowledged(self, follower: ConnectedSlave, position: int) -> None:
         """Note up to where a follower has the log."""
         follower.note(position, self._log.committed_position, self._clock.monotonic())
         self._has_any_all = self._has_any_all or follower.has_all
         self._work_out()
 
-    def gone(self, follower: Follower) -> None:
+    def gone(self, follower: ConnectedSlave) -> None:
         """Note that a slave's connection is over."""
         if follower not in self._followers:
             return
@@ -203,10 +204,10 @@ class Followers:
         """Note that the log grew; of a master alone all of it is confirmed."""
         if self._has_any_all:
             self._leave_behind()
-        if self._is_alone:
+        if self.is_alone:
             self._confirm(self._log.committed_position)
 
-    def _note_end(self, follower: Follower) -> None:
+    def _note_end(self, follower: ConnectedSlave) -> None:
         if follower.has_all:
             follower.left_behind(self._log.committed_position, self._clock.monotonic())
         follower.is_connected = False
@@ -219,7 +220,7 @@ class Followers:
                 follower.left_behind(end, now)
 
     def _work_out(self) -> None:
-        if self._is_alone:
+        if self.is_alone:
             self._confirm(self._log.committed_position)
         elif self._in_sync is not None:
             acked = {one.id: one.acked for one in self._followers}

@@ -1,0 +1,68 @@
+"""Builds the access control of a broker, and the signer of its own requests to other brokers."""
+
+from functools import partial
+from pathlib import Path
+
+import msgspec
+
+from pyromq.broker.access.control import AccessControl
+from pyromq.broker.requests.route_facts import BrokerTable
+from pyromq.broker.topics import topic_names
+from pyromq.clock import Clock
+from pyromq.config.address_patterns import Addresses
+from pyromq.config.settings import BrokerProcess, BrokerSettings
+from pyromq.errors import ConfigError, StoreError
+from pyromq.store.store import MessageStore
+from pyromq.wire import properties as names
+from pyromq.wire.signature import Sign, signer
+
+
+class _Credentials(msgspec.Struct, rename="camel"):
+    access_key: str
+    secret_key: str
+    security_token: str = ""
+
+
+def make_access_control(
+    settings: BrokerProcess, store: MessageStore, clock: Clock, table: BrokerTable
+) -> AccessControl | None:
+    """Return the access control of a broker, and put it before its table; None where it is off."""
+    if not settings.broker.acl_enable:
+        return None
+    folder = settings.broker.acl_folder or str(Path(settings.store.store_path_root_dir) / "config")
+    control = AccessControl(
+        Path(folder),
+        clock,
+        table=table,
+        topic_at=partial(topic_at, store),
+        slaves=Addresses([settings.store.ha_allowed_addresses]),
+    )
+    table.admit = control.admit
+    return control
+
+
+def own_signer(settings: BrokerSettings) -> Sign | None:
+    """Return what signs this broker's own requests. Raises ConfigError, which does not show the secret."""
+    text = settings.inner_client_authentication_credentials
+    if not text:
+        return None
+    try:
+        own = msgspec.json.decode(text, type=_Credentials)
+    except msgspec.MsgspecError:
+        raise ConfigError(
+            'innerClientAuthenticationCredentials must be {"accessKey":"…","secretKey":"…"}'
+        ) from None
+    return signer(own.access_key, own.secret_key, own.security_token)
+
+
+def topic_at(store: MessageStore, position: int) -> str | None:
+    """Return the topic that the message at a position is for; see `needs.TopicAt`."""
+    try:
+        record = store.record_at(position)
+    except StoreError:
+        return ""
+    if record is None:
+        return None
+    if topic_names.is_brokers_own(record.topic):
+        return names.decode(record.properties).get(names.REAL_TOPIC, "")
+    return record.topic

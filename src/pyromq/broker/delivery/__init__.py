@@ -1,0 +1,1 @@
+"""Delivery: held pulls, the news that wakes them, the shortcut of plain pulls, SQL filters."""

@@ -1,0 +1,1 @@
+"""Durability: when a write may be acknowledged, and how files leave the disk."""

@@ -1,0 +1,429 @@
+"""The conditions under which a broker accepts a request and acknowledges a write, for every kind of write.
+
+    what is looked at    when a request arrives        when it has written      when its answer leaves
+    pressure             `pressed`                     -                        -
+    lease                guards, `is_open`             `vouch`, `when_safe`     `Lease.may_leave`
+    hand-over            guards, `is_open`             -                        -
+    replicas             guards, `is_open`             `when_safe`              -
+    disk                 (the store refuses the put)   `when_safe`              -
+
+Sends, send-backs, ends of transactions, staged batches, replies, recalls and changes of tables all take this
+way, and so do the shortcuts of the compiled kernel: `shortcut` asks what the long way's guards ask, with the
+same attributes. Deliveries of delayed messages and timers have nobody to answer; they wait with `sync_now`.
+
+Pressure is RocketMQ's fast failure. RocketMQ has a queue before each pool of threads, and cleans it of what
+waited too long. Here is one loop, and what waits for it is in the buffers of connections:
+
+    queue full         as many requests wait for disk or slaves as their queue's `…QueueCapacity` says
+    page cache busy    a write to the log took `osPageCacheBusyTimeOutMills` or longer: the sends that waited
+                       meanwhile are refused, up to those that the loop finds in its next turn. Then one is
+                       taken again, and shows how the disk is
+    loop late          a request waited for longer than its queue's `waitTimeMillsIn…` since the loop last
+                       looked (`Link.waits_since`). The first ones of each turn are taken all the same, for a
+                       quarter of that time: to refuse costs something too, and a broker that only refuses
+                       gets nothing done
+
+A request is refused before it is read, or not at all. Heartbeats have half a minute, and requests that are in
+none of the queues (admin, replication) are never refused. `requests/busy.py` has the queues and the words.
+
+The lease is looked at three times. A master whose lease is over answers nothing, for another may be master
+already. An order to change a table may wait for a disk or a name server longer than the lease, and what it
+changed is then lost: it is looked at again when the order was carried out. And when the turn of the loop ends
+it is looked at just before the bytes are handed to the system, so a process that stood still in between says
+nothing wrong when it goes on.
+
+All writes of a turn wait together from its end on (`end_of_turn.py`), for one sync and one position of the
+slaves.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from math import inf
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, Final
+
+from pyromq.broker.durability.log_sync import FlushTimeout, LogSync, NotSafe, failed_disk
+from pyromq.broker.durability.watermark import Settle, settling
+from pyromq.broker.requests.busy import Busy, PressedQueue, Reason
+from pyromq.broker.requests.route_facts import BrokerTable, OnSlave
+from pyromq.clock import Clock
+from pyromq.codes import ResponseCode
+from pyromq.config.settings import StoreSettings
+from pyromq.errors import NotMaster, ServiceNotAvailable
+from pyromq.net.link import Link, Shortcut
+from pyromq.net.routes import Answer, Handled, Request
+from pyromq.net.turn import TurnStep
+from pyromq.store.store import MessageStore
+from pyromq.wire.command import Command, CommandReader
+
+if TYPE_CHECKING:
+    from pyromq.broker.durability.replica_wait import Replicated
+    from pyromq.broker.replication.ha_server import ReplicationServer
+
+__all__ = ["Durability", "FlushTimeout", "Lease", "NotSafe", "lasting_lease", "no_longer_master"]
+
+#: The share of its patience for which each turn takes requests, however long they waited before it.
+TAKEN_SHARE: Final = 0.25
+#: Less than any clock tells: what differences of seconds may lack.
+A_TICK_S: Final = 1e-6
+#: `osPageCacheBusyTimeOutMills` is not less.
+SLOW_WRITE_S_MIN: Final = 0.001
+
+
+class Lease:
+    """Until when a master may acknowledge, on a clock that never goes back."""
+
+    __slots__ = ("_has_vouched", "_now", "_until")
+
+    def __init__(self, now: Callable[[], float], until: float = -inf) -> None:
+        self._now = now
+        self._until = until
+        #: Whether something was acknowledged in this turn of the loop.
+        self._has_vouched = False
+
+    @property
+    def is_held(self) -> bool:
+        """Whether the master may still acknowledge."""
+        return self._now() < self._until
+
+    def vouch(self) -> bool:
+        """Return whether the master may acknowledge now; what it says then leaves when this turn ends."""
+        if self._now() < self._until:
+            self._has_vouched = True
+            return True
+        return False
+
+    def may_leave(self) -> bool:
+        """Return whether what was acknowledged in the turn that ends now may leave.
+
+        It may not if the lease ended since. Refusals may, when nothing was acknowledged beside them.
+        """
+        has_vouched, self._has_vouched = self._has_vouched, False
+        return not has_vouched or self._now() < self._until
+
+    def renew(self, until: float) -> None:
+        """Hold it until then; a time before the one it has is no reason to let it go earlier."""
+        self._until = max(self._until, until)
+
+    def drop(self) -> None:
+        """Hold it no longer, and never again."""
+        self._until = -inf
+        self._now = lambda: inf
+
+
+def lasting_lease() -> Lease:
+    """Return the lease of a broker whose role the settings say: it never ends."""
+    return Lease(lambda: 0.0, inf)
+
+
+class Durability(LogSync):
+    """Decides what a broker takes and acknowledges: by pressure, lease, replicas and disk.
+
+    Without `busy` nothing is under pressure; without `slaves` this broker is a slave, or nobody follows it.
+    """
+
+    def __init__(
+        self,
+        store: MessageStore,
+        settings: StoreSettings,
+        clock: Clock,
+        elsewhere: "Replicated | None" = None,
+        lease: Lease | None = None,
+        *,
+        slaves: "ReplicationServer | None" = None,
+        busy: Busy | None = None,
+        step: TurnStep | None = None,
+    ) -> None:
+        super().__init__(store, settings, clock, step=step)
+        self._elsewhere = elsewhere
+        self._lease = lease or lasting_lease()
+        self._slaves = slaves
+        self._replicas_min = settings.min_in_sync_replicas if slaves is not None else 1
+        self._busy = busy
+        self._monotonic = clock.monotonic
+        #: Set while a master hands over: it takes no more messages, and still serves the rest.
+        self.is_handing_over = False
+        #: Told how long each turn's writes waited to be safe; for metrics.
+        self.on_safe: Callable[[float], None] | None = None
+        #: Whether a send is answered without waiting for anything.
+        self.is_immediate = not self.syncs_all and elsewhere is None
+        #: Whoever waits for what was written in this turn, and where the log ends behind that.
+        self._turn: list[Settle] = []
+        self._turn_end = 0
+
+    # When a request arrives ------------------------------------------------------------------------------
+
+    def pressed(self, queue: PressedQueue, link: Link) -> Reason | None:
+        """Return why requests of a queue and a connection are not taken now, None when they are."""
+        busy = self._busy
+        if busy is None:
+            return None
+        if busy.revision != busy.live.revision:
+            busy.read_settings()
+        if queue.count >= queue.capacity and queue.is_full:
+            return Reason.FULL
+        if busy.slow_write_s and queue is busy.sends:
+            return Reason.PAGE_CACHE
+        now = self._monotonic()
+        if now - link.waits_since + A_TICK_S < queue.wait_s or not busy.is_enabled:
+            return None
+        if now - link.read_at + A_TICK_S < queue.wait_s * TAKEN_SHARE:
+            return None
+        return Reason.LATE
+
+    def refuse(self, link: Link, command: Command) -> Answer | None:
+        """Return the answer to a request that is not taken for pressure, None for one that is."""
+        busy = self._busy
+        queue = None if busy is None else busy.by_code.get(command.code)
+        if busy is None or queue is None:
+            return None
+        reason = self.pressed(queue, link)
+        return None if reason is None else busy.refuse(queue, link, reason)
+
+    def waits(self, code: int, answered: "asyncio.Future[Any]") -> None:
+        """Note that a request was taken and its answer is not there yet."""
+        if self._busy is not None:
+            self._busy.waits(code, answered)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether requests of every kind may pass, but for pressure."""
+        return (
+            self._lease.is_held
+            and not self.is_handing_over
+            and (self._replicas_min <= 1 or self.why_no_messages is None)
+        )
+
+    @property
+    def why_shut(self) -> str | None:
+        """The reason why no request is accepted, None while the lease is held."""
+        if self._lease.is_held:
+            return None
+        return "its lease is over, and was not renewed at etcd in time: another replica may be master"
+
+    @property
+    def why_no_messages(self) -> str | None:
+        """The reason why no message is accepted, None while messages are."""
+        if self.is_handing_over:
+            return "this master hands over to another replica"
+        if self._replicas_min <= 1 or self._slaves is None:
+            return None
+        count = self._slaves.followers.replica_count
+        if count < self._replicas_min:
+            return (
+                f"{count} of the group's brokers are in sync, and minInSyncReplicas={self._replicas_min} "
+                "must be; start the others, or lower it"
+            )
+        return None
+
+    def put_before(self, table: BrokerTable) -> None:
+        """Let every request of a table pass here first, and the answers of those that change something."""
+        table.guard(self._check_lease)
+        table.guard(self._check_replicas, [route.code for route in table if route.writes])
+        for route in table:
+            if not route.writes and route.on_slave is not OnSlave.ANSWERS:
+                table.by_code[int(route.code)] = replace(route, handle=self._vouching(route.handle))
+
+    def shortcut(
+        self, sends: Shortcut | None, pulls: Shortcut | None, *, under_way_max: int
+    ) -> Shortcut | None:
+        """Return the shortcut of links: the kernel's, where every request would pass, or a quick refusal.
+
+        Sends under pressure are refused from their bytes, whether the kernel takes sends or not: a broker
+        that refuses must not be busy with it.
+        """
+        busy = self._busy
+        if busy is None:
+            return None
+        queue_of_sends, queue_of_pulls = busy.sends, busy.pulls
+
+        def take(link: Link, reader: CommandReader, answer_bytes_max: int) -> bool:
+            if not self.is_open:
+                return False
+            reason = self.pressed(queue_of_sends, link)
+            if reason is not None:
+                # A connection with too many requests under way hears that, and not this.
+                if len(link.under_way) < under_way_max and busy.refuse_sends(
+                    link, reader, answer_bytes_max, reason
+                ):
+                    return True
+            elif sends is not None and sends(link, reader, answer_bytes_max):
+                return True
+            if pulls is None or self.pressed(queue_of_pulls, link) is not None:
+                return False
+            return pulls(link, reader, answer_bytes_max)
+
+        return take
+
+    def _check_lease(self, _request: Request[Any]) -> None:
+        if not self._lease.is_held:
+            raise no_longer_master()
+
+    def _check_replicas(self, _request: Request[Any]) -> None:
+        if self.is_handing_over:
+            raise no_longer_master()
+        why = self.why_no_messages
+        if why is not None:
+            raise ServiceNotAvailable(ResponseCode.SERVICE_NOT_AVAILABLE, f"service not available now: {why}")
+
+    # When something was written --------------------------------------------------------------------------
+
+    def log_grew(self, write_s: float) -> None:
+        """Note that the log was written, which took some seconds, before the next request is looked at."""
+        if write_s >= SLOW_WRITE_S_MIN and self._busy is not None:
+            self._busy.wrote(write_s)
+        if self.syncs_all:
+            self.appended()
+        slaves = self._slaves
+        if slaves is not None and (slaves.links or slaves.followers.is_alone):
+            slaves.appended()
+
+    def acknowledge(self, end: int, answer: Answer, *, waits: bool = True) -> Answer | Awaitable[Answer]:
+        """Return the answer to a request that wrote the log up to `end`, once it may be given.
+
+        Its code says so if disk or slaves took too long. Whoever does not want to wait for them has the
+        lease looked at all the same. Raises ServiceNotAvailable, or gives it to who awaits, when this is no
+        longer the master, and after a failed sync.
+        """
+        if waits and not self.is_immediate:
+            return self.confirm(end, answer)
+        self.vouch()
+        return answer
+
+    def vouch(self) -> None:
+        """Look at the lease for what is acknowledged now; raise ServiceNotAvailable if it is over."""
+        if not self._lease.vouch():
+            raise no_longer_master()
+
+    def confirm(self, end: int, answer: Answer) -> "asyncio.Future[Answer]":
+        """Return the answer once the log is safe up to `end`; its code says so if that took too long."""
+        confirmed: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+
+        def settle(error: Exception | None) -> None:
+            if confirmed.done():
+                return
+            if isinstance(error, NotSafe):
+                answer.code = error.code
+            elif error is not None:
+                confirmed.set_exception(error)
+                return
+            confirmed.set_result(answer)
+
+        self.with_this_turn(end, settle)
+        return confirmed
+
+    def with_this_turn(self, end: int, settle: Settle) -> None:
+        """Call `settle` once the log is safe up to `end`, with all others who ask in this turn.
+
+        It gets None, a NotSafe, or ServiceNotAvailable: after a failed sync, or from who is master no more.
+        """
+        self._turn.append(settle)
+        if end > self._turn_end:
+            self._turn_end = end
+        self._step.due()
+
+    async def all_safe(self) -> None:
+        """Return when all that is in the log is safe, on this disk too whichever flush there is.
+
+        Raises NotSafe when that takes too long, and ServiceNotAvailable as `acknowledge` does.
+        """
+        safe: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._when_safe(self._log.whole_position, settling(safe), needs_disk=True)
+        await safe
+
+    def end_turn(self) -> None:
+        """Let what was written in this turn wait to be safe, and begin a sync if there is to be one."""
+        if self._turn:
+            turn, self._turn = self._turn, []
+
+            def settle_all(error: Exception | None) -> None:
+                for settle in turn:
+                    settle(error)
+
+            self.when_safe(self._turn_end, settle_all)
+        super().end_turn()
+
+    def when_safe(self, end: int, settle: Settle) -> None:
+        """Call `settle` once the log is safe up to `end`; see `with_this_turn`, which costs less for many."""
+        if self.on_safe is not None:
+            settle = _timed(settle, self.on_safe)
+        self._when_safe(end, settle, needs_disk=self.syncs_all)
+
+    def _when_safe(self, end: int, settle: Settle, *, needs_disk: bool) -> None:
+        settle = self._fenced(settle)
+        if self._has_failed:
+            settle(failed_disk())
+        elif self._elsewhere is None:
+            self.when_flushed(end, settle)
+        elif not needs_disk:
+            self._elsewhere.when_there(end, settle)
+        else:
+            both = _Both(settle)
+            self.when_flushed(end, both.first)
+            self._elsewhere.when_there(end, both.second)
+
+    def _fenced(self, settle: Settle) -> Settle:
+        """Return what looks at the lease when the waiting is over."""
+        lease = self._lease
+
+        def settle_if_master(error: Exception | None) -> None:
+            settle(error if lease.vouch() else no_longer_master())
+
+        return settle_if_master
+
+    def _vouching(self, handle: Callable[[Request[Any]], Handled]) -> Callable[[Request[Any]], Handled]:
+        """Return a handler whose answer is given only while the lease is held."""
+
+        async def when_done(handled: Awaitable[Answer | None]) -> Answer | None:
+            answer = await handled
+            self.vouch()
+            return answer
+
+        def call(request: Request[Any]) -> Handled:
+            handled = handle(request)
+            if handled is None or isinstance(handled, Answer):
+                self.vouch()
+                return handled
+            return when_done(handled)
+
+        return call
+
+
+def no_longer_master() -> NotMaster:
+    """Return the refusal of a master whose lease is over."""
+    return NotMaster(
+        ResponseCode.SERVICE_NOT_AVAILABLE,
+        f"{NotMaster.NO_LONGER}; ask a name server for the new one, and send again",
+    )
+
+
+def _timed(settle: Settle, on_safe: Callable[[float], None]) -> Settle:
+    began_at = perf_counter()
+
+    def settle_timed(error: Exception | None) -> None:
+        on_safe(perf_counter() - began_at)
+        settle(error)
+
+    return settle_timed
+
+
+class _Both:
+    """Waits for two, and tells of both with the second one's word, which RocketMQ lets win."""
+
+    def __init__(self, settle: Settle) -> None:
+        self._settle = settle
+        self._said: list[Exception | None] = []
+        self._last_word: Exception | None = None
+
+    def first(self, error: Exception | None) -> None:
+        self._note(error)
+
+    def second(self, error: Exception | None) -> None:
+        self._last_word = error
+        self._note(error)
+
+    def _note(self, error: Exception | None) -> None:
+        self._said.append(error)
+        if len(self._said) == 2:
+            self._settle(self._last_word or self._said[0] or self._said[1])

@@ -1,0 +1,1 @@
+"""Consumer groups and their members: heartbeats, offsets, queue locks, conflicting subscriptions."""

@@ -1,0 +1,240 @@
+"""The connected clients, by group.
+
+Heartbeats say which producer and consumer groups a connection is in. A connection leaves a group when it
+says so, when it closes, or when it is silent for two minutes. A consumer group lives as long as it has a
+member; its subscriptions are those of the last heartbeat, whichever member sent it.
+
+A client's id is what it says itself. With access control it belongs to the account whose connection said it
+first, as long as that connection lives: replies go there, whoever else says the same.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import count
+
+from pyromq.clock import Clock
+from pyromq.net.link import Link
+from pyromq.net.routes import Caller
+from pyromq.wire.bodies.heartbeat_bodies import ConsumerPart, Subscription
+
+
+@dataclass(slots=True, eq=False)
+class ClientChannel:
+    """One connection's part in one group; `caller` is who sent its last heartbeat."""
+
+    link: Link
+    client_id: str
+    language: int
+    version: int
+    seen_at_ms: int
+    caller: Caller | None = None
+
+    @property
+    def account(self) -> str | None:
+        """Whose it is; None where there is no access control."""
+        return None if self.caller is None else self.caller.name
+
+
+@dataclass(slots=True, eq=False)
+class ConsumerGroup:
+    """The members of a group and what they subscribe to."""
+
+    name: str
+    consume_type: str
+    message_model: str
+    consume_from_where: str
+    members: dict[Link, ClientChannel] = field(default_factory=dict)
+    subscriptions: dict[str, Subscription] = field(default_factory=dict)
+
+    @property
+    def links(self) -> list[Link]:
+        """The members' connections."""
+        return list(self.members)
+
+    @property
+    def client_ids(self) -> list[str]:
+        """The members' ids."""
+        return [client.client_id for client in self.members.values()]
+
+    def member(self, client_id: str) -> ClientChannel | None:
+        """Return the member with this id."""
+        return next((client for client in self.members.values() if client.client_id == client_id), None)
+
+    def has_all(self, subscriptions: Sequence[Subscription]) -> bool:
+        """Return whether a heartbeat's subscriptions are those that are known."""
+        return len(subscriptions) == len(self.subscriptions) and all(
+            self.subscriptions.get(subscription.topic) == subscription for subscription in subscriptions
+        )
+
+    def subscribe(self, subscriptions: Iterable[Subscription]) -> bool:
+        """Take over a heartbeat's subscriptions and return whether topics came or went.
+
+        An older version of a known subscription is ignored. A newer one is taken without a notification:
+        the members' queues stay the same.
+        """
+        wanted = {subscription.topic: subscription for subscription in subscriptions}
+        is_changed = wanted.keys() != self.subscriptions.keys()
+        for topic in self.subscriptions.keys() - wanted.keys():
+            del self.subscriptions[topic]
+        for topic, subscription in wanted.items():
+            known = self.subscriptions.get(topic)
+            if known is None or subscription.sub_version > known.sub_version:
+                self.subscriptions[topic] = subscription
+        return is_changed
+
+
+class Consumers:
+    """The consumer groups that have members."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._groups: dict[str, ConsumerGroup] = {}
+        #: The groups that a connection is in: its end must not cost a look into all groups.
+        self._names: dict[Link, list[str]] = {}
+        #: A number that each change of a group's model or subscriptions raises.
+        self.revision = 0
+
+    @property
+    def groups(self) -> Mapping[str, ConsumerGroup]:
+        """The groups by name; not to be changed."""
+        return self._groups
+
+    def get(self, group: str) -> ConsumerGroup | None:
+        """Return a group that has members."""
+        return self._groups.get(group)
+
+    def register(self, client: ClientChannel, part: ConsumerPart) -> bool:
+        """Note a member's heartbeat; return whether members or topics of the group changed by it."""
+        group = self._groups.get(part.group_name)
+        if group is None:
+            group = ConsumerGroup(
+                part.group_name, part.consume_type, part.message_model, part.consume_from_where
+            )
+            self._groups[part.group_name] = group
+        if group.message_model != part.message_model or not group.has_all(part.subscriptions):
+            self.revision += 1
+        group.consume_type = part.consume_type
+        group.message_model = part.message_model
+        group.consume_from_where = part.consume_from_where
+        is_new = client.link not in group.members
+        if is_new:
+            self._names.setdefault(client.link, []).append(part.group_name)
+        group.members[client.link] = client
+        return group.subscribe(part.subscriptions) or is_new
+
+    def forget_subscriptions(self, group_name: str) -> None:
+        """Take over what the next heartbeat says, even if it is older than what is known."""
+        group = self._groups.get(group_name)
+        if group is not None:
+            group.subscriptions.clear()
+        self.revision += 1
+
+    def leave(self, group_name: str, link: Link) -> ConsumerGroup | None:
+        """Take a connection out of a group; return the group, as it is now, if the connection was in it."""
+        group = self._groups.get(group_name)
+        if group is None or group.members.pop(link, None) is None:
+            return None
+        _forget(self._names, link, group_name)
+        if not group.members:
+            del self._groups[group_name]
+            self.revision += 1
+        return group
+
+    def names_of(self, link: Link) -> tuple[str, ...]:
+        """Return the groups that a connection is in."""
+        return tuple(self._names.get(link, ()))
+
+    def silent_links(self, silence_ms: int) -> dict[Link, None]:
+        """Return the connections that sent no heartbeat for longer than that."""
+        members = (client for group in self._groups.values() for client in group.members.values())
+        return _silent(members, self._clock.now_ms() - silence_ms)
+
+
+class Producers:
+    """The producer groups, and every producer by its id: replies are pushed to it."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._groups: dict[str, dict[Link, ClientChannel]] = {}
+        self._names: dict[Link, list[str]] = {}
+        #: Who has an id, and which id a connection has: the last one that it said.
+        self._by_id: dict[str, ClientChannel] = {}
+        self._ids: dict[Link, str] = {}
+        self._turns = count()
+
+    @property
+    def groups(self) -> Mapping[str, Mapping[Link, ClientChannel]]:
+        """The members by group and connection; not to be changed."""
+        return self._groups
+
+    def register(self, client: ClientChannel, group: str) -> bool:
+        """Note a member's heartbeat; return whether its id is its own, and not another account's."""
+        members = self._groups.setdefault(group, {})
+        if client.link not in members:
+            self._names.setdefault(client.link, []).append(group)
+        members[client.link] = client
+        return self._hold_id(client)
+
+    def _hold_id(self, client: ClientChannel) -> bool:
+        link, name = client.link, client.client_id
+        if self._ids.get(link, name) != name:
+            self._let_id_go(link)
+        holder = self._by_id.get(name)
+        if holder is not None and holder.link is not link and not holder.link.closed:
+            if holder.account != client.account:
+                return False
+            # It connected again, and its last connection is not known to have ended.
+            self._let_id_go(holder.link)
+        self._by_id[name], self._ids[link] = client, name
+        return True
+
+    def _let_id_go(self, link: Link) -> None:
+        name = self._ids.pop(link, None)
+        if name is not None and self._by_id[name].link is link:
+            del self._by_id[name]
+
+    def leave(self, group: str, link: Link) -> None:
+        """Take a connection out of a group."""
+        members = self._groups.get(group)
+        if members is None:
+            return
+        if members.pop(link, None) is None:
+            return
+        _forget(self._names, link, group)
+        if link not in self._names:
+            self._let_id_go(link)
+        if not members:
+            del self._groups[group]
+
+    def leave_all(self, link: Link) -> None:
+        """Take a closed connection out of all groups."""
+        for group in tuple(self._names.get(link, ())):
+            self.leave(group, link)
+
+    def link_of(self, client_id: str) -> Link | None:
+        """Return the connection of the producer with this id."""
+        client = self._by_id.get(client_id)
+        return None if client is None else client.link
+
+    def any_link(
+        self, group: str, is_wanted: Callable[[ClientChannel], bool] = lambda _: True
+    ) -> Link | None:
+        """Return a member's connection, another one each time: transactions are asked about in turns."""
+        members = self._groups.get(group, {}).values()
+        links = [client.link for client in members if not client.link.closed and is_wanted(client)]
+        return links[next(self._turns) % len(links)] if links else None
+
+    def silent_links(self, silence_ms: int) -> dict[Link, None]:
+        """Return the connections that sent no heartbeat for longer than that."""
+        members = (client for group in self._groups.values() for client in group.values())
+        return _silent(members, self._clock.now_ms() - silence_ms)
+
+
+def _silent(clients: Iterator[ClientChannel], before_ms: int) -> dict[Link, None]:
+    return {client.link: None for client in clients if client.seen_at_ms < before_ms}
+
+
+def _forget(names: dict[Link, list[str]], link: Link, name: str) -> None:
+    names[link].remove(name)
+    if not names[link]:
+        del names[link]

@@ -1,0 +1,1 @@
+"""Kinds of messages that wait before they are delivered: delayed, timed, transactional, retried, staged."""

@@ -1,0 +1,1 @@
+"""Metrics and statistics of a broker, for Prometheus and for RocketMQ's tools."""

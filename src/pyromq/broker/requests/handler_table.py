@@ -1,0 +1,285 @@
+"""Builds the handlers of a broker from the doors of its rooms, and adds their routes to the table.
+
+`HandlerTable` has the doors that most handlers need. Each of its methods adds the handlers of one room, and
+takes the further doors that only these need. `broker_routes.py` lists the routes themselves.
+"""
+
+from collections.abc import Callable
+from functools import partial
+
+from pyromq.broker.access.control import AccessControl
+from pyromq.broker.delivery.arrivals import Announcements
+from pyromq.broker.delivery.pull_delivery import PullDelivery
+from pyromq.broker.delivery.pull_shortcut import FastPulls, make_pulls
+from pyromq.broker.delivery.sql_filters import FilterTable
+from pyromq.broker.durability.write_path import WritePath
+from pyromq.broker.groups.group_room import Groups
+from pyromq.broker.kinds.delay import DelayedMessages
+from pyromq.broker.kinds.kinds import Kinds
+from pyromq.broker.kinds.staging.staging_wiring import make_staging
+from pyromq.broker.live_settings import BrokerLiveSettings
+from pyromq.broker.metrics.metrics_room import BrokerMetrics
+from pyromq.broker.metrics.runtime import RuntimeTable
+from pyromq.broker.registration import Registration
+from pyromq.broker.replication.committed_here import CommittedHere
+from pyromq.broker.requests.broker_routes import (
+    access_routes,
+    admin_routes,
+    group_routes,
+    kind_routes,
+    operation_routes,
+    pull_routes,
+    query_routes,
+    replica_routes,
+    send_routes,
+    staging_routes,
+    timer_routes,
+)
+from pyromq.broker.requests.busy import Busy
+from pyromq.broker.requests.handlers.access_handlers import AccessHandlers
+from pyromq.broker.requests.handlers.admin_handlers import AdminHandlers
+from pyromq.broker.requests.handlers.configuration_handlers import ConfigurationHandlers, ResumeHandlers
+from pyromq.broker.requests.handlers.operation_handlers import OperationHandlers
+from pyromq.broker.requests.handlers.presence_handlers import PresenceHandlers
+from pyromq.broker.requests.handlers.progress_handlers import ProgressHandlers
+from pyromq.broker.requests.handlers.pull_handlers import MASTER_ID, PullHandlers
+from pyromq.broker.requests.handlers.query_handlers import QueryHandlers
+from pyromq.broker.requests.handlers.relay_handlers import RelayHandlers
+from pyromq.broker.requests.handlers.reply_handlers import ReplyHandlers
+from pyromq.broker.requests.handlers.retry_handlers import RetryHandlers
+from pyromq.broker.requests.handlers.send_handlers import SendHandlers
+from pyromq.broker.requests.handlers.statistics_handlers import StatisticsHandlers
+from pyromq.broker.requests.handlers.timer_handlers import TimerHandlers
+from pyromq.broker.requests.handlers.transaction_handlers import TransactionHandlers
+from pyromq.broker.requests.send_shortcut import FastSends, make_sends
+from pyromq.broker.topics.topics import TopicTable
+from pyromq.clock import Clock
+from pyromq.codes import RequestCode
+from pyromq.config.choices import BrokerRole
+from pyromq.net.latency import RequestTimes
+from pyromq.net.link import Shortcut
+from pyromq.net.routes import RequestTable
+from pyromq.net.turn import Turn
+from pyromq.store.store import MessageStore
+
+
+class HandlerTable:
+    """The handlers of one broker."""
+
+    def __init__(
+        self,
+        table: RequestTable,
+        live: BrokerLiveSettings,
+        clock: Clock,
+        *,
+        store: MessageStore,
+        topics: TopicTable,
+        groups: Groups,
+        write: WritePath,
+    ) -> None:
+        self._table = table
+        self._live = live
+        self._settings = live.now
+        self._clock = clock
+        self._store = store
+        self._topics = topics
+        self._groups = groups
+        self._write = write
+
+    @property
+    def _is_slave(self) -> bool:
+        return self._settings.broker.broker_role == BrokerRole.SLAVE
+
+    def add_sends(self) -> SendHandlers:
+        """Add the handlers of plain sends, and return them for the shortcut."""
+        send = SendHandlers(
+            self._write, topics=self._topics, groups=self._groups.table, settings=self._settings.broker
+        )
+        self._table.add(send_routes(send))
+        return send
+
+    def add_pulls(self, delivery: PullDelivery, turn: Turn) -> PullHandlers:
+        """Add the handlers of pulls and queries, and return those of pulls for the shortcut."""
+        pull = PullHandlers(
+            store=self._store,
+            topics=self._topics,
+            groups=self._groups,
+            delivery=delivery,
+            write=self._write,
+            settings=self._settings.broker,
+            clock=self._clock,
+            turn=turn,
+        )
+        self._table.add(pull_routes(pull))
+        query = QueryHandlers(self._store, unique_count_max=self._settings.store.default_query_max_num)
+        self._table.add(query_routes(query))
+        return pull
+
+    def add_kinds(self, kinds: Kinds, announcements: Announcements, *, use_kernel: bool) -> None:
+        """Add the handlers of retries, transactions, replies, timers and staged sends."""
+        write, store, topics, clock = self._write, self._store, self._topics, self._clock
+        settings = self._settings.broker
+        retry = RetryHandlers(write, store=store, topics=topics, groups=self._groups.table, settings=settings)
+        transaction = TransactionHandlers(
+            write, store=store, halves=kinds.halves, clock=clock, role=settings.broker_role
+        )
+        reply = ReplyHandlers(
+            write, topics=topics, producers=self._groups.producers, settings=settings, clock=clock
+        )
+        self._table.add(kind_routes(retry, transaction, reply))
+        timers = TimerHandlers(
+            kinds.timers, store=store, topics=topics, durability=write.durability, settings=settings
+        )
+        self._table.add(timer_routes(timers))
+        staging = None
+        if not self._is_slave:
+            staging = make_staging(
+                kinds.staged,
+                write,
+                store=store,
+                topics=topics,
+                announcements=announcements,
+                settings=settings,
+                clock=clock,
+                use_kernel=use_kernel,
+            )
+        self._table.add(staging_routes(staging))
+
+    def add_groups(self, presence: PresenceHandlers, committed_here: CommittedHere | None) -> None:
+        """Add the handlers of group members, progress and queue locks."""
+        progress = ProgressHandlers(self._store, self._groups, self._write.durability, committed_here)
+        self._table.add(group_routes(progress, presence))
+
+    def add_operators(
+        self,
+        registration: Registration,
+        metrics: BrokerMetrics,
+        busy: Busy,
+        *,
+        filters: FilterTable,
+        delayed: DelayedMessages,
+        let_files_go: Callable[[], None],
+    ) -> None:
+        """Add the handlers of operators: topics, groups, settings, statistics, and requests to consumers."""
+        store, topics, groups, settings = self._store, self._topics, self._groups, self._settings.broker
+        write, stats = self._write, metrics.stats
+        admin = AdminHandlers(
+            topics=topics,
+            groups=groups,
+            delayed=delayed,
+            store=store,
+            registration=registration,
+            broker_name=settings.broker_name,
+        )
+        relay = RelayHandlers(topics=topics, groups=groups, store=store, broker_name=settings.broker_name)
+        self._table.add(admin_routes(admin, relay))
+        operations = OperationHandlers(
+            topics=topics,
+            groups=groups,
+            store=store,
+            stats=stats,
+            durability=write.durability,
+            registration=registration,
+            let_files_go=let_files_go,
+        )
+        statistics = StatisticsHandlers(
+            topics=topics,
+            groups=groups,
+            filters=filters,
+            store=store,
+            stats=stats,
+            runtime=RuntimeTable(store, stats, busy, settings, lambda: delayed.progress),
+            settings=settings,
+            address=write.addresses.advertised,
+        )
+        configuration = ConfigurationHandlers(self._live, topics=topics, registration=registration)
+        resume = ResumeHandlers(write, store)
+        self._table.add(operation_routes(operations, statistics, configuration, resume))
+        if not settings.failover:
+            self._table.add(replica_routes(None))
+
+    def add_access(self, access: AccessControl | None) -> None:
+        """Add the handlers of accounts."""
+        settings = self._settings.broker
+        handlers = AccessHandlers(
+            access,
+            address=self._write.addresses.advertised,
+            broker_name=settings.broker_name,
+            cluster_name=settings.broker_cluster_name,
+        )
+        self._table.add(access_routes(handlers))
+
+    # The kernel's shortcuts around the table
+
+    def shortcut(
+        self,
+        send: SendHandlers,
+        pull: PullHandlers,
+        *,
+        delivery: PullDelivery,
+        metrics: BrokerMetrics,
+        busy: Busy,
+        use_kernel: bool,
+    ) -> Shortcut | None:
+        """Return the shortcut for plain sends and pulls, and for the refusal of sends."""
+        if use_kernel:
+            # Only now: without a compiler there is nothing to import.
+            from pyromq._kernel.requests.refusals import refuse_sends
+
+            busy.refuse_quickly = refuse_sends
+        pull.on_read = metrics.stats.pulled
+        # The kernel looks at no signature.
+        is_usable = use_kernel and not self._is_slave and not self._settings.broker.acl_enable
+        sends = self._fast_sends(send, delivery, busy) if is_usable else None
+        # With failover, the replicas decide what may be read.
+        reads_all = not self._settings.broker.failover
+        pulls = self._fast_pulls(pull, metrics) if is_usable and reads_all else None
+        return self._write.durability.shortcut(
+            _observed(sends, metrics.request_times, RequestCode.SEND_MESSAGE_V2),
+            _observed(pulls, metrics.request_times, RequestCode.PULL_MESSAGE),
+            under_way_max=self._settings.net.requests_under_way_max,
+        )
+
+    def _fast_sends(self, send: SendHandlers, delivery: PullDelivery, busy: Busy) -> FastSends | None:
+        settings, write = self._settings, self._write
+        sends = make_sends(
+            store_host=write.addresses.store_host,
+            cluster=settings.broker.broker_cluster_name,
+            common_ext=send.common_ext,
+            diverting=write.intake.diverting,
+            wait_matters=not write.durability.is_immediate,
+            has_index=settings.store.message_index_enable,
+            body_bytes_max=settings.store.max_message_size,
+        )
+        if sends is None:
+            return None
+        fast = FastSends(
+            sends,
+            store=self._store,
+            topics=self._topics,
+            delivery=delivery,
+            durability=write.durability,
+            live=self._live,
+            queue=busy.sends,
+            clock=self._clock,
+        )
+        send.learn = fast.learn
+        return fast
+
+    def _fast_pulls(self, pull: PullHandlers, metrics: BrokerMetrics) -> FastPulls:
+        fast = FastPulls(
+            partial(make_pulls, self._settings.store, broker_id=MASTER_ID),
+            store=self._store,
+            topics=self._topics,
+            groups=self._groups,
+            live=self._live,
+        )
+        pull.learn = fast.learn
+        metrics.stats.take_served = fast.take_served
+        # A renewal drops the kernel's counts; they are taken before.
+        fast.before_renewal = metrics.stats.look
+        return fast
+
+
+def _observed(shortcut: Shortcut | None, times: RequestTimes | None, code: int) -> Shortcut | None:
+    return shortcut if times is None else times.around(shortcut, code)

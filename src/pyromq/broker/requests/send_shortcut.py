@@ -1,0 +1,244 @@
+"""Sends without a Python object for each: the compiled kernel between a link and the store.
+
+    received bytes ─► Sends.plan ─► one write to the log ─► Sends.apply ─► answers
+                        │ stops at the first frame that is not a plain send to a known queue
+                        ▼
+                      SendHandlers, which makes the queue known when its message was plain
+
+Every decision about a message is taken in `handlers/send_handlers.py`, for the first message to a topic; the
+kernel repeats it for the next ones, until a topic's configuration or a live setting changes. Whether sends
+are taken and acknowledged at all is decided in `durability/acknowledgement.py`, as on the long way. When the
+kernel cannot do something (a full disk, a new file of the log) its plan ends, and the message takes the long
+way.
+"""
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from pyromq.broker.delivery.pull_delivery import PullDelivery
+from pyromq.broker.durability.acknowledgement import Durability
+from pyromq.broker.durability.log_sync import NotSafe
+from pyromq.broker.live_settings import BrokerLiveSettings
+from pyromq.broker.requests.answer_parts import binary_parts, json_parts, sent_ext
+from pyromq.broker.requests.busy import PressedQueue
+from pyromq.broker.topics.topic_names import RETRY_PREFIX
+from pyromq.broker.topics.topics import TopicTable
+from pyromq.clock import Clock
+from pyromq.codes import VERSION, VERSION_5, Language, ResponseCode, SysFlag
+from pyromq.errors import Refused, StoreError
+from pyromq.net.link import Link
+from pyromq.store.store import MessageStore
+from pyromq.wire.bodies.topic_bodies import TopicConfig
+from pyromq.wire.command import CommandReader, encode
+from pyromq.wire.record import HOST_BYTES_V4, TOPIC_BYTES_MAX_V1
+
+if TYPE_CHECKING:
+    from pyromq._kernel.requests.sends import Sends
+
+MULTI_TAG: Final = "MULTI_TAG"
+#: Queues of a topic that are learnt with its first message.
+QUEUES_AT_ONCE: Final = 256
+
+
+class FastSends:
+    """Offers received bytes to the kernel, and teaches it queues. Links have it as their shortcut."""
+
+    def __init__(
+        self,
+        sends: "Sends",
+        *,
+        store: MessageStore,
+        topics: TopicTable,
+        delivery: PullDelivery,
+        durability: Durability,
+        live: BrokerLiveSettings,
+        queue: PressedQueue,
+        clock: Clock,
+    ) -> None:
+        self._sends = sends
+        self._queue = queue
+        self._store = store
+        self._log = store.log
+        self._topics = topics
+        self._arrivals = delivery.arrivals
+        self._announcements = delivery.announcements
+        self._durability = durability
+        self._common_ext = sent_ext(live.now.broker)
+        self._under_way_max = live.now.net.requests_under_way_max
+        self._live = live
+        self._settings = live.now.broker
+        self._now_ms = clock.now_ms
+        self._revision = (-1, -1)
+        #: Topics whose queues were learnt together.
+        self._learnt: set[str] = set()
+        delivery.arrivals.on_hold = self._watch
+
+    def __call__(self, link: Link, reader: CommandReader, answer_bytes_max: int) -> bool:
+        """Handle the plain sends at the front of what was received; return whether there was one."""
+        topics_revision, live_revision = self._revision
+        if topics_revision != self._topics.revision or live_revision != self._live.revision:
+            self._forget_if_changed()
+            return False
+        now_ms = self._now_ms()
+        # The clock may have been set back since the queues were learnt.
+        if now_ms < self._settings.start_accept_send_request_time_stamp:
+            return False
+        if len(link.under_way) >= self._under_way_max:
+            return False
+        sends, store = self._sends, self._store
+        received, start = reader.pending
+        end = sends.plan(
+            received,
+            start,
+            now_ms=now_ms,
+            born_host=link.peer_host_bytes,
+            log_end=store.max_position,
+            log_room=store.log_room,
+            index_room=store.index_room,
+            answer_bytes_max=answer_bytes_max,
+        )
+        if end == start:
+            return False
+        answers, log_end, count = sends.answers, sends.end, sends.count
+        try:
+            grown = store.put_planned(sends, now_ms)
+        except StoreError:
+            # It is refused with a reason when Python takes the same frames up.
+            sends.drop()
+            return False
+        reader.skip_to(end)
+        self._durability.log_grew(self._log.write_s)
+        if self._durability.is_immediate:
+            if answers:
+                self._answer_now(link, answers)
+        else:
+            self._answer_when_safe(link, answers, log_end, count)
+        for queue, first in grown:
+            self._announcements.grew(queue.topic, queue.queue_id, first, queue.end)
+            queue.watched = self._is_awaited(queue.topic, queue.queue_id)
+        return True
+
+    def learn(self, config: TopicConfig, queue_id: int) -> None:
+        """Let the kernel have the next plain messages to a queue that just got one.
+
+        What was decided holds for the topic's other queues as well: those that have messages are learnt with
+        the first, so that not each of them has a batch of thousands go the long way.
+        """
+        self._forget_if_changed()
+        topic = config.topic_name
+        if topic.startswith(RETRY_PREFIX) or not topic.isascii() or len(topic) > TOPIC_BYTES_MAX_V1:
+            return
+        if not self._topics.has_saved(topic):
+            return
+        queue_ids = {queue_id}
+        if topic not in self._learnt:
+            self._learnt.add(topic)
+            queue_count = max(config.write_queue_nums, config.read_queue_nums)
+            queue_ids.update(range(min(queue_count, QUEUES_AT_ONCE)))
+        multi_tags = int(SysFlag.MULTI_TAGS) if config.topic_filter_type == MULTI_TAG else 0
+        for one in queue_ids:
+            queue = self._store.queue(topic, one)
+            if queue is not None:
+                queue.watched = self._is_awaited(topic, one)
+                self._sends.learn(topic.encode(), one, queue, multi_tags)
+
+    def _forget_if_changed(self) -> None:
+        revision = (self._topics.revision, self._live.revision)
+        if self._revision != revision:
+            self._revision = revision
+            self._learnt.clear()
+            self._sends.forget_all()
+
+    def _is_awaited(self, topic: str, queue_id: int) -> bool:
+        return self._announcements.are_held_back or self._arrivals.is_awaited(topic, queue_id)
+
+    def _watch(self, topic: str, queue_id: int) -> None:
+        queue = self._store.queue(topic, queue_id)
+        if queue is not None:
+            queue.watched = True
+
+    def _answer_now(self, link: Link, answers: bytes) -> None:
+        try:
+            self._durability.vouch()
+        except Refused as refusal:
+            answers = self._with(refusal, answers)
+        link.send_frames(answers)
+
+    def _answer_when_safe(self, link: Link, answers: bytes, log_end: int, count: int) -> None:
+        """Let answers leave when the log is safe up to its end, with all others of this turn of the loop."""
+        settled: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        link.under_way.add(settled)
+        self._queue.count += count
+        self._durability.with_this_turn(log_end, partial(self._settle, link, settled, answers, count))
+
+    def _settle(
+        self,
+        link: Link,
+        settled: "asyncio.Future[None]",
+        answers: bytes,
+        count: int,
+        error: Exception | None,
+    ) -> None:
+        self._queue.count -= count
+        link.under_way.discard(settled)
+        if not settled.done():
+            settled.set_result(None)
+            link.send_frames(answers if error is None else self._with(error, answers))
+
+    def _with(self, error: Exception, answers: bytes) -> bytes:
+        """Return answers that say what became of the messages instead of where they are."""
+        reader = CommandReader()
+        reader.feed(answers)
+        frames = []
+        while (answer := reader.next_command()) is not None:
+            if isinstance(error, NotSafe):
+                answer.code = error.code
+            else:
+                is_refused = isinstance(error, Refused)
+                answer.code = error.code if is_refused else ResponseCode.SYSTEM_ERROR  # type: ignore[attr-defined]
+                answer.remark = error.remark if is_refused else str(error)  # type: ignore[attr-defined]
+                answer.ext = self._common_ext
+            frames.append(encode(answer))
+        return b"".join(frames)
+
+
+def make_sends(
+    *,
+    store_host: bytes,
+    cluster: str,
+    common_ext: dict[str, str],
+    diverting: tuple[str, ...],
+    wait_matters: bool,
+    has_index: bool,
+    body_bytes_max: int,
+) -> "Sends | None":
+    """Return the kernel's part, None where it cannot be: hosts and clusters that it does not write."""
+    if len(store_host) != HOST_BYTES_V4 or not cluster.isascii() or not cluster:
+        return None
+    # Only now: without a compiler there is nothing to import.
+    from pyromq._kernel.requests.sends import Sends
+
+    varying = {"msgId": None, "queueId": None, "queueOffset": None}
+    fields = {**varying, **common_ext}
+    with_id = {**varying, "transactionId": None, **common_ext}
+    return Sends(
+        store_host=store_host,
+        cluster=cluster.encode(),
+        answer_parts=json_parts(fields),
+        binary_parts=binary_parts(fields),
+        answer_parts_with_id=json_parts(with_id),
+        binary_parts_with_id=binary_parts(with_id),
+        transaction_id_from=VERSION_5,
+        diverting=tuple(name.encode() for name in diverting),
+        wait_matters=wait_matters,
+        has_index=has_index,
+        body_bytes_max=body_bytes_max,
+        language=int(Language.JAVA),
+        version=VERSION,
+    )
+
+
+#: What `SendHandlers` calls after a plain message was stored.
+Learn = Callable[[TopicConfig, int], Any]

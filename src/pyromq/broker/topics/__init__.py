@@ -1,0 +1,1 @@
+"""Topics: their table, the rules for their names, and how a message enters the store."""
