@@ -1,18 +1,19 @@
-"""Carrying a plan out: step by step on blocking sockets, or on an asyncio loop.
+"""Drivers carry a plan out, step by step: on blocking sockets, or on an asyncio loop.
 
-Both do the same: take the next step, do it, and send its answer or throw its error into the plan.
+Each driver takes the next step, does it, and sends its answer or throws its error into the plan. The local
+runners are for plans that need no connection.
 """
 
 import asyncio
 import threading
 from typing import TypeVar
 
-from pyromq.client.steps import Alone, Brought, Call, CallAll, Fetch, Pause, Plan, Save, Step
-from pyromq.errors import ClientClosed, PyroError, RequestTimeout
+from pyromq.client.steps import Alone, Await, Brought, Call, CallAll, Compute, Fetch, Pause, Plan, Save, Step
+from pyromq.errors import ClientClosed, RequestTimeout
 from pyromq.net.blocking import BlockingLinks
 from pyromq.net.http import fetch
 from pyromq.net.links import Links
-from pyromq.wire.signing import Sign
+from pyromq.wire.signature import Sign
 
 T = TypeVar("T")
 
@@ -27,14 +28,8 @@ def _sign_step(step: Step, sign: Sign | None) -> None:
             sign(command)
 
 
-class Blocking:
-    """Plans on plain sockets, in the caller's thread. Many threads may run plans at once."""
-
-    def __init__(self, links: BlockingLinks, sign: Sign | None = None) -> None:
-        self._links = links
-        self._sign = sign
-        self._turns: dict[str, threading.Lock] = {}
-        self._closing = threading.Event()
+class LocalRunner:
+    """A driver for plans without a connection, in the caller's thread. Many threads may run plans at once."""
 
     def run(self, plan: Plan[T]) -> T:
         """Carry out a plan and return its result."""
@@ -43,7 +38,7 @@ class Blocking:
             while True:
                 try:
                     answer = self._carry_out(step)
-                except PyroError as error:
+                except BaseException as error:  # noqa: BLE001  every error is the plan's to handle
                     step = plan.throw(error)
                 else:
                     step = plan.send(answer)
@@ -52,6 +47,22 @@ class Blocking:
             return result
         finally:
             plan.close()
+
+    def _carry_out(self, step: Step) -> Brought:
+        if not isinstance(step, Compute):
+            raise TypeError(f"{step} cannot be carried out by a {type(self).__name__}")
+        step.result = step.call()
+        return None
+
+
+class Blocking(LocalRunner):
+    """A driver on plain sockets."""
+
+    def __init__(self, links: BlockingLinks, sign: Sign | None = None) -> None:
+        self._links = links
+        self._sign = sign
+        self._turns: dict[str, threading.Lock] = {}
+        self._closing = threading.Event()
 
     def stop_pauses(self) -> None:
         """End all pauses, now and later, with ClientClosed: nobody waits out an interval to close."""
@@ -84,8 +95,10 @@ class Blocking:
         if isinstance(step, Save):
             step.to.save(step.offsets)
             return None
-        self._alone(step)
-        return None
+        if isinstance(step, Alone):
+            self._alone(step)
+            return None
+        return super()._carry_out(step)
 
     def _alone(self, step: Alone) -> None:
         turn = self._turns.setdefault(step.key, threading.Lock())
@@ -99,8 +112,38 @@ class Blocking:
             turn.release()
 
 
-class Asyncio:
-    """Plans on asyncio links, in the caller's task."""
+class LocalLoopRunner:
+    """A driver for plans without a connection, in the caller's task."""
+
+    async def run(self, plan: Plan[T]) -> T:
+        """Carry out a plan and return its result; a plan that is cancelled may take its last steps."""
+        try:
+            step = next(plan)
+            while True:
+                try:
+                    answer = await self._carry_out(step)
+                except BaseException as error:  # noqa: BLE001  every error is the plan's to handle
+                    step = plan.throw(error)
+                else:
+                    step = plan.send(answer)
+        except StopIteration as end:
+            result: T = end.value
+            return result
+        finally:
+            plan.close()
+
+    async def _carry_out(self, step: Step) -> Brought:
+        if isinstance(step, Compute):
+            step.result = await asyncio.to_thread(step.call)
+        elif isinstance(step, Await):
+            step.result = await step.call()
+        else:
+            raise TypeError(f"{step} cannot be carried out by a {type(self).__name__}")
+        return None
+
+
+class Asyncio(LocalLoopRunner):
+    """A driver on asyncio links."""
 
     def __init__(self, links: Links, sign: Sign | None = None) -> None:
         self._links = links
@@ -108,19 +151,19 @@ class Asyncio:
         self._turns: dict[str, asyncio.Lock] = {}
 
     async def run(self, plan: Plan[T]) -> T:
-        """Carry out a plan and return its result; cancelling passes through and ends the plan."""
+        """Carry out a plan and return its result; a plan that is cancelled may take its last steps."""
         try:
             step = next(plan)
             while True:
                 try:
-                    # A call is what nearly all steps are; it does without a coroutine in between.
+                    # Nearly all steps are calls; they do without a coroutine in between.
                     if step.__class__ is Call and not step.oneway and self._sign is None:
                         answer: Brought = await self._links.request(
                             step.address, step.command, step.timeout_s
                         )
                     else:
                         answer = await self._carry_out(step)
-                except PyroError as error:
+                except BaseException as error:  # noqa: BLE001  every error is the plan's to handle
                     step = plan.throw(error)
                 else:
                     step = plan.send(answer)
@@ -152,8 +195,10 @@ class Asyncio:
         if isinstance(step, Save):
             await asyncio.to_thread(step.to.save, step.offsets)
             return None
-        await self._alone(step)
-        return None
+        if isinstance(step, Alone):
+            await self._alone(step)
+            return None
+        return await super()._carry_out(step)
 
     async def _alone(self, step: Alone) -> None:
         turn = self._turns.setdefault(step.key, asyncio.Lock())

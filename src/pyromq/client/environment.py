@@ -1,4 +1,4 @@
-"""What a client takes from the environment: the name servers, as all RocketMQ clients do."""
+"""The client's use of the environment: the name servers, as all RocketMQ clients do."""
 
 import os
 from typing import Final

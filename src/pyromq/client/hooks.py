@@ -8,7 +8,7 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from pyromq.client.trace_format import MessageKind
+from pyromq.client.tracing.trace_format import MessageKind
 from pyromq.model import (
     CommunicationMode,
     Message,

@@ -1,4 +1,4 @@
-"""Who this client is: its id towards brokers, and the source of its messages' ids."""
+"""The identity of a client: its id towards brokers, and the source of its messages' ids."""
 
 import ipaddress
 import os
@@ -13,7 +13,7 @@ DEFAULT_INSTANCE = "DEFAULT"
 
 
 @dataclass(frozen=True, slots=True)
-class Identity:
+class ClientIdentity:
     """A client's id, and the process it was made in: a fork needs a new one, or ids would repeat."""
 
     client_id: str
@@ -21,10 +21,10 @@ class Identity:
     unique_ids: UniqueIds
 
 
-def new_identity(settings: ClientSettings, *, keeps_instance: bool = False) -> Identity:
+def new_identity(settings: ClientSettings, *, keeps_instance: bool = False) -> ClientIdentity:
     """Return the identity of a client in this process.
 
-    The id is «address@instance[@unit]». The instance is a random number behind the process id unless it is
+    The id is `address@instance[@unit]`. The instance is a random number behind the process id unless it is
     given: in containers many clients have one address and the process id 1. One that `keeps_instance` is
     the same client when it comes back, which broadcasting consumers need.
     """
@@ -34,7 +34,7 @@ def new_identity(settings: ClientSettings, *, keeps_instance: bool = False) -> I
     if instance == DEFAULT_INSTANCE and not keeps_instance:
         instance = f"{pid}#{secrets.randbits(63)}"
     client_id = "@".join(filter(None, (address, instance, settings.unit_name)))
-    return Identity(client_id, pid, UniqueIds(_as_ip(address), pid, secrets.randbits(32)))
+    return ClientIdentity(client_id, pid, UniqueIds(_as_ip(address), pid, secrets.randbits(32)))
 
 
 def _as_ip(address: str) -> str:

@@ -62,7 +62,7 @@ class NameServers:
 
 
 def name_server_addresses(name_server: str | None, settings: ClientSettings | None = None) -> tuple[str, ...]:
-    """Return the addresses of «host:port;host:port», or one HTTP address that gives them.
+    """Return the addresses of `host:port;host:port`, or one HTTP address that gives them.
 
     They are the argument's; else those of the setting `namesrv_addr`, of the environment's NAMESRV_ADDR, or
     of the HTTP address that the setting `namesrv_domain` makes.

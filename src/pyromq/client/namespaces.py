@@ -1,4 +1,4 @@
-"""Topics and groups of one namespace: «namespace%name» on the wire, «name» in the application.
+"""Topics and groups of one namespace: `namespace%name` on the wire, `name` in the application.
 
 The prefixes of retry and dead-letter topics stay in front, and RocketMQ's own topics and groups belong to no
 namespace (RocketMQ 4.9.8: NamespaceUtil).

@@ -1,6 +1,6 @@
 """Topic → queues and brokers → addresses, as the name servers told, and when to ask again.
 
-A topic that no name server knows gets the route of TBW102 («guessed»): the broker creates the topic when the
+A topic that no name server knows gets the route of TBW102 ("guessed"): the broker creates the topic when the
 first message comes, and the next look finds its own route.
 
 Reads take what is there; `put` replaces whole entries under a lock, so threads never see half a route.
@@ -15,7 +15,7 @@ from pyromq.clock import Clock
 from pyromq.codes import Perm
 from pyromq.errors import RemoteProtocolError
 from pyromq.model import MessageQueue
-from pyromq.wire.bodies.route import BrokerAddresses, BrokerQueues, TopicRoute
+from pyromq.wire.bodies.route_bodies import BrokerData, BrokerQueues, TopicRoute
 
 MASTER_ID: Final = 0
 #: A failed send makes its route stale; a route is not asked for again sooner than this.
@@ -177,7 +177,7 @@ class RouteCache:
 def write_queues(topic: str, route: TopicRoute) -> Iterator[MessageQueue]:
     """Yield the queues that may be sent to, by broker.
 
-    An ordered topic has the queues of its «broker:count;broker:count», whether the broker is there or not:
+    An ordered topic has the queues of its `broker:count;broker:count`, whether the broker is there or not:
     a message must not change its queue because a broker is away.
     """
     if route.order_topic_conf:
@@ -186,7 +186,7 @@ def write_queues(topic: str, route: TopicRoute) -> Iterator[MessageQueue]:
             if not count.isdecimal():
                 raise RemoteProtocolError(
                     f"the order configuration of topic {topic!r} is {route.order_topic_conf!r}; it should be "
-                    "like «broker-a:4;broker-b:4»"
+                    "like `broker-a:4;broker-b:4`"
                 )
             for queue_id in range(int(count)):
                 yield MessageQueue(topic, broker_name, queue_id)
@@ -215,7 +215,7 @@ def is_same_route(one: TopicRoute, other: TopicRoute) -> bool:
     )
 
 
-def _by_broker(entry: BrokerAddresses | BrokerQueues) -> str:
+def _by_broker(entry: BrokerData | BrokerQueues) -> str:
     return entry.broker_name
 
 

@@ -2,8 +2,8 @@
 
 from pyromq.config.settings import ClientSettings
 from pyromq.errors import ConfigError
-from pyromq.wire import signing
-from pyromq.wire.signing import Sign
+from pyromq.wire import signature
+from pyromq.wire.signature import Sign
 
 
 def signer(settings: ClientSettings) -> Sign | None:
@@ -12,4 +12,4 @@ def signer(settings: ClientSettings) -> Sign | None:
         raise ConfigError("access_key and secret_key go together; give both, or neither")
     if not settings.access_key:
         return None
-    return signing.signer(settings.access_key, settings.secret_key, settings.security_token)
+    return signature.signer(settings.access_key, settings.secret_key, settings.security_token)

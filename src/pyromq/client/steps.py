@@ -1,23 +1,23 @@
-"""The steps of a plan: what a client operation asks of whoever carries it out.
+"""The steps of a plan: what a client operation asks of the driver that carries it out.
 
 An operation is a generator. It yields steps and is sent the answers; a failure is thrown into it as one of
-our errors. So it holds every rule (retries, budgets, fail-over) and no socket, and one body serves the
+our errors. So it holds every rule (retries, budgets, failover) and no socket, and one body serves the
 blocking and the asyncio face. A test plays the broker by hand.
 
     plan ── Call(address, command) ──► driver ── frame ──► broker
     plan ◄── Command, or NetworkError ── driver ◄── frame ── broker
 """
 
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar
 
 import msgspec
 
-from pyromq.client.broadcast_offsets import LocalOffsets
+from pyromq.client.consumer.broadcast_offsets import LocalOffsets
 from pyromq.clock import Clock
 from pyromq.codes import Language, RequestCode, ResponseCode
-from pyromq.errors import RequestTimeout, refusal
+from pyromq.errors import PyroError, RequestTimeout, refusal
 from pyromq.model import MessageQueue
 from pyromq.wire.command import Command
 from pyromq.wire.header import Header, write_header
@@ -79,10 +79,33 @@ class Save:
     offsets: Mapping[MessageQueue, int]
 
 
-Step: TypeAlias = Call | CallAll | Pause | Alone | Fetch | Save
-#: What a driver brings for a step: an answer or several, bytes that were fetched, or nothing.
+class Compute(msgspec.Struct):
+    """Call a function that takes long; a loop calls it on a thread. The driver notes the result here."""
+
+    call: Callable[[], Any]
+    result: Any = None
+
+
+class Await(msgspec.Struct):
+    """Await something on the loop, and note the result here. Only plans of awaitable clients do so."""
+
+    call: Callable[[], Awaitable[Any]]
+    result: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class HandOut(Generic[T]):
+    """Hand an item to whoever iterates. Drivers do not see it: `next_item` ends a plan there."""
+
+    value: T
+
+
+Step: TypeAlias = Call | CallAll | Pause | Alone | Fetch | Save | Compute | Await
+#: The answer to a step: one command or several, fetched bytes, or nothing.
 Brought: TypeAlias = Command | list[Command] | bytes | None
 Plan: TypeAlias = Generator[Step, Brought, T]
+#: A plan that hands out items on its way.
+Items: TypeAlias = Generator[Step | HandOut[T], Brought, None]
 
 
 class Deadline:
@@ -132,8 +155,40 @@ def tell(address: str, command: Command, timeout_s: float) -> Plan[None]:
     yield Call(address, command, timeout_s, oneway=True)
 
 
+def compute(call: Callable[[], T]) -> Plan[T]:
+    """Call a function that takes long, and return its result."""
+    step = Compute(call)
+    yield step
+    result: T = step.result
+    return result
+
+
+def awaited(call: Callable[[], Awaitable[T]]) -> Plan[T]:
+    """Await something on the loop, and return its result."""
+    step = Await(call)
+    yield step
+    result: T = step.result
+    return result
+
+
+def next_item(items: Items[T]) -> Plan[HandOut[T] | None]:
+    """Carry a plan out up to the next item that it hands out; None is the end."""
+    try:
+        step = next(items)
+        while not isinstance(step, HandOut):
+            try:
+                brought = yield step
+            except PyroError as error:
+                step = items.throw(error)
+            else:
+                step = items.send(brought)
+    except StopIteration:
+        return None
+    return step
+
+
 def fetch(url: str, timeout_s: float) -> Plan[bytes]:
-    """Return what an HTTP address says; raise ConnectFailed when it does not answer 200."""
+    """Return the bytes at an HTTP address; raise ConnectFailed when it does not answer 200."""
     text = yield Fetch(url, timeout_s)
     assert isinstance(text, bytes), "a driver brings bytes from what it fetches"
     return text

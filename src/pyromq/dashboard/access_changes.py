@@ -7,11 +7,11 @@ A secret is typed for every change, for brokers take none without it; it is in n
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from pyromq.broker.acl.accounts import check_keys, check_resources
-from pyromq.broker.acl.addresses import Addresses
 from pyromq.client.aio.asking import Asker
-from pyromq.client.plans.ops_access import AccountChange
-from pyromq.client.plans.scaling import Told
+from pyromq.client.plans.admin.account_plans import AccountChange
+from pyromq.client.plans.admin.scaling_plans import ServerReply
+from pyromq.config.account_rules import check_keys, check_resources
+from pyromq.config.address_patterns import Addresses
 from pyromq.dashboard.changes import flag, text_of
 from pyromq.dashboard.picture import Picture
 from pyromq.errors import ConfigError
@@ -41,7 +41,7 @@ async def put_account(asker: Asker, picture: Picture, order: Order) -> list[Show
             results.append(one)
             continue
         results += [
-            Told(one.address, failure=again.failure and f"it is deleted there now: {again.failure}")
+            ServerReply(one.address, failure=again.failure and f"it is deleted there now: {again.failure}")
             for again in await asker.admin.update_account(account, address=one.address)
         ]
     return _said(picture, results)
@@ -130,9 +130,9 @@ def _texts(order: Order, name: str) -> list[str]:
     return [one.strip() for one in values if one.strip()]
 
 
-def _said(picture: Picture, told: Sequence[Told]) -> list[Shown]:
+def _said(picture: Picture, told: Sequence[ServerReply]) -> list[Shown]:
     names = {
-        broker.address: broker.name if broker.is_master else f"{broker.name}, slave {broker.broker_id}"
+        broker.address: broker.name if broker.is_master else f"{broker.broker_name}, slave {broker.broker_id}"
         for broker in picture.brokers
     }
     return [{"who": names.get(one.address, one.address), "failure": one.failure} for one in told]

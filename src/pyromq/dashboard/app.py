@@ -18,20 +18,20 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from pyromq.client.aio.asking import Asker
-from pyromq.dashboard import access as accounts
 from pyromq.dashboard import (
     access_changes,
     browsing,
     changes,
     letters,
-    members,
-    messages,
+    member_pages,
+    message_pages,
+    page_views,
     pages,
     resets,
     traces,
-    views,
 )
-from pyromq.dashboard.advice import next_step
+from pyromq.dashboard import account_pages as accounts
+from pyromq.dashboard.failure_advice import next_step
 from pyromq.dashboard.gate import LOOKS_ONLY, Gate, set_cookie
 from pyromq.dashboard.health import Examiner, health
 from pyromq.dashboard.sampler import Sampler
@@ -52,13 +52,13 @@ STREAMS_MAX: Final = 200
 _ALIVE_S: Final = 15.0
 
 VIEWS: Final[Mapping[str, Callable[..., dict[str, Any]]]] = {
-    "overview": views.overview,
-    "topics": views.topics,
-    "topic": views.topic,
-    "groups": views.groups,
-    "group": views.group,
-    "clients": views.clients,
-    "dead-letters": views.dead_letters,
+    "overview": page_views.overview,
+    "topics": page_views.topics,
+    "topic": page_views.topic,
+    "groups": page_views.groups,
+    "group": page_views.group,
+    "clients": page_views.clients,
+    "dead-letters": page_views.dead_letters,
     "health": health,
 }
 #: Views that say what the doctor found.
@@ -69,7 +69,7 @@ Answer = Callable[[Request], Awaitable[Response]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Access:
-    """Who may do what: a password or none, names of this server, and whether changes are taken."""
+    """Access to a dashboard: a password or none, the names of this server, and whether it is read-only."""
 
     password: str | None = field(default=None, repr=False)
     host_names: frozenset[str] = frozenset({"localhost"})
@@ -135,10 +135,8 @@ class Dashboard:
             post("/api/topics/delete", lambda order: changes.delete_topic(asker, picture, order)),
             post("/api/groups/put", lambda order: changes.put_group(asker, picture, order)),
             post("/api/groups/delete", lambda order: changes.delete_group(asker, picture, order)),
-            post(
-                "/api/offsets/preview", lambda order: resets.preview(asker, picture, resets.read_order(order))
-            ),
-            post("/api/offsets/move", lambda order: resets.move(asker, picture, resets.read_order(order))),
+            post("/api/offsets/preview", lambda order: resets.preview(asker, resets.read_order(order))),
+            post("/api/offsets/move", lambda order: resets.move(asker, resets.read_order(order))),
             post("/api/letters/replay", lambda order: letters.replay_all(asker, picture, order)),
             post("/api/access/put", lambda order: access_changes.put_account(asker, picture, order)),
             post("/api/access/delete", lambda order: access_changes.delete_account(asker, picture, order)),
@@ -275,13 +273,13 @@ class Dashboard:
         return JSONResponse(await browsing.search(self._asker, self._sampler.picture, request.query_params))
 
     async def _message(self, request: Request) -> Response:
-        message = await messages.by_id(self._asker, self._sampler.picture, request.query_params)
-        shown = messages.full(message)
+        message = await message_pages.by_id(self._asker, self._sampler.picture, request.query_params)
+        shown = message_pages.full(message)
         shown["trace"] = await traces.trace_of(self._asker, self._sampler.picture, message)
         return JSONResponse(shown)
 
     async def _body(self, request: Request) -> Response:
-        message = await messages.by_id(self._asker, self._sampler.picture, request.query_params)
+        message = await message_pages.by_id(self._asker, self._sampler.picture, request.query_params)
         headers = {"Content-Disposition": f'attachment; filename="{message.offset_message_id}.bin"'}
         return Response(message.body, media_type="application/octet-stream", headers=headers)
 
@@ -289,7 +287,7 @@ class Dashboard:
         return JSONResponse(await letters.listed(self._asker, request.query_params))
 
     async def _members(self, request: Request) -> Response:
-        return JSONResponse(await members.running(self._asker, request.query_params))
+        return JSONResponse(await member_pages.running(self._asker, request.query_params))
 
     async def _accounts(self, _request: Request) -> Response:
         return JSONResponse(await accounts.accounts(self._asker, self._sampler.picture))

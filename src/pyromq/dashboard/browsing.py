@@ -10,11 +10,11 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, Final, NamedTuple, TypeVar
 
 from pyromq.client.aio.asking import Asker
-from pyromq.client.plans import progress
-from pyromq.client.plans.admin import FOREVER_MS
-from pyromq.client.plans.pull import Wanted, pull
-from pyromq.dashboard.advice import next_step
-from pyromq.dashboard.messages import COUNT_MAX, by_id, by_key, moment, needed, row
+from pyromq.client.plans import progress_plans
+from pyromq.client.plans.admin.lookups import FOREVER_MS
+from pyromq.client.plans.pull_plans import PullQuery, pull
+from pyromq.dashboard.failure_advice import next_step
+from pyromq.dashboard.message_pages import COUNT_MAX, by_id, by_key, moment, needed, row
 from pyromq.dashboard.picture import Picture
 from pyromq.errors import ConfigError, PyroError, QueryNotFound
 from pyromq.model import MessageQueue, ReceivedMessage
@@ -76,12 +76,14 @@ class _Reading:
 
     async def at(self, queues: Iterable[MessageQueue], at_ms: int) -> dict[MessageQueue, int]:
         """Return where in each queue a time is."""
-        return await self._each(queues, lambda queue: self._asker.run(progress.offset_by_time, queue, at_ms))
+        return await self._each(
+            queues, lambda queue: self._asker.run(progress_plans.offset_by_time, queue, at_ms)
+        )
 
     async def ends(self, queues: Iterable[MessageQueue], end_ms: int | None) -> dict[MessageQueue, int]:
         """Return where the messages end that were stored until a time, or now."""
         if end_ms is None:
-            return await self._each(queues, lambda queue: self._asker.run(progress.max_offset, queue))
+            return await self._each(queues, lambda queue: self._asker.run(progress_plans.max_offset, queue))
         # One more: for a time behind the last message brokers name the last one.
         return {queue: offset + 1 for queue, offset in (await self.at(queues, end_ms + 1)).items()}
 
@@ -143,7 +145,7 @@ class _Reading:
         found: list[ReceivedMessage] = []
         min_offset = 0
         for _ in range(4):
-            result = await self._asker.run(pull, Wanted(queue, offset, count=COUNT_MAX - len(found)))
+            result = await self._asker.run(pull, PullQuery(queue, offset, count=COUNT_MAX - len(found)))
             found += result.messages
             min_offset = result.min_offset
             is_moved = result.next_offset != offset
@@ -168,7 +170,7 @@ def _when(message: ReceivedMessage) -> tuple[int, MessageQueue, int]:
 
 
 async def _queues(asker: Asker, topic: str) -> list[MessageQueue]:
-    queues = await asker.run(progress.subscribe_queues, topic)
+    queues = await asker.run(progress_plans.subscribe_queues, topic)
     if len(queues) > _QUEUES_MAX:
         raise ConfigError(
             f"topic {topic!r} has {len(queues)} queues, more than the {_QUEUES_MAX} that a page reads; "

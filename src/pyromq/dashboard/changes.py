@@ -1,22 +1,24 @@
-"""What a page changes: topics, groups, and where a group goes on reading.
+"""Changes of topics and groups that a page orders.
 
-Each master is told, and what each said comes back: one that is down must not hide that the others obeyed.
+Each master is told, and each answer is returned: a broker that is down must not hide the answers of the
+others.
 """
 
 from collections.abc import Mapping
 from typing import Any, Final
 
 from pyromq.client.aio.asking import Asker
+from pyromq.client.client_session import Session
 from pyromq.client.names import check_group, check_topic
-from pyromq.client.plans.scaling import Told, TopicUpdate, update_topic
-from pyromq.client.session import Session
+from pyromq.client.observation.snapshot import BrokerSnapshot
+from pyromq.client.plans.admin.scaling_plans import ServerReply, TopicUpdate, update_topic
 from pyromq.client.steps import Deadline, Plan
 from pyromq.codes import RequestCode
-from pyromq.dashboard.picture import Broker, Kind, Picture
+from pyromq.dashboard.picture import NameKind, Picture
 from pyromq.errors import ConfigError, PyroError
-from pyromq.wire.bodies.groups import SubscriptionGroupConfig, encode_group
-from pyromq.wire.headers.namesrv import DeleteTopicInNamesrv
-from pyromq.wire.headers.operations import DeleteSubscriptionGroup, DeleteTopic
+from pyromq.wire.bodies.group_bodies import SubscriptionGroupConfig, encode_group
+from pyromq.wire.headers.namesrv_headers import DeleteTopicInNamesrv
+from pyromq.wire.headers.operation_headers import DeleteSubscriptionGroup, DeleteTopic
 
 #: Queues that a topic may have on one broker here; brokers allow more, and nobody means so many.
 QUEUES_MAX: Final = 1_024
@@ -32,7 +34,7 @@ async def put_topic(asker: Asker, picture: Picture, order: Order) -> list[Shown]
     """Create a topic, or change it, on the brokers that are named or on all."""
     name = text_of(order, "name")
     check_topic(name)
-    if picture.kind_of_topic(name) is Kind.SYSTEM:
+    if picture.kind_of_topic(name) is NameKind.SYSTEM:
         raise ConfigError(f"{name} is a topic of the brokers themselves; choose another name")
     perm = whole(order, "perm", 6, 2, 6)
     if perm not in _PERMISSIONS:
@@ -57,14 +59,14 @@ async def put_topic(asker: Asker, picture: Picture, order: Order) -> list[Shown]
 
 def _update_topic(
     session: Session, update: TopicUpdate, address: str, deadline: Deadline
-) -> Plan[list[Told]]:
+) -> Plan[list[ServerReply]]:
     return (yield from update_topic(session, update, address=address, deadline=deadline))
 
 
 async def delete_topic(asker: Asker, picture: Picture, order: Order) -> list[Shown]:
     """Delete a topic with its messages on all brokers, and at the name servers."""
     name = text_of(order, "name")
-    if picture.kind_of_topic(name) is Kind.SYSTEM:
+    if picture.kind_of_topic(name) is NameKind.SYSTEM:
         raise ConfigError(f"{name} is a topic of the brokers themselves, which need it")
     results = [
         await _tell(
@@ -120,7 +122,7 @@ async def delete_group(asker: Asker, picture: Picture, order: Order) -> list[Sho
     """Delete a group on all brokers, and how far it is unless that is to stay."""
     name = text_of(order, "name")
     found = picture.groups.get(name)
-    if found is not None and found.kind is Kind.SYSTEM:
+    if found is not None and found.kind is NameKind.SYSTEM:
         raise ConfigError(f"{name} is a group of the brokers themselves, which need it")
     if found is not None and found.member_ids and not order.get("force"):
         raise ConfigError(
@@ -148,13 +150,13 @@ def _said(who: str, failure: str | None) -> Shown:
     return {"who": who, "failure": failure}
 
 
-def _masters(picture: Picture) -> list[Broker]:
+def _masters(picture: Picture) -> list[BrokerSnapshot]:
     if not picture.masters:
         raise ConfigError("no master is known to tell it to; is a broker running?")
     return picture.masters
 
 
-def _brokers(picture: Picture, order: Order) -> list[Broker]:
+def _brokers(picture: Picture, order: Order) -> list[BrokerSnapshot]:
     names = order.get("brokers") or []
     there = _masters(picture)
     if not names:

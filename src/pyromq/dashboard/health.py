@@ -1,7 +1,8 @@
-"""What the doctor says of the cluster: the last examination, and when the next one is due.
+"""The doctor's last examination of the cluster, and the start of the next one.
 
-An examination asks a lot and watches for some seconds, so there is one at a time, however many look: when
-somebody asks for it, and by itself when the last one is old and a page that shows it is open.
+An examination asks many questions and watches for some seconds, so there is one at a time, however many
+pages are open. It starts when somebody asks for it, and by itself when the last one is old and a page shows
+it.
 """
 
 import asyncio
@@ -11,7 +12,7 @@ from typing import Any, Final
 
 from pyromq.client.aio.asking import Asker
 from pyromq.clock import Clock, SystemClock
-from pyromq.dashboard.advice import next_step
+from pyromq.dashboard.failure_advice import next_step
 from pyromq.dashboard.picture import Health, Picture
 from pyromq.doctor.examination import examine
 from pyromq.doctor.finding import Severity
@@ -46,13 +47,13 @@ class Examiner:
             self.begin()
 
     def begin(self) -> None:
-        """Begin an examination, unless one is under way."""
+        """Begin an examination, unless one is running."""
         if self._task is None or self._task.done():
             self._health.doing = "it begins"
             self._task = asyncio.create_task(self._examine(), name="pyromq-dashboard-examiner")
 
     async def close(self) -> None:
-        """Give up one that is under way."""
+        """Cancel a running examination."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait({self._task})
@@ -68,7 +69,7 @@ class Examiner:
         except PyroError as error:
             health.failure = (str(error), next_step(error))
         except Exception:
-            # The page must not show «under way» for ever.
+            # The page must not show "under way" for ever.
             log.exception("an examination of the cluster failed")
             health.failure = ("the examination failed", "The dashboard's log says more.")
         finally:

@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from pyromq.client.aio.asking import Asker
-from pyromq.client.dead_letters import (
+from pyromq.client.client_session import Session
+from pyromq.client.consumer.incoming import shown_body
+from pyromq.client.dead_letter import (
     DeadLetter,
     DeadLetterFilter,
     ReplayOutcome,
@@ -15,15 +17,13 @@ from pyromq.client.dead_letters import (
     dead_letter_of,
     dead_letter_topic,
 )
-from pyromq.client.incoming import shown_body
 from pyromq.client.names import check_group
-from pyromq.client.plans import dead_letters
-from pyromq.client.plans.admin import view_message
-from pyromq.client.plans.replay import Pace, ReplayRun, find_replay, replay
-from pyromq.client.session import Session
+from pyromq.client.plans import dead_letter_plans
+from pyromq.client.plans.admin.lookups import view_message
+from pyromq.client.plans.replay_plans import Pace, ReplayRun, find_replay, replay
 from pyromq.client.steps import Deadline, Plan
 from pyromq.clock import SystemClock
-from pyromq.dashboard import messages
+from pyromq.dashboard import message_pages
 from pyromq.dashboard.picture import Picture
 from pyromq.errors import ConfigError, PyroError
 from pyromq.model import ReceivedMessage
@@ -41,14 +41,14 @@ Shown = dict[str, Any]
 
 async def listed(asker: Asker, query: Mapping[str, str]) -> Shown:
     """Return a group's dead letters, the oldest first, and which were replayed before."""
-    group = messages.needed(query, "group")
+    group = message_pages.needed(query, "group")
     check_group(group)
     wanted = DeadLetterFilter(
         key=query.get("key") or None,
         tag=query.get("tag") or None,
         topic=query.get("topic") or None,
         message_id=query.get("id") or None,
-        since_ms=messages.moment(query, "since") or 0,
+        since_ms=message_pages.moment(query, "since") or 0,
         limit=COUNT_MAX + 1,
     )
     found = await asker.run(_read, group, wanted, timeout_ms=_READ_MS)
@@ -62,9 +62,9 @@ async def listed(asker: Asker, query: Mapping[str, str]) -> Shown:
 def _read(
     session: Session, group: str, wanted: DeadLetterFilter, _deadline: Deadline
 ) -> Plan[list[DeadLetter]]:
-    reading = yield from dead_letters.open_reading(session, group, wanted)
+    reading = yield from dead_letter_plans.open_reading(session, group, wanted)
     found: list[DeadLetter] = []
-    while (letter := (yield from dead_letters.next_letter(session, reading))) is not None:
+    while (letter := (yield from dead_letter_plans.next_letter(session, reading))) is not None:
         found.append(letter)
     return found
 
@@ -80,13 +80,13 @@ async def _replay_of(asker: Asker, letter: DeadLetter) -> ReceivedMessage | None
 def row(letter: DeadLetter, earlier: ReceivedMessage | None) -> Shown:
     """Return a dead letter for a list."""
     return {
-        **messages.row(letter.message),
+        **message_pages.row(letter.message),
         "placeId": letter.place_id,
         "topic": letter.topic,
         "died": letter.died_at_ms,
         "tries": letter.tries,
         "replayed": None if earlier is None else earlier.stored_at_ms,
-        "body": messages.preview(shown_body(letter.message)),
+        "body": message_pages.preview(shown_body(letter.message)),
         "properties": dict(sorted(letter.message.properties.items())),
     }
 
@@ -139,7 +139,7 @@ async def _replay_one(
 
 
 async def _letter(asker: Asker, picture: Picture, group: str, place_id: str) -> DeadLetter:
-    if messages.place_of(picture, place_id) is None:
+    if message_pages.place_of(picture, place_id) is None:
         raise ConfigError(f"{place_id} is no dead letter of a broker of this cluster")
 
     message = await asker.run(view_message, place_id)

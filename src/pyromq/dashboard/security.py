@@ -1,4 +1,4 @@
-"""Who may look and who may change: a password, sessions, tokens against forged requests, safe headers.
+"""Access to the pages: a password, sessions, tokens against forged requests, safe headers.
 
 A session is a random token in a cookie that scripts do not see and that other sites' requests do not carry
 (HttpOnly, SameSite=Strict). Every change carries a second token too, which only our own page knows.

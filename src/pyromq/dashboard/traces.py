@@ -5,8 +5,8 @@ from typing import Any, Final
 from pyromq.client.aio.asking import Asker
 from pyromq.client.names import RETRY_TOPIC_PREFIX
 from pyromq.client.namespaces import DEAD_LETTER_TOPIC_PREFIX
-from pyromq.client.trace_life import find_life
-from pyromq.dashboard.picture import Group, Kind, Picture
+from pyromq.client.tracing.trace_life import find_life
+from pyromq.dashboard.picture import GroupPicture, NameKind, Picture
 from pyromq.errors import PyroError
 from pyromq.model import ReceivedMessage
 from pyromq.system_names import TRACE
@@ -57,11 +57,11 @@ def _readers(picture: Picture, topic: str) -> list[str]:
     return [
         group.name
         for group in picture.groups.values()
-        if group.kind is Kind.NORMAL and (topic in group.offsets or topic in _subscribed(group))
+        if group.kind is NameKind.NORMAL and (topic in group.offsets or topic in _subscribed(group))
     ]
 
 
-def _subscribed(group: Group) -> set[str]:
+def _subscribed(group: GroupPicture) -> set[str]:
     return {topic for each in (group.connections or {}).values() for topic in each.subscriptions}
 
 

@@ -1,5 +1,5 @@
-"""Finds out what is wrong with a cluster or a group, and says what to do.
+"""Finds problems of a cluster or a group, and says what to do.
 
-A survey is gathered first, everything that the checks look at (`survey`, `groups`); then each check, a pure
-function of the survey, says what it finds (`checks`). `examination` does both.
+`survey_rounds` takes a survey: two snapshots of the cluster, and the states of group members. Each check, a
+pure function of the survey, returns its findings (`checks`). `examination` does both.
 """

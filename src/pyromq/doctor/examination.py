@@ -7,11 +7,12 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from pyromq.client.aio.asking import Asker
+from pyromq.client.observation.observation import Tell, tell_nobody
 from pyromq.doctor.checks import CHECKS
-from pyromq.doctor.checks.check import Check, Part
+from pyromq.doctor.checks.check import Check, SurveyPart
 from pyromq.doctor.finding import Finding, Severity
-from pyromq.doctor.groups import look_at_groups, look_at_groups_again
-from pyromq.doctor.survey import Scope, Survey, Tell, look_at_brokers_again, look_at_cluster
+from pyromq.doctor.survey import Scope, Survey
+from pyromq.doctor.survey_rounds import first_round, second_round
 from pyromq.errors import ConfigError
 from pyromq.system_names import is_users_group
 
@@ -20,8 +21,8 @@ _TICK_S: Final = 0.25
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
-    """What an examination found, the worst first, and what it looked at."""
+class HealthReport:
+    """The findings of an examination, the worst first, and the number of things examined."""
 
     checks: tuple[Check, ...]
     survey: Survey
@@ -62,32 +63,28 @@ def chosen_checks(only: Sequence[str] = (), skip: Sequence[str] = ()) -> tuple[C
 
 
 async def examine(
-    asker: Asker, scope: Scope | None = None, checks: Sequence[Check] = CHECKS, tell: Tell | None = None
-) -> Report:
-    """Look at a cluster, and return what is wrong with it; raise NetworkError if no name server answers.
-
-    `tell` is told what is being done.
-    """
-    tell = tell or _tell_nobody
+    asker: Asker,
+    scope: Scope | None = None,
+    checks: Sequence[Check] = CHECKS,
+    tell: Tell = tell_nobody,
+) -> HealthReport:
+    """Take a survey of a cluster and run checks on it; raise NetworkError if no name server answers."""
     survey = Survey(scope or Scope())
-    needs = Part.CLUSTER
+    needs = SurveyPart.CLUSTER
     for check in checks:
         needs |= check.needs
     if survey.scope.groups:
-        # Which topics are meant follows from the groups.
-        needs |= Part.GROUPS
-    await look_at_cluster(asker, survey, tell)
-    if Part.GROUPS in needs:
-        await look_at_groups(asker, survey, tell)
-    if Part.MOTION in needs:
-        await _watch(survey.scope.watch_s, tell)
-        await look_at_brokers_again(asker, survey, tell)
-        if Part.GROUPS in needs and survey.scope.watch_s > 0:
-            await look_at_groups_again(asker, survey, tell)
+        # The topics of the scope follow from its groups.
+        needs |= SurveyPart.GROUPS
+    watch_s = survey.scope.watch_s
+    await first_round(asker, survey, tell, with_groups=SurveyPart.GROUPS in needs)
+    if SurveyPart.MOTION in needs:
+        await _watch(watch_s, tell)
+        await second_round(asker, survey, tell, with_groups=SurveyPart.GROUPS in needs and watch_s > 0)
     return report_of(survey, checks, needs)
 
 
-def report_of(survey: Survey, checks: Sequence[Check], needs: Part) -> Report:
+def report_of(survey: Survey, checks: Sequence[Check], needs: SurveyPart) -> HealthReport:
     """Return what checks find in a survey."""
     # The order of the checks stays within a severity.
     findings = sorted(
@@ -100,11 +97,11 @@ def report_of(survey: Survey, checks: Sequence[Check], needs: Part) -> Report:
         "brokers": len(survey.brokers),
         "topics": len(survey.users_topics),
     }
-    if Part.GROUPS in needs:
-        known = set(filter(is_users_group, {*survey.groups.configs, *survey.groups.seen}))
+    if SurveyPart.GROUPS in needs:
+        known = set(filter(is_users_group, {*survey.group_configs, *survey.groups.seen}))
         meant = survey.groups.seen if survey.scope.topics else known
         checked["groups"] = len(survey.scope.groups or meant)
-    return Report(tuple(checks), survey, tuple(findings), checked)
+    return HealthReport(tuple(checks), survey, tuple(findings), checked)
 
 
 async def _watch(seconds: float, tell: Tell) -> None:
@@ -112,7 +109,3 @@ async def _watch(seconds: float, tell: Tell) -> None:
     for tick in range(ticks):
         tell("what moves", tick, ticks)
         await asyncio.sleep(seconds / ticks)
-
-
-def _tell_nobody(what: str, done: int, total: int) -> None:
-    pass

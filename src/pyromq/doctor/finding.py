@@ -1,4 +1,4 @@
-"""What a check says: what is wrong, what it means, and what to do next."""
+"""A finding: the problem, its consequence, and the next step."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -7,7 +7,7 @@ from typing import Any
 
 
 class Severity(StrEnum):
-    """How bad it is; the worst first.
+    """The severity of a finding; the worst first.
 
     A problem hurts users now, a warning will, or hides something that does. A note is only worth knowing.
     """
@@ -27,7 +27,7 @@ class Finding:
     """One thing that is wrong."""
 
     severity: Severity
-    #: What it is about, as «broker-a», «topic orders» or «group billing».
+    #: The subject, such as "broker-a", "topic orders" or "group billing".
     subject: str
     #: What is wrong, with the names and the numbers.
     message: str

@@ -1,7 +1,8 @@
-"""The groups' part of a survey: who was in each group, what members did and how far they were, twice.
+"""The groups of a survey: members, their states and the group's offsets, before and after the watch.
 
-Brokers say who is connected (203) and how far a group is (317); members say what they do (307), which is
-newer: they tell brokers their progress every five seconds only. So how far a group is, is the larger of both.
+Brokers know the connections (203) and the committed offsets (317) of a group. Members know their state
+(307), which is newer: they commit offsets only every five seconds. The offset of a group is the larger of
+both.
 """
 
 from collections.abc import Iterator, Mapping
@@ -10,11 +11,11 @@ from dataclasses import dataclass, field
 from pyromq.client.names import RETRY_TOPIC_PREFIX
 from pyromq.client.namespaces import DEAD_LETTER_TOPIC_PREFIX
 from pyromq.model import MessageQueue
-from pyromq.wire.bodies.connections import ConsumerConnections
-from pyromq.wire.bodies.groups import SubscriptionGroupConfig
-from pyromq.wire.bodies.heartbeat import ConsumeType, MessageModel, Subscription
-from pyromq.wire.bodies.offsets import GroupProgress, TopicOffset
-from pyromq.wire.bodies.running import QueueState, RunningState
+from pyromq.wire.bodies.connection_bodies import ConsumerConnections
+from pyromq.wire.bodies.group_bodies import SubscriptionGroupConfig
+from pyromq.wire.bodies.heartbeat_bodies import ConsumeType, MessageModel, Subscription
+from pyromq.wire.bodies.offset_bodies import GroupProgress, TopicOffset
+from pyromq.wire.bodies.running_info import QueueState, RunningState
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,8 +28,8 @@ class TailMessage:
 
 
 @dataclass(slots=True)
-class Look:
-    """A group at one moment."""
+class GroupLook:
+    """A group in one snapshot."""
 
     #: Who is connected, by the names of the brokers that know anybody.
     connections: dict[str, ConsumerConnections] = field(default_factory=dict)
@@ -85,16 +86,16 @@ class GroupSeen:
     configs: Mapping[str, SubscriptionGroupConfig] = field(default_factory=dict)
     #: The names of the masters that are asked about it: those that have it, its members or its progress.
     places: set[str] = field(default_factory=set)
-    before: Look = field(default_factory=Look)
+    before: GroupLook = field(default_factory=GroupLook)
     #: The same after the watch; None without one.
-    after: Look | None = None
+    after: GroupLook | None = None
     #: Where the threads are of members that stand still, by client id.
     stacks: dict[str, str] = field(default_factory=dict)
     #: For how many milliseconds the first message waits that the group has not read.
     waits_ms: dict[MessageQueue, int] = field(default_factory=dict)
 
     @property
-    def latest(self) -> Look:
+    def latest(self) -> GroupLook:
         """The last look."""
         return self.before if self.after is None else self.after
 
@@ -123,7 +124,7 @@ class GroupSeen:
 
     @property
     def subscriptions(self) -> dict[str, Subscription]:
-        """What it subscribes to, by topic, as brokers know it."""
+        """Its subscriptions by topic, as brokers know them."""
         return {
             topic: wanted
             for said in self.latest.connections.values()
@@ -138,12 +139,12 @@ class GroupSeen:
 
     @property
     def retry_topic(self) -> str:
-        """Where its messages wait that are to come again."""
+        """The topic of messages that failed and will be delivered again."""
         return RETRY_TOPIC_PREFIX + self.name
 
     @property
     def dead_letter_topic(self) -> str:
-        """Where its messages end that failed too often."""
+        """The topic of messages that failed too often."""
         return DEAD_LETTER_TOPIC_PREFIX + self.name
 
 
@@ -156,10 +157,6 @@ def lag_of(group: GroupSeen) -> int:
 class GroupsSeen:
     """The consumer groups as they were seen."""
 
-    #: Each group's configs by the names of the masters that have it.
-    configs: dict[str, dict[str, SubscriptionGroupConfig]] = field(default_factory=dict)
-    #: The names of the masters that said which groups they have.
-    listing: set[str] = field(default_factory=set)
     #: The topics that the groups of the scope read.
     topics: set[str] = field(default_factory=set)
     #: Those of the scope that have members or progress.

@@ -1,20 +1,21 @@
-"""What moved between the two looks at a group, and what stood still. Pure.
+"""Compares a group before and after the watch: which queues moved, and which stood still. Pure functions.
 
-A queue's *head* is the first message that its member has and has not finished. Where the head stays the same,
-the group's progress cannot go on, whatever happens to the messages behind it.
+The *head* of a queue is the first message that its member has fetched and not finished. While the head
+stays the same, the group's progress cannot go on, whatever happens to the messages behind it.
 """
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from pyromq.doctor.group_seen import GroupSeen, GroupsSeen, Look
+from pyromq.client.observation.counts import TopicFlow, topic_flows
+from pyromq.doctor.group_seen import GroupLook, GroupSeen, GroupsSeen
 from pyromq.filter.tags import wants_all
 from pyromq.model import MessageQueue
-from pyromq.wire.bodies.heartbeat import ConsumeType, Subscription
-from pyromq.wire.bodies.running import QueueState, RunningState
+from pyromq.wire.bodies.heartbeat_bodies import ConsumeType, Subscription
+from pyromq.wire.bodies.running_info import QueueState, RunningState
 
-#: A head is just being worked on, if it is so for less than so many times what a message usually takes.
+#: A head that stays for less than this many times the usual duration of a message is just being consumed.
 USUAL_TIMES: Final = 3
 #: Milliseconds that a broker may hold a pull while messages come that its filter does not want: their offsets
 #: are passed when it ends.
@@ -41,7 +42,7 @@ class Still:
 
 
 @dataclass(frozen=True, slots=True)
-class Unread:
+class UnfetchedQueue:
     """A queue that its member did not fetch from between the looks: messages are there, or it has no lock."""
 
     client_id: str
@@ -49,34 +50,6 @@ class Unread:
     reached: int
     end: int
     is_locked: bool = True
-
-
-@dataclass(frozen=True, slots=True)
-class Flow:
-    """What came into the queues of a topic, what a group took of it, and what is left."""
-
-    topic: str
-    came: int
-    went: int
-    lag_before: int
-    lag: int
-    #: What is left of each queue.
-    lags: dict[MessageQueue, int]
-
-    @property
-    def broker_names(self) -> set[str]:
-        """The brokers that have the queues."""
-        return {queue.broker_name for queue in self.lags}
-
-    @property
-    def is_growing(self) -> bool:
-        """Whether more is left than before."""
-        return self.lag > self.lag_before
-
-    def catches_up_in_s(self, watched_s: float) -> float | None:
-        """Return how long it takes to read all if it goes on so; None if it never does."""
-        gain = self.lag_before - self.lag
-        return self.lag * watched_s / gain if gain > 0 else None
 
 
 def is_orderly(state: RunningState) -> bool:
@@ -145,7 +118,7 @@ def _now_of(state: RunningState, groups: GroupsSeen) -> int:
     return max((one.last_pull_timestamp for one in state.queues.values()), default=0) or groups.looked_at_ms
 
 
-def unread_queues(group: GroupSeen, groups: GroupsSeen) -> list[Unread]:
+def unread_queues(group: GroupSeen, groups: GroupsSeen) -> list[UnfetchedQueue]:
     """Return the queues that have messages of which their member fetched none while they were watched."""
     if group.after is None:
         return []
@@ -160,7 +133,7 @@ def unread_queues(group: GroupSeen, groups: GroupsSeen) -> list[Unread]:
             continue
         end_later = groups.latest_queues.get(queue, end).max_offset
         if _is_unlocked(group, group.after.states[client_id], before, after):
-            found.append(Unread(client_id, queue, at or 0, end_later, is_locked=False))
+            found.append(UnfetchedQueue(client_id, queue, at or 0, end_later, is_locked=False))
         elif (
             at is not None
             and at == later.get(queue)
@@ -168,7 +141,7 @@ def unread_queues(group: GroupSeen, groups: GroupsSeen) -> list[Unread]:
             and not in_hand(before)
             and not in_hand(after)
         ):
-            found.append(Unread(client_id, queue, at, end_later))
+            found.append(UnfetchedQueue(client_id, queue, at, end_later))
     return found
 
 
@@ -209,21 +182,21 @@ def _is_told_at_once(group: GroupSeen, queue: MessageQueue) -> bool:
     )
 
 
-def flows(group: GroupSeen, groups: GroupsSeen) -> dict[str, Flow]:
-    """Return what came and went in each topic of which the group's progress is known at both looks."""
+def flows(group: GroupSeen, groups: GroupsSeen) -> dict[str, TopicFlow]:
+    """Return the flow of each topic in which the group's offsets are known before and after the watch."""
     if group.after is None:
         return {}
     return _flows(group.before.reached(), group.after.reached(), groups)
 
 
-def flows_of(group: GroupSeen, client_id: str, groups: GroupsSeen) -> dict[str, Flow]:
-    """Return the same for one member of a broadcasting group, by what it says itself."""
+def flows_of(group: GroupSeen, client_id: str, groups: GroupsSeen) -> dict[str, TopicFlow]:
+    """Return the flows of one member of a broadcasting group, by its own offsets."""
     if group.after is None:
         return {}
     return _flows(reached_by(group.before, client_id), reached_by(group.after, client_id), groups)
 
 
-def reached_by(look: Look, client_id: str) -> dict[MessageQueue, int]:
+def reached_by(look: GroupLook, client_id: str) -> dict[MessageQueue, int]:
     """Return how far one member is in its queues: what it has finished, or the first that it has in hand."""
     found = {}
     state = look.states.get(client_id)
@@ -237,25 +210,12 @@ def reached_by(look: Look, client_id: str) -> dict[MessageQueue, int]:
 
 def _flows(
     reached: Mapping[MessageQueue, int], later: Mapping[MessageQueue, int], groups: GroupsSeen
-) -> dict[str, Flow]:
-    queues: dict[str, list[MessageQueue]] = {}
-    for queue in sorted(reached):
-        if queue in later and queue in groups.queues and queue in groups.queues_later:
-            queues.setdefault(queue.topic, []).append(queue)
-    found = {}
-    for topic, own in queues.items():
-        ends = {queue: groups.queues[queue].max_offset for queue in own}
-        ends_later = {queue: groups.queues_later[queue].max_offset for queue in own}
-        lags = {queue: max(0, ends_later[queue] - later[queue]) for queue in own}
-        found[topic] = Flow(
-            topic,
-            came=sum(ends_later[queue] - ends[queue] for queue in own),
-            went=sum(max(0, later[queue] - reached[queue]) for queue in own),
-            lag_before=sum(max(0, ends[queue] - reached[queue]) for queue in own),
-            lag=sum(lags.values()),
-            lags=lags,
-        )
-    return found
+) -> dict[str, TopicFlow]:
+    ends, ends_later = (
+        {queue: edge.max_offset for queue, edge in each.items()}
+        for each in (groups.queues, groups.queues_later)
+    )
+    return topic_flows((reached, later), (ends, ends_later), groups.watched_s)
 
 
 def _both(group: GroupSeen) -> Iterator[tuple[str, MessageQueue, QueueState, QueueState]]:

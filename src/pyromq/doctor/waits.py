@@ -1,17 +1,19 @@
-"""For how long messages wait that groups have not read: brokers say it of groups whose progress they know."""
+"""Asks for how long unread messages have been waiting. Brokers know it of groups whose progress they keep."""
 
 from collections.abc import Iterable
 
 from pyromq.client.aio.asking import Asker
-from pyromq.client.plans.pull import Wanted, pull
+from pyromq.client.observation.observation import Tell, side_by_side
+from pyromq.client.observation.snapshot import BrokerSnapshot
+from pyromq.client.plans.pull_plans import PullQuery, pull
 from pyromq.codes import RequestCode
 from pyromq.doctor.group_seen import GroupSeen, lag_of
 from pyromq.doctor.motion import reached_by
-from pyromq.doctor.survey import BrokerSeen, Survey, Tell, give_up, together
+from pyromq.doctor.survey import Survey
 from pyromq.errors import PyroError
 from pyromq.model import MessageQueue
-from pyromq.wire.bodies.operations import decode_time_spans
-from pyromq.wire.headers.operations import QueryConsumeTimeSpan
+from pyromq.wire.bodies.operation_bodies import decode_time_spans
+from pyromq.wire.headers.operation_headers import QueryConsumeTimeSpan
 
 #: Topics in which a group is behind, and queues in which members are, that are asked for how long.
 WAITS_MAX = 300
@@ -28,14 +30,12 @@ async def ask_waits(asker: Asker, survey: Survey, tell: Tell) -> None:
     # Somebody waits where there are members.
     behind.sort(key=lambda each: (bool(each[0].client_ids), lag_of(each[0])), reverse=True)
     if len(behind) > WAITS_MAX:
-        give_up(
-            survey, f"see how long messages wait in {len(behind) - WAITS_MAX:,} of {len(behind):,} topics"
-        )
+        survey.give_up(f"see how long messages wait in {len(behind) - WAITS_MAX:,} of {len(behind):,} topics")
 
-    async def ask(broker: BrokerSeen, group: GroupSeen, topic: str) -> None:
+    async def ask(broker: BrokerSnapshot, group: GroupSeen, topic: str) -> None:
         header = QueryConsumeTimeSpan(topic=topic, group=group.name)
         try:
-            answer = await asker.ask(broker.place.address, RequestCode.QUERY_CONSUME_TIME_SPAN, header)
+            answer = await asker.ask(broker.address, RequestCode.QUERY_CONSUME_TIME_SPAN, header)
             spans = decode_time_spans(answer.body)
         except PyroError as error:
             survey.could_not.append(f"see how long messages of {topic} wait for {group.name}: {error}")
@@ -43,12 +43,12 @@ async def ask_waits(asker: Asker, survey: Survey, tell: Tell) -> None:
         group.waits_ms |= {span.message_queue: max(span.delay_time, 0) for span in spans}
 
     asked = [
-        ask(broker, group, topic)
+        (broker, group, topic)
         for broker in survey.answering
         for group, topic in behind[:WAITS_MAX]
-        if broker.place.broker_name in survey.topics.get(topic, {})
+        if broker.broker_name in survey.topics.get(topic, {})
     ]
-    await together(tell, "waiting messages", asked)
+    await side_by_side(tell, "waiting messages", ask, asked)
 
 
 async def ask_members_waits(asker: Asker, survey: Survey, tell: Tell) -> None:
@@ -66,14 +66,12 @@ async def ask_members_waits(asker: Asker, survey: Survey, tell: Tell) -> None:
         }
     )
     if len(behind) > WAITS_MAX:
-        give_up(
-            survey, f"see how long messages wait in {len(behind) - WAITS_MAX:,} of {len(behind):,} queues"
-        )
+        survey.give_up(f"see how long messages wait in {len(behind) - WAITS_MAX:,} of {len(behind):,} queues")
 
     async def ask(queue: MessageQueue, at: int) -> None:
         broker = survey.master(queue.broker_name)
         try:
-            result = await asker.run(pull, Wanted(queue, max(at, ends[queue].min_offset), 1))
+            result = await asker.run(pull, PullQuery(queue, max(at, ends[queue].min_offset), 1))
         except PyroError as error:
             survey.could_not.append(f"see how long messages of {queue} wait: {error}")
             return
@@ -82,7 +80,7 @@ async def ask_members_waits(asker: Asker, survey: Survey, tell: Tell) -> None:
         for message in result.messages[:1]:
             survey.groups.waits_ms[queue, at] = max(0, there_ms - message.stored_at_ms)
 
-    await together(tell, "waiting messages", (ask(queue, at) for queue, at in behind[:WAITS_MAX]))
+    await side_by_side(tell, "waiting messages", ask, behind[:WAITS_MAX])
 
 
 def _unread(survey: Survey, group: GroupSeen) -> Iterable[MessageQueue]:

@@ -23,7 +23,7 @@ def both(names: Sequence[str]) -> str:
 
 
 def counted(count: int, what: str) -> str:
-    """Return «1 queue», «2 queues»."""
+    """Return "1 queue" or "2 queues"."""
     return f"{count:,} {what}" if count == 1 else f"{count:,} {what}s"
 
 
@@ -33,7 +33,7 @@ def place_of(queue: MessageQueue) -> str:
 
 
 def verb(count: int, one: str, more: str) -> str:
-    """Return the verb that goes with so many: «is» or «are»."""
+    """Return the form of a verb for a count: "is" or "are"."""
     return one if count == 1 else more
 
 

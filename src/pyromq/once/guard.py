@@ -1,24 +1,29 @@
-"""Doing the work of a message once, however often the message comes."""
+"""A guard that lets the work of a message be done once, however often the message comes."""
 
-import asyncio
 import functools
 import inspect
 import secrets
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, TypeAlias, TypeVar, cast
+from functools import partial
+from typing import Any, Final, TypeAlias, TypeVar, cast
 
+from pyromq.client.drivers import LocalLoopRunner, LocalRunner
+from pyromq.client.push.consume_outcome import as_result
 from pyromq.client.push.delivery import ConsumeResult
-from pyromq.client.push.outcome import as_result
+from pyromq.client.steps import Plan, awaited, compute
 from pyromq.errors import BeingProcessed, ConfigError, NoBusinessKey
 from pyromq.model import ReceivedMessage
 from pyromq.once.db_tokens import DbTokens
 from pyromq.once.tokens import Began, Tokens
 
-#: Says which business a message is about. Not its id: the same order sent twice has two ids.
+#: Returns the key of a message's business. Not its id: the same order sent twice has two ids.
 KeyOf: TypeAlias = Callable[[ReceivedMessage], str]
 
 L = TypeVar("L", bound=Callable[..., object])
+
+_HERE: Final = LocalRunner()
+_ON_LOOP: Final = LocalLoopRunner()
 
 
 class Once:
@@ -40,8 +45,20 @@ class Once:
     def __call__(self, listener: L) -> L:
         """Return the listener, guarded; it may be a coroutine function, and may take a delivery."""
         if inspect.iscoroutinefunction(listener):
-            return cast("L", self._guarded_coroutine(listener))
-        return cast("L", self._guarded(listener))
+
+            @functools.wraps(listener)
+            async def aguarded(message: ReceivedMessage, *rest: Any) -> object:
+                listen = partial(awaited, partial(listener, message, *rest))
+                return await _ON_LOOP.run(self._guarded(message, listen))
+
+            return cast("L", aguarded)
+
+        @functools.wraps(listener)
+        def guarded(message: ReceivedMessage, *rest: Any) -> object:
+            listen = partial(compute, partial(listener, message, *rest))
+            return _HERE.run(self._guarded(message, listen))
+
+        return cast("L", guarded)
 
     @contextmanager
     def guard(self, message: ReceivedMessage, connection: object | None = None) -> Iterator[bool]:
@@ -68,42 +85,21 @@ class Once:
             raise
         self._tokens.finish(key, owner)
 
-    def _guarded(self, listener: Callable[..., object]) -> Callable[..., object]:
-        @functools.wraps(listener)
-        def guarded(message: ReceivedMessage, *rest: Any) -> object:
-            key, owner = self._key(message), secrets.token_hex(16)
-            began = self._tokens.begin(key, owner)
-            if began is not Began.MINE:
-                return _without_a_call(began)
-            try:
-                answer = listener(message, *rest)
-                is_done = _is_done(answer)
-            except BaseException:
-                self._tokens.forget(key, owner)
-                raise
-            (self._tokens.finish if is_done else self._tokens.forget)(key, owner)
-            return answer
-
-        return guarded
-
-    def _guarded_coroutine(self, listener: Callable[..., Awaitable[object]]) -> Callable[..., object]:
-        @functools.wraps(listener)
-        async def guarded(message: ReceivedMessage, *rest: Any) -> object:
-            # Databases' clients block, so they are asked on a thread.
-            key, owner = self._key(message), secrets.token_hex(16)
-            began = await asyncio.to_thread(self._tokens.begin, key, owner)
-            if began is not Began.MINE:
-                return _without_a_call(began)
-            try:
-                answer = await listener(message, *rest)
-                is_done = _is_done(answer)
-            except BaseException:
-                await asyncio.to_thread(self._tokens.forget, key, owner)
-                raise
-            await asyncio.to_thread(self._tokens.finish if is_done else self._tokens.forget, key, owner)
-            return answer
-
-        return guarded
+    def _guarded(self, message: ReceivedMessage, listen: Callable[[], Plan[object]]) -> Plan[object]:
+        """Call a listener if its work is to be done now; on a loop, the tokens are asked on a thread."""
+        key, owner = self._key(message), secrets.token_hex(16)
+        began = yield from compute(partial(self._tokens.begin, key, owner))
+        if began is not Began.MINE:
+            return _without_a_call(began)
+        try:
+            answer = yield from listen()
+            is_done = _is_done(answer)
+        except BaseException:
+            yield from compute(partial(self._tokens.forget, key, owner))
+            raise
+        end = self._tokens.finish if is_done else self._tokens.forget
+        yield from compute(partial(end, key, owner))
+        return answer
 
     def _key(self, message: ReceivedMessage) -> str:
         try:
@@ -124,7 +120,7 @@ class Once:
 
 
 def once(tokens: Tokens, *, key: KeyOf) -> Once:
-    """Return what guards a listener; for use as a decorator."""
+    """Return a guard for a listener; for use as a decorator."""
     return Once(tokens, key=key)
 
 

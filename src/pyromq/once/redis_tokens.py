@@ -19,7 +19,7 @@ return 0
 
 
 class RedisClient(Protocol):
-    """What is used of `redis.Redis` (redis-py), which is not imported here."""
+    """The methods that are used of `redis.Redis` (redis-py), which is not imported here."""
 
     def set(self, name: str, value: str, *, nx: bool, px: int) -> Any:
         """Set a value with a time to live, unless there is one."""

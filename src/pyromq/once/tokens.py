@@ -1,4 +1,4 @@
-"""What a store of tokens does, whichever database it is in.
+"""The interface of a token store, the same for every database.
 
 A token stands for one piece of business, by its key. It is *processing*, for as long as a lease lasts, and
 then *done*, for as long as duplicates may come.
@@ -18,7 +18,7 @@ KEY_CHARACTERS_MAX: Final = 255
 
 
 class Began(Enum):
-    """What came of beginning."""
+    """The result of `Tokens.begin`."""
 
     MINE = auto()
     BUSY = auto()

@@ -5,8 +5,8 @@ SQLAlchemy; a `Relay` sends what is written. `pyromq.outbox.aio` has the relay, 
 """
 
 from pyromq.outbox.adding import Outbox
+from pyromq.outbox.outbox_table import WaitingMessage
 from pyromq.outbox.relay import Relay
 from pyromq.outbox.rounds import RelaySettings, RoundReport
-from pyromq.outbox.table import WaitingMessage
 
 __all__ = ["Outbox", "Relay", "RelaySettings", "RoundReport", "WaitingMessage"]

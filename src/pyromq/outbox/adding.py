@@ -5,11 +5,11 @@ import os
 from typing import Final
 
 from pyromq.client.identity import new_identity
-from pyromq.client.outgoing import prepare
+from pyromq.client.producer.outgoing import prepare
 from pyromq.clock import Clock, SystemClock
 from pyromq.config.settings import ClientSettings
 from pyromq.model import Message
-from pyromq.outbox.table import DEFAULT_TABLE, OutboxTable
+from pyromq.outbox.outbox_table import DEFAULT_TABLE, OutboxTable
 from pyromq.sql import dialect_named, statements
 from pyromq.wire.message_id import UniqueIds
 from pyromq.wire.properties import UNIQ_KEY
@@ -18,7 +18,7 @@ _NEVER_BYTES: Final = 2**31 - 1
 
 
 class Outbox:
-    """Where messages are written down together with what they tell of. A `Relay` sends them later.
+    """A table of messages, written in the transaction of the change they report. A `Relay` sends them later.
 
         outbox = Outbox(connection)                     # or Outbox("postgresql")
         outbox.create_table(connection)
@@ -27,8 +27,8 @@ class Outbox:
             connection.execute("INSERT INTO orders …")
             outbox.add(connection, Message("orders", b"…", keys=["42"]))
 
-    It keeps no connection: of the one it is given here, it takes only which database it is. `settings` are
-    those of the producer that will send, for what a message may be. Safe to use from many threads.
+    An outbox keeps no connection: the one that it is given here only tells which database is used. `settings`
+    are those of the producer that will send: messages are checked by them. Safe to use from many threads.
     """
 
     def __init__(

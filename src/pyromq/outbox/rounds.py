@@ -1,4 +1,4 @@
-"""One round of a relay, whoever waits for the sends: take rows, and write down what came of each."""
+"""One round of a relay: take rows, and write down the outcome of each."""
 
 import random
 import secrets
@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from pyromq.clock import Clock
 from pyromq.errors import ConfigError
-from pyromq.outbox.table import Claimed, OutboxTable, WaitingMessage
+from pyromq.outbox.outbox_table import Claimed, OutboxTable, WaitingMessage
 from pyromq.sql import Connection, statements
 
 #: Opens a connection to the database of the outbox: PEP 249's or SQLAlchemy's, not in autocommit mode.
@@ -19,7 +19,7 @@ Alarm: TypeAlias = Callable[[WaitingMessage], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RelaySettings:
-    """How a relay goes about it.
+    """The settings of a relay.
 
     `batch_rows` are taken at once; a relay that dies may send these again. After a failure a message waits
     `back_off_ms`, twice as long each time up to `back_off_ms_max`, less up to a half by chance. `alarm_after`
@@ -52,7 +52,7 @@ class RelaySettings:
 
 @dataclass(slots=True)
 class RoundReport:
-    """What a round did: messages sent, failed, and put back untried."""
+    """The outcome of a round: messages sent, failed, and put back untried."""
 
     sent: int = 0
     failed: int = 0
@@ -60,11 +60,11 @@ class RoundReport:
 
     @property
     def taken(self) -> int:
-        """How many rows the round had."""
+        """The number of rows that the round took."""
         return self.sent + self.failed + self.put_back
 
 
-class Round:
+class RelayRound:
     """One round on one connection. After `take`, each row is settled by one of the three ways, then `end`."""
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Questions to a cluster, with no more of them under way than a broker should be bothered with."""
+"""A client that asks a cluster many questions, with a limit on those in flight."""
 
 import asyncio
 from collections.abc import Callable
@@ -6,10 +6,10 @@ from functools import partial
 from typing import Final, TypeVar, TypeVarTuple
 
 from pyromq.client.aio.admin import Admin
-from pyromq.client.aio.runner import Runner
+from pyromq.client.aio.awaitable_face import AwaitableFace
+from pyromq.client.client_session import Session
 from pyromq.client.name_servers import name_server_addresses
-from pyromq.client.plans.dead_letters import new_tools_session
-from pyromq.client.session import Session
+from pyromq.client.plans.dead_letter_plans import new_tools_session
 from pyromq.client.steps import Deadline, Plan, ask, must_succeed, request
 from pyromq.codes import RequestCode
 from pyromq.config.settings import ClientSettings
@@ -19,32 +19,32 @@ from pyromq.wire.header import Header
 T = TypeVar("T")
 Arguments = TypeVarTuple("Arguments")
 
-#: Questions that are under way at once.
+#: Questions that are in flight at once.
 UNDER_WAY_MAX: Final = 16
-#: Milliseconds for one question and what follows from it.
+#: Milliseconds for one plan.
 TIMEOUT_MS: Final = 6_000
 
 
-class Asker:
-    """A client that asks and orders, for one cluster. `async with` is not needed: `start` and `close`."""
+class Asker(AwaitableFace):
+    """A client that asks and orders, for one cluster."""
 
     def __init__(self, name_server: str, settings: ClientSettings | None = None) -> None:
         self.name_server = name_server
-        #: For what is written for an admin client.
+        #: The methods of the admin client.
         self.admin = Admin(name_server, settings)
         addresses = name_server_addresses(name_server, settings)
-        self._runner = Runner("asker", partial(new_tools_session, addresses, settings or ClientSettings()))
+        self._set_runner("asker", partial(new_tools_session, addresses, settings or ClientSettings()))
         self._places = asyncio.Semaphore(UNDER_WAY_MAX)
 
     async def start(self) -> None:
         """Begin, on the running loop."""
-        await self._runner.start()
+        await super().start()
         await self.admin.start()
 
     async def close(self) -> None:
         """Close the connections."""
         await self.admin.close()
-        await self._runner.close()
+        await super().close()
 
     async def ask(
         self,
@@ -56,7 +56,7 @@ class Asker:
         timeout_ms: int | None = None,
     ) -> Command:
         """Ask one server; raise the error for the code of its answer if that is not SUCCESS."""
-        timeout_s = (timeout_ms or self._runner.session.settings.mq_client_api_timeout) / 1_000
+        timeout_s = (timeout_ms or self._session.settings.mq_client_api_timeout) / 1_000
         async with self._places:
             return must_succeed(await self._runner.run(ask(address, request(code, header, body), timeout_s)))
 
@@ -67,7 +67,7 @@ class Asker:
         timeout_ms: int = TIMEOUT_MS,
     ) -> T:
         """Carry out a plan of the client's with a time budget of its own."""
-        session = self._runner.session
+        session = self._session
         async with self._places:
             deadline = session.deadline(None, timeout_ms)
             return await self._runner.run(make(session, *arguments, deadline))
@@ -75,9 +75,9 @@ class Asker:
     @property
     def name_servers(self) -> tuple[str, ...]:
         """The name servers' addresses."""
-        return tuple(self._runner.session.name_servers.addresses)
+        return tuple(self._session.name_servers.addresses)
 
     @property
     def account(self) -> str:
-        """The account that it asks as; empty when it signs nothing."""
-        return self._runner.session.settings.access_key
+        """The account of its requests; empty when they are not signed."""
+        return self._session.settings.access_key

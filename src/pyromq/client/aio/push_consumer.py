@@ -1,20 +1,11 @@
 """The awaitable push consumer."""
 
-from collections.abc import Sequence
-from datetime import datetime
-from types import TracebackType
-from typing import Any, Self
-
-from pyromq.client.allocation import Allocate, average
-from pyromq.client.hooks import ConsumeHook
-from pyromq.client.push.delivery import BatchListener, Listener
-from pyromq.client.push.engine import Engine
-from pyromq.client.push.terms import new_terms
-from pyromq.config.settings import ClientSettings
-from pyromq.model import ConsumeFrom, MessageQueue
+from pyromq.client.aio.awaitable_face import AwaitableFace
+from pyromq.client.operations.push_operations import PushOperations
+from pyromq.client.push.engine import PushEngine, PushTerms
 
 
-class PushConsumer:
+class PushConsumer(PushOperations, AwaitableFace):
     """Has a listener called with every message of the topics it subscribes to.
 
         async def handle(message): ...
@@ -35,51 +26,7 @@ class PushConsumer:
     begins. Further arguments are fields of ClientSettings.
     """
 
-    def __init__(
-        self,
-        group: str,
-        name_server: str | None = None,
-        *,
-        listener: Listener | None = None,
-        batch_listener: BatchListener | None = None,
-        model: str = "clustering",
-        order: str = "concurrent",
-        settings: ClientSettings | None = None,
-        allocate: Allocate = average,
-        consume_from: ConsumeFrom = ConsumeFrom.LAST_OFFSET,
-        consume_timestamp: str | datetime | None = None,
-        hooks: Sequence[ConsumeHook] = (),
-        **changes: Any,
-    ) -> None:
-        self.group = group
-        self._engine = Engine(
-            new_terms(
-                group=group,
-                name_server=name_server,
-                listener=listener,
-                batch_listener=batch_listener,
-                model=model,
-                order=order,
-                settings=settings,
-                allocate=allocate,
-                consume_from=consume_from,
-                consume_timestamp=consume_timestamp,
-                hooks=hooks,
-                changes=changes,
-                on_threads=False,
-            )
-        )
-
-    def subscribe(self, topic: str, tags: str = "*", *, sql: str | None = None) -> None:
-        """Want messages of a topic: all, those with one of the tags «a || b», or those that `sql` takes.
-
-        All members of a group must subscribe to the same. It may be called before the start and after it.
-        """
-        self._engine.subscribe(topic, tags, sql)
-
-    def unsubscribe(self, topic: str) -> None:
-        """Want no more messages of a topic."""
-        self._engine.unsubscribe(topic)
+    _on_threads = False
 
     async def start(self) -> None:
         """Join the group; the listener is called from now on. An `async with` block does it."""
@@ -93,45 +40,18 @@ class PushConsumer:
         self._engine.check_not_in_listener()
         await self._engine.close()
 
-    def suspend(self) -> None:
-        """Take no further messages until `resume`; the consumer stays in its group."""
-        self._engine.check_running()
-        self._engine.suspend()
-
-    def resume(self) -> None:
-        """Go on after `suspend`."""
-        self._engine.check_running()
-        self._engine.resume()
-
-    def update_core_pool_size(self, size: int) -> None:
-        """Let that many listener calls run at once, up to `consume_thread_max`; those that run end first."""
-        self._engine.resize(size)
-
     @property
     def client_id(self) -> str:
         """The id under which brokers know this member."""
-        self._engine.check_running()
-        return self._engine.member.session.identity.client_id
+        return self._identity()
 
     @property
     def subscription_conflict(self) -> str | None:
-        """What brokers say when members of the group subscribe differently, and who; None if they agree.
+        """The conflict that brokers report when members subscribe differently, and who; None if they agree.
 
         It is logged as well. Apache's brokers say nothing; `pyromq admin consumerStatus` finds out there.
         """
-        self._engine.check_running()
-        return self._engine.member.session.subscription_conflict
+        return self._conflict()
 
-    def assignment(self) -> list[MessageQueue]:
-        """Return the queues that are this member's now."""
-        self._engine.check_running()
-        return sorted(self._engine.member.queues)
-
-    async def __aenter__(self) -> Self:
-        await self.start()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()
+    def _set_engine(self, terms: PushTerms) -> None:
+        self._engine = PushEngine(terms)

@@ -1,19 +1,19 @@
-"""What every awaitable face stands on: started or not, plans carried out, upkeep in a task."""
+"""The life of an awaitable client: start and close, carrying plans out, upkeep in a task."""
 
 import asyncio
 import os
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
-from pyromq.client.background import Upkeep, akeep_up, upkeep_of
+from pyromq.client.background_work import Upkeep, akeep_up, upkeep_of
+from pyromq.client.client_session import Session, net_settings
 from pyromq.client.drivers import Asyncio
-from pyromq.client.session import Session, net_settings
 from pyromq.client.signing import signer
 from pyromq.client.steps import Plan
 from pyromq.codes import RequestCode
 from pyromq.errors import AlreadyStarted, ClientClosed
 from pyromq.net.links import Links
-from pyromq.net.routes import Route, RouteTable
+from pyromq.net.routes import RequestTable, Route
 
 T = TypeVar("T")
 
@@ -21,7 +21,7 @@ T = TypeVar("T")
 class Runner:
     """A client's life on one asyncio loop. Loops do not survive `fork`: a child must make a new client.
 
-    `handle` answers what brokers ask of the client.
+    `handle` answers the requests of brokers.
     """
 
     def __init__(
@@ -30,7 +30,7 @@ class Runner:
         new_session: Callable[[], Session],
         upkeep: Upkeep | None = None,
         *,
-        handle: RouteTable | None = None,
+        handle: RequestTable | None = None,
     ) -> None:
         self._name = name
         self._new_session = new_session
@@ -97,12 +97,12 @@ class Runner:
         return f"{self._name} is not started; await start(), or use it in an `async with` block"
 
 
-def _with_news(handle: RouteTable | None) -> RouteTable:
+def _with_news(handle: RequestTable | None) -> RequestTable:
     """Return the table, with an entry for the news that a group has changed.
 
     A broker tells it to whoever sent a heartbeat for the group; a client that shares no queues ignores it.
     """
-    table = handle or RouteTable(())
+    table = handle or RequestTable(())
     if RequestCode.NOTIFY_CONSUMER_IDS_CHANGED not in table.codes:
         table.add([Route(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, lambda _: None)])
     return table

@@ -2,40 +2,40 @@
 
 import logging
 from collections.abc import Awaitable, Sequence
+from functools import partial
 from typing import Any
 
 from pyromq.client.aio.producer import Producer
+from pyromq.client.client_session import Session
 from pyromq.client.hooks import SendHook
 from pyromq.client.namespaces import wrap
-from pyromq.client.plans import presence, send, transaction
-from pyromq.client.plans.send import NEXT_IN_TURN
-from pyromq.client.session import Session
-from pyromq.client.transactions import (
+from pyromq.client.operations.transaction_operations import TransactionOperations
+from pyromq.client.plans import presence_plans, transaction_plans
+from pyromq.client.producer.transactions import (
     CHECK_THREADS,
     EXECUTE_THREADS,
     Calls,
     Check,
     Execute,
+    Outcome,
     asked_about,
-    may_execute,
-    result_of,
 )
+from pyromq.client.steps import Deadline, Plan, awaited
 from pyromq.codes import RequestCode
 from pyromq.config.settings import ClientSettings
-from pyromq.errors import PyroError
-from pyromq.model import Message, ReceivedMessage, TransactionResult, TransactionState
+from pyromq.model import Message, ReceivedMessage
 from pyromq.net.routes import Request, Route
-from pyromq.wire.headers.transaction import CheckTransactionState
+from pyromq.wire.headers.transaction_headers import CheckTransactionState
 
 _log = logging.getLogger("pyromq.client")
 
 
-class TransactionProducer(Producer):
+class TransactionProducer(TransactionOperations, Producer):
     """Sends messages that consumers see only if a local transaction is committed.
 
     `execute(message, arg)` carries the local transaction out and returns its TransactionState;
     `check(message)` says later, perhaps in another process of the group, how it ended. Both may be coroutine
-    functions; plain functions are called on threads. What they raise counts as UNKNOWN: the broker
+    functions; plain functions are called on threads. An exception in either counts as UNKNOWN: the broker
     asks again.
     """
 
@@ -56,47 +56,19 @@ class TransactionProducer(Producer):
         super().__init__(group, name_server, settings, hooks=hooks)
 
     async def close(self) -> None:
-        """Wait for asynchronous sends under way, tell the brokers, and close the connections."""
+        """Wait for asynchronous sends in flight, tell the brokers, and close the connections."""
         await super().close()
         self._executions.close()
         self._checks.close()
 
-    async def send_in_transaction(
-        self, message: Message, arg: object = None, *, timeout_ms: int | None = None
-    ) -> TransactionResult:
-        """Store a half message, carry out the local transaction, and tell the broker how it ended.
+    def _become_known(self, topic: str, deadline: Deadline) -> Plan[None]:
+        session = self._session
+        return presence_plans.greet(session, wrap(session.settings.namespace, topic), deadline)
 
-        Raises what `send` raises when the half message is not stored; nothing is executed then. One that is
-        stored but not as safe as asked is rolled back unexecuted.
-        """
-        session, deadline = self._runner.session, self._deadline(timeout_ms)
-        half = transaction.half_of(session, message)
-        outgoing = await self._prepare(session, half)
-        await self._runner.run(presence.greet(session, outgoing.topic, deadline))
-        sent = await self._runner.run(
-            send.send(session, outgoing, NEXT_IN_TURN, send.sync_rule(session), deadline)
-        )
-        state, error = TransactionState.ROLLBACK, None
-        if may_execute(sent):
-            state, error = await self._executions.call(self._execute, half, arg)
-        try:
-            await self._runner.run(transaction.end(session, half, sent, state, error))
-        except PyroError as failure:
-            _log.warning("the end of the transaction of %s is not told: %s", sent.message_id, failure)
-        return result_of(sent, state, error)
+    def _executed(self, half: Message, argument: object) -> Plan[Outcome]:
+        return awaited(partial(self._executions.call, self._execute, half, argument))
 
-    async def announce(self, *topics: str) -> None:
-        """Tell the brokers of topics that this producer answers their questions for the group's transactions.
-
-        Sending does it by itself. A process that starts anew announces the topics whose transactions the last
-        one may have left undecided.
-        """
-        session = self._runner.session
-        for topic in topics:
-            deadline = session.deadline(None, session.settings.mq_client_api_timeout)
-            await self._runner.run(presence.greet(session, wrap(session.settings.namespace, topic), deadline))
-
-    def _answers(self) -> list[Route[Any]]:
+    def _answers(self) -> Sequence[Route[Any]]:
         return [
             *super()._answers(),
             Route(RequestCode.CHECK_TRANSACTION_STATE, self._asked, CheckTransactionState),
@@ -116,5 +88,7 @@ class TransactionProducer(Producer):
         self, session: Session, request: Request[CheckTransactionState], message: ReceivedMessage
     ) -> None:
         state, error = await self._checks.call(self._check, message)
-        plan = transaction.answer_check(session, request.link.peer, request.header, message, state, error)
+        plan = transaction_plans.answer_check(
+            session, request.link.peer, request.header, message, state, error
+        )
         await self._runner.run(plan)

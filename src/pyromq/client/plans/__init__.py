@@ -1,1 +1,1 @@
-"""What a client does, as generators of calls: no sockets, no threads, no loop."""
+"""Plans of a client's operations, as generators of calls: no sockets, no threads, no loop."""

@@ -1,7 +1,7 @@
 """Waiting for a master: the rule of a send while a group of brokers replaces its master.
 
-The tries of a send are RocketMQ's (`send.py`). When they are used up, a `Switch` decides whether the send
-goes on. It does so only when the master is being replaced, as the route says or the broker itself:
+The tries of a send are RocketMQ's (`send_plans.py`). When they are used up, a `Switch` decides whether the
+send goes on. It does so only when the master is being replaced, as the route says or the broker itself:
 
 | what the last try met                     | what the fresh route says    | the send                      |
 | ----------------------------------------- | ---------------------------- | ----------------------------- |
@@ -23,9 +23,9 @@ already, and is then stored twice, as with every retry. `send_through_switch=Fal
 from contextlib import suppress
 from typing import Final
 
-from pyromq.client.plans.route import look_again, no_master, publish_route
+from pyromq.client.client_session import Session
+from pyromq.client.plans.route_plans import look_again, no_master, publish_route
 from pyromq.client.route_cache import MASTER_ID, CachedRoute
-from pyromq.client.session import Session
 from pyromq.client.steps import Deadline, Pause, Plan
 from pyromq.errors import (
     ConnectFailed,

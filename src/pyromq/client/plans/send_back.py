@@ -5,20 +5,20 @@ When its broker cannot, the message itself is sent to the group's retry topic, t
 
 import logging
 
-from pyromq.client.incoming import UnreadableMessage
+from pyromq.client.client_session import Session
+from pyromq.client.consumer.incoming import UnreadableMessage
 from pyromq.client.names import RETRY_TOPIC_PREFIX
 from pyromq.client.namespaces import wrap
-from pyromq.client.plans.broker import call_broker
-from pyromq.client.plans.route import publish_route
-from pyromq.client.session import Session
+from pyromq.client.plans.broker_calls import call_broker
+from pyromq.client.plans.route_plans import publish_route
 from pyromq.client.steps import Call, Plan, must_succeed, request
 from pyromq.codes import RequestCode, ResponseCode
 from pyromq.errors import NetworkError, NoRoute, PyroError, Refused
 from pyromq.model import ReceivedMessage
 from pyromq.wire import properties as names
 from pyromq.wire.command import Command
-from pyromq.wire.headers.send import SendMessageV2
-from pyromq.wire.headers.transaction import ConsumerSendMessageBack
+from pyromq.wire.headers.send_headers import SendMessageV2
+from pyromq.wire.headers.transaction_headers import ConsumerSendMessageBack
 
 _log = logging.getLogger("pyromq.client")
 

@@ -1,9 +1,7 @@
-"""The push consumer: an engine on an asyncio loop that pulls, calls listeners, and shares queues.
+"""The push consumer: the engine of every consumer (`client/consumer`) with a listener as its outlet.
 
-    timers ─► rebalance ─► a ProcessQueue and a task that pulls, for each queue that is this member's
-    pulling ─► concurrent | orderly ─► calling (tasks or threads) ─► listener
-                       └─► progress, or plans/send_back
+    pulls ─► concurrent | orderly ─► calling (tasks or threads) ─► listener
+                             └─► ProcessQueue: what is finished, or plans/send_back
 
-What is decided without waiting for anybody stands apart from what waits: `process_queue`, `flow`, `outcome`,
-`subscriptions`, `shares` and `figures` know no loop and no socket.
+`process_queue`, `outcome` and `delivery` know no loop and no socket.
 """

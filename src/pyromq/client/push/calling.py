@@ -1,7 +1,7 @@
-"""Calling the listener: in tasks of the engine's loop, or on threads of its own.
+"""Callers of the listener: in tasks of the engine's loop, or on threads of their own.
 
-At most `consume_thread_min` calls run at once, which is RocketMQ's core pool size, until `resize`. What a
-listener raises is its answer, never the end of whoever called it.
+At most `consume_thread_min` calls run at once, which is RocketMQ's core pool size, until `resize`. An
+exception of a listener is its answer, and never ends the caller.
 """
 
 import asyncio
@@ -15,18 +15,17 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias, cast
 
+from pyromq.client.consumer.incoming import first_unreadable
+from pyromq.client.consumer.running_report import LISTENER_TASK
 from pyromq.client.hooks import ConsumeHook, Consuming, after_consume, before_consume
-from pyromq.client.incoming import first_unreadable
+from pyromq.client.push.consume_outcome import Work, as_result
 from pyromq.client.push.delivery import BatchListener, ConsumeResult, Listener
-from pyromq.client.push.outcome import Work, as_result
 from pyromq.clock import Clock
 from pyromq.errors import ConfigError, PyroError
 from pyromq.model import ReceivedMessage
 
 _log = logging.getLogger("pyromq.client")
 
-#: The name of a task that calls a listener, and of a thread that does, followed by the group.
-LISTENER_TASK = "pyromq-listener"
 #: Calls that did not wait after which a task lets others have their turn.
 CALLS_A_TURN = 64
 
@@ -74,7 +73,7 @@ class Listening:
             after_consume(self.hooks, work.consuming)
 
 
-class Caller(Protocol):
+class ListenerCaller(Protocol):
     """Whoever calls the listener."""
 
     def submit(self, work: Work, done: Done) -> None:
@@ -95,12 +94,24 @@ class Caller(Protocol):
 
     @property
     def size(self) -> int:
-        """How many calls may run at once."""
+        """The number of calls that may run at once."""
         ...
 
     def resize(self, size: int) -> None:
         """Let that many run at once; calls that run already end first. On the engine's loop."""
         ...
+
+
+async def call_now(caller: ListenerCaller, work: Work) -> None:
+    """Have a work done, and return when it has ended."""
+    ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def done(_work: Work) -> None:
+        if not ended.done():
+            ended.set_result(None)
+
+    caller.submit(work, done)
+    await ended
 
 
 def calls(
@@ -139,7 +150,7 @@ class TaskCaller:
 
     @property
     def size(self) -> int:
-        """How many calls may run at once."""
+        """The number of calls that may run at once."""
         return self._size
 
     def resize(self, size: int) -> None:
@@ -255,7 +266,7 @@ class ThreadCaller:
 
     @property
     def size(self) -> int:
-        """How many calls may run at once."""
+        """The number of calls that may run at once."""
         return self._size
 
     def resize(self, size: int) -> None:

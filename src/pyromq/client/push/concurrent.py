@@ -1,4 +1,4 @@
-"""Many messages at once, in no order: what succeeds is finished, what fails is sent back to come again.
+"""The listener is called for many messages at once, in no order; a message that fails is sent back.
 
 | a message that fails     | clustering                                                     | broadcasting |
 | ------------------------ | -------------------------------------------------------------- | ------------ |
@@ -12,13 +12,14 @@ import asyncio
 import logging
 from collections.abc import Iterator
 
-from pyromq.client.incoming import UnreadableMessage
+from pyromq.client.consumer.group_member import GroupMember
+from pyromq.client.consumer.incoming import UnreadableMessage
+from pyromq.client.consumer.intervals import OwnedTasks
 from pyromq.client.plans.send_back import send_back
-from pyromq.client.push.calling import Caller
-from pyromq.client.push.member import Member
-from pyromq.client.push.outcome import Work, split
+from pyromq.client.push.calling import ListenerCaller
+from pyromq.client.push.consume_outcome import Work, split
+from pyromq.client.push.consumption import Consumption
 from pyromq.client.push.process_queue import ProcessQueue
-from pyromq.client.push.timers import Tasks
 from pyromq.errors import PyroError
 from pyromq.model import ReceivedMessage
 
@@ -31,19 +32,18 @@ OVERDUE_MAX = 16
 OVERDUE_LEVEL = 3
 
 
-class ConcurrentConsumption:
+class ConcurrentConsumption(Consumption):
     """Hands pulled messages to the listener, as many at once as the caller takes."""
 
-    def __init__(self, member: Member, caller: Caller) -> None:
-        self._member = member
-        self._caller = caller
-        self._tasks = Tasks("pyromq-send-back")
+    def __init__(self, member: GroupMember[ProcessQueue], caller: ListenerCaller) -> None:
+        super().__init__(member, caller)
+        self._tasks = OwnedTasks("pyromq-send-back")
         #: Calls that ended in this turn of the loop.
         self._works: list[Work] = []
 
-    def pulled(self, state: ProcessQueue, messages: list[ReceivedMessage]) -> None:
+    def consume(self, state: ProcessQueue, messages: list[ReceivedMessage]) -> None:
         """Have the listener called with what a pull brought."""
-        self._member.restore_topics(messages)
+        self.restore_topics(messages)
         size = self._member.session.settings.consume_message_batch_max_size
         for batch in _batches(messages, size):
             self._caller.submit(Work(state, batch, state.queue), self._ended)
@@ -57,7 +57,7 @@ class ConcurrentConsumption:
                 if message is None or not await self._send_back(message, OVERDUE_LEVEL):
                     break
                 _log.warning("message %s took its listener too long and was sent back", message.message_id)
-                self._member.finish(state, [message])
+                self._finish(state, [message])
 
     async def settle(self, grace_s: float) -> None:
         """Wait for what is being sent back, but not longer than that; then give it up."""
@@ -87,7 +87,7 @@ class ConcurrentConsumption:
         member = self._member
         for state, messages in done.items():
             member.figures.consumed(state.queue.topic, len(messages), 0, spent_ms[state], member.now_ms())
-            member.finish(state, messages)
+            self._finish(state, messages)
 
     def _settle(self, state: ProcessQueue, work: Work) -> None:
         member = self._member
@@ -100,26 +100,33 @@ class ConcurrentConsumption:
         else:
             for message in failed:
                 _log.warning("message %s failed; in broadcasting it does not come again", message.message_id)
-            member.finish(state, work.messages)
+            self._finish(state, work.messages)
 
     async def _retry(
         self, state: ProcessQueue, done: list[ReceivedMessage], failed: list[ReceivedMessage], level: int
     ) -> None:
         stuck = [message for message in failed if not await self._send_back(message, level)]
         sent_back = [message for message in failed if message not in stuck]
-        self._member.finish(state, done + sent_back)
+        self._finish(state, done + sent_back)
         if not stuck:
             return
         for message in stuck:
             message.reconsume_times += 1
         await asyncio.sleep(TRY_AGAIN_S)
         if not state.is_dropped:
-            self.pulled(state, stuck)
+            self.consume(state, stuck)
+
+    def _finish(self, state: ProcessQueue, messages: list[ReceivedMessage]) -> None:
+        """Let messages of a queue go, and the group's progress with them."""
+        offset = state.remove(messages, self._member.now_ms())
+        if offset is not None and not state.is_dropped:
+            state.progress.finish_to(offset)
+        self._member.has_room.set()
 
     async def _send_back(self, message: ReceivedMessage, level: int) -> bool:
         member = self._member
         try:
-            await member.driver.run(send_back(member.session, message, level, member.times_max))
+            await member.driver.run(send_back(member.session, message, level, self.times_max))
         except PyroError as error:
             _log.warning("message %s could not be sent back: %s", message.message_id, error)
             return False

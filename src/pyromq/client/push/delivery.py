@@ -1,4 +1,4 @@
-"""What a listener is given besides the messages, and what it may answer."""
+"""The second argument of a listener, and its possible answers."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,27 +9,13 @@ from pyromq.model import MessageQueue, ReceivedMessage
 
 
 class ConsumeResult(StrEnum):
-    """How a listener's work ended. None and True mean SUCCESS; False and an exception, RECONSUME_LATER."""
+    """The result of a listener. None and True mean SUCCESS; False and an exception, RECONSUME_LATER."""
 
     SUCCESS = "SUCCESS"
     RECONSUME_LATER = "RECONSUME_LATER"
     #: Only in order, and only when the delivery's `auto_commit` was set to False.
     COMMIT = "COMMIT"
     ROLLBACK = "ROLLBACK"
-
-
-class ConsumeModel(StrEnum):
-    """Who gets a message: one member of the group, or each."""
-
-    CLUSTERING = "clustering"
-    BROADCASTING = "broadcasting"
-
-
-class ConsumeOrder(StrEnum):
-    """Whether messages of one queue are handled at the same time, or one after the other."""
-
-    CONCURRENT = "concurrent"
-    ORDERLY = "orderly"
 
 
 @dataclass(slots=True)

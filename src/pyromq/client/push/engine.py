@@ -1,110 +1,98 @@
-"""A push consumer's life: what it is made of, what runs at which interval, how it starts and ends."""
+"""A push consumer: the engine of every consumer, with a listener as its outlet."""
 
 import asyncio
 import logging
-import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from pyromq.client.allocation import Allocate
-from pyromq.client.background import akeep_up
-from pyromq.client.broadcast_offsets import offsets_file
-from pyromq.client.drivers import Asyncio
+from pyromq.client.client_session import Session, new_local_offsets, new_session
+from pyromq.client.consumer.broker_requests import check_group
+from pyromq.client.consumer.consumer_engine import ConsumerEngine
+from pyromq.client.consumer.group_member import ConsumeModel, GroupMember, MemberTerms
+from pyromq.client.consumer.incoming import received_messages
+from pyromq.client.consumer.intervals import every
+from pyromq.client.consumer.topic_subscription import SQL92, retry_topic, subscription
 from pyromq.client.hooks import ConsumeHook
-from pyromq.client.namespaces import wrap
-from pyromq.client.plans.membership import check_subscription, leave
-from pyromq.client.plans.presence import follow_name_servers
-from pyromq.client.plans.route import refresh_routes, subscribe_route
-from pyromq.client.push import in_use
-from pyromq.client.push.calling import Caller, Listening, TaskCaller, ThreadCaller
+from pyromq.client.plans.membership_plans import check_subscription
+from pyromq.client.plans.route_plans import subscribe_route
+from pyromq.client.push.calling import ListenerCaller, Listening, TaskCaller, ThreadCaller, call_now
 from pyromq.client.push.concurrent import ConcurrentConsumption
-from pyromq.client.push.delivery import ConsumeModel, ConsumeOrder
-from pyromq.client.push.incoming import Incoming
-from pyromq.client.push.member import Member
+from pyromq.client.push.consume_outcome import Work
+from pyromq.client.push.consumption import Consumption
+from pyromq.client.push.delivery import ConsumeResult
 from pyromq.client.push.orderly import OrderlyConsumption
-from pyromq.client.push.outcome import Work
-from pyromq.client.push.progress import BrokerProgress, LocalProgress, Progress
-from pyromq.client.push.pulling import Pulling
-from pyromq.client.push.rebalance import Rebalancer
-from pyromq.client.push.subscriptions import SQL92, retry_topic, subscription
-from pyromq.client.push.timers import Tasks, every, whenever
-from pyromq.client.session import Session, net_settings, new_session
-from pyromq.client.signing import signer
-from pyromq.client.trace import Tracer
-from pyromq.clock import SystemClock
+from pyromq.client.push.process_queue import ProcessQueue
+from pyromq.client.tracing.trace import Tracer
+from pyromq.codes import RequestCode
 from pyromq.config.settings import ClientSettings
-from pyromq.errors import AlreadyStarted, ClientClosed, ConfigError, PyroError, UnknownTopic
-from pyromq.filter.tags import ALL
-from pyromq.model import ConsumeFrom, MessageQueue
-from pyromq.net.links import Links
-from pyromq.net.routes import RouteTable
-from pyromq.wire.bodies.heartbeat import Subscription
+from pyromq.errors import ConfigError, PyroError, UnknownTopic
+from pyromq.net.routes import Answer, Request, Route
+from pyromq.wire.bodies.running_info import DirectConsumption, DirectResult, encode_direct_consumption
+from pyromq.wire.headers.group_headers import ConsumeMessageDirectly
 
 _log = logging.getLogger("pyromq.client")
 
+_DIRECT = {
+    ConsumeResult.SUCCESS: DirectResult.SUCCESS,
+    ConsumeResult.RECONSUME_LATER: DirectResult.LATER,
+    ConsumeResult.COMMIT: DirectResult.COMMIT,
+    ConsumeResult.ROLLBACK: DirectResult.ROLLBACK,
+}
+
 
 @dataclass(frozen=True, slots=True)
-class Terms:
-    """What a consumer was told when it was made."""
+class PushTerms:
+    """The arguments of a push consumer, checked."""
 
     group: str
     addresses: tuple[str, ...]
     settings: ClientSettings
+    member: MemberTerms
     call: Callable[[Work], object]
-    model: ConsumeModel
-    order: ConsumeOrder
-    allocate: Allocate
-    consume_from: ConsumeFrom
-    start_ms: int
     hooks: tuple[ConsumeHook, ...] = ()
-    #: Who takes the notes of the hook that traces, if there is one.
+    #: The tracer that takes the notes of the hook that traces, if there is one.
     tracer: Tracer | None = None
     #: Whether the listener is called on threads, and not on the loop.
     on_threads: bool = False
 
 
-class Engine:
+class PushEngine:
     """One push consumer on one asyncio loop."""
 
-    member: Member
-    caller: Caller
-    started_ms: int
+    _caller: ListenerCaller
+    _consumption: Consumption
 
-    def __init__(self, terms: Terms) -> None:
+    def __init__(self, terms: PushTerms) -> None:
         self._terms = terms
         self._name = f"consumer {terms.group}"
-        self._subscriptions: dict[str, Subscription] = {}
-        self._pid = 0
-        self._is_started = False
-        self._is_closed = False
-        self._is_suspended = False
-        self._moves = 0
-        self._timers = Tasks(f"pyromq-{self._name}")
-        self._incoming = Incoming(lambda: self)
+        self._engine: ConsumerEngine[ProcessQueue] = ConsumerEngine(
+            self._name, self._new_session, terms.member, terms.settings.namespace
+        )
+        self._engine.table.add(self.routes())
 
-    # What is wanted -----------------------------------------------------------------------------------
-
-    def subscribe(self, topic: str, tags: str = ALL, sql: str | None = None) -> None:
+    def subscribe(self, topic: str, tags: str, sql: str | None) -> None:
         """Want messages of a topic, from now on if the consumer is started."""
-        name = wrap(self._terms.settings.namespace, topic)
-        self._subscriptions[name] = subscription(name, tags, sql, version=SystemClock().now_ms())
-        self._changed()
+        self._engine.subscribe(topic, tags, sql)
 
     def unsubscribe(self, topic: str) -> None:
         """Want no more of a topic."""
-        self._subscriptions.pop(wrap(self._terms.settings.namespace, topic), None)
-        self._changed()
+        self._engine.unsubscribe(topic)
 
-    def suspend(self) -> None:
-        """Pull nothing until `resume`; what was pulled is still consumed."""
-        self._is_suspended = True
-        self._apply_suspension()
+    def routes(self) -> list[Route[Any]]:
+        """Return the requests of brokers that only a push consumer answers."""
+        return [Route(RequestCode.CONSUME_MESSAGE_DIRECTLY, self._consume, ConsumeMessageDirectly)]
 
-    def resume(self) -> None:
-        """Go on after `suspend`."""
-        self._is_suspended = False
-        self._apply_suspension()
+    @property
+    def member(self) -> GroupMember[ProcessQueue]:
+        """The subscriptions and queues; raises ClientClosed unless the consumer is running."""
+        _ = self._engine.session
+        return self._engine.member
+
+    def suspend(self, *, is_suspended: bool) -> None:
+        """Pull nothing while suspended; what was pulled is still consumed."""
+        _ = self.member
+        self._engine.suspend(is_suspended=is_suspended)
 
     def resize(self, size: int) -> None:
         """Let more or fewer listener calls run at once."""
@@ -113,43 +101,32 @@ class Engine:
             raise ConfigError(
                 f"{size} listener calls at once; at least 1 and at most {at_most} (consume_thread_max) may be"
             )
-        self.check_running()
-        self.caller.resize(size)
+        _ = self.member
+        self._caller.resize(size)
 
     # Life ---------------------------------------------------------------------------------------------
 
-    @property
-    def is_running(self) -> bool:
-        """Whether it is started, in this process, and not closed."""
-        return self._is_started and not self._is_closed and self._pid == os.getpid()
-
-    def check_running(self) -> None:
-        """Raise ClientClosed unless it is running."""
-        if not self.is_running:
-            raise ClientClosed(self._complaint())
-
     async def start(self) -> None:
         """Join the group; listeners are called from now on."""
-        if self._is_closed or (self._pid and self._pid != os.getpid()):
-            raise ClientClosed(self._complaint())
-        if self._is_started:
-            raise AlreadyStarted(f"{self._name} is started already; start it once")
-        self._is_started, self._pid = True, os.getpid()
+        engine = self._engine
+        await engine.open(self._new_consumption)
         try:
-            session = self._new_session()
-            in_use.enter(session.identity.client_id, session.group)
-        except PyroError:
-            self._is_started = False
-            raise
-        try:
-            await self._open(session)
+            engine.rebalancer.enter()
+            await self._learn_routes()
+            await self._check_filters()
+            await engine.rebalancer.tell_brokers()
+            engine.join()
+            if isinstance(self._consumption, ConcurrentConsumption):
+                overdue_s = self._terms.settings.consume_timeout * 60.0
+                look = self._consumption.send_overdue_back
+                engine.tasks.start(every(overdue_s, look, what=f"the upkeep of {self._name}"))
         except BaseException:
-            await self._abandon(session)
+            await engine.abandon()
             raise
 
     def check_not_in_listener(self) -> None:
         """Raise RuntimeError when a listener of this consumer asks, which would wait for itself."""
-        if self.is_running and self.caller.is_calling_here():
+        if self._engine.is_open and self._caller.is_calling_here():
             raise RuntimeError(
                 f"{self._name} was closed by its own listener, for whose end the closing waits; let the "
                 "listener tell another thread or task, by an Event, to close it"
@@ -157,102 +134,29 @@ class Engine:
 
     async def close(self) -> None:
         """Wait for listeners, commit what is finished, and leave the group. Closing again does nothing."""
-        if self._is_closed or not self.is_running:
-            self._is_closed = True
-            return
-        self._is_closed = True
-        member, session = self.member, self.member.session
-        grace_s = session.settings.await_termination_millis_when_shutdown / 1_000
+        is_open = self._engine.is_open
         try:
-            await self._incoming.close()
-            await self._timers.cancel()
-            await self._pulling.close()
-            await self.caller.close(grace_s)
-            await self._consumption.settle(grace_s)
-            await member.progress.save(tuple(member.queues), confirmed=True)
-            await self._rebalancer.close()
-            addresses = session.routes.all_addresses()
-            await asyncio.gather(*(member.driver.run(leave(session, address)) for address in addresses))
+            await self._engine.close()
         finally:
-            in_use.leave(session.identity.client_id, session.group)
-            await member.driver.close()
-            if self._terms.tracer is not None:
+            if is_open and self._terms.tracer is not None:
                 await asyncio.to_thread(self._terms.tracer.close)
-
-    # What brokers ask for -----------------------------------------------------------------------------
-
-    def want_rebalance(self) -> None:
-        """Look soon at who reads which queue."""
-        if self.is_running:
-            self._rebalancer.is_wanted.set()
-
-    async def move(self, offsets: dict[MessageQueue, int], patience_s: float) -> None:
-        """Go on at new offsets once listeners have ended or after that time; nothing is pulled till then."""
-        member = self.member
-        moved = {queue: offset for queue, offset in offsets.items() if queue in member.queues}
-        if not moved:
-            return
-        self._moves += 1
-        self._apply_suspension()
-        try:
-            for queue in moved:
-                state = member.queues[queue]
-                state.is_dropped = True
-                state.clear()
-            await self.caller.rest(patience_s)
-            for queue, offset in moved.items():
-                member.progress.offsets.set(queue, offset)
-                await self._rebalancer.let_go(queue)
-        finally:
-            self._moves -= 1
-            self._apply_suspension()
-
-    # Starting -----------------------------------------------------------------------------------------
 
     def _new_session(self) -> Session:
         terms = self._terms
-        is_broadcasting = terms.model is ConsumeModel.BROADCASTING
-        return new_session(terms.group, terms.addresses, terms.settings, keeps_instance=is_broadcasting)
+        is_local = terms.member.model is ConsumeModel.BROADCASTING
+        local = new_local_offsets(terms.group, terms.settings) if is_local else None
+        return new_session(terms.group, terms.addresses, terms.settings, local=local)
 
-    async def _open(self, session: Session) -> None:
-        terms = self._terms
-        self.started_ms = session.clock.now_ms()
-        table = RouteTable(self._incoming.routes())
-        links = Links(net_settings(session.settings), handle=table, name=self._name)
-        driver = Asyncio(links, signer(session.settings))
-        self._driver = driver
-        if terms.model is ConsumeModel.CLUSTERING:
-            name = retry_topic(session.group)
-            self._subscriptions[name] = subscription(name, version=self.started_ms)
-        self.member = member = Member(
-            session=session,
-            driver=driver,
-            model=terms.model,
-            order=terms.order,
-            consume_from=terms.consume_from,
-            start_ms=terms.start_ms,
-            subscriptions=self._subscriptions,
-            progress=self._new_progress(session, driver),
-        )
-        self.caller = self._new_caller(session)
-        orderly = OrderlyConsumption(member, self.caller) if member.is_orderly else None
-        self._consumption = orderly or ConcurrentConsumption(member, self.caller)
-        self._rebalancer = Rebalancer(member, terms.allocate, orderly)
-        self._pulling = Pulling(member, self._consumption, self._rebalancer.let_go)
-        self._rebalancer.pulling = self._pulling
-        self._apply_suspension()
-        await self._learn_routes()
-        await self._check_filters()
-        await self._rebalancer.tell_brokers()
-        self._start_timers()
-        self._rebalancer.is_wanted.set()
+    def _new_consumption(self, member: GroupMember[ProcessQueue]) -> Consumption:
+        if member.is_clustering:
+            name = retry_topic(member.session.group)
+            self._engine.subscriptions[name] = subscription(name, version=member.now_ms())
+        self._caller = self._new_caller(member.session)
+        kind = OrderlyConsumption if member.is_orderly else ConcurrentConsumption
+        self._consumption = kind(member, self._caller)
+        return self._consumption
 
-    def _new_progress(self, session: Session, driver: Asyncio) -> Progress:
-        if self._terms.model is ConsumeModel.CLUSTERING:
-            return BrokerProgress(session, driver)
-        return LocalProgress(offsets_file(session.settings, session.identity.client_id, session.group))
-
-    def _new_caller(self, session: Session) -> Caller:
+    def _new_caller(self, session: Session) -> ListenerCaller:
         namespace = session.settings.namespace
         listening = Listening(session.group, self._terms.call, self._terms.hooks, namespace)
         # As in RocketMQ 4.9.8, whose pool has an endless queue and so never grows beyond its core; what it
@@ -264,84 +168,45 @@ class Engine:
 
     async def _learn_routes(self) -> None:
         """Ask for the routes of all topics; one that is not there may come later, so it is no error."""
-        await asyncio.gather(*(self._learn_route(topic) for topic in tuple(self._subscriptions)))
+        await asyncio.gather(*(self._learn_route(topic) for topic in tuple(self._engine.subscriptions)))
 
     async def _learn_route(self, topic: str) -> None:
         session = self.member.session
         deadline = session.deadline(None, session.settings.mq_client_api_timeout)
         try:
-            await self._driver.run(subscribe_route(session, topic, deadline))
+            await self._engine.runner.run(subscribe_route(session, topic, deadline))
         except PyroError as error:
-            # The first rebalance tells of a topic that nobody has created yet.
+            # The first rebalance logs a topic that nobody has created yet.
             is_expected = topic == retry_topic(session.group) or isinstance(error, UnknownTopic)
             _log.log(logging.DEBUG if is_expected else logging.WARNING, "%s: %s", self._name, error)
 
     async def _check_filters(self) -> None:
         """Have SQL checked before the start; a broker without it would never send a message."""
         session = self.member.session
-        for wanted in tuple(self._subscriptions.values()):
+        for wanted in tuple(self._engine.subscriptions.values()):
             if wanted.expression_type == SQL92 and session.routes.get(wanted.topic) is not None:
-                await self._driver.run(check_subscription(session, wanted))
+                await self._engine.runner.run(check_subscription(session, wanted))
 
-    async def _abandon(self, session: Session) -> None:
-        self._is_started = False
-        in_use.leave(session.identity.client_id, session.group)
-        await self._timers.cancel()
-        if (driver := getattr(self, "_driver", None)) is not None:
-            await driver.close()
+    # A message that an operator has consumed ------------------------------------------------------------
 
-    # What runs at which interval ----------------------------------------------------------------------
+    async def _consume(self, request: Request[ConsumeMessageDirectly]) -> Answer:
+        header = request.header
+        check_group(self.member, header.consumer_group)
+        messages = received_messages(request.body, header.broker_name or "")
+        self._consumption.restore_topics(messages)
+        work = Work(None, messages, messages[0].queue)
+        await call_now(self._caller, work)
+        return Answer(body=encode_direct_consumption(_direct(work, is_orderly=self.member.is_orderly)))
 
-    def _start_timers(self) -> None:
-        session, rebalancer = self.member.session, self._rebalancer
-        settings = session.settings
-        start, what = self._timers.start, f"the upkeep of {self._name}"
-        start(every(settings.poll_name_server_interval / 1_000, self._refresh, what=what))
-        if session.name_servers.source is not None:
-            start(akeep_up(self._driver, session, follow_name_servers))
-        start(every(settings.persist_consumer_offset_interval / 1_000, self._save, what=what))
-        start(rebalancer.keep_balanced(settings.rebalance_wait_interval / 1_000, what))
-        beat_s = settings.heartbeat_broker_interval / 1_000
-        start(whenever(self.member.is_unknown, beat_s, rebalancer.tell_brokers, what=what))
-        if isinstance(self._consumption, ConcurrentConsumption):
-            overdue_s = settings.consume_timeout * 60.0
-            start(every(overdue_s, self._consumption.send_overdue_back, what=what))
-        elif self.member.is_clustering:
-            start(every(settings.rebalance_lock_interval / 1_000, rebalancer.renew_locks, what=what))
 
-    async def _refresh(self) -> None:
-        """Ask for the routes again; other queues than before are shared out at once."""
-        session = self.member.session
-        before = self._known_queues(session)
-        await self._driver.run(refresh_routes(session))
-        if self._known_queues(session) != before:
-            self.want_rebalance()
-
-    def _known_queues(self, session: Session) -> dict[str, Any]:
-        routes = {topic: session.routes.get(topic) for topic in self._subscriptions}
-        return {topic: route and route.read_queues for topic, route in routes.items()}
-
-    async def _save(self) -> None:
-        await self.member.progress.save(tuple(self.member.queues), confirmed=False)
-
-    def _changed(self) -> None:
-        """Tell brokers and share queues anew, if there is anybody to tell."""
-        if self.is_running:
-            self.member.is_unknown.set()
-            self.want_rebalance()
-
-    def _apply_suspension(self) -> None:
-        if not self.is_running:
-            return
-        if self._is_suspended or self._moves:
-            self.member.is_resumed.clear()
-        else:
-            self.member.is_resumed.set()
-            self.want_rebalance()
-
-    def _complaint(self) -> str:
-        if self._pid and self._pid != os.getpid():
-            return f"{self._name} was started in another process; make a new one in this one"
-        if self._is_closed:
-            return f"{self._name} is closed; make a new one"
-        return f"{self._name} is not started; call start(), or use it in a `with` block"
+def _direct(work: Work, *, is_orderly: bool) -> DirectConsumption:
+    result, remark = _DIRECT[work.verdict], None
+    if work.error is not None:
+        result, remark = DirectResult.THROW_EXCEPTION, f"{type(work.error).__name__}: {work.error}"
+    return DirectConsumption(
+        order=is_orderly,
+        auto_commit=work.delivery.auto_commit,
+        consume_result=result,
+        remark=remark,
+        spent_time_mills=work.spent_ms,
+    )

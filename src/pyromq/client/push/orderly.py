@@ -1,4 +1,4 @@
-"""One message of a queue after the other: a failed one is tried again before the next.
+"""The listener is called for one message of a queue after the other; a failed one is tried again first.
 
 A queue is consumed by the member that holds its lock at the broker, and here by one task. So between two
 members there is no moment when both consume: the one that lets a queue go finishes its message first.
@@ -7,15 +7,16 @@ members there is no moment when both consume: the one that lets a queue go finis
 import asyncio
 import logging
 
-from pyromq.client.incoming import UnreadableMessage
-from pyromq.client.plans.locks import lock
+from pyromq.client.consumer.group_member import GroupMember
+from pyromq.client.consumer.incoming import UnreadableMessage
+from pyromq.client.consumer.intervals import OwnedTasks
+from pyromq.client.plans.lock_plans import lock
 from pyromq.client.plans.send_back import NEVER_AGAIN, send_back, send_to_retry_topic
-from pyromq.client.push.calling import Caller
+from pyromq.client.push.calling import ListenerCaller, call_now
+from pyromq.client.push.consume_outcome import Work, suspend_s
+from pyromq.client.push.consumption import Consumption
 from pyromq.client.push.delivery import ConsumeResult
-from pyromq.client.push.member import Member
-from pyromq.client.push.outcome import Work, suspend_s
 from pyromq.client.push.process_queue import ProcessQueue
-from pyromq.client.push.timers import Tasks
 from pyromq.client.steps import Plan
 from pyromq.errors import PyroError
 from pyromq.model import MessageQueue, ReceivedMessage
@@ -31,18 +32,17 @@ LAST_NOTES_S = 0.05
 LISTENER_WAIT_S = 1.0
 
 
-class OrderlyConsumption:
+class OrderlyConsumption(Consumption):
     """Hands a queue's messages to the listener, a batch at a time."""
 
-    def __init__(self, member: Member, caller: Caller) -> None:
-        self._member = member
-        self._caller = caller
-        self._tasks = Tasks("pyromq-orderly")
+    def __init__(self, member: GroupMember[ProcessQueue], caller: ListenerCaller) -> None:
+        super().__init__(member, caller)
+        self._tasks = OwnedTasks("pyromq-orderly")
         self._turns: dict[MessageQueue, asyncio.Lock] = {}
 
-    def pulled(self, state: ProcessQueue, messages: list[ReceivedMessage]) -> None:
+    def consume(self, state: ProcessQueue, messages: list[ReceivedMessage]) -> None:
         """Have a queue's messages consumed, unless somebody is at it."""
-        self._member.restore_topics(messages)
+        self.restore_topics(messages)
         if not state.is_consuming:
             state.is_consuming = True
             self._tasks.start(self._consume(state))
@@ -111,21 +111,11 @@ class OrderlyConsumption:
         if not messages:
             return None
         work = Work(state, messages, state.queue)
-        await self._call(work)
+        await call_now(self._caller, work)
         if work.is_skipped:
             state.put_back(messages)
             return None
         return await self._ended(state, work)
-
-    async def _call(self, work: Work) -> None:
-        ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-        def done(_work: Work) -> None:
-            if not ended.done():
-                ended.set_result(None)
-
-        self._caller.submit(work, done)
-        await ended
 
     async def _ended(self, state: ProcessQueue, work: Work) -> float | None:
         member, delivery, verdict = self._member, work.delivery, work.verdict
@@ -158,7 +148,7 @@ class OrderlyConsumption:
         offset = state.commit()
         # A queue that is being let go is this member's until its lock is given back.
         if offset is not None and (not state.is_dropped or state.is_leaving):
-            self._member.progress.offsets.set(state.queue, offset)
+            state.progress.finish_to(offset)
         self._member.has_room.set()
 
     async def _are_to_come_again(self, state: ProcessQueue, messages: list[ReceivedMessage]) -> bool:
@@ -167,7 +157,7 @@ class OrderlyConsumption:
         for message in messages:
             # What cannot be read would hold up its queue for good.
             is_hopeless = isinstance(message, UnreadableMessage)
-            is_over = is_hopeless or message.reconsume_times >= self._member.times_max
+            is_over = is_hopeless or message.reconsume_times >= self.times_max
             if is_over and await self._bury(message):
                 buried.append(message)
             else:
@@ -192,7 +182,7 @@ class OrderlyConsumption:
     def _burial(self, message: ReceivedMessage) -> Plan[None]:
         session = self._member.session
         if isinstance(message, UnreadableMessage):
-            return send_back(session, message, NEVER_AGAIN, self._member.times_max)
+            return send_back(session, message, NEVER_AGAIN, self.times_max)
         return send_to_retry_topic(session, message, message.reconsume_times, gives_up=True)
 
     def _turn(self, state: ProcessQueue) -> asyncio.Lock:

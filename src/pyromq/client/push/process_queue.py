@@ -4,54 +4,31 @@
     offsets:   4   5   6   7   8        the group's progress is the first offset that is not finished,
                ·   ✓   ✓   ·   ·        or one past the last when all are
 
-Finished messages leave; the first that is left is what a crash would begin with. Read in order, messages are
-taken from the front, and count until what was taken is committed.
+Finished messages leave; after a crash the group begins with the first that is left. In order, messages are
+taken from the front, and count until they are committed.
 """
 
 from collections import deque
 from collections.abc import Iterable, Sequence
 
-from pyromq.client.incoming import held_bytes
+from msgspec.structs import replace
+
+from pyromq.client.consumer.incoming import held_bytes
+from pyromq.client.consumer.owned_queue import OwnedQueue
 from pyromq.model import MessageQueue, ReceivedMessage
+from pyromq.wire.bodies.running_info import QueueState
 
 
-class ProcessQueue:
-    """What this member has of one queue, and what it may do with it.
+class ProcessQueue(OwnedQueue):
+    """A queue whose messages a listener is called with; `count` and `bytes` are of all of them."""
 
-    A dropped one is no longer this member's: nothing of it is handed out, and what ends is not committed.
-    """
-
-    __slots__ = (
-        "_end",
-        "_order",
-        "_started",
-        "_taken",
-        "_waiting",
-        "bytes",
-        "consumed_at_ms",
-        "count",
-        "is_consuming",
-        "is_dropped",
-        "is_leaving",
-        "is_locked",
-        "locked_at_ms",
-        "pulled_at_ms",
-        "queue",
-        "unlock_tries",
-    )
+    __slots__ = ("_end", "_order", "_started", "_taken", "_waiting", "consumed_at_ms", "is_consuming")
 
     def __init__(self, queue: MessageQueue, now_ms: int) -> None:
-        self.queue = queue
-        self.count = 0
-        self.bytes = 0
-        self.is_dropped = False
-        #: Whether it is being let go, so that it must be before it can come anew.
-        self.is_leaving = False
-        self.is_locked = False
-        self.locked_at_ms = self.pulled_at_ms = self.consumed_at_ms = now_ms
+        super().__init__(queue, now_ms)
+        self.consumed_at_ms = now_ms
         #: Whether somebody hands out its messages in order.
         self.is_consuming = False
-        self.unlock_tries = 0
         self._waiting: dict[int, ReceivedMessage] = {}
         self._taken: dict[int, ReceivedMessage] = {}
         #: The offsets of `_waiting`, rising; those that left stay until they are at an end.
@@ -90,13 +67,6 @@ class ProcessQueue:
         first = self.first_offset
         return self._end if first is None else first
 
-    def clear(self) -> None:
-        """Forget everything."""
-        for table in (self._waiting, self._taken, self._started):
-            table.clear()
-        self._order.clear()
-        self.count = self.bytes = self._end = 0
-
     # Numbers ------------------------------------------------------------------------------------------
 
     @property
@@ -115,25 +85,17 @@ class ProcessQueue:
             order.pop()
         return order[-1] if order else None
 
-    @property
-    def waiting_count(self) -> int:
-        """How many messages wait, without those that were taken."""
-        return len(self._waiting)
-
-    @property
-    def taken_offsets(self) -> list[int]:
-        """The offsets that were taken and are not committed, rising."""
-        return sorted(self._taken)
-
-    @property
-    def span(self) -> int:
-        """How far the largest waiting offset is from the smallest."""
-        first, last = self.first_offset, self.last_offset
-        return 0 if first is None or last is None else last - first
-
-    def is_pull_idle(self, now_ms: int, idle_ms: int) -> bool:
-        """Whether nobody has pulled for longer than that."""
-        return now_ms - self.pulled_at_ms > idle_ms
+    def shown(self) -> QueueState:
+        """Return the state that operators are shown; "transaction" are the messages taken in order."""
+        taken = sorted(self._taken)
+        return replace(
+            super().shown(),
+            cached_msg_count=len(self._waiting),
+            transaction_msg_min_offset=taken[0] if taken else 0,
+            transaction_msg_max_offset=taken[-1] if taken else 0,
+            transaction_msg_count=len(taken),
+            last_consume_timestamp=self.consumed_at_ms,
+        )
 
     # Messages that take too long ----------------------------------------------------------------------
 
@@ -150,14 +112,6 @@ class ProcessQueue:
         return self._waiting[first]
 
     # In order -----------------------------------------------------------------------------------------
-
-    def holds_lock(self, now_ms: int, life_ms: int) -> bool:
-        """Whether the broker's lock is this member's, as far as it can know."""
-        return self.is_locked and now_ms - self.locked_at_ms <= life_ms
-
-    def lock(self, now_ms: int) -> None:
-        """Note that the broker gave the lock, or renewed it."""
-        self.is_locked, self.locked_at_ms = True, now_ms
 
     def take(self, count: int, now_ms: int) -> list[ReceivedMessage]:
         """Return the next messages in order; they count as waiting until `commit` or `put_back`."""

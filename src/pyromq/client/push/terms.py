@@ -1,18 +1,20 @@
-"""From a push consumer's arguments to the engine's terms: checked, and with RocketMQ's defaults."""
+"""The arguments of a push consumer become its terms: checked, and with RocketMQ's defaults."""
 
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from pyromq.client.allocation import Allocate
+from pyromq.client.consumer.allocation import Allocate
+from pyromq.client.consumer.consumer_arguments import member_of, start_time_ms, with_changes
+from pyromq.client.consumer.group_member import ConsumeModel, ConsumeOrder, MemberTerms
 from pyromq.client.hooks import ConsumeHook
 from pyromq.client.name_servers import name_server_addresses
 from pyromq.client.names import check_group
+from pyromq.client.plans.progress_plans import GroupStart
 from pyromq.client.push.calling import calls
-from pyromq.client.push.checks import member_of, start_time_ms, with_changes
-from pyromq.client.push.delivery import BatchListener, ConsumeModel, ConsumeOrder, Listener
-from pyromq.client.push.engine import Terms
-from pyromq.client.trace import CONSUME, traced_consumer, tracer_of
+from pyromq.client.push.delivery import BatchListener, Listener
+from pyromq.client.push.engine import PushTerms
+from pyromq.client.tracing.trace import CONSUME, traced_consumer, tracer_of
 from pyromq.clock import SystemClock
 from pyromq.config.settings import ClientSettings
 from pyromq.errors import ConfigError
@@ -34,7 +36,7 @@ def new_terms(
     hooks: Sequence[ConsumeHook],
     changes: dict[str, Any],
     on_threads: bool,
-) -> Terms:
+) -> PushTerms:
     """Return the terms; raise ConfigError for what no consumer can start with."""
     check_group(group)
     chosen = with_changes(settings, changes)
@@ -44,16 +46,17 @@ def new_terms(
             "listener, which takes one message"
         )
     tracer = tracer_of(group, name_server, chosen, role=CONSUME)
-    return Terms(
+    return PushTerms(
         group=group,
         addresses=name_server_addresses(name_server, chosen),
         settings=chosen,
         call=calls(listener, batch_listener, on_threads=on_threads),
-        model=member_of(ConsumeModel, "model", model),
-        order=member_of(ConsumeOrder, "order", order),
-        allocate=allocate,
-        consume_from=consume_from,
-        start_ms=start_time_ms(consume_timestamp, SystemClock().now_ms()),
+        member=MemberTerms(
+            model=member_of(ConsumeModel, "model", model),
+            order=member_of(ConsumeOrder, "order", order),
+            allocate=allocate,
+            start=GroupStart(consume_from, start_time_ms(consume_timestamp, SystemClock().now_ms())),
+        ),
         hooks=traced_consumer(hooks, tracer, chosen),
         tracer=tracer,
         on_threads=on_threads,

@@ -1,4 +1,4 @@
-"""The blocking client for messages that are encoded already: what Spark's executors use with any broker.
+"""The blocking client for messages that are encoded already; Spark's executors use it with any broker.
 
 with EncodedSends("127.0.0.1:9876") as sends:
     queues = sends.queues("orders")
@@ -6,67 +6,53 @@ with EncodedSends("127.0.0.1:9876") as sends:
 """
 
 from functools import partial
-from types import TracebackType
-from typing import Self
 
+from pyromq.client.client_session import new_session
 from pyromq.client.name_servers import name_server_addresses
-from pyromq.client.plans import encoded, send
-from pyromq.client.session import new_session
-from pyromq.client.sync.runner import Runner
+from pyromq.client.operations.declaration import Operation
+from pyromq.client.plans import encoded_plans, send_plans
+from pyromq.client.steps import Plan
+from pyromq.client.sync.blocking_face import BlockingFace
 from pyromq.config.settings import ClientSettings
 from pyromq.model import MessageQueue, SendResult
 from pyromq.wire.batch import BatchUnit
 
-#: How long a send may take that brokers do not answer: one may be restarted meanwhile.
+#: How long a send may go on while no broker answers: one may be restarted meanwhile.
 TIMEOUT_MS = 30_000
 
 
-class EncodedSends:
+class EncodedSends(BlockingFace):
     """Sends batches and single messages until they are acknowledged; one for a process is enough."""
 
     def __init__(
         self, group: str, name_server: str | None = None, settings: ClientSettings | None = None
     ) -> None:
         addresses = name_server_addresses(name_server, settings)
-        self._runner = Runner(
-            f"encoded sends {group}", partial(new_session, group, addresses, settings or ClientSettings())
-        )
+        make_session = partial(new_session, group, addresses, settings or ClientSettings())
+        self._set_runner(f"encoded sends {group}", make_session)
 
-    def start(self) -> None:
-        """Begin; a `with` block does it."""
-        self._runner.start()
-
-    def close(self) -> None:
-        """Close the connections."""
-        self._runner.close()
-
-    def queues(self, topic: str, *, timeout_ms: int | None = None) -> list[MessageQueue]:
+    @Operation
+    def queues(self, topic: str, *, timeout_ms: int | None = None) -> Plan[list[MessageQueue]]:
         """Return the queues that a topic's messages may be sent to, sorted."""
-        session = self._runner.session
-        deadline = session.deadline(timeout_ms, TIMEOUT_MS)
-        return sorted(self._runner.run(send.publish_queues(session, topic, deadline)))
+        deadline = self._session.deadline(timeout_ms, TIMEOUT_MS)
+        return sorted((yield from send_plans.publish_queues(self._session, topic, deadline)))
 
-    def send_units(self, queue: MessageQueue, units: bytes, *, timeout_ms: int | None = None) -> SendResult:
+    @Operation
+    def send_units(
+        self, queue: MessageQueue, units: bytes, *, timeout_ms: int | None = None
+    ) -> Plan[SendResult]:
         """Send a batch, encoded as `pyromq.wire.batch` does, in one request.
 
         Raises Refused when the broker does not want it, RequestTimeout or another NetworkError when no broker
         answered for `timeout_ms` (30,000): it may be stored even then, once or more than once.
         """
-        session = self._runner.session
-        deadline = session.deadline(timeout_ms, TIMEOUT_MS)
-        return self._runner.run(encoded.send_units(session, queue, units, deadline))
+        deadline = self._session.deadline(timeout_ms, TIMEOUT_MS)
+        return encoded_plans.send_units(self._session, queue, units, deadline)
 
-    def send_unit(self, queue: MessageQueue, unit: BatchUnit, *, timeout_ms: int | None = None) -> SendResult:
-        """Send one message by itself, as one must be that is delivered later; raises as `send_units` does."""
-        session = self._runner.session
-        deadline = session.deadline(timeout_ms, TIMEOUT_MS)
-        return self._runner.run(encoded.send_unit(session, queue, unit, deadline))
-
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
+    @Operation
+    def send_unit(
+        self, queue: MessageQueue, unit: BatchUnit, *, timeout_ms: int | None = None
+    ) -> Plan[SendResult]:
+        """Send one message by itself, as a scheduled message must be; raises as `send_units` does."""
+        deadline = self._session.deadline(timeout_ms, TIMEOUT_MS)
+        return encoded_plans.send_unit(self._session, queue, unit, deadline)

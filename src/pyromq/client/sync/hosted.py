@@ -1,7 +1,7 @@
-"""An asyncio loop on a daemon thread: what a blocking face stands on when its engine needs a loop.
+"""An asyncio loop on a daemon thread, for blocking clients whose engine needs a loop.
 
 One loop serves one client object. Threads do not survive `fork`, so neither does the loop: a child that uses
-the client is told to make a new one.
+the client gets an error that says to make a new one.
 """
 
 import asyncio
@@ -18,11 +18,11 @@ T = TypeVar("T")
 
 
 class HostedLoop:
-    """A loop on a thread of its own; `name` is the client's, for the thread and for what errors say."""
+    """A loop on a thread of its own; `name` is the client's, for the thread and for errors."""
 
     def __init__(self, name: str) -> None:
         self._name = name
-        # One lock for each process: at a fork a thread may hold the parent's, and here nobody would let go.
+        # One lock for each process: a thread of the parent may hold the lock at a fork, for ever in a child.
         # Reentrant: a signal's handler may close the client in the middle of a call.
         self._locks: dict[int, threading.RLock] = {}
         self._pid = 0
@@ -73,14 +73,14 @@ class HostedLoop:
             raise
 
     def submit(self, coroutine: Coroutine[Any, Any, T]) -> "Future[T]":
-        """Start a coroutine on the loop, and return at once what will be its result."""
+        """Start a coroutine on the loop, and return its future at once."""
         if threading.current_thread() is self._thread:
             coroutine.close()
             raise RuntimeError(
                 f"{self._name} was called on its own loop's thread, which would wait for itself; call it "
                 "from another thread, or use pyromq.aio"
             )
-        # What the loop is given before it is told to stop, it ends; what came later it would leave for ever.
+        # The loop ends what it got before it was told to stop; a later coroutine would wait for ever.
         with self._lock():
             loop = self._loop
             if loop is None or not self.is_running:
@@ -94,13 +94,13 @@ class HostedLoop:
                 raise ClientClosed(self._complaint()) from error
 
     def call_soon(self, callback: Callable[[], object]) -> None:
-        """Have the loop call something, from whatever thread; nothing happens after `close`."""
+        """Let the loop call a function, from any thread; nothing happens after `close`."""
         with self._lock():
             if self._loop is not None and self.is_running:
                 self._loop.call_soon_threadsafe(callback)
 
     def close(self) -> None:
-        """Stop the loop, with what still runs on it, and end the thread. Closing again does nothing.
+        """Stop the loop and all tasks on it, and end the thread. Closing again does nothing.
 
         In a child of `fork` it only forgets the loop, which is the parent's.
         """
@@ -109,7 +109,7 @@ class HostedLoop:
             loop, thread = self._loop, self._thread
             if is_running and loop is not None:
                 loop.call_soon_threadsafe(loop.stop)
-        # Not with the lock: what still runs on the loop may want it.
+        # Not with the lock: a task that still runs on the loop may want it.
         if thread is not None and self._pid == os.getpid() and thread is not threading.current_thread():
             thread.join()
 
@@ -125,7 +125,7 @@ class HostedLoop:
 
 
 def _host(loop: asyncio.AbstractEventLoop) -> None:
-    """Run a loop until it is stopped, then end all that is left on it."""
+    """Run a loop until it is stopped, then cancel the tasks that are left on it."""
     asyncio.set_event_loop(loop)
     try:
         loop.run_forever()

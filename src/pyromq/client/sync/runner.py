@@ -1,13 +1,13 @@
-"""What every blocking face stands on: started or not, plans carried out, upkeep, and forks noticed."""
+"""The life of a blocking client: start and close, carrying plans out, upkeep, and noticing forks."""
 
 import os
 import threading
 from collections.abc import Callable
 from typing import TypeVar
 
-from pyromq.client.background import Upkeep, keep_up, upkeep_of
+from pyromq.client.background_work import Upkeep, keep_up, upkeep_of
+from pyromq.client.client_session import Session, net_settings
 from pyromq.client.drivers import Blocking
-from pyromq.client.session import Session, net_settings
 from pyromq.client.signing import signer
 from pyromq.client.steps import Plan
 from pyromq.errors import AlreadyStarted, ClientClosed
@@ -32,7 +32,7 @@ class Runner:
         self._name = name
         self._new_session = new_session
         self._upkeep = upkeep
-        # One lock for each process: at a fork a thread may hold the parent's, and here nobody would let go.
+        # One lock for each process: a thread of the parent may hold the lock at a fork, for ever in a child.
         self._locks: dict[int, threading.Lock] = {}
         self._session: Session | None = None
         self._driver: Blocking | None = None
@@ -56,10 +56,15 @@ class Runner:
 
     def run(self, plan: Plan[T]) -> T:
         """Carry out a plan in the caller's thread."""
-        if self._driver is None or self._is_closed:
+        session, driver = self._session, self._driver
+        if session is None or driver is None or self._is_closed:
             plan.close()
             raise ClientClosed(self._complaint())
-        return self._driver.run(plan)
+        if session.identity.pid != os.getpid():
+            # The first call in a child of `fork`: the sockets that are open here are the parent's.
+            self._reopen()
+            return self.run(plan)
+        return driver.run(plan)
 
     def start(self) -> None:
         """Begin."""
@@ -80,7 +85,7 @@ class Runner:
             is_ours = self.belongs_to_this_process
             driver.stop_pauses()
             if self._thread is not None and is_ours and self._thread is not threading.current_thread():
-                # A request under way may take its time; the thread ends at the next one.
+                # A request in flight may take its time; the thread ends at the next one.
                 self._thread.join(session.settings.mq_client_api_timeout / 1_000)
             try:
                 if farewell is not None and is_ours:

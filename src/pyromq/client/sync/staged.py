@@ -1,4 +1,4 @@
-"""The blocking client of staged sends: what Spark's executors and driver use.
+"""The blocking client of staged sends; Spark's executors and driver use it.
 
 with StagedSends("127.0.0.1:9876") as sends:
     writer = sends.writer(query="3f2a", batch=7, part=0)
@@ -9,44 +9,33 @@ with StagedSends("127.0.0.1:9876") as sends:
 
 from collections.abc import Sequence
 from functools import partial
-from types import TracebackType
-from typing import Self
 from uuid import uuid4
 
+from pyromq.client.client_session import new_session
 from pyromq.client.name_servers import name_server_addresses
-from pyromq.client.plans import staged
-from pyromq.client.plans.staged import TIMEOUT_MS, Brokers, StagedPart, Writing
-from pyromq.client.session import new_session
+from pyromq.client.plans import staged_plans
+from pyromq.client.plans.staged_plans import TIMEOUT_MS, Brokers, StagedPart, Writing
+from pyromq.client.sync.blocking_face import BlockingFace
 from pyromq.client.sync.runner import Runner
 from pyromq.config.settings import ClientSettings
 from pyromq.model import MessageQueue
-from pyromq.wire.headers.staging import BatchState
+from pyromq.wire.headers.staging_headers import BatchState
 
 __all__ = ["StagedPart", "StagedSends", "StagedWriter"]
 
 
-class StagedSends:
+class StagedSends(BlockingFace):
     """Writes and publishes batches; one for a process is enough, for all threads and all queries."""
 
     def __init__(self, name_server: str | None = None, settings: ClientSettings | None = None) -> None:
         addresses = name_server_addresses(name_server, settings)
-        self._runner = Runner(
-            "staged sends", partial(new_session, "", addresses, settings or ClientSettings())
-        )
+        self._set_runner("staged sends", partial(new_session, "", addresses, settings or ClientSettings()))
         self._known: Brokers | None = None
-
-    def start(self) -> None:
-        """Begin; a `with` block does it."""
-        self._runner.start()
-
-    def close(self) -> None:
-        """Close the connections."""
-        self._runner.close()
 
     def writer(
         self, *, query: str, batch: int, part: int, attempt: int = 0, timeout_ms: int = TIMEOUT_MS
     ) -> "StagedWriter":
-        """Return who stages one attempt at a part of a batch; nothing is asked yet.
+        """Return the writer of one attempt at a part of a batch; no broker is asked yet.
 
         Two attempts are never taken for one, even if their numbers are the same: whoever starts anew after a
         crash may count from 0 again. `timeout_ms` is for each call; a broker may be restarted meanwhile.
@@ -63,36 +52,27 @@ class StagedSends:
         `timeout_ms` (30,000).
         """
         if parts:
-            self.runner.run(staged.publish(self.brokers, parts, timeout_ms))
+            self.runner.run(staged_plans.publish(self.brokers, parts, timeout_ms))
 
     def abort(self, parts: Sequence[StagedPart], *, timeout_ms: int | None = None) -> None:
         """Let staged parts go; without effect when their batch is decided or published already."""
         if parts:
-            self.runner.run(staged.abort(self.brokers, parts, timeout_ms))
+            self.runner.run(staged_plans.abort(self.brokers, parts, timeout_ms))
 
     @property
     def runner(self) -> Runner:
-        """What carries plans out."""
+        """The runner that carries plans out."""
         return self._runner
 
     @property
     def brokers(self) -> Brokers:
-        """What this process knows of the brokers."""
+        """The brokers that this process knows."""
         session = self._runner.session
         known = self._known
         if known is None or known.session is not session:
             # The first use, or the first in a child of a fork.
             known = self._known = Brokers(session)
         return known
-
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 class StagedWriter:
@@ -110,7 +90,7 @@ class StagedWriter:
         """
         brokers = self._sends.brokers
         deadline = brokers.session.deadline(self._timeout_ms, TIMEOUT_MS)
-        self._sends.runner.run(staged.open_batch(brokers, self._writing, topics, deadline))
+        self._sends.runner.run(staged_plans.open_batch(brokers, self._writing, topics, deadline))
 
     @property
     def is_needed(self) -> bool:
@@ -128,7 +108,7 @@ class StagedWriter:
         """
         brokers = self._sends.brokers
         deadline = brokers.session.deadline(self._timeout_ms, TIMEOUT_MS)
-        return self._sends.runner.run(staged.queues_of(brokers, self._writing, topic, deadline))
+        return self._sends.runner.run(staged_plans.queues_of(brokers, self._writing, topic, deadline))
 
     def stage(self, queue: MessageQueue, messages: bytes, message_count: int) -> None:
         """Stage a chunk for a queue: up to 65,536 messages, encoded as `pyromq.wire.batch` does, about 1 MiB.
@@ -139,7 +119,7 @@ class StagedWriter:
         """
         brokers = self._sends.brokers
         deadline = brokers.session.deadline(self._timeout_ms, TIMEOUT_MS)
-        plan = staged.stage(brokers, self._writing, queue, messages, message_count, deadline)
+        plan = staged_plans.stage(brokers, self._writing, queue, messages, message_count, deadline)
         self._sends.runner.run(plan)
 
     def finish(self) -> StagedPart:

@@ -2,22 +2,22 @@
 
 from typing import Final
 
-from pyromq.doctor.checks.addresses import ADDRESSES, NAME_SERVERS
-from pyromq.doctor.checks.busy import BUSY
+from pyromq.doctor.checks.address_check import ADDRESSES, NAME_SERVERS
+from pyromq.doctor.checks.busy_check import BUSY
 from pyromq.doctor.checks.check import Check
-from pyromq.doctor.checks.clocks import CLOCKS
-from pyromq.doctor.checks.disks import DISKS
-from pyromq.doctor.checks.filters import FILTERS
-from pyromq.doctor.checks.groups import GROUPS
-from pyromq.doctor.checks.lag import LAG
-from pyromq.doctor.checks.listeners import LISTENERS
-from pyromq.doctor.checks.members import CLIENT_IDS, MEMBERS
-from pyromq.doctor.checks.permissions import PERMISSIONS
-from pyromq.doctor.checks.replicas import REPLICAS
-from pyromq.doctor.checks.retention import RETENTION
-from pyromq.doctor.checks.retries import RETRIES
-from pyromq.doctor.checks.subscriptions import SUBSCRIPTIONS
-from pyromq.doctor.checks.topics import QUEUES, TOPICS
+from pyromq.doctor.checks.clock_check import CLOCKS
+from pyromq.doctor.checks.disk_check import DISKS
+from pyromq.doctor.checks.filter_check import FILTERS
+from pyromq.doctor.checks.group_check import GROUPS
+from pyromq.doctor.checks.lag_check import LAG
+from pyromq.doctor.checks.listener_check import LISTENERS
+from pyromq.doctor.checks.member_check import CLIENT_IDS, MEMBERS
+from pyromq.doctor.checks.permission_check import PERMISSIONS
+from pyromq.doctor.checks.replica_check import REPLICAS
+from pyromq.doctor.checks.retention_check import RETENTION
+from pyromq.doctor.checks.retry_check import RETRIES
+from pyromq.doctor.checks.subscription_check import SUBSCRIPTIONS
+from pyromq.doctor.checks.topic_check import QUEUES, TOPICS
 
 CHECKS: Final[tuple[Check, ...]] = (
     NAME_SERVERS,

@@ -1,4 +1,4 @@
-"""What a check is: a name, a title, and a pure function of the survey."""
+"""The type of a check: a name, a title, and a pure function of the survey."""
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -8,7 +8,7 @@ from pyromq.doctor.finding import Finding
 from pyromq.doctor.survey import Survey
 
 
-class Part(Flag):
+class SurveyPart(Flag):
     """Parts of a survey that take time, and are only gathered for checks that need them."""
 
     CLUSTER = 0
@@ -20,12 +20,12 @@ class Part(Flag):
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One thing that is looked for."""
+    """A check for one kind of problem."""
 
     name: str
     title: str
     look: Callable[[Survey], Iterable[Finding]]
-    needs: Part = Part.CLUSTER
+    needs: SurveyPart = SurveyPart.CLUSTER
 
     def findings(self, survey: Survey) -> Iterator[Finding]:
         """Yield what it finds, under its name."""

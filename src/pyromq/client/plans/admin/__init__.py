@@ -1,0 +1,1 @@
+"""Plans of the admin client: what operators ask and change."""

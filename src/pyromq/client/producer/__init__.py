@@ -1,0 +1,1 @@
+"""Parts of a producer: encoding, queue choice, transactions, request and reply."""
