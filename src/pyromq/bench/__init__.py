@@ -1,1 +1,1 @@
-"""Load for any RocketMQ-compatible broker, and what came of it."""
+"""Load for any RocketMQ-compatible broker, and its measurement."""

@@ -18,8 +18,8 @@ from pyromq.errors import RemoteProtocolError
 from pyromq.wire.batch import BatchUnit, encode_batch
 from pyromq.wire.command import FRAME_BYTES_MAX, Command, decode_header, encode
 from pyromq.wire.header import write_header
-from pyromq.wire.headers.pull import PullMessage
-from pyromq.wire.headers.send import SendMessageV2
+from pyromq.wire.headers.pull_headers import PullMessage
+from pyromq.wire.headers.send_headers import SendMessageV2
 
 GROUP: Final = "pyromq-bench"
 #: Every opaque has ten digits, so that all frames of a template are equally long.
@@ -134,8 +134,8 @@ def pull_template(queue: Queue, opaque: int, start: int, *, count: int, hold_ms:
     return PullTemplate(head, tail, start)
 
 
-class Answer(NamedTuple):
-    """What a generator needs to know of an answer; the rest is still in the buffer."""
+class AnswerHead(NamedTuple):
+    """The part of an answer that a generator needs; the rest stays in the buffer."""
 
     code: int
     opaque: int
@@ -150,7 +150,7 @@ class Answer(NamedTuple):
         return read_next_offset(self.buffer[self.header_at : self.body_at], self.serializer)
 
 
-def answers(buffer: bytes) -> Iterator[Answer]:
+def answers(buffer: bytes) -> Iterator[AnswerHead]:
     """Return the whole answers at the buffer's start; raise RemoteProtocolError for what is none."""
     at, size = 0, len(buffer)
     while at + 8 <= size:
@@ -163,7 +163,7 @@ def answers(buffer: bytes) -> Iterator[Answer]:
         header_at = at + 8
         body_at = header_at + (mark & 0xFFFFFF)
         code, opaque = read_answer(buffer[header_at:body_at], mark >> 24)
-        yield Answer(code, opaque, mark >> 24, buffer, header_at, body_at, end)
+        yield AnswerHead(code, opaque, mark >> 24, buffer, header_at, body_at, end)
         at = end
 
 

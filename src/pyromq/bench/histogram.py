@@ -35,8 +35,8 @@ def middle_of(bucket: int) -> float:
     return low + ((1 << shift) - 1) / 2
 
 
-class Histogram:
-    """How many requests took how long."""
+class LatencyHistogram:
+    """The number of requests by latency."""
 
     __slots__ = ("_counts", "count", "highest_us", "sum_us")
 
@@ -54,7 +54,7 @@ class Histogram:
         if value_us > self.highest_us:
             self.highest_us = value_us
 
-    def add(self, other: "Histogram") -> None:
+    def add(self, other: "LatencyHistogram") -> None:
         """Count what another one has counted."""
         self._counts = [mine + its for mine, its in zip(self._counts, other._counts, strict=True)]
         self.count += other.count

@@ -1,4 +1,4 @@
-"""What another process on this machine has used, as the system tells it."""
+"""The processor time and memory of another process on this machine."""
 
 import os
 import time
@@ -8,7 +8,7 @@ from typing import Final
 from pyromq.bench.workload import Usage
 from pyromq.errors import ConfigError
 
-#: The kernel's number for «all that a process's threads ran»: its id inverted, and these bits.
+#: The kernel's number for "all that a process's threads ran": its id inverted, and these bits.
 _CLOCK_BITS: Final = 0b010
 
 

@@ -1,18 +1,18 @@
-"""What the connections of one process have under way: requests out, answers in, and what is counted of them.
+"""The requests in flight on the connections of one process, and their counts.
 
 A connection has a number of slots. A free slot takes the next request, whose opaque is the slot's number; the
 answer with that opaque frees it. `feed` takes all answers that arrived together, `fill` makes the requests of
 all free slots together.
 
-This is the meaning; `pyromq._kernel.load` is the same, compiled, and what normally runs.
+This is the meaning; `pyromq._kernel.client.load` is the same, compiled, and what normally runs.
 """
 
 import struct
 from collections.abc import Sequence
 from typing import Final, Protocol
 
-from pyromq.bench.frames import OPAQUE_FIRST, Answer, PullTemplate, SendTemplate, answers
-from pyromq.bench.histogram import Histogram
+from pyromq.bench.frames import OPAQUE_FIRST, AnswerHead, PullTemplate, SendTemplate, answers
+from pyromq.bench.histogram import LatencyHistogram
 from pyromq.codes import ResponseCode, SysFlag
 from pyromq.errors import RemoteProtocolError
 from pyromq.wire.record import BORN_HOST_AT, HOST_BYTES_V4, HOST_BYTES_V6, SYS_FLAG_AT
@@ -28,7 +28,7 @@ _BEHIND_HOSTS: Final = 4 + 8 + 4
 
 
 class Counts:
-    """What all connections of a process count together.
+    """The counts of all connections of a process.
 
     Latencies, and the messages they are of, are those that ended in the measured time: `from_ns` ≤ now <
     `until_ns`. A message that is delayed by `delay_ns` is measured if it was due then.
@@ -62,8 +62,8 @@ class Counts:
         self.late_ns = 0
         self.early_ns = 0
         self.refused: dict[int, int] = {}
-        self._requests = Histogram()
-        self._arrivals = Histogram()
+        self._requests = LatencyHistogram()
+        self._arrivals = LatencyHistogram()
 
     def answered(self, messages: int, now_ns: int, since_ns: int) -> None:
         """Count a request that did what it should."""
@@ -286,7 +286,7 @@ class PullSlots:
                 self._counts.sent += 1
         return b"".join(pulls)
 
-    def _follow(self, slot: int, answer: Answer, now_ns: int) -> None:
+    def _follow(self, slot: int, answer: AnswerHead, now_ns: int) -> None:
         if answer.code == _SUCCESS:
             for since_ns in stamps(answer.buffer, answer.body_at, answer.end):
                 self._counts.delivered(now_ns, since_ns)
@@ -295,7 +295,7 @@ class PullSlots:
             return
         self._offset[slot] = max(self._offset[slot], answer.next_offset())
 
-    def _read(self, slot: int, answer: Answer, now_ns: int, since_ns: int) -> None:
+    def _read(self, slot: int, answer: AnswerHead, now_ns: int, since_ns: int) -> None:
         if answer.code == _SUCCESS:
             following = answer.next_offset()
             self._counts.answered(following - self._offset[slot], now_ns, since_ns)

@@ -7,7 +7,7 @@ from pyromq.kernel import IS_COMPILED
 if TYPE_CHECKING or not IS_COMPILED:
     from pyromq.bench.slots import Counts, PullSlots, SendSlots, Templates
 else:
-    from pyromq._kernel.load import Counts, PullSlots, SendSlots, Templates, read_with
+    from pyromq._kernel.client.load import Counts, PullSlots, SendSlots, Templates, read_with
     from pyromq.bench.frames import read_answer, read_next_offset
 
     read_with(read_answer, read_next_offset)

@@ -5,8 +5,8 @@ leave with one write; what is done for each message is in the slots, compiled wh
 
 With a rate, request number n is due at start + n / rate, whatever became of those before it. Connections have
 the numbers in turn. A request whose connection has no free slot leaves late, and its latency counts from when
-it was due: a broker that stalls cannot hide the requests that it kept from being sent (the «coordinated
-omission»).
+it was due: a broker that stalls cannot hide the requests that it kept from being sent (the "coordinated
+omission").
 """
 
 import contextlib
@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Final
 
 from pyromq.bench.frames import OPAQUE_FIRST, Queue, key_prefix, pull_template, send_template
-from pyromq.bench.histogram import Histogram
+from pyromq.bench.histogram import LatencyHistogram
 from pyromq.bench.speed import Counts, PullSlots, SendSlots, Templates
-from pyromq.bench.workload import Share, Tally
+from pyromq.bench.workload import LoadTally, Share
 from pyromq.errors import ConnectionLost, RemoteProtocolError, RequestTimeout
 from pyromq.net.address import split_address
 
@@ -124,7 +124,7 @@ class Worker:
         for queues in self._share.reading:
             self._connect_reader(queues)
 
-    def run(self, start_ns: int) -> Tally:
+    def run(self, start_ns: int) -> LoadTally:
         """Begin at a time of the monotonic clock, and return what was done."""
         counts, is_counted = self._counts, self._work.count is not None
         self._start_ns = start_ns
@@ -139,12 +139,12 @@ class Worker:
         cpu_s = time.process_time() - cpu_s
         wall_s = max(0, min(time.monotonic_ns(), counts.until_ns) - counts.from_ns) / _NS
         self._drain()
-        return Tally(
+        return LoadTally(
             messages=counts.messages,
             messages_in_all=counts.messages_in_all,
             delivered_in_all=counts.delivered_in_all,
-            requests=Histogram(*counts.latencies()),
-            deliveries=Histogram(*counts.arrivals()),
+            requests=LatencyHistogram(*counts.latencies()),
+            deliveries=LatencyHistogram(*counts.arrivals()),
             refused=counts.refused,
             late_ns=counts.late_ns,
             early_ns=counts.early_ns,

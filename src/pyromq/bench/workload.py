@@ -1,11 +1,11 @@
-"""What a run is to do, what one process of it did, and what the whole run shows."""
+"""The workload of a run, the counts of one of its processes, and the result of the run."""
 
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
 from pyromq.bench.frames import STAMP_BYTES, Queue
-from pyromq.bench.histogram import Histogram
+from pyromq.bench.histogram import LatencyHistogram
 from pyromq.errors import ConfigError
 
 #: Above this share of its cores the generator, not the broker, may be what is measured.
@@ -13,8 +13,8 @@ BUSY_SHARE = 0.9
 PERCENTILES = (50.0, 90.0, 99.0, 99.9)
 
 
-class Kind(StrEnum):
-    """What is measured."""
+class LoadKind(StrEnum):
+    """The kind of a measurement."""
 
     PRODUCE = "produce"
     CONSUME = "consume"
@@ -24,14 +24,14 @@ class Kind(StrEnum):
     @property
     def is_followed(self) -> bool:
         """Whether each message is waited for at the other end."""
-        return self in (Kind.ROUNDTRIP, Kind.DELAY)
+        return self in (LoadKind.ROUNDTRIP, LoadKind.DELAY)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workload:
     """One run: who sends what, how much of it at a time, for how long."""
 
-    kind: Kind
+    kind: LoadKind
     topic: str
     connections: int = 8
     under_way: int = 16
@@ -45,9 +45,9 @@ class Workload:
     is_repeated: bool = False
     processes: int = 1
     properties: str = ""
-    """What each message says of itself besides its unique id."""
+    """Properties of each message besides its unique id."""
     delay_s: float = 0.0
-    """How long after it was to be sent a message is due."""
+    """Seconds by which each message is delayed."""
 
     def check(self) -> None:
         """Raise ConfigError when parts of it contradict one another."""
@@ -64,21 +64,21 @@ class Workload:
 
 
 @dataclass(slots=True)
-class Tally:
-    """What one process did; `requests` and `deliveries` hold only what ended inside the measured time."""
+class LoadTally:
+    """The counts of one process; `requests` and `deliveries` are those that ended in the measured time."""
 
     messages: int = 0
     messages_in_all: int = 0
     delivered_in_all: int = 0
-    requests: Histogram = field(default_factory=Histogram)
-    deliveries: Histogram = field(default_factory=Histogram)
+    requests: LatencyHistogram = field(default_factory=LatencyHistogram)
+    deliveries: LatencyHistogram = field(default_factory=LatencyHistogram)
     refused: dict[int, int] = field(default_factory=dict)
     late_ns: int = 0
     early_ns: int = 0
     cpu_s: float = 0.0
     wall_s: float = 0.0
 
-    def add(self, other: "Tally") -> None:
+    def add(self, other: "LoadTally") -> None:
         """Count what another process did in the same time."""
         self.messages += other.messages
         self.messages_in_all += other.messages_in_all
@@ -95,7 +95,7 @@ class Tally:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
-    """What the server's process used while it was measured."""
+    """The processor time and memory of the server's process during the measurement."""
 
     cpu_s: float
     rss_bytes: int
@@ -104,11 +104,11 @@ class Usage:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Report:
-    """What a run shows."""
+class BenchReport:
+    """The result of a run."""
 
     workload: Workload
-    tally: Tally
+    tally: LoadTally
     server: Usage | None = None
 
     @property
@@ -118,7 +118,7 @@ class Report:
 
     @property
     def generator_share(self) -> float:
-        """How much of the cores that it may use the generator used; 1 is all."""
+        """The share of its cores that the generator used; 1 is all."""
         return self.tally.cpu_s / (self.tally.wall_s * self.workload.processes) if self.tally.wall_s else 0.0
 
     @property
@@ -168,7 +168,7 @@ class Report:
         }
 
 
-def _latencies(histogram: Histogram) -> dict[str, float] | None:
+def _latencies(histogram: LatencyHistogram) -> dict[str, float] | None:
     if not histogram.count:
         return None
     figures = {f"p{percent:g}": round(histogram.percentile(percent), 1) for percent in PERCENTILES}

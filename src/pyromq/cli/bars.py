@@ -94,7 +94,7 @@ class _Late:
 
 
 def _drawn(verb: str, total: int | None) -> AbstractContextManager[Advance]:
-    from pyromq.cli.progress import progress_bar
+    from pyromq.cli.progress_bar import progress_bar
 
     return progress_bar(verb, total)
 

@@ -4,13 +4,13 @@ from typing import Annotated
 
 import typer
 
-from pyromq.cli.admin.choices import (
+from pyromq.cli.admin.admin_options import (
     DEFAULT_NAME_SERVER,
     Json,
     NameServer,
     Watch,
 )
-from pyromq.cli.admin.running import look, order
+from pyromq.cli.admin.command_runs import look, order
 from pyromq.cli.options import examples, one_address
 
 AtBroker = Annotated[
@@ -34,7 +34,7 @@ def list_brokers(
     as_json: Json = False,
 ) -> None:
     """List all brokers with their rates and disks."""
-    from pyromq.cli.admin.scaling import run_cluster_list
+    from pyromq.cli.admin.scaling_views import run_cluster_list
     from pyromq.cli.exit_status import ended_by_errors
 
     with ended_by_errors():
@@ -54,7 +54,7 @@ def status(
     as_json: Json = False,
 ) -> None:
     """Show all that brokers say of themselves."""
-    from pyromq.cli.admin import broker_views
+    from pyromq.cli.views import broker_views
 
     look(
         name_server,
@@ -75,7 +75,7 @@ def settings(
     as_json: Json = False,
 ) -> None:
     """Show the settings of brokers or name servers; secret values are hidden."""
-    from pyromq.cli.admin import broker_views
+    from pyromq.cli.views import broker_views
 
     if name_servers:
         look(name_server, broker_views.name_server_config, is_json=as_json)

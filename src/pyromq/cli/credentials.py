@@ -1,9 +1,9 @@
-"""Who the commands are to brokers with access control, and whether they speak TLS.
+"""Credentials and TLS settings of the commands, for brokers with access control.
 
-From the environment, under the names of a client's settings: PYROMQ_ACCESS_KEY and PYROMQ_SECRET_KEY,
-PYROMQ_USE_TLS, PYROMQ_TLS_CLIENT_TRUST_CERT_PATH, and so on. Keys may stand in a file instead, which is
-mqadmin's own tools.yml: PYROMQ_CREDENTIALS names it, else it is looked for in $ROCKETMQ_HOME/conf. None of
-this is an option of a command: everybody on a machine can see those.
+They come from the environment, under the names of a client's settings: PYROMQ_ACCESS_KEY and
+PYROMQ_SECRET_KEY, PYROMQ_USE_TLS, PYROMQ_TLS_CLIENT_TRUST_CERT_PATH, and so on. Keys may stand in a file
+instead, which is mqadmin's own tools.yml: PYROMQ_CREDENTIALS names it, else it is looked for in
+$ROCKETMQ_HOME/conf. None of this is an option of a command: everybody on a machine can see those.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""How a command ends, for scripts, and what a person is told to do next.
+"""Exit statuses of the commands, for scripts, and the next step that a person is told.
 
 0    done
 1    failed: a server said no, or part of it was not done
@@ -13,8 +13,7 @@ import re
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-
-import typer
+from typing import NoReturn
 
 from pyromq.advice import advice_for, advice_on
 from pyromq.cli import output
@@ -37,6 +36,7 @@ MISUSED = 2
 NOT_THERE = 3
 NO_ANSWER = 4
 IN_PART = 5
+INTERRUPTED = 130
 
 _ABSENT = frozenset(
     {
@@ -102,13 +102,40 @@ def ended_by_errors() -> Iterator[None]:
         error = _shorter(told)
         hint = next_step(error)
         output.complain(str(error) if hint is None else f"{error}\n{hint}")
-        raise typer.Exit(status_of(error)) from told
+        raise SystemExit(status_of(error)) from told
+
+
+@contextmanager
+def border() -> Iterator[None]:
+    """End the program with the status of what goes wrong, after saying what."""
+    try:
+        with ended_by_errors():
+            yield
+    except SystemExit as ended:
+        # Typer ends the program itself when a pipe is broken, with status 1.
+        if isinstance(ended.__context__, BrokenPipeError) and output.is_reader_gone():
+            _end_unread()
+        raise
+    except OSError as error:
+        if isinstance(error, BrokenPipeError) and output.is_reader_gone():
+            _end_unread()
+        output.complain(f"{error.filename}: {error.strerror}" if error.filename else str(error))
+        sys.exit(FAILED)
+    except KeyboardInterrupt:
+        sys.exit(INTERRUPTED)
+
+
+def _end_unread() -> NoReturn:
+    """End well: whoever read our output has what it wanted, as `head` does."""
+    # Nothing is left to be flushed.
+    output.forget_standard_output()
+    sys.exit(DONE)
 
 
 def _shorter(error: PyroError) -> PyroError:
     """Return an error in a command's words where a client's are meant for programs."""
     if not isinstance(error, UnknownTopic):
         return error
-    from pyromq.cli.admin.likely import shorter
+    from pyromq.cli.views.likely import shorter
 
     return shorter(error)

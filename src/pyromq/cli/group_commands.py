@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from pyromq.cli.admin.choices import (
+from pyromq.cli.admin.admin_options import (
     DEFAULT_NAME_SERVER,
     Json,
     NameServer,
@@ -14,7 +14,7 @@ from pyromq.cli.admin.choices import (
     completed_topics,
     moment,
 )
-from pyromq.cli.admin.running import look, operating, order
+from pyromq.cli.admin.command_runs import look, operating, order
 from pyromq.cli.confirmation import OR_LOOK_FIRST, Yes, check_asked, confirm
 from pyromq.cli.exit_status import ended_by_errors
 from pyromq.cli.options import examples
@@ -41,7 +41,7 @@ def list_groups(
     as_json: Json = False,
 ) -> None:
     """List groups with their members, rates and lag."""
-    from pyromq.cli.admin import group_views
+    from pyromq.cli.views import group_views
 
     look(
         name_server,
@@ -67,7 +67,7 @@ def lag(
 
     Status 3: it never read anything.
     """
-    from pyromq.cli.admin import group_views
+    from pyromq.cli.views import group_views
 
     look(
         name_server,
@@ -83,7 +83,7 @@ def members(name: TheGroup, *, name_server: NameServer = DEFAULT_NAME_SERVER, as
 
     Status 3: nobody is.
     """
-    from pyromq.cli.admin import group_views
+    from pyromq.cli.views import group_views
 
     look(name_server, lambda admin: group_views.connections(admin, name, None), is_json=as_json)
 
@@ -94,7 +94,7 @@ def show(name: TheGroup, *, name_server: NameServer = DEFAULT_NAME_SERVER, as_js
 
     Status 3: no broker has it.
     """
-    from pyromq.cli.admin import group_views
+    from pyromq.cli.views import group_views
 
     look(name_server, lambda admin: group_views.configs(admin, name), is_json=as_json)
 
@@ -118,7 +118,7 @@ def create(
 ) -> None:
     """Create a group on all masters, or change it."""
     from pyromq.client.names import check_group
-    from pyromq.wire.bodies.groups import SubscriptionGroupConfig
+    from pyromq.wire.bodies.group_bodies import SubscriptionGroupConfig
 
     with ended_by_errors():
         check_group(name)
@@ -153,7 +153,7 @@ def delete(
 
     Status 3: no broker has it.
     """
-    from pyromq.cli.admin.group_views import check_group
+    from pyromq.cli.views.group_views import check_group
 
     question = f"Delete group {name}, with its progress and its dead letters?"
     check_asked(question, is_yes=yes)
@@ -211,7 +211,7 @@ def reset(
     What moves is shown first, and asked about; without a terminal it needs --yes. Status 1: a queue was not
     changed, or members are connected to a broker of Apache's that cannot tell them.
     """
-    from pyromq.cli.admin.offset_views import ResetOptions, run_reset, target_of
+    from pyromq.cli.views.offset_views import ResetOptions, run_reset, target_of
 
     if not dry_run:
         check_asked(f"Change the progress of {name} in {topic}?", is_yes=yes, or_else=OR_LOOK_FIRST)
@@ -260,7 +260,7 @@ def clone(
 
 
 def queue_of(text: str) -> tuple[str, int]:
-    """Return the broker's name and the queue's id of «broker-a:3»."""
+    """Return the broker's name and the queue's id of `broker-a:3`."""
     broker, separator, number = text.rpartition(":")
     if not separator or not number.isdecimal():
         raise ConfigError(f"{text}: expected BROKER:ID, as broker-a:3")

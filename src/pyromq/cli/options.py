@@ -1,24 +1,34 @@
 """Options that several commands share."""
 
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-SETTINGS = "Settings"
-MACHINES = "For programs"
+from pyromq.cli.plain_options import (
+    ASSIGNMENTS,
+    CONFIG_FILE,
+    JSON,
+    LOG_LEVEL,
+    READY_FILE,
+    LogLevel,
+    PlainOption,
+)
 
 DEFAULT_NAME_SERVER = "127.0.0.1:9876"
 
 
-class LogLevel(StrEnum):
-    """How much the servers say on standard error."""
-
-    DEBUG = "debug"
-    INFO = "info"
-    WARNING = "warning"
-    ERROR = "error"
+def typer_option(option: PlainOption) -> Any:
+    """Return an option as typer takes it, in an annotation."""
+    return typer.Option(
+        *option.names,
+        metavar=option.metavar,
+        help=option.help,
+        min=option.least,
+        max=option.most,
+        rich_help_panel=option.panel,
+        hidden=option.is_hidden,
+    )
 
 
 def one_address(text: str | None) -> str | None:
@@ -31,7 +41,7 @@ def one_address(text: str | None) -> str | None:
 
 
 def is_address(text: str) -> bool:
-    """Whether a text is «host:port»."""
+    """Whether a text is `host:port`."""
     host, _, port = text.strip().rpartition(":")
     return bool(host) and port.isascii() and port.isdecimal() and 0 < int(port) < 65_536
 
@@ -46,71 +56,11 @@ NameServer = Annotated[
         help="Name servers, joined by semicolons.",
     ),
 ]
-ConfigFile = Annotated[
-    Path | None,
-    typer.Option(
-        "-c",
-        "--config",
-        metavar="FILE",
-        help="Settings file: RocketMQ's broker.conf as it is, or TOML.",
-        rich_help_panel=SETTINGS,
-    ),
-]
-Assignments = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--set",
-        metavar="KEY=VALUE",
-        help="Any setting under RocketMQ's name; may be repeated.",
-        rich_help_panel=SETTINGS,
-    ),
-]
-Listen = Annotated[
-    str | None,
-    typer.Option(
-        "--listen",
-        metavar="ADDRESS",
-        help="Address to listen on (default 127.0.0.1); 0.0.0.0 opens it to all.",
-    ),
-]
-Advertise = Annotated[
-    str | None,
-    typer.Option("--advertise", metavar="ADDRESS", help="Address that clients are told to connect to."),
-]
-Folder = Annotated[
-    Path | None,
-    typer.Option("--data", metavar="DIR", help="Folder for all data (default: pyromq in your data folder)."),
-]
-PrintSettings = Annotated[
-    bool,
-    typer.Option(
-        "--print-settings",
-        help="Print each setting and where it came from, and stop.",
-        rich_help_panel=SETTINGS,
-    ),
-]
-Check = Annotated[
-    bool,
-    typer.Option(
-        "--check",
-        help="List the given settings that have no effect here, and stop; status 1 if one would change what "
-        "is promised (durability, limits, security).",
-        rich_help_panel=SETTINGS,
-    ),
-]
-Json = Annotated[bool, typer.Option("--json", help="One JSON object a line.", rich_help_panel=MACHINES)]
-ReadyFile = Annotated[
-    Path | None,
-    typer.Option(
-        "--ready-file",
-        metavar="FILE",
-        help="Write the addresses there as JSON when ready; removed at the stop.",
-        rich_help_panel=MACHINES,
-    ),
-]
-Logging = Annotated[
-    LogLevel, typer.Option("--log-level", help="How much to say on standard error.", rich_help_panel=MACHINES)
-]
+ConfigFile = Annotated[Path | None, typer_option(CONFIG_FILE)]
+Assignments = Annotated[list[str] | None, typer_option(ASSIGNMENTS)]
+Json = Annotated[bool, typer_option(JSON)]
+ReadyFile = Annotated[Path | None, typer_option(READY_FILE)]
+Logging = Annotated[LogLevel, typer_option(LOG_LEVEL)]
 
 
 def examples(*lines: str) -> str:

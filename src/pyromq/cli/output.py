@@ -1,4 +1,4 @@
-"""What people and programs read: colours where there is a terminal, JSON where it is asked for.
+"""The output of the commands: colours on a terminal, JSON where it is asked for.
 
 Plain escape codes instead of rich: the servers print ten lines in their life, and rich takes longer to import
 than the broker takes to start.

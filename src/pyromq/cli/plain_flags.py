@@ -1,4 +1,4 @@
-"""Help that shows a flag as one: newer typers write «<bool>» behind it, as if it took a value."""
+"""Help that shows a flag as one: newer typers write `<bool>` behind it, as if it took a value."""
 
 from typing import Any
 

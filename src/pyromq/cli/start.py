@@ -8,17 +8,14 @@ class _Interrupts:
 
 
 def main() -> None:
-    """Run the program: a command, or the server that the process was made new for."""
+    """Run the program."""
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         # Nothing is open yet: the process just ends, as programs do that know nothing of Ctrl-C.
         signal.signal(signal.SIGINT, signal.SIG_DFL)
         _Interrupts.are_fatal = True
-    from pyromq.cli.handover import serve_handed
+    from pyromq.cli.program import main as run_command
 
-    if not serve_handed():
-        from pyromq.cli.main import main as run_command
-
-        run_command()
+    run_command()
 
 
 def imported() -> None:

@@ -6,6 +6,13 @@ from typing import Annotated
 import typer
 
 from pyromq.cli import options
+from pyromq.cli.options import examples
+
+store = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    help="Look at a broker's files or back them up, running or not; nothing is changed.",
+)
 
 Folder = Annotated[
     Path,
@@ -13,6 +20,13 @@ Folder = Annotated[
 ]
 
 
+@store.command(
+    epilog=examples(
+        "pyromq store verify ~/.local/share/pyromq",
+        "pyromq store verify ./data/broker-a --json",
+        "pyromq store verify /home/rocketmq/store -c broker.conf",
+    )
+)
 def verify(
     folder: Folder,
     *,
@@ -27,12 +41,19 @@ def verify(
 
     Status 0: everything is whole. 1: faults were found, each with its file, its place and what to do.
     """
-    from pyromq.cli.store import layout_of, run_verify
+    from pyromq.cli.store_views import layout_of, run_verify
 
     if not run_verify(layout_of(folder, config, assignments), jobs, is_json=as_json):
         raise typer.Exit(1)
 
 
+@store.command(
+    epilog=examples(
+        "pyromq store dump ./data --topic orders --queue 0 --from 100 --to 199",
+        "pyromq store dump ./data --topic orders --key 42 --json",
+        "pyromq store dump ./data --position 1073741824 --limit 10",
+    )
+)
 def dump(
     folder: Folder,
     *,
@@ -58,7 +79,7 @@ def dump(
 
     Status 1: something on the way did not read, or no message is like that.
     """
-    from pyromq.cli.store import layout_of, run_dump
+    from pyromq.cli.store_views import layout_of, run_dump
     from pyromq.store.inspect.dump import Selection
 
     selection = Selection(
@@ -74,6 +95,13 @@ def dump(
         raise typer.Exit(1)
 
 
+@store.command(
+    epilog=examples(
+        "pyromq store backup ./data /backup/broker-a",
+        "pyromq store backup /home/rocketmq/store /backup/broker-a --prune -c broker.conf",
+        "pyromq store backup ./data ./data-before-upgrade --link",
+    )
+)
 def backup(
     folder: Annotated[
         Path,
@@ -110,7 +138,7 @@ def backup(
     Status 0: it is on the disk. 1: it could not be done; what was backed up before is still good. 2: that
     folder is not for this backup.
     """
-    from pyromq.cli.store import layout_of, run_backup
+    from pyromq.cli.store_views import layout_of, run_backup
 
     layout = layout_of(folder, config, assignments)
     run_backup(layout, folder, target, is_linked=link, is_pruned=prune, is_json=as_json)

@@ -12,7 +12,7 @@ _SPAN: Final = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)?")
 
 
 def span_s(text: str, option: str) -> float:
-    """Return the seconds of «90», «90s», «1.5h»; a number alone is in seconds."""
+    """Return the seconds of `90`, `90s`, `1.5h`; a number alone is in seconds."""
     match = _SPAN.fullmatch(text)
     if match is None:
         raise ConfigError(f"{option} {text}: expected how long, as 90s, 15m, 2h, 30d or 500ms")
@@ -20,7 +20,7 @@ def span_s(text: str, option: str) -> float:
 
 
 def moment_ms(text: str, option: str) -> int:
-    """Return the milliseconds since 1970 of a time, local unless it has a zone, or of «+2h», from now."""
+    """Return the milliseconds since 1970 of a time, local unless it has a zone, or of `+2h`, from now."""
     if text.startswith("+"):
         return round((time.time() + span_s(text[1:], option)) * 1_000)
     if text.isascii() and text.isdigit():
@@ -35,7 +35,7 @@ def moment_ms(text: str, option: str) -> int:
 
 
 def past_ms(text: str, option: str) -> int:
-    """Return the milliseconds since 1970 of a time as `moment_ms` reads it, or of «2h»: so long ago."""
+    """Return the milliseconds since 1970 of a time as `moment_ms` reads it, or of `2h`: so long ago."""
     match = _SPAN.fullmatch(text)
     if match is not None and match[2]:
         return round((time.time() - span_s(text, option)) * 1_000)

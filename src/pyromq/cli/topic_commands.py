@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from pyromq.cli import output
-from pyromq.cli.admin.choices import (
+from pyromq.cli.admin.admin_options import (
     DEFAULT_NAME_SERVER,
     Json,
     NameServer,
@@ -13,7 +13,7 @@ from pyromq.cli.admin.choices import (
     Watch,
     completed_topics,
 )
-from pyromq.cli.admin.running import look, operating, order
+from pyromq.cli.admin.command_runs import look, operating, order
 from pyromq.cli.confirmation import Yes, confirm
 from pyromq.cli.options import examples, one_address
 from pyromq.errors import ConfigError
@@ -42,7 +42,7 @@ def list_topics(
     as_json: Json = False,
 ) -> None:
     """List topics with their brokers, queues and messages."""
-    from pyromq.cli.admin import topic_views
+    from pyromq.cli.views import topic_views
 
     if names_only:
         with operating(name_server) as admin:
@@ -69,7 +69,7 @@ def show(
 
     Status 3: there is no such topic.
     """
-    from pyromq.cli.admin import topic_views
+    from pyromq.cli.views import topic_views
 
     if as_json or watch is not None:
         look(name_server, lambda admin: topic_views.status(admin, name), is_json=as_json, watch=watch)
@@ -101,7 +101,7 @@ def create(
     as_json: Json = False,
 ) -> None:
     """Create a topic on all masters, or give one that is there so many queues."""
-    from pyromq.client.plans.scaling import TopicUpdate
+    from pyromq.client.plans.admin.scaling_plans import TopicUpdate
 
     update = TopicUpdate(topic=name, read_queue_count=queues, write_queue_count=queues, is_ordered=ordered)
     order(
@@ -177,7 +177,7 @@ def rates(
 
     Status 3: there is no such topic.
     """
-    from pyromq.cli.admin import topic_views
+    from pyromq.cli.views import topic_views
 
     look(
         name_server,

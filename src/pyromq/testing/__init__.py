@@ -1,1 +1,1 @@
-"""What our own tests use, shipped for yours: clusters in this process, a clock that you move, waiting."""
+"""Tools of our own tests, shipped for yours: clusters in this process, a clock that you move, waiting."""

@@ -32,7 +32,7 @@ _LEFT_OUT = re.compile(r"<\d+ bytes>")
 
 @dataclass(frozen=True, slots=True)
 class GoldenAnswer:
-    """What 4.9.8 answered; `is_cut` says that the recorder kept the first bytes of the body only."""
+    """An answer of 4.9.8; `is_cut` says that the recorder kept the first bytes of the body only."""
 
     name: str
     serializer: int

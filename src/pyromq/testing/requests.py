@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from pyromq.codes import PullFlag
 from pyromq.wire import properties as names
 from pyromq.wire.batch import BatchUnit, encode_batch
-from pyromq.wire.bodies.heartbeat import (
+from pyromq.wire.bodies.heartbeat_bodies import (
     ConsumerPart,
     Heartbeat,
     MessageModel,

@@ -8,7 +8,15 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
-from pyromq.torture.checks import delivery, giving_up, lasting, offsets, ordering, serving, waiting
+from pyromq.torture.checks import (
+    delivery_promise,
+    giving_up,
+    lasting,
+    offset_promise,
+    ordering,
+    serving,
+    waiting_promise,
+)
 from pyromq.torture.checks.evidence import Evidence
 from pyromq.torture.history import History
 from pyromq.torture.stage import Promises
@@ -26,20 +34,20 @@ CHECKS: Final[dict[str, Check]] = {
     "queues keep the order of sends": ordering.is_in_order,
     "queues are read in order": ordering.is_read_in_order,
     "keys are seen in order": ordering.is_key_in_order,
-    "every group gets its messages": delivery.is_delivered,
-    "messages come in time": delivery.is_in_time,
-    "filters let nothing else through": delivery.is_for_them,
-    "messages come once while nothing is wrong": delivery.is_delivered_once,
-    "delayed messages do not come early": waiting.is_not_early,
-    "recalled messages do not come": waiting.is_recalled,
-    "transactions end as decided": waiting.is_as_decided,
-    "staged batches are whole, and once": waiting.is_whole,
+    "every group gets its messages": delivery_promise.is_delivered,
+    "messages come in time": delivery_promise.is_in_time,
+    "filters let nothing else through": delivery_promise.is_for_them,
+    "messages come once while nothing is wrong": delivery_promise.is_delivered_once,
+    "delayed messages do not come early": waiting_promise.is_not_early,
+    "recalled messages do not come": waiting_promise.is_recalled,
+    "transactions end as decided": waiting_promise.is_as_decided,
+    "staged batches are whole, and once": waiting_promise.is_whole,
     "what a group gives up is a dead letter, once": giving_up.is_dead_once,
     "what fails is tried again once": giving_up.is_tried_again_once,
     "replayed dead letters come again": giving_up.is_replayed,
-    "progress is not ahead of its queue": offsets.is_not_ahead,
-    "committed progress does not go back": offsets.is_not_back,
-    "ends that brokers tell are confirmed": offsets.is_end_confirmed,
+    "progress is not ahead of its queue": offset_promise.is_not_ahead,
+    "committed progress does not go back": offset_promise.is_not_back,
+    "ends that brokers tell are confirmed": offset_promise.is_end_confirmed,
     "a replaced master acknowledges nothing": serving.is_one_master,
     "calls are answered while nothing is wrong": serving.is_answered,
     "brokers serve when the faults are over": serving.is_serving_again,
@@ -50,20 +58,20 @@ CHECKS: Final[dict[str, Check]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
-    """What came of one promise: how often it was looked at, and what broke it."""
+class PromiseVerdict:
+    """The verdict on one promise: how often it was checked, and what broke it."""
 
     promise: str
     checked: int
     broken: list[str] = field(default_factory=list)
 
 
-def judge(history: History, promises: Promises) -> list[Verdict]:
+def judge(history: History, promises: Promises) -> list[PromiseVerdict]:
     """Return a verdict for every promise, in one order; what a run was not about has 0 checked."""
     evidence = Evidence(history, promises)
     return [_verdict(promise, check(evidence)) for promise, check in CHECKS.items()]
 
 
-def _verdict(promise: str, looks: Iterator[str | None]) -> Verdict:
+def _verdict(promise: str, looks: Iterator[str | None]) -> PromiseVerdict:
     found = list(looks)
-    return Verdict(promise, len(found), [text for text in found if text is not None])
+    return PromiseVerdict(promise, len(found), [text for text in found if text is not None])

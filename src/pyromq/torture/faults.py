@@ -1,4 +1,4 @@
-"""What can be done to a cluster: each fault, what it shows, and why it cannot be done on some machine.
+"""The faults: what each does to a cluster, what it shows, and why some machine cannot do it.
 
 A user asks for families (`--faults kill,partition`); each has kinds, of which a schedule draws.
 """
@@ -10,12 +10,12 @@ from enum import StrEnum
 from pathlib import Path
 
 from pyromq.errors import ConfigError
-from pyromq.torture import clocks, etcd
-from pyromq.torture.disks import why_no_disks, why_no_full_disks
+from pyromq.torture.servers import etcd_process, process_clock
+from pyromq.torture.servers.node_disk import why_no_disks, why_no_full_disks
 from pyromq.torture.stage import Promises, Topology
 
 
-class Kind(StrEnum):
+class FaultKind(StrEnum):
     """One thing that can be done."""
 
     KILL = "kill"
@@ -52,9 +52,9 @@ class Kind(StrEnum):
 
 
 #: Kinds that proxies can do, and the kernel's links cannot: clients are outside of all namespaces.
-PROXY_KINDS = frozenset({Kind.CUT_CLIENTS, Kind.CUT_NAME_SERVERS})
+PROXY_KINDS = frozenset({FaultKind.CUT_CLIENTS, FaultKind.CUT_NAME_SERVERS})
 #: Kinds that need a disk of the node's own.
-DISK_KINDS = frozenset({Kind.FULL_DISK, Kind.SLOW_DISK, Kind.STUCK_DISK})
+DISK_KINDS = frozenset({FaultKind.FULL_DISK, FaultKind.SLOW_DISK, FaultKind.STUCK_DISK})
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class Family:
 
     name: str
     what: str
-    kinds: tuple[Kind, ...]
+    kinds: tuple[FaultKind, ...]
     #: Replicas of a group without which it means nothing.
     replicas: int = 1
     needs_failover: bool = False
@@ -77,65 +77,72 @@ FAMILIES = {
         Family(
             "kill",
             "SIGKILL to a broker, again while it starts, or to all at once; started again on its data",
-            (Kind.KILL, Kind.KILL_OFTEN, Kind.KILL_ALL),
+            (FaultKind.KILL, FaultKind.KILL_OFTEN, FaultKind.KILL_ALL),
         ),
         Family(
             "terminate",
             "SIGTERM to a broker, as an upgrade does; started again on its data",
-            (Kind.TERMINATE,),
+            (FaultKind.TERMINATE,),
         ),
         Family(
             "pause",
             "SIGSTOP and SIGCONT to a broker, for less and for more than the lease",
-            (Kind.PAUSE, Kind.SHORT_PAUSES),
+            (FaultKind.PAUSE, FaultKind.SHORT_PAUSES),
         ),
         Family(
             "partition",
             "a broker is cut off from replicas, etcd, name servers or clients, one way or both",
             (
-                Kind.ISOLATE,
-                Kind.CUT_PEER,
-                Kind.CUT_TO_PEER,
-                Kind.CUT_OF_PEER,
-                Kind.CUT_ETCD,
-                Kind.CUT_TO_ETCD,
-                Kind.CUT_OF_ETCD,
-                Kind.CUT_CLIENTS,
-                Kind.CUT_NAME_SERVERS,
-                Kind.AMBUSH,
+                FaultKind.ISOLATE,
+                FaultKind.CUT_PEER,
+                FaultKind.CUT_TO_PEER,
+                FaultKind.CUT_OF_PEER,
+                FaultKind.CUT_ETCD,
+                FaultKind.CUT_TO_ETCD,
+                FaultKind.CUT_OF_ETCD,
+                FaultKind.CUT_CLIENTS,
+                FaultKind.CUT_NAME_SERVERS,
+                FaultKind.AMBUSH,
             ),
         ),
-        Family("delay", "whatever a broker says or hears takes up to 0.6 s longer", (Kind.DELAY,)),
-        Family("chop", "whatever a broker says or hears comes in pieces of 701 bytes", (Kind.CHOP,)),
-        Family("tear", "connections of a broker are ended without a farewell, again and again", (Kind.TEAR,)),
-        Family("refuse", "connections of a broker are torn, and new ones are refused", (Kind.REFUSE,)),
-        Family("full-disk", "a broker's disk has not a byte left", (Kind.FULL_DISK,)),
+        Family("delay", "whatever a broker says or hears takes up to 0.6 s longer", (FaultKind.DELAY,)),
+        Family("chop", "whatever a broker says or hears comes in pieces of 701 bytes", (FaultKind.CHOP,)),
         Family(
-            "slow-disk", "writes to a broker's disk hang for up to 0.4 s, again and again", (Kind.SLOW_DISK,)
+            "tear", "connections of a broker are ended without a farewell, again and again", (FaultKind.TEAR,)
         ),
-        Family("stuck-disk", "writes to a broker's disk hang", (Kind.STUCK_DISK,)),
-        Family("kill-namesrv", "SIGKILL to a name server; started again", (Kind.KILL_NAME_SERVER,)),
+        Family("refuse", "connections of a broker are torn, and new ones are refused", (FaultKind.REFUSE,)),
+        Family("full-disk", "a broker's disk has not a byte left", (FaultKind.FULL_DISK,)),
+        Family(
+            "slow-disk",
+            "writes to a broker's disk hang for up to 0.4 s, again and again",
+            (FaultKind.SLOW_DISK,),
+        ),
+        Family("stuck-disk", "writes to a broker's disk hang", (FaultKind.STUCK_DISK,)),
+        Family("kill-namesrv", "SIGKILL to a name server; started again", (FaultKind.KILL_NAME_SERVER,)),
         Family(
             "kill-client",
             "a producer or consumer is gone without a farewell; another follows",
-            (Kind.KILL_CLIENT,),
+            (FaultKind.KILL_CLIENT,),
         ),
-        Family("switch-master", "pyromq admin switchMaster", (Kind.SWITCH,), 2, needs_failover=True),
+        Family("switch-master", "pyromq admin switchMaster", (FaultKind.SWITCH,), 2, needs_failover=True),
         Family(
-            "kill-etcd", "SIGKILL to etcd; started again on its data", (Kind.KILL_ETCD,), needs_failover=True
+            "kill-etcd",
+            "SIGKILL to etcd; started again on its data",
+            (FaultKind.KILL_ETCD,),
+            needs_failover=True,
         ),
-        Family("pause-etcd", "SIGSTOP and SIGCONT to etcd", (Kind.PAUSE_ETCD,), needs_failover=True),
+        Family("pause-etcd", "SIGSTOP and SIGCONT to etcd", (FaultKind.PAUSE_ETCD,), needs_failover=True),
         Family(
             "lonely-master",
             "slaves stop until the master goes on without them, and come back as it is killed",
-            (Kind.LONELY,),
+            (FaultKind.LONELY,),
             2,
             needs_failover=True,
         ),
         Family(
             "new-disk",
             "a broker is killed, and comes back with an empty disk; never the only one that has everything",
-            (Kind.NEW_DISK,),
+            (FaultKind.NEW_DISK,),
             2,
             needs_failover=True,
             is_usual=False,
@@ -143,14 +150,14 @@ FAMILIES = {
         Family(
             "clock-jump",
             "a broker's time of day jumps, up to a day; what waits for its time may come early",
-            (Kind.CLOCK_JUMP,),
+            (FaultKind.CLOCK_JUMP,),
             is_usual=False,
         ),
     )
 }
 ALL = "all"
-_OF_REPLICAS = frozenset({Kind.CUT_PEER, Kind.CUT_TO_PEER, Kind.CUT_OF_PEER, Kind.AMBUSH})
-_OF_ETCD = frozenset({Kind.CUT_ETCD, Kind.CUT_TO_ETCD, Kind.CUT_OF_ETCD})
+_OF_REPLICAS = frozenset({FaultKind.CUT_PEER, FaultKind.CUT_TO_PEER, FaultKind.CUT_OF_PEER, FaultKind.AMBUSH})
+_OF_ETCD = frozenset({FaultKind.CUT_ETCD, FaultKind.CUT_TO_ETCD, FaultKind.CUT_OF_ETCD})
 
 
 def read_names(text: str) -> list[str]:
@@ -177,7 +184,7 @@ def impossible(promises: Promises, *, clock_library: Path | None = None) -> dict
     if reason := why_no_disks():
         reasons |= dict.fromkeys(("slow-disk", "stuck-disk"), reason)
     if clock_library is None:
-        reasons["clock-jump"] = f"there is no libfaketime: {clocks.HOW_TO_GET_IT}"
+        reasons["clock-jump"] = f"there is no libfaketime: {process_clock.HOW_TO_GET_IT}"
     for name, family in FAMILIES.items():
         if promises.replicas < family.replicas:
             reasons[name] = f"it needs --replicas {family.replicas} or more"
@@ -185,16 +192,16 @@ def impossible(promises: Promises, *, clock_library: Path | None = None) -> dict
             reasons[name] = (
                 "it needs --replicas 2 or more"
                 if promises.replicas == 1
-                else f"it needs an etcd: {etcd.HOW_TO_GET_IT}"
+                else f"it needs an etcd: {etcd_process.HOW_TO_GET_IT}"
             )
     return reasons
 
 
 def kinds_of(
-    names: Iterable[str], promises: Promises, without: frozenset[Kind] = frozenset()
-) -> Mapping[Kind, float]:
+    names: Iterable[str], promises: Promises, without: frozenset[FaultKind] = frozenset()
+) -> Mapping[FaultKind, float]:
     """Return the kinds of families with their weights; each family comes as often as any other."""
-    weights: dict[Kind, float] = {}
+    weights: dict[FaultKind, float] = {}
     for name in names:
         kinds = [kind for kind in FAMILIES[name].kinds if _means_something(kind, promises)]
         kinds = [kind for kind in kinds if kind not in without]
@@ -203,7 +210,7 @@ def kinds_of(
     return weights
 
 
-def _means_something(kind: Kind, promises: Promises) -> bool:
+def _means_something(kind: FaultKind, promises: Promises) -> bool:
     if kind in _OF_REPLICAS:
         return promises.replicas > 1
     return kind not in _OF_ETCD or promises.topology is Topology.FAILOVER

@@ -25,7 +25,7 @@ Json = str | int | float | bool | None | list["Json"] | dict[str, "Json"]
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
+class HistoryEvent:
     """Something that happened: when, to whom or by whom, and what."""
 
     at_s: float
@@ -44,19 +44,19 @@ class History:
 
     def __init__(self, now_s: Callable[[], float]) -> None:
         self._now_s = now_s
-        self.events: list[Event] = []
+        self.events: list[HistoryEvent] = []
         #: Called with each event as it happens; for live views and traces.
-        self.on_event: Callable[[Event], None] | None = None
+        self.on_event: Callable[[HistoryEvent], None] | None = None
 
-    def note(self, kind: str, actor: str, **fields: Json) -> Event:
+    def note(self, kind: str, actor: str, **fields: Json) -> HistoryEvent:
         """Write down what happens now."""
-        event = Event(self._now_s(), actor, kind, fields)
+        event = HistoryEvent(self._now_s(), actor, kind, fields)
         self.events.append(event)
         if self.on_event is not None:
             self.on_event(event)
         return event
 
-    def of(self, *kinds: str) -> Iterator[Event]:
+    def of(self, *kinds: str) -> Iterator[HistoryEvent]:
         """Return the events of some kinds, in their order."""
         return (event for event in self.events if event.kind in kinds)
 
@@ -72,5 +72,5 @@ class History:
         """Read a history that was saved."""
         history = cls(lambda: 0.0)
         with path.open(encoding="utf-8") as file:
-            history.events = [Event(*json.loads(line)) for line in file]
+            history.events = [HistoryEvent(*json.loads(line)) for line in file]
         return history

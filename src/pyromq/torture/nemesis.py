@@ -1,4 +1,4 @@
-"""Who does the harm: each fault is done at its time, and undone at its end."""
+"""The nemesis: it injects each fault at its time, and undoes it at its end."""
 
 import asyncio
 import shutil
@@ -6,17 +6,17 @@ from collections.abc import Awaitable, Callable, Iterable
 from random import Random
 from typing import Protocol
 
-from pyromq.torture.cluster import Cluster
-from pyromq.torture.faults import Kind
+from pyromq.torture.fault_schedule import FaultTarget, ScheduledFault
+from pyromq.torture.faults import FaultKind
 from pyromq.torture.history import History
-from pyromq.torture.network import CLIENTS, ETCD, NAME_SERVERS
-from pyromq.torture.nodes import Node
-from pyromq.torture.processes import start_pyromq
-from pyromq.torture.proxy import Place
-from pyromq.torture.schedule import Fault, Target
+from pyromq.torture.servers.node_network import CLIENTS, ETCD, NAME_SERVERS
+from pyromq.torture.servers.nodes import ServerNode
+from pyromq.torture.servers.process_cluster import ProcessCluster
+from pyromq.torture.servers.processes import start_pyromq
+from pyromq.torture.servers.proxy import Place
 
-Harm = Callable[["Nemesis", Fault, Node, Random], Awaitable[None]]
-HARMS: dict[Kind, Harm] = {}
+Harm = Callable[["Nemesis", ScheduledFault, ServerNode, Random], Awaitable[None]]
+HARMS: dict[FaultKind, Harm] = {}
 #: The kinds of events that tell of a fault: its begin, what became of it, its end.
 BEGIN, NOTE, END = "fault", "fault-note", "fault-over"
 
@@ -33,7 +33,7 @@ class Clients(Protocol):
         ...
 
 
-def _does(*kinds: Kind) -> Callable[[Harm], Harm]:
+def _does(*kinds: FaultKind) -> Callable[[Harm], Harm]:
     def note(harm: Harm) -> Harm:
         HARMS.update(dict.fromkeys(kinds, harm))
         return harm
@@ -45,7 +45,11 @@ class Nemesis:
     """Harms a cluster as a schedule says."""
 
     def __init__(
-        self, cluster: Cluster, history: History, now_s: Callable[[], float], clients: Clients | None = None
+        self,
+        cluster: ProcessCluster,
+        history: History,
+        now_s: Callable[[], float],
+        clients: Clients | None = None,
     ) -> None:
         self.cluster = cluster
         self.now_s = now_s
@@ -54,16 +58,16 @@ class Nemesis:
         #: Nodes whose disk was replaced, and the mark of the folder that they had, until they have another.
         self.emptied: dict[int, str | None] = {}
         #: The faults under way: what, and to whom.
-        self.under_way: dict[Fault, str] = {}
+        self.under_way: dict[ScheduledFault, str] = {}
 
-    async def run(self, faults: Iterable[Fault], *, began_at_s: float | None = None) -> None:
+    async def run(self, faults: Iterable[ScheduledFault], *, began_at_s: float | None = None) -> None:
         """Do everything; return when the last fault is over."""
         began_at_s = self.now_s() if began_at_s is None else began_at_s
         async with asyncio.TaskGroup() as tasks:
             for fault in faults:
                 tasks.create_task(self._do(fault, began_at_s))
 
-    async def _do(self, fault: Fault, began_at_s: float) -> None:
+    async def _do(self, fault: ScheduledFault, began_at_s: float) -> None:
         await asyncio.sleep(max(0.0, began_at_s + fault.at_s - self.now_s()))
         chance = Random(fault.dice)
         node = self._choose(fault.target, chance)
@@ -76,27 +80,27 @@ class Nemesis:
             del self.under_way[fault]
             self._history.note(END, victim, fault=str(fault.kind), number=fault.dice)
 
-    def tell(self, fault: Fault, victim: str, text: str) -> None:
+    def tell(self, fault: ScheduledFault, victim: str, text: str) -> None:
         """Write down what became of a fault."""
         self._history.note(NOTE, victim, fault=str(fault.kind), number=fault.dice, what=text)
 
-    def _choose(self, target: Target, chance: Random) -> Node:
+    def _choose(self, target: FaultTarget, chance: Random) -> ServerNode:
         groups = sorted(self.cluster.masters)
         group = chance.choice(groups) if len(groups) > 1 else groups[0]
         master = self.cluster.master(group)
-        if target is Target.MASTER:
+        if target is FaultTarget.MASTER:
             return master
         members = self.cluster.members(group)
-        others = [node for node in members if node is not master or target is Target.ANY]
+        others = [node for node in members if node is not master or target is FaultTarget.ANY]
         return chance.choice(others or members)
 
 
 _VICTIMS = {
-    Kind.KILL_ALL: "all brokers",
-    Kind.KILL_ETCD: "etcd",
-    Kind.PAUSE_ETCD: "etcd",
-    Kind.KILL_NAME_SERVER: "namesrv-0",
-    Kind.KILL_CLIENT: "clients",
+    FaultKind.KILL_ALL: "all brokers",
+    FaultKind.KILL_ETCD: "etcd",
+    FaultKind.PAUSE_ETCD: "etcd",
+    FaultKind.KILL_NAME_SERVER: "namesrv-0",
+    FaultKind.KILL_CLIENT: "clients",
 }
 
 
@@ -107,15 +111,15 @@ async def _pause_for(seconds: float) -> None:
 # Processes -------------------------------------------------------------------------------------------------
 
 
-@_does(Kind.KILL)
-async def _kill(_nemesis: Nemesis, fault: Fault, node: Node, _chance: Random) -> None:
+@_does(FaultKind.KILL)
+async def _kill(_nemesis: Nemesis, fault: ScheduledFault, node: ServerNode, _chance: Random) -> None:
     await node.kill()
     await _pause_for(fault.lasts_s)
     node.start()
 
 
-@_does(Kind.KILL_OFTEN)
-async def _kill_often(nemesis: Nemesis, fault: Fault, node: Node, chance: Random) -> None:
+@_does(FaultKind.KILL_OFTEN)
+async def _kill_often(nemesis: Nemesis, fault: ScheduledFault, node: ServerNode, chance: Random) -> None:
     """Kill a node again and again, while it starts, recovers, cuts its log, or takes over."""
     until = nemesis.now_s() + fault.lasts_s
     while nemesis.now_s() < until:
@@ -124,8 +128,8 @@ async def _kill_often(nemesis: Nemesis, fault: Fault, node: Node, chance: Random
         await _pause_for(chance.choice((chance.uniform(0.05, 0.6), chance.uniform(0.6, 2.0))))
 
 
-@_does(Kind.KILL_ALL)
-async def _kill_all(nemesis: Nemesis, fault: Fault, _node: Node, chance: Random) -> None:
+@_does(FaultKind.KILL_ALL)
+async def _kill_all(nemesis: Nemesis, fault: ScheduledFault, _node: ServerNode, chance: Random) -> None:
     await nemesis.cluster.kill_brokers()
     await _pause_for(min(fault.lasts_s, 1.0))
     nodes = list(nemesis.cluster.nodes)
@@ -135,22 +139,22 @@ async def _kill_all(nemesis: Nemesis, fault: Fault, _node: Node, chance: Random)
         await _pause_for(chance.choice((0, 0.5)))
 
 
-@_does(Kind.TERMINATE)
-async def _terminate(_nemesis: Nemesis, fault: Fault, node: Node, _chance: Random) -> None:
+@_does(FaultKind.TERMINATE)
+async def _terminate(_nemesis: Nemesis, fault: ScheduledFault, node: ServerNode, _chance: Random) -> None:
     await node.terminate()
     await _pause_for(min(fault.lasts_s, 2.0))
     node.start()
 
 
-@_does(Kind.PAUSE)
-async def _pause(_nemesis: Nemesis, fault: Fault, node: Node, _chance: Random) -> None:
+@_does(FaultKind.PAUSE)
+async def _pause(_nemesis: Nemesis, fault: ScheduledFault, node: ServerNode, _chance: Random) -> None:
     node.stop()
     await _pause_for(fault.lasts_s)
     node.resume()
 
 
-@_does(Kind.SHORT_PAUSES)
-async def _pause_often(nemesis: Nemesis, fault: Fault, node: Node, chance: Random) -> None:
+@_does(FaultKind.SHORT_PAUSES)
+async def _pause_often(nemesis: Nemesis, fault: ScheduledFault, node: ServerNode, chance: Random) -> None:
     until = nemesis.now_s() + fault.lasts_s
     while nemesis.now_s() < until:
         node.stop()
@@ -159,8 +163,8 @@ async def _pause_often(nemesis: Nemesis, fault: Fault, node: Node, chance: Rando
         await _pause_for(chance.uniform(0.01, 0.2))
 
 
-@_does(Kind.LONELY)
-async def _leave_alone(nemesis: Nemesis, fault: Fault, node: Node, chance: Random) -> None:
+@_does(FaultKind.LONELY)
+async def _leave_alone(nemesis: Nemesis, fault: ScheduledFault, node: ServerNode, chance: Random) -> None:
     """Stop the slaves until the master goes on without them, and kill it when they come back."""
     cluster, group = nemesis.cluster, node.group
     master = cluster.master(group)
@@ -182,16 +186,18 @@ async def _leave_alone(nemesis: Nemesis, fault: Fault, node: Node, chance: Rando
     master.start()
 
 
-@_does(Kind.KILL_NAME_SERVER)
-async def _kill_name_server(nemesis: Nemesis, fault: Fault, _node: Node, _chance: Random) -> None:
+@_does(FaultKind.KILL_NAME_SERVER)
+async def _kill_name_server(
+    nemesis: Nemesis, fault: ScheduledFault, _node: ServerNode, _chance: Random
+) -> None:
     name_server = nemesis.cluster.name_servers[0]
     await name_server.kill()
     await _pause_for(fault.lasts_s)
     name_server.start()
 
 
-@_does(Kind.KILL_ETCD)
-async def _kill_etcd(nemesis: Nemesis, fault: Fault, _node: Node, _chance: Random) -> None:
+@_does(FaultKind.KILL_ETCD)
+async def _kill_etcd(nemesis: Nemesis, fault: ScheduledFault, _node: ServerNode, _chance: Random) -> None:
     etcd = nemesis.cluster.etcd
     assert etcd is not None
     await asyncio.to_thread(etcd.kill)
@@ -199,8 +205,8 @@ async def _kill_etcd(nemesis: Nemesis, fault: Fault, _node: Node, _chance: Rando
     etcd.start()
 
 
-@_does(Kind.PAUSE_ETCD)
-async def _pause_etcd(nemesis: Nemesis, fault: Fault, _node: Node, _chance: Random) -> None:
+@_does(FaultKind.PAUSE_ETCD)
+async def _pause_etcd(nemesis: Nemesis, fault: ScheduledFault, _node: ServerNode, _chance: Random) -> None:
     etcd = nemesis.cluster.etcd
     assert etcd is not None
     etcd.pause()
@@ -208,8 +214,8 @@ async def _pause_etcd(nemesis: Nemesis, fault: Fault, _node: Node, _chance: Rand
     etcd.resume()
 
 
-@_does(Kind.KILL_CLIENT)
-async def _kill_client(nemesis: Nemesis, fault: Fault, _node: Node, chance: Random) -> None:
+@_does(FaultKind.KILL_CLIENT)
+async def _kill_client(nemesis: Nemesis, fault: ScheduledFault, _node: ServerNode, chance: Random) -> None:
     clients = nemesis.clients
     names = [] if clients is None else clients.client_names()
     if clients is None or not names:
@@ -224,8 +230,8 @@ async def _kill_client(nemesis: Nemesis, fault: Fault, _node: Node, chance: Rand
 
 async def _wire(
     nemesis: Nemesis,
-    fault: Fault,
-    node: Node,
+    fault: ScheduledFault,
+    node: ServerNode,
     chance: Random,
     places: list[Place],
     harm: Callable[[Place, Place], None],
@@ -241,13 +247,13 @@ async def _wire(
         wires.heal(node.number, place)
 
 
-def _others(nemesis: Nemesis, node: Node) -> list[Place]:
+def _others(nemesis: Nemesis, node: ServerNode) -> list[Place]:
     """Return the other replicas, and etcd if there is one."""
     peers: list[Place] = [peer.number for peer in nemesis.cluster.peers(node)]
     return peers if nemesis.cluster.etcd is None else [ETCD, *peers]
 
 
-def _some(nemesis: Nemesis, node: Node, chance: Random) -> list[Place]:
+def _some(nemesis: Nemesis, node: ServerNode, chance: Random) -> list[Place]:
     """Return some of the other replicas, or clients where there is none."""
     peers: list[Place] = [peer.number for peer in nemesis.cluster.peers(node)]
     if not peers:
@@ -255,8 +261,8 @@ def _some(nemesis: Nemesis, node: Node, chance: Random) -> list[Place]:
     return chance.sample(peers, chance.randrange(1, len(peers) + 1))
 
 
-@_does(Kind.ISOLATE)
-async def _isolate(nemesis: Nemesis, fault: Fault, node: Node, chance: Random) -> None:
+@_does(FaultKind.ISOLATE)
+async def _isolate(nemesis: Nemesis, fault: ScheduledFault, node: ServerNode, chance: Random) -> None:
     """Cut a node off from all that it talks to; its clients still reach it, or they do not."""
     places = _others(nemesis, node)
     around = list(nemesis.cluster.network.surroundings)
@@ -265,34 +271,36 @@ async def _isolate(nemesis: Nemesis, fault: Fault, node: Node, chance: Random) -
     await _wire(nemesis, fault, node, chance, places, nemesis.cluster.wires.cut)
 
 
-@_does(Kind.CUT_ETCD, Kind.CUT_TO_ETCD, Kind.CUT_OF_ETCD)
-async def _cut_etcd(nemesis: Nemesis, fault: Fault, node: Node, chance: Random) -> None:
+@_does(FaultKind.CUT_ETCD, FaultKind.CUT_TO_ETCD, FaultKind.CUT_OF_ETCD)
+async def _cut_etcd(nemesis: Nemesis, fault: ScheduledFault, node: ServerNode, chance: Random) -> None:
     await _wire(nemesis, fault, node, chance, [ETCD], _cutting(nemesis, fault.kind))
 
 
-@_does(Kind.CUT_PEER, Kind.CUT_TO_PEER, Kind.CUT_OF_PEER)
-async def _cut_peer(nemesis: Nemesis, fault: Fault, node: Node, chance: Random) -> None:
+@_does(FaultKind.CUT_PEER, FaultKind.CUT_TO_PEER, FaultKind.CUT_OF_PEER)
+async def _cut_peer(nemesis: Nemesis, fault: ScheduledFault, node: ServerNode, chance: Random) -> None:
     peers = _some(nemesis, node, chance)
     await _wire(nemesis, fault, node, chance, peers, _cutting(nemesis, fault.kind))
 
 
-def _cutting(nemesis: Nemesis, kind: Kind) -> Callable[[Place, Place], None]:
+def _cutting(nemesis: Nemesis, kind: FaultKind) -> Callable[[Place, Place], None]:
     wires = nemesis.cluster.wires
-    if kind in (Kind.CUT_ETCD, Kind.CUT_PEER):
+    if kind in (FaultKind.CUT_ETCD, FaultKind.CUT_PEER):
         return wires.cut
-    if kind in (Kind.CUT_TO_ETCD, Kind.CUT_TO_PEER):
+    if kind in (FaultKind.CUT_TO_ETCD, FaultKind.CUT_TO_PEER):
         return wires.cut_one_way
     return lambda node, place: wires.cut_one_way(place, node)
 
 
-@_does(Kind.CUT_CLIENTS, Kind.CUT_NAME_SERVERS)
-async def _cut_surroundings(nemesis: Nemesis, fault: Fault, node: Node, chance: Random) -> None:
-    place = CLIENTS if fault.kind is Kind.CUT_CLIENTS else NAME_SERVERS
+@_does(FaultKind.CUT_CLIENTS, FaultKind.CUT_NAME_SERVERS)
+async def _cut_surroundings(
+    nemesis: Nemesis, fault: ScheduledFault, node: ServerNode, chance: Random
+) -> None:
+    place = CLIENTS if fault.kind is FaultKind.CUT_CLIENTS else NAME_SERVERS
     await _wire(nemesis, fault, node, chance, [place], nemesis.cluster.wires.cut)
 
 
-@_does(Kind.AMBUSH)
-async def _ambush(nemesis: Nemesis, fault: Fault, node: Node, chance: Random) -> None:
+@_does(FaultKind.AMBUSH)
+async def _ambush(nemesis: Nemesis, fault: ScheduledFault, node: ServerNode, chance: Random) -> None:
     """Cut a node off from the others, and kill, stop or isolate it before anybody can have noticed."""
     others: list[Place] = [other.number for other in nemesis.cluster.peers(node)]
     wires = nemesis.cluster.wires
@@ -317,8 +325,8 @@ async def _ambush(nemesis: Nemesis, fault: Fault, node: Node, chance: Random) ->
     node.start()
 
 
-@_does(Kind.DELAY)
-async def _delay(nemesis: Nemesis, fault: Fault, node: Node, chance: Random) -> None:
+@_does(FaultKind.DELAY)
+async def _delay(nemesis: Nemesis, fault: ScheduledFault, node: ServerNode, chance: Random) -> None:
     seconds = chance.choice((0.02, 0.1, 0.3))
     places = [*({*_others(nemesis, node)} & {ETCD}), *_some(nemesis, node, chance)]
 
@@ -328,14 +336,14 @@ async def _delay(nemesis: Nemesis, fault: Fault, node: Node, chance: Random) -> 
     await _wire(nemesis, fault, node, chance, places, harm)
 
 
-@_does(Kind.CHOP)
-async def _chop(nemesis: Nemesis, fault: Fault, node: Node, chance: Random) -> None:
+@_does(FaultKind.CHOP)
+async def _chop(nemesis: Nemesis, fault: ScheduledFault, node: ServerNode, chance: Random) -> None:
     places = _some(nemesis, node, chance)
     await _wire(nemesis, fault, node, chance, places, nemesis.cluster.wires.chop)
 
 
-@_does(Kind.TEAR)
-async def _tear(nemesis: Nemesis, fault: Fault, node: Node, chance: Random) -> None:
+@_does(FaultKind.TEAR)
+async def _tear(nemesis: Nemesis, fault: ScheduledFault, node: ServerNode, chance: Random) -> None:
     until = nemesis.now_s() + fault.lasts_s
     while nemesis.now_s() < until:
         around = list(nemesis.cluster.network.surroundings)
@@ -344,8 +352,8 @@ async def _tear(nemesis: Nemesis, fault: Fault, node: Node, chance: Random) -> N
         await _pause_for(chance.uniform(0.02, 0.5))
 
 
-@_does(Kind.REFUSE)
-async def _refuse(nemesis: Nemesis, fault: Fault, node: Node, chance: Random) -> None:
+@_does(FaultKind.REFUSE)
+async def _refuse(nemesis: Nemesis, fault: ScheduledFault, node: ServerNode, chance: Random) -> None:
     around = list(nemesis.cluster.network.surroundings)
     places = chance.choice((_others(nemesis, node)[:1] or around, _some(nemesis, node, chance), around))
     await _wire(nemesis, fault, node, chance, list(places), nemesis.cluster.wires.refuse)
@@ -354,16 +362,16 @@ async def _refuse(nemesis: Nemesis, fault: Fault, node: Node, chance: Random) ->
 # Disks and clocks ------------------------------------------------------------------------------------------
 
 
-@_does(Kind.FULL_DISK)
-async def _fill_disk(_nemesis: Nemesis, fault: Fault, node: Node, _chance: Random) -> None:
+@_does(FaultKind.FULL_DISK)
+async def _fill_disk(_nemesis: Nemesis, fault: ScheduledFault, node: ServerNode, _chance: Random) -> None:
     assert node.disk is not None
     await asyncio.to_thread(node.disk.fill)
     await _pause_for(fault.lasts_s)
     node.disk.empty()
 
 
-@_does(Kind.SLOW_DISK)
-async def _slow_disk(nemesis: Nemesis, fault: Fault, node: Node, chance: Random) -> None:
+@_does(FaultKind.SLOW_DISK)
+async def _slow_disk(nemesis: Nemesis, fault: ScheduledFault, node: ServerNode, chance: Random) -> None:
     assert node.disk is not None
     until = nemesis.now_s() + fault.lasts_s
     while nemesis.now_s() < until:
@@ -373,16 +381,16 @@ async def _slow_disk(nemesis: Nemesis, fault: Fault, node: Node, chance: Random)
         await _pause_for(chance.uniform(0.01, 0.1))
 
 
-@_does(Kind.STUCK_DISK)
-async def _stick_disk(_nemesis: Nemesis, fault: Fault, node: Node, _chance: Random) -> None:
+@_does(FaultKind.STUCK_DISK)
+async def _stick_disk(_nemesis: Nemesis, fault: ScheduledFault, node: ServerNode, _chance: Random) -> None:
     assert node.disk is not None
     await asyncio.to_thread(node.disk.freeze)
     await _pause_for(fault.lasts_s)
     await asyncio.to_thread(node.disk.thaw)
 
 
-@_does(Kind.CLOCK_JUMP)
-async def _jump(_nemesis: Nemesis, fault: Fault, node: Node, chance: Random) -> None:
+@_does(FaultKind.CLOCK_JUMP)
+async def _jump(_nemesis: Nemesis, fault: ScheduledFault, node: ServerNode, chance: Random) -> None:
     assert node.clock is not None
     node.clock.jump(chance.choice((-86_400, -3_600, -60, -5, 5, 60, 3_600, 86_400)))
     await _pause_for(fault.lasts_s)
@@ -390,8 +398,8 @@ async def _jump(_nemesis: Nemesis, fault: Fault, node: Node, chance: Random) -> 
         node.clock.jump(0)
 
 
-@_does(Kind.SWITCH)
-async def _switch(nemesis: Nemesis, fault: Fault, node: Node, chance: Random) -> None:
+@_does(FaultKind.SWITCH)
+async def _switch(nemesis: Nemesis, fault: ScheduledFault, node: ServerNode, chance: Random) -> None:
     """Ask for another master, as an operator does; whether it comes to that is not for us to say."""
     cluster = nemesis.cluster
     if cluster.is_master(node):
@@ -402,8 +410,8 @@ async def _switch(nemesis: Nemesis, fault: Fault, node: Node, chance: Random) ->
     nemesis.tell(fault, node.title, f"to {node.title}: {log.read_text(errors='replace').strip()}")
 
 
-@_does(Kind.NEW_DISK)
-async def _replace_disk(nemesis: Nemesis, fault: Fault, node: Node, chance: Random) -> None:
+@_does(FaultKind.NEW_DISK)
+async def _replace_disk(nemesis: Nemesis, fault: ScheduledFault, node: ServerNode, chance: Random) -> None:
     """Kill a node, and start it with an empty disk; never the only one that has everything."""
     await node.kill()
     await _pause_for(chance.choice((0.0, fault.lasts_s)))
@@ -422,7 +430,7 @@ async def _replace_disk(nemesis: Nemesis, fault: Fault, node: Node, chance: Rand
             master.start()
 
 
-async def _is_dispensable(nemesis: Nemesis, node: Node) -> bool:
+async def _is_dispensable(nemesis: Nemesis, node: ServerNode) -> bool:
     """Whether somebody else has everything: is in sync, as etcd says, and was not emptied since it joined."""
     cluster = nemesis.cluster
     marks = await cluster.marks(node.group)

@@ -1,4 +1,4 @@
-"""How long clients had to wait: from the first send without an answer to the next acknowledgement, and from
+"""Pauses of clients: from the first send without an answer to the next acknowledgement, and from
 a message that is there to the next delivery.
 
 Time in which nobody wanted anything is no pause.
@@ -6,7 +6,7 @@ Time in which nobody wanted anything is no pause.
 
 from dataclasses import dataclass, field
 
-from pyromq.torture.history import Event, History
+from pyromq.torture.history import History, HistoryEvent
 
 SEND_OK = "SEND_OK"
 #: Kinds that are there as soon as they are acknowledged, and all that are acknowledged one by one: a staged
@@ -16,7 +16,7 @@ _ANSWERED = _AT_ONCE | {"delayed", "timed", "transaction", "failing"}
 
 
 @dataclass(frozen=True, slots=True)
-class Pause:
+class WaitSpan:
     """A time in which somebody waited."""
 
     seconds: float = 0.0
@@ -29,8 +29,8 @@ class Pause:
 class Pauses:
     """The longest pause of any producer, and of any consumer group."""
 
-    producer: Pause = Pause()
-    consumer: Pause = Pause()
+    producer: WaitSpan = WaitSpan()
+    consumer: WaitSpan = WaitSpan()
     _kinds: dict[object, tuple[str, str]] = field(default_factory=dict)
     _sending: dict[str, float] = field(default_factory=dict)
     _groups: dict[str, set[str]] = field(default_factory=dict)
@@ -39,7 +39,7 @@ class Pauses:
     #: (group, number): some messages arrive before their answer does.
     _delivered: set[tuple[str, object]] = field(default_factory=set)
 
-    def see(self, event: Event) -> None:
+    def see(self, event: HistoryEvent) -> None:
         """Take in what happens."""
         fields = event.fields
         match event.kind:
@@ -55,15 +55,15 @@ class Pauses:
             case "stopped":
                 # Whoever waits for an answer to the last does not send again.
                 for actor, since_s in self._sending.items():
-                    self._take_producer(Pause(event.at_s - since_s, event.at_s, actor))
+                    self._take_producer(WaitSpan(event.at_s - since_s, event.at_s, actor))
                 self._sending.clear()
 
-    def _take_producer(self, pause: Pause) -> None:
+    def _take_producer(self, pause: WaitSpan) -> None:
         self.producer = _longer(self.producer, pause)
 
-    def _acknowledge(self, event: Event) -> None:
+    def _acknowledge(self, event: HistoryEvent) -> None:
         since_s = self._sending.pop(event.actor, event.at_s)
-        self._take_producer(Pause(event.at_s - since_s, event.at_s, event.actor))
+        self._take_producer(WaitSpan(event.at_s - since_s, event.at_s, event.actor))
         kind, topic = self._kinds.get(event.fields["number"], ("", ""))
         if kind in _AT_ONCE:
             for group in self._groups.get(topic, ()):
@@ -71,18 +71,18 @@ class Pauses:
                     continue
                 self._waiting.setdefault(group, {})[event.fields["number"]] = event.at_s
 
-    def _deliver(self, event: Event) -> None:
+    def _deliver(self, event: HistoryEvent) -> None:
         group = str(event.fields["group"])
         waiting = self._waiting.get(group, {})
         if waiting:
             since_s = max(next(iter(waiting.values())), self._delivered_at_s.get(group, 0.0))
-            self.consumer = _longer(self.consumer, Pause(event.at_s - since_s, event.at_s, group))
+            self.consumer = _longer(self.consumer, WaitSpan(event.at_s - since_s, event.at_s, group))
         waiting.pop(event.fields["number"], None)
         self._delivered_at_s[group] = event.at_s
         self._delivered.add((group, event.fields["number"]))
 
 
-def _longer(one: Pause, other: Pause) -> Pause:
+def _longer(one: WaitSpan, other: WaitSpan) -> WaitSpan:
     return other if other.seconds > one.seconds else one
 
 

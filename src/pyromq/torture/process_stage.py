@@ -6,15 +6,15 @@ from collections.abc import Callable, Coroutine
 from random import Random
 from typing import Any
 
-from pyromq.torture.clients import LivingClient
-from pyromq.torture.cluster import Cluster
-from pyromq.torture.stage import Account, Promises
+from pyromq.torture.killable_clients import LivingClient
+from pyromq.torture.servers.process_cluster import ProcessCluster
+from pyromq.torture.stage import Promises, WorkloadUser
 
 
 class ProcessStage:
-    """Where a workload finds a cluster of processes; the event loop must be a `LivesLoop`."""
+    """A workload's access to a cluster of processes; the event loop must be a `LivesLoop`."""
 
-    def __init__(self, cluster: Cluster, seed: int, began_at_s: float) -> None:
+    def __init__(self, cluster: ProcessCluster, seed: int, began_at_s: float) -> None:
         self._cluster = cluster
         self._began_at_s = began_at_s
         self._clients: dict[str, LivingClient] = {}
@@ -23,19 +23,19 @@ class ProcessStage:
 
     @property
     def promises(self) -> Promises:
-        """What holds in this run."""
+        """The promises of this run."""
         return self._cluster.plan.promises
 
     @property
     def namesrv_address(self) -> str:
-        """Where clients ask for routes."""
+        """The address at which clients ask for routes."""
         return self._cluster.name_server_address
 
     def now_s(self) -> float:
         """Return the seconds since the run began."""
         return time.monotonic() - self._began_at_s
 
-    def account(self, name: str) -> Account | None:
+    def account(self, name: str) -> WorkloadUser | None:
         """Return the account of that name, None without access control."""
         return self._cluster.plan.accounts.get(name) if self.promises.has_access_control else None
 

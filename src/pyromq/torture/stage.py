@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 
 class Topology(StrEnum):
-    """How the brokers of a run stand to each other."""
+    """The topology of a run's brokers."""
 
     ALONE = "alone"  #: Each broker group has a master and nothing else.
     MASTER_SLAVE = "master-slave"  #: Each group has slaves that do not take its place.
@@ -40,7 +40,7 @@ class Promises:
 
 
 @dataclass(frozen=True, slots=True)
-class Account:
+class WorkloadUser:
     """A user of the workload when access control is on."""
 
     access_key: str
@@ -60,16 +60,16 @@ class ClientProcess(Protocol):
 
 
 class Stage(Protocol):
-    """Where a workload runs."""
+    """The cluster that a workload runs on."""
 
     @property
     def promises(self) -> Promises:
-        """What holds in this run."""
+        """The promises of this run."""
         ...
 
     @property
     def namesrv_address(self) -> str:
-        """Where clients ask for routes: one or more addresses, separated by semicolons."""
+        """The name servers' addresses, one or more, separated by semicolons."""
         ...
 
     @property
@@ -81,7 +81,7 @@ class Stage(Protocol):
         """Return the seconds since the run began, by a clock that no fault touches."""
         ...
 
-    def account(self, name: str) -> Account | None:
+    def account(self, name: str) -> WorkloadUser | None:
         """Return the account of that name, None without access control."""
         ...
 

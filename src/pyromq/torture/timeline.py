@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from pyromq.errors import ConfigError
-from pyromq.torture.history import Event, History
+from pyromq.torture.history import History, HistoryEvent
 from pyromq.torture.nemesis import BEGIN, END
-from pyromq.torture.outcome import Outcome
-from pyromq.torture.pauses import SEND_OK, Pause
+from pyromq.torture.pauses import SEND_OK, WaitSpan
+from pyromq.torture.run_outcome import RunOutcome
 
 INK, PALE, PAPER, GRID, FLOOR = "#20242c", "#6b7280", "#ffffff", "#e5e7eb", "#f6f7f9"
 ACKS, DELIVERIES = "#e25822", "#2563eb"
@@ -64,7 +64,7 @@ class Bar:
 
 @dataclass(slots=True)
 class Timeline:
-    """What a picture shows."""
+    """The content of a picture of a run."""
 
     seconds: float
     #: How many seconds one point of the curves stands for.
@@ -93,8 +93,8 @@ def timeline_of(history: History) -> Timeline:
     events = history.events
     seconds = events[-1].at_s if events else 1.0
     line = Timeline(seconds, max(0.5, seconds / 300))
-    begun: dict[object, Event] = {}
-    masters: dict[object, Event] = {}
+    begun: dict[object, HistoryEvent] = {}
+    masters: dict[object, HistoryEvent] = {}
     for event in events:
         fields = event.fields
         if event.kind == "ack" and fields.get("status") == SEND_OK:
@@ -116,7 +116,7 @@ def timeline_of(history: History) -> Timeline:
     return line
 
 
-def draw_timeline(history: History, outcome: Outcome, path: Path) -> None:
+def draw_timeline(history: History, outcome: RunOutcome, path: Path) -> None:
     """Write the picture of a run."""
     from PIL import Image, ImageDraw
 
@@ -136,7 +136,7 @@ class _Drawing:
         self._line = line
         self._bottom = CHART_TOP + CHART_HEIGHT
 
-    def draw(self, outcome: Outcome) -> None:
+    def draw(self, outcome: RunOutcome) -> None:
         self._head(outcome)
         self._box(LEFT, CHART_TOP, WIDTH - RIGHT, self._bottom, FLOOR)
         self._pause(outcome.pauses.producer, "#fde4d8", "producer", CHART_TOP + 8)
@@ -146,7 +146,7 @@ class _Drawing:
         self._curve(self._line.acks, ACKS)
         self._faults()
 
-    def _head(self, outcome: Outcome) -> None:
+    def _head(self, outcome: RunOutcome) -> None:
         broken = len(outcome.broken)
         said = f"{broken} promise{'s' * (broken > 1)} broken" if broken else "every promise kept"
         self._text(30, 18, f"pyromq torture: {outcome.cluster}", 26, INK)
@@ -186,7 +186,7 @@ class _Drawing:
         if len(points) > 1:
             self._pen.line(points, fill=colour, width=2 * SCALE, joint="curve")
 
-    def _pause(self, pause: Pause, colour: str, who: str, y: float) -> None:
+    def _pause(self, pause: WaitSpan, colour: str, who: str, y: float) -> None:
         if pause.seconds < 0.05:
             return
         begin, end = self._x(pause.until_s - pause.seconds), self._x(pause.until_s)

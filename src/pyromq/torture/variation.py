@@ -8,51 +8,51 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from random import Random
 
-from pyromq.torture.faults import DISK_KINDS, Kind
-from pyromq.torture.schedule import TARGETS, Fault
+from pyromq.torture.fault_schedule import TARGETS, ScheduledFault
+from pyromq.torture.faults import DISK_KINDS, FaultKind
 
 #: What a network of the kernel's own is good for, and what goes with it.
 NAMESPACE_KINDS = (
-    Kind.KILL,
-    Kind.AMBUSH,
-    Kind.LONELY,
-    Kind.PAUSE,
-    Kind.ISOLATE,
-    Kind.CUT_ETCD,
-    Kind.CUT_TO_ETCD,
-    Kind.CUT_OF_ETCD,
-    Kind.CUT_PEER,
-    Kind.CUT_TO_PEER,
-    Kind.CUT_OF_PEER,
+    FaultKind.KILL,
+    FaultKind.AMBUSH,
+    FaultKind.LONELY,
+    FaultKind.PAUSE,
+    FaultKind.ISOLATE,
+    FaultKind.CUT_ETCD,
+    FaultKind.CUT_TO_ETCD,
+    FaultKind.CUT_OF_ETCD,
+    FaultKind.CUT_PEER,
+    FaultKind.CUT_TO_PEER,
+    FaultKind.CUT_OF_PEER,
 )
-WEIGHTS: Mapping[Kind, float] = {
-    Kind.KILL: 5,
-    Kind.AMBUSH: 4,
-    Kind.LONELY: 2,
-    Kind.KILL_OFTEN: 2,
-    Kind.KILL_ALL: 1,
-    Kind.TERMINATE: 1.5,
-    Kind.PAUSE: 3,
-    Kind.SHORT_PAUSES: 1,
-    Kind.ISOLATE: 2,
-    Kind.CUT_ETCD: 1.5,
-    Kind.CUT_TO_ETCD: 1,
-    Kind.CUT_OF_ETCD: 1,
-    Kind.CUT_PEER: 1.5,
-    Kind.CUT_TO_PEER: 1,
-    Kind.CUT_OF_PEER: 1,
-    Kind.DELAY: 1,
-    Kind.CHOP: 0.7,
-    Kind.TEAR: 0.7,
-    Kind.REFUSE: 0.7,
-    Kind.KILL_ETCD: 1,
-    Kind.PAUSE_ETCD: 1,
-    Kind.FULL_DISK: 1.2,
-    Kind.SLOW_DISK: 1.2,
-    Kind.STUCK_DISK: 1,
-    Kind.CLOCK_JUMP: 1.2,
-    Kind.SWITCH: 1,
-    Kind.NEW_DISK: 1.5,
+WEIGHTS: Mapping[FaultKind, float] = {
+    FaultKind.KILL: 5,
+    FaultKind.AMBUSH: 4,
+    FaultKind.LONELY: 2,
+    FaultKind.KILL_OFTEN: 2,
+    FaultKind.KILL_ALL: 1,
+    FaultKind.TERMINATE: 1.5,
+    FaultKind.PAUSE: 3,
+    FaultKind.SHORT_PAUSES: 1,
+    FaultKind.ISOLATE: 2,
+    FaultKind.CUT_ETCD: 1.5,
+    FaultKind.CUT_TO_ETCD: 1,
+    FaultKind.CUT_OF_ETCD: 1,
+    FaultKind.CUT_PEER: 1.5,
+    FaultKind.CUT_TO_PEER: 1,
+    FaultKind.CUT_OF_PEER: 1,
+    FaultKind.DELAY: 1,
+    FaultKind.CHOP: 0.7,
+    FaultKind.TEAR: 0.7,
+    FaultKind.REFUSE: 0.7,
+    FaultKind.KILL_ETCD: 1,
+    FaultKind.PAUSE_ETCD: 1,
+    FaultKind.FULL_DISK: 1.2,
+    FaultKind.SLOW_DISK: 1.2,
+    FaultKind.STUCK_DISK: 1,
+    FaultKind.CLOCK_JUMP: 1.2,
+    FaultKind.SWITCH: 1,
+    FaultKind.NEW_DISK: 1.5,
 }
 
 
@@ -63,7 +63,7 @@ class Variation:
     seed: int
     replicas: int
     settings: Mapping[str, object]
-    faults: tuple[Fault, ...]
+    faults: tuple[ScheduledFault, ...]
     #: How far the brokers are from each other.
     distance_s: float = 0.0
 
@@ -75,11 +75,11 @@ class Variation:
     @property
     def has_clocks(self) -> bool:
         """Whether the brokers need clocks of their own."""
-        return any(fault.kind is Kind.CLOCK_JUMP for fault in self.faults)
+        return any(fault.kind is FaultKind.CLOCK_JUMP for fault in self.faults)
 
     @property
     def seconds(self) -> float:
-        """When the last fault is over."""
+        """The second at which the last fault is over."""
         return max((fault.at_s + fault.lasts_s for fault in self.faults), default=0.0)
 
     def __str__(self) -> str:
@@ -89,8 +89,8 @@ class Variation:
 def draw_variation(
     seed: int,
     *,
-    without: frozenset[Kind] = frozenset(),
-    only: tuple[Kind, ...] = (),
+    without: frozenset[FaultKind] = frozenset(),
+    only: tuple[FaultKind, ...] = (),
     faults_max: int = 4,
 ) -> Variation:
     """Draw a run; kinds that cannot be done here are replaced by kills, the rest stays as it is."""
@@ -119,13 +119,15 @@ def draw_variation(
             (chance.uniform(0.1, 1.0), chance.uniform(1.0, 2.5), chance.uniform(2.5, 4.5))
         )
         target = chance.choice(TARGETS)
-        faults.append(Fault(kind, round(at_s, 2), round(lasts_s, 2), target, chance.randrange(1 << 30)))
+        faults.append(
+            ScheduledFault(kind, round(at_s, 2), round(lasts_s, 2), target, chance.randrange(1 << 30))
+        )
         # The next begins while this one lasts, soon after it, or when everything is well again.
         at_s += chance.choice((chance.uniform(0, lasts_s), lasts_s + chance.uniform(0, 0.5), lasts_s + 2.0))
     return Variation(seed, replicas, settings, tuple(faults), distance_s)
 
 
-def _kind(chance: Random, without: frozenset[Kind], only: tuple[Kind, ...]) -> Kind:
+def _kind(chance: Random, without: frozenset[FaultKind], only: tuple[FaultKind, ...]) -> FaultKind:
     kinds = list(only or WEIGHTS)
     drawn = chance.choices(kinds, [WEIGHTS[kind] for kind in kinds])[0]
-    return Kind.KILL if drawn in without else drawn
+    return FaultKind.KILL if drawn in without else drawn

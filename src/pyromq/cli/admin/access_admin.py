@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from pyromq.cli.admin.choices import (
+from pyromq.cli.admin.admin_options import (
     DEFAULT_NAME_SERVER,
     Broker,
     Cluster,
@@ -14,10 +14,10 @@ from pyromq.cli.admin.choices import (
     is_true,
     true_or_false,
 )
-from pyromq.cli.admin.listing import Listing
-from pyromq.cli.admin.running import operating, order
+from pyromq.cli.admin.command_runs import operating, order
 from pyromq.cli.exit_status import FAILED
 from pyromq.cli.options import examples
+from pyromq.cli.views.listing import Listing
 
 AccessKey = Annotated[str, typer.Option("-a", "--accessKey", metavar="NAME", help="The account.")]
 
@@ -62,7 +62,7 @@ def update_acl_config(
 ) -> None:
     """Add an account or change it, on one broker or on all of a cluster."""
     exactly_one_place(broker, cluster)
-    from pyromq.client.plans.ops_access import AccountChange
+    from pyromq.client.plans.admin.account_plans import AccountChange
 
     account = AccountChange(
         access_key=access_key,

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from pyromq.cli.admin.choices import (
+from pyromq.cli.admin.admin_options import (
     DEFAULT_NAME_SERVER,
     Broker,
     Cluster,
@@ -15,9 +15,9 @@ from pyromq.cli.admin.choices import (
     Watch,
     exactly_one_place,
 )
-from pyromq.cli.admin.listing import show_again
-from pyromq.cli.admin.running import look, operating, order
+from pyromq.cli.admin.command_runs import look, operating, order
 from pyromq.cli.options import examples, one_address
+from pyromq.cli.views.listing import show_again
 from pyromq.codes import RequestCode
 
 Key = Annotated[str, typer.Option("-k", "--key", metavar="KEY", help="The setting, under RocketMQ's name.")]
@@ -36,7 +36,7 @@ def broker_status(
     as_json: Json = False,
 ) -> None:
     """Show what brokers say of themselves: rates, places, threads, disks; one, a cluster's, or all."""
-    from pyromq.cli.admin import broker_views
+    from pyromq.cli.views import broker_views
 
     look(
         name_server,
@@ -54,7 +54,7 @@ def get_broker_config(
     as_json: Json = False,
 ) -> None:
     """Show the settings of brokers; secret values are hidden."""
-    from pyromq.cli.admin import broker_views
+    from pyromq.cli.views import broker_views
 
     look(
         name_server,
@@ -85,7 +85,7 @@ def update_broker_config(
 
 def get_namesrv_config(*, name_server: NameServer = DEFAULT_NAME_SERVER, as_json: Json = False) -> None:
     """Show the settings of each name server."""
-    from pyromq.cli.admin import broker_views
+    from pyromq.cli.views import broker_views
 
     look(name_server, broker_views.name_server_config, is_json=as_json)
 
@@ -202,8 +202,8 @@ def query_cq(
 
     Status 3: the queue has no such entry.
     """
-    from pyromq.cli.admin import broker_views
-    from pyromq.wire.headers.operations import QueryConsumeQueue
+    from pyromq.cli.views import broker_views
+    from pyromq.wire.headers.operation_headers import QueryConsumeQueue
 
     query = QueryConsumeQueue(topic=topic, queue_id=queue, index=index, count=count, consumer_group=group)
     look(name_server, lambda admin: broker_views.queue_entries(admin, broker, query), is_json=as_json)
@@ -221,7 +221,7 @@ def start_monitoring(
     as_json: Json = False,
 ) -> None:
     """Watch all groups until interrupted, and show those that are behind."""
-    from pyromq.cli.admin import broker_views
+    from pyromq.cli.views import broker_views
 
     with operating(name_server) as admin:
         show_again(lambda: broker_views.behind(admin, least), interval, is_json=as_json)

@@ -5,15 +5,15 @@ from typing import Annotated
 import typer
 
 from pyromq.cli import options
-from pyromq.cli.admin import choices
+from pyromq.cli.admin import admin_options
 from pyromq.cli.admin.access_admin import add_access_commands
 from pyromq.cli.admin.broker_admin import add_broker_commands
 from pyromq.cli.admin.export_admin import add_export_commands
 from pyromq.cli.admin.group_admin import add_group_commands
 from pyromq.cli.admin.message_admin import add_message_commands
 from pyromq.cli.admin.offset_admin import add_offset_commands
-from pyromq.cli.admin.read_only import READ_ONLY
-from pyromq.cli.admin.replicas import add_replicas
+from pyromq.cli.admin.read_only_commands import READ_ONLY
+from pyromq.cli.admin.replicas_command import add_replicas
 from pyromq.cli.admin.scaling_commands import add_scaling_commands
 from pyromq.cli.admin.send_admin import add_send_commands
 from pyromq.cli.admin.switch_master import add_switch_master
@@ -32,7 +32,7 @@ Group = Annotated[
         metavar="GROUP",
         help="The consumer group.",
         show_default=False,
-        autocompletion=choices.completed_groups,
+        autocompletion=admin_options.completed_groups,
     ),
 ]
 Broker = Annotated[
@@ -50,7 +50,7 @@ Broker = Annotated[
 def consumer_status(
     *,
     group: Group,
-    name_server: choices.NameServer = choices.DEFAULT_NAME_SERVER,
+    name_server: admin_options.NameServer = admin_options.DEFAULT_NAME_SERVER,
     client_id: Annotated[
         str | None,
         typer.Option(
@@ -70,16 +70,16 @@ def consumer_status(
 
     Status 3: members subscribe differently; what differs is printed. 1: nobody is connected.
     """
-    from pyromq.cli.admin.consumer_status import run_consumer_status
-    from pyromq.client.plans.consumer_status import StatusQuery
+    from pyromq.cli.admin.consumer_status_view import run_consumer_status
+    from pyromq.client.plans.admin.consumer_status_plans import StatusQuery
 
     query = StatusQuery(group, broker, client_id, stacks)
     try:
         with ended_by_errors():
             is_consistent = run_consumer_status(query, name_server=name_server, is_json=as_json)
-    except typer.Exit as ended:
+    except SystemExit as ended:
         # That nobody is there is not that those who are there differ.
-        raise typer.Exit(FAILED if ended.exit_code == NOT_THERE else ended.exit_code) from ended
+        raise SystemExit(FAILED if ended.code == NOT_THERE else ended.code) from ended
     if not is_consistent:
         raise typer.Exit(STATUS_CONFLICT)
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from pyromq.cli import output
-from pyromq.cli.admin.choices import (
+from pyromq.cli.admin.admin_options import (
     DEFAULT_NAME_SERVER,
     Broker,
     Cluster,
@@ -16,7 +16,7 @@ from pyromq.cli.admin.choices import (
     TheCluster,
     exactly_one_place,
 )
-from pyromq.cli.admin.running import operating
+from pyromq.cli.admin.command_runs import operating
 from pyromq.cli.options import examples
 from pyromq.errors import ConfigError
 
@@ -43,7 +43,7 @@ def export_metadata(
     exactly_one_place(broker, cluster)
     if only_topics and only_groups:
         raise ConfigError("-t is only topics, -g is only groups; for both leave both out")
-    from pyromq.cli.admin.export_views import metadata
+    from pyromq.cli.views.export_views import metadata
 
     with operating(name_server) as admin:
         found = metadata(
@@ -65,7 +65,7 @@ def export_configs(
     as_json: Json = False,
 ) -> None:
     """Write the settings of a cluster's masters that matter for planning to a file."""
-    from pyromq.cli.admin.export_views import configs
+    from pyromq.cli.views.export_views import configs
 
     with operating(name_server) as admin:
         count = len([one for one in name_server.replace(",", ";").split(";") if one.strip()])
@@ -81,7 +81,7 @@ def export_metrics(
     as_json: Json = False,
 ) -> None:
     """Write what goes through a cluster, and how large it is, to a file."""
-    from pyromq.cli.admin.export_views import metrics
+    from pyromq.cli.views.export_views import metrics
 
     with operating(name_server) as admin:
         found = metrics(admin, cluster)

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from pyromq.cli.admin.choices import (
+from pyromq.cli.admin.admin_options import (
     DEFAULT_NAME_SERVER,
     Broker,
     Cluster,
@@ -19,7 +19,7 @@ from pyromq.cli.admin.choices import (
     is_true,
     true_or_false,
 )
-from pyromq.cli.admin.running import look, order
+from pyromq.cli.admin.command_runs import look, order
 from pyromq.cli.exit_status import ended_by_errors
 from pyromq.cli.options import examples
 
@@ -48,7 +48,7 @@ def consumer_progress(
 
     Status 3: the group never read anything.
     """
-    from pyromq.cli.admin import group_views
+    from pyromq.cli.views import group_views
 
     if group is None:
         look(name_server, group_views.overview, is_json=as_json, watch=watch, is_part_enough=True)
@@ -72,7 +72,7 @@ def consumer_connection(
 
     Status 3: nobody is.
     """
-    from pyromq.cli.admin import group_views
+    from pyromq.cli.views import group_views
 
     look(name_server, lambda admin: group_views.connections(admin, group, broker), is_json=as_json)
 
@@ -88,7 +88,7 @@ def producer_connection(
 
     Status 3: nobody is.
     """
-    from pyromq.cli.admin import group_views
+    from pyromq.cli.views import group_views
 
     look(name_server, lambda admin: group_views.producers_of(admin, group, topic), is_json=as_json)
 
@@ -97,7 +97,7 @@ def producer(
     *, broker: OneBroker, name_server: NameServer = DEFAULT_NAME_SERVER, as_json: Json = False
 ) -> None:
     """List all producers that are connected to a broker."""
-    from pyromq.cli.admin import group_views
+    from pyromq.cli.views import group_views
 
     look(name_server, lambda admin: group_views.producers_at(admin, broker), is_json=as_json)
 
@@ -106,7 +106,7 @@ def get_consumer_config(
     *, group: ConsumerGroup, name_server: NameServer = DEFAULT_NAME_SERVER, as_json: Json = False
 ) -> None:
     """Show a group's settings on each broker."""
-    from pyromq.cli.admin import group_views
+    from pyromq.cli.views import group_views
 
     look(name_server, lambda admin: group_views.configs(admin, group), is_json=as_json)
 
@@ -150,7 +150,7 @@ def update_sub_group(
 ) -> None:
     """Create a consumer group, or change it: on one broker, or on all masters of a cluster."""
     from pyromq.client.names import check_group
-    from pyromq.wire.bodies.groups import SubscriptionGroupConfig
+    from pyromq.wire.bodies.group_bodies import SubscriptionGroupConfig
 
     with ended_by_errors():
         exactly_one_place(broker, cluster)
@@ -214,7 +214,7 @@ def broker_consume_stats(
     as_json: Json = False,
 ) -> None:
     """Show how far behind all groups of a broker are."""
-    from pyromq.cli.admin import group_views
+    from pyromq.cli.views import group_views
 
     look(
         name_server,
@@ -237,7 +237,7 @@ def get_consumer_status(
     as_json: Json = False,
 ) -> None:
     """Ask the members of a group how far they are in their queues of a topic."""
-    from pyromq.cli.admin import group_views
+    from pyromq.cli.views import group_views
 
     look(
         name_server, lambda admin: group_views.client_offsets(admin, group, topic, client_id), is_json=as_json

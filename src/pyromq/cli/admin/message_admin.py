@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pyromq.cli import output
-from pyromq.cli.admin.choices import (
+from pyromq.cli.admin.admin_options import (
     DEFAULT_NAME_SERVER,
     Json,
     NameServer,
@@ -18,13 +18,13 @@ from pyromq.cli.admin.choices import (
     moment,
     true_or_false,
 )
-from pyromq.cli.admin.running import operating, operator_settings
+from pyromq.cli.admin.command_runs import operating, operator_settings
 from pyromq.cli.exit_status import NotThere, ended_by_errors
 from pyromq.cli.options import examples
 from pyromq.errors import ConfigError, HeaderError
 
 if TYPE_CHECKING:
-    from pyromq.cli.admin.message_views import Range
+    from pyromq.cli.views.message_views import Range
     from pyromq.client.sync.admin import Admin
     from pyromq.client.sync.pull_consumer import PullConsumer
     from pyromq.model import ReceivedMessage
@@ -62,7 +62,7 @@ def query_msg_by_id(
 
     Status 3: there is no such message.
     """
-    from pyromq.cli.admin import message_views
+    from pyromq.cli.views import message_views
 
     with operating(name_server) as admin:
         for message_id in filter(None, (each.strip() for each in ids.split(","))):
@@ -95,7 +95,7 @@ def query_msg_by_unique_key(
 
     Status 3: there is no such message.
     """
-    from pyromq.cli.admin import message_views
+    from pyromq.cli.views import message_views
 
     with operating(name_server) as admin:
         if group is not None and client_id is not None:
@@ -120,7 +120,7 @@ def query_msg_by_key(
 
     Status 3: there are none.
     """
-    from pyromq.cli.admin import message_views
+    from pyromq.cli.views import message_views
 
     with operating(name_server) as admin:
         found = admin.query_message(topic, key, count=64)
@@ -142,7 +142,7 @@ def query_msg_by_offset(
 
     Status 3: there is none.
     """
-    from pyromq.cli.admin import message_views
+    from pyromq.cli.views import message_views
 
     with operating(name_server) as admin, reading(name_server) as consumer:
         place = message_views.queue_named(consumer, topic, broker, queue)
@@ -172,7 +172,7 @@ def print_msg(
     as_json: Json = False,
 ) -> None:
     """Print the messages of a topic, queue by queue."""
-    from pyromq.cli.admin.message_views import Range
+    from pyromq.cli.views.message_views import Range
 
     with ended_by_errors():
         wanted = Range(topic=topic, tags=tags, begin_ms=_moment(begin, "-b"), end_ms=_moment(end, "-e"))
@@ -197,7 +197,7 @@ def print_msg_by_queue(
     as_json: Json = False,
 ) -> None:
     """Print the messages of one queue (-p true), or count them by tag (-f true)."""
-    from pyromq.cli.admin import message_views
+    from pyromq.cli.views import message_views
 
     if not is_true(prints) and not is_true(by_tag):
         # As with mqadmin, which says nothing.
@@ -247,7 +247,7 @@ def consume_message(
     as_json: Json = False,
 ) -> None:
     """Read messages of a topic, oldest first; no group's progress changes."""
-    from pyromq.cli.admin.message_views import Range
+    from pyromq.cli.views.message_views import Range
 
     if queue is not None and broker is None:
         raise ConfigError("-i needs -b: which broker's queue is it?")
@@ -272,7 +272,7 @@ def decode_message_id(
     as_json: Json = False,
 ) -> None:
     """Show what a message's id says: the broker's address and the place, or who made it and when."""
-    from pyromq.cli.admin.id_view import decoded
+    from pyromq.cli.views.id_view import decoded
 
     with ended_by_errors():
         for message_id in ids:
@@ -282,7 +282,7 @@ def decode_message_id(
 @contextmanager
 def reading(name_server: str, group: str | None = None) -> "Iterator[PullConsumer]":
     """Give a consumer that reads as RocketMQ's tools do, and commits nothing."""
-    from pyromq.cli.admin.message_views import TOOLS_GROUP
+    from pyromq.cli.views.message_views import TOOLS_GROUP
     from pyromq.client.sync.pull_consumer import PullConsumer
 
     with PullConsumer(group or TOOLS_GROUP, name_server, operator_settings()) as consumer:
@@ -298,7 +298,7 @@ def _print(
     is_json: bool,
     group: str | None = None,
 ) -> None:
-    from pyromq.cli.admin.message_views import body_text, message_record, read_range
+    from pyromq.cli.views.message_views import body_text, message_record, read_range
 
     with ended_by_errors(), reading(name_server, group) as consumer:
         found = read_range(consumer, wanted, prints_lines=True)

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from pyromq.cli.admin.choices import (
+from pyromq.cli.admin.admin_options import (
     DEFAULT_NAME_SERVER,
     ConsumerGroup,
     Json,
@@ -14,10 +14,10 @@ from pyromq.cli.admin.choices import (
     moment,
     true_or_false,
 )
-from pyromq.cli.admin.listing import Listing
-from pyromq.cli.admin.running import operating
+from pyromq.cli.admin.command_runs import operating
 from pyromq.cli.exit_status import NotThere, ended_by_errors
 from pyromq.cli.options import examples
+from pyromq.cli.views.listing import Listing
 
 Timestamp = Annotated[
     str,
@@ -97,8 +97,8 @@ def clone_group_offset(
 
     Status 3: the group that is there has read nothing of the topic.
     """
-    from pyromq.cli.admin.offset_views import move_record
-    from pyromq.client.plans.ops_offsets import Target, To
+    from pyromq.cli.views.offset_views import move_record
+    from pyromq.client.plans.admin.offset_changes import Target, To
 
     with operating(name_server) as admin:
         if dry_run:
@@ -129,8 +129,8 @@ def _reset(
     is_json: bool,
     past_members: bool = False,
 ) -> None:
-    from pyromq.cli.admin.offset_views import ResetOptions, run_reset
-    from pyromq.client.plans.ops_offsets import Target, To
+    from pyromq.cli.views.offset_views import ResetOptions, run_reset
+    from pyromq.client.plans.admin.offset_changes import Target, To
 
     with ended_by_errors():
         is_end = timestamp.strip() in ("now", "-1")

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from pyromq.cli import options
-from pyromq.cli.admin import choices
+from pyromq.cli.admin import admin_options
 from pyromq.cli.exit_status import FAILED, NOT_THERE
 from pyromq.errors import ConfigError
 
@@ -19,7 +19,7 @@ UNIT, UNIT_SUB = 1, 2
 def update_topic(
     *,
     topic: Annotated[str, typer.Option("-t", "--topic", metavar="TOPIC", help="The topic.")],
-    name_server: choices.NameServer = choices.DEFAULT_NAME_SERVER,
+    name_server: admin_options.NameServer = admin_options.DEFAULT_NAME_SERVER,
     broker: Annotated[
         str | None,
         typer.Option(
@@ -43,30 +43,32 @@ def update_topic(
     perm: Annotated[
         int, typer.Option("-p", "--perm", metavar="2|4|6", help="2: write, 4: read, 6: both.")
     ] = READ_AND_WRITE,
-    order: Annotated[str, choices.true_or_false("-o", "--order", help="Whether it is ordered.")] = "false",
+    order: Annotated[
+        str, admin_options.true_or_false("-o", "--order", help="Whether it is ordered.")
+    ] = "false",
     unit: Annotated[
-        str, choices.true_or_false("-u", "--unit", help="Whether it belongs to a unit.")
+        str, admin_options.true_or_false("-u", "--unit", help="Whether it belongs to a unit.")
     ] = "false",
     has_unit_sub: Annotated[
         str,
-        choices.true_or_false("-s", "--hasUnitSub", help="Whether it is subscribed by unit."),
+        admin_options.true_or_false("-s", "--hasUnitSub", help="Whether it is subscribed by unit."),
     ] = "false",
     as_json: options.Json = False,
 ) -> None:
     """Create a topic, or change it if it is there: on one broker, or on all masters of a cluster."""
-    choices.exactly_one_place(broker, cluster)
+    admin_options.exactly_one_place(broker, cluster)
     if perm not in (2, 4, 6):
         raise ConfigError(f"-p {perm}: a topic is 2 (writable), 4 (readable) or 6 (both)")
-    from pyromq.cli.admin.scaling import run_update_topic
-    from pyromq.client.plans.scaling import TopicUpdate
+    from pyromq.cli.admin.scaling_views import run_update_topic
+    from pyromq.client.plans.admin.scaling_plans import TopicUpdate
 
     update = TopicUpdate(
         topic=topic.strip(),
         read_queue_count=read_queues,
         write_queue_count=write_queues,
         perm=perm,
-        is_ordered=choices.is_true(order),
-        sys_flag=UNIT * choices.is_true(unit) | UNIT_SUB * choices.is_true(has_unit_sub),
+        is_ordered=admin_options.is_true(order),
+        sys_flag=UNIT * admin_options.is_true(unit) | UNIT_SUB * admin_options.is_true(has_unit_sub),
     )
     if not run_update_topic(
         update, cluster=cluster, address=broker, name_server=name_server, is_json=as_json
@@ -76,8 +78,8 @@ def update_topic(
 
 def wipe_write_perm(
     *,
-    broker: choices.BrokerName,
-    name_server: choices.NameServer = choices.DEFAULT_NAME_SERVER,
+    broker: admin_options.BrokerName,
+    name_server: admin_options.NameServer = admin_options.DEFAULT_NAME_SERVER,
     as_json: options.Json = False,
 ) -> None:
     """Let no producer choose a broker, at every name server of -n; consumers still read from it.
@@ -89,8 +91,8 @@ def wipe_write_perm(
 
 def add_write_perm(
     *,
-    broker: choices.BrokerName,
-    name_server: choices.NameServer = choices.DEFAULT_NAME_SERVER,
+    broker: admin_options.BrokerName,
+    name_server: admin_options.NameServer = admin_options.DEFAULT_NAME_SERVER,
     as_json: options.Json = False,
 ) -> None:
     """Let producers choose a broker again, at every name server of -n."""
@@ -99,7 +101,7 @@ def add_write_perm(
 
 def cluster_list(
     *,
-    name_server: choices.NameServer = choices.DEFAULT_NAME_SERVER,
+    name_server: admin_options.NameServer = admin_options.DEFAULT_NAME_SERVER,
     more_stats: Annotated[
         bool, typer.Option("-m", "--moreStats", help="Messages of yesterday and of today.")
     ] = False,
@@ -110,7 +112,7 @@ def cluster_list(
     as_json: options.Json = False,
 ) -> None:
     """List all brokers: cluster, name, id (0 is the master), address, and whether producers may choose it."""
-    from pyromq.cli.admin.scaling import run_cluster_list
+    from pyromq.cli.admin.scaling_views import run_cluster_list
 
     run_cluster_list(name_server=name_server, with_totals=more_stats, interval_s=interval, is_json=as_json)
 
@@ -118,7 +120,7 @@ def cluster_list(
 def drain(
     *,
     broker: Annotated[str, typer.Argument(metavar="BROKER", help="The broker's name.", show_default=False)],
-    name_server: choices.NameServer = choices.DEFAULT_NAME_SERVER,
+    name_server: admin_options.NameServer = admin_options.DEFAULT_NAME_SERVER,
     wait: Annotated[
         bool, typer.Option("--wait/--no-wait", help="Until the broker may be stopped, or look once.")
     ] = True,
@@ -150,7 +152,7 @@ def drain(
     Shows by topic and group what is unread, and says when the broker may be stopped. Status 3, with
     --no-wait: not yet.
     """
-    from pyromq.cli.admin.drain import DrainOptions, run_drain, run_undo
+    from pyromq.cli.admin.drain_command import DrainOptions, run_drain, run_undo
 
     chosen = DrainOptions(
         broker=broker,
@@ -199,7 +201,7 @@ def add_scaling_commands(admin: typer.Typer) -> None:
 
 
 def _allow_writes(broker: str, name_server: str, *, is_allowed: bool, is_json: bool) -> None:
-    from pyromq.cli.admin.scaling import run_allow_writes
+    from pyromq.cli.admin.scaling_views import run_allow_writes
 
     if not run_allow_writes(broker.strip(), is_allowed=is_allowed, name_server=name_server, is_json=is_json):
         raise typer.Exit(FAILED)

@@ -10,12 +10,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pyromq.cli import output
-from pyromq.cli.admin import listing
-from pyromq.cli.admin.choices import DEFAULT_NAME_SERVER, Json, NameServer, Topic, is_true, true_or_false
-from pyromq.cli.admin.running import operating, operator_settings
+from pyromq.cli.admin.admin_options import (
+    DEFAULT_NAME_SERVER,
+    Json,
+    NameServer,
+    Topic,
+    is_true,
+    true_or_false,
+)
+from pyromq.cli.admin.command_runs import operating, operator_settings
 from pyromq.cli.bars import tracked
 from pyromq.cli.exit_status import FAILED, ended_by_errors
 from pyromq.cli.options import examples
+from pyromq.cli.views import listing
 from pyromq.errors import ConfigError, PyroError
 
 if TYPE_CHECKING:

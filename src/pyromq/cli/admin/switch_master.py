@@ -7,7 +7,7 @@ import msgspec
 import typer
 
 from pyromq.cli import options, output
-from pyromq.cli.admin import choices
+from pyromq.cli.admin import admin_options
 
 
 def switch_master(
@@ -26,7 +26,7 @@ def switch_master(
             show_default=False,
         ),
     ] = None,
-    name_server: choices.NameServer = choices.DEFAULT_NAME_SERVER,
+    name_server: admin_options.NameServer = admin_options.DEFAULT_NAME_SERVER,
     as_json: options.Json = False,
 ) -> None:
     """Let the master of a group hand over to a replica that is in sync; nothing is lost.
@@ -35,7 +35,7 @@ def switch_master(
     Senders see a pause. Status 1: it was not done, and why is printed; the master is still the same then.
     """
     from pyromq.cli.admin.operator import Operator
-    from pyromq.client.plans.replicas import switch_master as switch
+    from pyromq.client.plans.admin.replica_plans import switch_master as switch
 
     with Operator(name_server) as operator:
         began_at = time.monotonic()

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from pyromq.cli import output
-from pyromq.cli.admin.choices import (
+from pyromq.cli.admin.admin_options import (
     DEFAULT_NAME_SERVER,
     Broker,
     Cluster,
@@ -16,7 +16,7 @@ from pyromq.cli.admin.choices import (
     completed_topics,
     exactly_one_place,
 )
-from pyromq.cli.admin.running import look, operating, order, show_told
+from pyromq.cli.admin.command_runs import look, operating, order, show_told
 from pyromq.cli.options import examples
 from pyromq.errors import ConfigError
 
@@ -32,7 +32,7 @@ def topic_list(
     as_json: Json = False,
 ) -> None:
     """List all topics."""
-    from pyromq.cli.admin import topic_views
+    from pyromq.cli.views import topic_views
 
     if by_cluster:
         look(name_server, topic_views.by_cluster, is_json=as_json, is_part_enough=True)
@@ -51,7 +51,7 @@ def topic_route(
     as_json: Json = False,
 ) -> None:
     """Show which brokers have a topic, with how many queues, as the name server tells it to clients."""
-    from pyromq.cli.admin import topic_views
+    from pyromq.cli.views import topic_views
 
     if as_list or as_json:
         look(name_server, lambda admin: topic_views.route(admin, topic), is_json=as_json)
@@ -68,7 +68,7 @@ def topic_status(
     as_json: Json = False,
 ) -> None:
     """Show each queue of a topic: first and last offset, and when its last message came."""
-    from pyromq.cli.admin import topic_views
+    from pyromq.cli.views import topic_views
 
     look(name_server, lambda admin: topic_views.status(admin, topic), is_json=as_json, watch=watch)
 
@@ -77,7 +77,7 @@ def topic_cluster_list(
     *, topic: Topic, name_server: NameServer = DEFAULT_NAME_SERVER, as_json: Json = False
 ) -> None:
     """List the clusters that have a topic."""
-    from pyromq.cli.admin import topic_views
+    from pyromq.cli.views import topic_views
 
     look(name_server, lambda admin: topic_views.clusters(admin, topic), is_json=as_json)
 
@@ -182,7 +182,7 @@ def allocate_mq(
     as_json: Json = False,
 ) -> None:
     """Show how members would share a topic's queues among them, evenly (AVG)."""
-    from pyromq.cli.admin.allocation_view import allocations
+    from pyromq.cli.views.allocation_view import allocations
 
     look(name_server, lambda admin: allocations(admin, topic, addresses.split(",")), is_json=as_json)
 
@@ -203,7 +203,7 @@ def stats_all(
     as_json: Json = False,
 ) -> None:
     """Show how much goes into each topic and out to each group, and how far behind the groups are."""
-    from pyromq.cli.admin import topic_views
+    from pyromq.cli.views import topic_views
 
     look(
         name_server,

@@ -4,13 +4,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pyromq.cli.admin.choices import DEFAULT_NAME_SERVER, Json, NameServer
-from pyromq.cli.admin.running import look
+from pyromq.cli.admin.admin_options import DEFAULT_NAME_SERVER, Json, NameServer
+from pyromq.cli.admin.command_runs import look
 from pyromq.cli.exit_status import NotThere
 from pyromq.cli.options import examples
 
 if TYPE_CHECKING:
-    from pyromq.cli.admin.listing import Listing
+    from pyromq.cli.views.listing import Listing
     from pyromq.client.sync.admin import Admin
 
 _COUNT = 64
@@ -33,7 +33,7 @@ def query_msg_trace_by_id(
 
 
 def _traced(admin: "Admin", topic: str, message_id: str) -> "Listing":
-    from pyromq.cli.admin.listing import Listing
+    from pyromq.cli.views.listing import Listing
 
     records = traces_of(admin, topic, message_id)
     if not records:
@@ -56,7 +56,7 @@ def _traced(admin: "Admin", topic: str, message_id: str) -> "Listing":
 
 def traces_of(admin: "Admin", topic: str, message_id: str) -> list[dict[str, Any]]:
     """Return what was told of a message, in the order of time."""
-    from pyromq.client.trace_format import decode_entries
+    from pyromq.client.tracing.trace_format import decode_entries
 
     found = []
     for message in admin.query_message(topic, message_id, count=_COUNT):

@@ -1,4 +1,4 @@
-"""What was done to a disk, in order, and what of it a power cut leaves.
+"""The journal of a disk's operations, in order, and the part of them that a power cut leaves.
 
 A disk is nodes and names. A node is a file's bytes or a folder's names; a name leads from a folder to a node.
 Both change at once for whoever looks, and reach the platter when they are synced: a file's bytes by a sync of
@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 
-class Node(NamedTuple):
+class DiskNode(NamedTuple):
     """A file or a folder: a number that is not used again, and the path it was made with."""
 
     number: int
@@ -23,7 +23,7 @@ class Node(NamedTuple):
 class Write(NamedTuple):
     """Bytes, written at a place of a file."""
 
-    node: Node
+    node: DiskNode
     at: int
     data: bytes
 
@@ -31,20 +31,20 @@ class Write(NamedTuple):
 class Resize(NamedTuple):
     """A file's new length; what is added reads as zeros."""
 
-    node: Node
+    node: DiskNode
     size: int
 
 
 class Naming(NamedTuple):
     """Names that changed together: folder, name, and the node it leads to now, or None."""
 
-    changes: tuple[tuple[Node, str, Node | None], ...]
+    changes: tuple[tuple[DiskNode, str, DiskNode | None], ...]
 
 
 class Sync(NamedTuple):
     """A sync of a file or a folder that succeeded."""
 
-    node: Node
+    node: DiskNode
 
 
 class LostSync(NamedTuple):
@@ -53,11 +53,11 @@ class LostSync(NamedTuple):
     Names and lengths are kept by the file system itself, and a later sync may still bring them.
     """
 
-    node: Node
+    node: DiskNode
 
 
 class Mark(NamedTuple):
-    """A note of the test's own: «from here on this is promised»."""
+    """A note of the test's own: "from here on this is promised"."""
 
     value: object
 
@@ -67,20 +67,20 @@ Operation = Change | Sync | LostSync | Mark
 #: The files of a disk by path; None is a folder.
 Image = dict[Path, bytes | None]
 
-ROOT: Final = Node(0, is_folder=True, path="/")
+ROOT: Final = DiskNode(0, is_folder=True, path="/")
 
 
 @dataclass(slots=True)
 class Platter:
-    """What is on the disk for good, and what is on its way there.
+    """The durable content of the disk, and the writes that are on their way there.
 
     `unsynced` holds the changes that a sync would bring to the platter, `lost` those that a failed sync left
     behind: a power cut may keep any of both.
     """
 
     #: Bytes that nobody changed yet may be another platter's too; a bytearray is this platter's own.
-    contents: dict[Node, bytes | bytearray] = field(default_factory=dict)
-    folders: dict[Node, dict[str, Node]] = field(default_factory=lambda: {ROOT: {}})
+    contents: dict[DiskNode, bytes | bytearray] = field(default_factory=dict)
+    folders: dict[DiskNode, dict[str, DiskNode]] = field(default_factory=lambda: {ROOT: {}})
     unsynced: list[Change] = field(default_factory=list)
     lost: list[Change] = field(default_factory=list)
 
@@ -110,7 +110,9 @@ class Platter:
     def copy(self) -> "Platter":
         """Return a platter that goes its own way."""
         folders = {node: dict(names) for node, names in self.folders.items()}
-        contents: dict[Node, bytes | bytearray] = {node: bytes(data) for node, data in self.contents.items()}
+        contents: dict[DiskNode, bytes | bytearray] = {
+            node: bytes(data) for node, data in self.contents.items()
+        }
         return Platter(contents, folders, list(self.unsynced), list(self.lost))
 
     def image(self, kept: Iterable[Change] = ()) -> Image:
@@ -125,7 +127,7 @@ class Platter:
         return dict(_walk(ROOT, Path("/"), contents, folders))
 
 
-def nodes_of(change: Change) -> tuple[Node, ...]:
+def nodes_of(change: Change) -> tuple[DiskNode, ...]:
     """Return the nodes whose sync brings a change to the platter."""
     if isinstance(change, Naming):
         return tuple(folder for folder, _, _ in change.changes)
@@ -140,7 +142,9 @@ def _covers(new: Change, old: Change) -> bool:
 
 
 def _carry_out(
-    changes: Iterable[Change], contents: dict[Node, bytes | bytearray], folders: dict[Node, dict[str, Node]]
+    changes: Iterable[Change],
+    contents: dict[DiskNode, bytes | bytearray],
+    folders: dict[DiskNode, dict[str, DiskNode]],
 ) -> None:
     for change in changes:
         if isinstance(change, Naming):
@@ -163,7 +167,10 @@ def _carry_out(
 
 
 def _walk(
-    folder: Node, path: Path, contents: dict[Node, bytes | bytearray], folders: dict[Node, dict[str, Node]]
+    folder: DiskNode,
+    path: Path,
+    contents: dict[DiskNode, bytes | bytearray],
+    folders: dict[DiskNode, dict[str, DiskNode]],
 ) -> Iterator[tuple[Path, bytes | None]]:
     for name, node in folders.get(folder, {}).items():
         if node.is_folder:

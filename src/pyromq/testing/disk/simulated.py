@@ -20,11 +20,11 @@ from pyromq.store.files import DiskUse, File, FileLock
 from pyromq.testing.disk.cuts import TearsAt, kept_operations, tears_anywhere
 from pyromq.testing.disk.journal import (
     ROOT,
+    DiskNode,
     Image,
     LostSync,
     Mark,
     Naming,
-    Node,
     Operation,
     Platter,
     Resize,
@@ -42,7 +42,7 @@ class _Content:
 
     __slots__ = ("_fd", "_initial", "names", "node", "pages", "users")
 
-    def __init__(self, node: Node, initial: bytes = b"") -> None:
+    def __init__(self, node: DiskNode, initial: bytes = b"") -> None:
         self.node = node
         self._initial = initial
         self._fd = -1
@@ -175,7 +175,7 @@ class SimulatedDisk:
         self.journal: list[Operation] = []
         self.platter = Platter()
         self._mutex = threading.RLock()
-        self._folders: dict[Path, Node] = {Path("/"): ROOT}
+        self._folders: dict[Path, DiskNode] = {Path("/"): ROOT}
         self._files: dict[Path, _Content] = {}
         self._names: dict[Path, set[str]] = {}
         self._locked: set[Path] = set()
@@ -200,9 +200,9 @@ class SimulatedDisk:
         self.platter.folders[self._folders[path.parent]][path.name] = node
         self._names.setdefault(path.parent, set()).add(path.name)
 
-    def _new_node(self, path: Path, *, is_folder: bool = False) -> Node:
+    def _new_node(self, path: Path, *, is_folder: bool = False) -> DiskNode:
         self._nodes += 1
-        return Node(self._nodes, is_folder, str(path))
+        return DiskNode(self._nodes, is_folder, str(path))
 
     # What the test asks for
 
@@ -213,7 +213,7 @@ class SimulatedDisk:
 
     @property
     def open_count(self) -> int:
-        """How many files are open."""
+        """The number of open files."""
         return len(self._open)
 
     def image(self) -> Image:
@@ -321,7 +321,7 @@ class SimulatedDisk:
             content.pages = kept
             self._do(Resize(content.node, size))
 
-    def sync(self, path: Path, node: Node) -> None:
+    def sync(self, path: Path, node: DiskNode) -> None:
         """Bring a node's changes to the platter, or fail and lose them."""
         with self._mutex:
             if _takes(self._failing_syncs, path):
@@ -351,7 +351,7 @@ class SimulatedDisk:
             self.journal.append(operation)
         self.platter.apply(operation)
 
-    def _name(self, *changes: tuple[Path, Node | None]) -> None:
+    def _name(self, *changes: tuple[Path, DiskNode | None]) -> None:
         self._do(Naming(tuple((self._folders[path.parent], path.name, node) for path, node in changes)))
         for path, node in changes:
             names = self._names.setdefault(path.parent, set())
@@ -468,7 +468,7 @@ class SimulatedDisk:
         if failed:
             raise SyncFailed(f"syncing the disk failed: {failed[0]}: {os.strerror(errno.EIO)}")
 
-    def _has_synced(self, path: Path, node: Node) -> bool:
+    def _has_synced(self, path: Path, node: DiskNode) -> bool:
         try:
             self.sync(path, node)
         except SyncFailed:

@@ -1,4 +1,4 @@
-"""What a process asks of its machine, answered by the simulation: time, addresses, chance, its own number.
+"""The machine's services, answered by the simulation: time, addresses, chance, the process's own number.
 
 The doors of the standard library are replaced while a simulation runs, not ours: code that is written
 tomorrow, and code of others, then finds virtual time too. A thread, a sleep or a real socket is refused, for
@@ -17,9 +17,9 @@ from random import Random
 from typing import Any, Final
 from unittest.mock import patch
 
-from pyromq.client.push import in_use
-from pyromq.testing.simulation.loop import SimulatedLoop
-from pyromq.testing.simulation.processes import CURRENT
+from pyromq.client.consumer import in_use
+from pyromq.testing.simulation.simulated_loop import SimulatedLoop
+from pyromq.testing.simulation.simulated_machines import CURRENT
 
 #: Wall time when a simulation begins, in milliseconds: 2026-01-01.
 BEGIN_MS: Final = 1_767_225_600_000

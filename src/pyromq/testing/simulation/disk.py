@@ -6,7 +6,7 @@ from random import Random
 
 from pyromq.testing.disk.journal import Image, Operation, Write
 from pyromq.testing.disk.simulated import SimulatedDisk
-from pyromq.testing.simulation.processes import Crashed
+from pyromq.testing.simulation.simulated_machines import Crashed
 
 Trace = Callable[..., None]
 

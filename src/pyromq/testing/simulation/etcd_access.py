@@ -1,4 +1,4 @@
-"""How requests travel to the simulated etcd and back: a transport for httpx, over the simulated network.
+"""Access to the simulated etcd: a transport for httpx, over the simulated network.
 
 A request or an answer that meets a cut waits for its end or is lost, as the seed says. So a transaction may
 be made long after its client gave up, and one that was made may look as if it was not.
@@ -11,9 +11,9 @@ from typing import Any, Final
 import httpx
 import msgspec
 
-from pyromq.testing.simulation.etcd import EtcdState, Watch
-from pyromq.testing.simulation.network import Network
-from pyromq.testing.simulation.processes import CURRENT, Machine, Process
+from pyromq.testing.simulation.simulated_etcd import EtcdState, EtcdWatch
+from pyromq.testing.simulation.simulated_machines import CURRENT, Machine, Process
+from pyromq.testing.simulation.simulated_network import Network
 
 _BEAT_S: Final = 0.25
 
@@ -95,7 +95,7 @@ class _Watching:
 
     def __init__(self, member: EtcdMember) -> None:
         self._member = member
-        self.watch: Watch | None = None
+        self.watch: EtcdWatch | None = None
 
     def end(self) -> None:
         watches = self._member.state.watches

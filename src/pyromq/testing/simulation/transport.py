@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, Final
 from zlib import crc32
 
 if TYPE_CHECKING:
-    from pyromq.testing.simulation.network import Network
-    from pyromq.testing.simulation.processes import Process
+    from pyromq.testing.simulation.simulated_machines import Process
+    from pyromq.testing.simulation.simulated_network import Network
 
 #: Bytes between two processes that neither of them holds.
 PIPE_BYTES: Final = 512 * 1024

@@ -1,4 +1,4 @@
-"""What the simulation alone can see: acknowledgements as they leave, and who held the lease then.
+"""A witness that only a simulation has: it sees acknowledgements as they leave, and who held the lease then.
 
 A client learns of an acknowledgement late, when bytes were held back on the way. Here it is seen when the
 broker writes it, beside what etcd itself holds at that moment.
@@ -8,9 +8,9 @@ import json
 from collections.abc import Iterator
 from typing import Any, Final
 
-from pyromq.testing.simulation.loop import TURN_S
+from pyromq.testing.simulation.simulated_loop import TURN_S
 from pyromq.testing.simulation.transport import Endpoint
-from pyromq.torture.checker import Verdict
+from pyromq.torture.checker import PromiseVerdict
 from pyromq.torture.history import History
 
 #: In every answer to a send, and in no other.
@@ -55,9 +55,9 @@ class Witness:
             f"when etcd held {self.leader or 'nobody'} for the master"
         )
 
-    def verdict(self) -> Verdict:
+    def verdict(self) -> PromiseVerdict:
         """Return what was seen."""
-        return Verdict(PROMISE, self.checked, self.broken)
+        return PromiseVerdict(PROMISE, self.checked, self.broken)
 
 
 def _headers(data: bytes) -> Iterator[dict[str, Any]]:

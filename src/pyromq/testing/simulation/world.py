@@ -22,9 +22,9 @@ from typing import Any, Self, TypeVar
 
 from pyromq.testing.simulation.borrowed import borrowed_machine
 from pyromq.testing.simulation.disk import MachineDisk, cut_database
-from pyromq.testing.simulation.loop import SimulatedLoop
-from pyromq.testing.simulation.network import Network
-from pyromq.testing.simulation.processes import Machine, Process
+from pyromq.testing.simulation.simulated_loop import SimulatedLoop
+from pyromq.testing.simulation.simulated_machines import Machine, Process
+from pyromq.testing.simulation.simulated_network import Network
 
 T = TypeVar("T")
 

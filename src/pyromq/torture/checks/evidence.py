@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
-from pyromq.torture.history import Event, History
-from pyromq.torture.model import Model, Sent, name_of
+from pyromq.torture.history import History, HistoryEvent
+from pyromq.torture.promise_model import Model, Sent, name_of
 from pyromq.torture.stage import Promises
 
 #: Seconds that a fault may be felt after its end: a broker that starts, a client that looks for it.
@@ -15,7 +15,7 @@ AFTER_S = 10.0
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
+class StoredEvidence:
     """A message in the final log."""
 
     topic: str
@@ -33,7 +33,7 @@ class Stored:
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """Where a queue begins and ends in the final log."""
+    """The first offset and the end of a queue in the final log."""
 
     first: int
     end: int
@@ -48,8 +48,8 @@ class Evidence:
         self.model = Model(promises)
         self.model.see_all(history.events)
         #: The final log: what stands where, by message and by queue.
-        self.copies: dict[int, list[Stored]] = {}
-        self.logs: dict[str, dict[int, Stored]] = {}
+        self.copies: dict[int, list[StoredEvidence]] = {}
+        self.logs: dict[str, dict[int, StoredEvidence]] = {}
         self.bounds: dict[str, Bounds] = {}
         # A queue that was read more than once, as brokers did not answer, counts as it was read last.
         for event in {text(event, "place"): event for event in history.of("log")}.values():
@@ -94,7 +94,7 @@ class Evidence:
                 apart.append((first_s, last_s))
         return apart
 
-    def _take_log(self, event: Event) -> None:
+    def _take_log(self, event: HistoryEvent) -> None:
         place, topic = text(event, "place"), text(event, "topic")
         self.bounds[place] = Bounds(whole(event, "first"), whole(event, "end"))
         rows = event.fields["messages"]
@@ -103,7 +103,7 @@ class Evidence:
         for row in rows:
             assert isinstance(row, list)
             offset, number, position, host, crc = row
-            stored = Stored(
+            stored = StoredEvidence(
                 topic, place, int(str(offset)), int(str(number)), int(str(position)), str(host), int(str(crc))
             )
             log[stored.offset] = stored
@@ -114,7 +114,7 @@ class Evidence:
         said_at_s = self.model.said_at_s(sent)
         return said_at_s < self.settled_s and not self.model.may_be_lost(said_at_s)
 
-    def in_topic(self, sent: Sent) -> list[Stored]:
+    def in_topic(self, sent: Sent) -> list[StoredEvidence]:
         """Return where a message stands in its own topic."""
         return [stored for stored in self.copies.get(sent.number, ()) if stored.topic == sent.topic]
 
@@ -128,12 +128,12 @@ class Evidence:
         return (sent for sent in self.model.sent.values() if sent.topic in topics)
 
 
-def text(event: Event, name: str) -> str:
+def text(event: HistoryEvent, name: str) -> str:
     """Return a field that is a text."""
     return str(event.fields.get(name, ""))
 
 
-def whole(event: Event, name: str) -> int:
+def whole(event: HistoryEvent, name: str) -> int:
     """Return a field that is a whole number."""
     value = event.fields.get(name)
     assert isinstance(value, int), f"{event} has no number {name}"

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 
 from pyromq.torture.checks.evidence import Evidence, text, whole
-from pyromq.torture.history import Event
-from pyromq.torture.model import TRIES_MAX, is_last_try
+from pyromq.torture.history import HistoryEvent
+from pyromq.torture.promise_model import TRIES_MAX, is_last_try
 from pyromq.torture.workload.arrangement import FAILERS
 
 _DEAD = f"%DLQ%{FAILERS}"
@@ -14,7 +14,7 @@ _OWN_SENDS = 3
 
 
 def is_dead_once(evidence: Evidence) -> Iterator[str | None]:
-    """What a group gave up is a dead letter: once each time, and once more for each answer that was lost."""
+    """A message that a group gave up is a dead letter: once each time, and once more for each lost answer."""
     model = evidence.model
     if next(evidence.history.of("read_out"), None) is None:
         return
@@ -62,7 +62,7 @@ def is_replayed(evidence: Evidence) -> Iterator[str | None]:
             yield f"replayed at {sent.replayed_at_s:.3f} s and never delivered: {sent}"
 
 
-def _given_up(deliveries: list[Event]) -> list[Event]:
+def _given_up(deliveries: list[HistoryEvent]) -> list[HistoryEvent]:
     """Return the deliveries that must have made a message a dead letter.
 
     A failure that no broker takes back is tried again by the consumer itself, which counts these tries; the
@@ -80,7 +80,7 @@ def _given_up(deliveries: list[Event]) -> list[Event]:
     ]
 
 
-def _letters_max(evidence: Evidence, delivery: Event) -> int:
+def _letters_max(evidence: Evidence, delivery: HistoryEvent) -> int:
     """Return how many dead letters a delivery may make.
 
     The last failure makes one. When its answer is lost the client sends the message itself, with one try

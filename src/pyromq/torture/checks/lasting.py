@@ -1,16 +1,16 @@
-"""What is acknowledged stays, once, unchanged and where it was said to be."""
+"""Checks of durability: acknowledged messages stay, once, unchanged and where they were said to be."""
 
 from collections.abc import Iterator
 
 from pyromq.torture.checks.evidence import Evidence, text, whole
-from pyromq.torture.model import Showing
+from pyromq.torture.promise_model import Showing
 
 #: Kinds whose answers tell of another place than the one where readers see them.
 _ELSEWHERE = ("delayed", "timed", "transaction")
 
 
 def is_there(evidence: Evidence) -> Iterator[str | None]:
-    """What was acknowledged is in the final log."""
+    """Each acknowledged message is in the final log."""
     model = evidence.model
     for sent in evidence.messages():
         if model.showing(sent) is not Showing.MUST:
@@ -69,7 +69,7 @@ def is_where_it_was_said(evidence: Evidence) -> Iterator[str | None]:
 
 
 def is_not_taken_back(evidence: Evidence) -> Iterator[str | None]:
-    """What a reader was shown at an offset stays there.
+    """A message that a reader was shown at an offset stays there.
 
     Not promised where acknowledged messages may be lost, and of slaves that are ahead of their master's disk.
     What was seen after the run had settled may be newer than the final log.

@@ -4,17 +4,17 @@ from collections.abc import Iterator
 
 from pyromq.torture.checks.evidence import Evidence, text, whole
 from pyromq.torture.checks.lasting import _ELSEWHERE
-from pyromq.torture.history import Event
+from pyromq.torture.history import HistoryEvent
 from pyromq.torture.workload.arrangement import ORDERLY
 
 
 def is_in_order(evidence: Evidence) -> Iterator[str | None]:
-    """What was acknowledged before another was sent stands before it in their queue."""
+    """A message acknowledged before another was sent stands before it in their queue."""
     if evidence.model.is_lossy:
         return
     #: By queue: the moments of acknowledgements with the offset that each gave, as they come.
-    told: dict[str, list[tuple[int, Event]]] = {}
-    begun: dict[int, dict[str, tuple[int, Event] | None]] = {}
+    told: dict[str, list[tuple[int, HistoryEvent]]] = {}
+    begun: dict[int, dict[str, tuple[int, HistoryEvent] | None]] = {}
     for event in evidence.history.of("send", "ack"):
         number = whole(event, "number")
         if event.kind == "send":
@@ -32,13 +32,13 @@ def is_in_order(evidence: Evidence) -> Iterator[str | None]:
         told.setdefault(place, []).append((offset, event))
 
 
-def _offset(told: tuple[int, Event]) -> int:
+def _offset(told: tuple[int, HistoryEvent]) -> int:
     return told[0]
 
 
 def is_read_in_order(evidence: Evidence) -> Iterator[str | None]:
     """A consumer in order is done with a queue's messages one after the other."""
-    furthest: dict[str, Event] = {}
+    furthest: dict[str, HistoryEvent] = {}
     seen: set[tuple[str, int]] = set()
     for event in evidence.history.of("deliver"):
         if event.fields["group"] != ORDERLY or not event.fields["done"]:

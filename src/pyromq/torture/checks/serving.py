@@ -1,9 +1,9 @@
-"""Who may answer, and that somebody does: masters, calls, replies, strangers, topics."""
+"""Checks of service: one master at a time answers, calls and replies arrive, strangers are refused."""
 
 from collections.abc import Iterator
 
 from pyromq.torture.checks.evidence import Evidence, text, whole
-from pyromq.torture.history import Event
+from pyromq.torture.history import HistoryEvent
 from pyromq.torture.stage import Topology
 
 #: Events that tell of a call that failed, and of one that succeeded.
@@ -52,7 +52,9 @@ def is_one_master(evidence: Evidence) -> Iterator[str | None]:
             yield _deposed(evidence, elections, event, tries.get(number, event.at_s))
 
 
-def _deposed(evidence: Evidence, elections: list[Event], ack: Event, asked_at_s: float) -> str | None:
+def _deposed(
+    evidence: Evidence, elections: list[HistoryEvent], ack: HistoryEvent, asked_at_s: float
+) -> str | None:
     host = text(ack, "host")
     if not any(text(event, "address") == host for event in elections):
         return None
@@ -101,7 +103,7 @@ def is_answered(evidence: Evidence) -> Iterator[str | None]:
 
 
 def is_serving_again(evidence: Evidence) -> Iterator[str | None]:
-    """When the faults are over, brokers serve: everything can be read, on connections that answer."""
+    """Check that brokers serve after the faults: everything can be read, on connections that answer."""
     for event in evidence.history.of("read_out", "unreadable", "readout_failed", "absent"):
         if event.kind == "read_out":
             yield None

@@ -11,14 +11,12 @@ from random import Random
 
 from pyromq.codes import ResponseCode
 from pyromq.errors import NetworkError, PyroError
-from pyromq.torture.cluster import Cluster
 from pyromq.torture.history import History, Json
-from pyromq.torture.nodes import Node
-from pyromq.torture.probe.record import Fate
+from pyromq.torture.probe.probe_record import SendFate
 from pyromq.torture.probe.wire import (
     QUEUES,
     TOPIC,
-    Connection,
+    ProbeConnection,
     begin_pull,
     begin_send,
     body_of,
@@ -26,8 +24,10 @@ from pyromq.torture.probe.wire import (
     make_topic,
     number_of,
 )
-from pyromq.torture.replicas import read_epochs
-from pyromq.torture.stage import Account
+from pyromq.torture.replica_audit import read_epochs
+from pyromq.torture.servers.nodes import ServerNode
+from pyromq.torture.servers.process_cluster import ProcessCluster
+from pyromq.torture.stage import WorkloadUser
 from pyromq.wire.command import Command
 from pyromq.wire.message_id import parse_offset_message_id
 from pyromq.wire.record import Record as LogRecord
@@ -51,7 +51,7 @@ _GOES_ON = (ResponseCode.SUCCESS, ResponseCode.PULL_OFFSET_MOVED, ResponseCode.P
 
 @dataclass(frozen=True, slots=True)
 class ProbePlan:
-    """How much a probe does."""
+    """The amount of work of a probe."""
 
     producers: int = 4
     #: At most so long is the pause of a producer between two rounds.
@@ -68,7 +68,7 @@ class Probe:
     """Asks the brokers of one group, all the time."""
 
     def __init__(
-        self, cluster: Cluster, group: str, history: History, plan: ProbePlan, chance: Random
+        self, cluster: ProcessCluster, group: str, history: History, plan: ProbePlan, chance: Random
     ) -> None:
         self._cluster = cluster
         self.group = group
@@ -76,11 +76,11 @@ class Probe:
         self._plan = plan
         self._chance = chance
         self._members = cluster.members(group)
-        self._account: Account | None = (
+        self._account: WorkloadUser | None = (
             cluster.plan.accounts.get("operator") if cluster.plan.promises.has_access_control else None
         )
         #: Whoever acknowledged last is taken for the master.
-        self._master: Node = cluster.master(group)
+        self._master: ServerNode = cluster.master(group)
         self._is_over = asyncio.Event()
         self.acknowledged = 0
 
@@ -117,7 +117,7 @@ class Probe:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    def _address(self, node: Node) -> str:
+    def _address(self, node: ServerNode) -> str:
         return self._cluster.network.address(node.number)
 
     async def _pause(self, seconds: float) -> None:
@@ -137,7 +137,7 @@ class Probe:
             node = self._master if chance.random() < 0.5 else chance.choice(self._members)
             await self._pause(chance.uniform(0.01, max(0.1, self._plan.pause_s)))
 
-    async def _send_on(self, chance: Random, connection: Connection, node: Node) -> None:
+    async def _send_on(self, chance: Random, connection: ProbeConnection, node: ServerNode) -> None:
         number = next(_connections)
         while not (self._is_over.is_set() or connection.is_hung_up):
             if not await self._send_some(chance, connection, node, number):
@@ -146,10 +146,12 @@ class Probe:
                 return
             await self._pause(chance.uniform(0, self._plan.pause_s))
 
-    async def _send_some(self, chance: Random, connection: Connection, node: Node, number: int) -> bool:
+    async def _send_some(
+        self, chance: Random, connection: ProbeConnection, node: ServerNode, number: int
+    ) -> bool:
         """Send a few messages at once; return whether all were acknowledged."""
         under_way: list[asyncio.Task[Command]] = []
-        fates: list[Fate] = []
+        fates: list[SendFate] = []
         for _ in range(chance.choice((1, 1, 2, 4, 8))):
             queue_id = chance.randrange(QUEUES)
             numbers = [next(_numbers) for _ in range(chance.choice((1, 1, 1, 1, 3)))]
@@ -168,35 +170,37 @@ class Probe:
             answer.add_done_callback(partial(self._end, numbers, node, fates))
             under_way.append(answer)
         await asyncio.wait(under_way)
-        return all(fate is Fate.ACKNOWLEDGED for fate in fates)
+        return all(fate is SendFate.ACKNOWLEDGED for fate in fates)
 
-    def _end(self, numbers: list[int], node: Node, fates: list[Fate], done: "asyncio.Task[Command]") -> None:
+    def _end(
+        self, numbers: list[int], node: ServerNode, fates: list[SendFate], done: "asyncio.Task[Command]"
+    ) -> None:
         fates.append(self._fate(numbers, node, done))
 
-    def _fate(self, numbers: list[int], node: Node, done: "asyncio.Task[Command]") -> Fate:
+    def _fate(self, numbers: list[int], node: ServerNode, done: "asyncio.Task[Command]") -> SendFate:
         """Note what became of messages that were sent together."""
         error = None if done.cancelled() else done.exception()
         if done.cancelled() or error is not None:
-            return self._note_end(numbers, Fate.UNKNOWN, detail=str(error)[:120])
+            return self._note_end(numbers, SendFate.UNKNOWN, detail=str(error)[:120])
         answer = done.result()
         if answer.code != ResponseCode.SUCCESS:
-            fate = Fate.UNKNOWN if answer.code in _HALF_DONE else Fate.REFUSED
+            fate = SendFate.UNKNOWN if answer.code in _HALF_DONE else SendFate.REFUSED
             return self._note_end(numbers, fate, detail=f"{answer.code} {answer.remark}"[:120])
         self._master = node
         self.acknowledged += len(numbers)
         fields = answer.ext or {}
         positions = [parse_offset_message_id(one).position for one in fields["msgId"].split(",")]
         return self._note_end(
-            numbers, Fate.ACKNOWLEDGED, offset=int(fields["queueOffset"]), positions=[*positions]
+            numbers, SendFate.ACKNOWLEDGED, offset=int(fields["queueOffset"]), positions=[*positions]
         )
 
-    def _note_end(self, numbers: list[int], fate: Fate, **fields: Json) -> Fate:
+    def _note_end(self, numbers: list[int], fate: SendFate, **fields: Json) -> SendFate:
         self._history.note(END, "probe", numbers=[*numbers], fate=str(fate), **fields)
         return fate
 
     # Readers ------------------------------------------------------------------------------------------
 
-    async def _read(self, chance: Random, node: Node) -> None:
+    async def _read(self, chance: Random, node: ServerNode) -> None:
         """Read all queues of one broker, over and over, until it is over."""
         offsets: Counter[int] = Counter()
         while not self._is_over.is_set():
@@ -214,7 +218,13 @@ class Probe:
             await self._pause(0.2)
 
     async def _read_some(
-        self, connection: Connection, node: Node, queue_id: int, offsets: Counter[int], *, is_held: bool
+        self,
+        connection: ProbeConnection,
+        node: ServerNode,
+        queue_id: int,
+        offsets: Counter[int],
+        *,
+        is_held: bool,
     ) -> int:
         """Pull once, note what came, and return how many messages it was."""
         begin = offsets[queue_id]
@@ -239,7 +249,7 @@ class Probe:
     def _complain(self, text: str) -> None:
         self._history.note(WRONG, "probe", group=self.group, what=text)
 
-    def _number(self, queue_id: int, record: LogRecord, node: Node) -> int:
+    def _number(self, queue_id: int, record: LogRecord, node: ServerNode) -> int:
         """Return the number of a message that a broker has; −1, and a complaint, when it is none of ours."""
         number = number_of(record)
         if number is None or (record.topic, record.queue_id) != (TOPIC, queue_id):
@@ -250,7 +260,7 @@ class Probe:
             return -1
         return number
 
-    def _note_reads(self, queue_id: int, node: Node, messages: list[Json]) -> None:
+    def _note_reads(self, queue_id: int, node: ServerNode, messages: list[Json]) -> None:
         """Note what a broker has: offsets and numbers."""
         if messages:
             self._history.note(
@@ -283,7 +293,7 @@ class Probe:
                 return f"{self.group}: {_EQUAL_S_MAX:.0f} s after the last fault: {reason}"
             await asyncio.sleep(0.2)
 
-    async def _note_final(self, master: Node, queues: dict[int, dict[int, list[int]]]) -> None:
+    async def _note_final(self, master: ServerNode, queues: dict[int, dict[int, list[int]]]) -> None:
         reigns = await self._cluster.reigns(self.group)
         found: dict[str, Json] = {
             str(queue): [[*one] for one in own.values()] for queue, own in queues.items()
@@ -299,7 +309,7 @@ class Probe:
             reigns=ruled,
         )
 
-    async def _read_all(self, node: Node) -> dict[int, dict[int, list[int]]]:
+    async def _read_all(self, node: ServerNode) -> dict[int, dict[int, list[int]]]:
         """Return all that a broker has: queue → offset → offset, number, position, storing node."""
         faces = {self._cluster.network.face(one.number): one.number for one in self._cluster.nodes}
         queues: dict[int, dict[int, list[int]]] = {}

@@ -1,4 +1,4 @@
-"""What must hold of a probe's record, told of every message that broke it.
+"""Rules for a probe's record; each message that breaks one is told.
 
 Each rule is a function of its own that returns complaints; `judge` runs them all. With asynchronous
 replication acknowledged messages may be lost when a master is, but only from its end, and only the youngest;
@@ -9,12 +9,12 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from pyromq.torture.probe.record import Fate, Final, Queue, Record, Send
+from pyromq.torture.probe.probe_record import Final, ProbeRecord, Queue, Send, SendFate
 
 
 @dataclass(frozen=True, slots=True)
-class Promise:
-    """What was promised in this run."""
+class ProbePromise:
+    """The promises of this run."""
 
     is_synchronous: bool = True
     #: Asynchronous: how long before its master's last answer a lost message may have been acknowledged.
@@ -22,8 +22,8 @@ class Promise:
 
 
 @dataclass(slots=True)
-class Findings:
-    """What was found."""
+class ProbeFindings:
+    """The broken rules, and the lost messages."""
 
     broken: list[str] = field(default_factory=list)
     #: Acknowledged and not there at the end; with synchronous replication each is a broken promise.
@@ -31,9 +31,9 @@ class Findings:
     masters: int = 0
 
 
-def judge(record: Record, final: Final, promise: Promise) -> Findings:
+def judge(record: ProbeRecord, final: Final, promise: ProbePromise) -> ProbeFindings:
     """Check everything."""
-    found = Findings(broken=list(record.complaints))
+    found = ProbeFindings(broken=list(record.complaints))
     places = final.places()
     found.lost = [send for send in record.acknowledged() if send.number not in places]
     found.masters = len({final.epoch_at(stored.position) for _, _, stored in places.values()})
@@ -60,14 +60,14 @@ def _told(send: Send) -> str:
     )
 
 
-def _holes(_record: Record, final: Final) -> Iterator[str]:
+def _holes(_record: ProbeRecord, final: Final) -> Iterator[str]:
     for queue, messages in final.queues.items():
         missing = sorted(set(range(max(messages, default=-1) + 1)) - set(messages))
         if missing:
             yield f"gap: {queue} has no offsets {missing[:5]} ({len(missing)} of them)"
 
 
-def _repeats(_record: Record, final: Final) -> Iterator[str]:
+def _repeats(_record: ProbeRecord, final: Final) -> Iterator[str]:
     seen: dict[int, tuple[Queue, int]] = {}
     for queue, messages in final.queues.items():
         for offset, stored in sorted(messages.items()):
@@ -76,7 +76,7 @@ def _repeats(_record: Record, final: Final) -> Iterator[str]:
                 yield f"repeated: message {stored.number} is at {before} and at {(queue, offset)}"
 
 
-def _never_sent(record: Record, final: Final) -> Iterator[str]:
+def _never_sent(record: ProbeRecord, final: Final) -> Iterator[str]:
     for queue, messages in final.queues.items():
         for offset, stored in messages.items():
             send = record.sends.get(stored.number)
@@ -84,7 +84,7 @@ def _never_sent(record: Record, final: Final) -> Iterator[str]:
                 yield f"made up: {queue} offset {offset} holds message {stored.number}, not sent there"
 
 
-def _one_node_an_epoch(_record: Record, final: Final) -> Iterator[str]:
+def _one_node_an_epoch(_record: ProbeRecord, final: Final) -> Iterator[str]:
     nodes: dict[int, set[int]] = defaultdict(set)
     for messages in final.queues.values():
         for stored in messages.values():
@@ -94,7 +94,7 @@ def _one_node_an_epoch(_record: Record, final: Final) -> Iterator[str]:
             yield f"two masters: epoch {epoch} was written by the nodes {sorted(several)}"
 
 
-def _places_given_twice(record: Record, final: Final, lost: set[int]) -> Iterator[str]:
+def _places_given_twice(record: ProbeRecord, final: Final, lost: set[int]) -> Iterator[str]:
     """An offset of a queue, and a place in the log, belong to one message in all that anybody was told."""
     offsets: dict[tuple[Queue, int], int] = {}
     positions: dict[int, int] = {}
@@ -113,7 +113,7 @@ def _places_given_twice(record: Record, final: Final, lost: set[int]) -> Iterato
             yield f"given twice: position {send.position} to {other} and to {_told(send)}"
 
 
-def _reads_that_were_taken_back(record: Record, final: Final) -> Iterator[str]:
+def _reads_that_were_taken_back(record: ProbeRecord, final: Final) -> Iterator[str]:
     for read in record.reads.values():
         stored = final.queues.get(read.queue, {}).get(read.offset)
         if stored is None or stored.number != read.number:
@@ -124,7 +124,7 @@ def _reads_that_were_taken_back(record: Record, final: Final) -> Iterator[str]:
             )
 
 
-def _out_of_order(record: Record, final: Final) -> Iterator[str]:
+def _out_of_order(record: ProbeRecord, final: Final) -> Iterator[str]:
     """Whoever is sent after another was acknowledged stands behind it; so does the next of a connection."""
     placed: dict[Queue, list[tuple[Send, int]]] = defaultdict(list)
     for number, (queue, offset, _) in final.places().items():
@@ -137,7 +137,7 @@ def _out_of_order(record: Record, final: Final) -> Iterator[str]:
 
 def _against_time(pairs: list[tuple[Send, int]]) -> Iterator[str]:
     acknowledged = sorted(
-        (pair for pair in pairs if pair[0].fate is Fate.ACKNOWLEDGED), key=lambda pair: pair[0].ended_at
+        (pair for pair in pairs if pair[0].fate is SendFate.ACKNOWLEDGED), key=lambda pair: pair[0].ended_at
     )
     at = 0
     last: tuple[Send, int] | None = None
@@ -158,7 +158,7 @@ def _against_connections(pairs: list[tuple[Send, int]]) -> Iterator[str]:
         last[send.connection] = send, offset
 
 
-def _two_masters(record: Record, final: Final) -> Iterator[str]:
+def _two_masters(record: ProbeRecord, final: Final) -> Iterator[str]:
     """A send that began when a later epoch had answered must not be acknowledged by an earlier one.
 
     What the log does not have any more has no epoch: it may be of any of its node that had begun by then.
@@ -183,7 +183,9 @@ def _two_masters(record: Record, final: Final) -> Iterator[str]:
             )
 
 
-def _unbounded_losses(record: Record, final: Final, promise: Promise, lost: list[Send]) -> Iterator[str]:
+def _unbounded_losses(
+    record: ProbeRecord, final: Final, promise: ProbePromise, lost: list[Send]
+) -> Iterator[str]:
     """Asynchronous: a deposed master loses its end and nothing else, and only what was young.
 
     A connection does not outlive its broker's time as a master, so what came over one is of one reign.

@@ -4,11 +4,11 @@ from collections import defaultdict
 from collections.abc import Mapping
 from typing import Any
 
-from pyromq.torture.checker import Verdict
+from pyromq.torture.checker import PromiseVerdict
 from pyromq.torture.history import History
 from pyromq.torture.probe.probe import END, FINAL, READ, SEND, WRONG
-from pyromq.torture.probe.record import Fate, Final, Queue, Record, Send, Stored
-from pyromq.torture.probe.rules import Findings, Promise, judge
+from pyromq.torture.probe.probe_record import Final, LoggedMessage, ProbeRecord, Queue, Send, SendFate
+from pyromq.torture.probe.rules import ProbeFindings, ProbePromise, judge
 from pyromq.torture.stage import Promises, Topology
 
 #: A promise → the first words of what breaks it.
@@ -22,25 +22,25 @@ PROMISES: Mapping[str, tuple[str, ...]] = {
 }
 
 
-def judge_probes(history: History, promises: Promises, unshipped_s_max: float) -> list[Verdict]:
+def judge_probes(history: History, promises: Promises, unshipped_s_max: float) -> list[PromiseVerdict]:
     """Return a verdict for each promise of a group's log; none when there was no probe."""
     records = _records(history)
     if not records:
         return []
     is_synchronous = promises.is_sync_master or promises.topology is not Topology.FAILOVER
-    promise = Promise(is_synchronous=is_synchronous, unshipped_s_max=unshipped_s_max)
+    promise = ProbePromise(is_synchronous=is_synchronous, unshipped_s_max=unshipped_s_max)
     finals = _finals(history)
     broken: dict[str, list[str]] = defaultdict(list)
     for group, record in records.items():
-        findings = judge(record, finals[group], promise) if group in finals else Findings()
+        findings = judge(record, finals[group], promise) if group in finals else ProbeFindings()
         for text in findings.broken:
             broken[text.partition(":")[0]].append(f"{group}: {text}")
-    acknowledged = sum(record.count(Fate.ACKNOWLEDGED) for record in records.values())
+    acknowledged = sum(record.count(SendFate.ACKNOWLEDGED) for record in records.values())
     reads = sum(len(record.reads) for record in records.values())
     stored = sum(len(messages) for final in finals.values() for messages in final.queues.values())
     counts = [acknowledged, stored, acknowledged, reads, stored, acknowledged]
     return [
-        Verdict(title, checked, [text for word in words for text in broken[word]])
+        PromiseVerdict(title, checked, [text for word in words for text in broken[word]])
         for (title, words), checked in zip(PROMISES.items(), counts, strict=True)
     ]
 
@@ -48,11 +48,11 @@ def judge_probes(history: History, promises: Promises, unshipped_s_max: float) -
 def lost_count(history: History, group: str) -> int:
     """Return how many acknowledged messages a group does not have; only ever some with ASYNC_MASTER."""
     record, final = _records(history)[group], _finals(history)[group]
-    return len(judge(record, final, Promise(is_synchronous=False)).lost)
+    return len(judge(record, final, ProbePromise(is_synchronous=False)).lost)
 
 
-def _records(history: History) -> dict[str, Record]:
-    records: dict[str, Record] = defaultdict(Record)
+def _records(history: History) -> dict[str, ProbeRecord]:
+    records: dict[str, ProbeRecord] = defaultdict(ProbeRecord)
     sends: dict[object, Send] = {}
     for event in history.of(SEND, END, READ, WRONG):
         fields: dict[str, Any] = event.fields
@@ -75,8 +75,8 @@ def _records(history: History) -> dict[str, Record]:
 def _end(at_s: float, fields: dict[str, Any], sends: dict[object, Send]) -> None:
     for place, number in enumerate(fields["numbers"]):
         send = sends[number]
-        send.ended_at, send.fate = at_s, Fate(fields["fate"])
-        if send.fate is Fate.ACKNOWLEDGED:
+        send.ended_at, send.fate = at_s, SendFate(fields["fate"])
+        if send.fate is SendFate.ACKNOWLEDGED:
             send.offset, send.position = fields["offset"] + place, fields["positions"][place]
 
 
@@ -88,7 +88,8 @@ def _finals(history: History) -> dict[str, Final]:
         finals[group] = final = Final(
             queues={
                 (group, int(queue)): {
-                    offset: Stored(number, position, node) for offset, number, position, node in messages
+                    offset: LoggedMessage(number, position, node)
+                    for offset, number, position, node in messages
                 }
                 for queue, messages in fields["queues"].items()
             },

@@ -10,16 +10,16 @@ from pyromq.config.settings import NetSettings
 from pyromq.errors import ConnectFailed, NetworkError
 from pyromq.net.link import Link
 from pyromq.net.links import Links
-from pyromq.torture.stage import Account
+from pyromq.torture.stage import WorkloadUser
 from pyromq.wire import properties
 from pyromq.wire.batch import BatchUnit, encode_batch
 from pyromq.wire.command import Command
 from pyromq.wire.header import Header, write_header
-from pyromq.wire.headers.pull import PullMessage
-from pyromq.wire.headers.send import SendMessageV2
-from pyromq.wire.headers.topic import UpdateAndCreateTopic
+from pyromq.wire.headers.pull_headers import PullMessage
+from pyromq.wire.headers.send_headers import SendMessageV2
+from pyromq.wire.headers.topic_headers import UpdateAndCreateTopic
 from pyromq.wire.record import Record as LogRecord
-from pyromq.wire.signing import signer
+from pyromq.wire.signature import signer
 
 TOPIC = "t-probe"
 QUEUES = 4
@@ -30,11 +30,11 @@ _PROPERTIES = properties.encode({"TAGS": "t"})
 
 
 @dataclass(frozen=True, slots=True)
-class Connection:
+class ProbeConnection:
     """One connection to a broker; requests go in the order in which they were begun."""
 
     link: Link
-    account: Account | None
+    account: WorkloadUser | None
 
     @property
     def is_hung_up(self) -> bool:
@@ -52,13 +52,13 @@ class Connection:
 
 
 @contextlib.asynccontextmanager
-async def connected(address: str, account: Account | None) -> AsyncIterator[Connection]:
+async def connected(address: str, account: WorkloadUser | None) -> AsyncIterator[ProbeConnection]:
     """Connect for the block; raises NetworkError when nobody is there."""
     links = Links(NetSettings())
     try:
         link = await links.link(address, CONNECT_S_MAX)
         try:
-            yield Connection(link, account)
+            yield ProbeConnection(link, account)
         finally:
             link.abort()
     finally:
@@ -81,7 +81,7 @@ def number_of(record: LogRecord) -> int | None:
 
 
 def begin_send(
-    connection: Connection, queue_id: int, bodies: list[bytes], timeout_s: float
+    connection: ProbeConnection, queue_id: int, bodies: list[bytes], timeout_s: float
 ) -> "asyncio.Task[Command]":
     """Send messages to a queue, several as a batch."""
     header = SendMessageV2(
@@ -103,7 +103,7 @@ def begin_send(
 
 
 def begin_pull(
-    connection: Connection, queue_id: int, offset: int, *, is_held: bool, timeout_s: float
+    connection: ProbeConnection, queue_id: int, offset: int, *, is_held: bool, timeout_s: float
 ) -> "asyncio.Task[Command]":
     """Ask for the messages of a queue."""
     flags = PullFlag.SUBSCRIPTION | (PullFlag.SUSPEND if is_held else 0)
@@ -123,7 +123,7 @@ def begin_pull(
     return connection.begin(RequestCode.PULL_MESSAGE, header, timeout_s=timeout_s)
 
 
-async def make_topic(address: str, account: Account | None) -> bool:
+async def make_topic(address: str, account: WorkloadUser | None) -> bool:
     """Ask a broker to make the topic; return whether it did."""
     header = UpdateAndCreateTopic(
         topic=TOPIC,

@@ -11,7 +11,7 @@ A stage gives its brokers `BROKER_SETTINGS`, and `accounts_file()` where access 
 """
 
 from pyromq.torture.workload.arrangement import ACCOUNTS, BROKER_SETTINGS, accounts_file
-from pyromq.torture.workload.mixture import Workload
-from pyromq.torture.workload.plan import Kind, WorkloadPlan
+from pyromq.torture.workload.mixture import MixedWorkload
+from pyromq.torture.workload.workload_plan import WorkloadKind, WorkloadPlan
 
-__all__ = ["ACCOUNTS", "BROKER_SETTINGS", "Kind", "Workload", "WorkloadPlan", "accounts_file"]
+__all__ = ["ACCOUNTS", "BROKER_SETTINGS", "MixedWorkload", "WorkloadKind", "WorkloadPlan", "accounts_file"]

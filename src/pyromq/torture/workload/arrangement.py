@@ -1,9 +1,9 @@
-"""What a workload needs of its stage: settings of the brokers, accounts, topics and groups."""
+"""The preparation of a stage for a workload: settings of the brokers, accounts, topics and groups."""
 
 from typing import Final
 
-from pyromq.torture import model
-from pyromq.torture.stage import Account
+from pyromq.torture import promise_model
+from pyromq.torture.stage import WorkloadUser
 
 #: Settings of every broker, by RocketMQ's names: short delays and intervals, so that a minute has room for
 #: the whole way of a message.
@@ -25,9 +25,9 @@ LEVELS_S: Final = (1, 2, 1, 1, 2, 2, 3)
 #: Who may do everything, and who may see nothing but `OPEN_TOPIC`.
 OPERATOR: Final = "operator"
 STRANGER: Final = "stranger"
-ACCOUNTS: Final[dict[str, Account]] = {
-    OPERATOR: Account("torture-operator", "torture-operators-secret"),
-    STRANGER: Account("torture-stranger", "torture-strangers-secret"),
+ACCOUNTS: Final[dict[str, WorkloadUser]] = {
+    OPERATOR: WorkloadUser("torture-operator", "torture-operators-secret"),
+    STRANGER: WorkloadUser("torture-stranger", "torture-strangers-secret"),
 }
 
 PLAIN: Final = "t-plain"
@@ -55,7 +55,7 @@ BIG_PULLERS: Final = "g-big-pullers"
 ANSWERERS: Final = "g-answerers"
 OUTSIDERS: Final = "g-outsiders"
 #: Tries after which a message of the failing group is a dead letter, and failures that never end.
-TRIES_MAX: Final = model.TRIES_MAX
+TRIES_MAX: Final = promise_model.TRIES_MAX
 ALWAYS: Final = 99
 
 

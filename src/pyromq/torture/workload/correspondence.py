@@ -1,18 +1,18 @@
 """Request and reply: an asker, and a consumer that answers."""
 
 from pyromq.client.aio.producer import Producer
-from pyromq.client.requests import reply_to
+from pyromq.client.producer.request_reply import reply_to
 from pyromq.errors import PyroError
 from pyromq.model import ReceivedMessage
 from pyromq.torture.workload.arrangement import ANSWERERS, REQUESTS
-from pyromq.torture.workload.plan import Kind
 from pyromq.torture.workload.readers import push_consumer
 from pyromq.torture.workload.scribe import NUMBER_DIGITS, Scribe, number_of, told
+from pyromq.torture.workload.workload_plan import WorkloadKind
 
 _TIMEOUT_MS = 5_000
 
 
-class Asker:
+class Correspondent:
     """A client that sends requests and waits for the replies, several at a time."""
 
     name = "asker"
@@ -24,13 +24,13 @@ class Asker:
         """Ask until the load ends."""
         scribe = self._scribe
         async with scribe.producer(self.name) as producer:
-            while await scribe.pause(Kind.REQUEST):
+            while await scribe.pause(WorkloadKind.REQUEST):
                 await self._ask(producer)
             await scribe.wait_for_end()
 
     async def _ask(self, producer: Producer) -> None:
         scribe = self._scribe
-        draft = scribe.draft(Kind.REQUEST, REQUESTS)
+        draft = scribe.draft(WorkloadKind.REQUEST, REQUESTS)
         scribe.note_send(self.name, draft)
         try:
             reply = await producer.request(draft.message, timeout_ms=_TIMEOUT_MS)

@@ -1,7 +1,7 @@
 """Consumers that fail: the retry ladder, dead letters, and their replay."""
 
 from pyromq.client.aio.dead_letters import DeadLetters
-from pyromq.client.dead_letters import ReplayOutcome
+from pyromq.client.dead_letter import ReplayOutcome
 from pyromq.errors import PyroError
 from pyromq.model import ReceivedMessage
 from pyromq.torture.workload.arrangement import FAILERS, FAILING, TRIES_MAX

@@ -12,12 +12,12 @@ from pyromq.config.settings import KIB, MIB
 from pyromq.errors import PyroError
 from pyromq.model import MessageQueue, PullResult, SendResult
 from pyromq.torture.workload.arrangement import BIG_PULLERS, LARGE
-from pyromq.torture.workload.plan import Kind
 from pyromq.torture.workload.scribe import NUMBER_DIGITS, Scribe, told
+from pyromq.torture.workload.workload_plan import WorkloadKind
 
 _BODY_MAX = 4 * MIB
 #: Number, kind and spaces before the filling.
-_HEAD = NUMBER_DIGITS + 2 + len(Kind.LARGE)
+_HEAD = NUMBER_DIGITS + 2 + len(WorkloadKind.LARGE)
 _PIECE = 256 * KIB
 _TOGETHER = 17
 
@@ -39,7 +39,7 @@ class LargeSends:
         consumer = PullConsumer(BIG_PULLERS, address, scribe.settings(self.name), auto_commit=False)
         async with producer, consumer:
             is_one = False
-            while await scribe.pause(Kind.LARGE):
+            while await scribe.pause(WorkloadKind.LARGE):
                 is_one = not is_one
                 await (self._one if is_one else self._many)(producer, consumer)
             await scribe.wait_for_end()
@@ -57,7 +57,7 @@ class LargeSends:
 
     async def _send(self, producer: Producer, queue: MessageQueue, size: int) -> SendResult | None:
         scribe = self._scribe
-        draft = scribe.draft(Kind.LARGE, LARGE, scribe.chance.randbytes(size))
+        draft = scribe.draft(WorkloadKind.LARGE, LARGE, scribe.chance.randbytes(size))
         return await scribe.send(self.name, producer, draft, queue=queue)
 
     async def _lift(self, consumer: PullConsumer, queue: MessageQueue, offsets: list[int]) -> None:

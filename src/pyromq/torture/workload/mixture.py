@@ -7,7 +7,7 @@ from typing import Any, Protocol
 from pyromq.client.aio.admin import Admin
 from pyromq.errors import PyroError
 from pyromq.torture.history import History
-from pyromq.torture.model import Model
+from pyromq.torture.promise_model import Model
 from pyromq.torture.stage import Stage
 from pyromq.torture.workload.arrangement import (
     ANSWERERS,
@@ -24,20 +24,20 @@ from pyromq.torture.workload.arrangement import (
     REQUESTS,
     TAGGED,
 )
-from pyromq.torture.workload.correspondence import Answerer, Asker
+from pyromq.torture.workload.correspondence import Answerer, Correspondent
 from pyromq.torture.workload.failing_reader import FailingReader, Replayer
 from pyromq.torture.workload.large_sends import LargeSends
 from pyromq.torture.workload.offset_keeper import OffsetKeeper, Surveyor
 from pyromq.torture.workload.passing_topics import PassingTopics
 from pyromq.torture.workload.plain_sends import OrderedSends, PlainSends
-from pyromq.torture.workload.plan import Kind, WorkloadPlan
 from pyromq.torture.workload.readers import OrderlyReader, PushReader, SqlReader, TagReader
 from pyromq.torture.workload.readout import read_out
 from pyromq.torture.workload.scribe import Scribe, told
-from pyromq.torture.workload.staged_sends import StagedSends
+from pyromq.torture.workload.staged_sends import BatchWriter
 from pyromq.torture.workload.stranger import Stranger
 from pyromq.torture.workload.timed_sends import TimedSends
-from pyromq.torture.workload.transactions import Transactions
+from pyromq.torture.workload.transaction_sends import Transactions
+from pyromq.torture.workload.workload_plan import WorkloadKind, WorkloadPlan
 
 #: Seconds until a client that ended is started again, until a step that failed is tried again, and that
 #: brokers have to take what the run begins with.
@@ -49,7 +49,7 @@ _PATIENCE_S = 45.0
 _HOPELESS_S = 45.0
 
 
-class Client(Protocol):
+class WorkloadClient(Protocol):
     """A program of the workload."""
 
     name: str
@@ -59,7 +59,7 @@ class Client(Protocol):
         ...
 
 
-class Workload:
+class MixedWorkload:
     """A mixture of kinds on a stage; everything that happens is in the history."""
 
     def __init__(self, stage: Stage, history: History, plan: WorkloadPlan) -> None:
@@ -67,7 +67,7 @@ class Workload:
         self.history = history
         self.plan = plan
         self._scribe = Scribe(stage, history, plan)
-        self._clients: list[Client] = []
+        self._clients: list[WorkloadClient] = []
         self._keepers: list[asyncio.Task[None]] = []
         #: Topics that are created, those that brokers make of themselves, and the groups that read.
         self.topics: list[str] = []
@@ -159,42 +159,42 @@ class Workload:
         self._clients.append(PlainSends(scribe))
         reader = PushReader(scribe)
         self._take_on(reader, READERS, reader.topics)
-        if plan.has(Kind.ORDERED):
+        if plan.has(WorkloadKind.ORDERED):
             self._clients.append(OrderedSends(scribe))
             self._take_on(OrderlyReader(scribe), ORDERLY, [ORDERED])
-        if plan.has(Kind.FILTERED):
+        if plan.has(WorkloadKind.FILTERED):
             self._take_on(TagReader(scribe), TAGGED, [PLAIN])
             self._take_on(SqlReader(scribe), CHOSEN, [PLAIN])
-        if plan.has(Kind.FAILING):
+        if plan.has(WorkloadKind.FAILING):
             self._take_on(FailingReader(scribe), FAILERS, [FAILING])
             self._clients.append(Replayer(scribe))
             self.own_topics += [f"%RETRY%{FAILERS}", f"%DLQ%{FAILERS}"]
-        if plan.has(Kind.REQUEST):
-            self._clients.append(Asker(scribe))
+        if plan.has(WorkloadKind.REQUEST):
+            self._clients.append(Correspondent(scribe))
             self._take_on(Answerer(scribe), ANSWERERS, [REQUESTS])
-        if plan.has(Kind.OFFSETS):
+        if plan.has(WorkloadKind.OFFSETS):
             self._take_on(OffsetKeeper(scribe), PULLERS, [PLAIN])
         self._cast_senders()
 
     def _cast_senders(self) -> None:
         scribe, plan = self._scribe, self.plan
-        senders: dict[Kind, Callable[[Scribe], Client]] = {
-            Kind.TIMED: TimedSends,
-            Kind.TRANSACTION: Transactions,
-            Kind.STAGED: StagedSends,
-            Kind.LARGE: LargeSends,
+        senders: dict[WorkloadKind, Callable[[Scribe], WorkloadClient]] = {
+            WorkloadKind.TIMED: TimedSends,
+            WorkloadKind.TRANSACTION: Transactions,
+            WorkloadKind.STAGED: BatchWriter,
+            WorkloadKind.LARGE: LargeSends,
         }
         self._clients += [new(scribe) for kind, new in senders.items() if plan.has(kind)]
-        if plan.has(Kind.TOPICS):
+        if plan.has(WorkloadKind.TOPICS):
             self._passing = PassingTopics(scribe)
             self._clients.append(self._passing)
-        if plan.has(Kind.ENDS):
+        if plan.has(WorkloadKind.ENDS):
             self._clients.append(Surveyor(scribe, list(self.topics), list(self.groups)))
-        if plan.has(Kind.STRANGERS) and self.stage.promises.has_access_control:
+        if plan.has(WorkloadKind.STRANGERS) and self.stage.promises.has_access_control:
             self.topics.append(OPEN_TOPIC)
             self._clients.append(Stranger(scribe))
 
-    def _take_on(self, client: Client, group: str, topics: list[str]) -> None:
+    def _take_on(self, client: WorkloadClient, group: str, topics: list[str]) -> None:
         self._clients.append(client)
         self.groups.append(group)
         self.topics += [topic for topic in topics if topic not in self.topics]
@@ -214,7 +214,7 @@ class Workload:
 
     # Keeping on ---------------------------------------------------------------------------------------
 
-    async def _keep(self, client: Client) -> None:
+    async def _keep(self, client: WorkloadClient) -> None:
         """Start a client, and start it again when it ended before the run is over: somebody killed it."""
         while not self._scribe.is_over:
             process = self.stage.start_client(client.name, client.main)

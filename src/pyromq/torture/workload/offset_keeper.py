@@ -2,12 +2,12 @@
 
 from pyromq.client.aio.admin import Admin
 from pyromq.client.aio.pull_consumer import PullConsumer
-from pyromq.client.plans.ops_offsets import Target, To
+from pyromq.client.plans.admin.offset_changes import Target, To
 from pyromq.errors import PyroError
 from pyromq.model import ConsumeFrom, MessageQueue, PullStatus
 from pyromq.torture.workload.arrangement import PLAIN, PULLERS
-from pyromq.torture.workload.plan import Kind
 from pyromq.torture.workload.scribe import Scribe, place_of, told
+from pyromq.torture.workload.workload_plan import WorkloadKind
 
 _RESET = 0.08
 _FORGET = 0.2
@@ -30,7 +30,7 @@ class OffsetKeeper:
         )
         places: dict[MessageQueue, int] = {}
         async with consumer, Admin(address, settings) as admin:
-            while await scribe.pause(Kind.OFFSETS):
+            while await scribe.pause(WorkloadKind.OFFSETS):
                 queue = scribe.chance.choice(scribe.queues[PLAIN])
                 try:
                     if scribe.chance.random() < _RESET:
@@ -96,7 +96,7 @@ class Surveyor:
         """Ask until the load ends."""
         scribe = self._scribe
         async with Admin(scribe.stage.namesrv_address, scribe.settings(self.name)) as admin:
-            while await scribe.pause(Kind.ENDS):
+            while await scribe.pause(WorkloadKind.ENDS):
                 try:
                     await scribe.chance.choice((self._by_queue, self._by_topic, self._by_group))(admin)
                 except PyroError as error:

@@ -4,8 +4,8 @@ from collections.abc import Awaitable
 
 from pyromq.client.aio.admin import Admin
 from pyromq.errors import PyroError
-from pyromq.torture.workload.plan import Kind
 from pyromq.torture.workload.scribe import Scribe, told
+from pyromq.torture.workload.workload_plan import WorkloadKind
 
 _DELETED = 0.6
 
@@ -29,14 +29,14 @@ class PassingTopics:
             Admin(scribe.stage.namesrv_address, settings) as admin,
             scribe.producer(self.name) as producer,
         ):
-            while await scribe.pause(Kind.TOPICS):
+            while await scribe.pause(WorkloadKind.TOPICS):
                 self._count += 1
                 topic = f"t-passing-{self._count}"
                 self.kept.append(topic)
                 if not await self._do("create", topic, admin.create_topic(topic, 1)):
                     continue
                 for _ in range(2):
-                    await scribe.send(self.name, producer, scribe.draft(Kind.TOPICS, topic))
+                    await scribe.send(self.name, producer, scribe.draft(WorkloadKind.TOPICS, topic))
                 if scribe.chance.random() < _DELETED:
                     self.kept.remove(topic)
                     await self._do("delete", topic, self._delete(admin, topic))

@@ -11,8 +11,8 @@ from pyromq.torture.workload.arrangement import (
     PLAIN,
     TRIES_MAX,
 )
-from pyromq.torture.workload.plan import Kind
-from pyromq.torture.workload.scribe import Draft, Scribe
+from pyromq.torture.workload.scribe import MessageDraft, Scribe
+from pyromq.torture.workload.workload_plan import WorkloadKind
 from pyromq.wire.java_hash import java_hash
 
 _ACTOR = "sender"
@@ -20,12 +20,12 @@ _KEYS = ("red", "green", "blue")
 
 
 _KINDS = {
-    Kind.PLAIN: PLAIN,
-    Kind.BATCH: PLAIN,
-    Kind.COMPRESSED: PLAIN,
-    Kind.FILTERED: PLAIN,
-    Kind.DELAYED: DELAYED,
-    Kind.FAILING: FAILING,
+    WorkloadKind.PLAIN: PLAIN,
+    WorkloadKind.BATCH: PLAIN,
+    WorkloadKind.COMPRESSED: PLAIN,
+    WorkloadKind.FILTERED: PLAIN,
+    WorkloadKind.DELAYED: DELAYED,
+    WorkloadKind.FAILING: FAILING,
 }
 #: How often the failing group fails a message before it is done: never, once, twice, or always.
 _FAILURES = (0, 1, TRIES_MAX, ALWAYS)
@@ -47,30 +47,30 @@ class PlainSends:
         async with scribe.producer(_ACTOR) as producer:
             while await scribe.wait(scribe.chance.expovariate(sum(rates))):
                 kind = scribe.chance.choices(kinds, rates)[0]
-                if kind is Kind.BATCH:
+                if kind is WorkloadKind.BATCH:
                     await self._send_batch(producer)
                 else:
                     await scribe.send(_ACTOR, producer, self._draft(kind))
             await scribe.wait_for_end()
 
-    def _draft(self, kind: Kind) -> Draft:
+    def _draft(self, kind: WorkloadKind) -> MessageDraft:
         chance = self._scribe.chance
         # Beyond 4 KiB a client compresses; half of it is noise, so that something is left.
         filling = chance.randbytes(chance.randrange(200))
-        if kind is Kind.COMPRESSED:
+        if kind is WorkloadKind.COMPRESSED:
             filling = chance.randbytes(chance.randrange(100, 3_000)) + b"again and again " * 500
         draft = self._scribe.draft(kind, _KINDS[kind], filling)
-        if kind is Kind.DELAYED:
+        if kind is WorkloadKind.DELAYED:
             level = chance.randint(1, len(LEVELS_S))
             draft.message.delay_level = level
             draft.fields |= {"delay_s": LEVELS_S[level - 1], "is_delayed": True}
-        elif kind is Kind.FAILING:
+        elif kind is WorkloadKind.FAILING:
             draft.fields["failures"] = self._scribe.failures[draft.number] = chance.choice(_FAILURES)
         return draft
 
     async def _send_batch(self, producer: Producer) -> None:
         scribe = self._scribe
-        drafts = [self._draft(Kind.BATCH) for _ in range(scribe.chance.randint(2, 6))]
+        drafts = [self._draft(WorkloadKind.BATCH) for _ in range(scribe.chance.randint(2, 6))]
         for draft in drafts:
             draft.fields["batch"] = drafts[0].number
             scribe.note_send(_ACTOR, draft)
@@ -97,9 +97,9 @@ class OrderedSends:
         scribe = self._scribe
         async with scribe.producer(self.name) as producer:
             queues = scribe.queues[ORDERED]
-            while await scribe.pause(Kind.ORDERED):
+            while await scribe.pause(WorkloadKind.ORDERED):
                 key = scribe.chance.choice(_KEYS)
                 queue = queues[abs(java_hash(key)) % len(queues)]
-                draft = scribe.draft(Kind.ORDERED, ORDERED, key=key)
+                draft = scribe.draft(WorkloadKind.ORDERED, ORDERED, key=key)
                 await scribe.send(self.name, producer, draft, queue=queue)
             await scribe.wait_for_end()

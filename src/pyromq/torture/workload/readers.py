@@ -18,17 +18,17 @@ from pyromq.torture.workload.arrangement import (
     TAGGED,
     TIMED,
 )
-from pyromq.torture.workload.plan import Kind
 from pyromq.torture.workload.scribe import Scribe
+from pyromq.torture.workload.workload_plan import WorkloadKind
 
 #: The topics that a kind sends to, for the group that reads them all.
 READ_TOPICS = {
-    PLAIN: (Kind.PLAIN, Kind.BATCH, Kind.COMPRESSED, Kind.FILTERED),
-    LARGE: (Kind.LARGE,),
-    DELAYED: (Kind.DELAYED,),
-    TIMED: (Kind.TIMED,),
-    PAID: (Kind.TRANSACTION,),
-    STAGED: (Kind.STAGED,),
+    PLAIN: (WorkloadKind.PLAIN, WorkloadKind.BATCH, WorkloadKind.COMPRESSED, WorkloadKind.FILTERED),
+    LARGE: (WorkloadKind.LARGE,),
+    DELAYED: (WorkloadKind.DELAYED,),
+    TIMED: (WorkloadKind.TIMED,),
+    PAID: (WorkloadKind.TRANSACTION,),
+    STAGED: (WorkloadKind.STAGED,),
 }
 _POLL_MS = 1_000
 #: Messages heavier than this are chosen by SQL.

@@ -18,7 +18,7 @@ from pyromq.model import Message, MessageQueue, ReceivedMessage, SendResult
 from pyromq.torture.history import History, Json
 from pyromq.torture.stage import Stage
 from pyromq.torture.workload.arrangement import OPERATOR
-from pyromq.torture.workload.plan import Kind, WorkloadPlan
+from pyromq.torture.workload.workload_plan import WorkloadKind, WorkloadPlan
 from pyromq.wire.message_id import parse_offset_message_id
 
 NUMBER_DIGITS = 12
@@ -26,7 +26,7 @@ NUMBER_DIGITS = 12
 _SLICE_S = 0.5
 
 
-def body_of(number: int, kind: Kind, filling: bytes = b"") -> bytes:
+def body_of(number: int, kind: WorkloadKind, filling: bytes = b"") -> bytes:
     """Return the body of a message: its number, its kind, and whatever makes it longer."""
     return b"%0*d %s %s" % (NUMBER_DIGITS, number, kind.encode(), filling)
 
@@ -57,17 +57,17 @@ def address_in(offset_message_id: str) -> tuple[str, int]:
 
 
 @dataclass(slots=True)
-class Draft:
+class MessageDraft:
     """A message before it is sent, and what the history says of it."""
 
     number: int
-    kind: Kind
+    kind: WorkloadKind
     message: Message
     fields: dict[str, Json] = field(default_factory=dict)
 
 
 class Scribe:
-    """What all parts of a workload share."""
+    """The state that all parts of a workload share."""
 
     def __init__(self, stage: Stage, history: History, plan: WorkloadPlan) -> None:
         self.stage = stage
@@ -122,7 +122,7 @@ class Scribe:
 
     # Time ---------------------------------------------------------------------------------------------
 
-    async def pause(self, kind: Kind) -> bool:
+    async def pause(self, kind: WorkloadKind) -> bool:
         """Wait until the next of a kind is due; return whether the load goes on."""
         return await self.wait(self.chance.expovariate(1 / self.plan.pauses_s[kind]))
 
@@ -145,7 +145,7 @@ class Scribe:
         """Return a number that no message has."""
         return next(self._numbers)
 
-    def draft(self, kind: Kind, topic: str, filling: bytes = b"", **fields: Json) -> Draft:
+    def draft(self, kind: WorkloadKind, topic: str, filling: bytes = b"", **fields: Json) -> MessageDraft:
         """Return a new message; `fields` are what the checker must know of it."""
         number = self.new_number()
         tag, weight = self.chance.choice("abc"), self.chance.randrange(10)
@@ -158,9 +158,9 @@ class Scribe:
             properties={"no": str(number), "kind": str(kind), "weight": str(weight)},
         )
         known: dict[str, Json] = {"tag": tag, "weight": weight, "crc": zlib.crc32(body)}
-        return Draft(number, kind, message, known | fields)
+        return MessageDraft(number, kind, message, known | fields)
 
-    def note_send(self, actor: str, draft: Draft) -> None:
+    def note_send(self, actor: str, draft: MessageDraft) -> None:
         """Write down that a message is about to be sent."""
         self.history.note(
             "send",
@@ -190,7 +190,7 @@ class Scribe:
         self.history.note("fail", actor, number=number, error=told(error))
 
     async def send(
-        self, actor: str, producer: Producer, draft: Draft, *, queue: MessageQueue | None = None
+        self, actor: str, producer: Producer, draft: MessageDraft, *, queue: MessageQueue | None = None
     ) -> SendResult | None:
         """Send a message and write down what came of it; None when that is not known."""
         self.note_send(actor, draft)

@@ -9,14 +9,14 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from pyromq.client.aio.runner import Runner
+from pyromq.client.client_session import new_session
 from pyromq.client.name_servers import name_server_addresses
-from pyromq.client.plans import staged
-from pyromq.client.plans.staged import Brokers, StagedPart, Writing
-from pyromq.client.session import new_session
+from pyromq.client.plans import staged_plans
+from pyromq.client.plans.staged_plans import Brokers, StagedPart, Writing
 from pyromq.errors import PyroError
 from pyromq.torture.workload.arrangement import STAGED
-from pyromq.torture.workload.plan import Kind
-from pyromq.torture.workload.scribe import Draft, Scribe, told
+from pyromq.torture.workload.scribe import MessageDraft, Scribe, told
+from pyromq.torture.workload.workload_plan import WorkloadKind
 from pyromq.wire import properties as names
 from pyromq.wire.batch import BatchUnit, encode_batch
 
@@ -33,10 +33,10 @@ class Written:
 
     name: str
     batch: int
-    parts: list[list[Draft]] = field(default_factory=list)
+    parts: list[list[MessageDraft]] = field(default_factory=list)
 
 
-class StagedSends:
+class BatchWriter:
     """A client that writes one batch after the other."""
 
     name = "stager"
@@ -57,7 +57,7 @@ class StagedSends:
         await runner.start()
         try:
             brokers = Brokers(runner.session)
-            while await scribe.pause(Kind.STAGED) or self._open is not None:
+            while await scribe.pause(WorkloadKind.STAGED) or self._open is not None:
                 await self._step(runner, brokers)
                 if scribe.is_over:
                     break
@@ -77,7 +77,7 @@ class StagedSends:
             scribe.busy[self.name] = None
             parts = await self._stage(runner, brokers, self._open)
             history.note("publish", self.name, name=self._open.name)
-            await runner.run(staged.publish(brokers, parts, _TIMEOUT_MS))
+            await runner.run(staged_plans.publish(brokers, parts, _TIMEOUT_MS))
         except PyroError as error:
             history.note("stage_failed", self.name, error=told(error))
             return
@@ -88,14 +88,14 @@ class StagedSends:
     async def _give_up(self, runner: Runner, brokers: Brokers) -> None:
         written = self._new_batch("-aborted")
         parts = await self._stage(runner, brokers, written)
-        await runner.run(staged.abort(brokers, parts, _TIMEOUT_MS))
+        await runner.run(staged_plans.abort(brokers, parts, _TIMEOUT_MS))
         self._scribe.history.note("aborted", self.name, name=written.name)
 
     def _new_batch(self, suffix: str) -> Written:
         scribe = self._scribe
         written = Written(f"{_QUERY}-{self._next}{suffix}", self._next)
         for part in range(_PARTS):
-            rows = [scribe.draft(Kind.STAGED, STAGED) for _ in range(scribe.chance.randint(1, 4))]
+            rows = [scribe.draft(WorkloadKind.STAGED, STAGED) for _ in range(scribe.chance.randint(1, 4))]
             written.parts.append(rows)
             for row in rows:
                 row.fields |= {"batch_name": written.name, "part": part}
@@ -112,17 +112,17 @@ class StagedSends:
             self._attempts += 1
             writing = Writing(_QUERY, written.batch, part, f"attempt-{self._attempts}")
             deadline = brokers.session.deadline(None, _TIMEOUT_MS)
-            queues = await runner.run(staged.queues_of(brokers, writing, STAGED, deadline))
+            queues = await runner.run(staged_plans.queues_of(brokers, writing, STAGED, deadline))
             for at, row in enumerate(rows):
                 if queues:
                     queue = queues[(part + at) % len(queues)]
                     unit = encode_batch([_unit(row)])
-                    await runner.run(staged.stage(brokers, writing, queue, unit, 1, deadline))
+                    await runner.run(staged_plans.stage(brokers, writing, queue, unit, 1, deadline))
             parts.append(writing.finished())
         return parts
 
 
-def _unit(row: Draft) -> BatchUnit:
+def _unit(row: MessageDraft) -> BatchUnit:
     message = row.message
     marks = {names.TAGS: message.tags or "", names.UNIQ_KEY: f"7F000002{row.number:024X}"}
     return BatchUnit(0, message.body, names.encode(message.properties | marks))

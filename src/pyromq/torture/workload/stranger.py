@@ -6,14 +6,14 @@ from pyromq.client.aio.admin import Admin
 from pyromq.client.aio.producer import Producer
 from pyromq.client.aio.pull_consumer import PullConsumer
 from pyromq.client.aio.transaction_producer import TransactionProducer
-from pyromq.client.outgoing import REPLY
+from pyromq.client.producer.outgoing import REPLY
 from pyromq.config.settings import ClientSettings
 from pyromq.errors import NetworkError, PyroError
 from pyromq.model import Message, MessageQueue, ReceivedMessage, TransactionState
-from pyromq.torture.workload import transactions
+from pyromq.torture.workload import transaction_sends
 from pyromq.torture.workload.arrangement import OPEN_TOPIC, OUTSIDERS, PAID, PLAIN, PULLERS, STRANGER
-from pyromq.torture.workload.plan import Kind
 from pyromq.torture.workload.scribe import Scribe, number_of, told
+from pyromq.torture.workload.workload_plan import WorkloadKind
 from pyromq.wire import properties as names
 
 #: What makes a message a reply, which goes to the topic that it names.
@@ -52,11 +52,11 @@ class Stranger:
                 "create": lambda: admin.create_topic("t-of-a-stranger", 1),
                 "reply": lambda: producer.send(Message(PLAIN, b"of a stranger", properties=_A_REPLY)),
             }
-            while await scribe.pause(Kind.STRANGERS):
+            while await scribe.pause(WorkloadKind.STRANGERS):
                 for door, knock in doors.items():
                     await self._knock(door, knock)
                 await self._try_open_door(producer)
-                if scribe.plan.has(Kind.TRANSACTION):
+                if scribe.plan.has(WorkloadKind.TRANSACTION):
                     # Whether it is let in shows when it is asked about a transaction.
                     await self._knock("join the producers", lambda: banker.announce(PAID), is_told=False)
             await scribe.wait_for_end()
@@ -80,11 +80,11 @@ class Stranger:
 
         address = self._scribe.stage.namesrv_address
         settings = self._settings()
-        return TransactionProducer(transactions.GROUP, address, settings, execute=execute, check=check)
+        return TransactionProducer(transaction_sends.GROUP, address, settings, execute=execute, check=check)
 
     async def _try_open_door(self, producer: Producer) -> None:
         """Send to the topic that is open to it."""
-        await self._scribe.send(self.name, producer, self._scribe.draft(Kind.STRANGERS, OPEN_TOPIC))
+        await self._scribe.send(self.name, producer, self._scribe.draft(WorkloadKind.STRANGERS, OPEN_TOPIC))
 
     async def _knock(
         self, door: str, knock: Callable[[], Awaitable[object]], *, is_told: bool = True

@@ -9,8 +9,8 @@ from pyromq.clock import SystemClock
 from pyromq.errors import IllegalOperation, PyroError
 from pyromq.model import SendResult
 from pyromq.torture.workload.arrangement import TIMED
-from pyromq.torture.workload.plan import Kind
-from pyromq.torture.workload.scribe import Draft, Scribe, told
+from pyromq.torture.workload.scribe import MessageDraft, Scribe, told
+from pyromq.torture.workload.workload_plan import WorkloadKind
 
 _DELAYS_S = (1.0, 2.0, 4.0, 6.0)
 _TWICE = 0.4
@@ -29,14 +29,14 @@ class TimedSends:
         """Send until the load ends."""
         scribe = self._scribe
         async with scribe.producer(self.name) as producer:
-            while await scribe.pause(Kind.TIMED):
+            while await scribe.pause(WorkloadKind.TIMED):
                 await self._send(producer)
             await scribe.wait_for_end()
 
     async def _send(self, producer: Producer) -> None:
         scribe, chance = self._scribe, self._scribe.chance
         delay_s = chance.choice(_DELAYS_S)
-        draft = scribe.draft(Kind.TIMED, TIMED, delay_s=delay_s, is_delayed=True)
+        draft = scribe.draft(WorkloadKind.TIMED, TIMED, delay_s=delay_s, is_delayed=True)
         draft.message.properties["UNIQ_KEY"] = f"7F000001{draft.number:024X}"
         if chance.random() < 0.5:
             # Both copies of a message that is sent again are then due together.
@@ -50,7 +50,7 @@ class TimedSends:
         if result is not None and chance.random() < _RECALLED:
             await self._recall(producer, draft, result)
 
-    async def _recall(self, producer: Producer, draft: Draft, result: SendResult) -> None:
+    async def _recall(self, producer: Producer, draft: MessageDraft, result: SendResult) -> None:
         scribe, history = self._scribe, self._scribe.history
         await scribe.wait(scribe.chance.uniform(0.0, 1.2))
         history.note("recall", self.name, number=draft.number)

@@ -1,0 +1,1 @@
+"""Commands for messages: `produce`, `consume`, `message`, `delayed`, `dlq`."""

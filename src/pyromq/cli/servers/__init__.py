@@ -1,0 +1,1 @@
+"""Commands that serve: `up`, `namesrv`, `broker`, `dashboard`."""

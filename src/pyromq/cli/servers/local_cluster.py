@@ -1,0 +1,305 @@
+"""`pyromq up --brokers N --replicas N`: a whole cluster on this machine.
+
+The name server is in this process; each broker is a process of its own, `pyromq broker`, with a folder and a
+port of its own, so that one can be killed or stopped like a machine that fails.
+
+    this process: name server ──┬── broker-a    id 0   10911   DATA/broker-a
+                                ├── broker-a    id 1   10921   DATA/broker-a-1
+                                └── broker-b    id 0   10931   DATA/broker-b     …
+
+A broker lives no longer than this process: its standard input ends with it.
+"""
+
+import asyncio
+import json
+import shlex
+import signal
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pyromq.cli import output
+from pyromq.cli.servers import greeting
+from pyromq.cli.servers.data_folder import prepare
+from pyromq.cli.servers.serve import serve
+from pyromq.cli.servers.servers import LOOPBACK_OF, Start, shown_page, start_namesrv, with_key_values
+from pyromq.config.choices import BrokerRole, MetricsExporterType
+from pyromq.config.settings import PORT_MAX, BrokerSettings, UpProcess
+from pyromq.errors import ConfigError, PyroError
+from pyromq.net.address import join_address, split_address
+from pyromq.net.loop import run as run_loop
+
+#: The distance of two brokers' ports: below each is its VIP port, above it the one for slaves.
+PORT_STEP = 10
+#: Seconds that a broker has to stop before it is killed.
+STOP_S_MAX = 60.0
+
+
+class ChildFailed(PyroError):
+    """A broker's process ended before it was ready."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shape:
+    """The size of the cluster, and the way its replicas agree."""
+
+    brokers: int = 1
+    #: Copies of each broker's messages, the master's with them.
+    replicas: int = 1
+    is_sync: bool = False
+    #: Where it is decided who is master; None: the first replica is.
+    failover: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inherited:
+    """Options of `pyromq up` that each broker gets as they are."""
+
+    config: Path | None = None
+    assignments: tuple[str, ...] = ()
+    log_level: str = "warning"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replica:
+    """A broker to start."""
+
+    broker_name: str
+    number: int
+    #: Its role, as a setting; with failover what it is while it is master.
+    role: str
+    is_elected: bool
+    port: int
+    folder: Path
+    #: Where it serves its metrics, if it does; 0: wherever there is room.
+    metrics_port: int = 0
+
+    @property
+    def shown_role(self) -> str:
+        """Its role as it is shown; with failover it may change at any time."""
+        return "ELECTED" if self.is_elected else self.role
+
+    @property
+    def title(self) -> str:
+        """The replica's name in this process's output: the name of its folder."""
+        return self.folder.name
+
+
+def check_shape(shape: Shape, settings: BrokerSettings) -> None:
+    """Raise ConfigError when no such cluster can be."""
+    if shape.is_sync and shape.replicas < 2 and shape.failover is None:
+        raise ConfigError("--sync waits for a second replica: say --replicas 2 or more")
+    if shape.brokers > 1 and settings.broker_id:
+        raise ConfigError("brokerId: `pyromq up` with --brokers numbers its brokers by itself")
+
+
+def plan_replicas(shape: Shape, process: UpProcess, folder: Path) -> list[Replica]:
+    """Return the brokers to start: for each name its replicas, the master first."""
+    settings = process.broker
+    is_sync = shape.is_sync or settings.broker_role == BrokerRole.SYNC_MASTER
+    master = BrokerRole.SYNC_MASTER if is_sync else BrokerRole.ASYNC_MASTER
+    titles = [
+        (name, number, name if number == 0 else f"{name}-{number}")
+        for name in _names(shape, settings.broker_name)
+        for number in range(shape.replicas)
+    ]
+    # Each broker finds a free port by itself where none is said.
+    ports = [settings.listen_port and settings.listen_port + PORT_STEP * at for at in range(len(titles))]
+    if max(ports) > PORT_MAX:
+        raise ConfigError(f"--broker-port {ports[0]}: {len(ports)} brokers need ports up to {max(ports)}")
+    return [
+        Replica(
+            broker_name=name,
+            number=number,
+            role=master if number == 0 or shape.failover is not None else BrokerRole.SLAVE,
+            is_elected=shape.failover is not None,
+            port=port,
+            folder=folder / title,
+            metrics_port=settings.metrics_prom_exporter_port and settings.metrics_prom_exporter_port + at,
+        )
+        for at, ((name, number, title), port) in enumerate(zip(titles, ports, strict=True))
+    ]
+
+
+def run_cluster(process: UpProcess, shape: Shape, start: Start, inherited: Inherited) -> None:
+    """Serve a name server in this process, and brokers in processes of their own."""
+    check_shape(shape, process.broker)
+    namesrv = with_key_values(process.namesrv, start)
+    folder = prepare(start.data_folder)
+    replicas = plan_replicas(shape, process, folder)
+
+    async def begin(closing: AsyncExitStack) -> Mapping[str, Any]:
+        name_server = await start_namesrv(namesrv, process.net, closing, option="--namesrv-port")
+        near = join_address(LOOPBACK_OF.get(namesrv.bind_address, namesrv.bind_address), name_server.port)
+        children = [
+            BrokerChild(
+                replica, broker_arguments(replica, process.broker, shape, inherited, name_server=near)
+            )
+            for replica in replicas
+        ]
+        # Masters first, for slaves look for them; stopped in the reverse order.
+        for is_first in (True, False):
+            await _start_all([one for one in children if (one.replica.number == 0) == is_first], closing)
+        host = process.broker.broker_ip1 or near.rpartition(":")[0]
+        shown = join_address(host, name_server.port)
+        brokers = [child.record for child in children]
+        page = await start.dashboard.start(near, closing)
+        hello = start.hello(
+            namesrv=shown,
+            broker=brokers[0]["broker"],
+            data=str(folder),
+            brokers=brokers,
+            **shown_page(page),
+        )
+        if not start.is_json:
+            greeting.greet_cluster(
+                brokers,
+                version=start.version,
+                name_server=shown,
+                data=str(folder),
+                dashboard=page or start.dashboard.hint,
+            )
+        return hello
+
+    run_loop(serve(begin, start.ready_file))
+
+
+def broker_arguments(
+    replica: Replica, settings: BrokerSettings, shape: Shape, inherited: Inherited, *, name_server: str
+) -> list[str]:
+    """Return what `pyromq` is told to become a replica."""
+    arguments = ["broker", "-n", name_server, "--port", str(replica.port), "--listen", settings.bind_address]
+    if settings.broker_ip1:
+        arguments += ["--advertise", settings.broker_ip1]
+    if inherited.config is not None:
+        arguments += ["-c", str(inherited.config.absolute())]
+    own = [
+        f"brokerClusterName={settings.broker_cluster_name}",
+        f"brokerName={replica.broker_name}",
+        f"brokerRole={replica.role}",
+        f"storePathRootDir={replica.folder}",
+        "haListenPort=0",
+    ]
+    if settings.metrics_exporter_type == MetricsExporterType.PROM:
+        own.append(f"metricsPromExporterPort={replica.metrics_port}")
+    if shape.failover is None:
+        own.append(f"brokerId={replica.number}")
+    else:
+        own.append(f"failover={shape.failover}")
+    for assignment in (*inherited.assignments, *own):
+        arguments += ["--set", assignment]
+    return [*arguments, "--log-level", inherited.log_level]
+
+
+class BrokerChild:
+    """A broker's process: its output is this one's, with its name before each line."""
+
+    def __init__(self, replica: Replica, arguments: Sequence[str]) -> None:
+        self.replica = replica
+        self._arguments = arguments
+        self._process: asyncio.subprocess.Process | None = None
+        self._watching: list[asyncio.Task[None]] = []
+        self._last_words = ""
+        self._is_stopping = False
+        self._hello: dict[str, Any] = {}
+
+    @property
+    def record(self) -> dict[str, Any]:
+        """The broker's facts for programs; known once it is ready."""
+        return {
+            "name": self.replica.broker_name,
+            "number": self.replica.number,
+            "role": self.replica.shown_role,
+            "broker": self._hello["broker"],
+            "data": str(self.replica.folder),
+            "pid": self._hello["pid"],
+        }
+
+    async def start(self) -> None:
+        """Return when it is ready; raise ChildFailed with its last words when it ends before."""
+        self._process = process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-m",
+            "pyromq",
+            *self._arguments,
+            "--json",
+            "--until-stdin-ends",
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            # Ctrl-C is for this process, which then stops the brokers in order.
+            start_new_session=True,
+        )
+        assert process.stdout is not None
+        assert process.stderr is not None
+        relay = asyncio.create_task(self._relay(process.stderr))
+        line = await process.stdout.readline()
+        if not line:
+            await relay
+            raise ChildFailed(f"{self.replica.title} did not start: {self._last_words or 'it said nothing'}")
+        self._hello = json.loads(line)
+        self._watching = [relay, asyncio.create_task(self._watch(process))]
+
+    async def stop(self) -> None:
+        """Stop it in order; if it does not within a minute, kill it."""
+        process = self._process
+        if process is None:
+            return
+        self._is_stopping = True
+        if process.returncode is None:
+            process.terminate()
+            try:
+                async with asyncio.timeout(STOP_S_MAX):
+                    await process.wait()
+            except TimeoutError:
+                output.warn(f"{self.replica.title} does not stop within {STOP_S_MAX:.0f} s: it is killed")
+                process.kill()
+        await process.wait()
+        if self._watching:
+            await asyncio.wait(self._watching)
+
+    async def _relay(self, lines: asyncio.StreamReader) -> None:
+        while line := await lines.readline():
+            self._last_words = line.decode("utf-8", "replace").rstrip()
+            sys.stderr.write(f"{self.replica.title}: {self._last_words}\n")
+            sys.stderr.flush()
+
+    async def _watch(self, process: asyncio.subprocess.Process) -> None:
+        status = await process.wait()
+        if not self._is_stopping:
+            output.warn(
+                f"{self.replica.title} (pid {process.pid}) {_how_it_ended(status)}; the others go on. "
+                f"To start it again: {self._command()}"
+            )
+
+    def _command(self) -> str:
+        """Return what starts it again, on the port that it had."""
+        arguments = list(self._arguments)
+        arguments[arguments.index("--port") + 1] = str(split_address(self._hello["broker"])[1])
+        return shlex.join(["pyromq", *arguments])
+
+
+async def _start_all(children: Sequence[BrokerChild], closing: AsyncExitStack) -> None:
+    async def stop_all() -> None:
+        await asyncio.gather(*(child.stop() for child in children))
+
+    closing.push_async_callback(stop_all)
+    started = await asyncio.gather(*(child.start() for child in children), return_exceptions=True)
+    for failure in started:
+        if failure is not None:
+            raise failure
+
+
+def _names(shape: Shape, name: str) -> Iterable[str]:
+    """Return the brokers' names: one keeps the one it has, several are told apart by letters."""
+    if shape.brokers == 1:
+        return [name]
+    stem = "broker" if name == BrokerSettings().broker_name else name
+    return [f"{stem}-{chr(ord('a') + at)}" for at in range(shape.brokers)]
+
+
+def _how_it_ended(status: int) -> str:
+    return f"was ended by {signal.Signals(-status).name}" if status < 0 else f"ended with status {status}"

@@ -1,0 +1,1 @@
+"""Commands that watch a cluster or load it: `top`, `doctor`, `bench`."""
