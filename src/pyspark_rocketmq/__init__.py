@@ -11,7 +11,7 @@ __all__ = ["DefaultSource", "register"]
 
 def __getattr__(name: str) -> Any:
     if name == "DefaultSource":
-        from pyspark_rocketmq.source import RocketMQSource
+        from pyspark_rocketmq.data_source import RocketMQSource
 
         return RocketMQSource
     raise AttributeError(f"module 'pyspark_rocketmq' has no attribute {name!r}")

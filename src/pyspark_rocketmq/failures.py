@@ -1,4 +1,4 @@
-"""What goes wrong while reading or writing, said with option, topic, queue, offset, and what to do."""
+"""Failures of reads and writes, told with option, topic, queue, offset, and what to do."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from pyromq.errors import NetworkError, NoRoute, PyroError, Refused, UnknownTopic
 from pyromq.model import MessageQueue
-from pyspark_rocketmq.options import Retries
+from pyspark_rocketmq.source.source_options import Retries
 
 T = TypeVar("T")
 

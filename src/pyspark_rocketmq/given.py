@@ -21,7 +21,7 @@ _DURATION: Final = re.compile(r"(\d+)\s*(ms|s|min|m|h|d)", re.IGNORECASE)
 E = TypeVar("E", bound=StrEnum)
 
 
-class Given:
+class GivenOptions:
     """The options that were given, by our names for them."""
 
     def __init__(self, values: Mapping[str, str]) -> None:
@@ -84,12 +84,12 @@ class Given:
         return int(value)
 
     def milliseconds(self, name: str, default: int) -> int:
-        """Return a number of milliseconds, also of «10s»."""
+        """Return a number of milliseconds, also of `10s`."""
         value = self.text(name)
         return self.count(name, default) if value is None or value.isdecimal() else self.duration(name, "")
 
     def duration(self, name: str, default: str) -> int:
-        """Return milliseconds of «250ms», «30s», «15m», «2h»."""
+        """Return milliseconds of `250ms`, `30s`, `15m`, `2h`."""
         value = self.text(name) or default
         found = _DURATION.fullmatch(value)
         if found is None:
@@ -97,7 +97,7 @@ class Given:
         return int(found[1]) * _TIMES_MS[found[2].lower()]
 
     def size(self, name: str) -> int | None:
-        """Return bytes of «1048576», «64k», «64m», «1g», or None."""
+        """Return bytes of `1048576`, `64k`, `64m`, `1g`, or None."""
         value = self.text(name)
         if value is None:
             return None
@@ -116,7 +116,7 @@ class Given:
         return value
 
 
-def given_options(options: Mapping[str, str], names: Mapping[str, tuple[str, ...]]) -> Given:
+def given_options(options: Mapping[str, str], names: Mapping[str, tuple[str, ...]]) -> GivenOptions:
     """Return the options by our names; raise ConfigError for one that none of the `names` has."""
     ours = {name.lower(): name for name in names}
     ours |= {other.lower(): name for name, others in names.items() for other in others}
@@ -130,7 +130,7 @@ def given_options(options: Mapping[str, str], names: Mapping[str, tuple[str, ...
         if name in values and values[name] != value:
             raise ConfigError(f"{name} was given twice, as {values[name]!r} and, by another name, {value!r}")
         values[name] = value
-    return Given(values)
+    return GivenOptions(values)
 
 
 def _nearest(key: str, ours: Mapping[str, str], names: Iterable[str]) -> str:

@@ -1,4 +1,4 @@
-"""Whether this machine has a Java that Spark runs on; said before anything else starts.
+"""The check for a Java that Spark runs on, made before anything else starts.
 
 Spark finds out by itself, but only after a minute of waiting, and says neither which version it wants nor how
 to get it.

@@ -37,7 +37,7 @@ _LOCAL_SETTINGS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class SparkPlace:
-    """Where Spark runs: `master` starts a driver here, `remote` is a Spark Connect server (sc://host:15002)."""
+    """The place of Spark: `master` starts a driver here, `remote` is a Spark Connect server (sc://host:15002)."""
 
     master: str | None = None
     remote: str | None = None

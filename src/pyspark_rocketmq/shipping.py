@@ -155,7 +155,7 @@ def shipped_source(parcel: Parcel) -> type[DataSource]:
 
         def _here(self) -> Any:
             parcel.open()
-            from pyspark_rocketmq.source import RocketMQSource
+            from pyspark_rocketmq.data_source import RocketMQSource
 
             return RocketMQSource(self.options)
 

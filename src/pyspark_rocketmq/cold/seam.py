@@ -20,22 +20,22 @@ from pyspark.sql.datasource import InputPartition
 
 from pyromq.errors import ConfigError
 from pyromq.model import MessageQueue
-from pyromq.wire.bodies.offsets import TopicOffset
-from pyspark_rocketmq.asking import Cluster
-from pyspark_rocketmq.bounds import Losses, known_edges
-from pyspark_rocketmq.cold.files import ColdRange, read_range
+from pyromq.wire.bodies.offset_bodies import TopicOffset
+from pyspark_rocketmq.cold.archive_manifest import ArchiveFault, ArchiveManifest
 from pyspark_rocketmq.cold.folder import ArchiveFolder
-from pyspark_rocketmq.cold.manifest import ArchiveFault, Manifest
+from pyspark_rocketmq.cold.parquet_files import ColdRange, read_range
 from pyspark_rocketmq.failures import ReadFailed, place
-from pyspark_rocketmq.options import Choice, Tasks
-from pyspark_rocketmq.planning import QueueRange, pack
+from pyspark_rocketmq.source.bounds import Losses, known_edges
+from pyspark_rocketmq.source.planning import QueueRange, pack
+from pyspark_rocketmq.source.source_cluster import SourceCluster
+from pyspark_rocketmq.source.source_options import Tasks, TopicChoice
 
 _GONE: Final = "no broker has them any more, and the archive does not have them"
 
 
 @dataclass
 class ColdTask(InputPartition):
-    """What one task reads of an archive, in this order."""
+    """The ranges of an archive that one task reads, in this order."""
 
     folder: ArchiveFolder
     ranges: tuple[ColdRange, ...]
@@ -44,7 +44,7 @@ class ColdTask(InputPartition):
 class HotAndCold:
     """The queues of a read, with what brokers and an archive have of each; or the archive alone."""
 
-    def __init__(self, manifest: Manifest, cluster: Cluster | None, choice: Choice) -> None:
+    def __init__(self, manifest: ArchiveManifest, cluster: SourceCluster | None, choice: TopicChoice) -> None:
         self._manifest = manifest
         self._cluster = cluster
         self._hot: dict[MessageQueue, TopicOffset] = {}
@@ -61,7 +61,7 @@ class HotAndCold:
 
     @property
     def edges(self) -> dict[MessageQueue, TopicOffset]:
-        """Where each queue begins and ends, both taken together."""
+        """The first and last offsets of each queue, archive and broker together."""
         found = {}
         for queue in sorted({*self._hot, *self._cold}):
             hot, start = self._hot.get(queue), self._manifest.start(queue)
@@ -173,7 +173,7 @@ class HotAndCold:
                 raise _other(self._manifest, queue, last.end - 1, seen)
 
 
-def _other(manifest: Manifest, queue: MessageQueue, offset: int, seen: str) -> ArchiveFault:
+def _other(manifest: ArchiveManifest, queue: MessageQueue, offset: int, seen: str) -> ArchiveFault:
     return ArchiveFault(
         f"archive {manifest.folder.uri}: {place(queue, offset)}: {seen}: the topic was deleted and created "
         "again, or its broker lost messages, since it was archived. Read the archive without nameServer, or "
@@ -181,7 +181,7 @@ def _other(manifest: Manifest, queue: MessageQueue, offset: int, seen: str) -> A
     )
 
 
-def _is_chosen(queue: MessageQueue, choice: Choice) -> bool:
+def _is_chosen(queue: MessageQueue, choice: TopicChoice) -> bool:
     if choice.queues is not None:
         return choice.queues.has(queue)
     if choice.pattern is not None:

@@ -9,19 +9,27 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from pyromq.model import MessageQueue
-from pyromq.wire.bodies.offsets import TopicOffset
-from pyspark_rocketmq.admitting import share
-from pyspark_rocketmq.asking import Cluster
-from pyspark_rocketmq.bounds import known_edges
-from pyspark_rocketmq.cold.files import write_range
+from pyromq.wire.bodies.offset_bodies import TopicOffset
+from pyspark_rocketmq.cold.archive_manifest import ArchivedFile, ArchiveFault, ArchiveManifest, Gap
 from pyspark_rocketmq.cold.folder import ArchiveFolder
-from pyspark_rocketmq.cold.manifest import ArchivedFile, ArchiveFault, Gap, Manifest
-from pyspark_rocketmq.columns import Columns, choose_columns, table_schema
+from pyspark_rocketmq.cold.parquet_files import write_range
 from pyspark_rocketmq.failures import place
-from pyspark_rocketmq.jobs.running import Progress, Watch, run_tasks, width
-from pyspark_rocketmq.options import Choice, ColumnSet, Connection, Filter, OnLoss, Retries, Tasks
-from pyspark_rocketmq.planning import QueueRange, RangeTask, pack
-from pyspark_rocketmq.reading import Reading
+from pyspark_rocketmq.jobs.job_runs import JobProgress, Watch, run_tasks, width
+from pyspark_rocketmq.source.admitting import share
+from pyspark_rocketmq.source.bounds import known_edges
+from pyspark_rocketmq.source.columns import Columns, choose_columns, table_schema
+from pyspark_rocketmq.source.planning import QueueRange, RangeTask, pack
+from pyspark_rocketmq.source.source_cluster import SourceCluster
+from pyspark_rocketmq.source.source_options import (
+    ClusterConnection,
+    ColumnSet,
+    Filter,
+    OnLoss,
+    Retries,
+    Tasks,
+    TopicChoice,
+)
+from pyspark_rocketmq.source.source_reading import ReadTerms
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -32,10 +40,10 @@ ROUND_MESSAGES: Final = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class ArchiveOrder:
-    """What to archive, and where. With `accepts_gaps` what brokers have dropped is noted, and passed over."""
+    """The order to archive. With `accepts_gaps`, messages that brokers have dropped are noted and skipped."""
 
-    connection: Connection
-    choice: Choice
+    connection: ClusterConnection
+    choice: TopicChoice
     folder: ArchiveFolder
     accepts_gaps: bool = False
     round_messages: int = ROUND_MESSAGES
@@ -43,7 +51,7 @@ class ArchiveOrder:
 
 @dataclass(frozen=True, slots=True)
 class Archived:
-    """What a run added. `left` is what it did not get to, because it was stopped."""
+    """The messages that a run archived. `left` counts those that a stop kept it from."""
 
     row_count: int
     file_count: int
@@ -52,10 +60,10 @@ class Archived:
     left: int
 
 
-def look(order: ArchiveOrder) -> tuple[Manifest, dict[MessageQueue, TopicOffset]]:
+def look(order: ArchiveOrder) -> tuple[ArchiveManifest, dict[MessageQueue, TopicOffset]]:
     """Return what is archived, and what brokers have now; raise ArchiveFault if it cannot be gone on with."""
-    manifest = Manifest.load(order.folder)
-    with Cluster(order.connection, None) as cluster:
+    manifest = ArchiveManifest.load(order.folder)
+    with SourceCluster(order.connection, None) as cluster:
         edges = known_edges(cluster.edges(cluster.queues(order.choice)))
         _check_same(cluster, manifest, edges)
     plan(manifest, edges, accepts_gaps=order.accepts_gaps)
@@ -71,7 +79,7 @@ def archive(spark: "SparkSession", order: ArchiveOrder, watch: Watch) -> Archive
     work = WriteFiles(order.folder, reading_all(order.connection))
     files: list[ArchivedFile] = []
     left = sum(end - start for start, end in waiting.values())
-    watch.tell(Progress(0, left))
+    watch.tell(JobProgress(0, left))
     while left and not watch.is_stopped:
         taken = share({queue: end - start for queue, (start, end) in waiting.items()}, order.round_messages)
         ranges = [
@@ -84,13 +92,13 @@ def archive(spark: "SparkSession", order: ArchiveOrder, watch: Watch) -> Archive
             waiting[one.queue] = (one.end, waiting[one.queue][1])
         files += added
         left -= sum(one.end - one.start for one in ranges)
-        watch.tell(Progress(sum(file.row_count for file in files), left))
+        watch.tell(JobProgress(sum(file.row_count for file in files), left))
     rows, size = sum(file.row_count for file in files), sum(file.size_bytes for file in files)
     return Archived(rows, len(files), size, tuple(gaps), left)
 
 
 def plan(
-    manifest: Manifest, edges: Mapping[MessageQueue, TopicOffset], *, accepts_gaps: bool
+    manifest: ArchiveManifest, edges: Mapping[MessageQueue, TopicOffset], *, accepts_gaps: bool
 ) -> tuple[dict[MessageQueue, tuple[int, int]], list[Gap]]:
     """Return what of each queue is to be archived, and what is gone before it was.
 
@@ -120,7 +128,9 @@ def plan(
     return waiting, gaps
 
 
-def _check_same(cluster: Cluster, manifest: Manifest, edges: Mapping[MessageQueue, TopicOffset]) -> None:
+def _check_same(
+    cluster: SourceCluster, manifest: ArchiveManifest, edges: Mapping[MessageQueue, TopicOffset]
+) -> None:
     """Raise ArchiveFault when a queue is not the one that was archived before."""
     lasts = {queue: files[-1] for queue in edges if (files := manifest.files(queue))}
     lasts = {queue: last for queue, last in lasts.items() if edges[queue].min_offset < last.end}
@@ -132,7 +142,7 @@ def _check_same(cluster: Cluster, manifest: Manifest, edges: Mapping[MessageQueu
             raise other_queue(manifest, queue, seen)
 
 
-def other_queue(manifest: Manifest, queue: MessageQueue, seen: str) -> ArchiveFault:
+def other_queue(manifest: ArchiveManifest, queue: MessageQueue, seen: str) -> ArchiveFault:
     """Return the error for a queue that is another one than the archive has."""
     return ArchiveFault(
         f"{place(queue)}: {seen}: the topic was deleted and created again, or its broker lost messages. Keep "
@@ -145,17 +155,17 @@ def all_columns() -> Columns:
     return choose_columns(table_schema(ColumnSet.ROCKETMQ, with_properties=True), ColumnSet.ROCKETMQ)
 
 
-def reading_all(connection: Connection) -> Reading:
+def reading_all(connection: ClusterConnection) -> ReadTerms:
     """Return how executors read whole messages, none of which may be missing."""
-    return Reading(connection, None, Filter(), OnLoss.FAIL, Retries(), all_columns())
+    return ReadTerms(connection, None, Filter(), OnLoss.FAIL, Retries(), all_columns())
 
 
 @dataclass(frozen=True, slots=True)
 class WriteFiles:
-    """What an executor does with a task: each of its ranges becomes a file, or some."""
+    """An executor's task: each of its ranges becomes one file or several."""
 
     folder: ArchiveFolder
-    reading: Reading
+    reading: ReadTerms
 
     def __call__(self, task: RangeTask) -> list[ArchivedFile]:
         """Return the files, which are safe by then."""

@@ -18,10 +18,10 @@ from pyspark.sql import functions as sql
 from pyromq.client.sync.admin import Admin
 from pyromq.errors import ConfigError, NoRoute, TopicNotFound
 from pyspark_rocketmq.given import given_options
-from pyspark_rocketmq.jobs.running import JobFailed, Progress, Watch, failed
-from pyspark_rocketmq.options import NAMES as SOURCE_NAMES
-from pyspark_rocketmq.options import read_connection
-from pyspark_rocketmq.sink_options import NAMES as SINK_NAMES
+from pyspark_rocketmq.jobs.job_runs import JobFailed, JobProgress, Watch, failed
+from pyspark_rocketmq.sink.sink_options import NAMES as SINK_NAMES
+from pyspark_rocketmq.source.source_options import NAMES as SOURCE_NAMES
+from pyspark_rocketmq.source.source_options import read_connection
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -37,7 +37,7 @@ LOOK_S: Final = 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MirrorOrder:
-    """What to mirror: `source` and `target` are options of `format("rocketmq")`.
+    """The order to mirror: `source` and `target` are options of `format("rocketmq")`.
 
     Names of clusters that are not given are found. With `is_once` it ends when all that is there is copied.
     """
@@ -53,7 +53,7 @@ class MirrorOrder:
 
 @dataclass(frozen=True, slots=True)
 class Mirrored:
-    """What a run did."""
+    """The result of a run."""
 
     row_count: int
     source_name: str
@@ -179,7 +179,7 @@ def _look(query: "StreamingQuery", rows: dict[int, int], watch: Watch) -> None:
     for progress in query.recentProgress:
         rows[progress["batchId"]] = progress["numInputRows"] or 0
         left = lag(progress)
-    watch.tell(Progress(sum(rows.values()), left))
+    watch.tell(JobProgress(sum(rows.values()), left))
 
 
 def lag(progress: Any) -> int | None:

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Final
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as sql
 
-from pyromq.client.dead_letters import REPLAYED_FROM
+from pyromq.client.dead_letter import REPLAYED_FROM
 from pyromq.errors import ConfigError
 from pyromq.model import MessageQueue
 from pyromq.wire.properties import RETRY_TOPIC
+from pyspark_rocketmq.jobs.job_runs import JobProgress, Watch, failed
 from pyspark_rocketmq.jobs.mirror import with_property
-from pyspark_rocketmq.jobs.replay_plan import Block, ReplayPlan, ReplayState, Round, make_rounds
-from pyspark_rocketmq.jobs.running import Progress, Watch, failed
-from pyspark_rocketmq.planning import QueueRange
+from pyspark_rocketmq.jobs.replay_plan import Block, ReplayPlan, ReplayRound, ReplayState, make_rounds
+from pyspark_rocketmq.source.planning import QueueRange
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -34,7 +34,7 @@ ROUND_S: Final = 2.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayOrder:
-    """What to replay to where: `source` and `target` are options of `format("rocketmq")`.
+    """The order to replay: `source` and `target` are options of `format("rocketmq")`.
 
     Without a `topic` each message goes to the one it was first sent to. `queue_count` is how many queues the
     target has: a message goes to the one of its number, and without it to any. `rate` is messages a second.
@@ -49,7 +49,7 @@ class ReplayOrder:
 
     @property
     def words(self) -> str:
-        """The order in words, the same for the same order: without secrets, and times like «7 days ago»."""
+        """The order in words, the same for the same order: without secrets, and times like "7 days ago"."""
         hidden = {"accessKey", "secretKey", "securityToken", "startingTimestamp", "endingTimestamp"}
         parts = [f"{key}={value}" for key, value in sorted(self.source.items()) if key not in hidden]
         return (
@@ -60,7 +60,7 @@ class ReplayOrder:
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """What a run did: of `total` messages `row_count` now, and `before` by earlier runs of the same plan."""
+    """The result of a run: of `total` messages `row_count` now, `before` by earlier runs of the plan."""
 
     total: int
     row_count: int
@@ -69,7 +69,7 @@ class Replayed:
 
     @property
     def left(self) -> int:
-        """How many are still to come."""
+        """The number of messages that are still to come."""
         return self.total - self.row_count - self.before
 
 
@@ -90,7 +90,7 @@ def replay(spark: "SparkSession", order: ReplayOrder, state: ReplayState, watch:
     before = sum(one.row_count for one in plan.rounds[: state.done_count])
     done = before
     pace = _Pace(order.rate)
-    watch.tell(Progress(done, plan.row_count - done))
+    watch.tell(JobProgress(done, plan.row_count - done))
     for number in range(state.done_count, len(plan.rounds)):
         if watch.is_stopped:
             break
@@ -98,7 +98,7 @@ def replay(spark: "SparkSession", order: ReplayOrder, state: ReplayState, watch:
         _write(spark, order, plan, number)
         state.note_done(number)
         done += one.row_count
-        watch.tell(Progress(done, plan.row_count - done))
+        watch.tell(JobProgress(done, plan.row_count - done))
         if number + 1 < len(plan.rounds):
             pace.wait(one.row_count, watch.stop.wait)
     return Replayed(plan.row_count, done - before, before, {})
@@ -158,7 +158,7 @@ def _write(spark: "SparkSession", order: ReplayOrder, plan: ReplayPlan, number: 
         raise failed(error) from error
 
 
-def _narrowed(source: Mapping[str, str], one: Round) -> dict[str, str]:
+def _narrowed(source: Mapping[str, str], one: ReplayRound) -> dict[str, str]:
     """Return the options of a read of just a round's ranges."""
     replaced = ("subscribe", "dlq", "startingTimestamp", "endingTimestamp")
     kept = {name: value for name, value in source.items() if name not in replaced}

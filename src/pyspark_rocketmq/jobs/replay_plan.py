@@ -17,7 +17,7 @@ from uuid import uuid4
 from pyromq.errors import ConfigError
 from pyromq.model import MessageQueue
 from pyspark_rocketmq.cold.folder import ArchiveFolder, FolderTaken
-from pyspark_rocketmq.planning import QueueRange
+from pyspark_rocketmq.source.planning import QueueRange
 
 VERSION: Final = 1
 _PLAN: Final = "plan.json"
@@ -32,20 +32,20 @@ class Block:
 
 
 @dataclass(frozen=True, slots=True)
-class Round:
-    """What goes out together."""
+class ReplayRound:
+    """A round: the ranges that are replayed together."""
 
     ranges: tuple[QueueRange, ...]
     row_count: int
 
     @property
     def start_offsets(self) -> str:
-        """Where its ranges begin, as an option of a read."""
+        """The start offsets of its ranges, as an option of a read."""
         return _offsets((one.queue, one.start) for one in self.ranges)
 
     @property
     def end_offsets(self) -> str:
-        """Where they end."""
+        """The end offsets of its ranges."""
         return _offsets((one.queue, one.end) for one in self.ranges)
 
     @property
@@ -64,15 +64,15 @@ class ReplayPlan:
 
     id: str
     order: str
-    rounds: tuple[Round, ...]
+    rounds: tuple[ReplayRound, ...]
 
     @property
     def row_count(self) -> int:
-        """How many messages are replayed in all."""
+        """The number of messages of all rounds."""
         return sum(one.row_count for one in self.rounds)
 
 
-def make_rounds(blocks: Iterable[Block], rows_max: int) -> Iterator[Round]:
+def make_rounds(blocks: Iterable[Block], rows_max: int) -> Iterator[ReplayRound]:
     """Put blocks together, in the order of their queues, until a round has about so many rows.
 
     The blocks of a queue that follow one another become one range: what lies between them is not wanted.
@@ -89,12 +89,12 @@ def make_rounds(blocks: Iterable[Block], rows_max: int) -> Iterator[Round]:
         yield _round(gathered, rows)
 
 
-def _round(blocks: Sequence[Block], rows: int) -> Round:
+def _round(blocks: Sequence[Block], rows: int) -> ReplayRound:
     ranges: dict[MessageQueue, QueueRange] = {}
     for block in blocks:
         known = ranges.get(block.range.queue, block.range)
         ranges[block.range.queue] = QueueRange(block.range.queue, known.start, block.range.end)
-    return Round(tuple(ranges.values()), rows)
+    return ReplayRound(tuple(ranges.values()), rows)
 
 
 class ReplayState:
@@ -115,7 +115,7 @@ class ReplayState:
             raise ConfigError(f"{self._folder / _PLAN} is of another version; remove the folder")
         return ReplayPlan(record["id"], record["order"], tuple(map(_round_of, record["rounds"])))
 
-    def begin(self, order: str, rounds: Iterable[Round]) -> ReplayPlan:
+    def begin(self, order: str, rounds: Iterable[ReplayRound]) -> ReplayPlan:
         """Keep a new plan; raise ConfigError when another program was faster."""
         plan = ReplayPlan(uuid4().hex, order, tuple(rounds))
         record = {
@@ -134,7 +134,7 @@ class ReplayState:
 
     @property
     def done_count(self) -> int:
-        """How many rounds are known to be out; perhaps one more is."""
+        """The number of rounds that are known to be out; perhaps one more is."""
         return len(ArchiveFolder(str(self._folder)).names("done"))
 
     def note_done(self, number: int) -> None:
@@ -150,19 +150,19 @@ class ReplayState:
             path.unlink(missing_ok=True)
 
 
-def _round_json(one: Round) -> dict[str, Any]:
+def _round_json(one: ReplayRound) -> dict[str, Any]:
     ranges = [
         [one.queue.topic, one.queue.broker_name, one.queue.queue_id, one.start, one.end] for one in one.ranges
     ]
     return {"rows": one.row_count, "ranges": ranges}
 
 
-def _round_of(record: dict[str, Any]) -> Round:
+def _round_of(record: dict[str, Any]) -> ReplayRound:
     ranges = tuple(
         QueueRange(MessageQueue(topic, broker, queue_id), start, end)
         for topic, broker, queue_id, start, end in record["ranges"]
     )
-    return Round(ranges, record["rows"])
+    return ReplayRound(ranges, record["rows"])
 
 
 def _offsets(places: Iterable[tuple[MessageQueue, int]]) -> str:

@@ -13,19 +13,19 @@ import pyarrow as pa
 
 from pyromq.errors import PyroError
 from pyromq.model import MessageQueue
-from pyromq.wire.bodies.offsets import TopicOffset
-from pyspark_rocketmq.asking import Cluster
-from pyspark_rocketmq.bounds import known_edges
+from pyromq.wire.bodies.offset_bodies import TopicOffset
+from pyspark_rocketmq.cold.archive_manifest import ArchivedFile, ArchiveFault, ArchiveManifest, Gap
 from pyspark_rocketmq.cold.checksums import Checksums
-from pyspark_rocketmq.cold.files import ColdRange, check_file, read_range
 from pyspark_rocketmq.cold.folder import ArchiveFolder
-from pyspark_rocketmq.cold.manifest import ArchivedFile, ArchiveFault, Gap, Manifest
+from pyspark_rocketmq.cold.parquet_files import ColdRange, check_file, read_range
 from pyspark_rocketmq.failures import ReadFailed
 from pyspark_rocketmq.jobs.archive import all_columns, reading_all
-from pyspark_rocketmq.jobs.running import Progress, Watch, run_tasks, width
-from pyspark_rocketmq.options import Choice, Connection
-from pyspark_rocketmq.planning import QueueRange
-from pyspark_rocketmq.reading import Reading
+from pyspark_rocketmq.jobs.job_runs import JobProgress, Watch, run_tasks, width
+from pyspark_rocketmq.source.bounds import known_edges
+from pyspark_rocketmq.source.planning import QueueRange
+from pyspark_rocketmq.source.source_cluster import SourceCluster
+from pyspark_rocketmq.source.source_options import ClusterConnection, TopicChoice
+from pyspark_rocketmq.source.source_reading import ReadTerms
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 ROUND_MESSAGES: Final = 1_000_000
 
 
-class Verdict(StrEnum):
-    """What is known of a range."""
+class RangeVerdict(StrEnum):
+    """The verdict on a range."""
 
     #: The file is whole, and the broker has the same.
     SAME = "same"
@@ -50,18 +50,18 @@ class Verdict(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
-    """What is known of one file. `compared_from` is the first offset that a broker still had."""
+class FileFinding:
+    """The finding on one file. `compared_from` is the first offset that a broker still had."""
 
     file: ArchivedFile
-    verdict: Verdict
+    verdict: RangeVerdict
     why: str = ""
     compared_from: int | None = None
 
     @property
     def is_good(self) -> bool:
         """Whether nothing is wrong."""
-        return self.verdict in (Verdict.SAME, Verdict.GONE, Verdict.WHOLE)
+        return self.verdict in (RangeVerdict.SAME, RangeVerdict.GONE, RangeVerdict.WHOLE)
 
     def to_json(self) -> dict[str, Any]:
         """Return it for programs."""
@@ -83,7 +83,7 @@ class Finding:
 class Verified:
     """All findings; and what brokers have that is not archived yet."""
 
-    findings: tuple[Finding, ...]
+    findings: tuple[FileFinding, ...]
     gaps: tuple[Gap, ...]
     not_archived: int
     #: Files that were not looked at, because the job was stopped.
@@ -97,16 +97,16 @@ class Verified:
 
 @dataclass(frozen=True, slots=True)
 class VerifyOrder:
-    """What to verify; without a connection the files are compared with the manifest alone."""
+    """The order to verify; without a connection the files are compared with the manifest alone."""
 
     folder: ArchiveFolder
-    connection: Connection | None
+    connection: ClusterConnection | None
     topics: tuple[str, ...] = ()
 
 
-def archived_files(order: VerifyOrder) -> tuple[Manifest, list[ArchivedFile]]:
+def archived_files(order: VerifyOrder) -> tuple[ArchiveManifest, list[ArchivedFile]]:
     """Return an archive with the files that are meant; raise ArchiveFault when there are none."""
-    manifest = Manifest.load(order.folder)
+    manifest = ArchiveManifest.load(order.folder)
     files = [file for file in manifest.files() if not order.topics or file.queue.topic in order.topics]
     if not files:
         what = f"nothing of {', '.join(order.topics)}" if order.topics else "no archive"
@@ -123,16 +123,18 @@ def verify(spark: "SparkSession", order: VerifyOrder, watch: Watch) -> Verified:
     edges = None if order.connection is None else _edges(order.connection, files)
     reading = None if order.connection is None else reading_all(order.connection)
     work = CompareFile(order.folder, reading, None if edges is None else dict(edges))
-    findings: list[Finding] = []
+    findings: list[FileFinding] = []
     left = sum(file.row_count for file in files)
-    watch.tell(Progress(0, left))
+    watch.tell(JobProgress(0, left))
     for portion in _rounds(files, max(width(spark), 1)):
         if watch.is_stopped:
             break
         findings += run_tasks(spark, work, portion)
         left -= sum(file.row_count for file in portion)
         bad = sum(not one.is_good for one in findings)
-        watch.tell(Progress(sum(one.file.row_count for one in findings), left, f"{bad} bad" if bad else ""))
+        watch.tell(
+            JobProgress(sum(one.file.row_count for one in findings), left, f"{bad} bad" if bad else "")
+        )
     behind = sum(
         max(ends.max_offset - (manifest.end(queue) or 0), 0) for queue, ends in (edges or {}).items()
     )
@@ -140,13 +142,13 @@ def verify(spark: "SparkSession", order: VerifyOrder, watch: Watch) -> Verified:
     return Verified(tuple(findings), gaps, behind, len(files) - len(findings))
 
 
-def _edges(connection: Connection, files: Iterable[ArchivedFile]) -> dict[MessageQueue, TopicOffset]:
+def _edges(connection: ClusterConnection, files: Iterable[ArchivedFile]) -> dict[MessageQueue, TopicOffset]:
     """Return where the brokers' queues begin and end; those that are not there any more are left out."""
     found: dict[MessageQueue, TopicOffset] = {}
-    with Cluster(connection, None) as cluster:
+    with SourceCluster(connection, None) as cluster:
         for topic in dict.fromkeys(file.queue.topic for file in files):
             try:
-                queues = cluster.queues(Choice("subscribe", (topic,)))
+                queues = cluster.queues(TopicChoice("subscribe", (topic,)))
             except ReadFailed:
                 continue
             found |= known_edges(cluster.edges(queues))
@@ -168,13 +170,13 @@ def _rounds(files: list[ArchivedFile], at_once: int) -> Iterator[list[ArchivedFi
 
 @dataclass(frozen=True, slots=True)
 class CompareFile:
-    """What an executor does with a file."""
+    """An executor's comparison of a file."""
 
     folder: ArchiveFolder
-    reading: Reading | None
+    reading: ReadTerms | None
     edges: Mapping[MessageQueue, TopicOffset] | None
 
-    def __call__(self, file: ArchivedFile) -> Finding:
+    def __call__(self, file: ArchivedFile) -> FileFinding:
         """Return what is known of it."""
         seam = self._seam(file)
         whole, tail = Checksums(), Checksums()
@@ -182,16 +184,16 @@ class CompareFile:
             check_file(self.folder, file)
             _add_file(self.folder, file, seam, whole, tail)
         except ArchiveFault as error:
-            return Finding(file, Verdict.DAMAGED, str(error))
+            return FileFinding(file, RangeVerdict.DAMAGED, str(error))
         wrong = _differing(file.checksums, whole.by_column())
         if wrong:
-            return Finding(
-                file, Verdict.DAMAGED, f"{self.folder.uri}/{file.path}: not what was written: {wrong}"
+            return FileFinding(
+                file, RangeVerdict.DAMAGED, f"{self.folder.uri}/{file.path}: not what was written: {wrong}"
             )
         if self.edges is None:
-            return Finding(file, Verdict.WHOLE)
+            return FileFinding(file, RangeVerdict.WHOLE)
         if seam >= file.end:
-            return Finding(file, Verdict.GONE)
+            return FileFinding(file, RangeVerdict.GONE)
         return self._compare(file, seam, tail.by_column())
 
     def _seam(self, file: ArchivedFile) -> int:
@@ -199,25 +201,25 @@ class CompareFile:
         ends = None if self.edges is None else self.edges.get(file.queue)
         return file.end if ends is None else min(max(ends.min_offset, file.start), file.end)
 
-    def _compare(self, file: ArchivedFile, seam: int, archived: Mapping[str, str]) -> Finding:
+    def _compare(self, file: ArchivedFile, seam: int, archived: Mapping[str, str]) -> FileFinding:
         assert self.reading is not None, "brokers are asked"
         assert self.edges is not None, "brokers are asked"
         end = self.edges[file.queue].max_offset
         if end < file.end:
-            return Finding(file, Verdict.DIFFERS, f"the broker's queue ends at {end}", seam)
+            return FileFinding(file, RangeVerdict.DIFFERS, f"the broker's queue ends at {end}", seam)
         stored = Checksums()
         try:
             for batch in self.reading.ranges((QueueRange(file.queue, seam, file.end),)):
                 stored.add(batch)
         except PyroError as error:
-            return Finding(file, Verdict.DIFFERS, str(error), seam)
+            return FileFinding(file, RangeVerdict.DIFFERS, str(error), seam)
         if stored.row_count != file.end - seam:
             why = f"the broker has {stored.row_count} messages there, and the archive {file.end - seam}"
-            return Finding(file, Verdict.DIFFERS, why, seam)
+            return FileFinding(file, RangeVerdict.DIFFERS, why, seam)
         wrong = _differing(archived, stored.by_column())
         if wrong:
-            return Finding(file, Verdict.DIFFERS, f"the broker has other values: {wrong}", seam)
-        return Finding(file, Verdict.SAME, "", seam)
+            return FileFinding(file, RangeVerdict.DIFFERS, f"the broker has other values: {wrong}", seam)
+        return FileFinding(file, RangeVerdict.SAME, "", seam)
 
 
 def _add_file(

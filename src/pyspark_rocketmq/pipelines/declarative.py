@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from pyromq.errors import ConfigError
-from pyspark_rocketmq.pipelines.views import PipelineFailed, what_spark_says
+from pyspark_rocketmq.pipelines.spark_views import PipelineFailed, what_spark_says
 from pyspark_rocketmq.session import LOCAL, SparkPlace
 
 SPEC_NAMES: Final = ("spark-pipeline.yml", "spark-pipeline.yaml")
@@ -28,7 +28,7 @@ _LINE: Final = re.compile(r"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d): (.*)")
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class ReportLine:
     """A line of Spark's report, with its time where it has one."""
 
     at: str | None
@@ -49,7 +49,7 @@ def run_declarative(
     spec: Path,
     place: SparkPlace,
     environment: Mapping[str, str],
-    tell: Callable[[Told], None],
+    tell: Callable[[ReportLine], None],
     *,
     is_rehearsal: bool,
     arguments: tuple[str, ...] = (),
@@ -84,7 +84,7 @@ def run_declarative(
         raise PipelineFailed(f"{_cause(log, begin)}\nall that Spark said is in {log}")
 
 
-def _follow(child: "subprocess.Popen[str]", tell: Callable[[Told], None]) -> int:
+def _follow(child: "subprocess.Popen[str]", tell: Callable[[ReportLine], None]) -> int:
     """Tell each line until the program ends; hand signals on to it."""
     assert child.stdout is not None
     kept = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
@@ -95,7 +95,7 @@ def _follow(child: "subprocess.Popen[str]", tell: Callable[[Told], None]) -> int
         for line in child.stdout:
             found = _LINE.fullmatch(line.strip())
             if found or line.strip():
-                tell(Told(found[1], found[2]) if found else Told(None, line.strip()))
+                tell(ReportLine(found[1], found[2]) if found else ReportLine(None, line.strip()))
         return child.wait()
     finally:
         for number, handler in kept.items():

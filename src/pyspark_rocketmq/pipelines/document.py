@@ -30,7 +30,7 @@ class Spot:
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class DocumentFinding:
     """Something wrong: where, of what, and what to do."""
 
     spot: Spot
@@ -45,14 +45,14 @@ class Finding:
 class Findings:
     """Everything wrong that was found so far."""
 
-    all: list[Finding] = field(default_factory=list)
+    all: list[DocumentFinding] = field(default_factory=list)
 
-    def add(self, part: "Part", text: str, spot: Spot | None = None) -> None:
+    def add(self, part: "DocumentPart", text: str, spot: Spot | None = None) -> None:
         """Note what is wrong with a part; the spot may be nearer than where the part begins."""
-        self.all.append(Finding(spot or part.spot, part.path, text))
+        self.all.append(DocumentFinding(spot or part.spot, part.path, text))
 
 
-class Part:
+class DocumentPart:
     """A value of the file with its place, and its path from the top, such as `sinks.answers.topic`."""
 
     def __init__(
@@ -71,13 +71,13 @@ class Part:
 
     @property
     def spot(self) -> Spot:
-        """Where it begins."""
+        """The place where it begins."""
         mark = self._node.start_mark
         return Spot(self._file, mark.line + 1, mark.column + 1)
 
     @property
     def key_spot(self) -> Spot:
-        """Where its key stands, if it has one."""
+        """The place of its key, if it has one."""
         mark = self._key.start_mark
         return Spot(self._file, mark.line + 1, mark.column + 1)
 
@@ -91,22 +91,22 @@ class Part:
             return Spot(self._file, mark.line + 1, mark.column + (1 if style else 0) + position + 1)
         return self.spot
 
-    def table(self, findings: Findings) -> dict[str, "Part"]:
+    def table(self, findings: Findings) -> dict[str, "DocumentPart"]:
         """Return the parts by their keys, in the order of the file; noted and empty if it is no mapping."""
         if not isinstance(self._node, yaml.MappingNode):
             findings.add(self, f"this is {_kind(self._node)}; it is a mapping of names to values")
             return {}
-        parts: dict[str, Part] = {}
+        parts: dict[str, DocumentPart] = {}
         for key, value in self._node.value:
             name = str(key.value)
             path = f"{self.path}.{name}" if self.path else name
-            inner = Part(value, path, self._file, self._environment, key)
+            inner = DocumentPart(value, path, self._file, self._environment, key)
             if name in parts:
                 findings.add(inner, "is here twice", inner.key_spot)
             parts[name] = inner
         return parts
 
-    def fields(self, known: Iterable[str], findings: Findings) -> dict[str, "Part"]:
+    def fields(self, known: Iterable[str], findings: Findings) -> dict[str, "DocumentPart"]:
         """Return the parts by their keys, and note each key that is not known, with the nearest."""
         names = list(known)
         parts = self.table(findings)
@@ -140,7 +140,7 @@ class Part:
         """Return a list of values, or one value as a list of one."""
         if isinstance(self._node, yaml.SequenceNode):
             parts = [
-                Part(node, f"{self.path}[{at}]", self._file, self._environment)
+                DocumentPart(node, f"{self.path}[{at}]", self._file, self._environment)
                 for at, node in enumerate(self._node.value)
             ]
             return [part.text(findings) for part in parts]
@@ -165,7 +165,7 @@ class Part:
         return next((len(line) - len(line.lstrip()) for line in text if line.strip()), 0)
 
 
-def read_document(path: Path, environment: Mapping[str, str], findings: Findings) -> Part | None:
+def read_document(path: Path, environment: Mapping[str, str], findings: Findings) -> DocumentPart | None:
     """Return the top of a YAML file; noted, and None, when it cannot be read as YAML."""
     try:
         # From a text and not from a file: only then do the marks keep the lines.
@@ -173,21 +173,21 @@ def read_document(path: Path, environment: Mapping[str, str], findings: Findings
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         spot = Spot(str(path), mark.line + 1, mark.column + 1) if mark else Spot(str(path))
-        findings.all.append(Finding(spot, "", f"this is no YAML: {error.problem or error.context}"))
+        findings.all.append(DocumentFinding(spot, "", f"this is no YAML: {error.problem or error.context}"))
         return None
     except (yaml.YAMLError, UnicodeDecodeError) as error:
-        findings.all.append(Finding(Spot(str(path)), "", f"this is no YAML: {error}"))
+        findings.all.append(DocumentFinding(Spot(str(path)), "", f"this is no YAML: {error}"))
         return None
     if node is None:
         findings.all.append(
-            Finding(
+            DocumentFinding(
                 Spot(str(path)),
                 "",
                 f"the file is empty; remove it, and `pyromq pipeline init {path}` writes one",
             )
         )
         return None
-    return Part(node, "", str(path), environment)
+    return DocumentPart(node, "", str(path), environment)
 
 
 def _kind(node: yaml.Node) -> str:

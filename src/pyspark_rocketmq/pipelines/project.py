@@ -1,4 +1,4 @@
-"""What a path means as a pipeline, and the files that a new one starts with."""
+"""A pipeline's project: the meaning of a path, and the files that a new pipeline starts with."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -14,7 +14,7 @@ DECLARATIVE_NAMES: Final = ("spark-pipeline.yml", "spark-pipeline.yaml")
 STREAMING_NAMES: Final = ("pipeline.yml", "pipeline.yaml")
 
 
-class Kind(StrEnum):
+class PipelineKind(StrEnum):
     """The two kinds of pipelines."""
 
     #: One file, run by us as Structured Streaming.
@@ -27,14 +27,14 @@ class Kind(StrEnum):
 class Project:
     """A pipeline's kind and its file."""
 
-    kind: Kind
+    kind: PipelineKind
     file: Path
 
 
 def find_project(path: Path) -> Project:
     """Return which pipeline a folder or a file is; raise ConfigError that says what was looked for."""
     if path.is_file():
-        kind = Kind.DECLARATIVE if path.name in DECLARATIVE_NAMES else Kind.STREAMING
+        kind = PipelineKind.DECLARATIVE if path.name in DECLARATIVE_NAMES else PipelineKind.STREAMING
         return Project(kind, path)
     if not path.is_dir():
         raise ConfigError(f"there is no {path}; `pyromq pipeline init {path}` makes a pipeline there")
@@ -49,17 +49,17 @@ def find_project(path: Path) -> Project:
     return find_project(found[0])
 
 
-def create_project(path: Path) -> tuple[Kind, list[Path]]:
+def create_project(path: Path) -> tuple[PipelineKind, list[Path]]:
     """Write a new pipeline and return its kind and its files: one file if the name ends so, else a folder.
 
     Nothing that is there is written over: then it is ConfigError.
     """
     if path.suffix in SUFFIXES:
         files = {path: (TEMPLATES / "pipeline.yml").read_text(encoding="utf-8")}
-        kind = Kind.STREAMING
+        kind = PipelineKind.STREAMING
     else:
         files = _declarative_files(path)
-        kind = Kind.DECLARATIVE
+        kind = PipelineKind.DECLARATIVE
     there = [file for file in files if file.exists()]
     if there:
         raise ConfigError(

@@ -19,9 +19,9 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from pyspark_rocketmq.pipelines.document import Findings
-from pyspark_rocketmq.pipelines.progress import BatchDone, read_progress
+from pyspark_rocketmq.pipelines.query_progress import BatchDone, read_progress
+from pyspark_rocketmq.pipelines.spark_views import PipelineFailed, define_views, what_spark_says
 from pyspark_rocketmq.pipelines.spec import Mode, Pipeline, Sink, SinkKind
-from pyspark_rocketmq.pipelines.views import PipelineFailed, define_views, what_spark_says
 
 POLL_S: Final = 0.2
 #: A batch that takes longer than this is not waited for.

@@ -1,4 +1,4 @@
-"""What a pipeline's file says: one source, SQL steps, sinks; read whole, each mistake noted with its place.
+"""The specification of a pipeline: one source, SQL steps, sinks; each mistake is noted with its place.
 
 name: orders-per-minute
 source: {nameServer: 127.0.0.1:9876, subscribe: orders}      the options of format("rocketmq")
@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Final
 
 from pyromq.errors import ConfigError
-from pyspark_rocketmq.options import read_stream_options
-from pyspark_rocketmq.pipelines.document import Findings, Part, read_document
-from pyspark_rocketmq.sink_options import NAMES as SINK_NAMES
-from pyspark_rocketmq.sink_options import read_sink_options
+from pyspark_rocketmq.pipelines.document import DocumentPart, Findings, read_document
+from pyspark_rocketmq.sink.sink_options import NAMES as SINK_NAMES
+from pyspark_rocketmq.sink.sink_options import read_sink_options
+from pyspark_rocketmq.source.source_options import read_stream_options
 
 #: The view that the first step reads.
 SOURCE_VIEW: Final = "source"
@@ -30,7 +30,7 @@ _UNITS: Final = {"ms": "milliseconds", "s": "seconds", "min": "minutes", "m": "m
 
 
 class SinkKind(StrEnum):
-    """Where a sink writes to; the name is the sink's key in the file."""
+    """The kind of a sink; the name is the sink's key in the file."""
 
     TOPIC = "topic"
     PARQUET = "parquet"
@@ -40,7 +40,7 @@ class SinkKind(StrEnum):
 
 
 class Mode(StrEnum):
-    """What of a result goes out with each batch."""
+    """The output mode: the part of a result that goes out with each batch."""
 
     APPEND = "append"
     UPDATE = "update"
@@ -58,24 +58,24 @@ MODES: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class SqlStep:
     """A view made by a SQL query; `part` knows where its text stands."""
 
     name: str
     sql: str
-    part: Part
+    part: DocumentPart
 
 
 @dataclass(frozen=True, slots=True)
 class Sink:
-    """Where the rows of a view go: a topic, a folder, a table's name, or a database's address."""
+    """The target of a view's rows: a topic, a folder, a table's name, or a database's address."""
 
     name: str
     kind: SinkKind
     target: str
     view: str
     mode: Mode
-    part: Part
+    part: DocumentPart
     partition_by: tuple[str, ...] = ()
     options: Mapping[str, str] = field(default_factory=dict)
 
@@ -87,8 +87,8 @@ class Pipeline:
     name: str
     folder: Path
     source: Mapping[str, str]
-    source_part: Part
-    steps: tuple[Step, ...]
+    source_part: DocumentPart
+    steps: tuple[SqlStep, ...]
     sinks: tuple[Sink, ...]
     checkpoint: str
     trigger: str | None
@@ -139,7 +139,7 @@ def read_pipeline(
     return pipeline if len(findings.all) == before else None
 
 
-def _read_name(parts: Mapping[str, Part], findings: Findings) -> str:
+def _read_name(parts: Mapping[str, DocumentPart], findings: Findings) -> str:
     if "name" not in parts:
         return ""
     name = parts["name"].text(findings)
@@ -148,7 +148,7 @@ def _read_name(parts: Mapping[str, Part], findings: Findings) -> str:
     return name
 
 
-def _read_trigger(parts: Mapping[str, Part], findings: Findings) -> str | None:
+def _read_trigger(parts: Mapping[str, DocumentPart], findings: Findings) -> str | None:
     if "trigger" not in parts:
         return None
     trigger = parts["trigger"].text(findings).strip()
@@ -161,7 +161,7 @@ def _read_trigger(parts: Mapping[str, Part], findings: Findings) -> str | None:
     return f"{found[1]} {unit}"
 
 
-def _read_source(part: Part, name_server: str | None, findings: Findings) -> dict[str, str]:
+def _read_source(part: DocumentPart, name_server: str | None, findings: Findings) -> dict[str, str]:
     parts = part.table(findings)
     options = {name: value.option(findings) for name, value in parts.items()}
     if name_server is not None:
@@ -174,7 +174,7 @@ def _read_source(part: Part, name_server: str | None, findings: Findings) -> dic
     return options
 
 
-def _read_steps(part: Part, findings: Findings) -> tuple[Step, ...]:
+def _read_steps(part: DocumentPart, findings: Findings) -> tuple[SqlStep, ...]:
     steps = []
     for name, value in part.table(findings).items():
         if not _VIEW.fullmatch(name):
@@ -182,11 +182,11 @@ def _read_steps(part: Part, findings: Findings) -> tuple[Step, ...]:
         elif name == SOURCE_VIEW:
             findings.add(value, f"{SOURCE_VIEW!r} is the source itself; give the step another name")
         else:
-            steps.append(Step(name, value.text(findings), value))
+            steps.append(SqlStep(name, value.text(findings), value))
     return tuple(steps)
 
 
-def _read_texts(part: Part, findings: Findings) -> dict[str, str]:
+def _read_texts(part: DocumentPart, findings: Findings) -> dict[str, str]:
     return {name: value.option(findings) for name, value in part.table(findings).items()}
 
 
@@ -200,14 +200,14 @@ class _SinkReader:
     name_server: str | None
     findings: Findings
 
-    def read(self, part: Part) -> tuple[Sink, ...]:
+    def read(self, part: DocumentPart) -> tuple[Sink, ...]:
         """Return the sinks that are whole, and note the others."""
         parts = part.table(self.findings)
         if not parts:
             self.findings.add(part, "there is no sink; say where the rows go")
         return tuple(sink for name, value in parts.items() if (sink := self._read_sink(name, value)))
 
-    def _read_sink(self, name: str, part: Part) -> Sink | None:
+    def _read_sink(self, name: str, part: DocumentPart) -> Sink | None:
         findings = self.findings
         kinds = [str(kind) for kind in SinkKind]
         fields = part.fields((*kinds, "from", "mode", "partitionBy", "table", "options"), findings)
@@ -234,7 +234,7 @@ class _SinkReader:
         is_path = kind is SinkKind.PARQUET or (kind is SinkKind.DELTA)
         return _path(self.folder, text) if is_path else text
 
-    def _view(self, fields: Mapping[str, Part]) -> str:
+    def _view(self, fields: Mapping[str, DocumentPart]) -> str:
         if "from" not in fields:
             return self.views[-1]
         view = fields["from"].text(self.findings)
@@ -242,7 +242,7 @@ class _SinkReader:
             self.findings.add(fields["from"], f"there is no step {view!r}; there are {', '.join(self.views)}")
         return view
 
-    def _mode(self, kind: SinkKind, fields: Mapping[str, Part]) -> Mode:
+    def _mode(self, kind: SinkKind, fields: Mapping[str, DocumentPart]) -> Mode:
         if "mode" not in fields:
             return Mode.APPEND
         word = fields["mode"].text(self.findings)
@@ -256,7 +256,7 @@ class _SinkReader:
             return Mode.APPEND
         return Mode(word)
 
-    def _completed(self, sink: Sink, fields: Mapping[str, Part]) -> Sink:
+    def _completed(self, sink: Sink, fields: Mapping[str, DocumentPart]) -> Sink:
         """Return the sink with the options that its kind needs."""
         if (sink.kind is SinkKind.JDBC) != ("table" in fields):
             text = (
@@ -274,7 +274,7 @@ class _SinkReader:
             sink.name, sink.kind, sink.target, sink.view, sink.mode, sink.part, sink.partition_by, options
         )
 
-    def _topic_options(self, sink: Sink, fields: Mapping[str, Part]) -> dict[str, str]:
+    def _topic_options(self, sink: Sink, fields: Mapping[str, DocumentPart]) -> dict[str, str]:
         # The sink's cluster is the source's, unless it is told another one.
         taken = {name.lower() for name in sink.options}
         reach = {
@@ -294,7 +294,9 @@ class _SinkReader:
         return options
 
 
-def note_option(error: ConfigError, parts: Mapping[str, Part], otherwise: Part, findings: Findings) -> None:
+def note_option(
+    error: ConfigError, parts: Mapping[str, DocumentPart], otherwise: DocumentPart, findings: Findings
+) -> None:
     """Note what is wrong with an option, at the part that the error's text begins with, or has in quotes."""
     text = str(error)
     for name, part in parts.items():

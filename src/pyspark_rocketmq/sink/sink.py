@@ -1,13 +1,13 @@
-"""Who writes a DataFrame to topics, and who a streaming query."""
+"""The writers of a DataFrame and of a streaming query to topics."""
 
 from collections.abc import Mapping
 
 from pyspark.sql.types import StructType
 
 from pyromq.errors import ConfigError
-from pyspark_rocketmq.sink_options import read_sink_options
-from pyspark_rocketmq.write_batch import TopicWriter
-from pyspark_rocketmq.write_stream import TopicStreamWriter
+from pyspark_rocketmq.sink.sink_options import read_sink_options
+from pyspark_rocketmq.sink.write_batch import TopicWriter
+from pyspark_rocketmq.sink.write_stream import TopicStreamWriter
 
 _NOT_REPLACED = "a topic is a log, and what is in it cannot be replaced"
 

@@ -12,7 +12,7 @@ from typing import Final
 from pyspark.sql.datasource import InputPartition
 
 from pyromq.model import MessageQueue
-from pyspark_rocketmq.options import Tasks
+from pyspark_rocketmq.source.source_options import Tasks
 
 #: Messages for which a task of its own pays.
 MESSAGES_PER_TASK: Final = 50_000
@@ -37,7 +37,7 @@ class QueueRange:
 
 @dataclass
 class RangeTask(InputPartition):
-    """What one task reads, in this order."""
+    """The ranges that one task reads, in this order."""
 
     ranges: tuple[QueueRange, ...]
 

@@ -13,8 +13,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyromq.errors import ConfigError, PyroError
 from pyspark_rocketmq.pipelines.document import Findings, Spot
 from pyspark_rocketmq.pipelines.lakes import NO_FORMAT, how_to_add, misfit
-from pyspark_rocketmq.pipelines.spec import SOURCE_VIEW, Pipeline, Sink, SinkKind, Step
-from pyspark_rocketmq.rows import check_columns
+from pyspark_rocketmq.pipelines.spec import SOURCE_VIEW, Pipeline, Sink, SinkKind, SqlStep
+from pyspark_rocketmq.sink.rows import check_columns
 
 T = TypeVar("T")
 
@@ -60,7 +60,7 @@ def check_views(spark: SparkSession, pipeline: Pipeline, findings: Findings) -> 
             _check_sink(spark, sink, frame, findings)
 
 
-def _define(spark: SparkSession, step: Step, findings: Findings) -> DataFrame | None:
+def _define(spark: SparkSession, step: SqlStep, findings: Findings) -> DataFrame | None:
     frame = _attempt(
         lambda: spark.sql(step.sql), lambda text, place: findings.add(step.part, text, _spot(step, place))
     )
@@ -138,7 +138,7 @@ def _attempt(work: Callable[[], T], note: Callable[[str, tuple[int, int] | None]
         return None
 
 
-def _spot(step: Step, place: tuple[int, int] | None) -> Spot | None:
+def _spot(step: SqlStep, place: tuple[int, int] | None) -> Spot | None:
     return step.part.spot_inside(*place) if place else None
 
 

@@ -24,18 +24,18 @@ from pyspark.sql.streaming.datasource import (
 
 from pyromq.errors import PyroError
 from pyromq.model import MessageQueue
-from pyromq.wire.bodies.offsets import TopicOffset
-from pyspark_rocketmq.admitting import share, share_bytes
-from pyspark_rocketmq.asking import Cluster
-from pyspark_rocketmq.batch import reading_of
-from pyspark_rocketmq.bounds import Losses, known_edges, resolve
-from pyspark_rocketmq.columns import Columns
+from pyromq.wire.bodies.offset_bodies import TopicOffset
 from pyspark_rocketmq.failures import TopicMissing, place, with_retries
-from pyspark_rocketmq.options import SourceOptions
-from pyspark_rocketmq.places import key_of
 from pyspark_rocketmq.plain_errors import plain_errors
-from pyspark_rocketmq.planning import QueueRange, RangeTask, pack
-from pyspark_rocketmq.stream_offset import StreamOffset, read_offset
+from pyspark_rocketmq.source.admitting import share, share_bytes
+from pyspark_rocketmq.source.batch_read import reading_of
+from pyspark_rocketmq.source.bounds import Losses, known_edges, resolve
+from pyspark_rocketmq.source.columns import Columns
+from pyspark_rocketmq.source.places import key_of
+from pyspark_rocketmq.source.planning import QueueRange, RangeTask, pack
+from pyspark_rocketmq.source.source_cluster import SourceCluster
+from pyspark_rocketmq.source.source_options import SourceOptions
+from pyspark_rocketmq.source.stream_offset import StreamOffset, read_offset
 
 _log = logging.getLogger("pyspark_rocketmq")
 
@@ -59,7 +59,7 @@ class TopicStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._options = options
         self._reading = reading_of(options, columns)
         self._losses = Losses(options.on_loss)
-        self._cluster: Cluster | None = None
+        self._cluster: SourceCluster | None = None
         self._queues: list[MessageQueue] = []
         self._looked_at = -LOOK_S
         self._first: dict[str, Any] | None = None
@@ -289,9 +289,9 @@ class TopicStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     # What lasts as long as the query
 
-    def _open(self) -> Cluster:
+    def _open(self) -> SourceCluster:
         if self._cluster is None:
-            self._cluster = Cluster(self._options.connection, self._options.group)
+            self._cluster = SourceCluster(self._options.connection, self._options.group)
         return self._cluster
 
     def _find_queues(self, known: Iterable[MessageQueue] = ()) -> list[MessageQueue]:

@@ -15,10 +15,10 @@ from pyspark.sql.types import StructType
 from pyspark_rocketmq.plain_errors import plain_errors
 
 if TYPE_CHECKING:
-    from pyspark_rocketmq.batch import TopicReader
-    from pyspark_rocketmq.stream import TopicStream
-    from pyspark_rocketmq.write_batch import TopicWriter
-    from pyspark_rocketmq.write_stream import TopicStreamWriter
+    from pyspark_rocketmq.sink.write_batch import TopicWriter
+    from pyspark_rocketmq.sink.write_stream import TopicStreamWriter
+    from pyspark_rocketmq.source.batch_read import TopicReader
+    from pyspark_rocketmq.source.stream import TopicStream
 
 
 @plain_errors("schema", "reader", "streamReader", "writer", "streamWriter")
@@ -33,8 +33,8 @@ class RocketMQSource(DataSource):
     def schema(self) -> StructType:
         """Return all columns, for a read that named none."""
         with explained_imports():
-            from pyspark_rocketmq.columns import table_schema
-            from pyspark_rocketmq.options import read_column_set
+            from pyspark_rocketmq.source.columns import table_schema
+            from pyspark_rocketmq.source.source_options import read_column_set
 
         columns, with_properties = read_column_set(self.options)
         return table_schema(columns, with_properties=with_properties)
@@ -42,9 +42,9 @@ class RocketMQSource(DataSource):
     def reader(self, schema: StructType) -> "TopicReader":
         """Return the batch reader for the columns asked for."""
         with explained_imports():
-            from pyspark_rocketmq.batch import TopicReader
-            from pyspark_rocketmq.columns import choose_columns
-            from pyspark_rocketmq.options import read_batch_options, read_column_set
+            from pyspark_rocketmq.source.batch_read import TopicReader
+            from pyspark_rocketmq.source.columns import choose_columns
+            from pyspark_rocketmq.source.source_options import read_batch_options, read_column_set
 
         options = read_batch_options(self.options)
         return TopicReader(options, choose_columns(schema, read_column_set(self.options)[0]))
@@ -52,9 +52,9 @@ class RocketMQSource(DataSource):
     def streamReader(self, schema: StructType) -> "TopicStream":  # noqa: N802  Spark's name
         """Return the stream reader for the columns asked for."""
         with explained_imports():
-            from pyspark_rocketmq.columns import choose_columns
-            from pyspark_rocketmq.options import read_column_set, read_stream_options
-            from pyspark_rocketmq.stream import TopicStream
+            from pyspark_rocketmq.source.columns import choose_columns
+            from pyspark_rocketmq.source.source_options import read_column_set, read_stream_options
+            from pyspark_rocketmq.source.stream import TopicStream
 
         options = read_stream_options(self.options)
         return TopicStream(options, choose_columns(schema, read_column_set(self.options)[0]))
@@ -62,7 +62,7 @@ class RocketMQSource(DataSource):
     def writer(self, schema: StructType, overwrite: bool) -> "TopicWriter":  # noqa: FBT001  Spark's signature
         """Return who appends a DataFrame to topics."""
         with explained_imports():
-            from pyspark_rocketmq.sink import batch_writer
+            from pyspark_rocketmq.sink.sink import batch_writer
 
         return batch_writer(self.options, schema, overwrite=overwrite)
 
@@ -73,7 +73,7 @@ class RocketMQSource(DataSource):
     ) -> "TopicStreamWriter":
         """Return who appends a streaming query's batches to topics."""
         with explained_imports():
-            from pyspark_rocketmq.sink import stream_writer
+            from pyspark_rocketmq.sink.sink import stream_writer
 
         return stream_writer(self.options, schema, overwrite=overwrite)
 

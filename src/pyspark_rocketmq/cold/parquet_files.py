@@ -15,9 +15,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pyromq.model import MessageQueue
+from pyspark_rocketmq.cold.archive_manifest import ArchivedFile, ArchiveFault
 from pyspark_rocketmq.cold.checksums import Checksums
 from pyspark_rocketmq.cold.folder import ArchiveFolder
-from pyspark_rocketmq.cold.manifest import ArchivedFile, ArchiveFault
 
 #: Bytes of Arrow after which the next file begins; Parquet makes about a quarter of it.
 FILE_BYTES: Final = 256 << 20

@@ -18,8 +18,8 @@ from pyromq.client.names import check_sendable_topic
 from pyromq.codes import ResponseCode
 from pyromq.errors import MessageIllegal
 from pyromq.model import MessageQueue
-from pyspark_rocketmq.rows import Rows
-from pyspark_rocketmq.units import Encoder, group_queues
+from pyspark_rocketmq.sink.rows import Rows
+from pyspark_rocketmq.sink.units import Encoder, group_queues
 
 #: What is handed on at once; the limit of a broker is four times as much.
 CHUNK_BYTES: Final = 1 << 20
@@ -35,7 +35,7 @@ _ANY: Final = -1
 
 @dataclass(slots=True)
 class _Held:
-    """What is gathered for one queue."""
+    """The rows gathered for one queue."""
 
     pieces: list[bytes] = field(default_factory=list)
     size: int = 0

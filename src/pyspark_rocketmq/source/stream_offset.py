@@ -1,4 +1,4 @@
-"""How far a stream is, as Spark keeps it in the checkpoint.
+"""The offset of a stream, as Spark keeps it in the checkpoint.
 
     {"v": 1, "inc": {"orders/broker-a/1": 1},
      "at": {"orders/broker-a/0": 88213}, "q": {"orders/broker-a/0": 23, "orders/broker-a/1": 0}}
@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from pyromq.errors import ConfigError
 from pyromq.model import MessageQueue
-from pyspark_rocketmq.places import key_of, queue_of
+from pyspark_rocketmq.source.places import key_of, queue_of
 
 VERSION: Final = 1
 

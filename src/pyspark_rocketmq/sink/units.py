@@ -1,14 +1,14 @@
-"""From a row to a message of a batch, as `pyromq.wire.batch` has them.
+"""Encoder of rows: a row of a Spark batch becomes a message of a RocketMQ batch (`pyromq.wire.batch`).
 
-The compiled kernel encodes plain rows, without a Python object for any of them; what it stops at comes here,
-where it is encoded or refused with a reason.
+The compiled kernel encodes plain rows, without a Python object for any of them. The row at which it stops is
+encoded here, or refused with a reason.
 
-A row's id is the same whenever it is written again, in another attempt or after a restart, if Spark gives
-the rows of a partition in the same order: consumers can tell by it what they have had before.
+A row has the same id whenever it is written again, in another attempt or after a restart, if Spark gives the
+rows of a partition in the same order. Consumers can recognize duplicates by it.
 
     id   16 characters  hash of the query, the batch and the partition
           4             upper half of the row's number in its partition
-          8             0; where clients put the time, which an id that is made twice cannot have
+          8             0; clients put the time here, which an id that is made twice cannot have
           4             lower half of the number
 """
 
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import pyarrow as pa
 
-from pyromq.client.outgoing import NOT_A_PRODUCERS
+from pyromq.client.producer.outgoing import NOT_A_PRODUCERS
 from pyromq.codes import ResponseCode
 from pyromq.errors import MessageIllegal
 from pyromq.kernel import IS_COMPILED
@@ -27,13 +27,13 @@ from pyromq.wire import properties as names
 from pyromq.wire.batch import UNIT_BYTES_MIN
 from pyromq.wire.java_hash import java_hash
 from pyromq.wire.record import PROPERTIES_BYTES_MAX
-from pyspark_rocketmq.rows import Rows
+from pyspark_rocketmq.sink.rows import Rows
 
 #: Rows that a partition can have: their numbers are part of the ids.
 ROWS_MAX: Final = 1 << 32
 
-#: Properties that are not taken over from a map. A topic that is read has them among the properties of its
-#: messages; they say what became of those, not what is to become of these.
+#: Properties that are not copied from a map: in a topic that is read they describe the stored message, and a
+#: new message has its own.
 LEFT_OUT: Final = tuple(
     name.encode()
     for name in sorted(
@@ -203,8 +203,8 @@ if TYPE_CHECKING or not IS_COMPILED:
     Units = PureUnits
     group_queues = pure_group_queues
 else:
-    from pyromq._kernel.units import Units
-    from pyromq._kernel.units import group_queues as _plain_group_queues
+    from pyromq._kernel.spark.units import Units
+    from pyromq._kernel.spark.units import group_queues as _plain_group_queues
 
     def group_queues(groups: pa.BinaryArray, queue_count: int) -> np.ndarray:
         """Return which of so many queues each row belongs to, as Java's clients choose it; -1: to none."""

@@ -1,4 +1,4 @@
-"""What an executor does: pull the ranges of a task, and turn them into Arrow batches.
+"""An executor's read: it pulls the ranges of a task, and turns them into Arrow batches.
 
 Connections are kept for the life of the process, which runs many tasks. A pull brings 32 messages from an
 Apache broker, so as many as make a mebibyte are on their way together; where an answer has fewer than the one
@@ -14,21 +14,21 @@ from typing import Final
 import pyarrow as pa
 
 from pyromq.client.names import RETRY_TOPIC_PREFIX
-from pyromq.client.plans import admin
-from pyromq.client.plans.admin import KeyQuery
-from pyromq.client.plans.pull import Pulled, Wanted, pull_deadline, pull_records
+from pyromq.client.plans.admin import lookups as admin
+from pyromq.client.plans.admin.lookups import KeyQuery
+from pyromq.client.plans.pull_plans import Pulled, PullQuery, pull_deadline, pull_records
 from pyromq.client.sync.runner import Runner
 from pyromq.codes import ResponseCode
 from pyromq.errors import ServerFailed
 from pyromq.filter.tags import ALL, parse_tags
 from pyromq.model import PullStatus, ReceivedMessage
-from pyspark_rocketmq.asking import open_session
-from pyspark_rocketmq.bounds import Losses
-from pyspark_rocketmq.columns import Columns
 from pyspark_rocketmq.failures import lost, place, with_retries
-from pyspark_rocketmq.gathering import Gathering, Taken, gathering
-from pyspark_rocketmq.options import Connection, Filter, OnLoss, Retries
-from pyspark_rocketmq.planning import KeyTask, QueueRange
+from pyspark_rocketmq.source.bounds import Losses
+from pyspark_rocketmq.source.columns import Columns
+from pyspark_rocketmq.source.gathering import Gathering, Taken, gathering
+from pyspark_rocketmq.source.planning import KeyTask, QueueRange
+from pyspark_rocketmq.source.source_cluster import open_session
+from pyspark_rocketmq.source.source_options import ClusterConnection, Filter, OnLoss, Retries
 
 _log = logging.getLogger("pyspark_rocketmq")
 
@@ -42,10 +42,10 @@ AHEAD_MAX: Final = 64
 QUERY_MS: Final = 30_000
 
 #: The clients of this process.
-_clients: dict[tuple[Connection, str | None], Runner] = {}
+_clients: dict[tuple[ClusterConnection, str | None], Runner] = {}
 
 
-def client(connection: Connection, group: str | None) -> Runner:
+def client(connection: ClusterConnection, group: str | None) -> Runner:
     """Return this process's client for a cluster; a child of `fork` opens connections of its own."""
     found = _clients.get((connection, group))
     if found is None:
@@ -56,10 +56,10 @@ def client(connection: Connection, group: str | None) -> Runner:
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
-    """How to read; all of it is sent to the executors."""
+class ReadTerms:
+    """The instructions of a read; all of it is sent to the executors."""
 
-    connection: Connection
+    connection: ClusterConnection
     group: str | None
     only: Filter
     on_loss: OnLoss
@@ -97,7 +97,7 @@ class Reading:
 class _RangeReader:
     """Reads one range, and knows how many messages the next answer will have."""
 
-    def __init__(self, reading: Reading, asked: QueueRange, gathered: Gathering) -> None:
+    def __init__(self, reading: ReadTerms, asked: QueueRange, gathered: Gathering) -> None:
         self._reading = reading
         self._asked = asked
         self._gathered = gathered
@@ -130,12 +130,12 @@ class _RangeReader:
                 self._take(answer)
                 yield
 
-    def _next_pulls(self) -> list[Wanted]:
+    def _next_pulls(self) -> list[PullQuery]:
         queue, only, end = self._asked.queue, self._reading.only, self._asked.end
         stride = self._stride or end - self._at
         places = range(self._at, end, stride)[: self._ahead if self._has_all else 1]
         return [
-            Wanted(
+            PullQuery(
                 queue,
                 offset,
                 min(end - offset, PULL_COUNT),
@@ -146,7 +146,7 @@ class _RangeReader:
             for offset in places
         ]
 
-    def _pull(self, wanted: list[Wanted]) -> list[Pulled]:
+    def _pull(self, wanted: list[PullQuery]) -> list[Pulled]:
         session = self._runner.session
         answers = self._runner.run(pull_records(session, wanted, pull_deadline(session, 0, None)))
         first = answers[0]

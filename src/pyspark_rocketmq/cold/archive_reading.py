@@ -1,16 +1,16 @@
-"""What an executor does with a task of an archive: the columns asked for, of the messages wanted."""
+"""An executor's read of an archive task: the requested columns of the wanted messages."""
 
 from collections.abc import Iterator
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pyromq.filter.sql import compile_sql
+from pyromq.filter.sql_filter import compile_sql
 from pyromq.filter.tags import ALL, parse_tags
-from pyspark_rocketmq.cold.files import read_range
+from pyspark_rocketmq.cold.parquet_files import read_range
 from pyspark_rocketmq.cold.seam import ColdTask
-from pyspark_rocketmq.columns import Columns, kafka_needs, kafka_of
-from pyspark_rocketmq.options import Filter
+from pyspark_rocketmq.source.columns import Columns, kafka_needs, kafka_of
+from pyspark_rocketmq.source.source_options import Filter
 
 
 def read_cold(task: ColdTask, columns: Columns, only: Filter) -> Iterator[pa.RecordBatch]:

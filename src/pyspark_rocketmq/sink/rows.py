@@ -68,7 +68,7 @@ class Rows:
 
     @property
     def count(self) -> int:
-        """How many there are."""
+        """The number of rows."""
         return len(self.body)
 
 

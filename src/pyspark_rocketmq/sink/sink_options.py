@@ -7,9 +7,9 @@ from typing import Final
 
 from pyromq.client.names import check_sendable_topic
 from pyromq.errors import ConfigError, MessageIllegal
-from pyspark_rocketmq.given import Given, given_options
-from pyspark_rocketmq.options import NAMES as SOURCE_NAMES
-from pyspark_rocketmq.options import Connection, read_connection
+from pyspark_rocketmq.given import GivenOptions, given_options
+from pyspark_rocketmq.source.source_options import NAMES as SOURCE_NAMES
+from pyspark_rocketmq.source.source_options import ClusterConnection, read_connection
 
 #: Options that say how to reach a cluster, which are those of a read.
 _CONNECTION: Final = (
@@ -38,8 +38,8 @@ NAMES: Final[dict[str, tuple[str, ...]]] = {name: SOURCE_NAMES[name] for name in
 }
 
 
-class Delivery(StrEnum):
-    """What is promised of each row."""
+class DeliveryGuarantee(StrEnum):
+    """The delivery guarantee of each row."""
 
     EXACTLY_ONCE = "exactly-once"
     AT_LEAST_ONCE = "at-least-once"
@@ -47,15 +47,15 @@ class Delivery(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SinkOptions:
-    """What a write asks for. With a `topic` the column of that name counts for nothing.
+    """The options of a write. With a `topic` the column of that name is ignored.
 
     `timeout_ms` is how long one request may take, with its repetitions: a broker may be restarted meanwhile.
     A batch write under a `transaction`, a name and a number, is done once: repeated, it changes nothing.
     """
 
-    connection: Connection
+    connection: ClusterConnection
     topic: str | None
-    delivery: Delivery
+    delivery: DeliveryGuarantee
     timeout_ms: int
     transaction: tuple[str, int] | None = None
 
@@ -72,13 +72,13 @@ def read_sink_options(options: Mapping[str, str]) -> SinkOptions:
     return SinkOptions(
         connection=replace(read_connection(given), creates_topics=given.flag("createTopics", default=False)),
         topic=topic,
-        delivery=given.member("delivery", Delivery, Delivery.EXACTLY_ONCE),
+        delivery=given.member("delivery", DeliveryGuarantee, DeliveryGuarantee.EXACTLY_ONCE),
         timeout_ms=given.milliseconds("sendTimeoutMs", 60_000),
         transaction=_transaction(given),
     )
 
 
-def _transaction(given: Given) -> tuple[str, int] | None:
+def _transaction(given: GivenOptions) -> tuple[str, int] | None:
     """Return the name and the number of a write that is done once; Delta's sink has the same two options."""
     name = given.text("txnAppId")
     if name is None:

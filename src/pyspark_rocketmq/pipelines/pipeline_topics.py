@@ -8,12 +8,12 @@ import yaml
 
 from pyromq.client.sync.admin import Admin
 from pyromq.errors import PyroError
-from pyspark_rocketmq.asking import Cluster
 from pyspark_rocketmq.failures import ReadFailed
-from pyspark_rocketmq.options import Choice, Connection, read_stream_options
-from pyspark_rocketmq.pipelines.document import Findings, Part
+from pyspark_rocketmq.pipelines.document import DocumentPart, Findings
 from pyspark_rocketmq.pipelines.spec import Pipeline, Sink, SinkKind
-from pyspark_rocketmq.sink_options import read_sink_options
+from pyspark_rocketmq.sink.sink_options import read_sink_options
+from pyspark_rocketmq.source.source_cluster import SourceCluster
+from pyspark_rocketmq.source.source_options import ClusterConnection, TopicChoice, read_stream_options
 
 #: The setting in which a declarative project names the topics of its sinks.
 TOPICS_KEY: Final = "pyromq.topics"
@@ -22,7 +22,7 @@ TOPICS_KEY: Final = "pyromq.topics"
 def check_topics(pipeline: Pipeline, findings: Findings) -> list[Sink]:
     """Note what cannot be read, or asked; return the sinks whose topic is not there."""
     options = read_stream_options(pipeline.source)
-    silent: set[Connection] = set()
+    silent: set[ClusterConnection] = set()
     _is_there(options.connection, options.choice, pipeline.source_part, silent, findings)
     missing = []
     for sink in pipeline.sinks:
@@ -30,7 +30,7 @@ def check_topics(pipeline: Pipeline, findings: Findings) -> list[Sink]:
             connection = read_sink_options(sink.options).connection
             if connection.creates_topics:
                 continue
-            choice = Choice("topic", topics=(sink.target,))
+            choice = TopicChoice("topic", topics=(sink.target,))
             if not _is_there(connection, choice, sink.part, silent, Findings()) and connection not in silent:
                 missing.append(sink)
     return missing
@@ -55,12 +55,16 @@ def create_topics(sinks: list[Sink]) -> None:
 
 
 def _is_there(
-    connection: Connection, choice: Choice, part: Part, silent: set[Connection], findings: Findings
+    connection: ClusterConnection,
+    choice: TopicChoice,
+    part: DocumentPart,
+    silent: set[ClusterConnection],
+    findings: Findings,
 ) -> bool:
     if connection in silent:
         return False
     try:
-        with Cluster(connection, None) as cluster:
+        with SourceCluster(connection, None) as cluster:
             cluster.queues(choice)
     except ReadFailed as error:
         findings.add(part, str(error))
@@ -86,14 +90,14 @@ def missing_declared(spec: Path, name_server: str) -> list[str]:
     document = yaml.safe_load(spec.read_text(encoding="utf-8"))
     settings = document.get("configuration", {}) if isinstance(document, dict) else {}
     topics = [topic.strip() for topic in str(settings.get(TOPICS_KEY, "")).split(",") if topic.strip()]
-    connection = Connection(name_server.replace(",", ";"))
-    with Cluster(connection, None) as cluster:
+    connection = ClusterConnection(name_server.replace(",", ";"))
+    with SourceCluster(connection, None) as cluster:
         return [topic for topic in topics if not _has(cluster, topic)]
 
 
-def _has(cluster: Cluster, topic: str) -> bool:
+def _has(cluster: SourceCluster, topic: str) -> bool:
     try:
-        cluster.queues(Choice("topic", topics=(topic,)))
+        cluster.queues(TopicChoice("topic", topics=(topic,)))
     except ReadFailed:
         return False
     return True

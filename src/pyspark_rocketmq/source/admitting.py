@@ -1,4 +1,4 @@
-"""How much of what is waiting a batch takes: shared among the queues by how much each has."""
+"""Admission: a batch takes part of the waiting messages, shared among the queues by how much each has."""
 
 from collections.abc import Mapping
 

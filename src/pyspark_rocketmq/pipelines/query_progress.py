@@ -1,4 +1,4 @@
-"""How far a streaming query is: Spark's report of a batch, in the numbers that people ask for."""
+"""The progress of a streaming query: Spark's report of a batch, in the numbers that people ask for."""
 
 import json
 from collections.abc import Mapping

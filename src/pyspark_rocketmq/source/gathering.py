@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 import pyarrow as pa
 
-from pyromq.client.compression import BODY_BYTES_MAX
-from pyromq.client.incoming import AnswerTooLarge, first_unreadable, held_bytes, received_messages
+from pyromq.client.consumer.incoming import AnswerTooLarge, first_unreadable, held_bytes, received_messages
+from pyromq.client.producer.compression import BODY_BYTES_MAX
 from pyromq.kernel import IS_COMPILED
 from pyromq.model import ReceivedMessage
-from pyspark_rocketmq.columns import Columns, array_of, kafka_needs, kafka_of
+from pyspark_rocketmq.source.columns import Columns, array_of, kafka_needs, kafka_of
 
 BATCH_ROWS: Final = 8_192
 BATCH_BYTES: Final = 16 << 20
 
 
 class Taken(NamedTuple):
-    """What was taken of an answer: how many messages, and where the last of them is.
+    """The messages taken from an answer: their number, and the place of the last.
 
     `next_offset` is that of the first message that was left for another pull, because the bodies before it
     unpack to too much; −1 when none was.
@@ -85,7 +85,7 @@ class PureGathering:
 if TYPE_CHECKING or not IS_COMPILED:
     gathering = PureGathering
 else:
-    from pyromq._kernel.scan import Scan
+    from pyromq._kernel.spark.scan import Scan
 
     class ScanGathering:
         """Fills columns from the bytes of plain records, and leaves others to `PureGathering`."""

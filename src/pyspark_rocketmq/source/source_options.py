@@ -9,14 +9,21 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
-from pyromq.client.compression import BODY_BYTES_MAX
 from pyromq.client.names import RETRY_TOPIC_PREFIX, check_group
 from pyromq.client.namespaces import DEAD_LETTER_TOPIC_PREFIX
+from pyromq.client.producer.compression import BODY_BYTES_MAX
 from pyromq.config.settings import ClientSettings
 from pyromq.errors import ConfigError
 from pyromq.filter.tags import ALL
-from pyspark_rocketmq.given import Given, given_options
-from pyspark_rocketmq.places import Offsets, QueueChoice, Times, read_assigned, read_offsets, read_times
+from pyspark_rocketmq.given import GivenOptions, given_options
+from pyspark_rocketmq.source.places import (
+    Offsets,
+    QueueChoice,
+    Times,
+    read_assigned,
+    read_offsets,
+    read_times,
+)
 
 #: All options, each with the other names it is known by.
 NAMES: Final[dict[str, tuple[str, ...]]] = {
@@ -85,7 +92,7 @@ Bound = End | Offsets | Times
 
 
 class OnLoss(StrEnum):
-    """What to do when messages are gone that should have been read."""
+    """The action when messages are gone that should have been read."""
 
     FAIL = "true"
     IGNORE = "false"
@@ -100,8 +107,8 @@ class ColumnSet(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Connection:
-    """How to reach a cluster. Those that are equal share their connections in a process."""
+class ClusterConnection:
+    """The access to a cluster. Equal ones share their connections in a process."""
 
     name_server: str
     timeout_ms: int = 10_000
@@ -138,8 +145,8 @@ class Connection:
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
-    """What to read: named topics, those that a pattern matches, or some queues; `option` says which option.
+class TopicChoice:
+    """The choice of topics: by name, by pattern, or some queues; `option` says which option.
 
     With `keys` only the messages with one of them, found by the brokers' index.
     """
@@ -153,15 +160,15 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """Which messages a broker gives out at all."""
+    """The filter that brokers apply."""
 
     tags: str = ALL
     sql: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Admission:
-    """How much a batch of a stream takes; None is no limit."""
+class BatchLimits:
+    """The limit of a stream's batch; None is no limit."""
 
     messages_max: int | None = None
     messages_min: int | None = None
@@ -176,7 +183,7 @@ class Admission:
 
 @dataclass(frozen=True, slots=True)
 class Tasks:
-    """How many tasks a read may have; None is up to us."""
+    """The number of tasks that a read may have; None is up to us."""
 
     count_min: int | None = None
     count_max: int | None = None
@@ -184,7 +191,7 @@ class Tasks:
 
 @dataclass(frozen=True, slots=True)
 class Retries:
-    """How often, and after how long, what failed is tried again."""
+    """The retries of a failed request: how often, and after how long."""
 
     count: int = 10
     interval_ms: int = 1_000
@@ -192,16 +199,16 @@ class Retries:
 
 @dataclass(frozen=True, slots=True)
 class SourceOptions:
-    """What a read asks for."""
+    """The options of a read."""
 
-    connection: Connection
-    choice: Choice
+    connection: ClusterConnection
+    choice: TopicChoice
     start: Bound
     end: Bound = End.LATEST
     only: Filter = Filter()
     group: str | None = None
     on_loss: OnLoss = OnLoss.FAIL
-    admission: Admission = Admission()
+    admission: BatchLimits = BatchLimits()
     tasks: Tasks = Tasks()
     retries: Retries = Retries()
     #: Where messages are that brokers no longer have; without a name server, all that are read.
@@ -232,7 +239,7 @@ def read_column_set(options: Mapping[str, str]) -> tuple[ColumnSet, bool]:
     )
 
 
-def _read(given: Given, start: End) -> SourceOptions:
+def _read(given: GivenOptions, start: End) -> SourceOptions:
     only = Filter(given.text("tags") or ALL, given.text("sql"))
     if only.sql is not None and only.tags != ALL:
         raise ConfigError("tags and sql were both given; choose one: in SQL, TAGS is a name too")
@@ -254,12 +261,12 @@ def _read(given: Given, start: End) -> SourceOptions:
     return read
 
 
-def read_connection(given: Given, *, is_optional: bool = False) -> Connection:
+def read_connection(given: GivenOptions, *, is_optional: bool = False) -> ClusterConnection:
     """Return how to reach the cluster; a sink is given the same options."""
     name_server = given.text("nameServer") or ""
     if not is_optional:
         name_server = given.required("nameServer", "127.0.0.1:9876")
-    connection = Connection(
+    connection = ClusterConnection(
         name_server=name_server.replace(",", ";"),
         timeout_ms=given.milliseconds("pullTimeoutMs", 10_000),
         access_key=given.text("accessKey") or "",
@@ -282,7 +289,7 @@ def read_connection(given: Given, *, is_optional: bool = False) -> Connection:
     return connection
 
 
-def _choice(given: Given) -> Choice:
+def _choice(given: GivenOptions) -> TopicChoice:
     named = given.one_of(_CHOICES)
     if named is None:
         raise ConfigError(
@@ -292,18 +299,18 @@ def _choice(given: Given) -> Choice:
     value = given.required(named, "orders")
     keys = tuple(_parts(given.text("keys") or ""))
     if named == "subscribePattern":
-        return Choice(named, pattern=given.pattern(named), keys=keys)
+        return TopicChoice(named, pattern=given.pattern(named), keys=keys)
     if named == "assign":
         queues = read_assigned(named, value)
-        return Choice(named, topics=queues.topics, queues=queues, keys=keys)
+        return TopicChoice(named, topics=queues.topics, queues=queues, keys=keys)
     if named == "subscribe":
-        return Choice(named, topics=tuple(_parts(value)), keys=keys)
+        return TopicChoice(named, topics=tuple(_parts(value)), keys=keys)
     prefix = DEAD_LETTER_TOPIC_PREFIX if named == "dlq" else RETRY_TOPIC_PREFIX
     group = _group(given, named)
-    return Choice(named, topics=(f"{prefix}{group}",), keys=keys)
+    return TopicChoice(named, topics=(f"{prefix}{group}",), keys=keys)
 
 
-def _bound(given: Given, names: tuple[str, ...], default: End) -> Bound:
+def _bound(given: GivenOptions, names: tuple[str, ...], default: End) -> Bound:
     named = given.one_of(names)
     if named is None:
         return default
@@ -315,7 +322,7 @@ def _bound(given: Given, names: tuple[str, ...], default: End) -> Bound:
     return given.member(named, End, default)
 
 
-def _group(given: Given, name: str) -> str | None:
+def _group(given: GivenOptions, name: str) -> str | None:
     group = given.text(name)
     if group is not None:
         try:
@@ -325,7 +332,7 @@ def _group(given: Given, name: str) -> str | None:
     return group
 
 
-def _admission(given: Given) -> Admission:
+def _admission(given: GivenOptions) -> BatchLimits:
     most, least = given.limit("maxMessagesPerTrigger"), given.limit("minMessagesPerTrigger")
     if most is not None and least is not None and least > most:
         raise ConfigError(
@@ -333,17 +340,19 @@ def _admission(given: Given) -> Admission:
         )
     if least is None:
         given.refuse(("maxTriggerDelay",), "was given without minMessagesPerTrigger, which it belongs to")
-    return Admission(most, least, given.size("maxBytesPerTrigger"), given.duration("maxTriggerDelay", "15m"))
+    return BatchLimits(
+        most, least, given.size("maxBytesPerTrigger"), given.duration("maxTriggerDelay", "15m")
+    )
 
 
-def _tasks(given: Given) -> Tasks:
+def _tasks(given: GivenOptions) -> Tasks:
     least, most = given.limit("minPartitions"), given.limit("maxPartitions")
     if least is not None and most is not None and least > most:
         raise ConfigError(f"minPartitions is {least} and maxPartitions {most}; minPartitions is the smaller")
     return Tasks(least, most)
 
 
-def _check_together(given: Given, read: SourceOptions) -> None:
+def _check_together(given: GivenOptions, read: SourceOptions) -> None:
     if End.GROUP in (read.start, read.end) and read.group is None:
         name = "startingOffsets" if read.start is End.GROUP else "endingOffsets"
         raise ConfigError(f"{name} is 'group'; say whose progress with .option('groupId', 'billing')")

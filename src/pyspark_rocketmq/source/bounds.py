@@ -1,4 +1,4 @@
-"""Where a read starts and ends: the words, offsets and times of the options turned into offsets of queues."""
+"""The bounds of a read: the words, offsets and times of the options turned into offsets of queues."""
 
 import logging
 from collections.abc import Mapping, Sequence
@@ -7,17 +7,17 @@ from typing import Protocol
 
 from pyromq.errors import PyroError
 from pyromq.model import MessageQueue
-from pyromq.wire.bodies.offsets import TopicOffset
+from pyromq.wire.bodies.offset_bodies import TopicOffset
 from pyspark_rocketmq.failures import ReadFailed, lost, place
-from pyspark_rocketmq.options import Bound, End, OnLoss
-from pyspark_rocketmq.places import EARLIEST, LATEST, Offsets, Times
+from pyspark_rocketmq.source.places import EARLIEST, LATEST, Offsets, Times
+from pyspark_rocketmq.source.source_options import Bound, End, OnLoss
 
 _log = logging.getLogger("pyspark_rocketmq")
 
 
 @dataclass(slots=True)
 class Losses:
-    """What is done about messages that are gone: `gaps` are those that were passed over."""
+    """The handling of messages that are gone: `gaps` are those that were skipped."""
 
     policy: OnLoss
     gaps: dict[MessageQueue, list[tuple[int, int]]] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""What the driver asks of a cluster: which queues there are, where they begin and end, who got how far.
+"""The driver's questions to a cluster: its queues, their first and last offsets, the progress of groups.
 
 It is asyncio on a thread: a topic may have many queues on many brokers, and they are asked at the same time.
 """
@@ -11,22 +11,23 @@ from types import TracebackType
 from typing import Final, Self, TypeVar
 
 from pyromq.client.aio.runner import Runner
-from pyromq.client.incoming import received_messages
+from pyromq.client.client_session import Session, new_session
+from pyromq.client.consumer.incoming import received_messages
 from pyromq.client.name_servers import name_server_addresses
 from pyromq.client.names import RETRY_TOPIC_PREFIX
-from pyromq.client.plans import admin, membership, presence, progress, route
-from pyromq.client.plans.dead_letters import new_tools_session
-from pyromq.client.plans.pull import Wanted, pull, pull_deadline, pull_records
-from pyromq.client.session import Session, new_session
+from pyromq.client.plans import membership_plans, presence_plans, progress_plans, route_plans
+from pyromq.client.plans.admin import lookups as admin
+from pyromq.client.plans.dead_letter_plans import new_tools_session
+from pyromq.client.plans.pull_plans import PullQuery, pull, pull_deadline, pull_records
 from pyromq.client.steps import Plan
 from pyromq.client.sync.hosted import HostedLoop
 from pyromq.errors import NoRoute, PyroError
 from pyromq.model import MessageQueue, PullResult, ReceivedMessage
 from pyromq.system_names import is_users_topic
-from pyromq.wire.bodies.heartbeat import ConsumerPart
-from pyromq.wire.bodies.offsets import TopicOffset
+from pyromq.wire.bodies.heartbeat_bodies import ConsumerPart
+from pyromq.wire.bodies.offset_bodies import TopicOffset
 from pyspark_rocketmq.failures import ReadFailed, TopicMissing, place
-from pyspark_rocketmq.options import Choice, Connection
+from pyspark_rocketmq.source.source_options import ClusterConnection, TopicChoice
 
 T = TypeVar("T")
 
@@ -38,7 +39,7 @@ HOLD_MS: Final = 5_000
 HELD_MAX: Final = 256
 
 
-def open_session(connection: Connection, group: str | None) -> Session:
+def open_session(connection: ClusterConnection, group: str | None) -> Session:
     """Return a session in the name of the group, or of the one that every broker has for tools."""
     settings = connection.settings()
     addresses = name_server_addresses(connection.name_server, settings)
@@ -47,13 +48,13 @@ def open_session(connection: Connection, group: str | None) -> Session:
     return new_session(group, addresses, settings)
 
 
-class Cluster:
+class SourceCluster:
     """A cluster, as the driver sees it."""
 
-    def __init__(self, connection: Connection, group: str | None) -> None:
+    def __init__(self, connection: ClusterConnection, group: str | None) -> None:
         self._loop = HostedLoop("spark driver")
         self._runner = Runner(
-            "spark driver", partial(open_session, connection, group), presence.keep_routes_fresh
+            "spark driver", partial(open_session, connection, group), presence_plans.keep_routes_fresh
         )
         self._held: dict[MessageQueue, asyncio.Task[PullResult]] = {}
         self._loop.start()
@@ -65,7 +66,7 @@ class Cluster:
             self._loop.run(self._end())
         self._loop.close()
 
-    def queues(self, choice: Choice) -> list[MessageQueue]:
+    def queues(self, choice: TopicChoice) -> list[MessageQueue]:
         """Return the queues to read, sorted; raise ReadFailed for a topic or a queue that does not exist."""
         topics = choice.topics
         if choice.pattern is not None:
@@ -81,7 +82,7 @@ class Cluster:
         """Return the queues of a topic that had none; raise NoRoute or TopicMissing if it has none still."""
         servers = self._session.name_servers
         if not self._run(
-            route.cluster(self._session, self._session.deadline(None, TIMEOUT_MS))
+            route_plans.cluster(self._session, self._session.deadline(None, TIMEOUT_MS))
         ).broker_addr_table:
             raise NoRoute(f"name server {servers} knows no broker at all; does it restart?")
         # A broker that registered between the two questions brought the topic with it.
@@ -100,7 +101,7 @@ class Cluster:
         queues = list(queues)
         places = sorted({(queue.topic, queue.broker_name) for queue in queues})
         answers = self._all(
-            progress.edges(self._session, topic, broker, self._session.deadline(None, TIMEOUT_MS))
+            progress_plans.edges(self._session, topic, broker, self._session.deadline(None, TIMEOUT_MS))
             for topic, broker in places
         )
         found: dict[MessageQueue, TopicOffset | PyroError] = {}
@@ -122,7 +123,7 @@ class Cluster:
     def committed(self, queues: Sequence[MessageQueue]) -> dict[MessageQueue, int | None]:
         """Return how far the group got in each queue, None where it never was."""
         deadline = self._session.deadline(None, TIMEOUT_MS)
-        answers = self._all(progress.committed(self._session, queue, deadline) for queue in queues)
+        answers = self._all(progress_plans.committed(self._session, queue, deadline) for queue in queues)
         return _must_succeed(queues, answers)
 
     def by_time(self, times: Mapping[MessageQueue, int]) -> dict[MessageQueue, int]:
@@ -145,7 +146,7 @@ class Cluster:
         """Let brokers remember how far the group is, and return what failed."""
         deadline = self._session.deadline(None, TIMEOUT_MS)
         answers = self._all(
-            progress.commit(self._session, queue, offset, deadline) for queue, offset in offsets.items()
+            progress_plans.commit(self._session, queue, offset, deadline) for queue, offset in offsets.items()
         )
         paired = zip(offsets, answers, strict=True)
         return {queue: answer for queue, answer in paired if isinstance(answer, PyroError)}
@@ -157,12 +158,12 @@ class Cluster:
         """
         session = self._session
         retry_topic = f"{RETRY_TOPIC_PREFIX}{session.group}"
-        if self._run(progress.fetch_queues(session, retry_topic, session.deadline(None, TIMEOUT_MS))):
+        if self._run(progress_plans.fetch_queues(session, retry_topic, session.deadline(None, TIMEOUT_MS))):
             return
         part = ConsumerPart(group_name=session.group)
         addresses = session.routes.master_addresses()
-        self._all(membership.heartbeat(session, part, address) for address in addresses)
-        self._all(membership.leave(session, address) for address in addresses)
+        self._all(membership_plans.heartbeat(session, part, address) for address in addresses)
+        self._all(membership_plans.leave(session, address) for address in addresses)
 
     def wait_for_news(self, ends: Mapping[MessageQueue, int], seconds: float) -> None:
         """Return when a queue has a message at its end, or when the time is up."""
@@ -172,7 +173,7 @@ class Cluster:
         session = self._session
         for queue in list(ends)[:HELD_MAX]:
             if queue not in self._held:
-                wanted = Wanted(queue, ends[queue], count=1, wait_ms=HOLD_MS)
+                wanted = PullQuery(queue, ends[queue], count=1, wait_ms=HOLD_MS)
                 plan = pull(session, wanted, pull_deadline(session, HOLD_MS, None))
                 self._held[queue] = asyncio.create_task(self._runner.run(plan))
         if self._held:
@@ -192,12 +193,12 @@ class Cluster:
         await self._runner.close()
 
     def _fetch_queues(self, topic: str) -> Plan[list[MessageQueue]]:
-        return progress.fetch_queues(self._session, topic, self._session.deadline(None, TIMEOUT_MS))
+        return progress_plans.fetch_queues(self._session, topic, self._session.deadline(None, TIMEOUT_MS))
 
     def _matching(self, pattern: str) -> tuple[str, ...]:
         wanted = re.compile(pattern)
         known = self._run(admin.topics(self._session, self._session.deadline(None, TIMEOUT_MS)))
-        brokers = self._run(route.cluster(self._session, self._session.deadline(None, TIMEOUT_MS)))
+        brokers = self._run(route_plans.cluster(self._session, self._session.deadline(None, TIMEOUT_MS)))
         # Each broker and each cluster has a topic of its own name.
         own = {*brokers.broker_addr_table, *brokers.cluster_addr_table}
         matching = tuple(
@@ -210,7 +211,7 @@ class Cluster:
             )
         return matching
 
-    def _chosen(self, choice: Choice, queues: list[MessageQueue]) -> Iterable[MessageQueue]:
+    def _chosen(self, choice: TopicChoice, queues: list[MessageQueue]) -> Iterable[MessageQueue]:
         chosen = choice.queues
         if chosen is None:
             return queues
@@ -267,13 +268,13 @@ def _must_succeed(queues: Sequence[MessageQueue], answers: Sequence[T | PyroErro
 
 def _edges_of(session: Session, queue: MessageQueue) -> Plan[TopicOffset]:
     deadline = session.deadline(None, TIMEOUT_MS)
-    least = yield from progress.min_offset(session, queue, deadline)
-    most = yield from progress.max_offset(session, queue, deadline)
+    least = yield from progress_plans.min_offset(session, queue, deadline)
+    most = yield from progress_plans.max_offset(session, queue, deadline)
     return TopicOffset(min_offset=max(least, 0), max_offset=max(most, 0))
 
 
 def _sample(session: Session, queue: MessageQueue, offset: int, count: int) -> Plan[list[ReceivedMessage]]:
-    wanted = Wanted(queue, offset, count)
+    wanted = PullQuery(queue, offset, count)
     pulled = yield from pull_records(session, [wanted], pull_deadline(session, 0, None))
     return [
         one for one in received_messages(pulled[0].records, queue.broker_name) if one.queue_offset >= offset
@@ -287,8 +288,8 @@ def _first_stored_since(session: Session, queue: MessageQueue, at_ms: int) -> Pl
     are older. So what is around the answer is looked at.
     """
     deadline = session.deadline(None, TIMEOUT_MS)
-    least = yield from progress.min_offset(session, queue, deadline)
-    offset = yield from progress.offset_by_time(session, queue, at_ms, deadline)
+    least = yield from progress_plans.min_offset(session, queue, deadline)
+    offset = yield from progress_plans.offset_by_time(session, queue, at_ms, deadline)
     begin = offset
     around: list[ReceivedMessage] = []
     while begin > least and (not around or around[0].stored_at_ms >= at_ms):
@@ -299,7 +300,7 @@ def _first_stored_since(session: Session, queue: MessageQueue, at_ms: int) -> Pl
             if message.stored_at_ms >= at_ms:
                 return message.queue_offset
         begin = around[-1].queue_offset + 1
-    return (yield from progress.max_offset(session, queue, session.deadline(None, TIMEOUT_MS)))
+    return (yield from progress_plans.max_offset(session, queue, session.deadline(None, TIMEOUT_MS)))
 
 
 _AROUND: Final = 32

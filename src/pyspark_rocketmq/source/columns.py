@@ -24,11 +24,11 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from pyromq.client.incoming import must_read
+from pyromq.client.consumer.incoming import must_read
 from pyromq.errors import ConfigError
 from pyromq.kernel import IS_COMPILED
 from pyromq.model import ReceivedMessage
-from pyspark_rocketmq.options import ColumnSet
+from pyspark_rocketmq.source.source_options import ColumnSet
 
 ROCKETMQ: Final[dict[str, DataType]] = {
     "topic": StringType(),
@@ -162,7 +162,7 @@ def pure_columns(names: Sequence[str], messages: list[ReceivedMessage]) -> list[
 if TYPE_CHECKING or not IS_COMPILED:
     column, columns = pure_column, pure_columns
 else:
-    from pyromq._kernel.columns import due_times, named, numbers, pairs, texts
+    from pyromq._kernel.spark.columns import due_times, named, numbers, pairs, texts
 
     #: Columns that one walk over the properties of a message fills.
     _WALKED = {"msg_id", "tags", "keys", "message_group"}

@@ -12,11 +12,11 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from pyspark_rocketmq import outlets
 from pyspark_rocketmq.plain_errors import plain_errors
-from pyspark_rocketmq.rows import check_columns
-from pyspark_rocketmq.sink_options import SinkOptions
-from pyspark_rocketmq.write_part import write_part
+from pyspark_rocketmq.sink import outlets
+from pyspark_rocketmq.sink.rows import check_columns
+from pyspark_rocketmq.sink.sink_options import SinkOptions
+from pyspark_rocketmq.sink.write_part import write_part
 
 
 @plain_errors("write", "commit")

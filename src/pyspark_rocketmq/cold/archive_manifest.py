@@ -1,4 +1,4 @@
-"""Which files of an archive count, and which messages each of them has.
+"""The manifest of an archive: its files, and the messages of each.
 
     orders-archive/
         _manifest/0000000001.json      what the first commit added; commits are numbered, and never changed
@@ -51,7 +51,7 @@ class ArchivedFile:
 
     @property
     def row_count(self) -> int:
-        """How many messages it has."""
+        """The number of messages."""
         return self.end - self.start
 
     def to_json(self) -> dict[str, Any]:
@@ -87,7 +87,7 @@ class Gap:
 Piece = ArchivedFile | Gap
 
 
-class Manifest:
+class ArchiveManifest:
     """All commits of an archive, taken together."""
 
     def __init__(self, folder: ArchiveFolder) -> None:
@@ -96,7 +96,7 @@ class Manifest:
         self._pieces: dict[MessageQueue, list[Piece]] = {}
 
     @classmethod
-    def load(cls, folder: ArchiveFolder) -> "Manifest":
+    def load(cls, folder: ArchiveFolder) -> "ArchiveManifest":
         """Read an archive; a folder without commits is an empty one."""
         manifest = cls(folder)
         for number, name in enumerate(folder.names(COMMITS), 1):
@@ -137,7 +137,7 @@ class Manifest:
 
     def commit(self, files: Sequence[ArchivedFile], gaps: Sequence[Gap] = ()) -> None:
         """Add files, all or none; raise ArchiveFault if another job was faster, or one were twice."""
-        Manifest._copy_of(self)._take_in(files, gaps)
+        ArchiveManifest._copy_of(self)._take_in(files, gaps)
         number = self.commit_count + 1
         content = {
             "version": VERSION,
@@ -155,8 +155,8 @@ class Manifest:
         self._take_in(files, gaps)
         self.commit_count = number
 
-    def _copy_of(self) -> "Manifest":
-        copy = Manifest(self.folder)
+    def _copy_of(self) -> "ArchiveManifest":
+        copy = ArchiveManifest(self.folder)
         copy._pieces = {queue: list(pieces) for queue, pieces in self._pieces.items()}
         return copy
 

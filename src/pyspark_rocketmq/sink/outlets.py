@@ -23,8 +23,8 @@ from pyromq.model import MessageQueue
 from pyromq.wire.batch import decode_batch
 from pyspark_rocketmq.failures import is_passing, write_explained
 from pyspark_rocketmq.failures import place as place_of
-from pyspark_rocketmq.options import Connection
-from pyspark_rocketmq.sink_options import Delivery, SinkOptions
+from pyspark_rocketmq.sink.sink_options import DeliveryGuarantee, SinkOptions
+from pyspark_rocketmq.source.source_options import ClusterConnection
 
 log = logging.getLogger(__name__)
 
@@ -40,8 +40,8 @@ GROUP = "pyspark_rocketmq"
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """Which part of which write this is. The batch writes of one DataFrame are a query with one batch."""
+class WritePart:
+    """The part of a write that a task does. The batch write of one DataFrame is a query with one batch."""
 
     query: str
     batch: int
@@ -51,7 +51,7 @@ class Place:
 
 @dataclass(frozen=True)
 class WrittenPart(WriterCommitMessage):
-    """What a task tells the driver: how many rows it wrote, and what is staged of them."""
+    """A task's message to the driver: the number of rows written, and the chunks staged."""
 
     row_count: int
     staged: StagedPart | None
@@ -81,7 +81,7 @@ class StagedOutlet:
 
     batches_delayed = True
 
-    def __init__(self, options: SinkOptions, place: Place) -> None:
+    def __init__(self, options: SinkOptions, place: WritePart) -> None:
         self._writer = staged_sends(options.connection).writer(
             query=place.query,
             batch=place.batch,
@@ -143,9 +143,9 @@ class SentOutlet:
         """All of it is there already."""
 
 
-def open_outlet(options: SinkOptions, place: Place) -> Outlet:
+def open_outlet(options: SinkOptions, place: WritePart) -> Outlet:
     """Return the way out that an option asks for."""
-    if options.delivery is Delivery.EXACTLY_ONCE:
+    if options.delivery is DeliveryGuarantee.EXACTLY_ONCE:
         return StagedOutlet(options, place)
     return SentOutlet(options)
 
@@ -201,7 +201,7 @@ def _staged(messages: list[WriterCommitMessage | None]) -> list[StagedPart]:
 
 
 @lru_cache(maxsize=16)
-def staged_sends(connection: Connection) -> StagedSends:
+def staged_sends(connection: ClusterConnection) -> StagedSends:
     """Return the client of this process."""
     sends = StagedSends(connection.name_server, connection.settings())
     sends.start()
@@ -209,16 +209,16 @@ def staged_sends(connection: Connection) -> StagedSends:
 
 
 @lru_cache(maxsize=16)
-def encoded_sends(connection: Connection) -> EncodedSends:
+def encoded_sends(connection: ClusterConnection) -> EncodedSends:
     """Return the client of this process."""
     sends = EncodedSends(GROUP, connection.name_server, connection.settings())
     sends.start()
     return sends
 
 
-def this_part(query: str, batch: int) -> Place:
+def this_part(query: str, batch: int) -> WritePart:
     """Return which part the task is that runs here."""
     task = TaskContext.get()
     if task is None:
-        return Place(query, batch, 0, 0)
-    return Place(query, batch, task.partitionId(), task.attemptNumber())
+        return WritePart(query, batch, 0, 0)
+    return WritePart(query, batch, task.partitionId(), task.attemptNumber())

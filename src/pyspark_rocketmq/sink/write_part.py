@@ -1,4 +1,4 @@
-"""What a task does with the rows of its partition, whichever way they are written."""
+"""A task's write of its partition's rows, whichever way they are written."""
 
 from collections.abc import Iterator
 
@@ -6,16 +6,16 @@ import numpy as np
 import pyarrow as pa
 
 from pyromq.model import MessageQueue
-from pyspark_rocketmq.chunks import Chunks, by_topic, delayed
-from pyspark_rocketmq.handing import Hand
-from pyspark_rocketmq.outlets import Outlet, Place, WrittenPart, open_outlet
-from pyspark_rocketmq.rows import take
-from pyspark_rocketmq.sink_options import SinkOptions
-from pyspark_rocketmq.units import Encoder, id_head
+from pyspark_rocketmq.sink.chunks import Chunks, by_topic, delayed
+from pyspark_rocketmq.sink.handing import Hand
+from pyspark_rocketmq.sink.outlets import Outlet, WritePart, WrittenPart, open_outlet
+from pyspark_rocketmq.sink.rows import take
+from pyspark_rocketmq.sink.sink_options import SinkOptions
+from pyspark_rocketmq.sink.units import Encoder, id_head
 
 
 def write_part(
-    options: SinkOptions, columns: dict[str, str], place: Place, batches: Iterator[pa.RecordBatch]
+    options: SinkOptions, columns: dict[str, str], place: WritePart, batches: Iterator[pa.RecordBatch]
 ) -> WrittenPart:
     """Write all rows; raise MessageIllegal for one that cannot be a message: nothing is published then."""
     outlet = open_outlet(options, place)

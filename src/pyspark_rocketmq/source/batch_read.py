@@ -13,27 +13,29 @@ from contextlib import ExitStack
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from pyromq.client.plans.admin import FOREVER_MS
+from pyromq.client.plans.admin.lookups import FOREVER_MS
 from pyromq.model import MessageQueue
-from pyromq.wire.bodies.offsets import TopicOffset
-from pyspark_rocketmq.asking import Cluster
-from pyspark_rocketmq.bounds import Answers, Losses, known_edges, resolve
+from pyromq.wire.bodies.offset_bodies import TopicOffset
+from pyspark_rocketmq.cold.archive_manifest import ArchiveManifest
+from pyspark_rocketmq.cold.archive_reading import read_cold
 from pyspark_rocketmq.cold.folder import ArchiveFolder
-from pyspark_rocketmq.cold.manifest import Manifest
-from pyspark_rocketmq.cold.reading import read_cold
 from pyspark_rocketmq.cold.seam import ColdTask, HotAndCold
-from pyspark_rocketmq.columns import Columns
 from pyspark_rocketmq.failures import ReadFailed, with_retries
-from pyspark_rocketmq.options import SourceOptions
-from pyspark_rocketmq.places import Times
 from pyspark_rocketmq.plain_errors import plain_errors
-from pyspark_rocketmq.planning import KeyTask, QueueRange, RangeTask, pack
-from pyspark_rocketmq.reading import Reading
+from pyspark_rocketmq.source.bounds import Answers, Losses, known_edges, resolve
+from pyspark_rocketmq.source.columns import Columns
+from pyspark_rocketmq.source.places import Times
+from pyspark_rocketmq.source.planning import KeyTask, QueueRange, RangeTask, pack
+from pyspark_rocketmq.source.source_cluster import SourceCluster
+from pyspark_rocketmq.source.source_options import SourceOptions
+from pyspark_rocketmq.source.source_reading import ReadTerms
 
 
-def reading_of(options: SourceOptions, columns: Columns) -> Reading:
+def reading_of(options: SourceOptions, columns: Columns) -> ReadTerms:
     """Return what the executors need of the options."""
-    return Reading(options.connection, options.group, options.only, options.on_loss, options.retries, columns)
+    return ReadTerms(
+        options.connection, options.group, options.only, options.on_loss, options.retries, columns
+    )
 
 
 @plain_errors("partitions", "read")
@@ -55,13 +57,13 @@ class TopicReader(DataSourceReader):
         options = self._options
         if options.archive is not None:
             return self._plan_with_archive(options.archive)
-        with Cluster(options.connection, options.group) as cluster:
+        with SourceCluster(options.connection, options.group) as cluster:
             if options.choice.keys:
                 topics = dict.fromkeys(queue.topic for queue in cluster.queues(options.choice))
                 return [self._key_task(topic) for topic in topics]
             return list(pack(self._ranges(cluster), options.tasks, os.cpu_count() or 1))
 
-    def _ranges(self, cluster: Cluster) -> list[QueueRange]:
+    def _ranges(self, cluster: SourceCluster) -> list[QueueRange]:
         options = self._options
         losses = Losses(options.on_loss)
         edges = known_edges(cluster.edges(cluster.queues(options.choice)))
@@ -70,12 +72,12 @@ class TopicReader(DataSourceReader):
 
     def _plan_with_archive(self, path: str) -> list[InputPartition]:
         options, at_once = self._options, os.cpu_count() or 1
-        manifest = Manifest.load(ArchiveFolder(path))
+        manifest = ArchiveManifest.load(ArchiveFolder(path))
         losses = Losses(options.on_loss)
         with ExitStack() as closing:
             cluster = None
             if options.connection.name_server:
-                cluster = closing.enter_context(Cluster(options.connection, options.group))
+                cluster = closing.enter_context(SourceCluster(options.connection, options.group))
             both = HotAndCold(manifest, cluster, options.choice)
             cold, hot = both.cut(*self._bounds(both, both.edges, losses), losses)
             return [*both.tasks(cold, options.tasks, at_once), *pack(hot, options.tasks, at_once)]

@@ -156,7 +156,7 @@ def _read_object(option: str, value: str, example: str) -> dict[str, Any]:
 def _by_topic(option: str, queues: Any, example: str) -> dict[str, Any]:
     table: dict[str, Any] = {}
     if not isinstance(queues, dict):
-        raise ConfigError(f"{option}: «q» is {queues!r}; it looks like {example}")
+        raise ConfigError(f"{option}: `q` is {queues!r}; it looks like {example}")
     for key, offset in queues.items():
         queue = queue_of(key)
         table.setdefault(queue.topic, {}).setdefault(queue.broker_name, {})[str(queue.queue_id)] = offset

@@ -1,4 +1,4 @@
-"""What the jobs share: work spread over executors, how far it is, and the wish to stop.
+"""Running of jobs: work spread over executors, its progress, and the request to stop.
 
 A job goes in rounds. Each round is some tasks whose results come back together; what they did then counts, by
 one atomic step. Between two rounds a job can stop, and one that is killed inside of one repeats that round.
@@ -91,8 +91,8 @@ def _unpacked(text: str) -> tuple[Callable[[Any], Any], list[Any]]:
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
-    """How far a job is: rows that are done, and those that are left, if that is known."""
+class JobProgress:
+    """The progress of a job: rows that are done, and those that are left, if that is known."""
 
     done: int
     left: int | None
@@ -101,9 +101,9 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class Watch:
-    """Who wants to know how far a job is, and may want it to stop."""
+    """The observer of a job: it is told the progress, and may ask the job to stop."""
 
-    tell: Callable[[Progress], None] = field(default=lambda _: None)
+    tell: Callable[[JobProgress], None] = field(default=lambda _: None)
     stop: threading.Event = field(default_factory=threading.Event)
 
     @property

@@ -1,0 +1,1 @@
+"""Writing to topics: batches, streams, and the options of both."""

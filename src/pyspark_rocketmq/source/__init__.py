@@ -1,0 +1,1 @@
+"""Reading a topic: batches, streams, and the options of both."""
