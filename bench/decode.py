@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from pyromq.client.incoming import pure_received_messages, received_messages
+from pyromq.client.consumer.incoming import pure_received_messages, received_messages
 from pyromq.kernel import describe
 from pyromq.wire.record import Record, encode_host, encode_record
 
@@ -63,7 +63,7 @@ def read_all(messages: list[Any]) -> None:
 def columns(buffer: bytes, count: int) -> None:
     """Print what all columns cost, if Arrow and Spark are there."""
     try:
-        from pyspark_rocketmq.columns import _COLUMNS, column, pure_column
+        from pyspark_rocketmq.source.columns import _COLUMNS, column, pure_column
     except ImportError:
         print("columns: pyarrow and pyspark are not installed")
         return

@@ -35,9 +35,9 @@ sys.path.insert(0, str(ROOT / "tests/interop"))  # which the servers beside come
 from beside.results import machine  # noqa: E402
 
 from pyromq import Admin, ConsumeFrom, PullConsumer, RequestTimeout, SystemBusy  # noqa: E402
+from pyromq.bench.bench_run import run  # noqa: E402
 from pyromq.bench.process import usage_of  # noqa: E402
-from pyromq.bench.run import run  # noqa: E402
-from pyromq.bench.workload import Kind, Report, Workload  # noqa: E402
+from pyromq.bench.workload import BenchReport, LoadKind, Workload  # noqa: E402
 from pyromq.clock import SystemClock  # noqa: E402
 from pyromq.config.settings import StoreSettings  # noqa: E402
 from pyromq.model import MessageQueue  # noqa: E402
@@ -165,16 +165,16 @@ def await_waiting(server: Server, count: int) -> None:
     raise SystemExit(f"after {READY_S:g} s there are not {count:,} messages that wait")
 
 
-def timed(kind: Kind, topic: str, properties: dict[str, str], **more: Any) -> Workload:
+def timed(kind: LoadKind, topic: str, properties: dict[str, str], **more: Any) -> Workload:
     """Return a workload of messages with properties."""
     text = "\x02".join(f"{name}\x01{value}" for name, value in properties.items())
     return Workload(kind=kind, topic=topic, size=128, properties=text, **more)
 
 
-def accept(server: Server, pace: Pace) -> Report:
+def accept(server: Server, pace: Pace) -> BenchReport:
     """Send messages that wait for a day, as fast as the broker takes them."""
     work = timed(
-        Kind.PRODUCE,
+        LoadKind.PRODUCE,
         "accepted",
         {names.TIMER_DELAY_MS: str(DAY_MS)},
         connections=8,
@@ -189,7 +189,7 @@ def burst(server: Server, count: int, lead_s: float) -> float:
     """Send messages that are all due at one moment; return the seconds from then to the last delivery."""
     due_ms = int((time.time() + lead_s) * 1_000)
     work = timed(
-        Kind.PRODUCE,
+        LoadKind.PRODUCE,
         "burst",
         {names.TIMER_DELIVER_MS: str(due_ms)},
         connections=8,
@@ -216,10 +216,10 @@ def burst(server: Server, count: int, lead_s: float) -> float:
     return time.time() - due_ms / 1_000
 
 
-def punctuality(server: Server, pace: Pace) -> tuple[Report, list[int]]:
+def punctuality(server: Server, pace: Pace) -> tuple[BenchReport, list[int]]:
     """Send messages at a rate; return when they came, and how many ms after its time each was stored."""
     work = timed(
-        Kind.DELAY,
+        LoadKind.DELAY,
         "error",
         {names.TIMER_DELAY_MS: str(DELAY_MS)},
         connections=4,

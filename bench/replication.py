@@ -42,9 +42,9 @@ from harness.switching import JavaClients, PythonClients, SwitchingGroup, micros
 from harness.toolchains import Unavailable  # noqa: E402
 
 from pyromq import Admin  # noqa: E402
+from pyromq.bench.bench_run import find_target, run_on  # noqa: E402
 from pyromq.bench.process import usage_of  # noqa: E402
-from pyromq.bench.run import find_target, run_on  # noqa: E402
-from pyromq.bench.workload import Kind, Workload  # noqa: E402
+from pyromq.bench.workload import LoadKind, Workload  # noqa: E402
 from pyromq.errors import PyroError  # noqa: E402
 from pyromq.testing.waiting import eventually  # noqa: E402
 
@@ -65,8 +65,8 @@ DEFAULTS: dict[str, str | int] = {
     "flushDelayOffsetInterval": 10_000,
 }
 WORKLOADS = {
-    "64 × 1": Workload(kind=Kind.PRODUCE, topic=TOPIC, connections=64, under_way=1, size=1024),
-    "64 × 64": Workload(kind=Kind.PRODUCE, topic=TOPIC, connections=64, under_way=64, size=1024),
+    "64 × 1": Workload(kind=LoadKind.PRODUCE, topic=TOPIC, connections=64, under_way=1, size=1024),
+    "64 × 64": Workload(kind=LoadKind.PRODUCE, topic=TOPIC, connections=64, under_way=64, size=1024),
 }
 GOAL_SENDERS = "64 × 1"
 PYTHON, JAVA, JAVA_DEFAULT = "Python", "Java, asking every 1 s", "Java, asking every 30 s"

@@ -16,10 +16,10 @@ from collections.abc import Callable
 from pathlib import Path
 from statistics import median
 
-from pyromq.broker.filters import record_test
+from pyromq.broker.delivery.sql_filters import record_test
 from pyromq.clock import SystemClock
 from pyromq.config.settings import StoreSettings
-from pyromq.filter.sql import compile_sql
+from pyromq.filter.sql_filter import compile_sql
 from pyromq.store.store import Draft, MessageStore
 from pyromq.wire import properties as names
 from pyromq.wire.record import encode_host

@@ -27,7 +27,7 @@ from pyromq.config.settings import NetSettings
 from pyromq.net.blocking import BlockingLinks
 from pyromq.testing.waiting import eventually
 from pyromq.wire.batch import BatchUnit, encode_batch
-from pyromq.wire.headers.send import SendMessageV2
+from pyromq.wire.headers.send_headers import SendMessageV2
 
 TOPIC, QUEUES, CHUNK_BYTES = "orders", 4, 1 << 20
 

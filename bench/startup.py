@@ -18,7 +18,7 @@ from statistics import median
 from pyromq.codes import RequestCode, ResponseCode
 from pyromq.wire.command import Command, CommandReader, encode
 from pyromq.wire.header import write_header
-from pyromq.wire.headers.send import SendMessage
+from pyromq.wire.headers.send_headers import SendMessage
 
 RUNS = 5
 PYROMQ = Path(sys.executable).with_name("pyromq")

@@ -32,14 +32,14 @@ from beside.measuring import busy_s, own_s, wait_for_quiet  # noqa: E402
 from beside.results import machine, where  # noqa: E402
 from beside.servers import APACHE_4, ASYNC, PYROMQ, TITLES, Broker, Stage, awake, first_send  # noqa: E402
 
-from pyromq.bench.many import creation, exchange  # noqa: E402
+from pyromq.bench.crowd import creation, exchange  # noqa: E402
 from pyromq.bench.process import usage_of  # noqa: E402
 from pyromq.codes import RequestCode, ResponseCode, SysFlag  # noqa: E402
 from pyromq.net.address import split_address  # noqa: E402
 from pyromq.wire import properties as names  # noqa: E402
 from pyromq.wire.command import Command, CommandReader, encode  # noqa: E402
 from pyromq.wire.header import write_header  # noqa: E402
-from pyromq.wire.headers.offset import GetMaxOffset  # noqa: E402
+from pyromq.wire.headers.offset_headers import GetMaxOffset  # noqa: E402
 from pyromq.wire.message_id import parse_offset_message_id  # noqa: E402
 
 RESULT = ROOT / "bench" / "results" / "transactions.json"

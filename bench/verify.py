@@ -17,11 +17,11 @@ import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from pyromq.cli.store import layout_of, shared_by
+from pyromq.cli.store_views import layout_of, shared_by
 from pyromq.clock import SystemClock
 from pyromq.config.settings import StoreSettings
-from pyromq.store.inspect.survey import Layout
-from pyromq.store.inspect.verify import Run, Verification
+from pyromq.store.inspect.store_survey import Layout
+from pyromq.store.inspect.store_verification import Run, Verification
 from pyromq.store.store import Draft, MessageStore
 from pyromq.wire.record import encode_host
 

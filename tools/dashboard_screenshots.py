@@ -18,7 +18,7 @@ from dashboard_story import Story, told_story  # noqa: E402
 from playwright.sync_api import Browser, Page, ViewportSize  # noqa: E402
 
 from pyromq import Admin, Message  # noqa: E402
-from pyromq.client.plans.scaling import TopicUpdate  # noqa: E402
+from pyromq.client.plans.admin.scaling_plans import TopicUpdate  # noqa: E402
 from pyromq.config.settings import ClientSettings  # noqa: E402
 from pyromq.testing.cluster import running_cluster  # noqa: E402
 

@@ -55,7 +55,7 @@ def main() -> int:
         print(f"cannot fuzz the kernel: {missing}")
         return STATUS_CANNOT
     if asked.only != [PROOF]:
-        build({*MODULES, *(name.partition(".")[0] for name in asked.only)})
+        build({name.rpartition(".")[2] for name in MODULES} | {name.partition(".")[0] for name in asked.only})
     return run(asked)
 
 
@@ -88,7 +88,7 @@ def build(wanted: set[str]) -> None:
             text=True,
             check=False,
         )
-    missing = wanted - {module.name.partition(".")[0] for module in KERNEL.glob("*.so")}
+    missing = wanted - {module.name.partition(".")[0] for module in KERNEL.rglob("*.so")}
     if built.returncode or missing:
         sys.exit(f"{built.stdout}{built.stderr}\nnot built: {', '.join(sorted(missing))}")
 

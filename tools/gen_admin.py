@@ -12,7 +12,7 @@ from typing import Any
 import typer
 
 from pyromq.cli import exit_status
-from pyromq.cli.admin.read_only import READ_ONLY
+from pyromq.cli.admin.read_only_commands import READ_ONLY
 from pyromq.cli.main import app
 
 ROOT = Path(__file__).parents[1]

@@ -31,9 +31,9 @@ def workload(name: str) -> Callable[[Callable[[], Work]], Callable[[], Work]]:
 
 def _sends_of(batch: int) -> Work:
     """Return the work of taking received sends to a log and two queues, the write itself left out."""
-    from pyromq._kernel.tails import IndexTail, QueueTail
+    from pyromq._kernel.storage.tails import IndexTail, QueueTail
     from pyromq.bench.frames import Queue, send_template
-    from pyromq.broker.fast_sends import make_sends
+    from pyromq.broker.requests.send_shortcut import make_sends
 
     host = bytes([127, 0, 0, 1, 0, 0, 42, 159])
     kernel = make_sends(
@@ -92,19 +92,46 @@ def send_batches() -> Work:
     return _sends_of(batch=20)
 
 
+@workload("refuse")
+def refuse() -> Work:
+    """Return the work of refusing sends of 1 KiB."""
+    from pyromq._kernel.requests.refusals import refuse_sends
+    from pyromq.bench.frames import Queue, send_template
+    from pyromq.broker.requests.busy import refusal_parts
+
+    to = Queue("", "broker-a", "orders", 0)
+    frame = send_template(to, size=len(BODY), batch=1, prefix="7F00000100010CA5D2F8").frame
+    received = bytes(frame) * MESSAGES
+    before, after, binary = refusal_parts("[TIMEOUT_CLEAN_QUEUE]broker busy, period in queue: 201ms")
+
+    def work() -> int:
+        end, _, count = refuse_sends(
+            received,
+            0,
+            json_before=before,
+            json_after=after,
+            binary=binary,
+            answer_bytes_max=1 << 30,
+        )
+        assert end == len(received), f"stopped at {end}"
+        return count
+
+    return work
+
+
 @workload("pull")
 def pull() -> Work:
     """Return the work of pulls of 20 messages of 1 KiB each, from a log that another queue shares."""
     from types import SimpleNamespace
 
-    from pyromq._kernel.tails import QueueTail
-    from pyromq.broker.fast_pulls import _key_of, make_pulls
+    from pyromq._kernel.storage.tails import QueueTail
+    from pyromq.broker.delivery.pull_shortcut import _key_of, make_pulls
     from pyromq.codes import RequestCode
     from pyromq.config.settings import StoreSettings
     from pyromq.store.consumequeue import ENTRY
     from pyromq.wire.command import Command, encode
     from pyromq.wire.header import write_header
-    from pyromq.wire.headers.pull import PullMessage
+    from pyromq.wire.headers.pull_headers import PullMessage
     from pyromq.wire.record import Record, encode_record
 
     log, entries = b"", b""
@@ -156,7 +183,7 @@ def pull() -> Work:
 @workload("queue entries")
 def queue_entries() -> Work:
     """Return the work of adding an entry to a queue for each message."""
-    from pyromq._kernel.tails import QueueTail
+    from pyromq._kernel.storage.tails import QueueTail
 
     tail = QueueTail()
 
@@ -171,7 +198,7 @@ def queue_entries() -> Work:
 @workload("index entries")
 def index_entries() -> Work:
     """Return the work of entering a key of each message into the index."""
-    from pyromq._kernel.tails import IndexTail
+    from pyromq._kernel.storage.tails import IndexTail
 
     tail = IndexTail(5_000_000, 20_000_000)
 
@@ -186,7 +213,7 @@ def index_entries() -> Work:
 @workload("verify")
 def verify() -> Work:
     """Return the work of checking records of 1 KiB, as `pyromq store verify` does."""
-    from pyromq._kernel.facts import scan
+    from pyromq._kernel.storage.facts import scan
     from pyromq.store.inspect.facts import Facts
     from pyromq.wire.record import Record, decode_record, encode_record
 
@@ -218,8 +245,8 @@ def verify() -> Work:
 @workload("copy")
 def copy() -> Work:
     """Return the work of copying records of 1 KiB from a master's log, the write itself left out."""
-    from pyromq._kernel.copies import Copies
-    from pyromq._kernel.tails import IndexTail, QueueTail
+    from pyromq._kernel.storage.copies import Copies
+    from pyromq._kernel.storage.tails import IndexTail, QueueTail
     from pyromq.wire.record import Record, encode_record
 
     log = b""
@@ -272,7 +299,7 @@ def _pulled() -> bytes:
 @workload("scan")
 def scan() -> Work:
     """Return the work of turning pulled messages of 100 bytes into Arrow's columns in one walk."""
-    from pyromq._kernel.scan import Scan
+    from pyromq._kernel.spark.scan import Scan
 
     pulled = _pulled()
     names = ("body", "msg_id", "tags", "keys", "properties", "queue_id", "queue_offset", "store_timestamp")
@@ -290,8 +317,8 @@ def scan() -> Work:
 @workload("columns")
 def columns() -> Work:
     """Return the work of turning messages of 100 bytes, of which nothing was read, into Arrow's columns."""
-    from pyromq._kernel import columns
-    from pyromq.client.incoming import received_messages
+    from pyromq._kernel.spark import columns
+    from pyromq.client.consumer.incoming import received_messages
 
     messages = received_messages(_pulled(), "broker-a", {}, frozenset())
 
@@ -311,8 +338,8 @@ def columns() -> Work:
 @workload("publish")
 def publish() -> Work:
     """Return the work of publishing a staged chunk of messages of 100 bytes, the write itself left out."""
-    from pyromq._kernel.plans import Plan, measure_units
-    from pyromq._kernel.tails import IndexTail, QueueTail
+    from pyromq._kernel.storage.plans import Plan, measure_units
+    from pyromq._kernel.storage.tails import IndexTail, QueueTail
     from pyromq.wire.batch import BatchUnit, encode_batch
 
     host = bytes([127, 0, 0, 1, 0, 0, 42, 159])

@@ -12,8 +12,8 @@ from pathlib import Path
 
 from rich.console import Console
 
-from pyromq.testing.simulation.many import run_many, summary_of, tell_failure, tell_total
-from pyromq.testing.simulation.run import run_seed
+from pyromq.testing.simulation.simulated_run import run_seed
+from pyromq.testing.simulation.simulated_runs import run_many, summary_of, tell_failure, tell_total
 
 
 def main() -> int:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from beside.servers import ASYNC, SYNC
-from pyromq.bench.workload import Kind, Workload
+from pyromq.bench.workload import LoadKind, Workload
 
 BACKLOG = 100_000
 BACKLOG_TOPIC = "backlog"
@@ -71,7 +71,7 @@ class Case:
 
 def _send(connections: int, under_way: int, size: int, **more: object) -> Workload:
     return Workload(
-        kind=Kind.PRODUCE,
+        kind=LoadKind.PRODUCE,
         topic=f"send-{size}",
         connections=connections,
         under_way=under_way,
@@ -101,13 +101,15 @@ CASES = [
     Case(
         "pull",
         "pull 1 KiB, catching up, 8×1",
-        Workload(kind=Kind.CONSUME, topic=BACKLOG_TOPIC, connections=8, under_way=1, is_repeated=True),
+        Workload(kind=LoadKind.CONSUME, topic=BACKLOG_TOPIC, connections=8, under_way=1, is_repeated=True),
         (per_cpu(3), rate()),
     ),
     Case(
         "trip",
         "send to arrival 1 KiB at 5,000/s",
-        Workload(kind=Kind.ROUNDTRIP, topic="trip", connections=4, under_way=256, size=1024, rate=5_000.0),
+        Workload(
+            kind=LoadKind.ROUNDTRIP, topic="trip", connections=4, under_way=256, size=1024, rate=5_000.0
+        ),
         (latency("delivery_p50"), latency("delivery_p99", 1)),
     ),
 ]
@@ -119,7 +121,7 @@ KEYS = [*(case.key for case in CASES), *OTHERS]
 def fill(count: int, size: int, topic: str, batch: int = 1) -> Workload:
     """Return a workload that sends so many messages."""
     return Workload(
-        kind=Kind.PRODUCE,
+        kind=LoadKind.PRODUCE,
         topic=topic,
         connections=16,
         under_way=64 if batch == 1 else 4,

@@ -12,10 +12,10 @@ from typing import Any
 
 from beside.cases import BACKLOG, BACKLOG_TOPIC, Case, fill
 from beside.servers import ASYNC, KINDS, PYROMQ, Broker, Stage, awake, first_send, forget_old_files, target_on
-from pyromq.bench.many import Crowd, run_many
+from pyromq.bench.bench_run import run_on
+from pyromq.bench.crowd import Crowd, run_many
 from pyromq.bench.process import usage_of
-from pyromq.bench.run import run_on
-from pyromq.bench.workload import Kind, Workload
+from pyromq.bench.workload import LoadKind, Workload
 from pyromq.errors import PyroError
 
 QUIET_CORES = 0.33
@@ -262,7 +262,7 @@ def measure_topics(stage: Stage, pace: Pace) -> Run:
     try:
         first_send(broker)
         workload = Workload(
-            kind=Kind.PRODUCE,
+            kind=LoadKind.PRODUCE,
             topic="alone",
             connections=16,
             under_way=64,

@@ -16,10 +16,10 @@ from harness.ports import free_broker_port
 from harness.servers import apache_home, broker_file
 from harness.toolchains import java_classpath, tool
 
+from pyromq.bench.bench_run import TOPIC_QUEUES, BenchTarget
+from pyromq.bench.crowd import creation, exchange
 from pyromq.bench.frames import OPAQUE_FIRST, Queue, answers, key_prefix, send_template
-from pyromq.bench.many import creation, exchange
 from pyromq.bench.process import usage_of
-from pyromq.bench.run import TOPIC_QUEUES, Target
 from pyromq.bench.slots import Templates
 from pyromq.bench.workload import Workload
 from pyromq.codes import RequestCode
@@ -27,7 +27,7 @@ from pyromq.net.address import split_address
 from pyromq.testing.waiting import eventually
 from pyromq.wire.command import Command
 from pyromq.wire.header import write_header
-from pyromq.wire.headers.offset import GetMaxOffset
+from pyromq.wire.headers.offset_headers import GetMaxOffset
 
 APACHE_4, APACHE_5, PYROMQ = "apache-4.9", "apache-5.5", "pyromq"
 KINDS = (APACHE_4, APACHE_5, PYROMQ)
@@ -207,7 +207,7 @@ def first_send(broker: Broker) -> None:
     raise SystemExit(f"no acknowledged send on the {broker.kind} broker after {START_TIMEOUT_S:g} s")
 
 
-def target_on(broker: Broker, workload: Workload) -> Target:
+def target_on(broker: Broker, workload: Workload) -> BenchTarget:
     """Return the queues of a workload's topic on this one broker, created there if it is the first time.
 
     Not by way of the name server: other brokers that it knows may be standing still.
@@ -224,7 +224,7 @@ def target_on(broker: Broker, workload: Workload) -> Target:
                 link, [Command(RequestCode.GET_MAX_OFFSET, ext=write_header(one)) for one in asked]
             )
             starts = {queue: int((end.ext or {})["offset"]) for queue, end in zip(queues, ends, strict=True)}
-    return Target([queues], starts)
+    return BenchTarget([queues], starts)
 
 
 def forget_old_files(broker: Broker) -> None:

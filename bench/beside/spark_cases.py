@@ -11,9 +11,9 @@ from pyspark.sql.datasource import CaseInsensitiveDict
 from pyromq import Admin
 from pyromq.errors import NoRoute
 from pyromq.testing.waiting import eventually
-from pyspark_rocketmq.columns import table_schema
-from pyspark_rocketmq.options import ColumnSet
-from pyspark_rocketmq.source import RocketMQSource
+from pyspark_rocketmq.data_source import RocketMQSource
+from pyspark_rocketmq.source.columns import table_schema
+from pyspark_rocketmq.source.source_options import ColumnSet
 
 TOPIC, QUEUES, CORES = "orders", 8, 2
 PREBUILT_ROWS = 10_000
