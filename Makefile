@@ -13,7 +13,7 @@ setup:
 .venv/.ready: .venv/.tools
 	PYROMQ_KERNEL_ONLY=none $(PY) -m pip install -q --no-compile -c requirements.lock --no-build-isolation -e '.[dev,spark]' && touch $@
 
-.venv/.kernel: .venv/.tools setup.py $(wildcard src/pyromq/_kernel/*.pyx src/pyromq/_kernel/*.pxd src/pyromq/_kernel/*.h)
+.venv/.kernel: .venv/.tools setup.py $(wildcard src/pyromq/_kernel/*/*.pyx src/pyromq/_kernel/*/*.pxd src/pyromq/_kernel/*/*.h)
 	$(PY) setup.py -q build_ext --inplace && touch $@
 
 demo: setup      ## A cluster, messages, and a Spark pipeline over them
