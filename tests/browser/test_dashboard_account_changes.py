@@ -12,8 +12,8 @@ from dashboard_stage import dashboard
 from playwright.sync_api import Locator, Page, Request, Response, expect
 
 from pyromq import Admin, Message, Producer
-from pyromq.broker.acl.files import DEFAULT_NAME, AccessFile, read_file
-from pyromq.client.plans.ops_access import AccountChange
+from pyromq.broker.access.account_files import DEFAULT_NAME, AccessFile, read_file
+from pyromq.client.plans.admin.account_plans import AccountChange
 from pyromq.config.settings import ClientSettings
 from pyromq.dashboard.app import Access
 from pyromq.errors import PyroError

@@ -7,7 +7,7 @@ from dashboard_stage import dashboard
 from playwright.sync_api import Page, expect
 
 from pyromq import Admin
-from pyromq.client.plans.scaling import TopicUpdate
+from pyromq.client.plans.admin.scaling_plans import TopicUpdate
 from pyromq.dashboard.app import Access
 from pyromq.testing.cluster import ThreadCluster, running_cluster
 

@@ -13,9 +13,9 @@ from pyromq.config.settings import NetSettings
 from pyromq.net.blocking import BlockingLinks
 from pyromq.testing.cluster import running_cluster
 from pyromq.testing.waiting import eventually
-from pyromq.wire.bodies.groups import SubscriptionGroupConfig
-from pyromq.wire.bodies.operations import encode_group_configs, encode_topic_configs
-from pyromq.wire.bodies.topics import TopicConfig
+from pyromq.wire.bodies.group_bodies import SubscriptionGroupConfig
+from pyromq.wire.bodies.operation_bodies import encode_group_configs, encode_topic_configs
+from pyromq.wire.bodies.topic_bodies import TopicConfig
 from pyromq.wire.command import Command
 
 TOPIC_COUNT = 1_000

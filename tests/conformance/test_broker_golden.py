@@ -17,8 +17,8 @@ from pyromq.broker.broker import Broker
 from pyromq.codes import RequestCode as Code
 from pyromq.codes import Serializer
 from pyromq.config.settings import MIB, BrokerProcess, BrokerSettings, StoreSettings
-from pyromq.testing.clock import ManualClock
 from pyromq.testing.golden import GoldenAnswer, read_answers
+from pyromq.testing.manual_clock import ManualClock
 from pyromq.testing.requests import heartbeat_body, pull_fields, send_fields, send_v2_fields
 from pyromq.testing.waiting import aeventually
 from pyromq.testing.wire_client import WireClient

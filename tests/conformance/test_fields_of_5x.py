@@ -16,7 +16,7 @@ from pyromq.codes import VERSION, VERSION_5, Serializer
 from pyromq.testing.cluster import Cluster
 from pyromq.testing.golden import GoldenAnswer, read_answers
 from pyromq.testing.wire_client import WireClient
-from pyromq.wire.bodies.route import decode_cluster, decode_route
+from pyromq.wire.bodies.route_bodies import decode_cluster, decode_route
 
 GOLDEN = Path(__file__).parent / "golden"
 V5_0_0, V5_5_0 = 413, 513

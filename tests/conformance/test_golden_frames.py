@@ -12,7 +12,7 @@ from route_listing import headers_by_code
 from pyromq.codes import VERSION_STANDARD_JSON, Language, RequestCode, ResponseCode
 from pyromq.testing.golden import GoldenFrame, pair_up, read_answers, read_frames
 from pyromq.wire import properties
-from pyromq.wire.bodies import heartbeat, locks, offsets, route
+from pyromq.wire.bodies import heartbeat_bodies, lock_bodies, offset_bodies, route_bodies
 from pyromq.wire.command import CommandReader, encode
 from pyromq.wire.header import read_header, write_header
 from pyromq.wire.java_hash import java_map_order
@@ -116,23 +116,26 @@ def answer_bodies_of(code: RequestCode) -> list[bytes]:
     [
         pytest.param(
             bodies_of(RequestCode.HEART_BEAT),
-            heartbeat.decode_heartbeat,
-            heartbeat.encode_heartbeat,
+            heartbeat_bodies.decode_heartbeat,
+            heartbeat_bodies.encode_heartbeat,
             id="heartbeats",
         ),
         pytest.param(
-            bodies_of(RequestCode.LOCK_BATCH_MQ), locks.decode_lock_batch, locks.encode_lock_batch, id="locks"
+            bodies_of(RequestCode.LOCK_BATCH_MQ),
+            lock_bodies.decode_lock_batch,
+            lock_bodies.encode_lock_batch,
+            id="locks",
         ),
         pytest.param(
             answer_bodies_of(RequestCode.LOCK_BATCH_MQ),
-            locks.decode_locked_queues,
-            locks.encode_locked_queues,
+            lock_bodies.decode_locked_queues,
+            lock_bodies.encode_locked_queues,
             id="locked queues",
         ),
         pytest.param(
             answer_bodies_of(RequestCode.GET_CONSUMER_LIST_BY_GROUP),
-            locks.decode_consumer_ids,
-            locks.encode_consumer_ids,
+            lock_bodies.decode_consumer_ids,
+            lock_bodies.encode_consumer_ids,
             id="consumer ids",
         ),
     ],
@@ -155,8 +158,8 @@ def test_routes_are_written_in_the_flavour_of_the_client_s_version(frames: list[
     ]
 
     rewritten = [
-        route.encode_route(
-            route.decode_route(exchange.answer.command.body),
+        route_bodies.encode_route(
+            route_bodies.decode_route(exchange.answer.command.body),
             quoted_keys=exchange.request.command.version >= VERSION_STANDARD_JSON,
         )
         for exchange in routes
@@ -169,13 +172,13 @@ def test_routes_are_written_in_the_flavour_of_the_client_s_version(frames: list[
 def test_a_cpp_heartbeat_reads_with_ordinals_and_a_version_as_text() -> None:
     beats = [f for f in RECORDINGS["cpp"] if f.from_client and f.command.code == RequestCode.HEART_BEAT]
 
-    beat = heartbeat.decode_heartbeat(beats[0].command.body)
+    beat = heartbeat_bodies.decode_heartbeat(beats[0].command.body)
 
     (consumer,) = beat.consumers
     assert beats[0].command.language == Language.CPP
-    assert consumer.consume_type is heartbeat.ConsumeType.CONSUME_PASSIVELY
-    assert consumer.message_model is heartbeat.MessageModel.CLUSTERING
-    assert consumer.consume_from_where is heartbeat.ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET
+    assert consumer.consume_type is heartbeat_bodies.ConsumeType.CONSUME_PASSIVELY
+    assert consumer.message_model is heartbeat_bodies.MessageModel.CLUSTERING
+    assert consumer.consume_from_where is heartbeat_bodies.ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET
     assert [subscription.expression_type for subscription in consumer.subscriptions] == ["TAG", "TAG"]
     assert consumer.subscriptions[0].sub_version == 1794772946857
 
@@ -183,7 +186,7 @@ def test_a_cpp_heartbeat_reads_with_ordinals_and_a_version_as_text() -> None:
 def test_a_javascript_heartbeat_reads() -> None:
     beats = [f for f in RECORDINGS["javascript"] if f.command.code == RequestCode.HEART_BEAT]
 
-    beat = heartbeat.decode_heartbeat(beats[0].command.body)
+    beat = heartbeat_bodies.decode_heartbeat(beats[0].command.body)
 
     assert beat.client_id == "127.0.0.1@11458"
     assert [subscription.topic for subscription in beat.consumers[0].subscriptions] == [
@@ -236,18 +239,18 @@ def test_a_half_message_that_is_checked_is_a_record() -> None:
 
 def test_topic_stats_are_keyed_by_queues_in_the_order_of_a_java_map() -> None:
     body = ANSWERS["topicstats"].body
-    stats = offsets.decode_topic_stats(body)
+    stats = offset_bodies.decode_topic_stats(body)
     by_queue = dict(sorted(stats.items()))
 
-    assert offsets.encode_topic_stats(by_queue) == body
+    assert offset_bodies.encode_topic_stats(by_queue) == body
 
 
 @pytest.mark.parametrize(
     ("name", "decode", "encode_again"),
     [
-        ("all offsets", offsets.decode_group_offsets, offsets.encode_group_offsets),
-        ("delay offset", offsets.decode_delay_offsets, offsets.encode_delay_offsets),
-        ("lock", locks.decode_locked_queues, locks.encode_locked_queues),
+        ("all offsets", offset_bodies.decode_group_offsets, offset_bodies.encode_group_offsets),
+        ("delay offset", offset_bodies.decode_delay_offsets, offset_bodies.encode_delay_offsets),
+        ("lock", lock_bodies.decode_locked_queues, lock_bodies.encode_locked_queues),
     ],
 )
 def test_recorded_answers_are_read_and_written_back(

@@ -15,8 +15,8 @@ from namesrv_stage import StageBroker, name_server
 from pyromq.codes import RequestCode
 from pyromq.testing.golden import pair_up, read_answers, read_frames
 from pyromq.testing.wire_client import WireClient
-from pyromq.wire.bodies.route import decode_route
-from pyromq.wire.bodies.topics import TopicConfig
+from pyromq.wire.bodies.route_bodies import decode_route
+from pyromq.wire.bodies.topic_bodies import TopicConfig
 
 GOLDEN = Path(__file__).parent / "golden"
 ANSWERS = read_answers(GOLDEN / "golden_4.9.8.txt")

@@ -9,7 +9,16 @@ from route_listing import headers_by_code
 
 from pyromq.codes import RequestCode, Serializer, SysFlag
 from pyromq.wire import batch, message_id, properties, record
-from pyromq.wire.bodies import groups, heartbeat, lists, locks, offsets, registration, route, topics
+from pyromq.wire.bodies import (
+    group_bodies,
+    heartbeat_bodies,
+    list_bodies,
+    lock_bodies,
+    offset_bodies,
+    registration_bodies,
+    route_bodies,
+    topic_bodies,
+)
 from pyromq.wire.command import Command, CommandReader, encode
 from pyromq.wire.header import read_header, write_header
 from pyromq.wire.java_hash import java_hash, java_queue_order
@@ -54,39 +63,55 @@ def pretty(encode_body: Callable[..., bytes]) -> Callable[[Any], bytes]:
     return lambda body: encode_body(body, pretty=True)
 
 
-def unquoted(body: route.TopicRoute) -> bytes:
-    return route.encode_route(body, quoted_keys=False)
+def unquoted(body: route_bodies.TopicRoute) -> bytes:
+    return route_bodies.encode_route(body, quoted_keys=False)
 
 
-def quoted(body: route.TopicRoute) -> bytes:
-    return route.encode_route(body, quoted_keys=True)
+def quoted(body: route_bodies.TopicRoute) -> bytes:
+    return route_bodies.encode_route(body, quoted_keys=True)
 
 
 @pytest.mark.row("NS-07", "SC-07")
 @pytest.mark.parametrize(
     ("name", "decode", "encode_again"),
     [
-        ("topics.compact", topics.decode_topic_table, topics.encode_topic_table),
-        ("topics.pretty", topics.decode_topic_table, pretty(topics.encode_topic_table)),
-        ("groups.compact", groups.decode_group_table, groups.encode_group_table),
-        ("groups.pretty", groups.decode_group_table, pretty(groups.encode_group_table)),
-        ("groupOffsets.compact", offsets.decode_group_offsets, offsets.encode_group_offsets),
-        ("groupOffsets.pretty", offsets.decode_group_offsets, pretty(offsets.encode_group_offsets)),
-        ("delayOffsets.compact", offsets.decode_delay_offsets, offsets.encode_delay_offsets),
-        ("delayOffsets.pretty", offsets.decode_delay_offsets, pretty(offsets.encode_delay_offsets)),
-        ("register.plain", registration.decode_register_broker, registration.encode_register_broker),
-        ("keyValues", registration.decode_key_values, registration.encode_key_values),
-        ("route.old", route.decode_route, unquoted),
-        ("route.ordered", route.decode_route, unquoted),
-        ("route.standard", route.decode_route, quoted),
-        ("cluster", route.decode_cluster, route.encode_cluster),
-        ("topicList", lists.decode_topic_list, lists.encode_topic_list),
-        ("lock", locks.decode_lock_batch, locks.encode_lock_batch),
-        ("resetOffsets", offsets.decode_reset_offsets, offsets.encode_reset_offsets),
-        ("consumerStatus", offsets.decode_consumer_status, offsets.encode_consumer_status),
-        ("topicStats", offsets.decode_topic_stats, offsets.encode_topic_stats),
-        ("heartbeat", heartbeat.decode_heartbeat, heartbeat.encode_heartbeat),
-        ("checkClient", heartbeat.decode_client_config_check, heartbeat.encode_client_config_check),
+        ("topics.compact", topic_bodies.decode_topic_table, topic_bodies.encode_topic_table),
+        ("topics.pretty", topic_bodies.decode_topic_table, pretty(topic_bodies.encode_topic_table)),
+        ("groups.compact", group_bodies.decode_group_table, group_bodies.encode_group_table),
+        ("groups.pretty", group_bodies.decode_group_table, pretty(group_bodies.encode_group_table)),
+        ("groupOffsets.compact", offset_bodies.decode_group_offsets, offset_bodies.encode_group_offsets),
+        (
+            "groupOffsets.pretty",
+            offset_bodies.decode_group_offsets,
+            pretty(offset_bodies.encode_group_offsets),
+        ),
+        ("delayOffsets.compact", offset_bodies.decode_delay_offsets, offset_bodies.encode_delay_offsets),
+        (
+            "delayOffsets.pretty",
+            offset_bodies.decode_delay_offsets,
+            pretty(offset_bodies.encode_delay_offsets),
+        ),
+        (
+            "register.plain",
+            registration_bodies.decode_register_broker,
+            registration_bodies.encode_register_broker,
+        ),
+        ("keyValues", registration_bodies.decode_key_values, registration_bodies.encode_key_values),
+        ("route.old", route_bodies.decode_route, unquoted),
+        ("route.ordered", route_bodies.decode_route, unquoted),
+        ("route.standard", route_bodies.decode_route, quoted),
+        ("cluster", route_bodies.decode_cluster, route_bodies.encode_cluster),
+        ("topicList", list_bodies.decode_topic_list, list_bodies.encode_topic_list),
+        ("lock", lock_bodies.decode_lock_batch, lock_bodies.encode_lock_batch),
+        ("resetOffsets", offset_bodies.decode_reset_offsets, offset_bodies.encode_reset_offsets),
+        ("consumerStatus", offset_bodies.decode_consumer_status, offset_bodies.encode_consumer_status),
+        ("topicStats", offset_bodies.decode_topic_stats, offset_bodies.encode_topic_stats),
+        ("heartbeat", heartbeat_bodies.decode_heartbeat, heartbeat_bodies.encode_heartbeat),
+        (
+            "checkClient",
+            heartbeat_bodies.decode_client_config_check,
+            heartbeat_bodies.encode_client_config_check,
+        ),
     ],
 )
 def test_a_body_is_read_and_written_back(
@@ -96,26 +121,26 @@ def test_a_body_is_read_and_written_back(
 
 
 def test_tables_filled_in_another_order_are_listed_as_java_lists_them() -> None:
-    table = topics.decode_topic_table(GOLDEN["topics.compact"])
+    table = topic_bodies.decode_topic_table(GOLDEN["topics.compact"])
     by_name = dict(sorted(table.topic_config_table.items()))
 
-    shuffled = topics.TopicConfigTable(data_version=table.data_version, topic_config_table=by_name)
+    shuffled = topic_bodies.TopicConfigTable(data_version=table.data_version, topic_config_table=by_name)
 
-    assert topics.encode_topic_table(shuffled) == GOLDEN["topics.compact"]
+    assert topic_bodies.encode_topic_table(shuffled) == GOLDEN["topics.compact"]
 
 
 def test_queues_in_another_order_are_listed_as_java_lists_them() -> None:
-    queues = locks.decode_lock_batch(GOLDEN["lock"]).queues
+    queues = lock_bodies.decode_lock_batch(GOLDEN["lock"]).queues
 
     assert java_queue_order(sorted(queues, key=lambda queue: queue.queue_id)) == tuple(queues)
 
 
 def test_a_compressed_registration_says_what_the_plain_one_says() -> None:
     data = GOLDEN["register.compressed"]
-    crc32 = registration.body_crc32(data)
+    crc32 = registration_bodies.body_crc32(data)
 
-    compressed = registration.decode_register_broker(data, compressed=True, crc32=crc32)
-    plain = registration.decode_register_broker(GOLDEN["register.plain"])
+    compressed = registration_bodies.decode_register_broker(data, compressed=True, crc32=crc32)
+    plain = registration_bodies.decode_register_broker(GOLDEN["register.plain"])
 
     # The compressed form carries neither the order flag nor the sysFlag: TopicConfig.java, encode.
     lossless = {name for name in plain.topics.topic_config_table if name != "TopicTest"}

@@ -15,10 +15,10 @@ import pytest
 from store_story import HOST, SETTINGS, read_all
 
 from pyromq.store.atomic_file import read_with_backup
-from pyromq.store.backup.backup import Backup, Wanted
+from pyromq.store.backup.backup import Backup, BackupOrder
 from pyromq.store.store import Draft, MessageStore
-from pyromq.testing.clock import ManualClock
 from pyromq.testing.disk import Cut, Mark, SimulatedDisk, cuts_of
+from pyromq.testing.manual_clock import ManualClock
 
 TARGET = Path("/backup")
 QUEUES = [("orders", 0), ("orders", 1), ("payments", 0)]
@@ -56,7 +56,7 @@ class Source:
 
     def back_up(self, disk: SimulatedDisk) -> None:
         """Back up while it is written to."""
-        wanted = Wanted(
+        wanted = BackupOrder(
             root=self._root,
             log_folder=self._root / "commitlog",
             folder=self._root,

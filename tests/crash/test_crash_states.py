@@ -14,8 +14,8 @@ from store_story import HOST, ROOT, SETTINGS, read_all
 
 from pyromq.errors import CorruptRecord, SyncFailed
 from pyromq.store.store import Draft, MessageStore
-from pyromq.testing.clock import ManualClock
 from pyromq.testing.disk import SimulatedDisk, cuts_of
+from pyromq.testing.manual_clock import ManualClock
 from pyromq.wire.record import iter_records
 
 EVER_MS = 1 << 60
@@ -94,8 +94,10 @@ def test_the_broker_starts_after_a_power_cut_with_several_new_files():
     for _ in range(8):
         store.put(draft(b"x" * 1500))
 
-    for left in disks_after(disk, before):
-        again = open_on(left)
+    stores = [open_on(left) for left in disks_after(disk, before)]
+
+    assert len(stores) > 8
+    for again in stores:
         assert again.put(draft()).queue_offset == len(bodies(again)) - 1
 
 

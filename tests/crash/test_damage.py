@@ -19,9 +19,9 @@ from store_story import HOST, ROOT, SETTINGS
 
 from pyromq.store.atomic_file import read_with_backup, replace_file
 from pyromq.store.store import Draft, MessageStore, Placed
-from pyromq.testing.clock import ManualClock
 from pyromq.testing.disk import SimulatedDisk
-from pyromq.wire.bodies.offsets import decode_group_offsets, encode_group_offsets
+from pyromq.testing.manual_clock import ManualClock
+from pyromq.wire.bodies.offset_bodies import decode_group_offsets, encode_group_offsets
 
 SEEDS = times(7)
 

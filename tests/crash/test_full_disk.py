@@ -20,8 +20,8 @@ from pyromq.config.settings import StoreSettings
 from pyromq.errors import DiskFull
 from pyromq.store.files import Files, SystemFiles
 from pyromq.store.store import Draft, MessageStore
-from pyromq.testing.clock import ManualClock
 from pyromq.testing.disk import SimulatedDisk
+from pyromq.testing.manual_clock import ManualClock
 from pyromq.testing.waiting import aeventually
 from pyromq.wire.record import iter_records
 

@@ -12,12 +12,12 @@ import pytest
 from effort import times
 from store_story import HOST, ROOT, SETTINGS
 
-from pyromq.store.inspect.findings import Report
-from pyromq.store.inspect.survey import Layout
-from pyromq.store.inspect.verify import Verification
+from pyromq.store.inspect.findings import StoreReport
+from pyromq.store.inspect.store_survey import Layout
+from pyromq.store.inspect.store_verification import Verification
 from pyromq.store.store import Draft, MessageStore
-from pyromq.testing.clock import ManualClock
 from pyromq.testing.disk import Image, SimulatedDisk, kills_of
+from pyromq.testing.manual_clock import ManualClock
 
 EVERYTHING = "everything kept"
 BOOT, NEXT_BOOT = "the boot of the kill", "the boot after it"
@@ -42,7 +42,7 @@ def files_after_a_start(image: Image, boot_id: str) -> Image:
     return disk.image()
 
 
-def verified(root: Path) -> Report:
+def verified(root: Path) -> StoreReport:
     slots, entries_max = SETTINGS.max_hash_slot_num, SETTINGS.max_index_num
     layout = Layout(root, root / "commitlog", slots=slots, entries_max=entries_max, delays_ms={})
     return Verification(layout).run()
@@ -83,7 +83,10 @@ def disk_with_dropped_entries(seed: int) -> tuple[SimulatedDisk, int]:
 def test_whenever_a_store_is_killed_trusting_the_index_leaves_what_looking_through_it_leaves(seed):
     disk, before = disk_with_dropped_entries(seed)
 
-    for story, image in kills(disk, before):
+    states = list(kills(disk, before))
+
+    assert len(states) >= len(disk.journal) - before
+    for story, image in states:
         trusted = files_after_a_start(image, BOOT)
         assert trusted == files_after_a_start(image, NEXT_BOOT), story
 
@@ -98,7 +101,10 @@ def test_a_start_that_is_killed_itself_is_made_good_by_the_next(seed, boot_id):
     starting = SimulatedDisk(image, boot_id=boot_id)
     run_on(starting)
 
-    for story, left in kills(starting):
+    states = list(kills(starting))
+
+    assert len(states) >= len(starting.journal) > 0
+    for story, left in states:
         assert index_of(files_after_a_start(left, boot_id)) == index_of(expected), story
 
 
@@ -108,6 +114,7 @@ def test_verifying_finds_no_fault_in_what_a_killed_start_leaves(seed, tmp_path):
     starting = disk.after_kill()
     run_on(starting)
 
+    assert starting.journal
     for number, cut in enumerate(kills_of(starting.journal, base=starting.base)):
         # A system writes the pages of a write whole, and all of these writes are within one.
         if cut.story == EVERYTHING:

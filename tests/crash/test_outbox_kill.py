@@ -17,8 +17,8 @@ from postgresql import PostgreSQL, running_postgresql
 from pyromq import Producer, PullConsumer
 from pyromq.outbox import Outbox, Relay
 from pyromq.sql import statements
-from pyromq.testing.clock import ManualClock
 from pyromq.testing.cluster import ThreadCluster, running_cluster
+from pyromq.testing.manual_clock import ManualClock
 from pyromq.testing.waiting import eventually
 
 SHOP = Path(__file__).with_name("outbox_dies.py")

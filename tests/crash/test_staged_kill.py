@@ -20,7 +20,7 @@ from forked_command import start_pyromq
 from harness.ports import free_broker_port
 from staged_batches import ids_of, make_topic, readable, stage_part, units
 
-from pyromq.client.plans import staged
+from pyromq.client.plans import staged_plans
 from pyromq.client.steps import Call, Plan
 from pyromq.client.sync.staged import StagedPart, StagedSends
 from pyromq.errors import PyroError
@@ -119,7 +119,7 @@ def interrupted(plan: Plan[T], calls: int, happens: Callable[[], None]) -> Plan[
 
 
 def publish(sends: StagedSends, parts: list[StagedPart], calls: int, happens: Callable[[], None]) -> None:
-    plan = staged.publish(sends.brokers, parts, round(PATIENCE_S * 1000))
+    plan = staged_plans.publish(sends.brokers, parts, round(PATIENCE_S * 1000))
     sends.runner.run(interrupted(plan, calls, happens))
 
 

@@ -9,8 +9,9 @@ import pytest
 from effort import times
 from timer_stage import TOPIC, TimerStage
 
-from pyromq.broker.timers import catching_up, keeper, timers
-from pyromq.testing.clock import ManualClock
+from pyromq.broker.kinds import done_names
+from pyromq.broker.kinds.timers import keeper, timers
+from pyromq.testing.manual_clock import ManualClock
 from pyromq.testing.waiting import aeventually
 
 HOUR_MS = 3_600_000
@@ -29,8 +30,8 @@ def few(monkeypatch: pytest.MonkeyPatch) -> None:
         (keeper, "WRITTEN_MAX", 9),
         (keeper, "MANY", 7),
         (keeper, "LOOKED_AT", 5),
-        (catching_up, "CHANGES_MAX", 8),
-        (catching_up, "STEP_RECORDS", 5),
+        (keeper, "STRETCH_BYTES", 1_000),
+        (done_names, "STEP_RECORDS", 5),
     ):
         monkeypatch.setattr(module, name, value)
 
@@ -89,7 +90,7 @@ class Story:
 
             async def nothing_is_due() -> bool:
                 rows = await self.stage.timers.list_waiting(count=1)
-                return not rows or rows[0].due_ms > now_ms
+                return not rows or rows[0][0] > now_ms
 
             await aeventually(nothing_is_due, what="what is due is delivered")
 

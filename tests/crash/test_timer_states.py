@@ -15,7 +15,7 @@ import pytest
 from timer_stage import LOG_FILE_BYTES, TimerStage
 
 from pyromq.system_names import WHEEL_TIMER
-from pyromq.testing.clock import ManualClock
+from pyromq.testing.manual_clock import ManualClock
 from pyromq.testing.waiting import aeventually
 from pyromq.wire import properties as names
 from pyromq.wire.record import MAGIC_AT, MAGIC_V1, Record, decode_record

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from client_faces import Face, face_of
 
-from pyromq.testing.clock import ManualClock
 from pyromq.testing.cluster import Cluster, ThreadCluster
+from pyromq.testing.manual_clock import ManualClock
 from pyromq.testing.wire_client import WireClient
 
 

@@ -16,12 +16,12 @@ from access_stage import (
 )
 from route_listing import broker_routes
 
-from pyromq.broker.acl.needs import Anybody, administrator
+from pyromq.broker.access.needs import Anybody, administrator
 from pyromq.codes import RequestCode, ResponseCode
 from pyromq.testing.cluster import Cluster
 from pyromq.testing.wire_client import WireClient
-from pyromq.wire.bodies.heartbeat import ConsumerPart, Heartbeat, encode_heartbeat
-from pyromq.wire.bodies.locks import LockBatch, encode_lock_batch
+from pyromq.wire.bodies.heartbeat_bodies import ConsumerPart, Heartbeat, encode_heartbeat
+from pyromq.wire.bodies.lock_bodies import LockBatch, encode_lock_batch
 
 #: RocketMQ 4.9.8: Permission.ADMIN_CODE.
 APACHES_ADMIN_CODES = {17, 25, 200, 207, 215}

@@ -22,11 +22,11 @@ from pyromq import ClientSettings, Message, aio
 from pyromq.codes import RequestCode as Code
 from pyromq.codes import ResponseCode
 from pyromq.errors import ConfigError, Refused, SendFailed
-from pyromq.testing.clock import ManualClock
 from pyromq.testing.cluster import Cluster
+from pyromq.testing.manual_clock import ManualClock
 from pyromq.testing.waiting import aeventually
 from pyromq.testing.wire_client import WireClient
-from pyromq.wire.bodies.heartbeat import ConsumerPart, Heartbeat, Subscription, encode_heartbeat
+from pyromq.wire.bodies.heartbeat_bodies import ConsumerPart, Heartbeat, Subscription, encode_heartbeat
 from pyromq.wire.command import Command
 
 THE_OPERATOR, THE_SHOP, THE_NOBODY = (OPERATOR, OPERATOR_SECRET), (SHOP, SHOP_SECRET), (NOBODY, NOBODY_SECRET)

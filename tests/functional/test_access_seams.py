@@ -21,16 +21,22 @@ from access_stage import (
 )
 from key_collision import key_with_hash
 
-from pyromq.broker.staging.ops import decode_op
+from pyromq.broker.kinds.staging.ops import decode_op
 from pyromq.codes import CommandFlag, ResponseCode
 from pyromq.codes import RequestCode as Code
-from pyromq.testing.clock import ManualClock
 from pyromq.testing.cluster import Cluster
+from pyromq.testing.manual_clock import ManualClock
 from pyromq.testing.waiting import aeventually
 from pyromq.testing.wire_client import WireClient
 from pyromq.wire import properties as names
-from pyromq.wire.bodies.heartbeat import ConsumerPart, Heartbeat, ProducerPart, Subscription, encode_heartbeat
-from pyromq.wire.bodies.staging import PartChunks, StagedBody, encode_staged
+from pyromq.wire.bodies.heartbeat_bodies import (
+    ConsumerPart,
+    Heartbeat,
+    ProducerPart,
+    Subscription,
+    encode_heartbeat,
+)
+from pyromq.wire.bodies.staging_bodies import PartChunks, StagedBody, encode_staged
 from pyromq.wire.command import Command
 from pyromq.wire.java_hash import java_hash
 from pyromq.wire.message_id import parse_offset_message_id

@@ -104,15 +104,17 @@ async def test_no_answer_leaves_a_turn_that_stood_still_until_the_lease_was_over
     """The lease was looked at, the answer was given, and the process was stopped before it was written."""
     async with reign_of(tmp_path, role=role, flush=flush) as stage:
         write = await KINDS[kind](stage, stage.connect())
-        loop = asyncio.get_running_loop()
+        # Behind all other steps: the next thing in the turn is to write.
+        last = stage.broker._turn.step()
 
         def end_lease_when_vouched() -> None:
             if stage.lease._has_vouched:
                 stage.end_lease()
             else:
-                loop.call_soon(end_lease_when_vouched)
+                last.due()
 
-        stage.files.on_log_write = end_lease_when_vouched
+        last.run = end_lease_when_vouched
+        stage.files.on_log_write = last.due
 
         code = await outcome(write())
 

@@ -10,8 +10,8 @@ import typer
 from admin_stage import AdminStage
 
 from pyromq import Admin, ConsumeFrom, Message, Producer, PushConsumer
-from pyromq.cli.admin import listing
 from pyromq.cli.main import app
+from pyromq.cli.views import listing
 from pyromq.errors import ConfigError
 from pyromq.testing.cluster import ThreadCluster, running_cluster
 from pyromq.testing.waiting import eventually

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from pyromq import Admin, ConsumeFrom, PushConsumer
 from pyromq.cli import confirmation
 from pyromq.cli.main import app
-from pyromq.client.plans.ops_offsets import Target, To
+from pyromq.client.plans.admin.offset_changes import Target, To
 from pyromq.testing.cluster import ThreadCluster, running_cluster
 from pyromq.testing.waiting import eventually
 
@@ -92,6 +92,7 @@ def test_a_time_is_the_first_message_stored_then_or_later(stage: AdminStage, top
         (row["broker"], row["offset"]): row["stored_at_ms"]
         for row in stage.records("admin", "printMsg", "-t", topic, "-d", "false")
     }
+    assert len(times) == 200
     for at_ms in sorted(set(times.values()))[:: max(len(set(times.values())) // 4, 1)]:
         for wanted_ms in (at_ms, at_ms + 1):
             with Admin(stage.name_server) as admin:

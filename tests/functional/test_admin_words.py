@@ -10,7 +10,8 @@ from access_stage import OPERATOR, OPERATOR_SECRET, SHOP, SHOP_SECRET, write_acc
 from admin_stage import AdminStage
 from typer.testing import CliRunner
 
-from pyromq.cli.main import app, main
+from pyromq.cli.main import app
+from pyromq.cli.program import main
 from pyromq.testing.cluster import ThreadCluster, running_cluster
 
 _numbers = itertools.count(1)

@@ -16,8 +16,8 @@ import pytest
 from kinds_stage import ManualStage, running_stage
 from staged_files import StagedFiles
 
-from pyromq.broker.busy import QUIET_S
-from pyromq.broker.route_facts import look
+from pyromq.broker.requests.busy import QUIET_S
+from pyromq.broker.requests.route_facts import look
 from pyromq.codes import RequestCode, ResponseCode, Serializer
 from pyromq.net.routes import Answer, Request
 from pyromq.testing.requests import heartbeat_body, pull_fields, send_v2_fields
@@ -257,7 +257,7 @@ async def test_a_send_too_many_that_waits_for_the_disk_is_refused(tmp_path: Path
         await busy.change("sendThreadPoolQueueCapacity=3")
         # What changed has the next message go the long way, and the others the kernel's.
         assert (await send(clients[0], b"before")).code == SUCCESS
-        sends = stage.broker._parts.busy.sends
+        sends = stage.broker.busy.sends
         with files.held_syncs():
             waiting = [send(one, b"%d" % number) for number, one in enumerate(clients[:3])]
             await aeventually(lambda: sends.size == 3)
@@ -281,7 +281,7 @@ async def test_a_connection_that_ends_leaves_no_send_waiting(tmp_path: Path, fil
         busy = BusyStage(stage, files, closing)
         client = await busy.connect()
         await busy.teach(client)
-        sends = stage.broker._parts.busy.sends
+        sends = stage.broker.busy.sends
         with files.held_syncs():
             leaving = await busy.connect()
             send(leaving, b"1").add_done_callback(lambda answer: answer.exception())

@@ -6,13 +6,18 @@ import pytest
 
 from pyromq.codes import Language, RequestCode, ResponseCode
 from pyromq.model import MessageQueue
-from pyromq.testing.clock import ManualClock
 from pyromq.testing.cluster import Cluster
+from pyromq.testing.manual_clock import ManualClock
 from pyromq.testing.requests import heartbeat_body, send_v2_fields
 from pyromq.testing.waiting import aeventually
 from pyromq.testing.wire_client import WireClient
-from pyromq.wire.bodies.locks import LockBatch, decode_consumer_ids, decode_locked_queues, encode_lock_batch
-from pyromq.wire.bodies.topics import TopicConfig, decode_topic_table
+from pyromq.wire.bodies.lock_bodies import (
+    LockBatch,
+    decode_consumer_ids,
+    decode_locked_queues,
+    encode_lock_batch,
+)
+from pyromq.wire.bodies.topic_bodies import TopicConfig, decode_topic_table
 from pyromq.wire.command import Command
 from pyromq.wire.java_json import loads
 

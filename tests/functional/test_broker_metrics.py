@@ -7,8 +7,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from pyromq.codes import RequestCode
 from pyromq.errors import ListenFailed
-from pyromq.testing.clock import ManualClock
 from pyromq.testing.cluster import Cluster
+from pyromq.testing.manual_clock import ManualClock
 from pyromq.testing.requests import heartbeat_body
 from pyromq.testing.waiting import aeventually
 from pyromq.testing.wire_client import WireClient

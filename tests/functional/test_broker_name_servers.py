@@ -13,15 +13,15 @@ from pyromq import Message
 from pyromq.aio import Producer
 from pyromq.broker.broker import Broker
 from pyromq.broker.failover.supervisor import Supervisor
-from pyromq.broker.name_servers import NameServers
+from pyromq.broker.registration_targets import RegistrationTargets
 from pyromq.codes import RequestCode
 from pyromq.config.choices import BrokerRole
 from pyromq.config.settings import MIB, BrokerProcess, BrokerSettings, StoreSettings
 from pyromq.namesrv.namesrv import NameServer
-from pyromq.testing.clock import ManualClock
+from pyromq.testing.manual_clock import ManualClock
 from pyromq.testing.waiting import aeventually
 from pyromq.testing.wire_client import WireClient
-from pyromq.wire.bodies.route import decode_cluster
+from pyromq.wire.bodies.route_bodies import decode_cluster
 
 UPDATE = RequestCode.UPDATE_BROKER_CONFIG
 DEAD = "127.0.0.1:1"
@@ -252,10 +252,10 @@ async def test_given_name_servers_come_before_those_of_the_http_address_until_th
 
 @pytest.mark.row("AD-04")
 def test_a_broker_that_is_to_ask_asks_the_address_of_rocketmq_unless_another_is_named() -> None:
-    told = NameServers(BrokerSettings(fetch_namesrv_addr_by_address_server=True))
+    told = RegistrationTargets(BrokerSettings(fetch_namesrv_addr_by_address_server=True))
 
     assert (told.is_asking, told.url) == (True, "http://jmenv.tbsite.net:8080/rocketmq/nsaddr")
-    assert not NameServers(BrokerSettings()).is_asking
+    assert not RegistrationTargets(BrokerSettings()).is_asking
 
 
 @pytest.mark.timeout(180)

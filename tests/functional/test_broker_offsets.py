@@ -4,8 +4,8 @@ from pathlib import Path
 import pytest
 
 from pyromq.codes import RequestCode, ResponseCode
-from pyromq.testing.clock import ManualClock
 from pyromq.testing.cluster import Cluster
+from pyromq.testing.manual_clock import ManualClock
 from pyromq.testing.requests import send_v2_fields
 from pyromq.testing.waiting import aeventually
 from pyromq.testing.wire_client import WireClient

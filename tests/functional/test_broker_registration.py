@@ -12,16 +12,16 @@ from pyromq.clock import Clock, SystemClock
 from pyromq.codes import RequestCode, ResponseCode
 from pyromq.config.settings import MIB, BrokerProcess, BrokerSettings, NetSettings, StoreSettings
 from pyromq.errors import ListenFailed, StoreLocked
-from pyromq.net.routes import Answer, Request, Route, RouteTable
+from pyromq.net.routes import Answer, Request, RequestTable, Route
 from pyromq.net.server import Server
-from pyromq.testing.clock import ManualClock
 from pyromq.testing.cluster import Cluster
+from pyromq.testing.manual_clock import ManualClock
 from pyromq.testing.requests import send_v2_fields
 from pyromq.testing.waiting import aeventually
 from pyromq.testing.wire_client import WireClient
-from pyromq.wire.bodies.registration import RegisterBrokerBody, decode_register_broker
-from pyromq.wire.bodies.route import decode_route
-from pyromq.wire.headers.namesrv import RegisterBroker, UnregisterBroker
+from pyromq.wire.bodies.registration_bodies import RegisterBrokerBody, decode_register_broker
+from pyromq.wire.bodies.route_bodies import decode_route
+from pyromq.wire.headers.namesrv_headers import RegisterBroker, UnregisterBroker
 
 ROUTE = RequestCode.GET_ROUTEINFO_BY_TOPIC
 
@@ -33,7 +33,7 @@ class Registry:
         self.registered: list[tuple[RegisterBroker, RegisterBrokerBody]] = []
         self.unregistered: list[UnregisterBroker] = []
         self.is_mute = False
-        table = RouteTable(
+        table = RequestTable(
             [
                 Route(RequestCode.REGISTER_BROKER, self._register, RegisterBroker),
                 Route(RequestCode.UNREGISTER_BROKER, self._unregister, UnregisterBroker),

@@ -8,8 +8,8 @@ from pyromq.testing.cluster import Cluster
 from pyromq.testing.requests import BORN_AT_MS, batch_body, pull_fields, send_fields, send_v2_fields
 from pyromq.testing.wire_client import WireClient
 from pyromq.wire import properties as names
-from pyromq.wire.bodies.route import decode_route
-from pyromq.wire.bodies.topics import TopicConfig, decode_topic_table
+from pyromq.wire.bodies.route_bodies import decode_route
+from pyromq.wire.bodies.topic_bodies import TopicConfig, decode_topic_table
 from pyromq.wire.command import Command
 from pyromq.wire.message_id import parse_offset_message_id
 from pyromq.wire.record import Record, iter_records

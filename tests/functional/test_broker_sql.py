@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from pyromq.codes import PullFlag, RequestCode, ResponseCode
-from pyromq.testing.clock import ManualClock
 from pyromq.testing.cluster import Cluster
+from pyromq.testing.manual_clock import ManualClock
 from pyromq.testing.requests import batch_body, heartbeat_body, held_pull_fields, pull_fields, send_v2_fields
 from pyromq.testing.waiting import aeventually
 from pyromq.testing.wire_client import WireClient
-from pyromq.wire.bodies.heartbeat import ConsumerPart, Heartbeat, Subscription, encode_heartbeat
+from pyromq.wire.bodies.heartbeat_bodies import ConsumerPart, Heartbeat, Subscription, encode_heartbeat
 from pyromq.wire.command import Command
 from pyromq.wire.record import iter_records
 

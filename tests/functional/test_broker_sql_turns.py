@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from pyromq.broker.turns import Turns
 from pyromq.codes import RequestCode, ResponseCode
-from pyromq.testing.clock import ManualClock
+from pyromq.net.turn import Turn
 from pyromq.testing.cluster import Cluster
+from pyromq.testing.manual_clock import ManualClock
 from pyromq.testing.requests import pull_fields, send_v2_fields
 from pyromq.testing.waiting import aeventually
 from pyromq.testing.wire_client import WireClient
@@ -102,7 +102,7 @@ async def test_while_one_client_reads_by_sql_the_requests_of_others_are_answered
 
 
 async def test_turns_are_given_one_by_one_and_in_order() -> None:
-    turns, done = Turns(), []
+    turns, done = Turn(), []
 
     async def work(number: int) -> None:
         await turns.wait()

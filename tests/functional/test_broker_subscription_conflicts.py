@@ -8,14 +8,14 @@ import pytest
 
 from pyromq import aio
 from pyromq.codes import PullFlag, RequestCode, ResponseCode
-from pyromq.testing.clock import ManualClock
 from pyromq.testing.cluster import Cluster
+from pyromq.testing.manual_clock import ManualClock
 from pyromq.testing.requests import heartbeat_body, pull_fields, send_v2_fields
 from pyromq.testing.waiting import aeventually
 from pyromq.testing.wire_client import WireClient
-from pyromq.wire.bodies.connections import ConsumerConnections, decode_consumer_connections
-from pyromq.wire.bodies.heartbeat import MessageModel
-from pyromq.wire.bodies.locks import decode_consumer_ids
+from pyromq.wire.bodies.connection_bodies import ConsumerConnections, decode_consumer_connections
+from pyromq.wire.bodies.heartbeat_bodies import MessageModel
+from pyromq.wire.bodies.lock_bodies import decode_consumer_ids
 from pyromq.wire.command import Command
 
 GROUP = "readers"

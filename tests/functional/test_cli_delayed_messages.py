@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from pyromq import Message, Producer, SendResult
-from pyromq.cli.delayed import Listing, run_list, run_recall, run_show
+from pyromq.cli.messages.delayed import DelayedQuery, run_list, run_recall, run_show
 from pyromq.testing.cluster import ThreadCluster, running_cluster
 
 pytestmark = pytest.mark.row("DE-10")
@@ -33,8 +33,8 @@ def send(producer: Producer, topic: str, body: bytes, **more: Any) -> SendResult
     return producer.send(Message(topic, body, delay=timedelta(hours=1), **more))
 
 
-def of_topic(topic: str, limit: int | None = None) -> Listing:
-    return Listing(topic=topic, key=None, begin_ms=0, end_ms=None, limit=limit)
+def of_topic(topic: str, limit: int | None = None) -> DelayedQuery:
+    return DelayedQuery(topic=topic, key=None, begin_ms=0, end_ms=None, limit=limit)
 
 
 def records(capsys: Captured) -> list[dict[str, Any]]:

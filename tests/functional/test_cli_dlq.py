@@ -11,8 +11,8 @@ from dead_letter_stage import Undertaker, undertaker
 from typer.testing import CliRunner
 
 from pyromq import Admin, Perm
-from pyromq.cli import dlq_replay
 from pyromq.cli.main import app
+from pyromq.cli.messages import dlq_replay
 from pyromq.errors import ConfigError
 from pyromq.testing.cluster import ThreadCluster, running_cluster
 from pyromq.testing.waiting import eventually

@@ -8,7 +8,7 @@ from client_faces import Face
 from http_pages import Pages, served_pages
 
 from pyromq import ClientSettings, ConnectFailed, Message, SendStatus
-from pyromq.client import session
+from pyromq.client import client_session
 from pyromq.net.http import fetch
 from pyromq.testing.cluster import ThreadCluster, running_cluster
 from pyromq.testing.waiting import eventually
@@ -55,7 +55,7 @@ def test_every_client_asks_again_by_itself(
 ) -> None:
     pages.says("/rocketmq/nsaddr", cluster.namesrv_address)
     # Not ten seconds: a test does not wait for them. The look at the routes is half a minute away.
-    monkeypatch.setattr(session, "FIRST_REFRESH_MS", 50)
+    monkeypatch.setattr(client_session, "FIRST_REFRESH_MS", 50)
     given: dict[str, Any] = {"listener": lambda _message: True} if kind == "PushConsumer" else {}
 
     names = () if kind == "Admin" else ("g",)

@@ -11,8 +11,8 @@ from pyromq import Producer as BlockingProducer
 from pyromq.aio import Admin, Producer
 from pyromq.codes import ResponseCode
 from pyromq.model import MessageQueue
-from pyromq.testing.clock import ManualClock
 from pyromq.testing.cluster import Cluster, running_cluster
+from pyromq.testing.manual_clock import ManualClock
 from pyromq.testing.waiting import aeventually
 
 pytestmark = pytest.mark.row("DE-10")
@@ -133,7 +133,7 @@ async def test_a_time_beyond_a_year_is_refused_with_the_limit(
 
 
 async def test_a_transaction_cannot_be_timed(producer: Producer) -> None:
-    from pyromq.client.plans.transaction import half_of
+    from pyromq.client.plans.transaction_plans import half_of
 
     with pytest.raises(MessageIllegal, match="cannot be delayed as well"):
         half_of(producer._runner.session, Message("orders", b"x", delay=1))

@@ -9,7 +9,7 @@ import pytest
 from client_faces import Face
 
 from pyromq import ClientSettings, ConfigError, ConsumeFrom, Message, MessageQueue
-from pyromq.client.broadcast_offsets import BroadcastOffsets
+from pyromq.client.consumer.broadcast_offsets import BroadcastOffsets
 from pyromq.client.identity import local_address
 from pyromq.errors import CorruptRecord
 from pyromq.testing.cluster import ThreadCluster, running_cluster

@@ -22,14 +22,14 @@ from pyromq import (
     PyroError,
     Refused,
 )
-from pyromq.client.allocation import average_by_circle, by_config
+from pyromq.client.consumer.allocation import average_by_circle, by_config
 from pyromq.codes import RequestCode, ResponseCode
 from pyromq.config.settings import NetSettings
 from pyromq.net.blocking import BlockingLinks
 from pyromq.testing.cluster import ThreadCluster, running_cluster
 from pyromq.testing.waiting import eventually
-from pyromq.wire.bodies.locks import decode_consumer_ids
-from pyromq.wire.bodies.running import RunningState, decode_running_state
+from pyromq.wire.bodies.lock_bodies import decode_consumer_ids
+from pyromq.wire.bodies.running_info import RunningState, decode_running_state
 from pyromq.wire.command import Command
 
 QUICK = ClientSettings(

@@ -10,17 +10,20 @@ from doctor_stage import DoctorStage
 from staged_files import StagedFiles
 
 from pyromq.codes import RequestCode, ResponseCode
-from pyromq.testing.clock import ManualClock
 from pyromq.testing.cluster import Cluster
+from pyromq.testing.manual_clock import ManualClock
 from pyromq.testing.requests import send_v2_fields
 from pyromq.testing.wire_client import WireClient
+
+#: RocketMQ's limits: only the clock of the test makes this broker late.
+DEFAULTS = {"wait_time_mills_in_send_queue": 200, "os_page_cache_busy_time_out_mills": 1_000}
 
 
 @asynccontextmanager
 async def slow_disk(folder: Path, write_ms: int) -> AsyncIterator[Cluster]:
     """Run a cluster whose disk takes so long for a write, while more than one client sends."""
     files, clock = StagedFiles(), ManualClock()
-    async with Cluster(data_dir=folder, files=files, clock=clock) as cluster:
+    async with Cluster(data_dir=folder, files=files, clock=clock, **DEFAULTS) as cluster:
         address = cluster.brokers["broker-a"].address
         async with WireClient(address) as first, WireClient(address) as second:
 

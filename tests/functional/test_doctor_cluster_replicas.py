@@ -15,9 +15,10 @@ from failover_stage import stage_of
 from slave_stage import Pair, running_pair
 
 from pyromq.client.aio.asking import Asker
+from pyromq.client.observation.observation import Observation
+from pyromq.client.observation.snapshot import BrokerSnapshot
 from pyromq.clock import SystemClock
 from pyromq.config.choices import BrokerRole
-from pyromq.doctor.survey import BrokerSeen, Survey, look_at_cluster
 from pyromq.testing.waiting import aeventually
 
 ONLY = ("--only", "replicas")
@@ -78,7 +79,7 @@ async def test_the_command_for_a_lost_master_makes_its_slave_the_master(
             promoted = await aeventually(lambda: the_only_broker(stage), what="the pasted broker is there")
             assert promoted.settings["brokerRole"] == role.value
             assert promoted.settings["storePathRootDir"] == str(tmp_path / "other")
-            assert (promoted.place.cluster, promoted.place.address) == ("shop", address)
+            assert (promoted.cluster, promoted.address) == ("shop", address)
             assert promoted.figures["commitLogMaxOffset"] == str(end)
 
 
@@ -213,15 +214,18 @@ async def pasted(command: str, folder: Path) -> AsyncIterator[None]:
         await process.wait()
 
 
-async def the_only_broker(stage: DoctorStage) -> BrokerSeen | None:
+async def the_only_broker(stage: DoctorStage) -> BrokerSnapshot | None:
     """Return what the only broker of the cluster says of itself, once it is there as the master."""
-    asker, survey = Asker(stage.name_server), Survey()
+    asker = Asker(stage.name_server)
+    observation = Observation(asker)
     await asker.start()
     try:
-        await look_at_cluster(asker, survey, lambda *_told: None)
+        await observation.ask_name_servers()
+        await observation.ask_brokers(with_settings=True)
     finally:
         await asker.close()
-    return survey.brokers[0] if len(survey.answering) == len(survey.brokers) == 1 else None
+    brokers = observation.snapshot.brokers
+    return brokers[0] if len(observation.masters) == len(brokers) == 1 else None
 
 
 async def is_well(stage: DoctorStage) -> bool:

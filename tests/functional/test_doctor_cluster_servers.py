@@ -15,9 +15,9 @@ from staged_files import StagedFiles
 from pyromq.broker.broker import Broker
 from pyromq.client.identity import local_address
 from pyromq.codes import ResponseCode
-from pyromq.doctor.checks.addresses import is_loopback
-from pyromq.testing.clock import ManualClock
+from pyromq.doctor.checks.address_check import is_loopback
 from pyromq.testing.cluster import Cluster
+from pyromq.testing.manual_clock import ManualClock
 from pyromq.testing.wire_client import WireClient
 
 HOUR_MS = 3_600_000

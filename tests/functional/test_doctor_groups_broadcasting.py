@@ -16,7 +16,13 @@ from pyromq.config.settings import NetSettings
 from pyromq.net.blocking import BlockingLinks
 from pyromq.testing.cluster import ThreadCluster
 from pyromq.testing.waiting import eventually
-from pyromq.wire.bodies.heartbeat import ConsumerPart, Heartbeat, MessageModel, Subscription, encode_heartbeat
+from pyromq.wire.bodies.heartbeat_bodies import (
+    ConsumerPart,
+    Heartbeat,
+    MessageModel,
+    Subscription,
+    encode_heartbeat,
+)
 from pyromq.wire.command import Command
 
 

@@ -13,10 +13,10 @@ from push_stage import own
 
 from pyromq import Message, PullConsumer, ReceivedMessage
 from pyromq.config.settings import NamesrvSettings
-from pyromq.testing.clock import ManualClock
 from pyromq.testing.cluster import ThreadCluster, running_cluster
+from pyromq.testing.manual_clock import ManualClock
 from pyromq.testing.waiting import eventually
-from pyromq.wire.bodies.groups import SubscriptionGroupConfig
+from pyromq.wire.bodies.group_bodies import SubscriptionGroupConfig
 
 HOUR_MS = 3_600_000
 

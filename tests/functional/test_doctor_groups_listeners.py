@@ -16,9 +16,9 @@ from pyromq.config.settings import NetSettings
 from pyromq.net.blocking import BlockingLinks
 from pyromq.testing.cluster import ThreadCluster, running_cluster
 from pyromq.testing.waiting import aeventually, eventually
-from pyromq.wire.bodies.groups import SubscriptionGroupConfig
-from pyromq.wire.bodies.heartbeat import ConsumerPart, Heartbeat, Subscription, encode_heartbeat
-from pyromq.wire.bodies.locks import LockBatch, encode_lock_batch
+from pyromq.wire.bodies.group_bodies import SubscriptionGroupConfig
+from pyromq.wire.bodies.heartbeat_bodies import ConsumerPart, Heartbeat, Subscription, encode_heartbeat
+from pyromq.wire.bodies.lock_bodies import LockBatch, encode_lock_batch
 from pyromq.wire.command import Command
 
 

@@ -9,13 +9,13 @@ from push_stage import own
 
 import pyromq
 from pyromq import ConsumeFrom
-from pyromq.client.allocation import by_config
+from pyromq.client.consumer.allocation import by_config
 from pyromq.codes import RequestCode, ResponseCode
 from pyromq.config.settings import ClientSettings, NetSettings
 from pyromq.net.blocking import BlockingLinks
 from pyromq.testing.cluster import ThreadCluster, running_cluster
 from pyromq.testing.waiting import eventually
-from pyromq.wire.bodies.heartbeat import ConsumerPart, Heartbeat, Subscription, encode_heartbeat
+from pyromq.wire.bodies.heartbeat_bodies import ConsumerPart, Heartbeat, Subscription, encode_heartbeat
 from pyromq.wire.command import Command
 
 

@@ -10,7 +10,7 @@ from late_clock import long_running_cluster
 from push_stage import own
 
 from pyromq import Message, PullConsumer, ReceivedMessage
-from pyromq.client.allocation import by_config
+from pyromq.client.consumer.allocation import by_config
 from pyromq.testing.cluster import ThreadCluster
 from pyromq.testing.waiting import eventually
 

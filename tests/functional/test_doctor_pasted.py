@@ -60,10 +60,13 @@ def stage(tmp_path: Path) -> Iterator[Filling]:
             {
                 "survey.at": f" -n {server}",
                 "told": server,
-                "place.address": cluster.broker_addresses[0],
+                **dict.fromkeys(
+                    ("broker.address", "master.address", "best.address", "slave.address", "one.address"),
+                    cluster.broker_addresses[0],
+                ),
                 "client_id": consumer.client_id,
                 "root": str(next(tmp_path.rglob("commitlog")).parent),
-                "place.cluster": "DefaultCluster",
+                "broker.cluster": "DefaultCluster",
                 "group.retry_topic": "%RETRY%billing",
                 "group.name": "billing",
                 "names": "billing",
@@ -130,7 +133,7 @@ def named(stage: Filling, template: str, source: str) -> str:
     if "said_settings" in source:
         return " --set maxHashSlotNum=5000 --set maxIndexNum=20000"
     if source == "{at}":
-        return f"{stage('survey.at')} -b {stage('place.address')}"
+        return f"{stage('survey.at')} -b {stage('broker.address')}"
     if "_setting(" in source:
         return "20000"
     if source in BUSY:

@@ -11,7 +11,7 @@ import trustme
 from etcd import program
 
 from pyromq.broker.failover.endpoints import read_endpoints
-from pyromq.broker.failover.etcd import Etcd, Transaction
+from pyromq.broker.failover.etcd_client import EtcdClient, Transaction
 from pyromq.errors import ConfigError, EtcdFailed
 from pyromq.testing.waiting import eventually
 
@@ -71,7 +71,7 @@ def is_open(port: int) -> bool:
 
 
 async def keep_and_find(url: str) -> list[str]:
-    etcd = Etcd(read_endpoints(url), answer_s=10.0)
+    etcd = EtcdClient(read_endpoints(url), answer_s=10.0)
     try:
         await etcd.commit(Transaction(puts={"/pyromq/tls": (b"kept", 0)}))
         return list((await etcd.find("/pyromq/")).items)

@@ -21,8 +21,8 @@ from failover_stage import (
 
 from pyromq.broker.failover import supervisor
 from pyromq.broker.failover.endpoints import read_endpoints
-from pyromq.broker.failover.etcd import Etcd, Transaction
-from pyromq.broker.replicating import Following
+from pyromq.broker.failover.etcd_client import EtcdClient, Transaction
+from pyromq.broker.replication.role import Following
 from pyromq.codes import RequestCode, ResponseCode
 from pyromq.errors import ListenFailed, PyroError, SyncFailed
 from pyromq.store.files import DiskUse, SystemFile, SystemFiles
@@ -432,7 +432,7 @@ def look_at_disks(stage: Stage) -> None:
     """Let all replicas have the look that they have every ten seconds."""
     for replica in stage.replicas:
         if replica.broker is not None:
-            replica.broker._parts.store.check_disk()
+            replica.broker.store.check_disk()
             replica.wake()
 
 
@@ -499,7 +499,7 @@ async def test_an_operator_lets_a_group_begin_again_that_has_lost_its_in_sync_re
         assert await is_acknowledged(master.address, b"lost with the master")
         await master.close()
         slave = await stage.restart(stage.replicas.index(slave))
-        etcd = Etcd(read_endpoints(stage.etcd.address))
+        etcd = EtcdClient(read_endpoints(stage.etcd.address))
         assert await etcd.commit(Transaction(deletes=["/pyromq/DefaultCluster/broker-a/state"]))
         await etcd.close()
         await aeventually(lambda: slave.is_master, LONG_S, what="who is there is master")

@@ -23,7 +23,7 @@ from pyromq.testing.cluster import Cluster
 from pyromq.testing.requests import send_fields
 from pyromq.testing.waiting import aeventually
 from pyromq.testing.wire_client import WireClient
-from pyromq.wire.bodies.replicas import ReplicaList, decode_replicas
+from pyromq.wire.bodies.replica_bodies import ReplicaList, decode_replicas
 
 pytestmark = pytest.mark.timeout(240)
 

@@ -55,7 +55,7 @@ async def test_with_asynchronous_flush_and_a_synchronous_master_the_answer_waits
                 return (await client.send("orders", b"hello")).code == ResponseCode.SUCCESS
 
             await aeventually(is_safe, what="the slave follows, and has a message")
-            master, slave = pair.master.broker._parts.store, pair.slave.broker._parts.store
+            master, slave = pair.master.broker.store, pair.slave.broker.store
             end = master.max_position
             assert slave.max_position == end
             assert master.flushed_position < end

@@ -32,7 +32,7 @@ async def end_of(client: Peer, topic: str = "orders") -> int:
 
 
 def stored_end(stage: ManualStage, topic: str = "orders") -> int:
-    return stage.broker._parts.store.max_offset(topic, 0)
+    return stage.broker.store.max_offset(topic, 0)
 
 
 def begin(client: Peer, **properties: str) -> "asyncio.Task[object]":
@@ -70,7 +70,7 @@ async def test_a_held_pull_gets_a_message_when_the_disk_has_it(
     client, reader = stage.connect(), stage.connect("reader")
     before = files.log_syncs
     pull = asyncio.ensure_future(reader.pull("orders", offset=1, hold_ms=60_000))
-    await aeventually(lambda: stage.broker._parts.arrivals.held_count == 1)
+    await aeventually(lambda: stage.broker.delivery.arrivals.held_count == 1)
     with files.held_syncs():
         # Of the second the kernel knows the queue: it has the shortcut.
         sends = [begin(client), begin(client)]

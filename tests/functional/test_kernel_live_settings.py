@@ -14,10 +14,10 @@ from pyromq.config.load import build, settings_by_name
 from pyromq.config.settings import BrokerProcess
 from pyromq.config.values import write_value
 from pyromq.kernel import WHY_PURE
-from pyromq.testing.clock import ManualClock
+from pyromq.testing.manual_clock import ManualClock
 from pyromq.testing.requests import heartbeat_body, pull_fields, send_v2_fields
 from pyromq.testing.wire_client import WireClient
-from pyromq.wire.bodies.topics import TopicConfig
+from pyromq.wire.bodies.topic_bodies import TopicConfig
 from pyromq.wire.command import Command
 
 pytestmark = pytest.mark.skipif(WHY_PURE is not None, reason=f"there is nothing to compare: {WHY_PURE}")
@@ -106,7 +106,7 @@ async def sides(tmp_path: Path, clock: ManualClock) -> AsyncIterator[list[Side]]
         broker = Broker(build(BrokerProcess, own), clock=clock, use_kernel=use_kernel)
         await broker.start()
         side = Side(broker, await WireClient(broker.address).__aenter__())
-        broker._parts.topics.put(TopicConfig(topic_name="ordered", order=True))
+        broker.topics.put(TopicConfig(topic_name="ordered", order=True))
         await side.teach()
         sides.append(side)
     yield sides
@@ -156,7 +156,7 @@ async def test_the_walk_meets_settings_that_change_what_is_answered(sides: list[
 async def test_the_kernel_hears_of_a_change_before_it_is_on_disk(sides: list[Side]) -> None:
     compiled = sides[0]
     changing = asyncio.ensure_future(
-        compiled.broker._parts.live.change("startAcceptSendRequestTimeStamp=99999999999999")
+        compiled.broker.live.change("startAcceptSendRequestTimeStamp=99999999999999")
     )
     await asyncio.sleep(0)
 
@@ -188,7 +188,7 @@ async def test_sends_are_taken_from_the_time_that_the_setting_says_and_not_befor
 
 
 async def test_a_permission_by_either_of_its_names_is_told_to_the_name_servers(sides: list[Side]) -> None:
-    topics = sides[0].broker._parts.topics
+    topics = sides[0].broker.topics
     for name in ("brokerPermission", "broker_permission"):
         before = topics.revision
         await sides[0].change(f"{name}=6")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from kinds_stage import HOUR_MS, ManualStage, Peer, after_a_crash, properties_of, running_stage, settle
 
-from pyromq.broker.handlers import timers as handlers
+from pyromq.broker.requests.handlers import timer_handlers as handlers
 from pyromq.codes import RequestCode, ResponseCode
 from pyromq.wire.command import Command
 from pyromq.wire.recall_handle import RecallHandle, decode_recall_handle

@@ -205,7 +205,7 @@ async def test_a_half_is_answered_when_the_disk_has_it_and_so_is_its_end(tmp_pat
     files = StagedFiles()
     async with running_stage(tmp_path, files=files, flush_disk_type="SYNC_FLUSH") as stage:
         client, other = stage.connect("client"), stage.connect("other")
-        store = stage.broker._parts.store
+        store = stage.broker.store
         await client.send("orders")
         with files.held_syncs():
             sending = asyncio.ensure_future(send_half(client))

@@ -13,7 +13,7 @@ from pyromq.config.settings import MIB, NetSettings
 from pyromq.net.links import Links
 from pyromq.testing.cluster import Cluster
 from pyromq.testing.requests import pull_fields, send_v2_fields
-from pyromq.wire.bodies.groups import SubscriptionGroupConfig
+from pyromq.wire.bodies.group_bodies import SubscriptionGroupConfig
 from pyromq.wire.command import Command
 from pyromq.wire.record import iter_records
 
@@ -77,18 +77,21 @@ async def test_a_slave_copies_tables_that_are_larger_than_what_waits_for_a_reade
     high = 64 * 1024
     marks = {"write_buffer_high_water_mark": high, "write_buffer_low_water_mark": high // 4}
     async with running_pair(tmp_path, **marks) as pair:
-        master, slave = pair.master.broker._parts, pair.slave.broker._parts
+        master, slave = pair.master.broker, pair.slave.broker
         for at in range(300):
             group, topic = f"{at:0240}", f"topic-{at:0110}"
-            master.groups.put(SubscriptionGroupConfig(group_name=group))
+            master.groups.table.put(SubscriptionGroupConfig(group_name=group))
             master.topics.ensure(topic, queue_count=1)
-            master.offsets.commit(group, topic, 0, 0)
-        assert min(len(table.encode()) for table in (master.groups, master.topics, master.offsets)) > high
+            master.groups.offsets.commit(group, topic, 0, 0)
+        assert (
+            min(len(table.encode()) for table in (master.groups.table, master.topics, master.groups.offsets))
+            > high
+        )
 
         await pair.caught_up()
-        master.groups.put(SubscriptionGroupConfig(group_name="the-last"))
+        master.groups.table.put(SubscriptionGroupConfig(group_name="the-last"))
         await pair.caught_up()
 
-        assert "the-last" in slave.groups.configs
+        assert "the-last" in slave.groups.table.configs
         assert len(slave.topics.configs) == len(master.topics.configs)
-        assert len(slave.offsets.pairs()) == len(master.offsets.pairs())
+        assert len(slave.groups.offsets.pairs()) == len(master.groups.offsets.pairs())

@@ -20,8 +20,8 @@ from pyromq.testing.cluster import Cluster
 from pyromq.testing.requests import pull_fields, send_v2_fields
 from pyromq.testing.waiting import aeventually
 from pyromq.testing.wire_client import WireClient
-from pyromq.wire.bodies.locks import decode_consumer_ids
-from pyromq.wire.bodies.offsets import decode_group_offsets
+from pyromq.wire.bodies.lock_bodies import decode_consumer_ids
+from pyromq.wire.bodies.offset_bodies import decode_group_offsets
 from pyromq.wire.record import iter_records
 
 TOPIC, GROUP = "orders", "readers"

@@ -10,9 +10,9 @@ from typer.testing import CliRunner
 import pyromq
 from pyromq import Message, aio
 from pyromq.cli.main import app
-from pyromq.cli.message_trace import json_steps, lines
-from pyromq.client.trace_format import TraceEntry, TraceType, decode_entries
-from pyromq.client.trace_life import Event, find_life
+from pyromq.cli.messages.message_trace import json_steps, lines
+from pyromq.client.tracing.trace_format import TraceEntry, TraceType, decode_entries
+from pyromq.client.tracing.trace_life import TraceEvent, find_life
 from pyromq.config.settings import ClientSettings
 from pyromq.errors import PyroError
 from pyromq.model import ConsumeFrom, ReceivedMessage, TransactionState
@@ -65,9 +65,9 @@ async def test_every_message_of_a_batch_is_found_by_its_own_id(traced: Cluster) 
     async with aio.Producer("senders", traced.namesrv_address, TRACED) as producer:
         sent = await producer.send_batch([Message("orders", b"1"), Message("orders", b"2")])
 
-    for message_id, offset_id in zip(
-        sent.message_id.split(","), sent.offset_message_id.split(","), strict=True
-    ):
+    message_ids = sent.message_id.split(",")
+    assert len(message_ids) == 2
+    for message_id, offset_id in zip(message_ids, sent.offset_message_id.split(","), strict=True):
         (entry,) = await entries_of(traced, message_id)
         assert entry.offset_message_id == offset_id
 
@@ -208,14 +208,14 @@ async def test_a_life_from_send_to_replay_is_told_and_printed(traced: Cluster) -
         life = await find_life(admin, message_id)
 
     assert [step.event for step in life.steps] == [
-        Event.SENT,
-        Event.STORED,
-        Event.CONSUMED,
-        Event.DEAD,
-        Event.REPLAYED,
-        Event.CONSUMED,
+        TraceEvent.SENT,
+        TraceEvent.STORED,
+        TraceEvent.CONSUMED,
+        TraceEvent.DEAD,
+        TraceEvent.REPLAYED,
+        TraceEvent.CONSUMED,
     ]
-    assert [step.is_success for step in life.steps if step.event == Event.CONSUMED] == [False, True]
+    assert [step.is_success for step in life.steps if step.event == TraceEvent.CONSUMED] == [False, True]
     printed = "\n".join(lines(life))
     assert "consumed, try 1" in printed
     assert "%DLQ%readers, queue 0, offset 0" in printed
@@ -231,7 +231,7 @@ async def test_a_life_without_traces_is_told_by_what_brokers_have(traced: Cluste
         by_place = await find_life(admin, sent.offset_message_id)
         unknown = await find_life(admin, "no-such-id")
 
-    assert [step.event for step in by_topic.steps] == [Event.STORED]
+    assert [step.event for step in by_topic.steps] == [TraceEvent.STORED]
     assert by_place.steps == by_topic.steps
     assert unknown.steps == []
 

@@ -68,6 +68,7 @@ async def test_every_metric_is_documented_as_it_is(pages: list[MetricsPage]) -> 
 
 
 async def test_a_page_tells_which_version_of_pyromq_runs(pages: list[MetricsPage]) -> None:
+    assert pages
     for page in pages:
         (line,) = [
             line for line in (await page_text(page)).splitlines() if line.startswith("pyromq_build_info{")
@@ -77,6 +78,7 @@ async def test_a_page_tells_which_version_of_pyromq_runs(pages: list[MetricsPage
 
 
 async def test_the_process_metrics_are_documented(pages: list[MetricsPage]) -> None:
+    assert pages
     for page in pages:
         there = {name for name in families(await page_text(page)) if PROCESS.fullmatch(name)}
         assert there == set(PROCESS.findall(REFERENCE.read_text()))
@@ -86,8 +88,11 @@ async def test_a_page_reads_back_and_keeps_the_rules_of_names(
     observed: Cluster, pages: list[MetricsPage]
 ) -> None:
     await some_traffic(observed)
+    assert pages
     for page in pages:
-        for name, family in families(await page_text(page)).items():
+        found = families(await page_text(page))
+        assert found
+        for name, family in found.items():
             assert family.documentation, name
             assert re.fullmatch(r"(rocketmq|pyromq|process)_[a-z0-9_]*[a-z0-9]", name), name
             assert not any(unit in name for unit in BAD_UNITS), name

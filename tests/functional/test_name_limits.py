@@ -15,10 +15,10 @@ from pyromq.testing.cluster import Cluster
 from pyromq.testing.requests import heartbeat_body, send_v2_fields
 from pyromq.testing.waiting import aeventually
 from pyromq.testing.wire_client import WireClient
-from pyromq.wire.bodies.groups import decode_group_table
-from pyromq.wire.bodies.heartbeat import ConsumerPart, Heartbeat, ProducerPart, encode_heartbeat
-from pyromq.wire.bodies.locks import LockBatch, encode_lock_batch
-from pyromq.wire.bodies.topics import decode_topic_table
+from pyromq.wire.bodies.group_bodies import decode_group_table
+from pyromq.wire.bodies.heartbeat_bodies import ConsumerPart, Heartbeat, ProducerPart, encode_heartbeat
+from pyromq.wire.bodies.lock_bodies import LockBatch, encode_lock_batch
+from pyromq.wire.bodies.topic_bodies import decode_topic_table
 from pyromq.wire.java_json import dumps
 
 HUGE = "g" * (9 << 20)
@@ -197,7 +197,7 @@ async def test_other_texts_of_topics_and_settings_too(cluster: Cluster, client: 
 async def test_commits_for_ever_other_groups_end_somewhere(
     cluster: Cluster, client: WireClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pyromq.broker.offsets.KEYS_CHARACTERS_MAX", 1_000)
+    monkeypatch.setattr("pyromq.broker.groups.offsets.KEYS_CHARACTERS_MAX", 1_000)
     fields = {"topic": "orders", "queueId": "0", "commitOffset": "0"}
     codes = [
         (

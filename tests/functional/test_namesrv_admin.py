@@ -7,10 +7,10 @@ from namesrv_stage import StageBroker, name_server
 
 from pyromq.codes import RequestCode, TopicSysFlag
 from pyromq.testing.wire_client import WireClient
-from pyromq.wire.bodies.lists import decode_topic_list
-from pyromq.wire.bodies.registration import decode_key_values
-from pyromq.wire.bodies.route import decode_cluster, decode_route
-from pyromq.wire.bodies.topics import TopicConfig
+from pyromq.wire.bodies.list_bodies import decode_topic_list
+from pyromq.wire.bodies.registration_bodies import decode_key_values
+from pyromq.wire.bodies.route_bodies import decode_cluster, decode_route
+from pyromq.wire.bodies.topic_bodies import TopicConfig
 
 code = RequestCode
 

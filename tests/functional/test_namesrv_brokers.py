@@ -8,12 +8,12 @@ from namesrv_stage import StageBroker, name_server
 from pyromq.codes import RequestCode
 from pyromq.config.settings import NetSettings
 from pyromq.net.links import Links
-from pyromq.testing.clock import ManualClock
+from pyromq.testing.manual_clock import ManualClock
 from pyromq.testing.waiting import aeventually
 from pyromq.testing.wire_client import WireClient
-from pyromq.wire.bodies.registration import decode_key_values
-from pyromq.wire.bodies.route import decode_cluster, decode_route
-from pyromq.wire.bodies.topics import DataVersion, decode_data_version, encode_data_version
+from pyromq.wire.bodies.registration_bodies import decode_key_values
+from pyromq.wire.bodies.route_bodies import decode_cluster, decode_route
+from pyromq.wire.bodies.topic_bodies import DataVersion, decode_data_version, encode_data_version
 from pyromq.wire.command import Command
 
 code = RequestCode

@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 
 from pyromq import ConsumeResult, ReceivedMessage
 from pyromq.once import Began, DbTokens, Once, once
-from pyromq.testing.clock import ManualClock
+from pyromq.testing.manual_clock import ManualClock
 
 __all__ = ["new_database"]
 

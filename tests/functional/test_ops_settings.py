@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from pyromq.codes import RequestCode, ResponseCode
-from pyromq.config.properties import read_properties
-from pyromq.testing.clock import ManualClock
+from pyromq.config.properties_file import read_properties
 from pyromq.testing.cluster import Cluster
+from pyromq.testing.manual_clock import ManualClock
 from pyromq.testing.requests import held_pull_fields, pull_fields, send_v2_fields
 from pyromq.testing.wire_client import WireClient
 

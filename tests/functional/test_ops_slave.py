@@ -8,8 +8,8 @@ from slave_stage import Pair, running_pair
 
 from pyromq.codes import RequestCode, ResponseCode
 from pyromq.testing.waiting import aeventually
-from pyromq.wire.bodies.groups import SubscriptionGroupConfig, encode_group
-from pyromq.wire.bodies.operations import encode_group_configs, encode_topic_configs
+from pyromq.wire.bodies.group_bodies import SubscriptionGroupConfig, encode_group
+from pyromq.wire.bodies.operation_bodies import encode_group_configs, encode_topic_configs
 from pyromq.wire.java_json import loads
 
 GROUP = SubscriptionGroupConfig(group_name="readers")

@@ -7,13 +7,13 @@ import pytest
 
 from pyromq.codes import PullFlag, RequestCode, ResponseCode
 from pyromq.release import VERSION
-from pyromq.testing.clock import ManualClock
 from pyromq.testing.cluster import Cluster
 from pyromq.testing.golden import read_answers
+from pyromq.testing.manual_clock import ManualClock
 from pyromq.testing.requests import heartbeat_body, pull_fields, send_v2_fields
 from pyromq.testing.waiting import aeventually
 from pyromq.testing.wire_client import WireClient
-from pyromq.wire.bodies.operations import (
+from pyromq.wire.bodies.operation_bodies import (
     Rates,
     decode_corrections,
     decode_group_names,
@@ -22,7 +22,7 @@ from pyromq.wire.bodies.operations import (
     decode_rates,
     decode_time_spans,
 )
-from pyromq.wire.bodies.registration import decode_key_values
+from pyromq.wire.bodies.registration_bodies import decode_key_values
 from pyromq.wire.java_json import loads
 
 GOLDEN = Path(__file__).parents[1] / "conformance" / "golden"

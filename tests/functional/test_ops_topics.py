@@ -8,15 +8,15 @@ import pytest
 from kinds_stage import copy_as_it_is
 
 from pyromq.codes import RequestCode, ResponseCode
-from pyromq.testing.clock import ManualClock
 from pyromq.testing.cluster import Cluster
+from pyromq.testing.manual_clock import ManualClock
 from pyromq.testing.requests import pull_fields, send_v2_fields
 from pyromq.testing.waiting import aeventually
 from pyromq.testing.wire_client import WireClient
-from pyromq.wire.bodies.groups import SubscriptionGroupConfig, decode_group_table, encode_group
-from pyromq.wire.bodies.offsets import decode_group_offsets
-from pyromq.wire.bodies.operations import encode_group_configs, encode_topic_configs
-from pyromq.wire.bodies.topics import TopicConfig, decode_topic_table
+from pyromq.wire.bodies.group_bodies import SubscriptionGroupConfig, decode_group_table, encode_group
+from pyromq.wire.bodies.offset_bodies import decode_group_offsets
+from pyromq.wire.bodies.operation_bodies import encode_group_configs, encode_topic_configs
+from pyromq.wire.bodies.topic_bodies import TopicConfig, decode_topic_table
 from pyromq.wire.java_json import loads
 
 SEND, PULL = RequestCode.SEND_MESSAGE_V2, RequestCode.PULL_MESSAGE

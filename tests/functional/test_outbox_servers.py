@@ -15,7 +15,7 @@ from sqlalchemy.orm import Session
 
 from pyromq import ConfigError, Message, RequestTimeout
 from pyromq.outbox import Outbox, Relay, RelaySettings, aio
-from pyromq.testing.clock import ManualClock
+from pyromq.testing.manual_clock import ManualClock
 
 AWAY = RequestTimeout("no answer within 3 s")
 

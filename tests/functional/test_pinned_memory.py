@@ -8,21 +8,21 @@ from pathlib import Path
 
 import pytest
 
-from pyromq.broker import filters as broker_filters
-from pyromq.broker.arrivals import Arrivals, HeldPull
-from pyromq.broker.fast_pulls import FastPulls
-from pyromq.broker.filters import DEAD_CHARACTERS_MAX, FilterTable, tag_test
+from pyromq.broker.delivery import sql_filters as broker_filters
+from pyromq.broker.delivery.arrivals import Arrivals, HeldPull
+from pyromq.broker.delivery.pull_shortcut import FastPulls
+from pyromq.broker.delivery.sql_filters import DEAD_CHARACTERS_MAX, FilterTable, tag_test
 from pyromq.codes import PullFlag, RequestCode, ResponseCode
 from pyromq.config.settings import BrokerSettings
-from pyromq.filter.sql import compile_sql
+from pyromq.filter.sql_filter import compile_sql
 from pyromq.kernel import IS_COMPILED
-from pyromq.testing.clock import ManualClock
 from pyromq.testing.cluster import Cluster
+from pyromq.testing.manual_clock import ManualClock
 from pyromq.testing.requests import heartbeat_body, send_v2_fields
 from pyromq.testing.waiting import aeventually
 from pyromq.testing.wire_client import WireClient
 from pyromq.text_cache import TextCache
-from pyromq.wire.bodies.heartbeat import Subscription
+from pyromq.wire.bodies.heartbeat_bodies import Subscription
 from pyromq.wire.java_hash import java_hash, java_map_order
 
 MIB = 1 << 20
@@ -60,7 +60,7 @@ async def topic_of_one_message(client: WireClient) -> None:
 @pytest.mark.usefixtures("traced")
 async def test_a_held_pull_keeps_nothing_but_what_it_needs(cluster: Cluster, client: WireClient) -> None:
     await topic_of_one_message(client)
-    arrivals = cluster.brokers["broker-a"]._parts.arrivals
+    arrivals = cluster.brokers["broker-a"].delivery.arrivals
     refused = await client.ask(RequestCode.PULL_MESSAGE, pull_fields(1), bytes(8 * MIB))
     assert refused.code == ResponseCode.SYSTEM_ERROR
     assert "at most 65536 bytes of body" in (refused.remark or "")
@@ -117,9 +117,9 @@ async def test_what_is_remembered_of_subscriptions_goes_with_the_last_member(
 async def test_pulls_that_the_kernel_learnt_have_a_limit(
     cluster: Cluster, client: WireClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pyromq.broker.fast_pulls.LEARNT_BYTES_MAX", 10_000)
+    monkeypatch.setattr("pyromq.broker.delivery.pull_shortcut.LEARNT_BYTES_MAX", 10_000)
     await topic_of_one_message(client)
-    store = cluster.brokers["broker-a"]._parts.store
+    store = cluster.brokers["broker-a"].store
     (fast_pulls,) = [
         each for each in gc.get_objects() if isinstance(each, FastPulls) and each._store is store
     ]

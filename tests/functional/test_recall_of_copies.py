@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 import pyromq
-from pyromq.cli.delayed import run_recall
+from pyromq.cli.messages.delayed import run_recall
 from pyromq.codes import RequestCode, ResponseCode
 from pyromq.config.settings import NetSettings
 from pyromq.errors import IllegalOperation

@@ -12,11 +12,11 @@ from retention_stage import retention_stage
 from slave_stage import running_pair
 from staged_files import StagedFiles
 
-from pyromq.broker.replicating import Leading
-from pyromq.broker.standing import Lease, Standing
+from pyromq.broker.durability.acknowledgement import Lease
+from pyromq.broker.replication.standing import Standing
 from pyromq.codes import RequestCode, ResponseCode
 from pyromq.net.address import split_address
-from pyromq.testing.clock import ManualClock
+from pyromq.testing.manual_clock import ManualClock
 from pyromq.testing.waiting import aeventually
 
 SECOND_MS = 1_000
@@ -121,11 +121,11 @@ async def test_a_lease_that_is_over(tmp_path: Path, told: Callable[[], list[str]
 
 async def test_a_hand_over_that_did_not_come_to_pass(tmp_path: Path, told: Callable[[], list[str]]) -> None:
     async with running_stage(tmp_path, broker_name="DEFAULT_BROKER") as stage:
-        replicating = stage.broker.replicating
-        assert isinstance(replicating, Leading)
-        replicating.gate.is_handing_over = True
+        durability = stage.broker.durability
+        assert durability is not None
+        durability.is_handing_over = True
         assert (await stage.connect().send("orders")).code == ResponseCode.SERVICE_NOT_AVAILABLE
-        replicating.gate.is_handing_over = False
+        durability.is_handing_over = False
         lines = await ended(stage, told)
     assert is_of(lines, "messages", "hands over")
 

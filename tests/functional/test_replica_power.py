@@ -12,9 +12,9 @@ from replication_stage import Cutter, stop
 from replication_stage import Stage as Links
 from staged_files import StagedFiles
 
-from pyromq.broker.durability import Durability, FlushTimeout
-from pyromq.broker.replicating import Following, Leading
-from pyromq.broker.standing import Leader, Standing
+from pyromq.broker.durability.acknowledgement import Durability, FlushTimeout
+from pyromq.broker.replication.role import Following, Leading
+from pyromq.broker.replication.standing import Leader, Standing
 from pyromq.clock import SystemClock
 from pyromq.codes import ResponseCode
 from pyromq.config.choices import FlushDiskType
@@ -161,7 +161,7 @@ async def test_a_slave_that_lost_power_has_all_that_was_acknowledged(
             acknowledged = master.broker.max_position
 
             survivor = MessageStore(
-                slave.broker._parts.store_settings,
+                slave.broker.settings.store,
                 clock=SystemClock(),
                 files=disk.after_power_cut(random.Random(seed)),
             )

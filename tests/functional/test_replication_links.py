@@ -22,11 +22,11 @@ from replication_stage import (
     whole_log,
 )
 
-from pyromq.broker.replication.server import STRANGERS_MAX, TURN_BYTES, WRITE_BYTES_HIGH
+from pyromq.broker.replication.ha_server import STRANGERS_MAX, TURN_BYTES, WRITE_BYTES_HIGH
 from pyromq.config.settings import NetSettings
 from pyromq.net.links import Links
 from pyromq.store.store import MessageStore
-from pyromq.testing.clock import ManualClock
+from pyromq.testing.manual_clock import ManualClock
 from pyromq.testing.waiting import aeventually
 
 

@@ -10,18 +10,18 @@ from harness.ports import free_broker_port
 from kinds_stage import Peer, Stage, text_of
 from slave_stage import Pair, running_pair
 
-from pyromq.broker.parts import Parts, make_parts
-from pyromq.broker.replicating import Following
-from pyromq.broker.replication.tables import CopiedTables, TableCopier
-from pyromq.broker.standing import Leader, Standing
+from pyromq.broker.broker import Broker
+from pyromq.broker.replication.copied_tables import CopiedTables, TableCopier
+from pyromq.broker.replication.role import Following
+from pyromq.broker.replication.standing import Leader, Standing
 from pyromq.clock import SystemClock
 from pyromq.codes import RequestCode, ResponseCode
 from pyromq.config.settings import BrokerProcess, BrokerSettings, NetSettings, StoreSettings
 from pyromq.model import MessageQueue
 from pyromq.net.links import Links
-from pyromq.testing.clock import ManualClock
+from pyromq.testing.manual_clock import ManualClock
 from pyromq.testing.waiting import aeventually
-from pyromq.wire.bodies.locks import LockBatch, encode_lock_batch
+from pyromq.wire.bodies.lock_bodies import LockBatch, encode_lock_batch
 from pyromq.wire.java_json import loads
 
 
@@ -197,16 +197,16 @@ async def test_progress_counts_only_when_the_log_is_there(tmp_path: Path) -> Non
         await master.send("orders", properties={"DELAY": "1"})
         await master.await_stored("orders")
         await commit(master, 1)
-        async with copying_from(pair.master, tmp_path / "copy") as (parts, copier):
+        async with copying_from(pair.master, tmp_path / "copy") as (broker, copier):
             await copier.copy()
-            assert parts.topics.get("orders") is not None
-            assert parts.offsets.progress("readers", "orders", 0) is None
-            assert parts.delayed.encode() == b'{"offsetTable":{}}'
+            assert broker.topics.get("orders") is not None
+            assert broker.groups.offsets.progress("readers", "orders", 0) is None
+            assert broker.kinds.delayed.encode() == b'{"offsetTable":{}}'
 
-            copy_log(pair.master, parts)
+            copy_log(pair.master, broker)
             await copier.copy()
-            assert parts.offsets.progress("readers", "orders", 0) == 1
-            assert parts.delayed.encode() == b'{"offsetTable":{1:1}}'
+            assert broker.groups.offsets.progress("readers", "orders", 0) == 1
+            assert broker.kinds.delayed.encode() == b'{"offsetTable":{1:1}}'
 
 
 @pytest.mark.row("HA-13")
@@ -214,20 +214,20 @@ async def test_progress_is_not_taken_from_a_master_that_lost_what_its_slave_has(
     """It lost power, and with it the delivery of a message that waited; the slave has that, and may lead."""
     behind = Stage(tmp_path / "behind", SystemClock(), broker_role="ASYNC_MASTER")
     await behind.start()
-    async with running_pair(tmp_path) as pair, copying_from(behind, tmp_path / "copy") as (parts, copier):
+    async with running_pair(tmp_path) as pair, copying_from(behind, tmp_path / "copy") as (broker, copier):
         try:
             master = pair.master.connect()
             await master.send("orders", properties={"DELAY": "1"})
             await master.await_stored("orders")
-            copy_log(pair.master, parts)
-            parts.delayed.load()
-            parts.offsets.commit("readers", "orders", 0, 1)
+            copy_log(pair.master, broker)
+            broker.kinds.delayed.load()
+            broker.groups.offsets.commit("readers", "orders", 0, 1)
 
             await copier.copy()
 
             assert copier.copies == 1
-            assert dict(parts.delayed.progress) == {1: 1}
-            assert parts.offsets.progress("readers", "orders", 0) == 1
+            assert dict(broker.kinds.delayed.progress) == {1: 1}
+            assert broker.groups.offsets.progress("readers", "orders", 0) == 1
         finally:
             await behind.close()
 
@@ -238,15 +238,15 @@ async def test_what_was_said_over_one_link_is_not_used_over_the_next(pair: Pair,
     master = pair.master.connect()
     await master.send("orders")
     await commit(master, 1)
-    async with copying_from(pair.master, tmp_path / "copy") as (parts, copier):
+    async with copying_from(pair.master, tmp_path / "copy") as (broker, copier):
         await copier.copy()
         await commit(master, 0)
-        copy_log(pair.master, parts)
+        copy_log(pair.master, broker)
 
         copier.copy_soon()
         await copier.copy()
 
-        assert parts.offsets.progress("readers", "orders", 0) == 0
+        assert broker.groups.offsets.progress("readers", "orders", 0) == 0
 
 
 @pytest.mark.row("HA-13")
@@ -261,7 +261,7 @@ async def test_with_failover_tables_are_copied_from_none_but_who_sends_its_log(t
     )
     await slave.start()
     try:
-        slave.broker._parts.offsets.commit("readers", "orders", 0, 8)
+        slave.broker.groups.offsets.commit("readers", "orders", 0, 8)
         replicating = slave.broker.replicating
         assert isinstance(replicating, Following)
         assert replicating.copier is not None
@@ -276,42 +276,40 @@ async def test_with_failover_tables_are_copied_from_none_but_who_sends_its_log(t
 
 
 @asynccontextmanager
-async def copying_from(master: Stage, folder: Path) -> AsyncIterator[tuple[Parts, TableCopier]]:
-    """Give the parts of a slave whose log the test appends, and what copies a master's tables to them."""
+async def copying_from(master: Stage, folder: Path) -> AsyncIterator[tuple[Broker, TableCopier]]:
+    """Yield a slave whose log the test appends, and the copier of a master's tables to it."""
     process = BrokerProcess(
         broker=BrokerSettings(broker_name="copy"),
         store=StoreSettings(store_path_root_dir=str(folder), mapped_file_size_commit_log=4 << 20),
         net=NetSettings(),
     )
-    parts = make_parts(process, clock=SystemClock(), files=None, use_kernel=False)
-    parts.store.open()
+    broker = Broker(process, clock=SystemClock(), use_kernel=False)
+    broker.store.open()
     links = Links(NetSettings())
     copier = TableCopier(
         CopiedTables(
-            topics=parts.topics,
-            groups=parts.groups,
-            offsets=parts.offsets,
-            delayed=parts.delayed,
-            queue_locks=parts.queue_locks,
+            topics=broker.topics,
+            groups=broker.groups,
+            delayed=broker.kinds.delayed,
         ),
-        store=parts.store,
+        store=broker.store,
         links=links,
         durability=_Synced(),  # type: ignore[arg-type]
         master=lambda: master.address,
     )
     try:
-        yield parts, copier
+        yield broker, copier
     finally:
         await copier.close()
         await links.close()
-        parts.store.close()
+        broker.store.close()
 
 
-def copy_log(master: Stage, parts: Parts) -> None:
+def copy_log(master: Stage, broker: Broker) -> None:
     """Append what a master's log has and this one has not."""
-    segment = master.broker._parts.store.log.segment_at(0)
+    segment = master.broker.store.log.segment_at(0)
     assert segment is not None
-    parts.store.append_copied(bytes(segment.map[parts.store.max_position : master.broker.max_position]))
+    broker.store.append_copied(bytes(segment.map[broker.store.max_position : master.broker.max_position]))
 
 
 class _Synced:
@@ -341,4 +339,4 @@ async def test_a_slave_lets_no_file_go_that_its_master_still_has(pair: Pair) -> 
 
     await pair.caught_up()
 
-    assert pair.slave.broker._parts.store.may_go_before(1 << 40) == 0
+    assert pair.slave.broker.store.may_go_before(1 << 40) == 0

@@ -18,19 +18,20 @@ from route_listing import broker_routes, namesrv_routes
 from route_walk import GROUP, TOPIC, absurd_fields, body_of, fields_of, name_of
 from staged_files import StagedFiles
 
-from pyromq.broker.acl.needs import Anybody, administrator
+from pyromq.broker.access.needs import Anybody, administrator
 from pyromq.broker.broker import Broker
-from pyromq.broker.route_facts import BrokerRoute, OnSlave
-from pyromq.broker.standing import Lease, Standing
+from pyromq.broker.durability.acknowledgement import Lease
+from pyromq.broker.replication.standing import Standing
+from pyromq.broker.requests.route_facts import BrokerRoute, OnSlave
 from pyromq.codes import RequestCode as Code
 from pyromq.codes import ResponseCode
 from pyromq.config.choices import BrokerRole
 from pyromq.config.settings import NetSettings
 from pyromq.net.links import Links
 from pyromq.net.routes import BodyLimit, Route
-from pyromq.testing.clock import ManualClock
+from pyromq.testing.manual_clock import ManualClock
 from pyromq.testing.waiting import aeventually
-from pyromq.wire.bodies.staging import PartChunks, StagedBody, encode_staged
+from pyromq.wire.bodies.staging_bodies import PartChunks, StagedBody, encode_staged
 from pyromq.wire.command import Command
 from pyromq.wire.header import read_header
 from pyromq.wire.message_id import offset_message_id, parse_offset_message_id

@@ -10,7 +10,7 @@ from click.testing import Result
 from typer.testing import CliRunner
 
 from pyromq import Admin, Message, Producer, PullConsumer, TransactionProducer, TransactionState
-from pyromq.cli.admin import drain as drain_command
+from pyromq.cli.admin import drain_command
 from pyromq.cli.admin.operator import Operator
 from pyromq.cli.main import app
 from pyromq.client.steps import ask, request
@@ -18,7 +18,7 @@ from pyromq.codes import Perm, RequestCode
 from pyromq.errors import ConfigError, NoRoute
 from pyromq.release import VERSION
 from pyromq.testing.cluster import ThreadCluster, running_cluster
-from pyromq.wire.headers.namesrv import GetKvConfig
+from pyromq.wire.headers.namesrv_headers import GetKvConfig
 
 _numbers = itertools.count(1)
 

@@ -7,7 +7,7 @@ import pytest
 from scale_stage import joining_broker, silent_broker
 
 from pyromq import aio
-from pyromq.broker import joining
+from pyromq.broker.topics import joining
 from pyromq.codes import Perm, RequestCode
 from pyromq.config.choices import BrokerRole
 from pyromq.model import Message
@@ -16,8 +16,8 @@ from pyromq.testing.cluster import Cluster
 from pyromq.testing.requests import send_v2_fields
 from pyromq.testing.waiting import aeventually
 from pyromq.testing.wire_client import WireClient
-from pyromq.wire.bodies.groups import decode_group_table
-from pyromq.wire.bodies.topics import TopicConfig, decode_topic_table
+from pyromq.wire.bodies.group_bodies import decode_group_table
+from pyromq.wire.bodies.topic_bodies import TopicConfig, decode_topic_table
 from pyromq.wire.command import Command
 
 pytestmark = pytest.mark.row("AD-08")
@@ -214,6 +214,7 @@ async def test_with_auto_create_on_all_it_is_on_every_broker(tmp_path: Path) -> 
         await send_first(first, "orders")
 
         here = (await topics_of(first))["orders"]
+        assert len(others) == 2
         for address in others:
             await aeventually(lambda address=address: _has(address, "orders"), what=address)
             assert (await topics_of(address))["orders"] == here

@@ -15,16 +15,16 @@ from staged_batches import units
 from transaction_steps import answer_check, await_checks
 
 from pyromq.broker.broker import Broker
-from pyromq.broker.standing import Standing
-from pyromq.broker.timers.table import WaitingTable
+from pyromq.broker.kinds.timers.timer_table import WaitingTable
+from pyromq.broker.replication.standing import Standing
 from pyromq.clock import Clock
 from pyromq.codes import RequestCode, ResponseCode
 from pyromq.config.settings import MIB, StoreSettings
 from pyromq.store.store import MessageStore
 from pyromq.testing.waiting import aeventually
-from pyromq.wire.bodies.offsets import encode_group_offsets
-from pyromq.wire.bodies.staging import PartChunks, StagedBody, encode_staged
-from pyromq.wire.bodies.topics import DataVersion, TopicConfigTable, encode_topic_table
+from pyromq.wire.bodies.offset_bodies import encode_group_offsets
+from pyromq.wire.bodies.staging_bodies import PartChunks, StagedBody, encode_staged
+from pyromq.wire.bodies.topic_bodies import DataVersion, TopicConfigTable, encode_topic_table
 from pyromq.wire.command import Command
 from pyromq.wire.message_id import parse_offset_message_id
 from pyromq.wire.record import Record
@@ -42,7 +42,7 @@ async def stage(tmp_path: Path) -> AsyncIterator[ManualStage]:
 
 
 def log_of(broker: Broker) -> bytes:
-    store = broker._parts.store
+    store = broker.store
     segment = store.log.segment_at(0)
     assert segment is not None
     return bytes(segment.map[: store.max_position])
@@ -96,6 +96,19 @@ async def test_messages_of_a_topic_that_no_table_knows_are_read(stage: ManualSta
         path = master.folder / "config" / "topics.json"
         await aeventually(lambda: '"orders"' in text_of(path))
         assert "rmq_sys_" not in text_of(path)
+
+
+async def test_a_topic_that_no_table_knows_has_the_queues_that_its_first_send_created(
+    stage: ManualStage, tmp_path: Path
+) -> None:
+    """A broker that was killed right then refused later sends to the queues that had no message yet."""
+    await stage.connect().send("orders", b"kept", queue_id=0)
+
+    async with successor(stage, tmp_path / "slave") as master:
+        answers = [await master.connect().send("orders", queue_id=queue_id) for queue_id in range(5)]
+
+    codes = [answer.code for answer in answers]
+    assert codes == [*[ResponseCode.SUCCESS] * 4, ResponseCode.SYSTEM_ERROR]
 
 
 async def test_a_topic_that_was_deleted_stays_so(stage: ManualStage, tmp_path: Path) -> None:
@@ -160,7 +173,7 @@ async def test_no_copy_of_a_message_that_was_sent_again_comes_once_it_is_recalle
 
     if is_before:
         await recall(client)
-    topics = stage.broker._parts.topics.encode()
+    topics = stage.broker.topics.encode()
     async with successor(stage, tmp_path / "slave", topics=topics) as master:
         if not is_before:
             await recall(master.connect())
@@ -220,9 +233,8 @@ async def test_a_slave_writes_down_what_waits_so_that_the_next_master_need_not_l
             await client.send("orders", b"%d" % delay_ms, properties={"TIMER_DELAY_MS": str(delay_ms)})
         await client.await_stored("orders")
         await pair.caught_up()
-        parts = pair.slave.broker._parts
         for _ in range(2):
-            await parts.timers.follow(_AlwaysSynced())  # type: ignore[arg-type]
+            await pair.slave.broker.kinds.timers.follow(_AlwaysSynced())  # type: ignore[arg-type]
         await pair.stop(pair.slave)
 
         table = WaitingTable(pair.slave.folder / "timers" / "waiting.db")

@@ -7,13 +7,13 @@ import pytest
 from kinds_stage import HOUR_MS, Peer, settle
 from slave_stage import SLAVE_ID, Pair, running_pair
 
-from pyromq.broker.replicating import Following
+from pyromq.broker.replication.role import Following
 from pyromq.codes import RequestCode, ResponseCode
 from pyromq.model import MessageQueue
-from pyromq.testing.clock import ManualClock
+from pyromq.testing.manual_clock import ManualClock
 from pyromq.testing.waiting import aeventually
-from pyromq.wire.bodies.locks import LockBatch, encode_lock_batch
-from pyromq.wire.bodies.route import TopicRoute, decode_route
+from pyromq.wire.bodies.lock_bodies import LockBatch, encode_lock_batch
+from pyromq.wire.bodies.route_bodies import TopicRoute, decode_route
 from pyromq.wire.command import Command
 from pyromq.wire.java_json import loads
 from pyromq.wire.message_id import parse_offset_message_id
@@ -145,7 +145,7 @@ async def test_a_slave_is_read_from_as_its_master_is(pair: Pair) -> None:
 async def test_a_topic_that_is_new_is_read_at_the_slave_although_the_master_dies_soon(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pyromq.broker.replicating.PERIOD_S", 3_600.0)
+    monkeypatch.setattr("pyromq.broker.replication.role.PERIOD_S", 3_600.0)
     async with running_pair(tmp_path) as pair:
         await filled(pair)
         copies = pair.copier.copies
@@ -237,7 +237,7 @@ async def test_a_master_is_busy_for_readers_that_are_behind_by_more_than_forty_p
         for _ in range(10):
             await master.send("orders")
         # A machine with so little memory that these ten messages are forty percent of it.
-        pair.master.broker._parts.store._memory_bytes = pair.master.broker.max_position * 100 // 40
+        pair.master.broker.store._memory_bytes = pair.master.broker.max_position * 100 // 40
         assert await suggestion(master) == 0
 
         for _ in range(10):
@@ -288,7 +288,7 @@ async def test_a_slave_finds_its_master_by_the_answer_to_its_registration(pair: 
     """Nothing but the name servers' address is set; the master's HA port is its own plus one."""
     replicating = pair.slave.broker.replicating
     assert isinstance(replicating, Following)
-    assert not pair.slave.broker._parts.store_settings.ha_master_address
+    assert not pair.slave.broker.settings.store.ha_master_address
 
     await filled(pair)
     await pair.caught_up()

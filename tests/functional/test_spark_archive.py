@@ -22,14 +22,14 @@ from spark_stage import make_topic, numbers, read_batch, send_numbers, source, t
 
 from pyromq import Message, Producer
 from pyromq.errors import ConfigError
-from pyromq.testing.clock import ManualClock
 from pyromq.testing.cluster import ThreadCluster, running_cluster
+from pyromq.testing.manual_clock import ManualClock
+from pyspark_rocketmq.cold.archive_manifest import ArchiveFault, ArchiveManifest
 from pyspark_rocketmq.cold.folder import ArchiveFolder
-from pyspark_rocketmq.cold.manifest import ArchiveFault, Manifest
 from pyspark_rocketmq.cold.seam import ColdTask
 from pyspark_rocketmq.failures import MessagesLost, ReadFailed
-from pyspark_rocketmq.jobs.verify import Verdict
-from pyspark_rocketmq.planning import RangeTask
+from pyspark_rocketmq.jobs.verify import RangeVerdict
+from pyspark_rocketmq.source.planning import RangeTask
 
 COUNT = 60
 
@@ -122,7 +122,8 @@ def test_files_that_no_commit_names_do_not_exist(name_server: str, tmp_path: Pat
 
     assert numbers(read_batch(archive=tmp_path, subscribe="torn")) == list(range(10))
     assert (
-        len(list(tmp_path.rglob("*.parquet"))) == len(Manifest.load(ArchiveFolder(str(tmp_path))).files()) + 1
+        len(list(tmp_path.rglob("*.parquet")))
+        == len(ArchiveManifest.load(ArchiveFolder(str(tmp_path))).files()) + 1
     )
 
 
@@ -185,7 +186,7 @@ def test_messages_dropped_before_they_were_archived_are_noted_as_a_gap(story: St
         archive_here(story.name_server, story.archive, "orders")
     archive_here(story.name_server, story.archive, "orders", accepts_gaps=True)
 
-    gaps = Manifest.load(ArchiveFolder(str(story.archive))).gaps()
+    gaps = ArchiveManifest.load(ArchiveFolder(str(story.archive))).gaps()
     assert [(gap.start, gap.end) for gap in gaps] == [(5, story.seam)]
     assert story.read(failOnDataLoss="false") == [*range(5), *range(story.seam, 65)]
 
@@ -258,10 +259,10 @@ def test_a_topic_that_was_created_again_is_not_read_together_with_its_archive(tm
 def test_an_archive_that_is_as_it_was_written_is_verified(name_server: str, archived: Path) -> None:
     found = verify_here(name_server, archived)
 
-    assert {one.verdict for one in found.findings} == {Verdict.SAME}
+    assert {one.verdict for one in found.findings} == {RangeVerdict.SAME}
     assert sum(one.file.row_count for one in found.findings) == COUNT
     assert (found.is_good, found.not_archived) == (True, 0)
-    assert {one.verdict for one in verify_here(None, archived).findings} == {Verdict.WHOLE}
+    assert {one.verdict for one in verify_here(None, archived).findings} == {RangeVerdict.WHOLE}
 
 
 def test_what_the_broker_no_longer_has_is_told_apart(story: Story) -> None:
@@ -273,16 +274,16 @@ def test_what_the_broker_no_longer_has_is_told_apart(story: Story) -> None:
     found = verify_here(story.name_server, story.archive)
 
     verdicts = {one.file.start: one for one in found.findings}
-    assert verdicts[0].verdict is Verdict.GONE
-    assert verdicts[55].verdict is Verdict.SAME
+    assert verdicts[0].verdict is RangeVerdict.GONE
+    assert verdicts[55].verdict is RangeVerdict.SAME
     partly = next(one for one in found.findings if one.file.start <= story.seam < one.file.end)
-    assert (partly.verdict, partly.compared_from) == (Verdict.SAME, story.seam)
+    assert (partly.verdict, partly.compared_from) == (RangeVerdict.SAME, story.seam)
     assert (found.is_good, found.not_archived) == (True, 3)
 
 
 def test_a_missing_file_and_one_with_a_flipped_bit_are_named(name_server: str, tmp_path: Path) -> None:
     archive_here(name_server, tmp_path, "orders")
-    files = Manifest.load(ArchiveFolder(str(tmp_path))).files()
+    files = ArchiveManifest.load(ArchiveFolder(str(tmp_path))).files()
     missing, flipped = tmp_path / files[0].path, tmp_path / files[1].path
     missing.unlink()
     damaged = bytearray(flipped.read_bytes())
@@ -291,7 +292,7 @@ def test_a_missing_file_and_one_with_a_flipped_bit_are_named(name_server: str, t
 
     found = verify_here(name_server, tmp_path)
 
-    bad = {one.file.path for one in found.findings if one.verdict is Verdict.DAMAGED}
+    bad = {one.file.path for one in found.findings if one.verdict is RangeVerdict.DAMAGED}
     assert bad == {files[0].path, files[1].path}
     assert not found.is_good
 
@@ -312,14 +313,14 @@ def test_a_broker_with_other_messages_is_told_with_the_columns(name_server: str,
 
         found = verify_here(other.namesrv_address, tmp_path)
 
-    assert [one.verdict for one in found.findings] == [Verdict.DIFFERS, Verdict.DIFFERS]
+    assert [one.verdict for one in found.findings] == [RangeVerdict.DIFFERS, RangeVerdict.DIFFERS]
     first, second = found.findings
     assert "body" not in first.why
     assert "body" in second.why
 
 
 def test_times_of_an_archive_are_those_of_the_broker(archived: Path) -> None:
-    files = Manifest.load(ArchiveFolder(str(archived))).files()
+    files = ArchiveManifest.load(ArchiveFolder(str(archived))).files()
     rows = read_batch(archive=archived, subscribe="orders")
 
     stored = [row["store_timestamp"] for row in rows]

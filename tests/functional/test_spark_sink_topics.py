@@ -12,9 +12,9 @@ from sink_stage import batch_of, messages_in, write
 from pyromq import Admin
 from pyromq.errors import ConfigError
 from pyromq.testing.cluster import running_cluster
-from pyspark_rocketmq import outlets
 from pyspark_rocketmq.failures import WriteFailed
-from pyspark_rocketmq.sink_options import read_sink_options
+from pyspark_rocketmq.sink import outlets
+from pyspark_rocketmq.sink.sink_options import read_sink_options
 
 
 @pytest.fixture(scope="module")

@@ -24,8 +24,8 @@ from pyromq.config.settings import NamesrvSettings, NetSettings
 from pyromq.errors import BodyTooLarge, ConfigError
 from pyromq.namesrv.namesrv import NameServer
 from pyromq.net.blocking import BlockingLinks
-from pyromq.testing.clock import ManualClock
 from pyromq.testing.cluster import Cluster, ThreadCluster, running_cluster
+from pyromq.testing.manual_clock import ManualClock
 from pyromq.testing.waiting import eventually
 from pyromq.wire.command import Command
 from pyspark_rocketmq.failures import ReadFailed

@@ -18,8 +18,8 @@ from pyromq import Admin, Message, Producer, PullConsumer
 from pyromq.errors import ConfigError
 from pyromq.model import MessageQueue
 from pyromq.testing.cluster import ThreadCluster, running_cluster
-from pyspark_rocketmq import stream
 from pyspark_rocketmq.failures import MessagesLost, ReadFailed
+from pyspark_rocketmq.source import stream
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +50,7 @@ def recreate(cluster: ThreadCluster, topic: str, queue_count: int = 2) -> None:
 
     async def forget() -> None:
         for broker in cluster._cluster.brokers.values():
-            broker._parts.store.delete_topic(topic)
+            broker.store.delete_topic(topic)
 
     cluster._wait_for(forget())
     make_topic(cluster.namesrv_address, topic, queue_count)

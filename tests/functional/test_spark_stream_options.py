@@ -14,8 +14,8 @@ from spark_stage import Query, make_topic, numbers, read_batch, send_numbers, so
 
 from pyromq import Message, Producer, PullConsumer
 from pyromq.testing.cluster import running_cluster
-from pyspark_rocketmq import reading, stream
 from pyspark_rocketmq.failures import ReadFailed
+from pyspark_rocketmq.source import source_reading, stream
 
 
 @pytest.fixture(scope="module")
@@ -149,9 +149,9 @@ def test_a_broker_that_dies_in_the_middle_of_a_read_is_waited_for_and_nothing_is
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Many small pulls, and a batch for each: the first rows are out when the broker goes.
-    monkeypatch.setattr(reading, "PULL_COUNT", 8)
-    monkeypatch.setattr(reading, "AHEAD_MAX", 1)
-    monkeypatch.setattr("pyspark_rocketmq.gathering.BATCH_ROWS", 8)
+    monkeypatch.setattr(source_reading, "PULL_COUNT", 8)
+    monkeypatch.setattr(source_reading, "AHEAD_MAX", 1)
+    monkeypatch.setattr("pyspark_rocketmq.source.gathering.BATCH_ROWS", 8)
     with running_cluster(data_dir=tmp_path) as cluster:
         make_topic(cluster.namesrv_address, "dies", queue_count=1)
         send_numbers(cluster.namesrv_address, "dies", 0, 100)
@@ -172,9 +172,9 @@ def test_a_broker_that_dies_in_the_middle_of_a_read_is_waited_for_and_nothing_is
 def test_a_broker_that_stays_away_in_the_middle_of_a_read_is_named_with_topic_queue_and_offset(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reading, "PULL_COUNT", 8)
-    monkeypatch.setattr(reading, "AHEAD_MAX", 1)
-    monkeypatch.setattr("pyspark_rocketmq.gathering.BATCH_ROWS", 8)
+    monkeypatch.setattr(source_reading, "PULL_COUNT", 8)
+    monkeypatch.setattr(source_reading, "AHEAD_MAX", 1)
+    monkeypatch.setattr("pyspark_rocketmq.source.gathering.BATCH_ROWS", 8)
     with running_cluster(data_dir=tmp_path) as cluster:
         make_topic(cluster.namesrv_address, "gone", queue_count=1)
         send_numbers(cluster.namesrv_address, "gone", 0, 50)

@@ -6,10 +6,10 @@ from kinds_stage import ManualStage, running_stage
 from staged_story import QUERY, ROOT, SETTINGS, Writer, ids_of, readable
 
 from pyromq.codes import RequestCode, ResponseCode
-from pyromq.testing.clock import ManualClock
 from pyromq.testing.disk import SimulatedDisk
+from pyromq.testing.manual_clock import ManualClock
 from pyromq.testing.waiting import aeventually
-from pyromq.wire.bodies.staging import PartChunks, StagedBody, encode_staged
+from pyromq.wire.bodies.staging_bodies import PartChunks, StagedBody, encode_staged
 from pyromq.wire.command import Command
 
 PAGE_BYTES = 4096

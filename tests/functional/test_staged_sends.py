@@ -21,8 +21,8 @@ from pyromq.errors import (
     Refused,
 )
 from pyromq.model import Message, MessageQueue
-from pyromq.testing.clock import ManualClock
 from pyromq.testing.cluster import ThreadCluster, running_cluster
+from pyromq.testing.manual_clock import ManualClock
 from pyromq.testing.waiting import eventually
 
 HOUR_MS = 3_600_000

@@ -12,7 +12,7 @@ from kinds_stage import Peer, running_stage
 from pyromq.codes import RequestCode
 from pyromq.errors import CorruptRecord
 from pyromq.namesrv.key_values import KeyValues
-from pyromq.wire.bodies.topics import decode_topic_table
+from pyromq.wire.bodies.topic_bodies import decode_topic_table
 
 #: What a good table of the time before held, by file.
 GOOD = {

@@ -1,6 +1,8 @@
 import io
 import json
 import re
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -10,9 +12,18 @@ from typer.testing import CliRunner
 import pyromq
 from pyromq import Message, aio
 from pyromq.cli.main import app
-from pyromq.cli.top import record_of, view
-from pyromq.cli.top_sample import BrokerRow, Sample, look
+from pyromq.cli.watch.top import record_of, view
+from pyromq.cli.watch.top_sample import BrokerRow, TopSample, take_sample
+from pyromq.client.aio.asking import Asker
 from pyromq.testing.cluster import Cluster, running_cluster
+
+
+@asynccontextmanager
+async def asking(name_server: str) -> AsyncIterator[Asker]:
+    asker = Asker(name_server)
+    await asker.start()
+    yield asker
+    await asker.close()
 
 
 async def send(cluster: Cluster, count: int) -> None:
@@ -29,14 +40,14 @@ async def commit(cluster: Cluster, offset: int) -> None:
 
 
 @pytest.fixture
-async def sample(cluster: Cluster) -> Sample:
+async def sample(cluster: Cluster) -> TopSample:
     await send(cluster, 8)
     await commit(cluster, 1)
-    async with aio.Admin(cluster.namesrv_address) as admin:
-        return await look(admin)
+    async with asking(cluster.namesrv_address) as asker:
+        return await take_sample(asker)
 
 
-async def test_a_look_has_brokers_topics_and_groups(cluster: Cluster, sample: Sample) -> None:
+async def test_a_look_has_brokers_topics_and_groups(cluster: Cluster, sample: TopSample) -> None:
     (broker,) = sample.brokers
     assert (broker.name, broker.broker_id, broker.address) == ("broker-a", 0, cluster.broker_addresses[0])
     assert broker.disk_ratio is not None
@@ -48,14 +59,14 @@ async def test_a_look_has_brokers_topics_and_groups(cluster: Cluster, sample: Sa
     assert group.behind_ms is not None
 
 
-async def test_the_next_look_has_rates_by_what_moved(cluster: Cluster, sample: Sample) -> None:
-    async with aio.Admin(cluster.namesrv_address) as admin:
-        still = await look(admin, sample)
+async def test_the_next_look_has_rates_by_what_moved(cluster: Cluster, sample: TopSample) -> None:
+    async with asking(cluster.namesrv_address) as asker:
+        still = await take_sample(asker, sample)
         await send(cluster, 40)
         await commit(cluster, 3)
-        moved = await look(admin, still)
+        moved = await take_sample(asker, still)
 
-    def rates(one: Sample) -> tuple[float, float]:
+    def rates(one: TopSample) -> tuple[float, float]:
         (topic,) = [row for row in one.topics if row.name == "orders"]
         return topic.in_rate, topic.out_rate
 
@@ -65,10 +76,10 @@ async def test_the_next_look_has_rates_by_what_moved(cluster: Cluster, sample: S
 
 async def test_a_broker_that_does_not_answer_is_shown_as_such(tmp_path: Path) -> None:
     async with Cluster(2, data_dir=tmp_path) as cluster:
-        async with aio.Admin(cluster.namesrv_address) as admin:
+        async with asking(cluster.namesrv_address) as asker:
             gone = cluster.brokers["broker-b"]
             await gone.close(unregister=False)
-            seen = await look(admin)
+            seen = await take_sample(asker)
 
         shown = {row.name: row.failure is None for row in seen.brokers}
         assert shown.get("broker-a") is True
@@ -84,7 +95,7 @@ def test_a_broker_that_is_silent_leaves_the_others_readable_on_a_narrow_terminal
         ),
     ]
     console = Console(file=io.StringIO(), width=80)
-    console.print(view(Sample(0.0, rows, [], []), 5))
+    console.print(view(TopSample(rows, [], []), 5))
     text = console.file.getvalue()  # type: ignore[attr-defined]
 
     assert why in " ".join(text.split())
@@ -92,7 +103,7 @@ def test_a_broker_that_is_silent_leaves_the_others_readable_on_a_narrow_terminal
     assert re.search(r"broker-b +slave 1 +127.0.0.1:10921 +0.1.0 .* 1,234,567", text)
 
 
-async def test_a_look_is_printed_for_people_and_programs(sample: Sample) -> None:
+async def test_a_look_is_printed_for_people_and_programs(sample: TopSample) -> None:
     console = Console(file=io.StringIO(), width=140)
     console.print(view(sample, 5))
     text = console.file.getvalue()  # type: ignore[attr-defined]

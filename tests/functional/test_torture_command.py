@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from pyromq.cli import torture_commands
 from pyromq.cli.main import app
-from pyromq.cli.torture_report import say_outcome
+from pyromq.cli.torture import torture_commands
+from pyromq.cli.torture.torture_report import say_outcome
 from pyromq.testing.waiting import eventually
 from pyromq.torture.checker import judge
 from pyromq.torture.history import History
-from pyromq.torture.outcome import Outcome
+from pyromq.torture.run_outcome import RunOutcome
 from pyromq.torture.stage import Promises
 
 pytestmark = pytest.mark.timeout(240)
@@ -103,7 +103,7 @@ def test_a_history_with_a_lost_message_is_a_broken_promise(
         if event.kind not in ("deliver",) or event.fields["number"] != number
     ]
 
-    outcome = Outcome(7, "1 broker", judge(history, Promises()), command="pyromq torture --seed 7")
+    outcome = RunOutcome(7, "1 broker", judge(history, Promises()), command="pyromq torture --seed 7")
     outcome.count(history)
     say_outcome(outcome, history)
 
@@ -120,7 +120,7 @@ def test_a_broken_promise_ends_the_command_with_status_1(
 ) -> None:
     broken = json.loads(kept[2])
 
-    def run(order: object, folder: Path, outcome: Outcome, *, is_json: bool) -> object:
+    def run(order: object, folder: Path, outcome: RunOutcome, *, is_json: bool) -> object:
         class Ended:
             history = History.load(Path(broken["history"]))
 

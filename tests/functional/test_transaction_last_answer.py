@@ -16,7 +16,7 @@ from transaction_steps import (
     send_half,
 )
 
-from pyromq.broker.transaction_checks import TURN_HALVES_MAX
+from pyromq.broker.kinds.transaction_checks import TURN_HALVES_MAX
 from pyromq.codes import RequestCode, ResponseCode
 from pyromq.system_names import TRANSACTION_GROUP
 from pyromq.testing.waiting import aeventually
@@ -27,7 +27,7 @@ GIVEN_UP = "TRANS_CHECK_MAX_TIME_TOPIC"
 
 async def await_pass(stage: ManualStage, passes: int) -> None:
     """Wait until a pass over the half queue has ended, and has noted its progress."""
-    offsets = stage.broker._parts.offsets
+    offsets = stage.broker.groups.offsets
 
     def is_noted() -> bool:
         return (offsets.progress(TRANSACTION_GROUP, HALF, 0) or 0) >= passes

@@ -11,9 +11,9 @@ from pyromq.testing.cluster import Cluster
 from pyromq.testing.requests import send_v2_fields
 from pyromq.testing.waiting import aeventually
 from pyromq.testing.wire_client import WireClient
-from pyromq.wire.bodies.heartbeat import ConsumerPart, Heartbeat, Subscription, encode_heartbeat
-from pyromq.wire.bodies.lists import decode_topic_list
-from pyromq.wire.bodies.topics import TopicConfig, decode_topic_table
+from pyromq.wire.bodies.heartbeat_bodies import ConsumerPart, Heartbeat, Subscription, encode_heartbeat
+from pyromq.wire.bodies.list_bodies import decode_topic_list
+from pyromq.wire.bodies.topic_bodies import TopicConfig, decode_topic_table
 from pyromq.wire.message_id import parse_offset_message_id
 
 UNIT, UNIT_SUB, NONE = TopicSysFlag.UNIT, TopicSysFlag.UNIT_SUB, TopicSysFlag(0)

@@ -16,7 +16,7 @@ import pytest
 from kinds_stage import Peer, settle
 from reign_stage import REPLICA_ID, ReignStage, reign_of
 
-from pyromq.broker.standing import Standing
+from pyromq.broker.replication.standing import Standing
 from pyromq.codes import RequestCode, ResponseCode
 from pyromq.testing.waiting import aeventually
 
@@ -47,7 +47,7 @@ class LaggingStage:
 
     async def catch_up(self) -> None:
         """Let it have all that is in the log."""
-        store = self.broker._parts.store
+        store = self.broker.store
         if self._what == "disk":
             self._held.close()
         elif self._what == "file":
@@ -82,7 +82,7 @@ async def stage(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator
         stage.lag()
         stage.clock.advance(10)
         sends = [asyncio.ensure_future(client.send("orders")) for _ in range(STORED - CONFIRMED)]
-        queue = stage.broker._parts.store.queue("orders", 0)
+        queue = stage.broker.store.queue("orders", 0)
         assert queue is not None
         while queue.end < STORED:
             await settle()
@@ -193,7 +193,7 @@ async def test_times_are_told_of_messages_that_can_be_read(stage: LaggingStage) 
 
 async def test_a_queue_without_a_message_that_can_be_read_has_no_earliest_time(stage: LaggingStage) -> None:
     send = asyncio.ensure_future(stage.connect().send("orders", queue_id=3))
-    store = stage.broker._parts.store
+    store = stage.broker.store
     while store.max_offset("orders", 3) == 0:
         await settle()
 
@@ -266,7 +266,7 @@ async def test_a_pull_at_the_end_waits_until_ends_are_known(new_master: ReignSta
 
     new_master.replica_has_all()
     sending = asyncio.ensure_future(client.send("orders"))
-    await aeventually(lambda: new_master.broker._parts.store.max_offset("orders", 0) > STORED)
+    await aeventually(lambda: new_master.broker.store.max_offset("orders", 0) > STORED)
     new_master.replica_has_all()
 
     assert (await sending).code == ResponseCode.SUCCESS

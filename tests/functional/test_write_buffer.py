@@ -16,7 +16,7 @@ from pyromq.codes import RequestCode, ResponseCode, SysFlag
 from pyromq.testing.requests import send_v2_fields
 from pyromq.testing.waiting import aeventually
 from pyromq.wire import properties as names
-from pyromq.wire.bodies.registration import decode_key_values
+from pyromq.wire.bodies.registration_bodies import decode_key_values
 from pyromq.wire.message_id import parse_offset_message_id
 
 INTERVAL_MS = 200
@@ -146,7 +146,7 @@ async def test_there_is_no_buffer_under_synchronous_flush_and_on_a_slave(
 ) -> None:
     async with running_stage(tmp_path, transient_store_pool_enable=True, **settings) as stage:
         assert "remainHowManyDataToCommit" not in await runtime(stage.connect())
-        assert not stage.broker._parts.store.is_buffered
+        assert not stage.broker.store.is_buffered
 
 
 @pytest.mark.row("FL-04")
@@ -199,7 +199,7 @@ async def test_a_full_disk_keeps_the_buffer_until_there_is_room(tmp_path: Path) 
         await client.send("orders", b"kept")
         files.full_name = "0000"
         stage.clock.advance(INTERVAL_MS)
-        store = stage.broker._parts.store
+        store = stage.broker.store
         await aeventually(lambda: not store.is_writable, what="the commit finds the disk full")
         assert (await client.send("orders", b"refused")).code != ResponseCode.SUCCESS
 
@@ -224,7 +224,7 @@ async def test_a_slave_gets_what_is_committed_and_a_synchronous_master_waits_for
             return (await client.send("orders")).code == ResponseCode.SUCCESS
 
         await aeventually(is_copied, what="the slave is there")
-        store, copy = pair.master.broker._parts.store, pair.slave.broker._parts.store
+        store, copy = pair.master.broker.store, pair.slave.broker.store
         assert store.is_buffered
         assert not copy.is_buffered
         end = store.committed_position
@@ -241,7 +241,7 @@ async def test_a_replica_that_has_all_that_is_committed_is_not_behind(tmp_path: 
     async with reign_of(tmp_path, role="ASYNC_MASTER", flush="ASYNC_FLUSH", **pool) as stage:
         client = stage.connect()
         stage.broker.commit()
-        store, followers = stage.broker._parts.store, stage.followers
+        store, followers = stage.broker.store, stage.followers
         replica = followers.connected("10.0.0.2:1", 2)
         followers.in_sync = frozenset({2})
         followers.acknowledged(replica, store.committed_position)

@@ -11,7 +11,7 @@ import pytest
 from kinds_stage import ManualStage, running_stage
 
 from pyromq.codes import RequestCode, ResponseCode
-from pyromq.wire.bodies.registration import decode_key_values
+from pyromq.wire.bodies.registration_bodies import decode_key_values
 from pyromq.wire.java_hash import java_hash
 from pyromq.wire.message_id import parse_offset_message_id
 from pyromq.wire.record import Record, decode_record, iter_records
@@ -40,7 +40,7 @@ async def send_some(stage: ManualStage) -> list[Record]:
 
 async def check_followers(stage: ManualStage, records: list[Record]) -> None:
     """Look whether queues and index have exactly these messages."""
-    client, store = stage.connect(), stage.broker._parts.store
+    client, store = stage.connect(), stage.broker.store
     for queue_id in range(2):
         of_queue = [record for record in records if record.queue_id == queue_id]
         entries = store.entries("orders", queue_id, 0, COUNT)

@@ -51,7 +51,7 @@ def test_a_byte_read_too_many_is_found_and_can_be_run_again() -> None:
 def test_every_entry_point_has_a_target(name: str) -> None:
     module = importlib.import_module(f"pyromq._kernel.{name}")
     entries = {
-        f"{name}.{entry}"
+        f"{name.rpartition('.')[2]}.{entry}"
         for entry, value in vars(module).items()
         if not entry.startswith("_") and getattr(value, "__module__", None) == module.__name__
     }

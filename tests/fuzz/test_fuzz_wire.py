@@ -18,10 +18,19 @@ from pyromq.errors import BodyError, CorruptRecord, HeaderError, RemoteProtocolE
 from pyromq.model import MessageQueue
 from pyromq.wire import properties
 from pyromq.wire.batch import BatchUnit, decode_batch, encode_batch
-from pyromq.wire.bodies import groups, heartbeat, lists, locks, offsets, registration, route, topics
+from pyromq.wire.bodies import (
+    group_bodies,
+    heartbeat_bodies,
+    list_bodies,
+    lock_bodies,
+    offset_bodies,
+    registration_bodies,
+    route_bodies,
+    topic_bodies,
+)
 from pyromq.wire.command import Command, CommandReader, decode_header, encode
 from pyromq.wire.header import read_header, write_header
-from pyromq.wire.headers.send import SendMessageV2
+from pyromq.wire.headers.send_headers import SendMessageV2
 from pyromq.wire.java_json import ObjectKey, dumps, loads
 from pyromq.wire.message_id import offset_message_id, parse_offset_message_id
 from pyromq.wire.record import Record, decode_host, decode_record, encode_record, iter_records
@@ -264,7 +273,7 @@ def test_one_property_is_found_as_if_all_were_read(text: str, name: str) -> None
     expected = properties.decode(text).get(name)
 
     assert properties.find_text(text, name) == expected
-    assert properties.find(text.encode(), name.encode()) == (expected and expected.encode())
+    assert properties.finder(name.encode())(text.encode()) == (expected and expected.encode())
 
 
 json_keys = (
@@ -326,58 +335,61 @@ def test_no_number_is_too_long_to_be_refused_or_read(text: str) -> None:
 queues = st.builds(MessageQueue, texts, texts, int32s)
 SEEDS: list[tuple[Callable[[bytes], Any], bytes]] = [
     (
-        heartbeat.decode_heartbeat,
-        heartbeat.encode_heartbeat(
-            heartbeat.Heartbeat(
+        heartbeat_bodies.decode_heartbeat,
+        heartbeat_bodies.encode_heartbeat(
+            heartbeat_bodies.Heartbeat(
                 client_id="c",
-                producers=[heartbeat.ProducerPart(group_name="p")],
+                producers=[heartbeat_bodies.ProducerPart(group_name="p")],
                 consumers=[
-                    heartbeat.ConsumerPart(
+                    heartbeat_bodies.ConsumerPart(
                         group_name="g",
-                        subscriptions=[heartbeat.Subscription(topic="T", tags=["A"], tag_codes=[1])],
+                        subscriptions=[heartbeat_bodies.Subscription(topic="T", tags=["A"], tag_codes=[1])],
                     )
                 ],
             )
         ),
     ),
     (
-        route.decode_route,
-        route.encode_route(
-            route.TopicRoute(
+        route_bodies.decode_route,
+        route_bodies.encode_route(
+            route_bodies.TopicRoute(
                 queue_datas=[
-                    route.BrokerQueues(broker_name="b", read_queue_nums=4, write_queue_nums=4, perm=6)
+                    route_bodies.BrokerQueues(broker_name="b", read_queue_nums=4, write_queue_nums=4, perm=6)
                 ],
-                broker_datas=[route.BrokerAddresses(cluster="c", broker_name="b", broker_addrs={0: "h:1"})],
+                broker_datas=[route_bodies.BrokerData(cluster="c", broker_name="b", broker_addrs={0: "h:1"})],
             ),
             quoted_keys=False,
         ),
     ),
     (
-        route.decode_cluster,
+        route_bodies.decode_cluster,
         b'{"brokerAddrTable":{"b":{"brokerAddrs":{0:"h"},"brokerName":"b","cluster":"c"}}}',
     ),
-    (topics.decode_topic_table, b'{"dataVersion":{"counter":1},"topicConfigTable":{"T":{"topicName":"T"}}}'),
-    (groups.decode_group_table, b'{"subscriptionGroupTable":{"g":{"groupName":"g","brokerId":0}}}'),
     (
-        locks.decode_lock_batch,
+        topic_bodies.decode_topic_table,
+        b'{"dataVersion":{"counter":1},"topicConfigTable":{"T":{"topicName":"T"}}}',
+    ),
+    (group_bodies.decode_group_table, b'{"subscriptionGroupTable":{"g":{"groupName":"g","brokerId":0}}}'),
+    (
+        lock_bodies.decode_lock_batch,
         b'{"clientId":"c","consumerGroup":"g","mqSet":[{"topic":"T","brokerName":"b","queueId":1}]}',
     ),
-    (locks.decode_consumer_ids, b'{"consumerIdList":["a","b"]}'),
-    (lists.decode_topic_list, b'{"topicList":["a","b"]}'),
-    (offsets.decode_group_offsets, b'{"offsetTable":{"T@g":{0:1,"2":"3"}}}'),
-    (offsets.decode_delay_offsets, b'{"offsetTable":{3:1}}'),
-    (offsets.decode_reset_offsets, b'{"offsetTable":{{"topic":"T","brokerName":"b","queueId":1}:5}}'),
+    (lock_bodies.decode_consumer_ids, b'{"consumerIdList":["a","b"]}'),
+    (list_bodies.decode_topic_list, b'{"topicList":["a","b"]}'),
+    (offset_bodies.decode_group_offsets, b'{"offsetTable":{"T@g":{0:1,"2":"3"}}}'),
+    (offset_bodies.decode_delay_offsets, b'{"offsetTable":{3:1}}'),
+    (offset_bodies.decode_reset_offsets, b'{"offsetTable":{{"topic":"T","brokerName":"b","queueId":1}:5}}'),
     (
-        offsets.decode_reset_offsets,
+        offset_bodies.decode_reset_offsets,
         b'{"offsetTable":[{"topic":"T","brokerName":"b","queueId":1,"offset":5}]}',
     ),
     (
-        offsets.decode_topic_stats,
+        offset_bodies.decode_topic_stats,
         b'{"offsetTable":{{"topic":"T","brokerName":"b","queueId":1}:{"maxOffset":5}}}',
     ),
-    (registration.decode_key_values, b'{"table":{"a":"b"}}'),
+    (registration_bodies.decode_key_values, b'{"table":{"a":"b"}}'),
     (
-        registration.decode_register_broker,
+        registration_bodies.decode_register_broker,
         b'{"topicConfigSerializeWrapper":{"topicConfigTable":{"T":{"topicName":"T"}}}}',
     ),
 ]
@@ -414,7 +426,7 @@ def test_any_damaged_body_reads_or_is_refused(data: st.DataObject) -> None:
 @given(st.binary(max_size=100) | damaged(st.binary(max_size=200).map(zlib.compress)))
 def test_any_compressed_registration_reads_or_is_refused(data: bytes) -> None:
     try:
-        registration.decode_register_broker(data, compressed=True)
+        registration_bodies.decode_register_broker(data, compressed=True)
     except BodyError:
         return
 
@@ -430,10 +442,10 @@ def test_any_compressed_registration_reads_or_is_refused(data: bytes) -> None:
 def test_a_registration_comes_back_as_it_went(
     table: dict[str, tuple[int, int, int]], filter_servers: list[str], compressed: bool
 ) -> None:
-    body = registration.RegisterBrokerBody(
-        topics=topics.TopicConfigTable(
+    body = registration_bodies.RegisterBrokerBody(
+        topics=topic_bodies.TopicConfigTable(
             topic_config_table={
-                name: topics.TopicConfig(
+                name: topic_bodies.TopicConfig(
                     topic_name=name, read_queue_nums=read, write_queue_nums=write, perm=perm
                 )
                 for name, (read, write, perm) in table.items()
@@ -442,16 +454,16 @@ def test_a_registration_comes_back_as_it_went(
         filter_servers=filter_servers,
     )
 
-    data = registration.encode_register_broker(body, compressed=compressed)
+    data = registration_bodies.encode_register_broker(body, compressed=compressed)
 
-    assert registration.decode_register_broker(data, compressed=compressed) == body
+    assert registration_bodies.decode_register_broker(data, compressed=compressed) == body
 
 
 @fuzzed
 @given(st.dictionaries(queues, int64s, max_size=20))
 def test_offsets_by_queue_come_back_as_they_went(table: dict[MessageQueue, int]) -> None:
-    assert offsets.decode_reset_offsets(offsets.encode_reset_offsets(table)) == table
-    assert offsets.decode_reset_offsets(offsets.encode_reset_offsets_for_cpp(table)) == table
+    assert offset_bodies.decode_reset_offsets(offset_bodies.encode_reset_offsets(table)) == table
+    assert offset_bodies.decode_reset_offsets(offset_bodies.encode_reset_offsets_for_cpp(table)) == table
 
 
 @fuzzed

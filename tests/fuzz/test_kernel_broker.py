@@ -21,7 +21,7 @@ from pyromq.codes import PullFlag, RequestCode, Serializer, SysFlag
 from pyromq.config.load import build
 from pyromq.config.settings import BrokerProcess
 from pyromq.kernel import WHY_PURE
-from pyromq.testing.clock import ManualClock
+from pyromq.testing.manual_clock import ManualClock
 from pyromq.testing.requests import batch_body, pull_fields, send_fields, send_v2_fields
 from pyromq.wire import properties as names
 from pyromq.wire.batch import BatchUnit, encode_batch

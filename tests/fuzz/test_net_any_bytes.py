@@ -11,12 +11,11 @@ from list_transport import ListTransport
 
 from pyromq.clock import SystemClock
 from pyromq.config.settings import NetSettings
-from pyromq.net.dispatch import Dispatcher
 from pyromq.net.link import Link
-from pyromq.net.routes import Answer, Route, RouteTable
+from pyromq.net.routes import Answer, Dispatcher, RequestTable, Route
 from pyromq.net.turn import Turn
 from pyromq.wire.command import Command, encode
-from pyromq.wire.headers.send import SendMessageV2
+from pyromq.wire.headers.send_headers import SendMessageV2
 
 WELL = st.builds(
     lambda code, opaque, ext, body, serializer: encode(
@@ -50,7 +49,7 @@ def quiet():
 
 async def feed(pieces):
     transport = ListTransport()
-    table = RouteTable(
+    table = RequestTable(
         [
             Route(10, lambda request: Answer(body=request.body)),
             Route(310, lambda request: Answer(), SendMessageV2),

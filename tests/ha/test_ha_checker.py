@@ -5,21 +5,21 @@ from pathlib import Path
 
 import pytest
 
-from pyromq.torture.probe.record import Fate, Final, Record, Stored
-from pyromq.torture.probe.rules import Promise, judge
-from pyromq.torture.replicas import compare_logs, lag_bytes, read_epochs
+from pyromq.torture.probe.probe_record import Final, LoggedMessage, ProbeRecord, SendFate
+from pyromq.torture.probe.rules import ProbePromise, judge
+from pyromq.torture.replica_audit import compare_logs, lag_bytes, read_epochs
 
 QUEUE = ("orders", 0)
 OTHER = ("orders", 1)
-SYNCHRONOUS = Promise()
-ASYNCHRONOUS = Promise(is_synchronous=False, unshipped_s_max=3.0)
+SYNCHRONOUS = ProbePromise()
+ASYNCHRONOUS = ProbePromise(is_synchronous=False, unshipped_s_max=3.0)
 
 
 class Story:
     """A cluster without faults: each send is acknowledged, stored and read; then one thing is changed."""
 
     def __init__(self) -> None:
-        self.record = Record()
+        self.record = ProbeRecord()
         self.final = Final(queues={QUEUE: {}, OTHER: {}}, epochs=[(1, 0)], reigns={0: {1}, 1: {2}})
         self.now = 0.0
         self.position = 0
@@ -37,11 +37,11 @@ class Story:
             queue, node=node, connection=node if connection is None else connection, now=self.now
         )
         self.now += 0.5
-        send.ended_at, send.fate = self.now, Fate.ACKNOWLEDGED
+        send.ended_at, send.fate = self.now, SendFate.ACKNOWLEDGED
         send.offset, send.position = len(self.final.queues[queue]), self.position
         self.now += 0.5
         if stays:
-            self.final.queues[queue][send.offset] = Stored(send.number, send.position, node)
+            self.final.queues[queue][send.offset] = LoggedMessage(send.number, send.position, node)
             self.record.see(queue, send.offset, send.number, node=node, now=self.now)
             self.position += 100
         return send.number
@@ -50,7 +50,7 @@ class Story:
         """Let another master begin where the log ends."""
         self.final.epochs.append((self.final.epochs[-1][0] + 1, self.position))
 
-    def complaints(self, promise: Promise = SYNCHRONOUS) -> set[str]:
+    def complaints(self, promise: ProbePromise = SYNCHRONOUS) -> set[str]:
         """Return the kinds of faults that the judge found."""
         return {text.partition(":")[0] for text in judge(self.record, self.final, promise).broken}
 
@@ -70,7 +70,7 @@ def story() -> Story:
 
 
 @pytest.mark.parametrize("promise", [SYNCHRONOUS, ASYNCHRONOUS])
-def test_a_history_without_faults_is_left_alone(story: Story, promise: Promise) -> None:
+def test_a_history_without_faults_is_left_alone(story: Story, promise: ProbePromise) -> None:
     verdict = judge(story.record, story.final, promise)
 
     assert not verdict.broken
@@ -80,9 +80,9 @@ def test_a_history_without_faults_is_left_alone(story: Story, promise: Promise) 
 
 def test_unknown_and_refused_sends_may_be_there_or_not(story: Story) -> None:
     gone = story.record.begin(QUEUE, node=1, connection=9, now=story.now)
-    gone.fate = Fate.REFUSED
+    gone.fate = SendFate.REFUSED
     there = story.record.sends[story.send(1)]
-    there.fate, there.offset, there.position = Fate.UNKNOWN, -1, -1
+    there.fate, there.offset, there.position = SendFate.UNKNOWN, -1, -1
 
     assert not story.complaints()
 
@@ -96,7 +96,7 @@ def test_an_acknowledged_message_that_is_not_there_is_lost(story: Story) -> None
 def test_an_offset_that_nobody_has_is_a_gap(story: Story) -> None:
     number = story.final.queues[QUEUE].pop(1).number
     story.record.reads.clear()
-    story.record.sends[number].fate = Fate.UNKNOWN
+    story.record.sends[number].fate = SendFate.UNKNOWN
 
     assert story.complaints() == {"gap"}
 
@@ -110,7 +110,7 @@ def test_a_message_that_is_there_twice_is_told(story: Story) -> None:
 
 def test_a_message_that_nobody_sent_is_told(story: Story) -> None:
     queue = story.final.queues[QUEUE]
-    queue[len(queue)] = Stored(4711, story.position, 1)
+    queue[len(queue)] = LoggedMessage(4711, story.position, 1)
 
     assert story.complaints() == {"made up"}
 

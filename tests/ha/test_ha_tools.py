@@ -15,13 +15,13 @@ import pytest
 from group_torture import clock_library
 
 from pyromq.testing.waiting import aeventually, eventually
-from pyromq.torture.clocks import Clock, forget
-from pyromq.torture.disks import Disk, LoopDisk, MemoryDisk, why_no_disks, why_no_full_disks
-from pyromq.torture.faults import FAMILIES, PROXY_KINDS, Kind, kinds_of
+from pyromq.torture.fault_schedule import draw
+from pyromq.torture.faults import FAMILIES, PROXY_KINDS, FaultKind, kinds_of
 from pyromq.torture.nemesis import HARMS
-from pyromq.torture.proxy import Proxy, Wires
-from pyromq.torture.schedule import draw
-from pyromq.torture.sockets import owner_of
+from pyromq.torture.servers.node_disk import Disk, LoopDisk, MemoryDisk, why_no_disks, why_no_full_disks
+from pyromq.torture.servers.process_clock import ProcessClock, forget
+from pyromq.torture.servers.proxy import Proxy, Wires
+from pyromq.torture.servers.sockets import owner_of
 from pyromq.torture.stage import Promises, Topology
 from pyromq.torture.variation import WEIGHTS, draw_variation
 
@@ -210,7 +210,7 @@ def test_a_clock_of_one_s_own_jumps_while_its_process_runs_and_the_other_clock_d
     library = clock_library()
     if library is None:
         pytest.skip("there is no libfaketime, and it cannot be fetched")
-    clock = Clock(library, tmp_path / "clock")
+    clock = ProcessClock(library, tmp_path / "clock")
     script = "import time\nwhile True:\n  input(); print(time.time(), time.monotonic(), flush=True)"
     with subprocess.Popen(
         [sys.executable, "-c", script],
@@ -237,7 +237,7 @@ def test_a_clock_of_one_s_own_jumps_while_its_process_runs_and_the_other_clock_d
 
 
 def test_a_seed_is_always_the_same_schedule() -> None:
-    weights = {Kind.KILL: 1.0, Kind.PAUSE: 0.5}
+    weights = {FaultKind.KILL: 1.0, FaultKind.PAUSE: 0.5}
 
     assert list(draw(7, weights, 60, 3)) == list(draw(7, weights, 60, 3))
     assert list(draw(7, weights, 60, 3)) != list(draw(8, weights, 60, 3))
@@ -247,14 +247,14 @@ def test_a_seed_is_always_the_same_schedule() -> None:
 
 def test_a_schedule_ends_with_the_time_that_it_has() -> None:
     for seed in range(50):
-        faults = list(draw(seed, {Kind.KILL: 1.0}, 30, 3))
+        faults = list(draw(seed, {FaultKind.KILL: 1.0}, 30, 3))
         assert faults
         assert all(fault.at_s + fault.lasts_s <= 30.01 for fault in faults)
     assert not list(draw(7, {}, 30, 3))
 
 
 def test_what_cannot_be_done_here_does_not_change_the_rest_of_a_variation() -> None:
-    without = frozenset({Kind.CLOCK_JUMP, Kind.FULL_DISK})
+    without = frozenset({FaultKind.CLOCK_JUMP, FaultKind.FULL_DISK})
     for seed in range(50):
         one, other = draw_variation(seed), draw_variation(seed, without=without)
         assert [fault.at_s for fault in one.faults] == [fault.at_s for fault in other.faults]
@@ -265,17 +265,17 @@ def test_a_hundred_variations_have_every_kind_of_fault_and_each_kind_can_be_done
     drawn = {fault.kind for seed in range(100) for fault in draw_variation(seed).faults}
 
     assert drawn == set(WEIGHTS)
-    assert set(HARMS) == set(Kind)
-    assert {kind for family in FAMILIES.values() for kind in family.kinds} == set(Kind)
+    assert set(HARMS) == set(FaultKind)
+    assert {kind for family in FAMILIES.values() for kind in family.kinds} == set(FaultKind)
 
 
 def test_kinds_that_mean_nothing_to_a_cluster_are_not_drawn() -> None:
     alone = kinds_of(["partition", "kill"], Promises())
     group = kinds_of(["partition", "kill"], Promises(Topology.FAILOVER, replicas=2), PROXY_KINDS)
 
-    assert Kind.CUT_CLIENTS in alone
-    assert not {Kind.CUT_PEER, Kind.CUT_ETCD, Kind.AMBUSH} & alone.keys()
-    assert {Kind.CUT_PEER, Kind.CUT_ETCD, Kind.AMBUSH} <= group.keys()
+    assert FaultKind.CUT_CLIENTS in alone
+    assert not {FaultKind.CUT_PEER, FaultKind.CUT_ETCD, FaultKind.AMBUSH} & alone.keys()
+    assert {FaultKind.CUT_PEER, FaultKind.CUT_ETCD, FaultKind.AMBUSH} <= group.keys()
     assert not PROXY_KINDS & group.keys()
     # Each family comes as often as any other.
     assert sum(alone.values()) == pytest.approx(2)

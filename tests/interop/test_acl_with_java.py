@@ -20,7 +20,7 @@ from pyromq import Admin, ClientSettings
 from pyromq.codes import RequestCode as Code
 from pyromq.testing.waiting import eventually
 from pyromq.testing.wire_client import WireClient
-from pyromq.wire.bodies.heartbeat import ConsumerPart, Heartbeat, Subscription, encode_heartbeat
+from pyromq.wire.bodies.heartbeat_bodies import ConsumerPart, Heartbeat, Subscription, encode_heartbeat
 
 pytestmark = [pytest.mark.interop, pytest.mark.long, pytest.mark.timeout(600)]
 

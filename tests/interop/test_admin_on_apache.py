@@ -20,7 +20,7 @@ from harness.servers import Cluster, start_apache
 from harness.toolchains import Unavailable
 
 from pyromq import Admin, ConsumeFrom, PushConsumer
-from pyromq.client.plans.ops_offsets import GroupOnline, Target, To
+from pyromq.client.plans.admin.offset_changes import GroupOnline, Target, To
 from pyromq.testing.waiting import eventually
 
 pytestmark = [pytest.mark.interop, pytest.mark.long, pytest.mark.timeout(1_200)]

@@ -89,7 +89,9 @@ def opened(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Opened]:
 def test_apache_serves_the_messages_at_their_offsets_and_goes_on_behind_them(opened: Opened) -> None:
     store, held = opened
     with PullConsumer("readers", store.name_server) as consumer, Producer("p", store.name_server) as producer:
-        for queue in consumer.queues(TOPIC):
+        queues = consumer.queues(TOPIC)
+        assert {queue.queue_id for queue in queues} == set(held)
+        for queue in queues:
             expected = held[queue.queue_id]
             assert expected[0][0] % QUEUE_FILE_ENTRIES > 0
             assert consumer.min_offset(queue) == expected[0][0]

@@ -22,7 +22,7 @@ from pyromq.codes import RequestCode, ResponseCode
 from pyromq.config.settings import NetSettings
 from pyromq.net.blocking import BlockingLinks
 from pyromq.testing.waiting import eventually
-from pyromq.wire.bodies.heartbeat import ConsumerPart, Heartbeat, Subscription, encode_heartbeat
+from pyromq.wire.bodies.heartbeat_bodies import ConsumerPart, Heartbeat, Subscription, encode_heartbeat
 from pyromq.wire.command import Command
 
 pytestmark = [pytest.mark.interop, pytest.mark.long, pytest.mark.timeout(1_200)]

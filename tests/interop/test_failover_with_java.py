@@ -157,9 +157,10 @@ def test_nothing_that_was_acknowledged_is_lost_or_moved(story: Story, client: st
 
 @SENDERS
 def test_messages_of_one_producer_stay_in_order(story: Story, client: str) -> None:
-    for bodies in by_queue(story.stored).values():
-        order = numbers(bodies, client)
-        assert order == sorted(order)
+    orders = [numbers(bodies, client) for bodies in by_queue(story.stored).values()]
+
+    assert any(orders)
+    assert orders == [sorted(order) for order in orders]
 
 
 @SENDERS

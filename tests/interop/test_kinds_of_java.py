@@ -76,6 +76,7 @@ def test_a_retry_waits_at_the_level_of_its_time_or_at_the_one_that_the_listener_
 def test_a_message_that_comes_again_is_the_same_message(tale: Tale) -> None:
     first, *again = [event for event in tale.consumed("retry") if event["body"] == "later"]
     (stored,) = [record for record in tale.ledger.of(tale.name("retry")) if record.body == b"later"]
+    assert again
     for event in again:
         properties = event["properties"]
         assert event["topic"] == tale.name("retry")

@@ -19,8 +19,8 @@ from pyromq.codes import RequestCode, ResponseCode
 from pyromq.config.settings import NetSettings
 from pyromq.net.blocking import BlockingLinks
 from pyromq.testing.waiting import eventually
-from pyromq.wire.bodies.locks import decode_consumer_ids
-from pyromq.wire.bodies.running import (
+from pyromq.wire.bodies.lock_bodies import decode_consumer_ids
+from pyromq.wire.bodies.running_info import (
     DirectResult,
     RunningState,
     decode_direct_consumption,

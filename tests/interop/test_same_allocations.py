@@ -9,7 +9,7 @@ from harness.missing import unavailable
 from harness.toolchains import Unavailable, java_class
 from java_allocations import our_shares
 
-from pyromq.client.broadcast_offsets import BroadcastOffsets
+from pyromq.client.consumer.broadcast_offsets import BroadcastOffsets
 from pyromq.model import MessageQueue
 
 pytestmark = [pytest.mark.interop, pytest.mark.long, pytest.mark.timeout(900)]

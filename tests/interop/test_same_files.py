@@ -20,8 +20,8 @@ from harness.same_script import BILLS, DEAD_TOPIC, ORDERS, RETRY_TOPIC, RETRYING
 from harness.toolchains import Unavailable
 
 from pyromq import Perm, ReceivedMessage
-from pyromq.wire.bodies.groups import decode_group_table
-from pyromq.wire.bodies.topics import decode_topic_table
+from pyromq.wire.bodies.group_bodies import decode_group_table
+from pyromq.wire.bodies.topic_bodies import decode_topic_table
 
 pytestmark = [pytest.mark.interop, pytest.mark.long, pytest.mark.timeout(600)]
 
@@ -68,6 +68,8 @@ def test_every_message_is_served_as_before(handover: tuple[Turn, Turn]) -> None:
 @pytest.mark.row("ST-13")
 def test_every_acknowledged_message_is_where_its_sender_was_told(handover: tuple[Turn, Turn]) -> None:
     before, after = handover
+    assert before.sent
+    assert before.last
     for sent in before.sent + before.last:
         message = _at(after.found, (sent.topic, sent.queue_id), sent.offset)
         assert (message.body, message.offset_message_id) == (sent.body, sent.offset_id)
@@ -77,6 +79,7 @@ def test_every_acknowledged_message_is_where_its_sender_was_told(handover: tuple
 @pytest.mark.row("ST-12")
 def test_no_queue_has_a_gap_or_a_repeat(handover: tuple[Turn, Turn]) -> None:
     _, after = handover
+    assert after.found.messages
     for queue, messages in after.found.messages.items():
         begin, end = after.found.bounds[queue]
         assert [message.queue_offset for message in messages] == list(range(begin, end))
@@ -86,6 +89,7 @@ def test_no_queue_has_a_gap_or_a_repeat(handover: tuple[Turn, Turn]) -> None:
 def test_every_message_is_found_by_each_of_its_keys(handover: tuple[Turn, Turn]) -> None:
     before, after = handover
     forgotten = before.forgotten if after.kind == "apache" else range(0)
+    assert any(keys_of(message) for message in after.found.everything)
     for message in after.found.everything:
         for key in keys_of(message) if message.position not in forgotten else ():
             assert message.position in after.found.by_key[message.topic, key], (message.topic, key)
@@ -94,12 +98,14 @@ def test_every_message_is_found_by_each_of_its_keys(handover: tuple[Turn, Turn])
 @pytest.mark.row("ST-08")
 def test_every_message_is_found_by_its_id(handover: tuple[Turn, Turn]) -> None:
     _, after = handover
+    assert after.found.everything
     for message in after.found.everything:
         assert after.found.by_id[message.offset_message_id] == message
 
 
 def test_every_message_is_found_by_its_stored_time(handover: tuple[Turn, Turn]) -> None:
     _, after = handover
+    assert after.found.by_time
     for (queue, stored_at_ms), offset in after.found.by_time.items():
         found_ms = _at(after.found, queue, offset).stored_at_ms
         # Apache's broker picks the file by the time of its last change, and stays in it: it may answer an
@@ -142,7 +148,9 @@ def test_a_delayed_message_on_its_way_is_delivered_once(handover: tuple[Turn, Tu
 
 
 def test_a_transaction_begun_on_one_broker_is_committed_on_the_other(relays: dict[str, Relay]) -> None:
+    assert relays
     for relay in relays.values():
+        assert len(relay.turns) > 2
         for before, after in pairwise(relay.turns[:-1]):
             assert before.half is not None
             assert [one.body for one in after.found.messages[ORDERS, 0]].count(before.half.body) == 0
@@ -151,7 +159,9 @@ def test_a_transaction_begun_on_one_broker_is_committed_on_the_other(relays: dic
 
 def test_the_next_messages_continue_the_queues(handover: tuple[Turn, Turn]) -> None:
     _, after = handover
-    for queue in {(sent.topic, sent.queue_id) for sent in after.sent} & after.found.bounds.keys():
+    continued = {(sent.topic, sent.queue_id) for sent in after.sent} & after.found.bounds.keys()
+    assert continued
+    for queue in continued:
         first = min(sent.offset for sent in after.sent if (sent.topic, sent.queue_id) == queue)
         assert first == after.found.bounds[queue][1]
 
@@ -174,6 +184,7 @@ def test_the_checkpoint_of_a_stopped_broker_names_the_newest_message(relays: dic
 
 
 def test_settings_that_are_not_the_defaults_are_kept(relays: dict[str, Relay]) -> None:
+    assert relays
     for relay in relays.values():
         last = relay.turns[-1].found
         topics = [topic for name, topic in last.topics.items() if "same-odd-" in name]
@@ -184,6 +195,7 @@ def test_settings_that_are_not_the_defaults_are_kept(relays: dict[str, Relay]) -
 
 
 def test_verifying_finds_no_fault_in_what_either_broker_leaves(relays: dict[str, Relay]) -> None:
+    assert all(any(turn.report for turn in relay.turns) for relay in relays.values())
     for relay in relays.values():
         for turn in relay.turns:
             for report in filter(None, (turn.script_report, turn.report)):
@@ -194,6 +206,7 @@ def test_verifying_finds_no_fault_in_what_either_broker_leaves(relays: dict[str,
 
 @pytest.mark.row("ST-04")
 def test_our_broker_stays_out_of_a_store_that_apache_has_open(relays: dict[str, Relay]) -> None:
+    assert relays
     for relay in relays.values():
         assert relay.turns[-1].kind == "apache"
         assert relay.intruder_status == 1

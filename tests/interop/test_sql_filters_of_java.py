@@ -18,7 +18,7 @@ from harness.toolchains import Unavailable, java_class
 
 from pyromq import Admin, Message, Producer
 from pyromq.errors import FilterError
-from pyromq.filter.sql import compile_sql
+from pyromq.filter.sql_filter import compile_sql
 from pyromq.testing.waiting import eventually
 
 pytestmark = [pytest.mark.interop, pytest.mark.long, pytest.mark.timeout(900)]

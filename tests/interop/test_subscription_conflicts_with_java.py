@@ -24,8 +24,8 @@ from pyromq.codes import RequestCode
 from pyromq.testing.requests import heartbeat_body
 from pyromq.testing.waiting import eventually
 from pyromq.testing.wire_client import WireClient
-from pyromq.wire.bodies.heartbeat import ConsumeType, Subscription
-from pyromq.wire.bodies.running import RunningState, encode_running_state
+from pyromq.wire.bodies.heartbeat_bodies import ConsumeType, Subscription
+from pyromq.wire.bodies.running_info import RunningState, encode_running_state
 from pyromq.wire.command import Command
 
 pytestmark = [pytest.mark.interop, pytest.mark.long, pytest.mark.timeout(300)]

@@ -13,7 +13,7 @@ from harness.servers import OURS_AND_APACHES, Cluster
 from harness.toolchains import Unavailable, java_class
 
 from pyromq import Admin, Message, Producer, PushConsumer
-from pyromq.client.trace_format import TraceEntry, decode_entries, encode_entry
+from pyromq.client.tracing.trace_format import TraceEntry, decode_entries, encode_entry
 from pyromq.config.settings import ClientSettings
 from pyromq.errors import PyroError
 from pyromq.model import ConsumeFrom, ReceivedMessage

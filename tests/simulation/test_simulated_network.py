@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from pyromq.testing.simulation.loop import NothingLeft
-from pyromq.testing.simulation.processes import Process
+from pyromq.testing.simulation.simulated_loop import NothingLeft
+from pyromq.testing.simulation.simulated_machines import Process
 from pyromq.testing.simulation.transport import PIPE_BYTES
 from pyromq.testing.simulation.world import World
 

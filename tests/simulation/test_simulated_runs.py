@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from pyromq.testing.simulation.run import run_seed
-from pyromq.testing.simulation.schedule import draw
+from pyromq.testing.simulation.simulated_run import run_seed
+from pyromq.testing.simulation.simulated_schedule import draw
 from pyromq.torture.stage import Topology
 
 ROOT = Path(__file__).parents[2]
@@ -32,7 +32,9 @@ def test_a_seed_gives_one_trace() -> None:
 
 
 def test_a_seed_gives_one_trace_in_every_process() -> None:
-    code = f"from pyromq.testing.simulation.run import run_seed; print(run_seed({BUSY_SEED}).digest)"
+    code = (
+        f"from pyromq.testing.simulation.simulated_run import run_seed; print(run_seed({BUSY_SEED}).digest)"
+    )
     digests = [
         subprocess.run(
             [sys.executable, "-c", code],

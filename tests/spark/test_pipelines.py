@@ -10,11 +10,11 @@ from pyspark.sql import SparkSession
 from pyromq import Admin, Message, Producer
 from pyromq.testing.waiting import eventually
 from pyspark_rocketmq.pipelines.document import Findings
-from pyspark_rocketmq.pipelines.progress import BatchDone
+from pyspark_rocketmq.pipelines.pipeline_topics import check_topics, create_topics
+from pyspark_rocketmq.pipelines.query_progress import BatchDone
 from pyspark_rocketmq.pipelines.running import RunningPipeline, start_pipeline
+from pyspark_rocketmq.pipelines.spark_views import PipelineFailed, check_views
 from pyspark_rocketmq.pipelines.spec import Pipeline, read_pipeline
-from pyspark_rocketmq.pipelines.topics import check_topics, create_topics
-from pyspark_rocketmq.pipelines.views import PipelineFailed, check_views
 
 FILE = """\
 name: doubled

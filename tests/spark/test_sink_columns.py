@@ -21,11 +21,11 @@ from spark_stage import make_topic
 
 from pyromq.client.sync.staged import StagedPart
 from pyromq.errors import ConfigError, MessageIllegal, Refused
-from pyspark_rocketmq import outlets
-from pyspark_rocketmq.outlets import WrittenPart
-from pyspark_rocketmq.rows import check_columns
-from pyspark_rocketmq.sink import batch_writer, stream_writer
-from pyspark_rocketmq.sink_options import read_sink_options
+from pyspark_rocketmq.sink import outlets
+from pyspark_rocketmq.sink.outlets import WrittenPart
+from pyspark_rocketmq.sink.rows import check_columns
+from pyspark_rocketmq.sink.sink import batch_writer, stream_writer
+from pyspark_rocketmq.sink.sink_options import read_sink_options
 
 DELIVERIES = pytest.mark.parametrize("delivery", ["exactly-once", "at-least-once"])
 

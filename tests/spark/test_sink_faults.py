@@ -11,9 +11,9 @@ from sink_stage import batch_of, bodies, ids, messages_in, new_query, write
 from spark_stage import make_topic
 
 from pyromq.testing.cluster import running_cluster
-from pyspark_rocketmq import outlets
 from pyspark_rocketmq.failures import WriteFailed
-from pyspark_rocketmq.sink_options import read_sink_options
+from pyspark_rocketmq.sink import outlets
+from pyspark_rocketmq.sink.sink_options import read_sink_options
 
 FILES, LINES = 3, 40
 STEPS = ("before write", "in write", "after write", "before commit", "after commit")

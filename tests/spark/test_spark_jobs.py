@@ -13,12 +13,12 @@ from pyromq.model import ReceivedMessage
 from pyromq.testing.cluster import ThreadCluster, running_cluster
 from pyspark_rocketmq.cold.folder import ArchiveFolder
 from pyspark_rocketmq.jobs.archive import ArchiveOrder, archive
+from pyspark_rocketmq.jobs.job_runs import JobFailed, Watch
 from pyspark_rocketmq.jobs.mirror import MIRRORED_FROM, MirrorOrder, mirror
 from pyspark_rocketmq.jobs.replay import Replayed, ReplayOrder, count, replay
 from pyspark_rocketmq.jobs.replay_plan import ReplayState
-from pyspark_rocketmq.jobs.running import JobFailed, Watch
-from pyspark_rocketmq.jobs.verify import Verdict, VerifyOrder, verify
-from pyspark_rocketmq.options import Choice, Connection
+from pyspark_rocketmq.jobs.verify import RangeVerdict, VerifyOrder, verify
+from pyspark_rocketmq.source.source_options import ClusterConnection, TopicChoice
 
 COUNT = 60
 
@@ -34,7 +34,9 @@ def orders(name_server: str, topic: str) -> str:
 def archived(spark: SparkSession, name_server: str, orders: str, tmp_path: Path) -> ArchiveFolder:
     """An archive of it."""
     folder = ArchiveFolder(str(tmp_path / "archive"))
-    order = ArchiveOrder(Connection(name_server), Choice("TOPIC", (orders,)), folder, round_messages=40)
+    order = ArchiveOrder(
+        ClusterConnection(name_server), TopicChoice("TOPIC", (orders,)), folder, round_messages=40
+    )
     assert archive(spark, order, Watch()).row_count == COUNT
     return folder
 
@@ -58,10 +60,10 @@ def by_queue(messages: list[ReceivedMessage]) -> dict[int, list[tuple[str, bytes
 def test_what_is_archived_is_verified_and_read_as_one_table(
     spark: SparkSession, name_server: str, orders: str, archived: ArchiveFolder
 ) -> None:
-    found = verify(spark, VerifyOrder(archived, Connection(name_server)), Watch())
+    found = verify(spark, VerifyOrder(archived, ClusterConnection(name_server)), Watch())
     read = spark.read.format("rocketmq").option("subscribe", orders).option("archive", archived.uri)
 
-    assert {one.verdict for one in found.findings} == {Verdict.SAME}
+    assert {one.verdict for one in found.findings} == {RangeVerdict.SAME}
     assert sorted(int(row.body) for row in read.load().collect()) == list(range(COUNT))
     assert read.option("nameServer", name_server).load().count() == COUNT
 

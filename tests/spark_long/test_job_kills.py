@@ -15,8 +15,8 @@ from spark_stage import make_topic
 from pyromq import Message, Producer
 from pyromq.testing.cluster import running_cluster
 from pyromq.testing.waiting import eventually
+from pyspark_rocketmq.cold.archive_manifest import ArchiveManifest
 from pyspark_rocketmq.cold.folder import ArchiveFolder
-from pyspark_rocketmq.cold.manifest import Manifest
 
 COUNT = 3_000
 ROUND = 200
@@ -84,7 +84,7 @@ def test_an_archive_job_that_is_killed_and_one_that_is_stopped_are_gone_on_with(
     end = json.loads(said.splitlines()[-1])
     assert (stopped.returncode, end["is_stopped"]) == (130, True)
     assert (status, last["left"]) == (0, 0)
-    files = Manifest.load(ArchiveFolder(str(folder))).files()
+    files = ArchiveManifest.load(ArchiveFolder(str(folder))).files()
     assert sum(file.row_count for file in files) == COUNT
     status, verified = run(environment, "verify", str(folder), "-n", name_server)
     assert (status, verified["rows"], verified["same"]) == (0, COUNT, len(files))

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from pyromq.testing.wire_client import WireClient
 from pyromq.wire.command import Command
-from pyromq.wire.signing import signer
+from pyromq.wire.signature import signer
 
 OPERATOR, OPERATOR_SECRET = "the-operator", "operators-secret-1"
 SHOP, SHOP_SECRET = "web-shop", "web-shops-secret-2"

@@ -18,8 +18,8 @@ from dead_letter_stage import undertaker
 from typer.testing import CliRunner, Result
 
 from pyromq import ConsumeFrom, DeadLetters, Message, Producer, PushConsumer
-from pyromq.cli.admin import listing
 from pyromq.cli.main import app
+from pyromq.cli.views import listing
 from pyromq.testing.waiting import eventually
 
 MESSAGE_COUNT = 8

@@ -10,14 +10,14 @@ from pyspark.sql import SparkSession
 
 from pyromq import Admin
 from pyromq.model import MessageQueue
-from pyromq.testing.clock import ManualClock
 from pyromq.testing.cluster import ThreadCluster, running_cluster
+from pyromq.testing.manual_clock import ManualClock
 from pyromq.testing.waiting import eventually
 from pyspark_rocketmq.cold.folder import ArchiveFolder
 from pyspark_rocketmq.jobs.archive import Archived, ArchiveOrder, archive
-from pyspark_rocketmq.jobs.running import Watch
+from pyspark_rocketmq.jobs.job_runs import Watch
 from pyspark_rocketmq.jobs.verify import Verified, VerifyOrder, verify
-from pyspark_rocketmq.options import Choice, Connection
+from pyspark_rocketmq.source.source_options import ClusterConnection, TopicChoice
 
 #: Messages of this size fill a file of the log after about eight.
 BODY_BYTES = 800
@@ -65,8 +65,8 @@ def archive_here(
 ) -> Archived:
     """Archive a topic in this process."""
     order = ArchiveOrder(
-        Connection(name_server),
-        Choice("TOPIC", (topic,)),
+        ClusterConnection(name_server),
+        TopicChoice("TOPIC", (topic,)),
         ArchiveFolder(str(folder)),
         accepts_gaps=accepts_gaps,
         round_messages=round_messages,
@@ -76,6 +76,6 @@ def archive_here(
 
 def verify_here(name_server: str | None, folder: Path) -> Verified:
     """Verify an archive in this process."""
-    connection = None if name_server is None else Connection(name_server)
+    connection = None if name_server is None else ClusterConnection(name_server)
     order = VerifyOrder(ArchiveFolder(str(folder)), connection)
     return verify(cast(SparkSession, HereSpark()), order, Watch())

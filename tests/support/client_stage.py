@@ -4,18 +4,18 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+from pyromq.client.client_session import Session
 from pyromq.client.hooks import SendHook
-from pyromq.client.identity import Identity
+from pyromq.client.identity import ClientIdentity
 from pyromq.client.name_servers import NameServers
 from pyromq.client.route_cache import RouteCache
-from pyromq.client.session import Session
 from pyromq.client.steps import Alone, Brought, Call, Fetch, Pause, Plan, Save, Step
 from pyromq.codes import CommandFlag, RequestCode, ResponseCode
 from pyromq.config.settings import ClientSettings
 from pyromq.errors import ConnectFailed, NetworkError, RequestTimeout
-from pyromq.testing.clock import ManualClock
-from pyromq.wire.bodies.route import (
-    BrokerAddresses,
+from pyromq.testing.manual_clock import ManualClock
+from pyromq.wire.bodies.route_bodies import (
+    BrokerData,
     BrokerQueues,
     ClusterTable,
     TopicRoute,
@@ -24,8 +24,8 @@ from pyromq.wire.bodies.route import (
 )
 from pyromq.wire.command import Command
 from pyromq.wire.header import read_header, write_header
-from pyromq.wire.headers.namesrv import GetRouteInfo
-from pyromq.wire.headers.send import SendMessageAnswer, SendMessageV2
+from pyromq.wire.headers.namesrv_headers import GetRouteInfo
+from pyromq.wire.headers.send_headers import SendMessageAnswer, SendMessageV2
 from pyromq.wire.message_id import UniqueIds
 
 T = TypeVar("T")
@@ -62,7 +62,7 @@ def route_of(*brokers: str, queues: int = 4, perm: int = 6, order: str | None = 
             for name in brokers
         ],
         broker_datas=[
-            BrokerAddresses(cluster="c", broker_name=name, broker_addrs={0: f"{name}:1"}) for name in brokers
+            BrokerData(cluster="c", broker_name=name, broker_addrs={0: f"{name}:1"}) for name in brokers
         ],
         order_topic_conf=order,
     )
@@ -100,7 +100,7 @@ class Stage:
             settings=settings or self.settings,
             name_servers=NameServers(name_servers, start=0),
             clock=self.clock,
-            identity=Identity("client", 1, UniqueIds("127.0.0.1", 1)),
+            identity=ClientIdentity("client", 1, UniqueIds("127.0.0.1", 1)),
             routes=RouteCache(self.clock),
             send_hooks=send_hooks,
         )

@@ -9,7 +9,8 @@ from loop_thread import loop_thread
 
 from pyromq.config.settings import ClientSettings
 from pyromq.dashboard.app import Access
-from pyromq.dashboard.server import DashboardServer, listen
+from pyromq.dashboard.listening_socket import listen
+from pyromq.dashboard.web_server import DashboardServer
 from pyromq.testing.waiting import eventually
 
 #: Seconds between looks at the cluster: tests do not wait for two.

@@ -8,7 +8,7 @@ from pyromq.codes import RequestCode, ResponseCode
 from pyromq.config.settings import NetSettings
 from pyromq.net.blocking import BlockingLinks
 from pyromq.testing.waiting import eventually
-from pyromq.wire.bodies.route import decode_route
+from pyromq.wire.bodies.route_bodies import decode_route
 from pyromq.wire.command import Command
 from pyromq.wire.message_id import parse_offset_message_id
 

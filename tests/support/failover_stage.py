@@ -16,6 +16,7 @@ from pyromq.config.load import build
 from pyromq.config.settings import MIB, BrokerProcess, NamesrvSettings, NetSettings
 from pyromq.config.values import Value
 from pyromq.namesrv.namesrv import NameServer
+from pyromq.testing.cluster import PATIENT
 from pyromq.testing.requests import send_fields
 from pyromq.testing.waiting import aeventually
 from pyromq.testing.wire_client import WireClient
@@ -88,6 +89,7 @@ class Stage:
         number = len(self.replicas)
         way = Way(self.etcd.port)
         values: dict[str, Value] = {
+            **PATIENT,
             "namesrv_addr": self.name_server,
             "broker_role": self._role,
             "failover": f"etcd://127.0.0.1:{await way.start()}",

@@ -22,9 +22,9 @@ from pyspark.sql import SparkSession
 from pyspark.sql.datasource import WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from pyspark_rocketmq.sink_options import read_sink_options
-from pyspark_rocketmq.source import RocketMQSource
-from pyspark_rocketmq.write_stream import BATCH_ID, TopicStreamWriter
+from pyspark_rocketmq.data_source import RocketMQSource
+from pyspark_rocketmq.sink.sink_options import read_sink_options
+from pyspark_rocketmq.sink.write_stream import BATCH_ID, TopicStreamWriter
 
 
 class Injected(Exception):

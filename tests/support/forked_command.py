@@ -16,10 +16,10 @@ from pathlib import Path
 _PRELOADED = [
     "__main__",
     "forked_command",
-    "pyromq.cli.main",
-    "pyromq.cli.serve",
-    "pyromq.cli.servers",
-    "typer._adapters",
+    "pyromq.cli.program",
+    "pyromq.cli.servers.server_commands",
+    "pyromq.cli.servers.serve",
+    "pyromq.cli.servers.broker_servers",
     "uvloop",
 ]
 _SERVER = multiprocessing.get_context("forkserver")
@@ -34,7 +34,7 @@ def start_pyromq(arguments: Sequence[str], log: Path) -> ForkServerProcess:
 
 
 def _run(arguments: list[str], log: Path) -> None:
-    from pyromq.cli.main import main
+    from pyromq.cli.program import main
 
     file = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
     os.dup2(file, sys.stdout.fileno())

@@ -14,16 +14,16 @@ import forked_command
 from debian_packages import fetched
 from etcd import program
 
-from pyromq.torture import clocks
-from pyromq.torture.clients import LivesLoop
-from pyromq.torture.disks import why_no_disks
-from pyromq.torture.faults import DISK_KINDS, Kind
-from pyromq.torture.outcome import Outcome
-from pyromq.torture.plan import Plan
+from pyromq.torture.cluster_plan import Plan
+from pyromq.torture.faults import DISK_KINDS, FaultKind
+from pyromq.torture.killable_clients import LivesLoop
 from pyromq.torture.probe.probe import ProbePlan
-from pyromq.torture.processes import Running, start_pyromq
-from pyromq.torture.run import Order, Run
+from pyromq.torture.run_outcome import RunOutcome
+from pyromq.torture.servers import process_clock
+from pyromq.torture.servers.node_disk import why_no_disks
+from pyromq.torture.servers.processes import RunningProcess, start_pyromq
 from pyromq.torture.stage import Promises, Topology
+from pyromq.torture.torture_run import Order, Run
 from pyromq.torture.variation import Variation
 
 #: Five producers that hardly pause: what a run of some seconds lives on.
@@ -59,7 +59,7 @@ class Forked:
 
 def start_forked(
     arguments: Sequence[str], log: Path, environment: Mapping[str, str], prefix: Sequence[str]
-) -> Running:
+) -> RunningProcess:
     """Start `pyromq` without its half second of imports; not where a library must be loaded before it."""
     if environment or prefix:
         return start_pyromq(arguments, log, environment, prefix)
@@ -69,20 +69,20 @@ def start_forked(
 @cache
 def clock_library() -> Path | None:
     """Return libfaketime, fetched if need be; None where it cannot be had."""
-    found = clocks.find_library()
+    found = process_clock.find_library()
     if found is not None:
         return found
     try:
         folder = fetched("libfaketime", ["libfaketime"])
     except (OSError, subprocess.SubprocessError):
         return None
-    return next(folder.rglob(clocks.NAME), None)
+    return next(folder.rglob(process_clock.NAME), None)
 
 
-def impossible_kinds() -> frozenset[Kind]:
+def impossible_kinds() -> frozenset[FaultKind]:
     """Return what cannot be done on this machine."""
     kinds = DISK_KINDS if why_no_disks() else frozenset()
-    return kinds if clock_library() is not None else kinds | {Kind.CLOCK_JUMP}
+    return kinds if clock_library() is not None else kinds | {FaultKind.CLOCK_JUMP}
 
 
 def run_variation(
@@ -117,7 +117,7 @@ def run_variation(
     folder.mkdir(parents=True)
 
     async def main() -> Run:
-        run = Run(order, folder, Outcome(variation.seed, str(variation)))
+        run = Run(order, folder, RunOutcome(variation.seed, str(variation)))
         await run.run()
         return run
 

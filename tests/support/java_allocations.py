@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from pyromq.client import allocation
-from pyromq.client.allocation import Allocate
+from pyromq.client.consumer import allocation
+from pyromq.client.consumer.allocation import Allocate
 from pyromq.model import MessageQueue
 
 Case = dict[str, Any]

@@ -29,10 +29,11 @@ class Watched:
         self._folder = folder
 
     def find_spec(self, name: str, _path: Any = None, _target: Any = None) -> ModuleSpec | None:
-        """Return where a module of the kernel is; other modules are found by others."""
-        if not name.startswith(f"{KERNEL}."):
+        """Return where a module of the kernel is; its rooms and other modules are found by others."""
+        room, _, _ = name.removeprefix(f"{KERNEL}.").rpartition(".")
+        if not name.startswith(f"{KERNEL}.") or not room:
             return None
-        found = PathFinder.find_spec(name, [str(self._folder)])
+        found = PathFinder.find_spec(name, [str(self._folder / room)])
         if found is None:
             # Not None: the one without sanitizers would be found next.
             raise ModuleNotFoundError(f"{name} was not built with sanitizers")

@@ -11,6 +11,8 @@ from collections.abc import Callable, Sequence
 from random import Random
 from types import ModuleType
 
+from pyromq.kernel import MODULES
+
 Target = Callable[[Random], None]
 #: By their first name.
 TARGETS: dict[str, Target] = {}
@@ -42,8 +44,9 @@ def target(*names: str) -> Callable[[Target], Target]:
 
 
 def module(name: str) -> ModuleType:
-    """Return a module of the kernel, imported when the first target asks for it."""
-    return importlib.import_module(f"{KERNEL}.{name}")
+    """Return a module of the kernel by its last name, imported when the first target asks for it."""
+    [found] = [module for module in MODULES if module.rpartition(".")[2] == name]
+    return importlib.import_module(f"{KERNEL}.{found}")
 
 
 def exact(data: bytes) -> "array[int]":

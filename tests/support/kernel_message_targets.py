@@ -18,7 +18,7 @@ from pyromq.errors import PyroError
     "columns.named",
 )
 def pulled_messages(random: Random) -> None:
-    from pyromq.client.incoming import received_messages
+    from pyromq.client.consumer.incoming import received_messages
 
     tags = frozenset(random.choice(((), (), ("a",), ("ü", "b"))))
     try:

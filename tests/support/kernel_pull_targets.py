@@ -14,7 +14,7 @@ PULLED_FILE_BYTES = 1000
 
 @cache
 def _pull_header() -> Any:
-    from pyromq.wire.headers.pull import PullMessage
+    from pyromq.wire.headers.pull_headers import PullMessage
 
     return PullMessage(
         consumer_group="group",
@@ -87,7 +87,7 @@ def _stored(random: Random) -> tuple[bytes, Any]:
 
 @target("pulls.Pulls", "pulls.Limits", "pulls.PullPlan")
 def pulls(random: Random) -> None:
-    from pyromq.broker.fast_pulls import _key_of, make_pulls
+    from pyromq.broker.delivery.pull_shortcut import _key_of, make_pulls
     from pyromq.config.settings import StoreSettings
     from pyromq.wire.command import CommandReader
 

@@ -14,7 +14,7 @@ def _send_frames() -> list[bytes]:
     from pyromq.wire.batch import BatchUnit, encode_batch
     from pyromq.wire.command import Command, encode
     from pyromq.wire.header import write_header
-    from pyromq.wire.headers.send import SendMessage, SendMessageV2
+    from pyromq.wire.headers.send_headers import SendMessage, SendMessageV2
 
     single = "UNIQ_KEY\x017F00000100010CA5D2F8000000000001\x02WAIT\x01true\x02KEYS\x01a  b\x02TAGS\x01paid"
     many = "\x02".join(f"{name}\x01{name}" for name in "abcdefghijk")
@@ -56,7 +56,7 @@ def _send_frames() -> list[bytes]:
 
 @target("sends.Sends", "known.Topic", "known.KnownTopics", "answers.AnswerHead")
 def sends(random: Random) -> None:
-    from pyromq.broker.fast_sends import make_sends
+    from pyromq.broker.requests.send_shortcut import make_sends
     from pyromq.wire.command import CommandReader
     from pyromq.wire.record import iter_records
 
@@ -107,7 +107,7 @@ def sends(random: Random) -> None:
 
 @target("refusals.refuse_sends")
 def refusals(random: Random) -> None:
-    from pyromq.broker.busy import refusal_parts
+    from pyromq.broker.requests.busy import refusal_parts
     from pyromq.wire.command import CommandReader
 
     before, after, binary = refusal_parts("[OVERLOAD]")

@@ -8,8 +8,8 @@ from pyromq.codes import RequestCode, ResponseCode
 from pyromq.config.settings import NetSettings
 from pyromq.net.blocking import BlockingLinks
 from pyromq.testing.requests import pull_fields
-from pyromq.wire.bodies.offsets import decode_group_offsets
-from pyromq.wire.bodies.topics import decode_topic_table
+from pyromq.wire.bodies.offset_bodies import decode_group_offsets
+from pyromq.wire.bodies.topic_bodies import decode_topic_table
 from pyromq.wire.command import Command
 from pyromq.wire.record import iter_records
 

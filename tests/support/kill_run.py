@@ -25,9 +25,9 @@ from kill_load import Load
 from pyromq.config.choices import FlushDiskType
 from pyromq.errors import StoreError
 from pyromq.testing.waiting import eventually
-from pyromq.wire.bodies.groups import decode_group_table
-from pyromq.wire.bodies.offsets import decode_delay_offsets, decode_group_offsets
-from pyromq.wire.bodies.topics import decode_topic_table
+from pyromq.wire.bodies.group_bodies import decode_group_table
+from pyromq.wire.bodies.offset_bodies import decode_delay_offsets, decode_group_offsets
+from pyromq.wire.bodies.topic_bodies import decode_topic_table
 from pyromq.wire.java_json import loads
 
 START_S_MAX = 60.0
@@ -43,6 +43,9 @@ SETTINGS = {
     "maxHashSlotNum": 1000,
     "maxIndexNum": 3000,
     "syncFlushTimeout": 60_000,
+    # A loaded machine makes the broker late, and then it refuses sends: true, and not what is asked here.
+    "waitTimeMillsInSendQueue": 60_000,
+    "osPageCacheBusyTimeOutMills": 60_000,
     "flushIntervalConsumeQueue": 20,
     "flushConsumeQueueThoroughInterval": 100,
     "flushConsumerOffsetInterval": 40,

@@ -7,17 +7,19 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from pyromq.broker.broker import Broker
-from pyromq.broker.standing import Standing
+from pyromq.broker.replication.standing import Standing
 from pyromq.clock import Clock, SystemClock
 from pyromq.codes import RequestCode, ResponseCode
+from pyromq.config.pressure import PressureSettings
 from pyromq.config.settings import MIB, BrokerProcess, BrokerSettings, NetSettings, StoreSettings
 from pyromq.net.links import Links
-from pyromq.net.routes import Answer, Request, RouteTable
+from pyromq.net.routes import Answer, Request, RequestTable
 from pyromq.store.files import Files
-from pyromq.testing.clock import ManualClock
+from pyromq.testing.cluster import PATIENT
+from pyromq.testing.manual_clock import ManualClock
 from pyromq.testing.waiting import aeventually
 from pyromq.wire import properties as names
-from pyromq.wire.bodies.heartbeat import (
+from pyromq.wire.bodies.heartbeat_bodies import (
     ConsumerPart,
     Heartbeat,
     ProducerPart,
@@ -41,7 +43,7 @@ class Peer:
         self.asked: list[Command] = []
         self.answer: Callable[[Command], Answer | None] = lambda _command: Answer()
         self._stage = stage
-        self._links = Links(NetSettings(), handle=RouteTable((), unknown=self._handle))
+        self._links = Links(NetSettings(), handle=RequestTable((), unknown=self._handle))
 
     def _handle(self, request: Request[None]) -> Answer | None:
         self.asked.append(request.command)
@@ -171,7 +173,10 @@ class Stage:
                 net[name] = value
             else:
                 (broker if name in BrokerSettings.__dataclass_fields__ else store)[name] = value
+        # On the machine's clock a broker is late when the machine is loaded; a manual clock moves by order.
+        pressure: dict[str, object] = {**PATIENT} if isinstance(clock, SystemClock) else {}
         self._process = BrokerProcess(
+            pressure=PressureSettings(**pressure),  # type: ignore[arg-type]
             broker=BrokerSettings(**broker),  # type: ignore[arg-type]
             store=StoreSettings(**store),  # type: ignore[arg-type]
             net=NetSettings(**net),  # type: ignore[arg-type]
@@ -187,7 +192,7 @@ class Stage:
 
     def stored_end(self, topic: str, queue_id: int = 0) -> int:
         """Return where a queue ends in the store, readable or not."""
-        return self.broker._parts.store.max_offset(topic, queue_id)
+        return self.broker.store.max_offset(topic, queue_id)
 
     def next_id(self) -> str:
         """Return a unique id of a message."""
@@ -202,7 +207,7 @@ class Stage:
 
     async def hold(self, pull: Coroutine[None, None, Command]) -> "asyncio.Task[Command]":
         """Send a pull, and return what will be its answer when the broker holds it."""
-        arrivals = self.broker._parts.arrivals
+        arrivals = self.broker.delivery.arrivals
         held = arrivals.held_count
         pulling = asyncio.get_running_loop().create_task(pull)
         await aeventually(lambda: arrivals.held_count > held or pulling.done(), what="the pull is held")

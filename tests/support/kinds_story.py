@@ -15,8 +15,8 @@ from kinds_stage import ManualStage, Peer, running_stage, settle
 
 from pyromq.codes import RequestCode, ResponseCode
 from pyromq.config.choices import FlushDiskType
-from pyromq.testing.clock import ManualClock
 from pyromq.testing.disk import SimulatedDisk
+from pyromq.testing.manual_clock import ManualClock
 from pyromq.testing.waiting import aeventually
 from pyromq.wire.command import Command
 from pyromq.wire.message_id import parse_offset_message_id

@@ -8,11 +8,11 @@ from pyromq.codes import RequestCode
 from pyromq.config.settings import NamesrvSettings, NetSettings
 from pyromq.namesrv.namesrv import NameServer
 from pyromq.testing.wire_client import WireClient
-from pyromq.wire.bodies.registration import RegisterBrokerBody, body_crc32, encode_register_broker
-from pyromq.wire.bodies.topics import DataVersion, TopicConfig, TopicConfigTable
+from pyromq.wire.bodies.registration_bodies import RegisterBrokerBody, body_crc32, encode_register_broker
+from pyromq.wire.bodies.topic_bodies import DataVersion, TopicConfig, TopicConfigTable
 from pyromq.wire.command import Command
 from pyromq.wire.header import write_header
-from pyromq.wire.headers.namesrv import RegisterBroker, UnregisterBroker
+from pyromq.wire.headers.namesrv_headers import RegisterBroker, UnregisterBroker
 
 
 @contextlib.asynccontextmanager

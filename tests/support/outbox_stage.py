@@ -6,9 +6,9 @@ from contextlib import closing
 from pathlib import Path
 
 from pyromq import Message, MessageQueue, SendResult, SendStatus
-from pyromq.client.queue_choice import Selector
+from pyromq.client.producer.queue_choice import Selector
 from pyromq.outbox import Outbox, Relay, RelaySettings
-from pyromq.testing.clock import ManualClock
+from pyromq.testing.manual_clock import ManualClock
 
 QUEUES = [MessageQueue("orders", "broker-a", queue_id) for queue_id in range(4)]
 

@@ -18,11 +18,11 @@ from kinds_stage import ManualStage, Peer, running_stage
 
 from pyromq.codes import RequestCode, ResponseCode
 from pyromq.config.choices import FlushDiskType
-from pyromq.testing.clock import ManualClock
 from pyromq.testing.disk import SimulatedDisk
+from pyromq.testing.manual_clock import ManualClock
 from pyromq.testing.waiting import aeventually
-from pyromq.wire.bodies.offsets import decode_group_offsets
-from pyromq.wire.bodies.topics import decode_topic_table
+from pyromq.wire.bodies.offset_bodies import decode_group_offsets
+from pyromq.wire.bodies.topic_bodies import decode_topic_table
 from pyromq.wire.record import Record
 
 ROOT = Path("/store")

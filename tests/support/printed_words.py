@@ -92,7 +92,7 @@ def _source() -> tuple["_Pairs", frozenset[str]]:
     """Return the pairs of words that the source has, and its words."""
     pairs, words = _Pairs(), set()
     for path in sorted(SOURCE.rglob("*.py")):
-        if not _SILENT.isdisjoint(path.parts):
+        if not _SILENT.isdisjoint(path.relative_to(SOURCE).parts):
             continue
         for text in _texts(ast.parse(path.read_text())):
             for row in _rows(text):

@@ -15,13 +15,14 @@ from kinds_stage import HOUR_MS, ManualStage, Peer
 from staged_batches import units
 from staged_files import StagedFiles
 
-from pyromq.broker.replicating import Leading
+from pyromq.broker.durability.acknowledgement import Lease
 from pyromq.broker.replication.followers import Followers
-from pyromq.broker.standing import Lease, Standing
+from pyromq.broker.replication.role import Leading
+from pyromq.broker.replication.standing import Standing
 from pyromq.codes import RequestCode, ResponseCode, SysFlag
 from pyromq.errors import NetworkError
 from pyromq.store.files import File, SystemFile
-from pyromq.testing.clock import ManualClock
+from pyromq.testing.manual_clock import ManualClock
 from pyromq.testing.requests import batch_body, send_v2_fields
 from pyromq.testing.waiting import aeventually
 from pyromq.wire import properties as names

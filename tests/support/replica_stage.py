@@ -11,12 +11,12 @@ from store_story import HOST, ROOT, SETTINGS
 
 from pyromq.codes import SysFlag
 from pyromq.store.delay_levels import parse_delay_levels
-from pyromq.store.inspect.findings import Report
-from pyromq.store.inspect.survey import Layout
-from pyromq.store.inspect.verify import Verification
+from pyromq.store.inspect.findings import StoreReport
+from pyromq.store.inspect.store_survey import Layout
+from pyromq.store.inspect.store_verification import Verification
 from pyromq.store.store import Draft, MessageStore
-from pyromq.testing.clock import ManualClock
 from pyromq.testing.disk import Image, SimulatedDisk
+from pyromq.testing.manual_clock import ManualClock
 from pyromq.wire.record import encode_host, is_blank
 
 PREPARED, ROLLBACK = int(SysFlag.TRANSACTION_PREPARED), int(SysFlag.TRANSACTION_ROLLBACK)
@@ -111,7 +111,7 @@ def record_ends(data: bytes) -> list[int]:
     return ends
 
 
-def verified(disk: SimulatedDisk, folder: Path) -> Report:
+def verified(disk: SimulatedDisk, folder: Path) -> StoreReport:
     """Return what `pyromq store verify` says of a disk; its files are copied into a folder."""
     disk.copy_to(folder)
     root = folder / ROOT.relative_to("/")

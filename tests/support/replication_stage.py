@@ -8,21 +8,21 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from pyromq.broker.handlers.query import QueryHandlers
-from pyromq.broker.replication.client import ReplicationClient
+from pyromq.broker.replication.client import CopyEvents, FailoverSlave, MasterSource, ReplicationClient
 from pyromq.broker.replication.followers import Followers
-from pyromq.broker.replication.server import ReplicationServer
+from pyromq.broker.replication.ha_server import ReplicationServer
+from pyromq.broker.requests.handlers.query_handlers import QueryHandlers
 from pyromq.clock import Clock, SystemClock
 from pyromq.codes import RequestCode
 from pyromq.config.settings import NetSettings, StoreSettings
 from pyromq.net.links import Links
-from pyromq.net.routes import Route, RouteTable
+from pyromq.net.routes import RequestTable, Route
 from pyromq.net.server import Server
 from pyromq.store.epochs import FILE_NAME, Epochs
 from pyromq.store.files import SystemFiles
 from pyromq.store.store import Draft, MessageStore, Placed
 from pyromq.testing.waiting import aeventually
-from pyromq.wire.headers.query import ViewMessage
+from pyromq.wire.headers.query_headers import ViewMessage
 from pyromq.wire.record import encode_host
 
 HOST = encode_host("127.0.0.1", 10911)
@@ -166,17 +166,16 @@ class Stage(AsyncExitStack):
         diverged: list[int | None] = []
         client = ReplicationClient(
             store,
-            ha_address=address if callable(address) else lambda: address,
-            settings=store.settings,
-            clock=self.clock,
-            links=links,
-            master_address=lambda: master_address,
-            epochs=epochs,
-            epoch=epoch,
-            broker_id=id_ or 0,
-            on_diverged=diverged.append,
-            on_copied=on_copied,
-            on_disk=on_disk,
+            self.clock,
+            MasterSource(
+                ha_address=address if callable(address) else lambda: address,
+                address=lambda: master_address,
+                links=links,
+            ),
+            events=CopyEvents(on_diverged=diverged.append, on_copied=on_copied, on_disk=on_disk),
+            failover=None
+            if epochs is None
+            else FailoverSlave(epochs=epochs, epoch=epoch, broker_id=id_ or 0),
             retry_s=RETRY_S,
         )
         slave = Slave(store, client, epochs, diverged)
@@ -224,7 +223,7 @@ async def listening(answer: Answer) -> AsyncIterator[str]:
 async def remoting(store: MessageStore) -> AsyncIterator[str]:
     """The port of a broker that answers which message is at a position."""
     query = QueryHandlers(store, unique_count_max=32)
-    table = RouteTable([Route(RequestCode.VIEW_MESSAGE_BY_ID, query.by_position, ViewMessage)])
+    table = RequestTable([Route(RequestCode.VIEW_MESSAGE_BY_ID, query.by_position, ViewMessage)])
     server = Server(table, NetSettings(), clock=SystemClock(), name="master")
     host, port = await server.start("127.0.0.1", 0)
     try:

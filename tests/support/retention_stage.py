@@ -9,7 +9,7 @@ from kinds_stage import ManualStage, Peer, running_stage
 from staged_files import StagedFiles
 
 from pyromq.codes import RequestCode
-from pyromq.testing.clock import ManualClock
+from pyromq.testing.manual_clock import ManualClock
 from pyromq.testing.waiting import aeventually
 
 LOG_FILE_BYTES = 8192

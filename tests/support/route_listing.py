@@ -1,7 +1,7 @@
 """Every route of the broker, the name server and the client, without a server that answers it.
 
-The functions of `routes.py` are called with something that has whatever they ask it for, so that a new area,
-and a new line of an area, are listed by themselves.
+The functions of `broker_routes.py` and `namesrv_routes.py` are called with something that has whatever they
+ask it for, so that a new area, and a new line of an area, are listed by themselves.
 """
 
 import inspect
@@ -9,17 +9,17 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple, Self
 
 from pyromq import aio
-from pyromq.broker import routes as broker_routes_module
-from pyromq.broker.route_facts import BrokerRoute
-from pyromq.client.push.incoming import Incoming
-from pyromq.client.requests import OpenRequests
+from pyromq.broker.requests import broker_routes as broker_routes_module
+from pyromq.broker.requests.route_facts import BrokerRoute
+from pyromq.client.consumer.broker_requests import BrokerRequests
+from pyromq.client.producer.request_reply import OpenRequests
 from pyromq.clock import SystemClock
 from pyromq.codes import RequestCode
 from pyromq.model import TransactionState
-from pyromq.namesrv import routes as namesrv_routes_module
+from pyromq.namesrv import namesrv_routes as namesrv_routes_module
 from pyromq.net.routes import Route
 from pyromq.wire.header import Header
-from pyromq.wire.headers.namesrv import NoFields
+from pyromq.wire.headers.namesrv_headers import NoFields
 
 
 class Headers(NamedTuple):
@@ -37,13 +37,13 @@ class _Handlers:
 
 
 def broker_routes() -> list[BrokerRoute[Any]]:
-    """Return what `broker/routes.py` lists, by code."""
+    """Return what `broker/requests/broker_routes.py` lists, by code."""
     routes = [route for route in _listed(broker_routes_module) if isinstance(route, BrokerRoute)]
     return sorted(routes, key=lambda route: route.code)
 
 
 def namesrv_routes() -> list[Route[Any]]:
-    """Return what `namesrv/routes.py` lists, by code."""
+    """Return what `namesrv/namesrv_routes.py` lists, by code."""
     return sorted(_listed(namesrv_routes_module), key=lambda route: route.code)
 
 
@@ -55,7 +55,13 @@ def client_routes() -> list[Route[Any]]:
         execute=lambda *_: TransactionState.UNKNOWN,
         check=lambda _: TransactionState.UNKNOWN,
     )
-    return [*Incoming(_Handlers).routes(), *producer._answers(), *OpenRequests(SystemClock()).routes]
+    consumer = aio.PushConsumer("group", "127.0.0.1:1", listener=print)
+    return [
+        *BrokerRequests(_Handlers()).routes(),
+        *consumer._engine.routes(),
+        *producer._answers(),
+        *OpenRequests(SystemClock()).routes,
+    ]
 
 
 def headers_by_code() -> dict[RequestCode, Headers]:

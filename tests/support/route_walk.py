@@ -6,8 +6,8 @@ from typing import Any
 import msgspec
 
 from pyromq.net.routes import Route
-from pyromq.wire.bodies.heartbeat import ConsumerPart, Heartbeat, encode_heartbeat
-from pyromq.wire.bodies.locks import LockBatch, encode_lock_batch
+from pyromq.wire.bodies.heartbeat_bodies import ConsumerPart, Heartbeat, encode_heartbeat
+from pyromq.wire.bodies.lock_bodies import LockBatch, encode_lock_batch
 
 TOPIC, GROUP = "orders", "billing"
 _GROUPS = frozenset(("consumerGroup", "group", "groupName", "producerGroup", "srcGroup", "destGroup", "a"))

@@ -11,6 +11,7 @@ from pyromq.broker.broker import Broker
 from pyromq.config.load import build
 from pyromq.config.settings import MIB, BrokerProcess
 from pyromq.config.values import Value
+from pyromq.testing.cluster import PATIENT
 from pyromq.testing.wire_client import WireClient
 
 
@@ -19,6 +20,7 @@ def joining_process(namesrv_address: str, folder: Path, name: str, **changes: Va
     return build(
         BrokerProcess,
         {
+            **PATIENT,
             "broker_name": name,
             "listen_port": 0,
             "namesrv_addr": namesrv_address,

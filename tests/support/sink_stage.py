@@ -10,10 +10,10 @@ from spark_stage import sent
 
 from pyromq import PullConsumer, PullStatus
 from pyromq.model import ReceivedMessage
-from pyspark_rocketmq.outlets import Place, WrittenPart
-from pyspark_rocketmq.rows import check_columns
-from pyspark_rocketmq.sink_options import read_sink_options
-from pyspark_rocketmq.write_part import write_part
+from pyspark_rocketmq.sink.outlets import WritePart, WrittenPart
+from pyspark_rocketmq.sink.rows import check_columns
+from pyspark_rocketmq.sink.sink_options import read_sink_options
+from pyspark_rocketmq.sink.write_part import write_part
 
 _queries = count()
 
@@ -42,7 +42,7 @@ def write(
     options.setdefault("createTopics", "true")
     read = read_sink_options({name.lower(): str(value) for name, value in options.items()})
     columns = check_columns(from_arrow_schema(given[0].schema), topic=read.topic)
-    place = Place(query or new_query(), batch, part, attempt)
+    place = WritePart(query or new_query(), batch, part, attempt)
     written = sent(write_part(sent(read), columns, place, iter(given)))
     assert isinstance(written, WrittenPart)
     return written

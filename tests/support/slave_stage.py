@@ -7,8 +7,8 @@ from pathlib import Path
 from harness.ports import free_broker_port
 from kinds_stage import Stage
 
-from pyromq.broker.replicating import Following
-from pyromq.broker.replication.tables import TableCopier
+from pyromq.broker.replication.copied_tables import TableCopier
+from pyromq.broker.replication.role import Following
 from pyromq.clock import Clock, SystemClock
 from pyromq.config.choices import BrokerRole
 from pyromq.config.settings import NamesrvSettings, NetSettings

@@ -20,7 +20,7 @@ from pyspark.sql.types import (
 )
 
 from pyromq import Admin, Message, Producer
-from pyspark_rocketmq.source import RocketMQSource
+from pyspark_rocketmq.data_source import RocketMQSource
 
 Row = dict[str, Any]
 #: Only a JVM reads all of Spark's words for types.

@@ -16,12 +16,12 @@ from staged_batches import units
 
 from pyromq.codes import RequestCode, ResponseCode
 from pyromq.config.choices import FlushDiskType
-from pyromq.testing.clock import ManualClock
 from pyromq.testing.disk import SimulatedDisk
-from pyromq.wire.bodies.staging import PartChunks, StagedBody, encode_staged
+from pyromq.testing.manual_clock import ManualClock
+from pyromq.wire.bodies.staging_bodies import PartChunks, StagedBody, encode_staged
 from pyromq.wire.command import Command
 from pyromq.wire.header import read_header
-from pyromq.wire.headers.staging import BatchState, StagedAnswer
+from pyromq.wire.headers.staging_headers import BatchState, StagedAnswer
 
 ROOT = Path("/store")
 QUERY, BROKER, TOPIC = "q", "broker-a", "orders"

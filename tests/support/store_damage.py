@@ -15,15 +15,15 @@ from pyromq.errors import CorruptRecord
 from pyromq.store.atomic_file import read_with_backup, replace_file
 from pyromq.store.consumequeue import ENTRY as QUEUE_ENTRY
 from pyromq.store.delay_levels import parse_delay_levels
-from pyromq.store.indexfile import ENTRY as KEY_ENTRY
-from pyromq.store.indexfile import HEADER_BYTES, SLOT_BYTES
-from pyromq.store.inspect.findings import Finding
-from pyromq.store.inspect.survey import Layout
-from pyromq.store.inspect.verify import Verification
+from pyromq.store.index.indexfile import ENTRY as KEY_ENTRY
+from pyromq.store.index.indexfile import HEADER_BYTES, SLOT_BYTES
+from pyromq.store.inspect.findings import StoreFinding
+from pyromq.store.inspect.store_survey import Layout
+from pyromq.store.inspect.store_verification import Verification
 from pyromq.store.store import Draft, MessageStore
-from pyromq.testing.clock import ManualClock
 from pyromq.testing.disk import Image, SimulatedDisk
-from pyromq.wire.bodies.offsets import decode_group_offsets, encode_group_offsets
+from pyromq.testing.manual_clock import ManualClock
+from pyromq.wire.bodies.offset_bodies import decode_group_offsets, encode_group_offsets
 from pyromq.wire.record import Record, decode_record, iter_records
 
 #: Behind the header and the slots of an index file.
@@ -114,7 +114,7 @@ def examine(damage: Damage, folder: Path) -> None:
         raise
 
 
-def verify(image: Image, path: Path, folder: Path) -> list[Finding]:
+def verify(image: Image, path: Path, folder: Path) -> list[StoreFinding]:
     """Return what `pyromq store verify` says of a file."""
     SimulatedDisk(image).copy_to(folder)
     root = folder / ROOT.relative_to("/")

@@ -24,9 +24,9 @@ from store_story import EVER_MS, HOST, PREPARED, SETTINGS, queues, read_all, tea
 from pyromq.errors import SyncFailed
 from pyromq.store.retention import Swept
 from pyromq.store.store import Draft, GetStatus, MessageStore, Placed
-from pyromq.testing.clock import ManualClock
 from pyromq.testing.disk import SimulatedDisk, cuts_of
 from pyromq.testing.disk.journal import Change, Write
+from pyromq.testing.manual_clock import ManualClock
 from pyromq.wire.record import Record, iter_records
 
 HOUR_MS = 3_600_000

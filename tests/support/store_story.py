@@ -19,9 +19,9 @@ from pyromq.config.settings import StoreSettings
 from pyromq.errors import SyncFailed
 from pyromq.store.atomic_file import read_with_backup, replace_file
 from pyromq.store.store import Draft, MessageStore, Placed
-from pyromq.testing.clock import ManualClock
 from pyromq.testing.disk import Mark, SimulatedDisk, cuts_of, tears_anywhere, tears_at_sectors
 from pyromq.testing.disk.journal import Write
+from pyromq.testing.manual_clock import ManualClock
 from pyromq.wire.record import Record, encode_host, iter_records
 
 ROOT = Path("/store")

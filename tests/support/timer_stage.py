@@ -4,10 +4,10 @@ import asyncio
 from collections import Counter
 from pathlib import Path
 
-from pyromq.broker.durability import Durability
-from pyromq.broker.intake import Intake
-from pyromq.broker.timers.timed import timer_diversions
-from pyromq.broker.timers.timers import Timers
+from pyromq.broker.durability.acknowledgement import Durability
+from pyromq.broker.kinds.timers.timed import timer_diversions
+from pyromq.broker.kinds.timers.timers import Timers
+from pyromq.broker.topics.intake import Intake
 from pyromq.clock import Clock
 from pyromq.config.settings import StoreSettings
 from pyromq.store.files import Files
@@ -47,16 +47,12 @@ class TimerStage:
 
     async def start(self) -> None:
         """Open the store and begin to deliver."""
-        self.store.on_append = self._appended
+        self.store.topic_followers = {WHEEL_TIMER: self.timers.apply}
         self.store.open()
         self.durability = Durability(self.store, self.settings, self.clock)
         self.timers.start(self.durability)
         # The table has caught up with the log when this is answered.
         await self.timers.count()
-
-    def _appended(self, topic: str, _queue_id: int, end: int, tags_code: int) -> None:
-        if topic == WHEEL_TIMER:
-            self.timers.arrived(end, tags_code)
 
     async def close(self) -> None:
         """Stop in order."""

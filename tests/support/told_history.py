@@ -3,12 +3,12 @@
 import zlib
 from collections.abc import Iterator
 
-from pyromq.torture.checker import Verdict, judge
-from pyromq.torture.history import Event, History, Json
+from pyromq.torture.checker import PromiseVerdict, judge
+from pyromq.torture.history import History, HistoryEvent, Json
 from pyromq.torture.stage import Promises, Topology
 from pyromq.torture.workload.arrangement import FAILERS, FAILING, ORDERED, ORDERLY, PAID, PLAIN, READERS
-from pyromq.torture.workload.plan import Kind
 from pyromq.torture.workload.scribe import body_of
+from pyromq.torture.workload.workload_plan import WorkloadKind
 
 HOST = "10.0.0.1:10911"
 SYNC = Promises(Topology.FAILOVER, replicas=2, is_sync_flush=True, is_sync_master=True)
@@ -23,7 +23,9 @@ class Told:
         self.history = History(lambda: self.now_s)
         self._logs: dict[str, dict[int, tuple[int, int]]] = {}
 
-    def note(self, kind: str, *, at: float | None = None, actor: str = "somebody", **fields: Json) -> Event:
+    def note(
+        self, kind: str, *, at: float | None = None, actor: str = "somebody", **fields: Json
+    ) -> HistoryEvent:
         """Write anything down."""
         self.now_s = self.now_s + 0.1 if at is None else at
         return self.history.note(kind, actor, **fields)
@@ -31,7 +33,7 @@ class Told:
     def send(
         self,
         number: int,
-        kind: Kind = Kind.PLAIN,
+        kind: WorkloadKind = WorkloadKind.PLAIN,
         topic: str = PLAIN,
         at: float | None = None,
         **fields: Json,
@@ -57,7 +59,12 @@ class Told:
         )
 
     def store(
-        self, number: int, offset: int = 0, *, place: str = f"{PLAIN}/broker-a/0", kind: Kind = Kind.PLAIN
+        self,
+        number: int,
+        offset: int = 0,
+        *,
+        place: str = f"{PLAIN}/broker-a/0",
+        kind: WorkloadKind = WorkloadKind.PLAIN,
     ) -> None:
         """Let a message stand in the final log."""
         self._logs.setdefault(place, {})[offset] = number, crc_of(number, kind)
@@ -75,7 +82,7 @@ class Told:
         group: str = READERS,
         done: bool = True,
         times: int = 0,
-        kind: Kind = Kind.PLAIN,
+        kind: WorkloadKind = WorkloadKind.PLAIN,
         at: float | None = None,
     ) -> None:
         """Deliver a message."""
@@ -109,7 +116,7 @@ class Told:
             self.note("log", topic=topic, place=place, first=0, end=end, messages=messages)
         self.note("read_out")
 
-    def verdict(self, promise: str) -> Verdict:
+    def verdict(self, promise: str) -> PromiseVerdict:
         """Return what the checker says of one promise."""
         found = [one for one in judge(self.history, self.promises) if one.promise == promise]
         assert len(found) == 1, f"no promise is called {promise!r}"
@@ -120,7 +127,7 @@ class Told:
         return {one.promise: one.broken for one in judge(self.history, self.promises) if one.broken}
 
 
-def crc_of(number: int, kind: Kind) -> int:
+def crc_of(number: int, kind: WorkloadKind) -> int:
     """Return the checksum of a message's body."""
     return zlib.crc32(body_of(number, kind))
 

@@ -13,7 +13,7 @@ from pyromq.config.rocketmq import our_name
 from pyromq.config.settings import BrokerProcess
 from pyromq.config.values import Value, read_value
 from pyromq.testing.cluster import Cluster
-from pyromq.torture.stage import Account, Promises
+from pyromq.torture.stage import Promises, WorkloadUser
 from pyromq.torture.workload import ACCOUNTS, BROKER_SETTINGS, accounts_file
 
 
@@ -53,7 +53,7 @@ class ClusterStage:
         """Return the seconds since the run began."""
         return time.monotonic() - self._began
 
-    def account(self, name: str) -> Account | None:
+    def account(self, name: str) -> WorkloadUser | None:
         """Return an account, None without access control."""
         return ACCOUNTS[name] if self.promises.has_access_control else None
 

@@ -13,7 +13,7 @@ import pytest
 from etcd import running_etcd
 from harness.ports import free_broker_port
 
-from pyromq.cli.local_cluster import PORT_STEP
+from pyromq.cli.servers.local_cluster import PORT_STEP
 from pyromq.testing.waiting import eventually
 
 # The fixtures `shell` and `up` are in conftest.py, and so are their types.

@@ -23,7 +23,9 @@ pytestmark = [
 ]
 Build = Callable[..., str]
 #: A module of the kernel is there, and a compiled one.
-USE_TAILS = "from pyromq._kernel import tails; print('compiled' if tails.__file__.endswith('.so') else 'no')"
+USE_TAILS = (
+    "from pyromq._kernel.storage import tails; print('compiled' if tails.__file__.endswith('.so') else 'no')"
+)
 
 
 def python_of(environment: Path) -> Path:

@@ -16,7 +16,7 @@ from pyromq.config.settings import BrokerProcess
 from pyromq.testing.waiting import eventually
 from pyromq.testing.wire_client import WireClient
 from pyromq.wire.command import Command
-from pyromq.wire.signing import signer
+from pyromq.wire.signature import signer
 
 PYROMQ = [sys.executable, "-m", "pyromq"]
 PATIENCE_S = 60

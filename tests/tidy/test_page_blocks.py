@@ -14,7 +14,7 @@ import yaml
 from page_blocks import PageBlock, page_blocks
 from printed_words import unknown_words
 
-from pyromq.broker.acl.files import read_file as read_access_file
+from pyromq.broker.access.account_files import read_file as read_access_file
 from pyromq.config.load import load, read_file
 from pyromq.config.settings import BrokerProcess
 

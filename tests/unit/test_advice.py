@@ -3,7 +3,7 @@ import pytest
 from pyromq.advice import advice_for
 from pyromq.cli import exit_status
 from pyromq.codes import ResponseCode
-from pyromq.dashboard import advice as pages
+from pyromq.dashboard import failure_advice as pages
 from pyromq.errors import (
     ConfigError,
     ConnectFailed,

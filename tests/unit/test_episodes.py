@@ -3,7 +3,7 @@
 import pytest
 
 from pyromq.episodes import Episode, Episodes
-from pyromq.testing.clock import ManualClock
+from pyromq.testing.manual_clock import ManualClock
 
 
 def test_only_the_beginning_and_the_end_are_logged(caplog: pytest.LogCaptureFixture) -> None:

@@ -10,7 +10,7 @@ from pyromq.clock import SystemClock
 from pyromq.config.settings import NetSettings
 from pyromq.net.blocking import BlockingLinks
 from pyromq.net.links import Links
-from pyromq.net.routes import Answer, Route, RouteTable
+from pyromq.net.routes import Answer, RequestTable, Route
 from pyromq.net.server import Server
 from pyromq.wire.command import Command
 
@@ -39,7 +39,7 @@ def settings(request, tmp_path):
 
 @contextlib.asynccontextmanager
 async def serving(settings):
-    table = RouteTable(
+    table = RequestTable(
         [
             Route(ECHO, lambda request: Answer(body=request.body)),
             Route(SIZED, lambda request: Answer(body=bytes(int(request.body)))),

@@ -8,7 +8,7 @@ from pyromq.clock import SystemClock
 from pyromq.config.settings import NetSettings
 from pyromq.errors import ClientClosed, ConnectFailed, ConnectionLost
 from pyromq.net.links import Links
-from pyromq.net.routes import Answer, Route, RouteTable
+from pyromq.net.routes import Answer, RequestTable, Route
 from pyromq.net.server import Server
 from pyromq.testing.waiting import aeventually
 from pyromq.wire.command import Command
@@ -28,7 +28,7 @@ async def server():
         return asyncio.get_running_loop().create_future()
 
     server = Server(
-        RouteTable([Route(ECHO, echo), Route(HELD, hold)]), NetSettings(), clock=SystemClock(), name="test"
+        RequestTable([Route(ECHO, echo), Route(HELD, hold)]), NetSettings(), clock=SystemClock(), name="test"
     )
     host, port = await server.start("127.0.0.1", 0)
     server.address, server.seen = f"{host}:{port}", seen

@@ -10,9 +10,9 @@ from pyromq.clock import SystemClock
 from pyromq.config.settings import NetSettings
 from pyromq.errors import ConnectionLost, DiskFull, HeaderError, ListenFailed, RequestTimeout, TopicNotFound
 from pyromq.net.links import Links
-from pyromq.net.routes import Answer, Route, RouteTable
+from pyromq.net.routes import Answer, RequestTable, Route
 from pyromq.net.server import Server
-from pyromq.testing.clock import ManualClock
+from pyromq.testing.manual_clock import ManualClock
 from pyromq.testing.waiting import aeventually
 from pyromq.wire.command import Command, CommandReader, encode
 from pyromq.wire.header import Header, Int32
@@ -33,7 +33,7 @@ class Fixture:
         self.held = []
         self.served_links = []
         self.closed_links = []
-        table = RouteTable(
+        table = RequestTable(
             [
                 Route(ECHO, self.echo),
                 Route(HELD, self.hold),
@@ -141,7 +141,7 @@ async def test_many_requests_are_under_way_on_one_connection():
 async def test_a_server_may_ask_its_client():
     async with serving() as fixture:
         asking_links = Links(
-            NetSettings(), handle=RouteTable([Route(99, lambda request: Answer(body=b"from the client"))])
+            NetSettings(), handle=RequestTable([Route(99, lambda request: Answer(body=b"from the client"))])
         )
         await asking_links.request(fixture.address, Command(ECHO), 5)
 
@@ -382,6 +382,15 @@ async def test_a_closing_server_does_not_wait_for_ever():
         assert fixture.held[0].cancelled()
         with pytest.raises(ConnectionLost):
             await asked
+
+
+async def test_small_answers_leave_at_once():
+    """With Nagle's algorithm a notice behind an answer came 40 ms late, so that a queue had two readers."""
+    async with serving() as fixture, raw_connection(fixture):
+        (link,) = await aeventually(lambda: list(fixture.server.links))
+
+        connection = link._transport.get_extra_info("socket")
+        assert connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
 
 
 async def test_one_server_listens_on_several_addresses():

@@ -13,7 +13,7 @@ from pyromq.config.settings import NetSettings
 from pyromq.errors import ConfigError, ConnectFailed, ConnectionLost, TlsFailed
 from pyromq.net.blocking import BlockingLinks
 from pyromq.net.links import Links
-from pyromq.net.routes import Answer, Route, RouteTable
+from pyromq.net.routes import Answer, RequestTable, Route
 from pyromq.net.server import Server
 from pyromq.net.tls import client_context, server_context
 from pyromq.testing.waiting import aeventually
@@ -54,7 +54,7 @@ def certificates(tmp_path_factory):
 @contextlib.asynccontextmanager
 async def serving(**settings):
     server = Server(
-        RouteTable([Route(ECHO, lambda request: Answer(body=request.body))]),
+        RequestTable([Route(ECHO, lambda request: Answer(body=request.body))]),
         NetSettings(**settings),
         clock=SystemClock(),
         name="test",

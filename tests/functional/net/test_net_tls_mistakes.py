@@ -15,7 +15,7 @@ from pyromq.config.settings import NetSettings
 from pyromq.errors import NetworkError, TlsFailed
 from pyromq.net.blocking import BlockingLinks
 from pyromq.net.links import Links
-from pyromq.net.routes import Answer, Route, RouteTable
+from pyromq.net.routes import Answer, RequestTable, Route
 from pyromq.net.server import Server
 from pyromq.testing.waiting import aeventually
 from pyromq.wire.command import Command
@@ -60,7 +60,7 @@ def ours(tmp_path: Path) -> Authority:
 
 @contextlib.asynccontextmanager
 async def serving(**settings: Any) -> AsyncIterator[str]:
-    table = RouteTable([Route(ECHO, lambda request: Answer(body=request.body))])
+    table = RequestTable([Route(ECHO, lambda request: Answer(body=request.body))])
     server = Server(table, NetSettings(**settings), clock=SystemClock(), name="broker-a")
     host, port = await server.start("127.0.0.1", 0)
     try:

@@ -15,7 +15,7 @@ from pyromq import (
 )
 from pyromq.codes import RequestCode, ResponseCode
 from pyromq.testing.waiting import eventually
-from pyromq.wire.bodies.offsets import decode_reset_offsets
+from pyromq.wire.bodies.offset_bodies import decode_reset_offsets
 
 # What a listener gets ------------------------------------------------------------------------------------
 

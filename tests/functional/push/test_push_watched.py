@@ -22,7 +22,7 @@ from pyromq import (
 from pyromq.codes import RequestCode, ResponseCode
 from pyromq.testing.cluster import ThreadCluster
 from pyromq.testing.waiting import aeventually, eventually
-from pyromq.wire.bodies.running import DirectResult, decode_direct_consumption, decode_running_state
+from pyromq.wire.bodies.running_info import DirectResult, decode_direct_consumption, decode_running_state
 
 # Full, and watched ---------------------------------------------------------------------------------------
 

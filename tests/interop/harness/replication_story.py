@@ -6,7 +6,6 @@ comes back.
 """
 
 import os
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -231,7 +230,6 @@ class Telling:
         return str(result.status)
 
     def _send_again(self) -> str | None:
-        threading.Event().wait(0.25)  # each try is one more message for the readers
         try:
             said = self._send()
         except (NetworkError, PyroError):

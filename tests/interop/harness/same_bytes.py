@@ -11,8 +11,8 @@ import msgspec
 
 from harness.same_files import LOG_FILE_BYTES
 from pyromq.store.consumequeue import ENTRY as QUEUE_ENTRY
-from pyromq.store.indexfile import ENTRY as INDEX_ENTRY
-from pyromq.store.indexfile import HEADER as INDEX_HEADER
+from pyromq.store.index.indexfile import ENTRY as INDEX_ENTRY
+from pyromq.store.index.indexfile import HEADER as INDEX_HEADER
 from pyromq.system_names import SCHEDULE
 from pyromq.wire.record import (
     BORN_AT_AT,

@@ -13,14 +13,14 @@ from harness.observer import Observer
 from harness.processes import Server
 from harness.toolchains import java_classpath
 from pyromq import Admin, MessageQueue, PullConsumer, PullStatus, QueryNotFound, ReceivedMessage
-from pyromq.cli.store import layout_of
+from pyromq.cli.store_views import layout_of
 from pyromq.codes import RequestCode, ResponseCode
-from pyromq.store.inspect.findings import Report
-from pyromq.store.inspect.verify import Verification
+from pyromq.store.inspect.findings import StoreReport
+from pyromq.store.inspect.store_verification import Verification
 from pyromq.testing.waiting import eventually
-from pyromq.wire.bodies.groups import SubscriptionGroupConfig, decode_group_table
-from pyromq.wire.bodies.offsets import decode_delay_offsets, decode_group_offsets
-from pyromq.wire.bodies.topics import TopicConfig, decode_topic_table
+from pyromq.wire.bodies.group_bodies import SubscriptionGroupConfig, decode_group_table
+from pyromq.wire.bodies.offset_bodies import decode_delay_offsets, decode_group_offsets
+from pyromq.wire.bodies.topic_bodies import TopicConfig, decode_topic_table
 from pyromq.wire.command import Command, CommandReader, encode
 
 BROKER = "broker-a"
@@ -91,7 +91,7 @@ class SharedStore:
         self._closing.callback(server.kill)
         return server
 
-    def verify(self, root: Path | None = None) -> Report:
+    def verify(self, root: Path | None = None) -> StoreReport:
         """Look at the files, or at a copy of them, as `pyromq store verify` does."""
         root = root or self.root
         layout = layout_of(root, self._settings, [f"storePathCommitLog={root / 'commitlog'}"])

@@ -14,10 +14,10 @@ from harness.same_files import SharedStore, View, line_to, look
 from harness.same_script import BILLS, ORDERS, Sent
 from pyromq import Admin, Message, MessageQueue, Producer, PullConsumer, SendResult
 from pyromq.codes import Perm, RequestCode, SysFlag
-from pyromq.store.inspect.findings import Report
+from pyromq.store.inspect.findings import StoreReport
 from pyromq.testing.waiting import eventually
-from pyromq.wire.bodies.groups import SubscriptionGroupConfig, encode_group
-from pyromq.wire.bodies.offsets import decode_delay_offsets, decode_group_offsets
+from pyromq.wire.bodies.group_bodies import SubscriptionGroupConfig, encode_group
+from pyromq.wire.bodies.offset_bodies import decode_delay_offsets, decode_group_offsets
 
 READERS = "same-readers"
 #: Apache's broker saves its tables ten seconds after its start for the first time.
@@ -50,8 +50,8 @@ class Turn:
     #: The files of the script alone, and some of those that the broker left.
     script_files: Path | None = None
     #: What verifying the files found: those of the script, and those that the broker left.
-    script_report: Report | None = None
-    report: Report | None = None
+    script_report: StoreReport | None = None
+    report: StoreReport | None = None
     has_abort: bool = False
     checkpoint_ms: tuple[int, int] = (0, 0)
     newest_ms: int = 0

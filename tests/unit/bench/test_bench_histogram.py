@@ -2,7 +2,7 @@ import random
 
 import pytest
 
-from pyromq.bench.histogram import BUCKETS, Histogram, bucket_of, middle_of
+from pyromq.bench.histogram import BUCKETS, LatencyHistogram, bucket_of, middle_of
 
 
 def test_each_value_falls_into_a_bucket_whose_middle_is_within_two_percent() -> None:
@@ -31,7 +31,7 @@ def test_a_clock_that_went_back_counts_as_no_time() -> None:
 
 @pytest.mark.parametrize(("percent", "value"), [(50, 500), (90, 900), (99, 990), (99.9, 999), (100, 1_000)])
 def test_percentiles_are_those_of_the_sorted_values(percent: float, value: int) -> None:
-    histogram = Histogram()
+    histogram = LatencyHistogram()
     for number in range(1, 1_001):
         histogram.record(number)
 
@@ -39,7 +39,7 @@ def test_percentiles_are_those_of_the_sorted_values(percent: float, value: int) 
 
 
 def test_mean_and_highest_are_exact() -> None:
-    histogram = Histogram()
+    histogram = LatencyHistogram()
     histogram.record(100_001)
     histogram.record(3, times=3)
 
@@ -51,7 +51,7 @@ def test_mean_and_highest_are_exact() -> None:
 def test_two_added_are_as_one_that_saw_all() -> None:
     chosen = random.Random(2)
     values = [chosen.randrange(1_000_000) for _ in range(1_000)]
-    first, second, both = Histogram(), Histogram(), Histogram()
+    first, second, both = LatencyHistogram(), LatencyHistogram(), LatencyHistogram()
     for number, value in enumerate(values):
         (first if number % 2 else second).record(value)
         both.record(value)
@@ -65,5 +65,5 @@ def test_two_added_are_as_one_that_saw_all() -> None:
 
 
 def test_nothing_counted_is_zero() -> None:
-    assert Histogram().percentile(99) == 0
-    assert Histogram().mean_us == 0
+    assert LatencyHistogram().percentile(99) == 0
+    assert LatencyHistogram().mean_us == 0

@@ -1,21 +1,21 @@
 import pytest
 
+from pyromq.bench.bench_run import BenchTarget, share_of
 from pyromq.bench.frames import Queue
-from pyromq.bench.histogram import Histogram
-from pyromq.bench.run import Target, share_of
-from pyromq.bench.workload import Kind, Report, Tally, Usage, Workload
+from pyromq.bench.histogram import LatencyHistogram
+from pyromq.bench.workload import BenchReport, LoadKind, LoadTally, Usage, Workload
 from pyromq.errors import ConfigError
 
 QUEUES = [Queue("a:1", "broker-a", "topic", number) for number in range(8)]
-TARGET = Target([QUEUES], dict.fromkeys(QUEUES, 0))
+TARGET = BenchTarget([QUEUES], dict.fromkeys(QUEUES, 0))
 
 
-def workload(kind: Kind, **more: object) -> Workload:
+def workload(kind: LoadKind, **more: object) -> Workload:
     return Workload(kind=kind, topic="topic", **more)  # type: ignore[arg-type]
 
 
 def test_connections_count_and_rate_are_shared_without_rest() -> None:
-    work = workload(Kind.PRODUCE, connections=5, under_way=3, count=101, rate=100.0, processes=2)
+    work = workload(LoadKind.PRODUCE, connections=5, under_way=3, count=101, rate=100.0, processes=2)
 
     shares = [share_of(work, TARGET, number) for number in range(2)]
 
@@ -25,7 +25,7 @@ def test_connections_count_and_rate_are_shared_without_rest() -> None:
 
 
 def test_each_process_knows_all_queues_that_are_sent_to() -> None:
-    work = workload(Kind.PRODUCE, connections=4, processes=2)
+    work = workload(LoadKind.PRODUCE, connections=4, processes=2)
 
     shares = [share_of(work, TARGET, number) for number in range(2)]
 
@@ -34,7 +34,7 @@ def test_each_process_knows_all_queues_that_are_sent_to() -> None:
 
 @pytest.mark.parametrize("connections", [1, 3, 8, 20])
 def test_a_reading_that_does_not_repeat_has_each_queue_once(connections: int) -> None:
-    work = workload(Kind.CONSUME, connections=connections, processes=1)
+    work = workload(LoadKind.CONSUME, connections=connections, processes=1)
 
     share = share_of(work, TARGET, 0)
 
@@ -42,7 +42,7 @@ def test_a_reading_that_does_not_repeat_has_each_queue_once(connections: int) ->
 
 
 def test_followers_of_all_processes_have_each_queue_once() -> None:
-    work = workload(Kind.ROUNDTRIP, processes=3, rate=10.0)
+    work = workload(LoadKind.ROUNDTRIP, processes=3, rate=10.0)
 
     shares = [share_of(work, TARGET, number) for number in range(3)]
 
@@ -52,11 +52,11 @@ def test_followers_of_all_processes_have_each_queue_once() -> None:
 @pytest.mark.parametrize(
     "wrong",
     [
-        workload(Kind.PRODUCE, processes=3, connections=2),
-        workload(Kind.PRODUCE, count=100, batch=32),
-        workload(Kind.ROUNDTRIP, rate=None),
-        workload(Kind.ROUNDTRIP, rate=1.0, size=4),
-        workload(Kind.DELAY, rate=None),
+        workload(LoadKind.PRODUCE, processes=3, connections=2),
+        workload(LoadKind.PRODUCE, count=100, batch=32),
+        workload(LoadKind.ROUNDTRIP, rate=None),
+        workload(LoadKind.ROUNDTRIP, rate=1.0, size=4),
+        workload(LoadKind.DELAY, rate=None),
     ],
 )
 def test_a_workload_that_contradicts_itself_is_refused(wrong: Workload) -> None:
@@ -65,9 +65,9 @@ def test_a_workload_that_contradicts_itself_is_refused(wrong: Workload) -> None:
 
 
 def test_a_report_says_when_the_generator_may_have_been_the_limit() -> None:
-    tally = Tally(messages=1_000, wall_s=2.0, cpu_s=1.9, requests=Histogram())
-    one = Report(workload=workload(Kind.PRODUCE), tally=tally, server=Usage(cpu_s=0.5, rss_bytes=1))
-    two = Report(workload=workload(Kind.PRODUCE, processes=2), tally=tally)
+    tally = LoadTally(messages=1_000, wall_s=2.0, cpu_s=1.9, requests=LatencyHistogram())
+    one = BenchReport(workload=workload(LoadKind.PRODUCE), tally=tally, server=Usage(cpu_s=0.5, rss_bytes=1))
+    two = BenchReport(workload=workload(LoadKind.PRODUCE, processes=2), tally=tally)
 
     assert one.is_generator_busy
     assert not two.is_generator_busy

@@ -32,7 +32,7 @@ QUEUES = [Queue("a:1", "broker-a", f"topic-{number}", number) for number in rang
 def compiled() -> ModuleType:
     """Return the kernel's version; whoever has no compiler has nothing to compare."""
     try:
-        module = importlib.import_module("pyromq._kernel.load")
+        module = importlib.import_module("pyromq._kernel.client.load")
     except ImportError:
         pytest.skip("the kernel is not compiled")
     module.read_with(read_answer, read_next_offset)

@@ -2,16 +2,14 @@
 
 import pytest
 
-from pyromq.broker.acl.accounts import (
+from pyromq.broker.access.accounts import (
     AccessDenied,
     Account,
     Need,
-    Permission,
-    check_keys,
-    check_resources,
     read_permission,
     read_resources,
 )
+from pyromq.config.account_rules import Permission, check_keys, check_resources
 from pyromq.errors import ConfigError
 
 PUB, SUB, DENY = Permission.PUB, Permission.SUB, Permission.DENY

@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from pyromq.broker.acl.accounts import Permission
-from pyromq.broker.acl.files import (
+from pyromq.broker.access.account_files import (
     AccessFile,
     AccountChange,
     find_files,
@@ -16,8 +15,9 @@ from pyromq.broker.acl.files import (
     with_change,
     write_file,
 )
+from pyromq.config.account_rules import Permission
 from pyromq.errors import ConfigError
-from pyromq.wire.bodies.topics import DataVersion
+from pyromq.wire.bodies.topic_bodies import DataVersion
 
 #: RocketMQ's own example, distribution/conf/plain_acl.yml.
 APACHES = """

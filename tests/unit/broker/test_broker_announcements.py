@@ -2,11 +2,10 @@
 
 from pathlib import Path
 
-from pyromq.broker.announcements import Announcements
-from pyromq.broker.arrivals import Arrivals, HeldPull
+from pyromq.broker.delivery.arrivals import Announcements, Arrivals, HeldPull
 from pyromq.config.settings import MIB, StoreSettings
 from pyromq.store.store import Draft, MessageStore
-from pyromq.testing.clock import ManualClock
+from pyromq.testing.manual_clock import ManualClock
 from pyromq.testing.waiting import aeventually
 from pyromq.wire.record import encode_host
 

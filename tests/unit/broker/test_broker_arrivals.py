@@ -3,8 +3,8 @@ from collections.abc import Callable
 
 import pytest
 
-from pyromq.broker.arrivals import Arrivals, HeldPull
-from pyromq.testing.clock import ManualClock
+from pyromq.broker.delivery.arrivals import Arrivals, HeldPull
+from pyromq.testing.manual_clock import ManualClock
 
 
 class Queues:

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from pyromq.broker.background import Background
-from pyromq.testing.clock import ManualClock
+from pyromq.testing.manual_clock import ManualClock
 from pyromq.testing.waiting import aeventually
 
 

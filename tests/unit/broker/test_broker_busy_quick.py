@@ -1,14 +1,17 @@
 """Sends are refused from their bytes, in the bytes that a command would be answered with, or left alone."""
 
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
-from pyromq.broker.busy import Busy, QuickRefusals
-from pyromq.broker.live_settings import LiveSettings
+from pyromq.broker.durability.acknowledgement import Durability
+from pyromq.broker.live_settings import BrokerLiveSettings
+from pyromq.broker.requests.busy import Busy
 from pyromq.codes import CommandFlag, RequestCode, ResponseCode, Serializer
-from pyromq.config.settings import BrokerProcess
-from pyromq.testing.clock import ManualClock
+from pyromq.config.settings import BrokerProcess, StoreSettings
+from pyromq.net.link import Shortcut
+from pyromq.testing.manual_clock import ManualClock
 from pyromq.testing.requests import send_fields, send_v2_fields
 from pyromq.wire.command import Command, CommandReader, encode
 
@@ -20,9 +23,13 @@ class LateLink:
         self.waits_since = self.read_at = clock.monotonic()
         clock.advance(500)
         self.sent = b""
+        self.under_way: set[object] = set()
 
     def send_frames(self, frames: bytes) -> None:
         self.sent += frames
+
+    def forgive(self, size: int) -> None:
+        """Nothing is counted here."""
 
 
 @pytest.fixture
@@ -32,7 +39,7 @@ def clock() -> ManualClock:
 
 @pytest.fixture
 def busy(tmp_path: Path, clock: ManualClock) -> Busy:
-    return Busy(LiveSettings(BrokerProcess(), tmp_path / "live", clock), clock, held_pulls=lambda: 0)
+    return Busy(BrokerLiveSettings(BrokerProcess(), tmp_path / "live", clock), clock, held_pulls=lambda: 0)
 
 
 def asked(code: int = RequestCode.SEND_MESSAGE_V2, opaque: int = 7, **more: object) -> bytes:
@@ -41,11 +48,27 @@ def asked(code: int = RequestCode.SEND_MESSAGE_V2, opaque: int = 7, **more: obje
     return encode(Command(code, opaque=opaque, ext=fields, body=b"body", **more))  # type: ignore[arg-type]
 
 
+class EmptyLog:
+    """Stands for a log that nothing was written to."""
+
+    flushed_position = 0
+
+
+def decides(busy: Busy, clock: ManualClock) -> Durability:
+    return Durability(cast("Any", EmptyLog()), StoreSettings(), clock, busy=busy)
+
+
+def shortcut(busy: Busy, clock: ManualClock) -> Shortcut:
+    made = decides(busy, clock).shortcut(None, None, under_way_max=1)
+    assert made is not None
+    return made
+
+
 def refuse(busy: Busy, clock: ManualClock, received: bytes, limit: int = 1 << 20) -> tuple[bytes, bytes]:
     """Return what was answered, and what was left."""
     link, reader = LateLink(clock), CommandReader()
     reader.feed(received)
-    was_one = QuickRefusals(busy)(link, reader, limit)  # type: ignore[arg-type]
+    was_one = shortcut(busy, clock)(link, reader, limit)  # type: ignore[arg-type]
     left, start = reader.pending
     assert was_one == (bytes(left[start:]) != received)
     return link.sent, bytes(left[start:])
@@ -53,7 +76,7 @@ def refuse(busy: Busy, clock: ManualClock, received: bytes, limit: int = 1 << 20
 
 def answered(busy: Busy, clock: ManualClock, opaque: int) -> bytes:
     """Return what the long way answers."""
-    answer = busy.refuse(LateLink(clock), Command(RequestCode.SEND_MESSAGE_V2))  # type: ignore[arg-type]
+    answer = decides(busy, clock).refuse(LateLink(clock), Command(RequestCode.SEND_MESSAGE_V2))  # type: ignore[arg-type]
     assert answer is not None
     assert answer.code == ResponseCode.SYSTEM_BUSY
     return encode(Command(answer.code, opaque=opaque, flag=CommandFlag.RESPONSE, remark=answer.remark))
@@ -107,5 +130,5 @@ def test_nothing_is_refused_when_nothing_waited(busy: Busy, clock: ManualClock) 
     link, reader = LateLink(clock), CommandReader()
     link.waits_since = clock.monotonic()
     reader.feed(asked())
-    assert not QuickRefusals(busy)(link, reader, 1 << 20)  # type: ignore[arg-type]
+    assert not shortcut(busy, clock)(link, reader, 1 << 20)  # type: ignore[arg-type]
     assert link.sent == b""

@@ -2,11 +2,11 @@ from typing import cast
 
 import pytest
 
-from pyromq.broker.clients import Client, Consumers, Producers
+from pyromq.broker.groups.clients import ClientChannel, Consumers, Producers
 from pyromq.net.link import Link
 from pyromq.net.routes import Caller
-from pyromq.testing.clock import ManualClock
-from pyromq.wire.bodies.heartbeat import ConsumerPart
+from pyromq.testing.manual_clock import ManualClock
+from pyromq.wire.bodies.heartbeat_bodies import ConsumerPart
 
 
 class FakeLink:
@@ -17,8 +17,8 @@ def link() -> Link:
     return cast(Link, FakeLink())
 
 
-def client(of: Link) -> Client:
-    return Client(of, f"client-{id(of)}", 0, 0, 0)
+def client(of: Link) -> ClientChannel:
+    return ClientChannel(of, f"client-{id(of)}", 0, 0, 0)
 
 
 @pytest.fixture
@@ -66,8 +66,10 @@ def test_a_closed_connection_leaves_just_the_producer_groups_that_it_was_in(prod
 # Ids of clients ---------------------------------------------------------------------------------------------
 
 
-def named(of: Link, client_id: str, account: str | None = None) -> Client:
-    return Client(of, client_id, 0, 0, 0, None if account is None else Caller(account, is_trusted=False))
+def named(of: Link, client_id: str, account: str | None = None) -> ClientChannel:
+    return ClientChannel(
+        of, client_id, 0, 0, 0, None if account is None else Caller(account, is_trusted=False)
+    )
 
 
 def test_an_id_goes_to_the_last_connection_of_its_account(producers: Producers) -> None:

@@ -5,12 +5,12 @@ from typing import cast
 
 import pytest
 
-from pyromq.broker.clients import Client
-from pyromq.broker.subscription_conflicts import TOLD_MAX, Ruling, SubscriptionConflicts
+from pyromq.broker.groups.clients import ClientChannel
+from pyromq.broker.groups.subscription_conflicts import TOLD_MAX, Ruling, SubscriptionConflicts
 from pyromq.config.settings import BrokerSettings
 from pyromq.net.link import Link
-from pyromq.testing.clock import ManualClock
-from pyromq.wire.bodies.heartbeat import ConsumerPart, Subscription
+from pyromq.testing.manual_clock import ManualClock
+from pyromq.wire.bodies.heartbeat_bodies import ConsumerPart, Subscription
 
 GROUP = "readers"
 GRACE_MS = 60_000
@@ -34,7 +34,7 @@ class Stage:
         link = self.links.setdefault(name, FakeLink(name))
         wanted = [Subscription(topic="orders", sub_string=expression, sub_version=version)]
         part = ConsumerPart(group_name=GROUP, subscriptions=wanted)
-        return self.conflicts.note(Client(cast(Link, link), name, 0, 0, 0), part)
+        return self.conflicts.note(ClientChannel(cast(Link, link), name, 0, 0, 0), part)
 
     def leave(self, name: str) -> Ruling:
         return self.conflicts.leave(GROUP, cast(Link, self.links[name]))

@@ -2,8 +2,8 @@
 
 import pytest
 
-from pyromq.broker.delay import delay_diversion, level_of
-from pyromq.broker.delivered import due_draft
+from pyromq.broker.kinds.delay import delay_diversion, level_of
+from pyromq.broker.kinds.stored_again import due_draft
 from pyromq.store.store import Draft
 from pyromq.wire import properties as names
 from pyromq.wire.record import Record

@@ -4,13 +4,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from pyromq.broker.durability import Durability
+from pyromq.broker.durability.acknowledgement import Durability
 from pyromq.codes import ResponseCode
 from pyromq.config.choices import FlushDiskType
 from pyromq.config.settings import StoreSettings
 from pyromq.errors import ServiceNotAvailable, SyncFailed
 from pyromq.net.routes import Answer
-from pyromq.testing.clock import ManualClock
+from pyromq.testing.manual_clock import ManualClock
 from pyromq.testing.waiting import aeventually
 
 
@@ -217,4 +217,20 @@ async def test_the_beginning_of_a_record_is_not_waited_for(durability: Durabilit
     assert slow_log.flushed_position == 70
     for _ in range(20):
         await asyncio.sleep(0)
+    assert slow_log.sync_count == 1
+
+
+async def test_all_writes_of_a_turn_wait_once_and_for_the_last_of_them(
+    durability: Durability, slow_log: SlowLog
+) -> None:
+    waits: list[float] = []
+    durability.on_safe = waits.append
+    told: list[Exception | None] = []
+    answer = durability.confirm(slow_log.append(100), Answer())
+    durability.with_this_turn(slow_log.append(100), told.append)
+    slow_log.let_go()
+
+    assert (await answer).code == ResponseCode.SUCCESS
+    assert told == [None]
+    assert len(waits) == 1
     assert slow_log.sync_count == 1

@@ -7,15 +7,15 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyromq.broker.half_drafts import committed_draft
-from pyromq.broker.half_messages import DecidedOffsets, HalfMessages, half_diversion
-from pyromq.broker.offsets import OffsetTable
-from pyromq.broker.transaction_checks import check_command
+from pyromq.broker.groups.offsets import OffsetTable
+from pyromq.broker.kinds.half_drafts import committed_draft
+from pyromq.broker.kinds.half_messages import DecidedOffsets, HalfMessages, half_diversion
+from pyromq.broker.kinds.transaction_checks import check_command
 from pyromq.codes import RequestCode
 from pyromq.config.settings import BrokerSettings, StoreSettings
 from pyromq.store.store import Draft, MessageStore, Placed
-from pyromq.testing.clock import ManualClock
 from pyromq.testing.golden import GoldenFrame, read_frames
+from pyromq.testing.manual_clock import ManualClock
 from pyromq.wire import properties as names
 from pyromq.wire.record import Record, decode_record
 
@@ -94,22 +94,27 @@ def test_what_is_known_of_transactions_takes_little_memory_and_none_when_they_ar
     settings = StoreSettings(store_path_root_dir=str(tmp_path), mapped_file_size_commit_log=64 << 20)
     store = MessageStore(settings, clock=ManualClock())
     store.open()
-    halves = HalfMessages(store, OffsetTable(tmp_path / "offsets.json"))
+    halves = HalfMessages(store, OffsetTable(tmp_path / "offsets.json"), BrokerSettings())
     halves.load()
-    record = Record(topic="RMQ_SYS_TRANS_HALF_TOPIC", body=b"x", properties="")
     count = 4_000
+    # The queue of halves is as long as the op messages say.
+    store.queues.get_or_make("RMQ_SYS_TRANS_HALF_TOPIC", 0).begin_at(2 * count)
 
-    def is_known(number: int) -> Record:
-        return msgspec.structs.replace(record, properties=f"UNIQ_KEY\x01{number:032X}", queue_offset=number)
+    def copy(number: int) -> Record:
+        properties = f"UNIQ_KEY\x01{number:032X}\x02TRANSACTION_CHECK_TIMES\x011"
+        return Record("RMQ_SYS_TRANS_HALF_TOPIC", b"x", properties=properties, queue_offset=count + number)
+
+    def op(number: int) -> Record:
+        body = b"%d" % (count + number)
+        return Record("RMQ_SYS_TRANS_OP_HALF_TOPIC", body, properties="TAGS\x01d", queue_offset=number)
 
     tracemalloc.start()
     try:
         for number in range(count):
-            halves.stored_again(is_known(number), count + number)
+            halves.apply(copy(number))
         bytes_each = tracemalloc.get_traced_memory()[0] / count
         for number in range(count):
-            halves.decide(is_known(number), count + number)
-            halves.op_stored(count + number)
+            halves.apply(op(number))
         for _ in range(2 * count):
             halves.pass_on()
         while halves.pass_old_ops(1_000):

@@ -3,12 +3,12 @@ from pathlib import Path
 
 import pytest
 
-from pyromq.broker.intake import Intake
+from pyromq.broker.topics.intake import Intake
 from pyromq.config.settings import MIB, StoreSettings
 from pyromq.errors import MessageIllegal, ServiceNotAvailable
 from pyromq.store.files import DiskUse, SystemFiles
 from pyromq.store.store import Draft, MessageStore
-from pyromq.testing.clock import ManualClock
+from pyromq.testing.manual_clock import ManualClock
 from pyromq.wire import properties as names
 from pyromq.wire.record import encode_host
 

@@ -3,11 +3,11 @@ from pathlib import Path
 
 import pytest
 
-from pyromq.broker.metrics_lag import Lags
-from pyromq.broker.parts import Parts, make_parts
+from pyromq.broker.broker import Broker
+from pyromq.broker.metrics.metrics_lag import Lags
 from pyromq.config.settings import BrokerProcess, StoreSettings
 from pyromq.store.store import Draft
-from pyromq.testing.clock import ManualClock
+from pyromq.testing.manual_clock import ManualClock
 from pyromq.wire.record import encode_host
 
 HOST = encode_host("127.0.0.1", 10911)
@@ -19,20 +19,20 @@ def clock() -> ManualClock:
 
 
 @pytest.fixture
-async def parts(tmp_path: Path, clock: ManualClock) -> AsyncIterator[Parts]:
+async def broker(tmp_path: Path, clock: ManualClock) -> AsyncIterator[Broker]:
     process = BrokerProcess(
         store=StoreSettings(store_path_root_dir=str(tmp_path), mapped_file_size_commit_log=1 << 20)
     )
-    parts = make_parts(process, clock=clock, files=None, use_kernel=False)
-    parts.store.open()
-    yield parts
-    await parts.topics.save()
-    parts.store.close()
+    broker = Broker(process, clock=clock, use_kernel=False)
+    broker.store.open()
+    yield broker
+    await broker.topics.save()
+    broker.store.close()
 
 
-def put(parts: Parts, topic: str, queue_id: int) -> None:
-    parts.topics.ensure(topic, queue_count=2)
-    parts.store.put(
+def put(broker: Broker, topic: str, queue_id: int) -> None:
+    broker.topics.ensure(topic, queue_count=2)
+    broker.store.put(
         Draft(
             topic=topic,
             queue_id=queue_id,
@@ -47,16 +47,16 @@ def put(parts: Parts, topic: str, queue_id: int) -> None:
     )
 
 
-def looked(parts: Parts) -> tuple[dict[tuple[str, ...], float], dict[tuple[str, ...], float], int]:
-    lags = Lags(parts.offsets, parts.topics, parts.store, parts.clock)
+def looked(broker: Broker) -> tuple[dict[tuple[str, ...], float], dict[tuple[str, ...], float], int]:
+    lags = Lags(broker.groups.offsets, broker.topics, broker.store, broker._clock)
     steps = sum(1 for _ in lags.look())
     seen = {figure.name: dict(figure.read()) for figure in lags.figures()}
     return seen["rocketmq_consumer_lag_messages"], seen["rocketmq_consumer_lag_latency"], steps
 
 
-def parts_of_the_lag(parts: Parts) -> tuple[float, float, float]:
+def parts_of_the_lag(broker: Broker) -> tuple[float, float, float]:
     """What is in flight, what is ready, and how long the oldest of that waits, of one group in one topic."""
-    lags = Lags(parts.offsets, parts.topics, parts.store, parts.clock)
+    lags = Lags(broker.groups.offsets, broker.topics, broker.store, broker._clock)
     for _ in lags.look():
         pass
     lag, _, *others = (next(iter(figure.read().values())) for figure in lags.figures())
@@ -66,101 +66,101 @@ def parts_of_the_lag(parts: Parts) -> tuple[float, float, float]:
 
 
 async def test_a_lag_is_the_sum_of_the_queues_and_as_old_as_the_oldest_message(
-    parts: Parts, clock: ManualClock
+    broker: Broker, clock: ManualClock
 ) -> None:
     for queue_id in (0, 0, 1):
-        put(parts, "orders", queue_id)
+        put(broker, "orders", queue_id)
         clock.advance(100)
-    parts.offsets.commit("readers", "orders", 0, 1)
+    broker.groups.offsets.commit("readers", "orders", 0, 1)
 
-    messages, latency, _ = looked(parts)
+    messages, latency, _ = looked(broker)
 
     # Queue 1 was never committed: all of it is behind.
     assert messages == {("readers", "orders", "false"): 2}
     assert latency == {("readers", "orders", "false"): 200}
 
 
-async def test_a_group_that_has_all_is_not_behind(parts: Parts) -> None:
-    put(parts, "orders", 0)
-    parts.offsets.commit("readers", "orders", 0, 1)
+async def test_a_group_that_has_all_is_not_behind(broker: Broker) -> None:
+    put(broker, "orders", 0)
+    broker.groups.offsets.commit("readers", "orders", 0, 1)
 
-    messages, latency, _ = looked(parts)
+    messages, latency, _ = looked(broker)
 
     assert (list(messages.values()), list(latency.values())) == ([0], [0])
 
 
-async def test_retries_are_told_apart_and_topics_that_are_gone_are_not_shown(parts: Parts) -> None:
-    put(parts, "%RETRY%readers", 0)
-    parts.offsets.commit("readers", "%RETRY%readers", 0, 0)
-    parts.offsets.commit("readers", "gone", 0, 0)
+async def test_retries_are_told_apart_and_topics_that_are_gone_are_not_shown(broker: Broker) -> None:
+    put(broker, "%RETRY%readers", 0)
+    broker.groups.offsets.commit("readers", "%RETRY%readers", 0, 0)
+    broker.groups.offsets.commit("readers", "gone", 0, 0)
 
-    messages, _, _ = looked(parts)
+    messages, _, _ = looked(broker)
 
     assert messages == {("readers", "%RETRY%readers", "true"): 1}
 
 
-async def test_many_groups_are_looked_at_in_as_many_steps_as_there_are_queues(parts: Parts) -> None:
+async def test_many_groups_are_looked_at_in_as_many_steps_as_there_are_queues(broker: Broker) -> None:
     topics, groups = 1_000, 2_000
     for number in range(topics):
-        parts.topics.ensure(f"topic-{number}", queue_count=1)
+        broker.topics.ensure(f"topic-{number}", queue_count=1)
     for number in range(groups):
-        parts.offsets.commit(f"group-{number}", f"topic-{number % topics}", 0, 0)
-        parts.offsets.commit(f"group-{number}", f"topic-{(number + 1) % topics}", 0, 0)
+        broker.groups.offsets.commit(f"group-{number}", f"topic-{number % topics}", 0, 0)
+        broker.groups.offsets.commit(f"group-{number}", f"topic-{(number + 1) % topics}", 0, 0)
 
-    messages, _, steps = looked(parts)
+    messages, _, steps = looked(broker)
 
     assert len(messages) == 2 * groups
     assert steps == 2 * groups
 
 
-async def test_what_was_pulled_is_in_flight_until_it_is_committed(parts: Parts, clock: ManualClock) -> None:
+async def test_what_was_pulled_is_in_flight_until_it_is_committed(broker: Broker, clock: ManualClock) -> None:
     for _ in range(5):
-        put(parts, "orders", 0)
+        put(broker, "orders", 0)
         clock.advance(100)
-    parts.offsets.commit("readers", "orders", 0, 1)
-    assert parts_of_the_lag(parts) == (0, 4, 400)
+    broker.groups.offsets.commit("readers", "orders", 0, 1)
+    assert parts_of_the_lag(broker) == (0, 4, 400)
 
-    parts.offsets.pulled.note("readers", "orders", 0, 3)
-    assert parts_of_the_lag(parts) == (2, 2, 200)
+    broker.groups.offsets.pulled.note("readers", "orders", 0, 3)
+    assert parts_of_the_lag(broker) == (2, 2, 200)
 
-    parts.offsets.pulled.note("readers", "orders", 0, 5)
-    assert parts_of_the_lag(parts) == (4, 0, 0)
+    broker.groups.offsets.pulled.note("readers", "orders", 0, 5)
+    assert parts_of_the_lag(broker) == (4, 0, 0)
 
-    parts.offsets.commit("readers", "orders", 0, 5)
-    assert parts_of_the_lag(parts) == (0, 0, 0)
+    broker.groups.offsets.commit("readers", "orders", 0, 5)
+    assert parts_of_the_lag(broker) == (0, 0, 0)
 
 
-async def test_a_group_that_goes_back_has_nothing_in_flight_behind_that(parts: Parts) -> None:
+async def test_a_group_that_goes_back_has_nothing_in_flight_behind_that(broker: Broker) -> None:
     for _ in range(3):
-        put(parts, "orders", 0)
-    parts.offsets.pulled.note("readers", "orders", 0, 3)
-    parts.offsets.commit("readers", "orders", 0, 3)
+        put(broker, "orders", 0)
+    broker.groups.offsets.pulled.note("readers", "orders", 0, 3)
+    broker.groups.offsets.commit("readers", "orders", 0, 3)
 
-    parts.offsets.commit("readers", "orders", 0, 1)
+    broker.groups.offsets.commit("readers", "orders", 0, 1)
 
-    assert parts_of_the_lag(parts)[:2] == (0, 2)
+    assert parts_of_the_lag(broker)[:2] == (0, 2)
 
 
-async def test_a_group_that_was_set_forward_has_nothing_in_flight(parts: Parts) -> None:
+async def test_a_group_that_was_set_forward_has_nothing_in_flight(broker: Broker) -> None:
     for _ in range(3):
-        put(parts, "orders", 0)
-    parts.offsets.pulled.note("readers", "orders", 0, 1)
+        put(broker, "orders", 0)
+    broker.groups.offsets.pulled.note("readers", "orders", 0, 1)
 
-    parts.offsets.commit("readers", "orders", 0, 2)
+    broker.groups.offsets.commit("readers", "orders", 0, 2)
 
-    assert parts_of_the_lag(parts)[:2] == (0, 1)
+    assert parts_of_the_lag(broker)[:2] == (0, 1)
 
 
 @pytest.mark.parametrize("gone", ["topic", "group"])
-async def test_what_was_pulled_goes_with_its_topic_and_its_group(parts: Parts, gone: str) -> None:
-    pulled = parts.offsets.pulled
+async def test_what_was_pulled_goes_with_its_topic_and_its_group(broker: Broker, gone: str) -> None:
+    pulled = broker.groups.offsets.pulled
     pulled.note("readers", "orders", 0, 3)
     pulled.note("others", "payments", 0, 4)
 
     if gone == "topic":
-        parts.offsets.remove_topic("orders")
+        broker.groups.offsets.remove_topic("orders")
     else:
-        parts.offsets.remove_group("readers")
+        broker.groups.offsets.remove_group("readers")
 
     assert pulled.reached("readers", "orders", 0) is None
     assert pulled.reached("others", "payments", 0) == 4

@@ -3,9 +3,9 @@ from pathlib import Path
 
 import pytest
 
-from pyromq.broker.queue_locks import BELIEVED_MS, LEFT_MAX, LOCK_LIFE_MS, QueueLocks
+from pyromq.broker.groups.queue_locks import BELIEVED_MS, LEFT_MAX, LOCK_LIFE_MS, QueueLocks
 from pyromq.model import MessageQueue
-from pyromq.testing.clock import ManualClock
+from pyromq.testing.manual_clock import ManualClock
 
 QUEUES = [MessageQueue("T", "broker-a", queue_id) for queue_id in range(3)]
 

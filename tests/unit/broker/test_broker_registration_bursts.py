@@ -2,13 +2,13 @@ import asyncio
 from pathlib import Path
 from typing import cast
 
-from pyromq.broker.name_servers import NameServers
 from pyromq.broker.registration import Registration
-from pyromq.broker.standing import Standing
-from pyromq.broker.topics import TopicTable
+from pyromq.broker.registration_targets import RegistrationTargets
+from pyromq.broker.replication.standing import Standing
+from pyromq.broker.topics.topics import TopicTable
 from pyromq.config.settings import BrokerSettings
 from pyromq.net.links import Links
-from pyromq.testing.clock import ManualClock
+from pyromq.testing.manual_clock import ManualClock
 from pyromq.testing.waiting import aeventually
 from pyromq.wire.command import Command
 
@@ -34,7 +34,7 @@ def registration(links: SlowLinks, folder: Path) -> Registration:
         cast(Links, links),
         topics,
         settings,
-        name_servers=NameServers(settings),
+        name_servers=RegistrationTargets(settings),
         address="a:1",
         ha_address="a:2",
         lease=lease,

@@ -2,16 +2,15 @@
 
 import pytest
 
-from pyromq.broker.durability import Durability, FlushTimeout
-from pyromq.broker.replicated import NoSlaveNear, Replicated, SlaveTimeout
-from pyromq.broker.replication.followers import Follower, Followers
-from pyromq.broker.standing import Lease
+from pyromq.broker.durability.acknowledgement import Durability, FlushTimeout, Lease
+from pyromq.broker.durability.replica_wait import NoSlaveNear, Replicated, SlaveTimeout
+from pyromq.broker.replication.followers import ConnectedSlave, Followers
 from pyromq.codes import ResponseCode
 from pyromq.config.choices import FlushDiskType
 from pyromq.config.settings import StoreSettings
 from pyromq.errors import NotMaster, ServiceNotAvailable
 from pyromq.net.routes import Answer
-from pyromq.testing.clock import ManualClock
+from pyromq.testing.manual_clock import ManualClock
 
 
 class Log:
@@ -58,7 +57,7 @@ class Master:
         self.followers.on_confirmed = self.replicated.raise_to
         self.told: dict[int, Exception | None] = {}
 
-    def follower(self, id_: int | None = None) -> Follower:
+    def follower(self, id_: int | None = None) -> ConnectedSlave:
         return self.followers.connected("10.0.0.1:5000", id_)
 
     def wait_for(self, end: int) -> None:
@@ -187,7 +186,7 @@ async def test_with_synchronous_flush_both_disk_and_slave_are_waited_for() -> No
 
 
 async def test_the_slaves_word_wins_over_the_disks() -> None:
-    from pyromq.broker.durability import _Both
+    from pyromq.broker.durability.acknowledgement import _Both
 
     told: list[Exception | None] = []
     both = _Both(told.append)

@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 from route_listing import broker_routes, namesrv_routes
 
-from pyromq.broker.acl.needs import Anybody, administrator, publishes
-from pyromq.broker.route_facts import BrokerRoute, BrokerTable, OnSlave
+from pyromq.broker.access.needs import Anybody, administrator, publishes
+from pyromq.broker.requests.route_facts import BrokerRoute, BrokerTable, OnSlave
 from pyromq.codes import RequestCode
 from pyromq.net.routes import Answer, BodyLimit, Request, Route
-from pyromq.wire.headers.send import SendMessage, SendMessageV2
+from pyromq.wire.headers.send_headers import SendMessage, SendMessageV2
 
 FACTS: dict[str, Any] = {
     "body": BodyLimit.FIELDS_ONLY,

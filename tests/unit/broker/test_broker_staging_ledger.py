@@ -2,14 +2,13 @@
 
 from dataclasses import dataclass, field
 from itertools import count
-from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyromq.broker.staging.ledger import Chunk, Ledger
-from pyromq.broker.staging.ops import (
+from pyromq.broker.kinds.staging.ledger import Chunk, Ledger
+from pyromq.broker.kinds.staging.ops import (
     Aborted,
     AnyOp,
     Decided,
@@ -20,10 +19,10 @@ from pyromq.broker.staging.ops import (
     decode_op,
     encode_op,
 )
-from pyromq.broker.staging.records import ChunkNote, read_note
-from pyromq.broker.staging.table import StagedTable, decode_snapshot, encode_snapshot
+from pyromq.broker.kinds.staging.records import ChunkNote, read_note
+from pyromq.broker.kinds.staging.staging_snapshot import decode_snapshot, encode_snapshot, restore
 from pyromq.errors import BodyError, CorruptRecord
-from pyromq.wire.bodies.staging import PartChunks
+from pyromq.wire.bodies.staging_bodies import PartChunks
 
 HOME = "broker-a"
 
@@ -279,18 +278,19 @@ def test_a_table_and_what_is_behind_it_say_the_same_as_all_records(
 
 
 def _from_table(text: bytes, records: Remembering) -> Ledger:
-    table = StagedTable(Path("never-read"))
-    table.loaded = decode_snapshot(text)
+    snapshot = decode_snapshot(text)
     ledger = Ledger()
-    table.fill_queries(ledger)
-    for offset in range(table.chunk_offset, len(records.chunks)):
-        staged, chunk = records.chunks[offset]
-        copy = Chunk(chunk.position, chunk.message_count, chunk.record_bytes)
-        ledger.chunk_stored(staged, copy, offset=offset, at_ms=0)
-    table.fill_decisions(ledger)
-    for offset in range(table.op_offset, len(records.ops)):
-        op, position = records.ops[offset]
-        ledger.apply(op, offset=offset, position=position, at_ms=0)
+    restore(snapshot, ledger)
+    chunks = [(chunk.position, offset) for offset, (_, chunk) in enumerate(records.chunks)]
+    ops = [(position, offset) for offset, (_, position) in enumerate(records.ops)]
+    behind = [*chunks[snapshot.chunk_offset :], *ops[snapshot.op_offset :]]
+    for position, offset in sorted(behind):
+        if (position, offset) in chunks:
+            staged, chunk = records.chunks[offset]
+            copy = Chunk(chunk.position, chunk.message_count, chunk.record_bytes)
+            ledger.chunk_stored(staged, copy, offset=offset, at_ms=0)
+        else:
+            ledger.apply(records.ops[offset][0], offset=offset, position=position, at_ms=0)
     return ledger
 
 

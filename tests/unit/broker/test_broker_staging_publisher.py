@@ -7,19 +7,21 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pyromq.broker.announcements import Announcements
-from pyromq.broker.arrivals import Arrivals, HeldPull
-from pyromq.broker.intake import Intake
-from pyromq.broker.staging.ledger import Chunk
-from pyromq.broker.staging.publishing import SLICE_MESSAGES, Publisher, count_out
-from pyromq.broker.staging.records import ChunkNote, chunk_draft
-from pyromq.config.settings import StoreSettings
+from pyromq.broker.delivery.arrivals import Announcements, Arrivals, HeldPull
+from pyromq.broker.kinds.staging.batches import StagedBatches
+from pyromq.broker.kinds.staging.ledger import Chunk
+from pyromq.broker.kinds.staging.ops import Decided
+from pyromq.broker.kinds.staging.publishing import SLICE_MESSAGES, Publisher
+from pyromq.broker.kinds.staging.records import ChunkNote, chunk_draft, op_draft
+from pyromq.broker.topics.intake import Intake
+from pyromq.config.settings import BrokerSettings, StoreSettings
 from pyromq.errors import CorruptRecord, MessageIllegal
 from pyromq.kernel import IS_COMPILED
 from pyromq.store.store import Draft, MessageStore
-from pyromq.testing.clock import ManualClock
+from pyromq.testing.manual_clock import ManualClock
 from pyromq.testing.waiting import aeventually
 from pyromq.wire.batch import BatchUnit, encode_batch
+from pyromq.wire.bodies.staging_bodies import PartChunks
 from pyromq.wire.record import decode_record, encode_host
 
 HOST = encode_host("127.0.0.1", 10911)
@@ -66,11 +68,12 @@ class Bench:
         self.arrivals = Arrivals(self.store.max_offset, clock)
         self.store.on_append = self.arrivals.announce
         self.appended = 0
+        announcements = Announcements(self.store, self.arrivals)
+        announcements.log_grew = self._note_append
         self.publisher = Publisher(
             store=self.store,
             intake=Intake(self.store, message_bytes_max=1 << 20),
-            announcements=Announcements(self.store, self.arrivals),
-            appended=self._note_append,
+            announcements=announcements,
             sys_flag_of=lambda _topic: 0,
             store_host=HOST,
             cluster="DefaultCluster",
@@ -78,14 +81,14 @@ class Bench:
             use_kernel=use_kernel,
         )
 
-    def _note_append(self) -> None:
+    def _note_append(self, _write_s: float) -> None:
         self.appended += 1
 
-    def stage(self, messages: bytes, *, born_host: bytes = HOST) -> Chunk:
+    def stage(self, messages: bytes, *, born_host: bytes = HOST, sequence: int = 0) -> Chunk:
         measured = self.publisher.measure("orders", 1, messages)
         note = ChunkNote(
-            query="q", batch=0, home="broker-a", part=0, attempt="0", sequence=0, topic="orders", queue_id=1,
-            sys_flag=0, **measured._asdict(),
+            query="q", batch=0, home="broker-a", part=0, attempt="0", sequence=sequence, topic="orders",
+            queue_id=1, sys_flag=0, **measured._asdict(),
         )  # fmt: skip
         draft = chunk_draft(note, messages, born_at_ms=7, born_host=born_host, store_host=HOST)
         return Chunk(self.store.put(draft).position, measured.message_count, measured.record_bytes)
@@ -198,16 +201,23 @@ def test_publishing_goes_on_behind_what_is_out(bench: Bench) -> None:
     assert bodies == [b"0", b"1", b"2", b"3", b"4", b"3", b"4"]
 
 
-def test_what_is_out_is_counted_from_the_log(bench: Bench) -> None:
-    chunks = [bench.stage(encode_batch([BatchUnit(0, b"x", "")] * count)) for count in (3, 4, 5)]
-    start = bench.store.max_position
-    for chunk in chunks[:2]:
-        bench.publish(chunk)
+def test_what_is_out_is_counted_from_the_log(bench: Bench, tmp_path: Path) -> None:
+    units = encode_batch([BatchUnit(0, b"x", "")] * 4)
+    chunks = [bench.stage(units, sequence=sequence) for sequence in range(3)]
+    parts = [PartChunks(part=0, attempt="0", chunks={"broker-a": 3})]
+    decided = Decided(query="q", batch=0, home="broker-a", parts=parts)
+    bench.store.put(op_draft(decided, now_ms=0, store_host=HOST))
+    bench.publish(chunks[0])
+    bench.publish(chunks[1])
 
-    found = [Chunk(chunk.position, chunk.message_count, 0, out_count=99) for chunk in chunks]
-    count_out(bench.store, found, start)
+    batches = StagedBatches(
+        bench.store, ManualClock(), BrokerSettings(broker_name="broker-a"), path=tmp_path / "never-there"
+    )
+    batches.load()
 
-    assert [chunk.out_count for chunk in found] == [3, 4, 0]
+    batch = batches.ledger.batch("q", 0)
+    assert batch is not None
+    assert [chunk.out_count for chunk in batch.decided_chunks()] == [4, 4, 0]
 
 
 def test_a_chunk_that_does_not_fit_into_the_file_begins_the_next(bench: Bench) -> None:

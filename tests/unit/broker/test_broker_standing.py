@@ -1,7 +1,7 @@
 """A master's lease: what was acknowledged on its word leaves while it is held, or not at all."""
 
-from pyromq.broker.standing import Lease
-from pyromq.testing.clock import ManualClock
+from pyromq.broker.durability.acknowledgement import Lease
+from pyromq.testing.manual_clock import ManualClock
 
 
 def lease_of(clock: ManualClock) -> Lease:

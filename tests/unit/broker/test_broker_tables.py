@@ -3,15 +3,15 @@ from pathlib import Path
 
 import pytest
 
-from pyromq.broker.groups import GroupTable
-from pyromq.broker.offsets import OffsetTable
-from pyromq.broker.topics import TopicTable, unit_flag
+from pyromq.broker.groups.groups import GroupTable
+from pyromq.broker.groups.offsets import OffsetTable
+from pyromq.broker.topics.topics import TopicTable, unit_flag
 from pyromq.codes import TopicSysFlag
 from pyromq.config.settings import BrokerSettings
 from pyromq.errors import ServerFailed
-from pyromq.testing.clock import ManualClock
-from pyromq.wire.bodies.groups import SubscriptionGroupConfig
-from pyromq.wire.bodies.topics import TopicConfig
+from pyromq.testing.manual_clock import ManualClock
+from pyromq.wire.bodies.group_bodies import SubscriptionGroupConfig
+from pyromq.wire.bodies.topic_bodies import TopicConfig
 
 SYSTEM_TOPICS = {
     # name: queues, permission; as a 4.9.8 that was just started has them

@@ -4,26 +4,26 @@ from typing import Any
 
 import pytest
 
-from pyromq.broker.durability import Durability
-from pyromq.broker.handlers import timers
-from pyromq.broker.handlers.timers import TimerHandlers
-from pyromq.broker.timers.timers import Timers
-from pyromq.broker.topics import TopicTable
+from pyromq.broker.durability.acknowledgement import Durability
+from pyromq.broker.kinds.timers.timers import Timers
+from pyromq.broker.requests.handlers import timer_handlers
+from pyromq.broker.requests.handlers.timer_handlers import TimerHandlers
+from pyromq.broker.topics.topics import TopicTable
 from pyromq.codes import RequestCode
 from pyromq.config.settings import BrokerSettings, StoreSettings
 from pyromq.errors import SystemBusy
 from pyromq.net.routes import Request
 from pyromq.store.store import MessageStore
-from pyromq.testing.clock import ManualClock
+from pyromq.testing.manual_clock import ManualClock
 from pyromq.wire.command import Command
-from pyromq.wire.headers.timers import ListWaiting, RecallMessage
+from pyromq.wire.headers.timer_headers import ListWaiting, RecallMessage
 from pyromq.wire.recall_handle import RecallHandle
 
 
 @pytest.fixture
 async def handlers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[TimerHandlers]:
     """Those of a broker whose timers never catch up with the log, for they are not started."""
-    monkeypatch.setattr(timers, "PATIENCE_S", 0.01)
+    monkeypatch.setattr(timer_handlers, "PATIENCE_S", 0.01)
     clock, settings = ManualClock(), BrokerSettings()
     stored = StoreSettings(store_path_root_dir=str(tmp_path), mapped_file_size_commit_log=1 << 20)
     store = MessageStore(stored, clock=clock)

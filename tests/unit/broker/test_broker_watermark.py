@@ -1,6 +1,6 @@
 import pytest
 
-from pyromq.broker.watermark import Settle, Watermark
+from pyromq.broker.durability.watermark import Settle, Watermark
 
 
 def collector(into: list[str], name: str) -> Settle:

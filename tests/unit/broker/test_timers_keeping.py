@@ -9,11 +9,20 @@ import pytest
 from staged_files import StagedFiles
 from timer_stage import TOPIC, TimerStage
 
-from pyromq.broker.timers import catching_up, keeper, timers
+from pyromq.broker.kinds import done_names
+from pyromq.broker.kinds.timers import keeper, timers
+from pyromq.broker.kinds.timers.near import NEVER
+from pyromq.broker.requests.handlers.timer_handlers import TimerHandlers
+from pyromq.codes import RequestCode
+from pyromq.config.settings import BrokerSettings
 from pyromq.errors import ServiceNotAvailable
+from pyromq.net.routes import Request
 from pyromq.store.store import MessageStore
-from pyromq.testing.clock import ManualClock
+from pyromq.testing.manual_clock import ManualClock
 from pyromq.testing.waiting import aeventually
+from pyromq.wire.command import Command
+from pyromq.wire.headers.timer_headers import ListWaiting
+from pyromq.wire.record import iter_records
 
 HOUR_MS = 3_600_000
 
@@ -56,8 +65,8 @@ def few(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(keeper, "WRITTEN_MAX", 30)
     monkeypatch.setattr(keeper, "MANY", 20)
     monkeypatch.setattr(keeper, "LOOKED_AT", 5)
-    monkeypatch.setattr(catching_up, "CHANGES_MAX", 30)
-    monkeypatch.setattr(catching_up, "STEP_RECORDS", 11)
+    monkeypatch.setattr(keeper, "STRETCH_BYTES", 4_000)
+    monkeypatch.setattr(done_names, "STEP_RECORDS", 11)
 
 
 async def turns(count: int = 30) -> None:
@@ -150,7 +159,7 @@ async def test_what_was_delivered_and_not_written_is_not_listed(
         clock.advance(1_000)
         await stage.await_delivered(1)
 
-        assert [row.due_ms - clock.now_ms() for row in await stage.timers.list_waiting(count=9)] == [1_000]
+        assert [row[0] - clock.now_ms() for row in await stage.timers.list_waiting(count=9)] == [1_000]
         assert await stage.timers.count() == 1
 
 
@@ -252,9 +261,9 @@ async def test_pages_are_whole_while_messages_come_and_go(stage: TimerStage, clo
         stage.send(f"{number}", 10_000 + number)
     stage.timers.nudge()
     seen: Counter[int] = Counter()
-    after = None
+    after = NEVER
     while page := await stage.timers.list_waiting(after=after, count=7):
-        seen.update(row.position for row in page)
+        seen.update(position for _, position, _ in page)
         after = page[-1][:2]
         stage.send("more", 5_000)
 
@@ -264,9 +273,22 @@ async def test_pages_are_whole_while_messages_come_and_go(stage: TimerStage, clo
 
 async def test_a_topic_of_its_own_is_listed_alone(stage: TimerStage) -> None:
     stage.send("a", 5_000)
+    handlers = TimerHandlers(
+        stage.timers,
+        store=stage.store,
+        topics=None,  # type: ignore[arg-type]
+        durability=stage.durability,
+        settings=BrokerSettings(),
+    )
 
-    assert len(await stage.timers.list_waiting(topic=TOPIC, count=5)) == 1
-    assert await stage.timers.list_waiting(topic="others", count=5) == []
+    async def listed(topic: str) -> list[bytes]:
+        command = Command(RequestCode.LIST_WAITING)
+        request = Request(command, ListWaiting(topic=topic, max_num=5), None)  # type: ignore[arg-type]
+        answer = await handlers.list_waiting(request)
+        return [record.body for record in iter_records(answer.body or b"")]
+
+    assert await listed(TOPIC) == [b"a"]
+    assert await listed("others") == []
 
 
 # Recalls

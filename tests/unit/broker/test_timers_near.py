@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyromq.broker.timers.near import NEVER, NearFuture
+from pyromq.broker.kinds.timers.near import NEVER, NearFuture
 
 ROWS = st.lists(
     st.tuples(st.integers(0, 20), st.integers(0, 1000), st.integers(1, 100)), unique_by=lambda row: row[1]

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from pyromq.broker.timers.near import DUE_MS_MAX, NEVER
-from pyromq.broker.timers.table import Changes, Progress, WaitingTable
+from pyromq.broker.kinds.timers.near import DUE_MS_MAX, NEVER
+from pyromq.broker.kinds.timers.timer_table import Changes, TimerProgress, WaitingTable
 from pyromq.errors import CorruptRecord, DiskFull, StoreError
 
 
@@ -25,7 +25,7 @@ def opened(path: Path | None) -> WaitingTable:
 def changes(
     *new: tuple[int, int, int], done: tuple[tuple[int, int], ...] = (), position: int = 1000
 ) -> Changes:
-    return Changes(new, done, Progress(len(new), position, (1, 2, 3)))
+    return Changes(new, done, TimerProgress(len(new), position, (1, 2, 3)))
 
 
 def test_a_new_table_has_no_progress(path: Path) -> None:
@@ -45,7 +45,7 @@ def test_what_was_applied_is_there_again(path: Path) -> None:
 
     table = WaitingTable(path)
 
-    assert table.open() == Progress(3, 1000, (1, 2, 3))
+    assert table.open() == TimerProgress(3, 1000, (1, 2, 3))
     assert table.count == 2
     assert table.next_due(NEVER, DUE_MS_MAX, count=10) == [(50, 100, 9), (60, 300, 9)]
     table.close()
@@ -64,7 +64,7 @@ def test_an_open_table_can_be_opened_again(path: Path) -> None:
     table = opened(path)
     table.apply(changes((50, 100, 9)))
 
-    assert table.open() == Progress(1, 1000, (1, 2, 3))
+    assert table.open() == TimerProgress(1, 1000, (1, 2, 3))
 
     table.close()
 
@@ -107,15 +107,15 @@ def test_one_is_found_by_its_time_and_its_position(path: Path) -> None:
 def test_a_new_table_that_is_filled_in_any_order_is_sorted(path: Path) -> None:
     table = opened(path)
     table.begin_filling()
-    table.fill(changes((50, 300, 9), (40, 900, 9), (70, 100, 9)))
-    table.fill(changes((20, 950, 9), (30, 960, 9), done=((40, 900), (20, 950))))
+    table.apply(changes((50, 300, 9), (40, 900, 9), (70, 100, 9)))
+    table.apply(changes((20, 950, 9), (30, 960, 9), done=((40, 900), (20, 950))))
     assert (table.count, table.next_due(NEVER, DUE_MS_MAX, count=9)) == (0, [])
 
-    table.end_filling(Progress(5, 1000, (7, 8, 9)))
+    table.end_filling(TimerProgress(5, 1000, (7, 8, 9)))
     table.close()
 
     table = WaitingTable(path)
-    assert table.open() == Progress(5, 1000, (7, 8, 9))
+    assert table.open() == TimerProgress(5, 1000, (7, 8, 9))
     assert table.next_due(NEVER, DUE_MS_MAX, count=9) == [(30, 960, 9), (50, 300, 9), (70, 100, 9)]
     assert table.count == 3
     table.close()
@@ -124,13 +124,13 @@ def test_a_new_table_that_is_filled_in_any_order_is_sorted(path: Path) -> None:
 def test_a_table_that_was_not_filled_to_the_end_is_new(path: Path) -> None:
     table = opened(path)
     table.begin_filling()
-    table.fill(changes((50, 300, 9), (40, 900, 9)))
+    table.apply(changes((50, 300, 9), (40, 900, 9)))
     table.close()
 
     table = WaitingTable(path)
     assert table.open() is None
     table.begin_filling()
-    table.end_filling(Progress(0, 0))
+    table.end_filling(TimerProgress(0, 0))
 
     assert table.count == 0
     table.close()
@@ -213,7 +213,7 @@ def test_a_hundred_thousand_take_little_memory(path: Path) -> None:
             (1_700_000_000_000 + number * 7919 % 1_000_003, number * 100, 90)
             for number in range(start, start + 10_000)
         ]
-        table.apply(Changes(rows, (), Progress(start, start * 100)))
+        table.apply(Changes(rows, (), TimerProgress(start, start * 100)))
 
     assert table.count == 100_000
     assert _anonymous_bytes() - before < 32 << 20

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pyromq.broker.timers.timed import (
+from pyromq.broker.kinds.timers.timed import (
     delivered_draft,
     recall_draft,
     rolled_draft,

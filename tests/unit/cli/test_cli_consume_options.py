@@ -2,9 +2,9 @@ from datetime import datetime
 
 import pytest
 
-from pyromq.cli.client_commands import From
-from pyromq.cli.consume import start_time_ms
-from pyromq.cli.produce import Sending
+from pyromq.cli.messages.client_commands import From
+from pyromq.cli.messages.consume import start_time_ms
+from pyromq.cli.messages.produce import MessageTemplate
 from pyromq.errors import ConfigError
 
 
@@ -29,9 +29,9 @@ def test_a_start_time_that_is_missing_wrong_or_unused_is_refused(start: From, te
 
 
 def test_a_message_carries_what_the_options_say() -> None:
-    message = Sending(topic="t", keys=["a", "b"], tag="x", properties=["k=v=w"], delay_level=2).message(
-        b"body"
-    )
+    message = MessageTemplate(
+        topic="t", keys=["a", "b"], tag="x", properties=["k=v=w"], delay_level=2
+    ).message(b"body")
 
     assert (message.topic, message.body, message.tags, message.delay_level) == ("t", b"body", "x", 2)
     assert message.key_list == ["a", "b"]
@@ -41,4 +41,4 @@ def test_a_message_carries_what_the_options_say() -> None:
 @pytest.mark.parametrize("text", ["novalue", "=x"])
 def test_a_property_without_name_or_value_is_refused(text: str) -> None:
     with pytest.raises(ConfigError, match="expected NAME=VALUE"):
-        Sending(topic="t", properties=[text]).message(b"")
+        MessageTemplate(topic="t", properties=[text]).message(b"")

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from pyromq.cli.data_folder import FolderUnusable, default_folder, prepare
+from pyromq.cli.servers.data_folder import FolderUnusable, default_folder, prepare
 
 
 def test_data_goes_to_the_users_data_folder() -> None:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from pyromq.cli.main import main
+from pyromq.cli.program import main
 
 ROOT = Path(__file__).parents[3]
 SERVER_COMMAND = re.compile(r"pyromq (?:up|namesrv|broker)\b[^`\n#:;|]*(?::\d+[^`\n#:;|]*)?")

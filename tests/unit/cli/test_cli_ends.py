@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from pyromq.cli.admin.likely import no_topic, others
 from pyromq.cli.exit_status import MISUSED, NOT_THERE, status_of
+from pyromq.cli.views.likely import no_topic, others
 from pyromq.errors import MessageIllegal
 
 PROGRAM = [sys.executable, "-m", "pyromq"]
@@ -22,7 +22,7 @@ def test_ctrl_c_while_modules_are_imported_leaves_no_trace(tmp_path: Path) -> No
     )
 
     ended = subprocess.run(
-        [*PROGRAM, "version"],
+        [*PROGRAM, "topic", "list"],
         env=os.environ | {"PYTHONPATH": str(tmp_path)},
         capture_output=True,
         text=True,
@@ -34,7 +34,7 @@ def test_ctrl_c_while_modules_are_imported_leaves_no_trace(tmp_path: Path) -> No
 
 
 def test_ctrl_c_while_a_servers_modules_are_imported_leaves_no_trace(tmp_path: Path) -> None:
-    """The process that was made new for a server is in its first moments once more."""
+    """A server imports most of its modules after its settings were read."""
     (tmp_path / "sqlite3.py").write_text(
         "import os, signal\nos.kill(os.getpid(), signal.SIGINT)\nsignal.pause()\n"
     )

@@ -8,8 +8,8 @@ import pytest
 from command_walk import commands
 from typer.testing import CliRunner
 
-from pyromq.cli.client_commands import SEND_TIMEOUT_S
 from pyromq.cli.main import app
+from pyromq.cli.messages.client_commands import SEND_TIMEOUT_S
 from pyromq.config.settings import BrokerSettings
 
 _EXAMPLE = re.compile(r"\[cyan\](.*?)\[/cyan\]")
@@ -48,7 +48,10 @@ def test_a_message_of_produce_has_more_time_than_the_change_of_a_master_takes() 
 
 
 def test_each_command_has_an_example_of_itself() -> None:
-    for words, command in commands().items():
+    found = commands()
+
+    assert len(found) > 20
+    for words, command in found.items():
         lines = _EXAMPLE.findall(command.epilog or "")
         assert lines, words
         assert all(f"pyromq {words}" in line for line in lines), lines

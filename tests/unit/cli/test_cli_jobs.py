@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from pyromq.cli.main import main
+from pyromq.cli.program import main
 
 
 def run(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:

@@ -6,9 +6,9 @@ from datetime import datetime
 import pytest
 from rich.console import Console
 
-from pyromq.cli.admin import listing
-from pyromq.cli.admin.listing import Listing
 from pyromq.cli.output import columns
+from pyromq.cli.views import listing
+from pyromq.cli.views.listing import Listing
 from pyromq.errors import NetworkError
 
 NOW_MS = round(datetime.now().timestamp() * 1_000)

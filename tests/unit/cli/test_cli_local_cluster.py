@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from pyromq.cli.local_cluster import Inherited, Shape, broker_arguments, check_shape, plan_replicas
+from pyromq.cli.servers.local_cluster import Inherited, Shape, broker_arguments, check_shape, plan_replicas
 from pyromq.config.choices import BrokerRole, MetricsExporterType
 from pyromq.config.settings import BrokerSettings, UpProcess
 from pyromq.errors import ConfigError

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from pyromq.cli.main import main
+from pyromq.cli.program import main
 
 
 @pytest.fixture(autouse=True)

@@ -3,7 +3,7 @@ from datetime import datetime
 
 import pytest
 
-from pyromq.cli.produce import Sending
+from pyromq.cli.messages.produce import MessageTemplate
 from pyromq.cli.times import moment_ms, remaining, span_s, written
 from pyromq.errors import ConfigError
 
@@ -56,5 +56,5 @@ def test_a_moment_that_no_calendar_has_is_written_as_a_number() -> None:
 
 
 def test_options_give_a_message_its_time() -> None:
-    assert Sending(topic="t", delay_s=1.5).message(b"x").delay == 1.5
-    assert Sending(topic="t", deliver_at_ms=7).message(b"x").deliver_at == 7
+    assert MessageTemplate(topic="t", delay_s=1.5).message(b"x").delay == 1.5
+    assert MessageTemplate(topic="t", deliver_at_ms=7).message(b"x").deliver_at == 7

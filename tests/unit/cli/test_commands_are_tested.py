@@ -13,7 +13,7 @@ import pytest
 from admin_looks import LOOKS
 from command_walk import asks_a_cluster, commands
 
-from pyromq.cli.admin.read_only import READ_ONLY
+from pyromq.cli.admin.read_only_commands import READ_ONLY
 
 TESTS = Path(__file__).parents[2]
 #: Where commands are typed against servers of ours; `interop` has some that need a cluster of Apache's too.

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from java_allocations import Case, our_shares
 
-from pyromq.client.allocation import (
+from pyromq.client.consumer.allocation import (
     Allocate,
     average,
     average_by_circle,

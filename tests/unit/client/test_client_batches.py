@@ -1,9 +1,9 @@
 import pytest
 from client_stage import Stage, two_brokers
 
-from pyromq.client.outgoing import prepare_batch, prepare_batches
-from pyromq.client.plans import send
-from pyromq.client.plans.send import Target
+from pyromq.client.plans import send_plans
+from pyromq.client.plans.send_plans import SendTarget
+from pyromq.client.producer.outgoing import prepare_batch, prepare_batches
 from pyromq.codes import RequestCode
 from pyromq.config.settings import ClientSettings
 from pyromq.errors import MessageIllegal, SendFailed
@@ -103,7 +103,7 @@ def test_parts_are_sent_one_behind_the_other(stage: Stage) -> None:
     messages = readings(20)
     parts = prepare_batches(messages, ids(messages), SMALL)
 
-    results = stage.run(send.send_parts(stage.session(SMALL), parts, Target(), None))
+    results = stage.run(send_plans.send_parts(stage.session(SMALL), parts, SendTarget(), None))
 
     assert len(stage.asked(RequestCode.SEND_BATCH_MESSAGE)) == len(parts) == len(results)
     assert [result.message_id for result in results] == [part.message_id for part in parts]
@@ -114,7 +114,7 @@ def test_a_part_that_fails_says_how_many_messages_are_stored(stage: Stage) -> No
     parts = prepare_batches(messages, ids(messages), SMALL)
     first = len(bodies(parts)[0])
 
-    plan = send.send_parts(stage.session(SMALL), parts, Target(), None)
+    plan = send_plans.send_parts(stage.session(SMALL), parts, SendTarget(), None)
     stored = stage.brokers["a:1"]
 
     def one_and_no_more(command):

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from pyromq.client.broadcast_offsets import BroadcastOffsets, home_folder
+from pyromq.client.consumer.broadcast_offsets import BroadcastOffsets, home_folder
 from pyromq.errors import ConfigError, CorruptRecord, StoreError
 from pyromq.model import MessageQueue
 

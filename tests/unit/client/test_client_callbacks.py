@@ -2,7 +2,7 @@ import threading
 
 import pytest
 
-from pyromq.client.callbacks import call_back
+from pyromq.client.producer.callbacks import call_back
 from pyromq.client.sync.producer import Senders
 from pyromq.errors import NoRoute
 from pyromq.model import MessageQueue, SendResult, SendStatus

@@ -3,8 +3,8 @@ import zlib
 
 import pytest
 
-from pyromq.client.compression import compress, decompress
-from pyromq.client.outgoing import prepare
+from pyromq.client.producer.compression import compress, decompress
+from pyromq.client.producer.outgoing import prepare
 from pyromq.codes import SysFlag
 from pyromq.config.choices import Compression
 from pyromq.config.settings import ClientSettings

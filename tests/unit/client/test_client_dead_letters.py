@@ -1,7 +1,7 @@
 import pytest
 from client_stage import Stage, answer, refuses, route_of
 
-from pyromq.client.dead_letters import (
+from pyromq.client.dead_letter import (
     REPLAYED_FROM,
     REPLAYS_NAMED_MAX,
     DeadLetter,
@@ -12,18 +12,18 @@ from pyromq.client.dead_letters import (
     replay_of,
     replayed_properties,
 )
-from pyromq.client.plans.dead_letters import make_readable, open_reading
-from pyromq.client.plans.replay import Pace, ReplayRun, replay
+from pyromq.client.plans.dead_letter_plans import make_readable, open_reading
+from pyromq.client.plans.replay_plans import Pace, ReplayRun, replay
 from pyromq.codes import RequestCode, ResponseCode
 from pyromq.errors import ConfigError, NoPermission
 from pyromq.model import MessageQueue, ReceivedMessage
-from pyromq.testing.clock import ManualClock
+from pyromq.testing.manual_clock import ManualClock
 from pyromq.wire import properties as names
 from pyromq.wire.command import Command
 from pyromq.wire.header import read_header
-from pyromq.wire.headers.query import QueryMessage
-from pyromq.wire.headers.send import SendMessageAnswer, SendMessageV2
-from pyromq.wire.headers.topic import UpdateAndCreateTopic
+from pyromq.wire.headers.query_headers import QueryMessage
+from pyromq.wire.headers.send_headers import SendMessageAnswer, SendMessageV2
+from pyromq.wire.headers.topic_headers import UpdateAndCreateTopic
 from pyromq.wire.message_id import offset_message_id
 from pyromq.wire.record import Record, encode_host, encode_record
 

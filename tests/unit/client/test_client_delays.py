@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from pyromq.client.outgoing import prepare, prepare_batch
+from pyromq.client.producer.outgoing import prepare, prepare_batch
 from pyromq.config.settings import ClientSettings
 from pyromq.errors import MessageIllegal
 from pyromq.model import Message

@@ -1,17 +1,23 @@
 import pytest
 from client_stage import Stage, refuses, route_of, two_brokers
 
-from pyromq.client.faults import ISOLATED_LATENCY_MS, MEASURED_MS_MAX, Faults, Latencies, out_for_ms
-from pyromq.client.outgoing import prepare
-from pyromq.client.plans import send
-from pyromq.client.queue_choice import RoundRobin
-from pyromq.client.session import Session
+from pyromq.client.client_session import Session
+from pyromq.client.plans import send_plans
+from pyromq.client.producer.fault_tolerance import (
+    ISOLATED_LATENCY_MS,
+    MEASURED_MS_MAX,
+    Faults,
+    Latencies,
+    out_for_ms,
+)
+from pyromq.client.producer.outgoing import prepare
+from pyromq.client.producer.queue_choice import RoundRobin
 from pyromq.client.steps import Deadline
 from pyromq.codes import RequestCode, ResponseCode
 from pyromq.config.settings import ClientSettings
 from pyromq.errors import SendFailed, SystemBusy
 from pyromq.model import Message, MessageQueue, SendResult
-from pyromq.testing.clock import ManualClock
+from pyromq.testing.manual_clock import ManualClock
 from pyromq.wire.command import Command
 
 QUEUES = [MessageQueue("orders", broker, at) for broker in "ab" for at in range(4)]
@@ -43,7 +49,9 @@ def begun(stage: Stage, settings: ClientSettings) -> Session:
 def send_one(stage: Stage, session: Session) -> SendResult:
     outgoing = prepare(Message("orders", b"x"), "UNIQ", session.settings)
     deadline = Deadline(stage.clock, 60_000)
-    return stage.run(send.send(session, outgoing, send.NEXT_IN_TURN, send.sync_rule(session), deadline))
+    return stage.run(
+        send_plans.send(session, outgoing, send_plans.NEXT_IN_TURN, send_plans.sync_rule(session), deadline)
+    )
 
 
 def slow(stage: Stage, address: str, took_ms: int) -> None:

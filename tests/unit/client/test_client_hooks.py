@@ -3,6 +3,7 @@ import logging
 import pytest
 from client_stage import Stage, two_brokers
 
+from pyromq.client.client_session import Session
 from pyromq.client.hooks import (
     ConsumeHook,
     Consuming,
@@ -11,13 +12,12 @@ from pyromq.client.hooks import (
     after_consume,
     before_consume,
 )
-from pyromq.client.outgoing import prepare
-from pyromq.client.plans import send
-from pyromq.client.plans.send import Target
-from pyromq.client.queue_choice import RoundRobin
-from pyromq.client.session import Session
+from pyromq.client.plans import send_plans
+from pyromq.client.plans.send_plans import SendTarget
+from pyromq.client.producer.outgoing import prepare
+from pyromq.client.producer.queue_choice import RoundRobin
 from pyromq.client.steps import Deadline
-from pyromq.client.trace_format import MessageKind
+from pyromq.client.tracing.trace_format import MessageKind
 from pyromq.codes import RequestCode
 from pyromq.config.settings import ClientSettings
 from pyromq.errors import NoPermission, RequestTimeout
@@ -72,7 +72,9 @@ def begun(stage: Stage, *hooks: SendHook) -> Session:
 def send_one(stage: Stage, session: Session, message: Message = ORDER) -> SendResult:
     outgoing = prepare(message, "U", session.settings)
     deadline = Deadline(stage.clock, 3_000)
-    return stage.run(send.send(session, outgoing, Target(), send.sync_rule(session), deadline))
+    return stage.run(
+        send_plans.send(session, outgoing, SendTarget(), send_plans.sync_rule(session), deadline)
+    )
 
 
 @pytest.mark.row("SM-13")
@@ -124,10 +126,10 @@ def test_hooks_know_how_a_message_is_sent(stage: Stage) -> None:
     session = begun(stage, witness)
     outgoing = prepare(ORDER, "U", session.settings)
 
-    for target in (Target(), Target(MessageQueue("orders", "a", 0))):
-        for rule in (send.sync_rule(session), send.async_rule(session)):
-            stage.run(send.send(session, outgoing, target, rule, Deadline(stage.clock, 3_000)))
-    stage.run(send.send_oneway(session, outgoing, Target(), Deadline(stage.clock, 3_000)))
+    for target in (SendTarget(), SendTarget(MessageQueue("orders", "a", 0))):
+        for rule in (send_plans.sync_rule(session), send_plans.async_rule(session)):
+            stage.run(send_plans.send(session, outgoing, target, rule, Deadline(stage.clock, 3_000)))
+    stage.run(send_plans.send_oneway(session, outgoing, SendTarget(), Deadline(stage.clock, 3_000)))
 
     sync, later, oneway = CommunicationMode.SYNC, CommunicationMode.ASYNC, CommunicationMode.ONEWAY
     assert [sending.mode for sending in witness.sendings] == [sync, later, sync, later, oneway]
@@ -156,7 +158,9 @@ def test_what_a_check_raises_ends_the_send_before_anything_is_sent(stage: Stage)
 
     with pytest.raises(NoPermission, match="not to orders"):
         stage.run(
-            send.send_once(session, outgoing, MessageQueue("orders", "a", 0), Deadline(stage.clock, 3_000))
+            send_plans.send_once(
+                session, outgoing, MessageQueue("orders", "a", 0), Deadline(stage.clock, 3_000)
+            )
         )
 
     assert stage.asked(RequestCode.SEND_MESSAGE_V2) == []
@@ -182,7 +186,7 @@ def test_hooks_are_called_around_a_oneway_send_too(stage: Stage) -> None:
     session = begun(stage, witness)
     outgoing = prepare(ORDER, "U", session.settings)
 
-    stage.run(send.send_oneway(session, outgoing, Target(), Deadline(stage.clock, 3_000)))
+    stage.run(send_plans.send_oneway(session, outgoing, SendTarget(), Deadline(stage.clock, 3_000)))
 
     assert witness.seen == ["check a", "before a:1", "after NoneType"]
 

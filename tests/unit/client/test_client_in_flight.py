@@ -5,7 +5,7 @@ import pytest
 
 from pyromq import Message, TooManyInFlight, aio
 from pyromq.client.aio import producer as awaitable
-from pyromq.client.plans import send
+from pyromq.client.plans import send_plans
 from pyromq.client.sync import producer as blocking
 from pyromq.model import MessageQueue, SendResult, SendStatus
 
@@ -14,7 +14,7 @@ SENT = SendResult(SendStatus.SEND_OK, "U", "ID", MessageQueue("t", "a", 0), 0)
 
 @pytest.mark.row("SM-11")
 def test_65535_asynchronous_sends_may_be_under_way() -> None:
-    assert send.IN_FLIGHT_MAX == 65_535
+    assert send_plans.IN_FLIGHT_MAX == 65_535
 
 
 @pytest.mark.row("SM-11")

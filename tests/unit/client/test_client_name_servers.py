@@ -4,10 +4,10 @@ from collections.abc import Callable
 import pytest
 from client_stage import Stage, two_brokers
 
+from pyromq.client.client_session import Session
 from pyromq.client.name_servers import NameServers, name_server_addresses
-from pyromq.client.plans import presence
-from pyromq.client.plans.route import publish_route, refresh_name_servers
-from pyromq.client.session import Session
+from pyromq.client.plans import presence_plans
+from pyromq.client.plans.route_plans import publish_route, refresh_name_servers
 from pyromq.client.steps import Deadline, Plan
 from pyromq.codes import ClientCode, RequestCode
 from pyromq.config.settings import ClientSettings
@@ -103,7 +103,12 @@ def test_the_http_address_is_asked_before_the_first_name_server(stage: Stage, se
 
 @pytest.mark.row("AD-04")
 @pytest.mark.parametrize(
-    "upkeep", [presence.keep_producer_known, presence.keep_routes_fresh, presence.follow_name_servers]
+    "upkeep",
+    [
+        presence_plans.keep_producer_known,
+        presence_plans.keep_routes_fresh,
+        presence_plans.follow_name_servers,
+    ],
 )
 def test_the_http_address_is_asked_again_after_ten_seconds_and_then_every_two_minutes(
     stage: Stage, upkeep: Callable[[Session], Plan[None]]

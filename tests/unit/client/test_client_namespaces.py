@@ -1,18 +1,18 @@
 import pytest
 from client_stage import Stage, two_brokers
 
+from pyromq.client.client_session import Session, new_session
 from pyromq.client.namespaces import unwrap, unwrap_queue, wrap, wrap_queue
-from pyromq.client.outgoing import prepare, prepare_batch
-from pyromq.client.plans import send
-from pyromq.client.plans.send import Target
-from pyromq.client.session import Session, new_session
+from pyromq.client.plans import send_plans
+from pyromq.client.plans.send_plans import SendTarget
+from pyromq.client.producer.outgoing import prepare, prepare_batch
 from pyromq.client.steps import Deadline
 from pyromq.codes import RequestCode
 from pyromq.config.settings import ClientSettings
 from pyromq.model import Message, MessageQueue
 from pyromq.wire import properties as names
 from pyromq.wire.header import read_header
-from pyromq.wire.headers.send import SendMessageV2
+from pyromq.wire.headers.send_headers import SendMessageV2
 
 IN_SHOP = ClientSettings(namespace="shop")
 
@@ -89,7 +89,9 @@ def test_a_message_travels_in_its_namespace_and_the_application_sees_its_own_nam
     outgoing = prepare(Message("orders", b"x"), "U", IN_SHOP)
 
     sent = stage.run(
-        send.send(session, outgoing, Target(), send.sync_rule(session), Deadline(stage.clock, 3_000))
+        send_plans.send(
+            session, outgoing, SendTarget(), send_plans.sync_rule(session), Deadline(stage.clock, 3_000)
+        )
     )
 
     (header,) = headers(stage)
@@ -105,7 +107,9 @@ def test_a_message_that_is_sent_again_is_still_in_its_namespace(stage: Stage, se
 
     for _ in range(8):
         stage.run(
-            send.send(session, outgoing, Target(), send.sync_rule(session), Deadline(stage.clock, 3_000))
+            send_plans.send(
+                session, outgoing, SendTarget(), send_plans.sync_rule(session), Deadline(stage.clock, 3_000)
+            )
         )
 
     assert len(headers(stage)) > 8
@@ -117,8 +121,10 @@ def test_queues_and_selectors_use_the_application_s_names(stage: Stage, session:
     deadline = Deadline(stage.clock, 3_000)
     outgoing = prepare(Message("orders", b"x"), "U", IN_SHOP)
 
-    queues = stage.run(send.publish_queues(session, "orders", deadline))
-    given = stage.run(send.send(session, outgoing, Target(queues[5]), send.sync_rule(session), deadline))
+    queues = stage.run(send_plans.publish_queues(session, "orders", deadline))
+    given = stage.run(
+        send_plans.send(session, outgoing, SendTarget(queues[5]), send_plans.sync_rule(session), deadline)
+    )
     seen: list[MessageQueue] = []
 
     def select(among, message):
@@ -127,7 +133,9 @@ def test_queues_and_selectors_use_the_application_s_names(stage: Stage, session:
         return among[6]
 
     selected = stage.run(
-        send.send(session, outgoing, Target(selector=select), send.sync_rule(session), deadline)
+        send_plans.send(
+            session, outgoing, SendTarget(selector=select), send_plans.sync_rule(session), deadline
+        )
     )
 
     assert {queue.topic for queue in queues} == {"orders"}

@@ -3,7 +3,7 @@ import zlib
 import pytest
 
 from pyromq.client.names import check_group
-from pyromq.client.outgoing import prepare, prepare_batch
+from pyromq.client.producer.outgoing import prepare, prepare_batch
 from pyromq.codes import SysFlag
 from pyromq.config.settings import ClientSettings
 from pyromq.errors import ConfigError, MessageIllegal

@@ -1,25 +1,25 @@
 import pytest
 from client_stage import NAME_SERVERS, Stage, answer, refuses, route_of, two_brokers
 
-from pyromq.client.plans import admin
-from pyromq.client.plans.admin import KeyQuery, NewTopic
-from pyromq.client.session import Session
+from pyromq.client.client_session import Session
+from pyromq.client.plans.admin import lookups as admin
+from pyromq.client.plans.admin.lookups import KeyQuery, NewTopic
 from pyromq.client.steps import Deadline
 from pyromq.codes import RequestCode, ResponseCode
 from pyromq.config.settings import ClientSettings
 from pyromq.errors import ConfigError, HeaderError, MessageIllegal, NoRoute, QueryNotFound, Refused
 from pyromq.wire import properties
-from pyromq.wire.bodies.route import BrokerAddresses, ClusterTable, encode_cluster
+from pyromq.wire.bodies.route_bodies import BrokerData, ClusterTable, encode_cluster
 from pyromq.wire.header import read_header
-from pyromq.wire.headers.query import QueryMessage
-from pyromq.wire.headers.topic import UpdateAndCreateTopic
+from pyromq.wire.headers.query_headers import QueryMessage
+from pyromq.wire.headers.topic_headers import UpdateAndCreateTopic
 from pyromq.wire.record import Record, encode_host, encode_record
 
 CLUSTER = ClusterTable(
     broker_addr_table={
-        "a": BrokerAddresses(cluster="one", broker_name="a", broker_addrs={0: "a:1", 1: "slave:1"}),
-        "b": BrokerAddresses(cluster="two", broker_name="b", broker_addrs={0: "b:1"}),
-        "c": BrokerAddresses(cluster="two", broker_name="c", broker_addrs={1: "c:1"}),
+        "a": BrokerData(cluster="one", broker_name="a", broker_addrs={0: "a:1", 1: "slave:1"}),
+        "b": BrokerData(cluster="two", broker_name="b", broker_addrs={0: "b:1"}),
+        "c": BrokerData(cluster="two", broker_name="c", broker_addrs={1: "c:1"}),
     },
     cluster_addr_table={"one": ["a"], "two": ["b", "c"]},
 )

@@ -6,17 +6,17 @@ from collections.abc import Callable
 import pytest
 from client_stage import Stage, answer, refuses, route_of
 
-from pyromq.client.plans.consumer_status import ConsumerStatus, StatusQuery, consumer_status
-from pyromq.client.plans.membership import heartbeat
-from pyromq.client.push.subscriptions import subscription
+from pyromq.client.consumer.topic_subscription import subscription
+from pyromq.client.plans.admin.consumer_status_plans import ConsumerStatus, StatusQuery, consumer_status
+from pyromq.client.plans.membership_plans import heartbeat
 from pyromq.client.steps import Deadline
 from pyromq.codes import RequestCode, ResponseCode
 from pyromq.errors import Refused
-from pyromq.wire.bodies.heartbeat import ConsumerPart
-from pyromq.wire.bodies.running import RunningState, encode_running_state
+from pyromq.wire.bodies.heartbeat_bodies import ConsumerPart
+from pyromq.wire.bodies.running_info import RunningState, encode_running_state
 from pyromq.wire.command import Command
 from pyromq.wire.header import read_header
-from pyromq.wire.headers.group import GetConsumerRunningInfo
+from pyromq.wire.headers.group_headers import GetConsumerRunningInfo
 
 GROUP = "group"
 BROKERS = ("a:1", "b:1")

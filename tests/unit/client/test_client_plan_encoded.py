@@ -3,16 +3,16 @@
 import pytest
 from client_stage import NAME_SERVERS, Stage, answer, refuses, route_of
 
-from pyromq.client.plans import encoded
+from pyromq.client.plans import encoded_plans
 from pyromq.client.steps import Deadline
 from pyromq.codes import RequestCode, ResponseCode
 from pyromq.config.settings import ClientSettings
 from pyromq.errors import MessageIllegal, NetworkError, NoRoute
 from pyromq.model import MessageQueue
 from pyromq.wire.batch import BatchUnit, decode_batch, encode_batch
-from pyromq.wire.bodies.route import encode_route
+from pyromq.wire.bodies.route_bodies import encode_route
 from pyromq.wire.command import Command
-from pyromq.wire.headers.send import SendMessageAnswer
+from pyromq.wire.headers.send_headers import SendMessageAnswer
 
 QUEUE = MessageQueue("orders", "a", 1)
 UNIT = BatchUnit(0, b"body", "UNIQ_KEY\x01ID1")
@@ -44,7 +44,7 @@ def sends(stage: Stage) -> list[Command]:
 
 
 def test_a_batch_travels_as_it_was_encoded(stage: Stage) -> None:
-    result = stage.run(encoded.send_units(stage.session(), QUEUE, UNITS, deadline(stage)))
+    result = stage.run(encoded_plans.send_units(stage.session(), QUEUE, UNITS, deadline(stage)))
 
     (command,) = sends(stage)
     assert command.code == RequestCode.SEND_BATCH_MESSAGE
@@ -53,7 +53,7 @@ def test_a_batch_travels_as_it_was_encoded(stage: Stage) -> None:
 
 
 def test_a_message_by_itself_keeps_its_id(stage: Stage) -> None:
-    result = stage.run(encoded.send_unit(stage.session(), QUEUE, UNIT, deadline(stage)))
+    result = stage.run(encoded_plans.send_unit(stage.session(), QUEUE, UNIT, deadline(stage)))
 
     (command,) = sends(stage)
     assert command.code == RequestCode.SEND_MESSAGE_V2
@@ -65,7 +65,7 @@ def test_a_broker_that_restarts_is_sent_the_same_again(stage: Stage) -> None:
     stage.down.add("a:1")
     stage.on_pause = lambda _seconds: stage.down.clear()
 
-    result = stage.run(encoded.send_units(stage.session(), QUEUE, UNITS, deadline(stage)))
+    result = stage.run(encoded_plans.send_units(stage.session(), QUEUE, UNITS, deadline(stage)))
 
     assert result.queue_offset == 5
 
@@ -75,7 +75,7 @@ def test_a_topic_whose_broker_is_not_registered_for_a_moment_is_waited_for(stage
     stage.brokers |= dict.fromkeys(NAME_SERVERS, gone)
     stage.on_pause = lambda _seconds: stage.brokers.update(dict.fromkeys(NAME_SERVERS, name_server))
 
-    result = stage.run(encoded.send_units(stage.session(), QUEUE, UNITS, deadline(stage)))
+    result = stage.run(encoded_plans.send_units(stage.session(), QUEUE, UNITS, deadline(stage)))
 
     assert result.queue_offset == 5
 
@@ -84,21 +84,21 @@ def test_a_broker_that_stays_away_ends_it_when_the_time_is_up(stage: Stage) -> N
     stage.down.add("a:1")
 
     with pytest.raises((NetworkError, NoRoute)):
-        stage.run(encoded.send_units(stage.session(), QUEUE, UNITS, deadline(stage)))
+        stage.run(encoded_plans.send_units(stage.session(), QUEUE, UNITS, deadline(stage)))
 
 
 def test_what_a_broker_refuses_is_not_sent_again(stage: Stage) -> None:
     stage.brokers["a:1"] = refuses(ResponseCode.MESSAGE_ILLEGAL, "too large")
 
     with pytest.raises(MessageIllegal, match="too large"):
-        stage.run(encoded.send_units(stage.session(), QUEUE, UNITS, deadline(stage)))
+        stage.run(encoded_plans.send_units(stage.session(), QUEUE, UNITS, deadline(stage)))
     assert len(sends(stage)) == 1
 
 
 def test_a_namespace_is_on_the_wire_alone(stage: Stage) -> None:
     session = stage.session(ClientSettings(namespace="shop"))
 
-    result = stage.run(encoded.send_units(session, QUEUE, UNITS, deadline(stage)))
+    result = stage.run(encoded_plans.send_units(session, QUEUE, UNITS, deadline(stage)))
 
     (command,) = sends(stage)
     assert command.ext["b"] == "shop%orders"

@@ -3,16 +3,16 @@ import zlib
 import pytest
 from client_stage import Stage, answer, refuses, route_of, two_brokers
 
-from pyromq.client.plans import progress
-from pyromq.client.plans.pull import Wanted, pull, pull_deadline
-from pyromq.client.session import Session
+from pyromq.client.client_session import Session
+from pyromq.client.plans import progress_plans
+from pyromq.client.plans.pull_plans import PullQuery, pull, pull_deadline
 from pyromq.codes import PullFlag, RequestCode, ResponseCode
 from pyromq.errors import ConfigError, ConnectFailed, CorruptRecord, LocalProtocolError, NoRoute, Refused
 from pyromq.model import MessageQueue, PullResult, PullStatus
 from pyromq.wire import properties
 from pyromq.wire.command import Command
 from pyromq.wire.header import read_header
-from pyromq.wire.headers.offset import (
+from pyromq.wire.headers.offset_headers import (
     GetEarliestMessageStoreTimeAnswer,
     GetMaxOffsetAnswer,
     QueryConsumerOffsetAnswer,
@@ -20,7 +20,7 @@ from pyromq.wire.headers.offset import (
     SearchOffsetAnswer,
     UpdateConsumerOffset,
 )
-from pyromq.wire.headers.pull import PullMessage, PullMessageAnswer
+from pyromq.wire.headers.pull_headers import PullMessage, PullMessageAnswer
 from pyromq.wire.record import Record, encode_host, encode_record
 
 QUEUE = MessageQueue("orders", "a", 1)
@@ -62,8 +62,8 @@ def has(*records: bytes, next_offset: int = 9, suggest: int = 0, code: int = Res
     return lambda _command: answer(code, header=header, body=b"".join(records))
 
 
-def pulled(stage: Stage, session: Session, wanted: Wanted | None = None) -> PullResult:
-    wanted = wanted or Wanted(QUEUE, 5)
+def pulled(stage: Stage, session: Session, wanted: PullQuery | None = None) -> PullResult:
+    wanted = wanted or PullQuery(QUEUE, 5)
     return stage.run(pull(session, wanted, pull_deadline(session, wanted.wait_ms, None)))
 
 
@@ -121,7 +121,7 @@ def test_any_other_answer_is_an_error(stage: Stage, session: Session) -> None:
 def test_a_pull_says_its_filter_and_whether_to_hold_it(stage: Stage, session: Session) -> None:
     stage.brokers["a:1"] = has(code=ResponseCode.PULL_NOT_FOUND)
 
-    pulled(stage, session, Wanted(QUEUE, 5, count=3, tags="paid || open", wait_ms=20_000))
+    pulled(stage, session, PullQuery(QUEUE, 5, count=3, tags="paid || open", wait_ms=20_000))
     pulled(stage, session)
 
     held, plain = (read_header(PullMessage, call.command.ext) for call in stage.calls[1:])
@@ -140,10 +140,10 @@ def test_a_pull_asks_for_32_messages_unless_told_otherwise_and_for_1024_at_most(
     pulled(stage, session)
 
     assert read_header(PullMessage, stage.calls[-1].command.ext).max_msg_nums == 32
-    assert Wanted(QUEUE, 0, count=1_024).count == 1_024
+    assert PullQuery(QUEUE, 0, count=1_024).count == 1_024
     for count in (0, -1, 1_025):
         with pytest.raises(ConfigError, match="1024"):
-            Wanted(QUEUE, 0, count=count)
+            PullQuery(QUEUE, 0, count=count)
 
 
 @pytest.mark.row("FI-01")
@@ -151,7 +151,7 @@ def test_a_stranger_with_the_same_tag_hash_is_left_out(stage: Stage, session: Se
     # «Aa» and «BB» have one hash in Java.
     stage.brokers["a:1"] = has(record(7, tag="Aa"), record(8, tag="BB"), record(9))
 
-    result = pulled(stage, session, Wanted(QUEUE, 5, tags="BB || x"))
+    result = pulled(stage, session, PullQuery(QUEUE, 5, tags="BB || x"))
 
     assert [message.tags for message in result.messages] == ["BB"]
 
@@ -206,7 +206,7 @@ def test_after_a_failure_the_next_pull_goes_to_the_master(stage: Stage, session:
 
 def test_a_queue_of_an_unknown_broker_is_refused(stage: Stage, session: Session) -> None:
     with pytest.raises(NoRoute, match="'x'"):
-        pulled(stage, session, Wanted(MessageQueue("orders", "x", 0), 0))
+        pulled(stage, session, PullQuery(MessageQueue("orders", "x", 0), 0))
 
 
 def api_deadline(session: Session):
@@ -215,17 +215,17 @@ def api_deadline(session: Session):
 
 def test_progress_is_what_the_broker_remembers_or_none(stage: Stage, session: Session) -> None:
     stage.brokers["a:1"] = lambda _: answer(header=QueryConsumerOffsetAnswer(offset=12))
-    assert stage.run(progress.committed(session, QUEUE, api_deadline(session))) == 12
+    assert stage.run(progress_plans.committed(session, QUEUE, api_deadline(session))) == 12
 
     stage.brokers["a:1"] = refuses(ResponseCode.QUERY_NOT_FOUND)
-    assert stage.run(progress.committed(session, QUEUE, api_deadline(session))) is None
+    assert stage.run(progress_plans.committed(session, QUEUE, api_deadline(session))) is None
 
 
 @pytest.mark.row("MM-12")
 def test_a_commit_says_which_offset_is_read_next(stage: Stage, session: Session) -> None:
     stage.brokers["a:1"] = lambda _: answer()
 
-    stage.run(progress.commit(session, QUEUE, 13, api_deadline(session)))
+    stage.run(progress_plans.commit(session, QUEUE, 13, api_deadline(session)))
 
     header = read_header(UpdateConsumerOffset, stage.calls[-1].command.ext)
     assert header == UpdateConsumerOffset(
@@ -246,20 +246,20 @@ def test_begin_end_and_times_of_a_queue_are_asked_of_its_master(stage: Stage, se
     stage.brokers["a:1"] = broker
     deadline = api_deadline(session)
 
-    assert stage.run(progress.max_offset(session, QUEUE, deadline)) == RequestCode.GET_MAX_OFFSET
-    assert stage.run(progress.min_offset(session, QUEUE, deadline)) == RequestCode.GET_MIN_OFFSET
-    assert stage.run(progress.offset_by_time(session, QUEUE, 55, deadline)) == 55
-    assert stage.run(progress.earliest_time(session, QUEUE, deadline)) == 77
+    assert stage.run(progress_plans.max_offset(session, QUEUE, deadline)) == RequestCode.GET_MAX_OFFSET
+    assert stage.run(progress_plans.min_offset(session, QUEUE, deadline)) == RequestCode.GET_MIN_OFFSET
+    assert stage.run(progress_plans.offset_by_time(session, QUEUE, 55, deadline)) == 55
+    assert stage.run(progress_plans.earliest_time(session, QUEUE, deadline)) == 77
 
 
 def test_an_empty_queue_has_no_earliest_time(stage: Stage, session: Session) -> None:
     stage.brokers["a:1"] = lambda _: answer(header=GetEarliestMessageStoreTimeAnswer(timestamp=-1))
 
-    assert stage.run(progress.earliest_time(session, QUEUE, api_deadline(session))) is None
+    assert stage.run(progress_plans.earliest_time(session, QUEUE, api_deadline(session))) is None
 
 
 def test_the_queues_to_read_are_those_of_all_brokers(stage: Stage, session: Session) -> None:
-    queues = stage.run(progress.subscribe_queues(session, "orders", api_deadline(session)))
+    queues = stage.run(progress_plans.subscribe_queues(session, "orders", api_deadline(session)))
 
     assert queues == [MessageQueue("orders", broker, number) for broker in "ab" for number in range(4)]
 
@@ -268,4 +268,4 @@ def test_the_offsets_of_a_queue_whose_master_is_away_cannot_be_asked_for(
     stage: Stage, session: Session
 ) -> None:
     with pytest.raises(NoRoute, match="no master"):
-        stage.run(progress.max_offset(session, MessageQueue("orders", "x", 0), api_deadline(session)))
+        stage.run(progress_plans.max_offset(session, MessageQueue("orders", "x", 0), api_deadline(session)))

@@ -2,7 +2,7 @@ import pytest
 from client_stage import NAME_SERVERS, Stage, refuses, route_of, two_brokers
 
 from pyromq.client.name_servers import NameServers, name_server_addresses
-from pyromq.client.plans.route import ask_name_servers, publish_route, refresh_routes, subscribe_route
+from pyromq.client.plans.route_plans import ask_name_servers, publish_route, refresh_routes, subscribe_route
 from pyromq.client.steps import Alone, Deadline, request
 from pyromq.codes import ClientCode, RequestCode, ResponseCode
 from pyromq.config.settings import ClientSettings

@@ -1,11 +1,11 @@
 import pytest
 from client_stage import NAME_SERVERS, Stage, refuses, route_of, stores, two_brokers
 
-from pyromq.client.outgoing import prepare, prepare_batch
-from pyromq.client.plans import send
-from pyromq.client.plans.send import Target
-from pyromq.client.queue_choice import RoundRobin, select_by_hash
-from pyromq.client.session import Session
+from pyromq.client.client_session import Session
+from pyromq.client.plans import send_plans
+from pyromq.client.plans.send_plans import SendTarget
+from pyromq.client.producer.outgoing import prepare, prepare_batch
+from pyromq.client.producer.queue_choice import RoundRobin, select_by_hash
 from pyromq.client.steps import Deadline
 from pyromq.codes import ClientCode, RequestCode, ResponseCode, SysFlag
 from pyromq.config.settings import ClientSettings
@@ -23,7 +23,7 @@ from pyromq.errors import (
 )
 from pyromq.model import Message, MessageQueue, SendResult, SendStatus
 from pyromq.wire.header import read_header, write_header
-from pyromq.wire.headers.send import SendMessageV2
+from pyromq.wire.headers.send_headers import SendMessageV2
 
 ORDER = Message("orders", b"body", tags="paid", keys=["42"], properties={"city": "Turku"}, flag=3)
 RETRIED = [
@@ -64,18 +64,20 @@ def send_sync(
     session: Session,
     message: Message = ORDER,
     *,
-    target: Target = send.NEXT_IN_TURN,
+    target: SendTarget = send_plans.NEXT_IN_TURN,
     timeout_ms: int = 3_000,
 ) -> SendResult:
     outgoing = prepare(message, "UNIQ", session.settings)
     deadline = Deadline(stage.clock, timeout_ms)
-    return stage.run(send.send(session, outgoing, target, send.sync_rule(session), deadline))
+    return stage.run(send_plans.send(session, outgoing, target, send_plans.sync_rule(session), deadline))
 
 
-def send_as_async(stage: Stage, session: Session, *, target: Target = send.NEXT_IN_TURN) -> SendResult:
+def send_as_async(
+    stage: Stage, session: Session, *, target: SendTarget = send_plans.NEXT_IN_TURN
+) -> SendResult:
     outgoing = prepare(ORDER, "UNIQ", session.settings)
     deadline = Deadline(stage.clock, 3_000)
-    return stage.run(send.send(session, outgoing, target, send.async_rule(session), deadline))
+    return stage.run(send_plans.send(session, outgoing, target, send_plans.async_rule(session), deadline))
 
 
 def sends(stage: Stage) -> list[str]:
@@ -98,7 +100,7 @@ def test_a_send_returns_where_the_message_went(stage: Stage, session: Session) -
 def test_a_further_message_to_a_queue_has_its_own_fields_in_the_header_s_order(
     stage: Stage, session: Session
 ) -> None:
-    target = Target(MessageQueue("orders", "a", 0))
+    target = SendTarget(MessageQueue("orders", "a", 0))
     send_sync(stage, session, target=target)
     stage.clock.advance(5)
 
@@ -401,7 +403,7 @@ def test_a_message_for_a_selected_queue_is_tried_once(stage: Stage, session: Ses
     stage.down.add("a:1")
 
     with pytest.raises(ConnectFailed, match="--advertise"):
-        send_it(stage, session, target=Target(selector=lambda queues, _message: queues[1]))
+        send_it(stage, session, target=SendTarget(selector=lambda queues, _message: queues[1]))
 
     assert sends(stage) == ["a:1"]
 
@@ -414,7 +416,7 @@ def test_a_selector_sees_the_writable_queues_and_the_message(stage: Stage, sessi
         seen.append((len(queues), message))
         return queues[5]
 
-    result = send_sync(stage, session, target=Target(selector=select))
+    result = send_sync(stage, session, target=SendTarget(selector=select))
 
     assert seen == [(8, ORDER)]
     assert result.queue == MessageQueue("orders", "b", 1)
@@ -422,35 +424,35 @@ def test_a_selector_sees_the_writable_queues_and_the_message(stage: Stage, sessi
 
 def test_a_selector_that_returns_no_queue_is_told_so(stage: Stage, session: Session) -> None:
     with pytest.raises(MessageIllegal, match=r"the selector returned 3 .* one of the 8 queues"):
-        send_sync(stage, session, target=Target(selector=lambda _queues, _message: 3))  # type: ignore[arg-type, return-value]
+        send_sync(stage, session, target=SendTarget(selector=lambda _queues, _message: 3))  # type: ignore[arg-type, return-value]
 
 
 @pytest.mark.row("PR-17")
 def test_a_message_goes_to_the_queue_it_is_given(stage: Stage, session: Session) -> None:
     queue = MessageQueue("orders", "b", 3)
 
-    assert send_sync(stage, session, target=Target(queue)).queue == queue
+    assert send_sync(stage, session, target=SendTarget(queue)).queue == queue
 
 
 def test_a_queue_of_another_topic_is_refused(stage: Stage, session: Session) -> None:
     with pytest.raises(MessageIllegal, match="'bills'"):
-        send_sync(stage, session, target=Target(MessageQueue("bills", "a", 0)))
+        send_sync(stage, session, target=SendTarget(MessageQueue("bills", "a", 0)))
 
 
 def test_a_queue_of_a_broker_that_nobody_knows_is_refused_by_name(stage: Stage, session: Session) -> None:
     with pytest.raises(NoRoute, match="'c'"):
-        send_sync(stage, session, target=Target(MessageQueue("orders", "c", 0)))
+        send_sync(stage, session, target=SendTarget(MessageQueue("orders", "c", 0)))
 
 
 def test_a_queue_and_a_selector_are_one_too_many() -> None:
     with pytest.raises(TypeError):
-        Target(MessageQueue("orders", "a", 0), select_by_hash("key"))
+        SendTarget(MessageQueue("orders", "a", 0), select_by_hash("key"))
 
 
 @pytest.mark.row("SM-03", "SM-04")
 def test_a_oneway_send_wants_no_answer_and_is_not_tried_again(stage: Stage, session: Session) -> None:
     outgoing = prepare(ORDER, "UNIQ", session.settings)
-    plan = send.send_oneway(session, outgoing, send.NEXT_IN_TURN, Deadline(stage.clock, 3_000))
+    plan = send_plans.send_oneway(session, outgoing, send_plans.NEXT_IN_TURN, Deadline(stage.clock, 3_000))
 
     stage.run(plan)
 
@@ -464,7 +466,9 @@ def test_a_oneway_message_that_a_broker_does_not_take_is_lost_without_a_word(
     stage.brokers["a:1"] = refuses(ResponseCode.SERVICE_NOT_AVAILABLE)
     outgoing = prepare(ORDER, "UNIQ", session.settings)
 
-    stage.run(send.send_oneway(session, outgoing, send.NEXT_IN_TURN, Deadline(stage.clock, 3_000)))
+    stage.run(
+        send_plans.send_oneway(session, outgoing, send_plans.NEXT_IN_TURN, Deadline(stage.clock, 3_000))
+    )
 
     assert sends(stage) == ["a:1"]
 
@@ -487,7 +491,9 @@ def test_a_oneway_send_that_cannot_leave_says_so(stage: Stage, session: Session)
     outgoing = prepare(ORDER, "UNIQ", session.settings)
 
     with pytest.raises(ConnectFailed, match="--advertise"):
-        stage.run(send.send_oneway(session, outgoing, send.NEXT_IN_TURN, Deadline(stage.clock, 3_000)))
+        stage.run(
+            send_plans.send_oneway(session, outgoing, send_plans.NEXT_IN_TURN, Deadline(stage.clock, 3_000))
+        )
 
     assert len(sends(stage)) == 1
 
@@ -497,8 +503,12 @@ def test_a_batch_is_one_request_whose_ids_are_joined_by_commas(stage: Stage, ses
     outgoing = prepare_batch(
         [Message("orders", b"1"), Message("orders", b"2")], ["U1", "U2"], session.settings
     )
-    plan = send.send(
-        session, outgoing, send.NEXT_IN_TURN, send.sync_rule(session), Deadline(stage.clock, 3_000)
+    plan = send_plans.send(
+        session,
+        outgoing,
+        send_plans.NEXT_IN_TURN,
+        send_plans.sync_rule(session),
+        Deadline(stage.clock, 3_000),
     )
 
     result = stage.run(plan)
@@ -609,7 +619,7 @@ def test_the_vip_port_is_two_below_and_off_unless_asked_for(stage: Stage, sessio
 
 @pytest.mark.row("PR-19")
 def test_the_queues_to_publish_to_are_the_writable_ones(stage: Stage, session: Session) -> None:
-    plan = send.publish_queues(session, "orders", Deadline(stage.clock, 3_000))
+    plan = send_plans.publish_queues(session, "orders", Deadline(stage.clock, 3_000))
 
     queues = stage.run(plan)
 

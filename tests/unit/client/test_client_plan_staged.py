@@ -5,8 +5,8 @@ from collections.abc import Callable
 import pytest
 from client_stage import NAME_SERVERS, Stage, answer, refuses, route_of
 
-from pyromq.client.plans import staged
-from pyromq.client.plans.staged import Brokers, StagedPart, Writing
+from pyromq.client.plans import staged_plans
+from pyromq.client.plans.staged_plans import Brokers, StagedPart, Writing
 from pyromq.client.steps import Deadline
 from pyromq.codes import RequestCode, ResponseCode
 from pyromq.config.settings import ClientSettings
@@ -20,11 +20,11 @@ from pyromq.errors import (
     SystemBusy,
 )
 from pyromq.model import MessageQueue
-from pyromq.wire.bodies.route import BrokerAddresses, ClusterTable, encode_cluster, encode_route
-from pyromq.wire.bodies.staging import PartChunks, StagedBody, decode_staged, encode_staged
+from pyromq.wire.bodies.route_bodies import BrokerData, ClusterTable, encode_cluster, encode_route
+from pyromq.wire.bodies.staging_bodies import PartChunks, StagedBody, decode_staged, encode_staged
 from pyromq.wire.command import Command
 from pyromq.wire.header import read_header
-from pyromq.wire.headers.staging import (
+from pyromq.wire.headers.staging_headers import (
     BatchState,
     OpenStagedBatch,
     PublishStaged,
@@ -63,8 +63,7 @@ def name_server(command: Command) -> Command:
 
 CLUSTER = ClusterTable(
     broker_addr_table={
-        name: BrokerAddresses(cluster="c", broker_name=name, broker_addrs={0: f"{name}:1"})
-        for name in ("b", "a")
+        name: BrokerData(cluster="c", broker_name=name, broker_addrs={0: f"{name}:1"}) for name in ("b", "a")
     },
     cluster_addr_table={"c": ["a", "b"]},
 )
@@ -92,7 +91,7 @@ def deadline(stage: Stage) -> Deadline:
 
 def opened(stage: Stage, brokers: Brokers) -> Writing:
     one = writing()
-    stage.run(staged.open_batch(brokers, one, ["orders"], deadline(stage)))
+    stage.run(staged_plans.open_batch(brokers, one, ["orders"], deadline(stage)))
     stage.calls.clear()
     return one
 
@@ -118,7 +117,7 @@ def test_the_first_broker_by_name_decides_for_a_query_that_nobody_knows(
 ) -> None:
     one = writing()
 
-    stage.run(staged.open_batch(brokers, one, ["orders"], deadline(stage)))
+    stage.run(staged_plans.open_batch(brokers, one, ["orders"], deadline(stage)))
 
     assert one.home == "a"
     assert one.layout == {"orders": {"a": 2, "b": 2}}
@@ -130,7 +129,7 @@ def test_the_broker_that_decides_already_goes_on(stage: Stage, brokers: Brokers)
     stage.brokers["a:1"] = opens(home="b")
     one = writing()
 
-    stage.run(staged.open_batch(brokers, one, ["orders"], deadline(stage)))
+    stage.run(staged_plans.open_batch(brokers, one, ["orders"], deadline(stage)))
 
     assert one.home == "b"
     assert stage.asked(RequestCode.OPEN_STAGED_BATCH) == ["b:1"]
@@ -152,7 +151,7 @@ def test_whoever_opens_a_batch_first_tells_the_other_brokers_who_decides(
     brokers.addresses = {"a": "a:1", "b": "b:1", "c": "c:1"}
     stage.brokers["c:1"] = opens()
 
-    stage.run(staged.open_batch(brokers, writing(), ["orders"], deadline(stage)))
+    stage.run(staged_plans.open_batch(brokers, writing(), ["orders"], deadline(stage)))
 
     told = [call for call in stage.calls if call.command.code == RequestCode.OPEN_STAGED_BATCH]
     assert [call.address for call in told] == ["a:1", "b:1", "c:1"]
@@ -163,21 +162,21 @@ def test_brokers_that_disagree_are_not_believed(stage: Stage, brokers: Brokers) 
     stage.brokers |= {"a:1": opens(home="a"), "b:1": opens(home="b")}
 
     with pytest.raises(IllegalOperation, match="brokers disagree"):
-        stage.run(staged.open_batch(brokers, writing(), [], deadline(stage)))
+        stage.run(staged_plans.open_batch(brokers, writing(), [], deadline(stage)))
 
 
 def test_no_other_broker_takes_the_place_of_a_home_that_is_away(stage: Stage, brokers: Brokers) -> None:
     stage.brokers["a:1"] = opens(home="gone")
 
     with pytest.raises(NoRoute, match="broker gone decides for query q"):
-        stage.run(staged.open_batch(brokers, writing(), [], deadline(stage)))
+        stage.run(staged_plans.open_batch(brokers, writing(), [], deadline(stage)))
 
 
 def test_nobody_decides_while_a_broker_that_may_know_does_not_answer(stage: Stage, brokers: Brokers) -> None:
     stage.down.add("b:1")
 
     with pytest.raises(ConnectFailed, match="no broker that answers knows query q"):
-        stage.run(staged.open_batch(brokers, writing(), [], deadline(stage)))
+        stage.run(staged_plans.open_batch(brokers, writing(), [], deadline(stage)))
 
 
 def test_a_broker_that_is_back_in_time_is_asked_again(stage: Stage, brokers: Brokers) -> None:
@@ -186,7 +185,7 @@ def test_a_broker_that_is_back_in_time_is_asked_again(stage: Stage, brokers: Bro
     stage.brokers["b:1"] = opens(home="b")
     one = writing()
 
-    stage.run(staged.open_batch(brokers, one, [], deadline(stage)))
+    stage.run(staged_plans.open_batch(brokers, one, [], deadline(stage)))
 
     assert one.home == "b"
 
@@ -198,7 +197,7 @@ def test_a_broker_that_does_not_answer_does_not_matter_when_another_knows(
     stage.brokers["a:1"] = opens(home="a")
     one = writing()
 
-    stage.run(staged.open_batch(brokers, one, [], deadline(stage)))
+    stage.run(staged_plans.open_batch(brokers, one, [], deadline(stage)))
 
     assert one.home == "a"
 
@@ -208,7 +207,7 @@ def test_apache_s_brokers_do_not_know_staged_sends(stage: Stage, brokers: Broker
     stage.brokers |= {"a:1": apache, "b:1": apache}
 
     with pytest.raises(StagedSendsUnsupported, match="delivery=at-least-once"):
-        stage.run(staged.open_batch(brokers, writing(), ["orders"], deadline(stage)))
+        stage.run(staged_plans.open_batch(brokers, writing(), ["orders"], deadline(stage)))
 
 
 def test_brokers_that_are_not_registered_now_are_not_taken_for_apache_s(
@@ -218,7 +217,7 @@ def test_brokers_that_are_not_registered_now_are_not_taken_for_apache_s(
     stage.brokers = dict.fromkeys(NAME_SERVERS, lambda _command: answer(body=encode_cluster(nobody)))
 
     with pytest.raises(NoRoute, match="know no broker now"):
-        stage.run(staged.open_batch(brokers, writing(), [], deadline(stage)))
+        stage.run(staged_plans.open_batch(brokers, writing(), [], deadline(stage)))
 
 
 def test_a_chunk_for_one_of_apache_s_brokers_is_refused_with_its_name(stage: Stage, brokers: Brokers) -> None:
@@ -226,7 +225,7 @@ def test_a_chunk_for_one_of_apache_s_brokers_is_refused_with_its_name(stage: Sta
     one = opened(stage, brokers)
 
     with pytest.raises(StagedSendsUnsupported, match=r"broker b \(b:1\) does not know"):
-        stage.run(staged.stage(brokers, one, QUEUE, b"x", 1, deadline(stage)))
+        stage.run(staged_plans.stage(brokers, one, QUEUE, b"x", 1, deadline(stage)))
 
 
 # Writing
@@ -236,7 +235,7 @@ def test_chunks_are_numbered_for_each_broker(stage: Stage, brokers: Brokers) -> 
     one = opened(stage, brokers)
     for broker in ("a", "b", "a"):
         queue = MessageQueue("orders", broker, 0)
-        stage.run(staged.stage(brokers, one, queue, b"x", 5, deadline(stage)))
+        stage.run(staged_plans.stage(brokers, one, queue, b"x", 5, deadline(stage)))
 
     sequences = [read_header(StageMessages, call.command.ext).sequence for call in stage.calls]
     assert sequences == [0, 0, 1]
@@ -250,7 +249,7 @@ def test_a_chunk_is_staged_again_under_its_number_when_no_answer_comes(
     stage.down.add("b:1")
     stage.on_pause = lambda _seconds: stage.down.clear()
 
-    stage.run(staged.stage(brokers, one, QUEUE, b"x", 1, deadline(stage)))
+    stage.run(staged_plans.stage(brokers, one, QUEUE, b"x", 1, deadline(stage)))
 
     tries = [call for call in stage.calls if call.command.code == RequestCode.STAGE_MESSAGES]
     assert [read_header(StageMessages, call.command.ext).sequence for call in tries] == [0, 0]
@@ -262,7 +261,7 @@ def test_a_broker_that_stays_away_ends_the_call_when_its_time_is_up(stage: Stage
     stage.down.add("b:1")
 
     with pytest.raises(ConnectFailed):
-        stage.run(staged.stage(brokers, one, QUEUE, b"x", 1, deadline(stage)))
+        stage.run(staged_plans.stage(brokers, one, QUEUE, b"x", 1, deadline(stage)))
 
     assert one.chunks == {}
     assert sum(stage.pauses) > 29
@@ -273,7 +272,7 @@ def test_a_busy_broker_is_asked_again(stage: Stage, brokers: Brokers) -> None:
     stage.brokers["b:1"] = refuses(ResponseCode.SYSTEM_BUSY)
 
     with pytest.raises(SystemBusy):
-        stage.run(staged.stage(brokers, one, QUEUE, b"x", 1, deadline(stage)))
+        stage.run(staged_plans.stage(brokers, one, QUEUE, b"x", 1, deadline(stage)))
 
     assert len(stage.asked(RequestCode.STAGE_MESSAGES)) > 100
 
@@ -293,7 +292,7 @@ def test_a_chunk_that_is_not_safe_yet_is_staged_again_until_it_is(
     codes = [code, code, ResponseCode.SUCCESS]
     stage.brokers["b:1"] = lambda _command: answer(codes.pop(0))
 
-    stage.run(staged.stage(brokers, one, QUEUE, b"x", 1, deadline(stage)))
+    stage.run(staged_plans.stage(brokers, one, QUEUE, b"x", 1, deadline(stage)))
 
     tries = [call for call in stage.calls if call.command.code == RequestCode.STAGE_MESSAGES]
     assert [read_header(StageMessages, call.command.ext).sequence for call in tries] == [0, 0, 0]
@@ -308,7 +307,7 @@ def test_a_chunk_that_does_not_get_safe_is_an_error_with_the_reason(
     stage.brokers["b:1"] = lambda _command: answer(code)
 
     with pytest.raises(RequestTimeout, match=code.name):
-        stage.run(staged.stage(brokers, one, QUEUE, b"x", 1, deadline(stage)))
+        stage.run(staged_plans.stage(brokers, one, QUEUE, b"x", 1, deadline(stage)))
 
     assert one.chunks == {}
 
@@ -327,7 +326,7 @@ def test_a_publish_that_is_not_safe_yet_is_asked_again(
 
     stage.brokers["a:1"] = play
 
-    stage.run(staged.publish(brokers, [part(a=1)], 30_000))
+    stage.run(staged_plans.publish(brokers, [part(a=1)], 30_000))
 
     assert asked_in_order(stage) == [("a:1", PublishStep.PUBLISH)] * 3
 
@@ -344,7 +343,7 @@ def test_a_publish_that_does_not_get_safe_is_an_error(
     stage.brokers["a:1"] = play
 
     with pytest.raises(RequestTimeout, match=code.name):
-        stage.run(staged.publish(brokers, [part(a=1)], 30_000))
+        stage.run(staged_plans.publish(brokers, [part(a=1)], 30_000))
 
 
 def test_a_refused_chunk_is_not_staged_again(stage: Stage, brokers: Brokers) -> None:
@@ -352,7 +351,7 @@ def test_a_refused_chunk_is_not_staged_again(stage: Stage, brokers: Brokers) -> 
     stage.brokers["b:1"] = refuses(ResponseCode.MESSAGE_ILLEGAL)
 
     with pytest.raises(MessageIllegal):
-        stage.run(staged.stage(brokers, one, QUEUE, b"x", 1, deadline(stage)))
+        stage.run(staged_plans.stage(brokers, one, QUEUE, b"x", 1, deadline(stage)))
 
     assert len(stage.calls) == 1
 
@@ -364,11 +363,11 @@ def test_nothing_is_staged_for_a_batch_that_is_decided(
     stage.brokers["a:1"] = says(state=state, home="a")
     one = writing()
 
-    stage.run(staged.stage(brokers, one, QUEUE, b"x", 1, deadline(stage)))
-    stage.run(staged.stage(brokers, one, QUEUE, b"x", 1, deadline(stage)))
+    stage.run(staged_plans.stage(brokers, one, QUEUE, b"x", 1, deadline(stage)))
+    stage.run(staged_plans.stage(brokers, one, QUEUE, b"x", 1, deadline(stage)))
 
     assert not stage.asked(RequestCode.STAGE_MESSAGES)
-    assert stage.run(staged.queues_of(brokers, one, "orders", deadline(stage))) == []
+    assert stage.run(staged_plans.queues_of(brokers, one, "orders", deadline(stage))) == []
     assert one.finished().chunks == {}
 
 
@@ -376,7 +375,7 @@ def test_all_parts_use_the_queues_that_were_agreed_on_first(stage: Stage, broker
     layout = {"orders": {"b": 1, "a": 2}}
     stage.brokers["a:1"] = says(StagedBody(layout=layout), state=BatchState.OPEN, home="a")
 
-    queues = stage.run(staged.queues_of(brokers, writing(), "orders", deadline(stage)))
+    queues = stage.run(staged_plans.queues_of(brokers, writing(), "orders", deadline(stage)))
 
     assert queues == [MessageQueue("orders", broker, at) for broker, at in (("a", 0), ("a", 1), ("b", 0))]
 
@@ -384,8 +383,8 @@ def test_all_parts_use_the_queues_that_were_agreed_on_first(stage: Stage, broker
 def test_a_topic_has_its_namespace_on_the_wire_alone(stage: Stage) -> None:
     brokers, one = Brokers(stage.session(ClientSettings(namespace="ns"))), writing()
 
-    queues = stage.run(staged.queues_of(brokers, one, "orders", deadline(stage)))
-    stage.run(staged.stage(brokers, one, queues[0], b"x", 1, deadline(stage)))
+    queues = stage.run(staged_plans.queues_of(brokers, one, "orders", deadline(stage)))
+    stage.run(staged_plans.stage(brokers, one, queues[0], b"x", 1, deadline(stage)))
 
     assert {queue.topic for queue in queues} == {"orders"}
     assert read_header(StageMessages, stage.calls[-1].command.ext).topic == "ns%orders"
@@ -405,7 +404,7 @@ def test_others_promise_before_the_home_decides_and_publish_when_it_has(
         return answer(header=StagedAnswer(state=state, is_out=is_decided), body=encode_staged(decided))
 
     stage.brokers["a:1"] = home
-    stage.run(staged.publish(brokers, [part()], None))
+    stage.run(staged_plans.publish(brokers, [part()], None))
 
     assert asked_in_order(stage) == [
         ("b:1", PublishStep.PREPARE),
@@ -419,7 +418,7 @@ def test_what_is_decided_holds_whatever_the_parts_say(stage: Stage, brokers: Bro
     decided = StagedBody(parts=[PartChunks(part=0, attempt="other", chunks={"b": 1})])
     stage.brokers["a:1"] = says(decided, state=BatchState.DECIDED, is_out=True)
 
-    stage.run(staged.publish(brokers, [part(a=3)], None))
+    stage.run(staged_plans.publish(brokers, [part(a=3)], None))
 
     assert asked_in_order(stage) == [
         ("a:1", PublishStep.PUBLISH),
@@ -433,7 +432,7 @@ def test_what_is_decided_holds_whatever_the_parts_say(stage: Stage, brokers: Bro
 def test_a_published_batch_needs_nothing_more(stage: Stage, brokers: Brokers) -> None:
     stage.brokers["a:1"] = says(state=BatchState.PUBLISHED, is_out=True)
 
-    stage.run(staged.publish(brokers, [part()], None))
+    stage.run(staged_plans.publish(brokers, [part()], None))
 
     assert asked_in_order(stage) == [("a:1", PublishStep.PUBLISH)]
 
@@ -449,7 +448,7 @@ def test_a_publish_may_take_long_as_long_as_it_goes_on(stage: Stage, brokers: Br
         return answer(header=StagedAnswer(state=BatchState.DECIDED, message_count=done, is_out=done == 40))
 
     stage.brokers["a:1"] = slow
-    stage.run(staged.publish(brokers, [part(a=1)], 10_000))
+    stage.run(staged_plans.publish(brokers, [part(a=1)], 10_000))
 
     assert len(asked_in_order(stage)) == 42
 
@@ -461,18 +460,18 @@ def test_a_publish_that_gets_no_further_ends_when_its_time_is_up(stage: Stage, b
 
     stage.brokers["a:1"] = stuck
     with pytest.raises(RequestTimeout, match="does not get further than 4 messages"):
-        stage.run(staged.publish(brokers, [part(a=1)], 10_000))
+        stage.run(staged_plans.publish(brokers, [part(a=1)], 10_000))
 
 
 def test_an_abort_asks_the_home_first_and_leaves_others_alone_when_it_has_decided(
     stage: Stage, brokers: Brokers
 ) -> None:
-    stage.run(staged.abort(brokers, [part()], None))
+    stage.run(staged_plans.abort(brokers, [part()], None))
     assert stage.asked(RequestCode.ABORT_STAGED) == ["a:1", "b:1"]
 
     stage.calls.clear()
     stage.brokers["a:1"] = says(state=BatchState.DECIDED)
-    stage.run(staged.abort(brokers, [part()], None))
+    stage.run(staged_plans.abort(brokers, [part()], None))
     assert stage.asked(RequestCode.ABORT_STAGED) == ["a:1"]
 
 
@@ -481,7 +480,7 @@ def test_parts_of_one_batch_are_published_together(
     stage: Stage, brokers: Brokers, parts: list[StagedPart]
 ) -> None:
     with pytest.raises(ValueError, match="parts of one batch"):
-        stage.run(staged.publish(brokers, parts, None))
+        stage.run(staged_plans.publish(brokers, parts, None))
 
 
 def test_a_broker_that_is_a_slave_by_now_is_looked_for_again(stage: Stage, brokers: Brokers) -> None:
@@ -491,13 +490,13 @@ def test_a_broker_that_is_a_slave_by_now_is_looked_for_again(stage: Stage, broke
     moved = ClusterTable(
         broker_addr_table={
             "a": CLUSTER.broker_addr_table["a"],
-            "b": BrokerAddresses(cluster="c", broker_name="b", broker_addrs={0: "b:2", 1: "b:1"}),
+            "b": BrokerData(cluster="c", broker_name="b", broker_addrs={0: "b:2", 1: "b:1"}),
         },
         cluster_addr_table={"c": ["a", "b"]},
     )
     stage.brokers |= dict.fromkeys(NAME_SERVERS, lambda _command: answer(body=encode_cluster(moved)))
 
-    stage.run(staged.stage(brokers, one, QUEUE, b"messages", 1, deadline(stage)))
+    stage.run(staged_plans.stage(brokers, one, QUEUE, b"messages", 1, deadline(stage)))
 
     assert [call.address for call in stage.calls if call.command.code == RequestCode.STAGE_MESSAGES] == [
         "b:1",

@@ -3,15 +3,15 @@
 import pytest
 from client_stage import Broker, Stage, answer, refuses, route_of, stores, two_brokers
 
-from pyromq.broker.standing import no_longer_master
-from pyromq.client.outgoing import prepare
-from pyromq.client.plans import progress, send
+from pyromq.broker.durability.acknowledgement import no_longer_master
+from pyromq.client.client_session import Session
+from pyromq.client.plans import progress_plans, send_plans
 from pyromq.client.plans.patience import NOTICE_MS, PAUSE_S_MAX
-from pyromq.client.plans.presence import greet
-from pyromq.client.plans.pull import Wanted, pull
-from pyromq.client.plans.send import RetryRule, Target
-from pyromq.client.queue_choice import select_by_hash
-from pyromq.client.session import Session
+from pyromq.client.plans.presence_plans import greet
+from pyromq.client.plans.pull_plans import PullQuery, pull
+from pyromq.client.plans.send_plans import RetryRule, SendTarget
+from pyromq.client.producer.outgoing import prepare
+from pyromq.client.producer.queue_choice import select_by_hash
 from pyromq.client.steps import Deadline
 from pyromq.codes import RequestCode, ResponseCode
 from pyromq.config.settings import ClientSettings
@@ -24,9 +24,9 @@ from pyromq.errors import (
     ServiceNotAvailable,
 )
 from pyromq.model import Message, MessageQueue, SendResult
-from pyromq.wire.bodies.route import BrokerAddresses, TopicRoute
-from pyromq.wire.headers.offset import QueryConsumerOffsetAnswer
-from pyromq.wire.headers.pull import PullMessageAnswer
+from pyromq.wire.bodies.route_bodies import BrokerData, TopicRoute
+from pyromq.wire.headers.offset_headers import QueryConsumerOffsetAnswer
+from pyromq.wire.headers.pull_headers import PullMessageAnswer
 
 ORDER = Message("orders", b"body")
 QUEUE = MessageQueue("orders", "a", 0)
@@ -37,7 +37,7 @@ def a_route(addresses: dict[int, str]) -> TopicRoute:
     route = route_of("a")
     return TopicRoute(
         queue_datas=route.queue_datas,
-        broker_datas=[BrokerAddresses(cluster="c", broker_name="a", broker_addrs=addresses)],
+        broker_datas=[BrokerData(cluster="c", broker_name="a", broker_addrs=addresses)],
     )
 
 
@@ -69,13 +69,13 @@ def send_one(
     stage: Stage,
     session: Session,
     *,
-    target: Target = send.NEXT_IN_TURN,
+    target: SendTarget = send_plans.NEXT_IN_TURN,
     rule: RetryRule | None = None,
     timeout_ms: int = 8_000,
 ) -> SendResult:
     outgoing = prepare(ORDER, "UNIQ", session.settings)
-    plan = send.send(
-        session, outgoing, target, rule or send.sync_rule(session), Deadline(stage.clock, timeout_ms)
+    plan = send_plans.send(
+        session, outgoing, target, rule or send_plans.sync_rule(session), Deadline(stage.clock, timeout_ms)
     )
     return stage.run(plan)
 
@@ -86,18 +86,18 @@ KINDS = {"in turn": 3, "asynchronous": 3, "a queue": 1, "a selector": 1}
 
 def send_kind(stage: Stage, session: Session, kind: str) -> SendResult:
     """Send one message in one of these ways."""
-    rule = send.async_rule(session) if kind == "asynchronous" else None
-    targets = {"a queue": Target(QUEUE), "a selector": Target(selector=select_by_hash("42"))}
-    return send_one(stage, session, target=targets.get(kind, send.NEXT_IN_TURN), rule=rule)
+    rule = send_plans.async_rule(session) if kind == "asynchronous" else None
+    targets = {"a queue": SendTarget(QUEUE), "a selector": SendTarget(selector=select_by_hash("42"))}
+    return send_one(stage, session, target=targets.get(kind, send_plans.NEXT_IN_TURN), rule=rule)
 
 
 @pytest.mark.row("HA-09")
 @pytest.mark.parametrize(
     "target",
-    [send.NEXT_IN_TURN, Target(QUEUE), Target(selector=select_by_hash("42"))],
+    [send_plans.NEXT_IN_TURN, SendTarget(QUEUE), SendTarget(selector=select_by_hash("42"))],
     ids=["in turn", "a queue", "a selector"],
 )
-def test_a_send_waits_for_the_next_master(stage: Stage, session: Session, target: Target) -> None:
+def test_a_send_waits_for_the_next_master(stage: Stage, session: Session, target: SendTarget) -> None:
     send_one(stage, session)
     lose_master(stage, at_ms=4_000)
 
@@ -111,7 +111,7 @@ def test_an_asynchronous_send_waits_too(stage: Stage, session: Session) -> None:
     send_one(stage, session)
     lose_master(stage, at_ms=4_000)
 
-    send_one(stage, session, rule=send.async_rule(session))
+    send_one(stage, session, rule=send_plans.async_rule(session))
 
     assert stage.calls[-1].address == "a:2"
 
@@ -155,7 +155,7 @@ def test_a_broker_that_is_master_no_more_is_no_reason_to_give_up(
     stage.down.clear()
     stage.brokers["a:1"] = refuses(ResponseCode.SERVICE_NOT_AVAILABLE)
 
-    send_one(stage, session, rule=getattr(send, rule)(session))
+    send_one(stage, session, rule=getattr(send_plans, rule)(session))
 
     assert stage.calls[-1].address == "a:2"
 
@@ -270,21 +270,21 @@ def test_the_only_slave_is_not_registered_for_a_moment_while_it_becomes_master(s
             two.routes["orders"] = TopicRoute(
                 queue_datas=both.queue_datas,
                 broker_datas=[
-                    BrokerAddresses(cluster="c", broker_name="a", broker_addrs={0: "a:2"}),
+                    BrokerData(cluster="c", broker_name="a", broker_addrs={0: "a:2"}),
                     both.broker_datas[1],
                 ],
             )
 
     two.on_pause = register
 
-    send_one(two, session, target=Target(QUEUE))
+    send_one(two, session, target=SendTarget(QUEUE))
 
     assert two.calls[-1].address == "a:2"
 
 
 def test_no_master_says_that_one_is_being_replaced_and_what_to_do(stage: Stage, session: Session) -> None:
     lose_master(stage, at_ms=None)
-    for target in (send.NEXT_IN_TURN, Target(QUEUE), Target(selector=select_by_hash("42"))):
+    for target in (send_plans.NEXT_IN_TURN, SendTarget(QUEUE), SendTarget(selector=select_by_hash("42"))):
         with pytest.raises(NoMaster) as caught:
             send_one(stage, session, target=target, timeout_ms=2_500)
 
@@ -422,7 +422,7 @@ def gives(suggested: int = 0) -> Broker:
 
 def pull_once(stage: Stage, session: Session) -> str:
     """Pull, and return who was asked."""
-    stage.run(pull(session, Wanted(QUEUE, 7), Deadline(stage.clock, 8_000)))
+    stage.run(pull(session, PullQuery(QUEUE, 7), Deadline(stage.clock, 8_000)))
     return stage.calls[-1].address
 
 
@@ -473,7 +473,7 @@ def test_offsets_are_asked_of_a_slave_while_there_is_no_master(stage: Stage, ses
     lose_master(stage, at_ms=None)
     stage.brokers["a:2"] = lambda _command: answer(header=QueryConsumerOffsetAnswer(offset=5))
 
-    assert stage.run(progress.committed(session, QUEUE, Deadline(stage.clock, 3_000))) == 5
-    stage.run(progress.commit(session, QUEUE, 6, Deadline(stage.clock, 3_000)))
+    assert stage.run(progress_plans.committed(session, QUEUE, Deadline(stage.clock, 3_000))) == 5
+    stage.run(progress_plans.commit(session, QUEUE, 6, Deadline(stage.clock, 3_000)))
 
     assert stage.asked(RequestCode.UPDATE_CONSUMER_OFFSET) == ["a:2"]

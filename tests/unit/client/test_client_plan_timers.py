@@ -4,29 +4,33 @@ from contextlib import nullcontext
 import pytest
 from client_stage import NAME_SERVERS, Stage, answer, refuses, route_of, stores, two_brokers
 
-from pyromq.client.outgoing import prepare
-from pyromq.client.plans import send, timers
-from pyromq.client.plans.send import NEXT_IN_TURN
-from pyromq.client.plans.timers import WaitingQuery
-from pyromq.client.session import Session
+from pyromq.client.client_session import Session
+from pyromq.client.plans import send_plans, timer_plans
+from pyromq.client.plans.send_plans import NEXT_IN_TURN
+from pyromq.client.plans.timer_plans import WaitingQuery
+from pyromq.client.producer.outgoing import prepare
 from pyromq.client.steps import Deadline
 from pyromq.codes import RequestCode, ResponseCode
 from pyromq.errors import IllegalOperation, MessageIllegal, NoRoute, Refused
 from pyromq.model import Message, SendResult, WaitingMessage
 from pyromq.wire import properties as names
-from pyromq.wire.bodies.route import BrokerAddresses, ClusterTable, encode_cluster, encode_route
+from pyromq.wire.bodies.route_bodies import BrokerData, ClusterTable, encode_cluster, encode_route
 from pyromq.wire.command import Command
 from pyromq.wire.header import read_header
-from pyromq.wire.headers.send import SendMessageAnswer
-from pyromq.wire.headers.timers import ListWaiting, ListWaitingAnswer, RecallMessage, RecallMessageAnswer
+from pyromq.wire.headers.send_headers import SendMessageAnswer
+from pyromq.wire.headers.timer_headers import (
+    ListWaiting,
+    ListWaitingAnswer,
+    RecallMessage,
+    RecallMessageAnswer,
+)
 from pyromq.wire.recall_handle import RecallHandle, decode_recall_handle
 from pyromq.wire.record import Record, encode_host, encode_record
 
 HOST = encode_host("127.0.0.1", 10911)
 CLUSTER = ClusterTable(
     broker_addr_table={
-        name: BrokerAddresses(cluster="c", broker_name=name, broker_addrs={0: f"{name}:1"})
-        for name in ("b", "a")
+        name: BrokerData(cluster="c", broker_name=name, broker_addrs={0: f"{name}:1"}) for name in ("b", "a")
     },
     cluster_addr_table={"c": ["a", "b"]},
 )
@@ -113,7 +117,9 @@ def deadline(stage: Stage) -> Deadline:
 def send_timed(stage: Stage, session: Session) -> SendResult:
     outgoing = prepare(Message("orders", b"x", delay=60), "ID", session.settings)
     return stage.run(
-        send.send(session, outgoing, NEXT_IN_TURN, send.sync_rule(session), Deadline(stage.clock, 3_000))
+        send_plans.send(
+            session, outgoing, NEXT_IN_TURN, send_plans.sync_rule(session), Deadline(stage.clock, 3_000)
+        )
     )
 
 
@@ -154,7 +160,9 @@ def test_a_broker_of_4_9_is_not_sent_what_it_would_deliver_at_once(stage: Stage,
 
 def test_a_message_without_a_time_costs_no_question(stage: Stage, session: Session) -> None:
     outgoing = prepare(Message("orders", b"x", delay_level=1), "ID", session.settings)
-    stage.run(send.send(session, outgoing, NEXT_IN_TURN, send.sync_rule(session), deadline(stage)))
+    stage.run(
+        send_plans.send(session, outgoing, NEXT_IN_TURN, send_plans.sync_rule(session), deadline(stage))
+    )
 
     assert stage.asked(RequestCode.LIST_WAITING) == []
 
@@ -178,7 +186,7 @@ def test_a_recall_goes_to_the_broker_that_the_handle_names(stage: Stage, session
     stage.brokers["b:1"] = lambda _: answer(header=RecallMessageAnswer(msg_id="ID"))
     handle = RecallHandle("orders", "b", 5, "ID").encode()
 
-    assert stage.run(timers.recall(session, "orders", handle, deadline(stage))) == "ID"
+    assert stage.run(timer_plans.recall(session, "orders", handle, deadline(stage))) == "ID"
 
     first = next(call for call in stage.calls if call.command.code == RequestCode.RECALL_MESSAGE)
     asked = read_header(RecallMessage, first.command.ext)
@@ -202,7 +210,7 @@ def test_copies_on_other_brokers_are_taken_back_whatever_the_first_one_says(
     handle = RecallHandle("orders", "b", 5, "ID")
 
     with nullcontext() if is_there else pytest.raises(IllegalOperation, match="delivered"):
-        stage.run(timers.recall(session, "orders", handle.encode(), deadline(stage)))
+        stage.run(timer_plans.recall(session, "orders", handle.encode(), deadline(stage)))
 
     (one,) = asked
     assert decode_recall_handle(one.recall_handle) == RecallHandle("orders", "a", 5, "ID")
@@ -214,10 +222,10 @@ def test_a_recall_succeeds_while_another_broker_is_gone_or_cannot_recall(
     handle = RecallHandle("orders", "b", 5, "ID").encode()
     stage.brokers["b:1"] = lambda _: answer(header=RecallMessageAnswer(msg_id="ID"))
     stage.brokers["a:1"] = refuses(ResponseCode.REQUEST_CODE_NOT_SUPPORTED)
-    assert stage.run(timers.recall(session, "orders", handle, deadline(stage))) == "ID"
+    assert stage.run(timer_plans.recall(session, "orders", handle, deadline(stage))) == "ID"
 
     stage.down.add("a:1")
-    assert stage.run(timers.recall(session, "orders", handle, deadline(stage))) == "ID"
+    assert stage.run(timer_plans.recall(session, "orders", handle, deadline(stage))) == "ID"
 
 
 def test_a_recall_of_what_waits_no_more_is_an_error_of_its_own(stage: Stage, session: Session) -> None:
@@ -226,7 +234,7 @@ def test_a_recall_of_what_waits_no_more_is_an_error_of_its_own(stage: Stage, ses
     handle = RecallHandle("orders", "b", 5, "ID").encode()
 
     with pytest.raises(IllegalOperation, match="delivered"):
-        stage.run(timers.recall(session, "orders", handle, deadline(stage)))
+        stage.run(timer_plans.recall(session, "orders", handle, deadline(stage)))
 
 
 @pytest.mark.parametrize(
@@ -241,7 +249,7 @@ def test_a_recall_that_cannot_be_is_not_asked_for(
     stage: Stage, session: Session, handle: str, error: type[Exception]
 ) -> None:
     with pytest.raises(error):
-        stage.run(timers.recall(session, "orders", handle, deadline(stage)))
+        stage.run(timer_plans.recall(session, "orders", handle, deadline(stage)))
     assert stage.asked(RequestCode.RECALL_MESSAGE) == []
 
 
@@ -260,7 +268,7 @@ def test_what_waits_on_all_brokers_is_one_list_in_the_order_of_time(stage: Stage
         listed: list[tuple[int, str, int]] = []
         last: WaitingMessage | None = None
         while page := stage.run(
-            timers.waiting(session, WaitingQuery(count=count, after=last), deadline(stage))
+            timer_plans.waiting(session, WaitingQuery(count=count, after=last), deadline(stage))
         ):
             assert len(page) <= count
             listed += places(page)
@@ -271,7 +279,7 @@ def test_what_waits_on_all_brokers_is_one_list_in_the_order_of_time(stage: Stage
 def test_a_waiting_message_is_shown_as_it_will_be(stage: Stage, session: Session) -> None:
     stage.brokers.update({"a:1": TimerBroker([(10, 7)]), "b:1": TimerBroker()})
 
-    (one,) = stage.run(timers.waiting(session, WaitingQuery(), deadline(stage)))
+    (one,) = stage.run(timer_plans.waiting(session, WaitingQuery(), deadline(stage)))
 
     queue = one.message.queue
     assert (one.due_ms, one.message.topic, queue.topic, queue.broker_name, queue.queue_id) == (
@@ -285,7 +293,7 @@ def test_the_filters_are_the_broker_s(stage: Stage, session: Session) -> None:
     stage.brokers.update({"a:1": ours, "b:1": ours})
 
     query = WaitingQuery("orders", "k", 5, 9, 3)
-    stage.run(timers.waiting(session, query, deadline(stage)))
+    stage.run(timer_plans.waiting(session, query, deadline(stage)))
 
     asked = ours.asked[0]
     assert (asked.topic, asked.key, asked.begin_due_ms, asked.end_due_ms, asked.max_num) == (
@@ -296,23 +304,23 @@ def test_the_filters_are_the_broker_s(stage: Stage, session: Session) -> None:
 def test_counts_come_from_each_broker_that_can_count(stage: Stage, session: Session) -> None:
     stage.brokers.update({"a:1": TimerBroker([(1, 1), (2, 2)]), "b:1": lambda _: of_version(479)})
 
-    assert stage.run(timers.count_waiting(session, deadline(stage))) == {"a": 2}
+    assert stage.run(timer_plans.count_waiting(session, deadline(stage))) == {"a": 2}
 
 
 def test_where_no_broker_can_list_it_is_said(stage: Stage, session: Session) -> None:
     stage.brokers.update({"a:1": lambda _: of_version(409), "b:1": lambda _: of_version(479)})
 
     with pytest.raises(Refused, match="no broker here can list"):
-        stage.run(timers.waiting(session, WaitingQuery(), deadline(stage)))
+        stage.run(timer_plans.waiting(session, WaitingQuery(), deadline(stage)))
 
 
 def test_another_refusal_is_not_taken_for_that(stage: Stage, session: Session) -> None:
     stage.brokers.update({"a:1": refuses(ResponseCode.SYSTEM_ERROR, "ill"), "b:1": TimerBroker()})
 
     with pytest.raises(Refused, match="ill"):
-        stage.run(timers.waiting(session, WaitingQuery(), deadline(stage)))
+        stage.run(timer_plans.waiting(session, WaitingQuery(), deadline(stage)))
 
 
 def test_an_empty_list_is_not_asked_for(stage: Stage, session: Session) -> None:
     with pytest.raises(MessageIllegal):
-        stage.run(timers.waiting(session, WaitingQuery(count=0), deadline(stage)))
+        stage.run(timer_plans.waiting(session, WaitingQuery(count=0), deadline(stage)))

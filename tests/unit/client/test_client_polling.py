@@ -3,17 +3,17 @@ from dataclasses import dataclass, field
 import pytest
 from client_stage import Stage, answer, refuses, route_of
 
-from pyromq.client.cursors import Cursors
+from pyromq.client.client_session import Session
 from pyromq.client.plans import polling
-from pyromq.client.plans.polling import Start, TopicWanted
-from pyromq.client.session import Session
+from pyromq.client.plans.polling import TopicPolls, TopicWanted
+from pyromq.client.plans.progress_plans import GroupStart, commit_finished
 from pyromq.client.steps import Deadline
 from pyromq.codes import RequestCode, ResponseCode
 from pyromq.errors import ConnectFailed, NoRoute
 from pyromq.model import ConsumeFrom, MessageQueue, ReceivedMessage
 from pyromq.wire.command import Command
 from pyromq.wire.header import read_header
-from pyromq.wire.headers.offset import (
+from pyromq.wire.headers.offset_headers import (
     GetMaxOffset,
     GetMaxOffsetAnswer,
     GetMinOffsetAnswer,
@@ -22,11 +22,11 @@ from pyromq.wire.headers.offset import (
     SearchOffsetAnswer,
     UpdateConsumerOffset,
 )
-from pyromq.wire.headers.pull import PullMessage, PullMessageAnswer
+from pyromq.wire.headers.pull_headers import PullMessage, PullMessageAnswer
 from pyromq.wire.record import Record, encode_record
 
 ALL = TopicWanted("orders")
-FIRST = Start(ConsumeFrom.FIRST_OFFSET)
+FIRST = GroupStart(ConsumeFrom.FIRST_OFFSET)
 
 
 @dataclass
@@ -92,16 +92,15 @@ def session(stage: Stage) -> Session:
 def poll(
     stage: Stage,
     session: Session,
-    cursors: Cursors,
+    polls: TopicPolls,
     wanted: TopicWanted = ALL,
     *,
-    start: Start = FIRST,
     wait_ms: int = 0,
 ) -> list[ReceivedMessage]:
     deadline = Deadline(stage.clock, wait_ms)
-    messages = stage.run(polling.poll(session, start, cursors, wanted, deadline))
+    messages = stage.run(polling.poll(session, polls, wanted, deadline))
     if messages:
-        cursors.hand_out_rest(messages[0].queue)
+        polls.hand_out_rest(messages[0].queue)
     return messages
 
 
@@ -110,9 +109,9 @@ def places(messages: list[ReceivedMessage]) -> list[tuple[int, int]]:
 
 
 def test_a_topic_s_queues_are_read_in_turn(stage: Stage, session: Session, broker: QueueBroker) -> None:
-    cursors = Cursors()
+    polls = TopicPolls(FIRST)
 
-    got = [places(poll(stage, session, cursors, TopicWanted("orders", count=2))) for _ in range(4)]
+    got = [places(poll(stage, session, polls, TopicWanted("orders", count=2))) for _ in range(4)]
 
     assert got == [[(0, 0), (0, 1)], [(1, 0), (1, 1)], [(0, 2)], []]
 
@@ -120,32 +119,32 @@ def test_a_topic_s_queues_are_read_in_turn(stage: Stage, session: Session, broke
 def test_a_group_goes_on_where_it_left_off(stage: Stage, session: Session, broker: QueueBroker) -> None:
     broker.committed.update({0: 2, 1: 2})
 
-    assert places(poll(stage, session, Cursors())) == [(0, 2)]
+    assert places(poll(stage, session, TopicPolls(FIRST))) == [(0, 2)]
 
 
 @pytest.mark.parametrize(
     ("start", "first"),
     [
-        (Start(ConsumeFrom.FIRST_OFFSET), [(0, 0), (0, 1), (0, 2)]),
-        (Start(ConsumeFrom.TIMESTAMP, 5), [(0, 1), (0, 2)]),
-        (Start(ConsumeFrom.LAST_OFFSET), []),
+        (GroupStart(ConsumeFrom.FIRST_OFFSET), [(0, 0), (0, 1), (0, 2)]),
+        (GroupStart(ConsumeFrom.TIMESTAMP, 5), [(0, 1), (0, 2)]),
+        (GroupStart(ConsumeFrom.LAST_OFFSET), []),
     ],
 )
 def test_a_new_group_begins_where_it_is_told(
-    stage: Stage, session: Session, broker: QueueBroker, start: Start, first: list[tuple[int, int]]
+    stage: Stage, session: Session, broker: QueueBroker, start: GroupStart, first: list[tuple[int, int]]
 ) -> None:
-    assert places(poll(stage, session, Cursors(), start=start)) == first
+    assert places(poll(stage, session, TopicPolls(start))) == first
 
 
 def test_what_was_polled_is_committed_when_the_next_is_asked_for(
     stage: Stage, session: Session, broker: QueueBroker
 ) -> None:
-    cursors = Cursors()
-    poll(stage, session, cursors)
+    polls = TopicPolls(FIRST)
+    poll(stage, session, polls)
     assert broker.committed == {}
 
     stage.clock.advance(5_000)
-    poll(stage, session, cursors)
+    poll(stage, session, polls)
 
     assert broker.committed == {0: 3}
 
@@ -153,23 +152,23 @@ def test_what_was_polled_is_committed_when_the_next_is_asked_for(
 def test_progress_is_committed_every_five_seconds_and_not_at_every_poll(
     stage: Stage, session: Session, broker: QueueBroker
 ) -> None:
-    cursors = Cursors()
+    polls = TopicPolls(FIRST)
 
     for _ in range(5):
-        poll(stage, session, cursors, TopicWanted("orders", count=1))
+        poll(stage, session, polls, TopicWanted("orders", count=1))
 
     assert broker.committed == {}
     assert stage.asked(RequestCode.UPDATE_CONSUMER_OFFSET) == []
 
 
 def test_a_message_in_hand_is_not_committed(stage: Stage, session: Session, broker: QueueBroker) -> None:
-    cursors = Cursors()
-    batch = stage.run(polling.poll(session, FIRST, cursors, ALL, Deadline(stage.clock, 0)))
-    cursors.hand_out(batch[0])
-    cursors.finish()
-    cursors.hand_out(batch[1])
+    polls = TopicPolls(FIRST)
+    batch = stage.run(polling.poll(session, polls, ALL, Deadline(stage.clock, 0)))
+    polls.hand_out(batch[0])
+    polls.finish()
+    polls.hand_out(batch[1])
 
-    stage.run(polling.commit_finished(session, cursors))
+    stage.run(commit_finished(session, polls.queues))
 
     assert broker.committed[0] == 1
 
@@ -177,36 +176,36 @@ def test_a_message_in_hand_is_not_committed(stage: Stage, session: Session, brok
 def test_what_an_iteration_left_behind_is_read_again(
     stage: Stage, session: Session, broker: QueueBroker
 ) -> None:
-    cursors = Cursors()
-    batch = stage.run(polling.poll(session, FIRST, cursors, ALL, Deadline(stage.clock, 0)))
-    cursors.hand_out(batch[0])
+    polls = TopicPolls(FIRST)
+    batch = stage.run(polling.poll(session, polls, ALL, Deadline(stage.clock, 0)))
+    polls.hand_out(batch[0])
 
-    poll(stage, session, cursors)
-    again = poll(stage, session, cursors)
+    poll(stage, session, polls)
+    again = poll(stage, session, polls)
 
     assert places(again) == [(0, 1), (0, 2)]
 
 
 def test_a_commit_that_fails_is_tried_again(stage: Stage, session: Session, broker: QueueBroker) -> None:
-    cursors = Cursors()
-    poll(stage, session, cursors)
-    cursors.finish()
+    polls = TopicPolls(FIRST)
+    poll(stage, session, polls)
+    polls.finish()
     broker.is_committing = False
-    stage.run(polling.commit_finished(session, cursors))
+    stage.run(commit_finished(session, polls.queues))
 
     broker.is_committing = True
-    stage.run(polling.commit_finished(session, cursors))
+    stage.run(commit_finished(session, polls.queues))
 
     assert broker.committed[0] == 3
 
 
 def test_an_explicit_commit_is_not_repeated(stage: Stage, session: Session, broker: QueueBroker) -> None:
-    cursors = Cursors()
-    poll(stage, session, cursors)
-    cursors.committed(MessageQueue("orders", "a", 0), 3)
-    cursors.finish()
+    polls = TopicPolls(FIRST)
+    poll(stage, session, polls)
+    polls.note_committed(MessageQueue("orders", "a", 0), 3)
+    polls.finish()
 
-    assert list(cursors.to_commit()) == []
+    assert [queue.due for queue in polls.queues.values()] == [None]
 
 
 def test_a_poll_of_empty_queues_waits_longer_and_longer_but_not_past_its_time(
@@ -215,7 +214,7 @@ def test_a_poll_of_empty_queues_waits_longer_and_longer_but_not_past_its_time(
     broker.messages.update({0: 0, 1: 0})
     before = stage.clock.now_ms()
 
-    assert poll(stage, session, Cursors(), wait_ms=2_000) == []
+    assert poll(stage, session, TopicPolls(FIRST), wait_ms=2_000) == []
 
     assert stage.clock.now_ms() - before == 2_000
     assert stage.pauses[:4] == [0.01, 0.02, 0.04, 0.08]
@@ -228,7 +227,7 @@ def test_a_message_that_comes_while_a_poll_waits_is_returned(
     broker.messages.update({0: 0, 1: 0})
     stage.on_pause = lambda _seconds: broker.messages.update({1: 1})
 
-    assert places(poll(stage, session, Cursors(), wait_ms=2_000)) == [(1, 0)]
+    assert places(poll(stage, session, TopicPolls(FIRST), wait_ms=2_000)) == [(1, 0)]
 
 
 def test_a_topic_that_was_made_just_now_is_waited_for(
@@ -237,7 +236,7 @@ def test_a_topic_that_was_made_just_now_is_waited_for(
     made = stage.routes.pop("orders")
     stage.on_pause = lambda _seconds: stage.routes.update(orders=made)
 
-    assert places(poll(stage, session, Cursors(), wait_ms=2_000)) == [(0, 0), (0, 1), (0, 2)]
+    assert places(poll(stage, session, TopicPolls(FIRST), wait_ms=2_000)) == [(0, 0), (0, 1), (0, 2)]
 
 
 def test_a_topic_that_does_not_come_is_an_error_when_the_time_is_over(stage: Stage, session: Session) -> None:
@@ -245,7 +244,7 @@ def test_a_topic_that_does_not_come_is_an_error_when_the_time_is_over(stage: Sta
     before = stage.clock.now_ms()
 
     with pytest.raises(NoRoute):
-        poll(stage, session, Cursors(), wait_ms=2_000)
+        poll(stage, session, TopicPolls(FIRST), wait_ms=2_000)
 
     assert stage.clock.now_ms() - before == 2_000
 
@@ -255,9 +254,9 @@ def test_a_broker_that_fails_does_not_keep_the_others_from_being_read(
 ) -> None:
     stage.routes["orders"] = route_of("a", "down", queues=2)
     stage.down.add("down:1")
-    cursors = Cursors()
+    polls = TopicPolls(FIRST)
 
-    got = [places(poll(stage, session, cursors)) for _ in range(2)]
+    got = [places(poll(stage, session, polls)) for _ in range(2)]
 
     assert got == [[(0, 0), (0, 1), (0, 2)], [(1, 0), (1, 1)]]
 
@@ -266,11 +265,11 @@ def test_when_all_brokers_fail_so_does_the_poll(stage: Stage, session: Session, 
     stage.down.add("a:1")
 
     with pytest.raises(ConnectFailed):
-        poll(stage, session, Cursors())
+        poll(stage, session, TopicPolls(FIRST))
 
 
 def test_a_topic_without_a_heartbeat_can_be_read(stage: Stage, session: Session, broker: QueueBroker) -> None:
-    poll(stage, session, Cursors())
+    poll(stage, session, TopicPolls(FIRST))
 
     assert stage.asked(RequestCode.HEART_BEAT) == []
 
@@ -279,4 +278,4 @@ def test_a_refusal_ends_a_poll(stage: Stage, session: Session) -> None:
     stage.brokers["a:1"] = refuses(ResponseCode.NO_PERMISSION, "not allowed")
 
     with pytest.raises(Exception, match="not allowed"):
-        poll(stage, session, Cursors())
+        poll(stage, session, TopicPolls(FIRST))

@@ -3,14 +3,14 @@ from collections.abc import Callable
 import pytest
 from client_stage import Stage, answer, refuses, two_brokers
 
-from pyromq.client.plans import presence
-from pyromq.client.plans.route import publish_route
-from pyromq.client.session import Session
+from pyromq.client.client_session import Session
+from pyromq.client.plans import presence_plans
+from pyromq.client.plans.route_plans import publish_route
 from pyromq.client.steps import Deadline, Plan
 from pyromq.codes import RequestCode, ResponseCode
-from pyromq.wire.bodies.heartbeat import decode_heartbeat
+from pyromq.wire.bodies.heartbeat_bodies import decode_heartbeat
 from pyromq.wire.header import read_header
-from pyromq.wire.headers.group import UnregisterClient
+from pyromq.wire.headers.group_headers import UnregisterClient
 
 
 class Enough(Exception):
@@ -47,7 +47,7 @@ def run_for(stage: Stage, seconds: int, plan: Plan[None]) -> None:
 def test_a_producer_tells_every_master_every_thirty_seconds(stage: Stage, session: Session) -> None:
     stage.routes["orders"].broker_datas[0].broker_addrs[1] = "slave:1"
 
-    run_for(stage, 62, presence.keep_producer_known(session))
+    run_for(stage, 62, presence_plans.keep_producer_known(session))
 
     # After 1, 31 and 61 seconds, to each of two.
     assert stage.asked(RequestCode.HEART_BEAT) == ["a:1", "b:1"] * 3
@@ -58,7 +58,7 @@ def test_a_producer_tells_every_master_every_thirty_seconds(stage: Stage, sessio
 
 
 @pytest.mark.row("PR-07", "NS-14")
-@pytest.mark.parametrize("upkeep", [presence.keep_producer_known, presence.keep_routes_fresh])
+@pytest.mark.parametrize("upkeep", [presence_plans.keep_producer_known, presence_plans.keep_routes_fresh])
 def test_routes_are_asked_for_again_every_thirty_seconds(
     stage: Stage, session: Session, upkeep: Callable[[Session], Plan[None]]
 ) -> None:
@@ -71,13 +71,13 @@ def test_routes_are_asked_for_again_every_thirty_seconds(
 def test_a_broker_that_is_away_does_not_keep_the_others_from_hearing(stage: Stage, session: Session) -> None:
     stage.down.add("a:1")
 
-    stage.run(presence.heartbeat(session))
+    stage.run(presence_plans.heartbeat(session))
 
     assert stage.asked(RequestCode.HEART_BEAT) == ["a:1", "b:1"]
 
 
 def test_a_pull_consumer_sends_no_heartbeat(stage: Stage, session: Session) -> None:
-    run_for(stage, 95, presence.keep_routes_fresh(session))
+    run_for(stage, 95, presence_plans.keep_routes_fresh(session))
 
     assert stage.asked(RequestCode.HEART_BEAT) == []
 
@@ -86,7 +86,7 @@ def test_a_farewell_goes_to_every_master_and_never_fails(stage: Stage, session: 
     stage.brokers["a:1"] = refuses(ResponseCode.SYSTEM_ERROR)
     stage.down.add("b:1")
 
-    stage.run(presence.farewell(session))
+    stage.run(presence_plans.farewell(session))
 
     assert stage.asked(RequestCode.UNREGISTER_CLIENT) == ["a:1", "b:1"]
     header = read_header(UnregisterClient, stage.calls[-1].command.ext)
@@ -96,6 +96,6 @@ def test_a_farewell_goes_to_every_master_and_never_fails(stage: Stage, session: 
 def test_a_producer_that_no_broker_knows_leaves_without_a_word(stage: Stage, session: Session) -> None:
     asked = len(stage.calls)
 
-    stage.run(presence.leave_silently(session))
+    stage.run(presence_plans.leave_silently(session))
 
     assert len(stage.calls) == asked

@@ -2,7 +2,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from pyromq.client.queue_choice import RoundRobin, select_by_hash
+from pyromq.client.producer.queue_choice import RoundRobin, select_by_hash
 from pyromq.model import Message, MessageQueue
 
 MESSAGE = Message("t", b"x")

@@ -4,21 +4,21 @@ import logging
 import pytest
 from client_stage import Stage, route_of, two_brokers
 
-from pyromq.client.outgoing import prepare
-from pyromq.client.plans import presence, send
-from pyromq.client.plans.send import Target
-from pyromq.client.requests import OpenRequests, no_reply, reply_message, reply_to, request_of
-from pyromq.client.session import Session
+from pyromq.client.client_session import Session
+from pyromq.client.plans import presence_plans, send_plans
+from pyromq.client.plans.send_plans import SendTarget
+from pyromq.client.producer.outgoing import prepare
+from pyromq.client.producer.request_reply import OpenRequests, no_reply, reply_message, reply_to, request_of
 from pyromq.client.steps import Deadline
 from pyromq.codes import ClientCode, RequestCode, ResponseCode, SysFlag
 from pyromq.config.settings import ClientSettings
 from pyromq.errors import MessageIllegal
 from pyromq.model import Message, MessageQueue, ReceivedMessage, SendResult, SendStatus
 from pyromq.net.routes import Answer, Request
-from pyromq.testing.clock import ManualClock
+from pyromq.testing.manual_clock import ManualClock
 from pyromq.wire import properties as names
 from pyromq.wire.command import Command
-from pyromq.wire.headers.send import PushReplyMessage
+from pyromq.wire.headers.send_headers import PushReplyMessage
 
 QUESTION = Message("questions", b"?", properties={"city": "Turku"})
 
@@ -102,7 +102,11 @@ def test_a_reply_is_sent_by_its_own_code_and_outside_of_namespaces() -> None:
     outgoing = prepare(reply_to(received(marks), b"!"), "U", settings)
     session = stage.session(settings)
 
-    stage.run(send.send(session, outgoing, Target(), send.sync_rule(session), Deadline(stage.clock, 3_000)))
+    stage.run(
+        send_plans.send(
+            session, outgoing, SendTarget(), send_plans.sync_rule(session), Deadline(stage.clock, 3_000)
+        )
+    )
 
     assert stage.asked(RequestCode.SEND_REPLY_MESSAGE_V2) == ["a:1"]
     assert outgoing.topic == "c_REPLY_TOPIC"
@@ -180,7 +184,7 @@ def beats(stage: Stage) -> list[str]:
 
 def greet(stage: Stage, session: Session, **how: bool) -> None:
     stage.brokers.update({name: lambda _: Command(0, flag=1) for name in ("a:1", "b:1")})
-    stage.run(presence.greet(session, "orders", Deadline(stage.clock, 3_000), **how))
+    stage.run(presence_plans.greet(session, "orders", Deadline(stage.clock, 3_000), **how))
 
 
 def test_every_broker_that_may_get_the_reply_knows_the_requester(stage: Stage, session: Session) -> None:
@@ -208,7 +212,7 @@ def test_greeting_takes_no_more_than_the_request_s_own_time(stage: Stage, sessio
     stage.silent.add("a:1")
     deadline = Deadline(stage.clock, 500)
 
-    stage.run(presence.greet(session, "orders", deadline))
+    stage.run(presence_plans.greet(session, "orders", deadline))
 
     assert deadline.has_passed
     assert stage.calls[-1].timeout_s == 0.5
@@ -217,7 +221,7 @@ def test_greeting_takes_no_more_than_the_request_s_own_time(stage: Stage, sessio
 def test_whoever_waited_while_another_greeted_has_nothing_left_to_do(stage: Stage, session: Session) -> None:
     greet(stage, session)
     session.greeted.clear()
-    plan = presence.greet(session, "orders", Deadline(stage.clock, 3_000))
+    plan = presence_plans.greet(session, "orders", Deadline(stage.clock, 3_000))
     waiting = next(plan)
     greet(stage, session)
     asked = len(stage.calls)

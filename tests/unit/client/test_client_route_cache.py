@@ -4,8 +4,8 @@ from client_stage import route_of
 from pyromq.client.route_cache import RouteCache
 from pyromq.errors import RemoteProtocolError
 from pyromq.model import MessageQueue
-from pyromq.testing.clock import ManualClock
-from pyromq.wire.bodies.route import BrokerAddresses, BrokerQueues, TopicRoute
+from pyromq.testing.manual_clock import ManualClock
+from pyromq.wire.bodies.route_bodies import BrokerData, BrokerQueues, TopicRoute
 
 
 @pytest.fixture
@@ -51,7 +51,7 @@ def test_a_broker_without_a_master_is_read_but_not_written(cache: RouteCache) ->
         "t",
         TopicRoute(
             queue_datas=[BrokerQueues(broker_name="a", read_queue_nums=2, write_queue_nums=2, perm=6)],
-            broker_datas=[BrokerAddresses(cluster="c", broker_name="a", broker_addrs={1: "slave:1"})],
+            broker_datas=[BrokerData(cluster="c", broker_name="a", broker_addrs={1: "slave:1"})],
         ),
     )
 
@@ -121,7 +121,7 @@ def test_a_queue_is_its_topic_broker_and_number() -> None:
 
 def test_the_wanted_slave_is_read_from_else_its_neighbour_else_any(cache: RouteCache) -> None:
     addresses = {0: "m:1", 2: "s2:1"}
-    broker = BrokerAddresses(cluster="c", broker_name="a", broker_addrs=addresses)
+    broker = BrokerData(cluster="c", broker_name="a", broker_addrs=addresses)
     cache.put("t", TopicRoute(broker_datas=[broker]))
 
     assert cache.reading_address("a", 0) == (0, "m:1")

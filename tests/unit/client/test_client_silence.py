@@ -3,13 +3,13 @@
 import pytest
 from client_stage import Stage, answer, refuses, two_brokers
 
-from pyromq.client.plans.ops_places import Place, Silence, ask_each
+from pyromq.client.plans.admin.targets import BrokerPlace, Silence, ask_each
 from pyromq.client.steps import Plan, request
 from pyromq.codes import RequestCode, ResponseCode
 from pyromq.errors import Refused, RequestTimeout
 from pyromq.wire.command import Command
 
-WELL, BAD = Place("c", "well", 0, "well:1"), Place("c", "bad", 0, "bad:1")
+WELL, BAD = BrokerPlace("c", "well", 0, "well:1"), BrokerPlace("c", "bad", 0, "bad:1")
 CODE = RequestCode.GET_BROKER_RUNTIME_INFO
 
 
@@ -24,7 +24,7 @@ def stage() -> Stage:
     return stage
 
 
-def asked(stage: Stage, silence: Silence | None, *places: Place) -> Plan[dict[Place, Command]]:
+def asked(stage: Stage, silence: Silence | None, *places: BrokerPlace) -> Plan[dict[BrokerPlace, Command]]:
     return ask_each(stage.session(), places or (BAD, WELL), lambda: request(CODE), silence)
 
 

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyromq.client.trace_format import (
+from pyromq.client.tracing.trace_format import (
     ConsumeReturn,
     MessageKind,
     TraceEntry,

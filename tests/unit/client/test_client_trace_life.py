@@ -3,9 +3,9 @@ from typing import Any
 import pytest
 from push_messages import received
 
-from pyromq.client.dead_letters import REPLAYED_FROM
-from pyromq.client.trace_format import MessageKind, TraceEntry, TraceType
-from pyromq.client.trace_life import Event, steps_of
+from pyromq.client.dead_letter import REPLAYED_FROM
+from pyromq.client.tracing.trace_format import MessageKind, TraceEntry, TraceType
+from pyromq.client.tracing.trace_life import TraceEvent, steps_of
 
 
 def entry(type_: TraceType, at_ms: int, **more: object) -> TraceEntry:
@@ -30,13 +30,13 @@ def test_a_life_is_told_in_the_order_of_time() -> None:
     )
 
     assert [(step.event, step.at_ms, step.is_success) for step in steps] == [
-        (Event.SENT, 10, True),
-        (Event.STORED, 11, True),
-        (Event.CONSUMED, 30, False),
-        (Event.RETRY_STORED, 40, True),
-        (Event.CONSUMED, 60, True),
+        (TraceEvent.SENT, 10, True),
+        (TraceEvent.STORED, 11, True),
+        (TraceEvent.CONSUMED, 30, False),
+        (TraceEvent.RETRY_STORED, 40, True),
+        (TraceEvent.CONSUMED, 60, True),
     ]
-    assert [step.number for step in steps if step.event == Event.CONSUMED] == [1, 2]
+    assert [step.number for step in steps if step.event == TraceEvent.CONSUMED] == [1, 2]
     assert steps[2].detail == "the listener raised"
     assert steps[4].took_ms == 6
 
@@ -44,14 +44,17 @@ def test_a_life_is_told_in_the_order_of_time() -> None:
 @pytest.mark.parametrize(
     ("copy", "expected"),
     [
-        ({"topic": "%RETRY%readers", "reconsume_times": 1}, [Event.RETRY_STORED, Event.CONSUMED]),
-        ({"topic": "%RETRY%readers", "properties": {REPLAYED_FROM: "A"}}, [Event.REPLAYED, Event.CONSUMED]),
-        ({"topic": "%DLQ%readers", "reconsume_times": 1}, [Event.CONSUMED, Event.DEAD]),
+        ({"topic": "%RETRY%readers", "reconsume_times": 1}, [TraceEvent.RETRY_STORED, TraceEvent.CONSUMED]),
+        (
+            {"topic": "%RETRY%readers", "properties": {REPLAYED_FROM: "A"}},
+            [TraceEvent.REPLAYED, TraceEvent.CONSUMED],
+        ),
+        ({"topic": "%DLQ%readers", "reconsume_times": 1}, [TraceEvent.CONSUMED, TraceEvent.DEAD]),
     ],
     ids=["retry", "replay", "dead letter"],
 )
 def test_what_happened_within_a_millisecond_is_told_in_the_order_in_which_it_can_have(
-    copy: dict[str, Any], expected: list[Event]
+    copy: dict[str, Any], expected: list[TraceEvent]
 ) -> None:
     steps = steps_of([entry(TraceType.SUB_BEFORE, 7, group="readers")], [received(stored_at_ms=7, **copy)])
 
@@ -68,8 +71,8 @@ def test_a_dead_letter_and_its_replay_are_told() -> None:
     )
 
     assert [(step.event, step.group) for step in steps] == [
-        (Event.DEAD, "readers"),
-        (Event.REPLAYED, "readers"),
+        (TraceEvent.DEAD, "readers"),
+        (TraceEvent.REPLAYED, "readers"),
     ]
     assert "after 17 tries" in steps[0].detail
 
@@ -83,7 +86,7 @@ def test_a_listener_that_never_came_back_is_told() -> None:
 def test_the_end_of_an_old_consumer_without_its_beginning_is_told() -> None:
     (step,) = steps_of([entry(TraceType.SUB_AFTER, 1, group="readers", request_id="R1")], [])
 
-    assert (step.event, step.number) == (Event.CONSUMED, None)
+    assert (step.event, step.number) == (TraceEvent.CONSUMED, None)
 
 
 def test_a_transaction_tells_its_half_and_its_end() -> None:

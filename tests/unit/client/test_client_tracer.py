@@ -4,9 +4,17 @@ import threading
 
 import pytest
 
-from pyromq.client import trace
-from pyromq.client.trace import CONSUME, PRODUCE, Tracer, TraceSends, traced, traced_consumer, tracer_of
-from pyromq.client.trace_format import TraceEntry, TraceType
+from pyromq.client.tracing import trace
+from pyromq.client.tracing.trace import (
+    CONSUME,
+    PRODUCE,
+    Tracer,
+    TraceSends,
+    traced,
+    traced_consumer,
+    tracer_of,
+)
+from pyromq.client.tracing.trace_format import TraceEntry, TraceType
 from pyromq.config.settings import ClientSettings
 
 #: Nobody listens there.

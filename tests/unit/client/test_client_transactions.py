@@ -7,13 +7,13 @@ import pytest
 from client_stage import Broker, Stage, answer, two_brokers
 from push_messages import received
 
-from pyromq.client import transactions
-from pyromq.client.outgoing import prepare
-from pyromq.client.plans import send, transaction
-from pyromq.client.plans.send import Target
-from pyromq.client.session import Session
+from pyromq.client.client_session import Session
+from pyromq.client.plans import send_plans, transaction_plans
+from pyromq.client.plans.send_plans import SendTarget
+from pyromq.client.producer import transactions
+from pyromq.client.producer.outgoing import prepare
+from pyromq.client.producer.transactions import Calls, asked_about, executed, may_execute, result_of
 from pyromq.client.steps import Deadline
-from pyromq.client.transactions import Calls, asked_about, executed, may_execute, result_of
 from pyromq.codes import RequestCode, SysFlag
 from pyromq.config.settings import ClientSettings
 from pyromq.errors import LocalProtocolError, MessageIllegal, NoRoute
@@ -22,8 +22,8 @@ from pyromq.net.routes import Request
 from pyromq.wire import properties as names
 from pyromq.wire.command import Command
 from pyromq.wire.header import read_header
-from pyromq.wire.headers.send import SendMessageV2
-from pyromq.wire.headers.transaction import CheckTransactionState, EndTransaction
+from pyromq.wire.headers.send_headers import SendMessageV2
+from pyromq.wire.headers.transaction_headers import CheckTransactionState, EndTransaction
 from pyromq.wire.message_id import offset_message_id
 from pyromq.wire.record import Record, encode_host, encode_record
 
@@ -50,7 +50,7 @@ def stores_or_takes_the_end(store: Broker, command: Command) -> Command:
 @pytest.fixture
 def session(stage: Stage) -> Session:
     session = stage.session(group="pg")
-    stage.run(send.publish_queues(session, "orders", Deadline(stage.clock, 3_000)))
+    stage.run(send_plans.publish_queues(session, "orders", Deadline(stage.clock, 3_000)))
     return session
 
 
@@ -64,9 +64,13 @@ def ends(stage: Stage) -> list[EndTransaction]:
 
 @pytest.mark.row("MM-08", "TX-01")
 def test_a_half_message_is_marked_with_its_group_and_its_id(stage: Stage, session: Session) -> None:
-    half = transaction.half_of(session, ORDER)
+    half = transaction_plans.half_of(session, ORDER)
     outgoing = prepare(half, "not used", session.settings)
-    stage.run(send.send(session, outgoing, Target(), send.sync_rule(session), Deadline(stage.clock, 3_000)))
+    stage.run(
+        send_plans.send(
+            session, outgoing, SendTarget(), send_plans.sync_rule(session), Deadline(stage.clock, 3_000)
+        )
+    )
 
     header = read_header(SendMessageV2, stage.calls[-1].command.ext)
     pairs = names.decode(header.properties or "")
@@ -87,7 +91,7 @@ def test_a_half_message_is_marked_with_its_group_and_its_id(stage: Stage, sessio
 )
 def test_a_delayed_message_is_no_half_message(session: Session, message: Message) -> None:
     with pytest.raises(MessageIllegal, match="delayed"):
-        transaction.half_of(session, message)
+        transaction_plans.half_of(session, message)
 
 
 @pytest.mark.row("TX-03")
@@ -95,7 +99,7 @@ def test_a_delayed_message_is_no_half_message(session: Session, message: Message
 def test_the_broker_of_the_half_message_is_told_how_it_ended(
     stage: Stage, session: Session, state: TransactionState
 ) -> None:
-    stage.run(transaction.end(session, ORDER, SENT, state, None))
+    stage.run(transaction_plans.end(session, ORDER, SENT, state, None))
 
     (header,) = ends(stage)
     assert (header.producer_group, header.msg_id, header.transaction_id) == ("pg", "UNIQ", "TX")
@@ -106,14 +110,14 @@ def test_the_broker_of_the_half_message_is_told_how_it_ended(
 
 
 def test_what_the_execution_raised_is_told_with_the_end(stage: Stage, session: Session) -> None:
-    stage.run(transaction.end(session, ORDER, SENT, TransactionState.UNKNOWN, ValueError("no money")))
+    stage.run(transaction_plans.end(session, ORDER, SENT, TransactionState.UNKNOWN, ValueError("no money")))
 
     assert stage.calls[-1].command.remark == "ValueError: no money"
 
 
 def test_an_end_for_a_broker_that_is_gone_is_not_told(stage: Stage) -> None:
     with pytest.raises(NoRoute, match="asks for the transaction"):
-        stage.run(transaction.end(stage.session(), ORDER, SENT, TransactionState.COMMIT, None))
+        stage.run(transaction_plans.end(stage.session(), ORDER, SENT, TransactionState.COMMIT, None))
 
 
 @pytest.mark.row("TX-04")
@@ -123,7 +127,7 @@ def test_a_question_is_answered_to_the_broker_that_asked(stage: Stage, session: 
     )
 
     stage.run(
-        transaction.answer_check(
+        transaction_plans.answer_check(
             session,
             "b:1",
             asked,

@@ -8,8 +8,7 @@ from collections.abc import Iterator
 import pytest
 from client_stage import Stage, answer, two_brokers
 
-from pyromq.client.compression import compress, decompress
-from pyromq.client.incoming import (
+from pyromq.client.consumer.incoming import (
     UnreadableMessage,
     held_bytes,
     must_read,
@@ -17,16 +16,17 @@ from pyromq.client.incoming import (
     received_messages,
     shown_body,
 )
-from pyromq.client.plans.pull import Wanted, pull, pull_all, pull_deadline
+from pyromq.client.plans.pull_plans import PullQuery, pull, pull_all, pull_deadline
+from pyromq.client.producer.compression import compress, decompress
 from pyromq.client.push.calling import Listening
-from pyromq.client.push.outcome import Work
+from pyromq.client.push.consume_outcome import Work
 from pyromq.codes import SysFlag
 from pyromq.config.choices import Compression
 from pyromq.config.settings import ClientSettings
 from pyromq.errors import BodyTooLarge, CorruptRecord
 from pyromq.model import MessageQueue, PullResult
 from pyromq.wire import properties
-from pyromq.wire.headers.pull import PullMessageAnswer
+from pyromq.wire.headers.pull_headers import PullMessageAnswer
 from pyromq.wire.inflate import InflatedTooLarge, InflateError, inflate
 from pyromq.wire.record import Record, encode_record
 
@@ -149,7 +149,7 @@ def stage_with(*records: bytes, bytes_max: int = MIB) -> Stage:
 
 def pulled(stage: Stage, plan=pull) -> PullResult:
     session = stage.session()
-    return stage.run(plan(session, Wanted(QUEUE, 0, 32), pull_deadline(session, 0, None)))
+    return stage.run(plan(session, PullQuery(QUEUE, 0, 32), pull_deadline(session, 0, None)))
 
 
 def test_a_pull_ends_before_a_body_that_is_too_large() -> None:

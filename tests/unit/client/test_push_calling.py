@@ -8,22 +8,22 @@ import pytest
 from push_messages import QUEUE, received, several
 
 from pyromq.client.hooks import ConsumeHook, Consuming
-from pyromq.client.push.calling import Caller, Listening, TaskCaller, ThreadCaller, calls
+from pyromq.client.push.calling import ListenerCaller, Listening, TaskCaller, ThreadCaller, calls
+from pyromq.client.push.consume_outcome import Work
 from pyromq.client.push.delivery import ConsumeResult, Delivery
-from pyromq.client.push.outcome import Work
 from pyromq.client.push.process_queue import ProcessQueue
 from pyromq.clock import SystemClock
 from pyromq.errors import ConfigError
 from pyromq.testing.waiting import aeventually
 
-Make = Callable[..., Caller]
+Make = Callable[..., ListenerCaller]
 
 
 @pytest.fixture(params=["tasks", "threads"])
 async def make(request: pytest.FixtureRequest) -> AsyncIterator[Make]:
-    made: list[Caller] = []
+    made: list[ListenerCaller] = []
 
-    def make(listener=None, *, batch_listener=None, size: int = 20, hooks=()) -> Caller:
+    def make(listener=None, *, batch_listener=None, size: int = 20, hooks=()) -> ListenerCaller:
         listening = Listening("g", calls(listener, batch_listener), hooks)
         if request.param == "tasks":
             made.append(TaskCaller(listening, size, SystemClock()))
@@ -40,7 +40,7 @@ def work_of(*offsets: int, state: ProcessQueue | None = None) -> Work:
     return Work(state, several(*offsets), QUEUE)
 
 
-async def call(caller: Caller, work: Work) -> Work:
+async def call(caller: ListenerCaller, work: Work) -> Work:
     ended: list[Work] = []
     caller.submit(work, ended.append)
     await aeventually(lambda: ended)
@@ -412,7 +412,9 @@ async def test_who_waits_for_rest_waits_for_the_call_that_runs(kind: str) -> Non
         is_free.wait(10)
 
     if kind == "tasks":
-        caller: Caller = TaskCaller(Listening("g", calls(listen_in_a_task, None), ()), 2, SystemClock())
+        caller: ListenerCaller = TaskCaller(
+            Listening("g", calls(listen_in_a_task, None), ()), 2, SystemClock()
+        )
     else:
         caller = ThreadCaller(
             Listening("g", calls(listen_on_a_thread, None), ()), 2, SystemClock(), name="test"

@@ -6,21 +6,19 @@ from typing import Any
 import pytest
 from client_stage import Stage, answer, two_brokers
 
-from pyromq.client.allocation import average
+from pyromq.client.consumer.group_member import ConsumeOrder, GroupMember, MemberTerms
+from pyromq.client.consumer.rebalancer import Rebalancer
+from pyromq.client.consumer.topic_subscription import subscription
 from pyromq.client.drivers import Asyncio
-from pyromq.client.plans.route import subscribe_route
+from pyromq.client.plans.progress_plans import GroupStart
+from pyromq.client.plans.route_plans import subscribe_route
 from pyromq.client.push.calling import Listening, TaskCaller, calls
-from pyromq.client.push.delivery import ConsumeModel, ConsumeOrder
-from pyromq.client.push.member import Member
 from pyromq.client.push.orderly import OrderlyConsumption
 from pyromq.client.push.process_queue import ProcessQueue
-from pyromq.client.push.progress import BrokerProgress
-from pyromq.client.push.rebalance import Rebalancer
-from pyromq.client.push.subscriptions import subscription
 from pyromq.client.steps import Deadline, Plan
 from pyromq.codes import RequestCode, ResponseCode
 from pyromq.model import ConsumeFrom, MessageQueue
-from pyromq.wire.bodies.locks import decode_lock_batch, encode_consumer_ids, encode_locked_queues
+from pyromq.wire.bodies.lock_bodies import decode_lock_batch, encode_consumer_ids, encode_locked_queues
 from pyromq.wire.command import Command
 
 QUEUE = MessageQueue("orders", "a", 0)
@@ -43,20 +41,13 @@ def stage() -> Stage:
 
 
 @pytest.fixture
-def member(stage: Stage) -> Member:
+def member(stage: Stage) -> GroupMember[ProcessQueue]:
     session = stage.session()
     stage.run(subscribe_route(session, "orders", Deadline(stage.clock, 3_000)))
     driver = OnStage(stage)
-    member = Member(
-        session=session,
-        driver=driver,
-        model=ConsumeModel.CLUSTERING,
-        order=ConsumeOrder.ORDERLY,
-        consume_from=ConsumeFrom.FIRST_OFFSET,
-        start_ms=0,
-        subscriptions={"orders": subscription("orders", version=1)},
-        progress=BrokerProgress(session, driver),
-    )
+    terms = MemberTerms(order=ConsumeOrder.ORDERLY, start=GroupStart(ConsumeFrom.FIRST_OFFSET))
+    wanted = {"orders": subscription("orders", version=1)}
+    member: GroupMember[ProcessQueue] = GroupMember(session, driver, terms, wanted)
     member.is_resumed.set()
 
     def broker(command: Command) -> Command:
@@ -71,9 +62,9 @@ def member(stage: Stage) -> Member:
 
 
 @pytest.fixture
-def rebalancer(stage: Stage, member: Member) -> Rebalancer:
+def rebalancer(stage: Stage, member: GroupMember[ProcessQueue]) -> Rebalancer[ProcessQueue]:
     caller = TaskCaller(Listening("group", calls(lambda _message: None, None)), 20, stage.clock)
-    return Rebalancer(member, average, OrderlyConsumption(member, caller))
+    return Rebalancer(member, OrderlyConsumption(member, caller))
 
 
 def queues_of(stage: Stage, code: RequestCode) -> set[MessageQueue]:
@@ -87,7 +78,7 @@ def queues_of(stage: Stage, code: RequestCode) -> set[MessageQueue]:
 
 @pytest.mark.row("OR-03")
 async def test_a_lock_whose_answer_nobody_waited_for_is_given_back_at_the_end(
-    stage: Stage, member: Member, rebalancer: Rebalancer
+    stage: Stage, member: GroupMember[ProcessQueue], rebalancer: Rebalancer[ProcessQueue]
 ) -> None:
     is_locked = asyncio.Event()
     locks = stage.brokers["a:1"]
@@ -112,7 +103,7 @@ async def test_a_lock_whose_answer_nobody_waited_for_is_given_back_at_the_end(
 
 @pytest.mark.row("OR-03")
 async def test_a_queue_that_is_let_go_is_locked_until_its_listener_is_done(
-    stage: Stage, member: Member, rebalancer: Rebalancer
+    stage: Stage, member: GroupMember[ProcessQueue], rebalancer: Rebalancer[ProcessQueue]
 ) -> None:
     state = member.queues[QUEUE] = ProcessQueue(QUEUE, member.now_ms())
     state.is_dropped = state.is_leaving = True
@@ -124,7 +115,7 @@ async def test_a_queue_that_is_let_go_is_locked_until_its_listener_is_done(
 
 @pytest.mark.row("OR-03")
 async def test_a_queue_whose_progress_is_unknown_is_not_kept_locked(
-    stage: Stage, member: Member, rebalancer: Rebalancer
+    stage: Stage, member: GroupMember[ProcessQueue], rebalancer: Rebalancer[ProcessQueue]
 ) -> None:
     """It is asked for again later, when it may be another member's."""
     locks = stage.brokers["a:1"]

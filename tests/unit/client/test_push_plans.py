@@ -4,27 +4,27 @@ import pytest
 from client_stage import Stage, answer, refuses, route_of, stores, two_brokers
 from push_messages import received
 
-from pyromq.client.plans.held_pull import HeldPull, held_pull
-from pyromq.client.plans.locks import lock, unlock
-from pyromq.client.plans.membership import check_subscription, consumer_ids, heartbeat, leave
-from pyromq.client.plans.route import subscribe_route
+from pyromq.client.client_session import Session
+from pyromq.client.consumer.topic_subscription import subscription
+from pyromq.client.plans.lock_plans import lock, unlock
+from pyromq.client.plans.membership_plans import check_subscription, consumer_ids, heartbeat, leave
+from pyromq.client.plans.pull_plans import MemberPull, member_pull
+from pyromq.client.plans.route_plans import subscribe_route
 from pyromq.client.plans.send_back import send_back, send_to_retry_topic
-from pyromq.client.push.subscriptions import subscription
-from pyromq.client.session import Session
 from pyromq.client.steps import Deadline
 from pyromq.codes import PullFlag, RequestCode, ResponseCode
 from pyromq.config.settings import ClientSettings
 from pyromq.errors import NetworkError, NoRoute, Refused
 from pyromq.model import MessageQueue, PullStatus
 from pyromq.wire import properties as names
-from pyromq.wire.bodies.heartbeat import ConsumerPart, decode_client_config_check, decode_heartbeat
-from pyromq.wire.bodies.locks import decode_lock_batch, encode_consumer_ids, encode_locked_queues
+from pyromq.wire.bodies.heartbeat_bodies import ConsumerPart, decode_client_config_check, decode_heartbeat
+from pyromq.wire.bodies.lock_bodies import decode_lock_batch, encode_consumer_ids, encode_locked_queues
 from pyromq.wire.command import Command
 from pyromq.wire.header import read_header
-from pyromq.wire.headers.group import UnregisterClient
-from pyromq.wire.headers.pull import PullMessage, PullMessageAnswer
-from pyromq.wire.headers.send import SendMessageV2
-from pyromq.wire.headers.transaction import ConsumerSendMessageBack
+from pyromq.wire.headers.group_headers import UnregisterClient
+from pyromq.wire.headers.pull_headers import PullMessage, PullMessageAnswer
+from pyromq.wire.headers.send_headers import SendMessageV2
+from pyromq.wire.headers.transaction_headers import ConsumerSendMessageBack
 
 QUEUE = MessageQueue("orders", "a", 0)
 ALL = subscription("orders", version=7)
@@ -72,7 +72,7 @@ def pulls(stage: Stage) -> list[PullMessage]:
 def test_a_pull_is_held_for_fifteen_seconds_and_may_take_thirty(stage: Stage, session: Session) -> None:
     stage.brokers["a:1"] = gives()
 
-    result = stage.run(held_pull(session, HeldPull(QUEUE, 3, ALL)))
+    result = stage.run(member_pull(session, MemberPull(QUEUE, 3, ALL)))
 
     (pull,) = pulls(stage)
     assert (pull.suspend_timeout_millis, pull.max_msg_nums, pull.queue_offset) == (15_000, 32, 3)
@@ -85,7 +85,7 @@ def test_a_pull_names_the_version_of_the_subscription_and_not_the_tags(
 ) -> None:
     stage.brokers["a:1"] = gives()
 
-    stage.run(held_pull(session, HeldPull(QUEUE, 3, subscription("orders", "paid", version=9))))
+    stage.run(member_pull(session, MemberPull(QUEUE, 3, subscription("orders", "paid", version=9))))
 
     (pull,) = pulls(stage)
     assert (pull.subscription, pull.sub_version, pull.expression_type) == (None, 9, "TAG")
@@ -96,7 +96,7 @@ def test_the_tags_travel_with_the_pull_when_they_should(stage: Stage) -> None:
     stage.brokers["a:1"] = gives()
     session = known(stage, post_subscription_when_pull=True)
 
-    stage.run(held_pull(session, HeldPull(QUEUE, 3, subscription("orders", "paid", version=9))))
+    stage.run(member_pull(session, MemberPull(QUEUE, 3, subscription("orders", "paid", version=9))))
 
     (pull,) = pulls(stage)
     assert (pull.subscription, pull.sys_flag) == ("paid", PullFlag.SUSPEND | PullFlag.SUBSCRIPTION)
@@ -106,8 +106,8 @@ def test_the_tags_travel_with_the_pull_when_they_should(stage: Stage) -> None:
 def test_progress_travels_with_the_pull(stage: Stage, session: Session) -> None:
     stage.brokers["a:1"] = gives()
 
-    stage.run(held_pull(session, HeldPull(QUEUE, 9, ALL, progress=4)))
-    stage.run(held_pull(session, HeldPull(QUEUE, 9, ALL, progress=0)))
+    stage.run(member_pull(session, MemberPull(QUEUE, 9, ALL, progress=4)))
+    stage.run(member_pull(session, MemberPull(QUEUE, 9, ALL, progress=0)))
 
     with_progress, without = pulls(stage)
     assert (with_progress.commit_offset, with_progress.sys_flag & PullFlag.COMMIT_OFFSET) == (4, 1)
@@ -121,7 +121,7 @@ def test_the_next_pull_goes_to_the_slave_that_was_suggested_and_commits_nothing_
     session = known(stage)
 
     for _ in range(2):
-        stage.run(held_pull(session, HeldPull(QUEUE, 9, ALL, progress=4)))
+        stage.run(member_pull(session, MemberPull(QUEUE, 9, ALL, progress=4)))
 
     assert stage.asked(RequestCode.PULL_MESSAGE) == ["a:1", "slave:1"]
     assert pulls(stage)[1].sys_flag & PullFlag.COMMIT_OFFSET == 0
@@ -132,7 +132,7 @@ def test_after_a_failure_the_pull_starts_at_the_master_again(stage: Stage, sessi
     stage.down.add("a:1")
 
     with pytest.raises(NetworkError):
-        stage.run(held_pull(session, HeldPull(QUEUE, 9, ALL)))
+        stage.run(member_pull(session, MemberPull(QUEUE, 9, ALL)))
 
     assert QUEUE not in session.reading_from
 
@@ -140,7 +140,7 @@ def test_after_a_failure_the_pull_starts_at_the_master_again(stage: Stage, sessi
 def test_an_offset_that_is_none_of_the_queues_is_told(stage: Stage, session: Session) -> None:
     stage.brokers["a:1"] = gives(ResponseCode.PULL_OFFSET_MOVED, next_offset=2)
 
-    result = stage.run(held_pull(session, HeldPull(QUEUE, 99, ALL)))
+    result = stage.run(member_pull(session, MemberPull(QUEUE, 99, ALL)))
 
     assert (result.status, result.next_offset) == (PullStatus.OFFSET_ILLEGAL, 2)
 

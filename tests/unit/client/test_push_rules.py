@@ -6,18 +6,17 @@ from datetime import UTC, datetime
 import pytest
 from push_messages import QUEUE, received, several
 
-from pyromq.client import allocation
+from pyromq.client.consumer import allocation, in_use
+from pyromq.client.consumer.consume_figures import Figures
+from pyromq.client.consumer.consumer_arguments import start_time_ms, with_changes
+from pyromq.client.consumer.flow_limits import FlowLimits, limits, why_full
+from pyromq.client.consumer.queue_progress import QueueProgress
+from pyromq.client.consumer.rebalancer import changes, share, without_subscription
+from pyromq.client.consumer.topic_subscription import renewed, retry_topic, subscription
 from pyromq.client.identity import new_identity
-from pyromq.client.push import in_use
-from pyromq.client.push.checks import start_time_ms, with_changes
+from pyromq.client.push.consume_outcome import Work, as_result, split, suspend_s
 from pyromq.client.push.delivery import ConsumeResult
-from pyromq.client.push.figures import Figures
-from pyromq.client.push.flow import Limits, limits, why_full
-from pyromq.client.push.outcome import Work, as_result, split, suspend_s
 from pyromq.client.push.process_queue import ProcessQueue
-from pyromq.client.push.progress import Offsets
-from pyromq.client.push.shares import changes, share, without_subscription
-from pyromq.client.push.subscriptions import renewed, retry_topic, subscription
 from pyromq.client.push.terms import new_terms
 from pyromq.config.settings import MIB, ClientSettings
 from pyromq.errors import AlreadyStarted, ConfigError, MessageIllegal
@@ -36,22 +35,22 @@ def queues(count: int, topic: str = "orders") -> list[MessageQueue]:
 
 @pytest.mark.row("CO-07")
 def test_the_defaults_are_a_thousand_messages_a_hundred_mib_and_a_span_of_two_thousand() -> None:
-    assert limits(ClientSettings(), 4) == Limits(messages=1_000, mib=100, span=2_000)
+    assert limits(ClientSettings(), 4) == FlowLimits(messages=1_000, mib=100, span=2_000)
 
 
 @pytest.mark.row("CO-07")
 @pytest.mark.parametrize(
     ("messages", "limit", "why"),
     [
-        (several(1, 2), Limits(2, 100, 2_000), None),
-        (several(1, 2, 3), Limits(2, 100, 2_000), "3 messages wait; 2 are the limit"),
-        ([received(1, size=2 * MIB)], Limits(9, 2, 2_000), None),
-        ([received(1, size=3 * MIB)], Limits(9, 2, 2_000), "3 MiB wait; 2 are the limit"),
-        (several(1, 11), Limits(9, 2, 10), None),
-        (several(1, 12), Limits(9, 2, 10), "the unfinished messages span 11 offsets; 10 are the limit"),
+        (several(1, 2), FlowLimits(2, 100, 2_000), None),
+        (several(1, 2, 3), FlowLimits(2, 100, 2_000), "3 messages wait; 2 are the limit"),
+        ([received(1, size=2 * MIB)], FlowLimits(9, 2, 2_000), None),
+        ([received(1, size=3 * MIB)], FlowLimits(9, 2, 2_000), "3 MiB wait; 2 are the limit"),
+        (several(1, 11), FlowLimits(9, 2, 10), None),
+        (several(1, 12), FlowLimits(9, 2, 10), "the unfinished messages span 11 offsets; 10 are the limit"),
     ],
 )
-def test_a_queue_is_full_above_its_limits(messages, limit: Limits, why: str | None) -> None:
+def test_a_queue_is_full_above_its_limits(messages, limit: FlowLimits, why: str | None) -> None:
     state = ProcessQueue(QUEUE, NOW)
     state.put(messages)
 
@@ -62,16 +61,16 @@ def test_the_span_does_not_matter_in_order() -> None:
     state = ProcessQueue(QUEUE, NOW)
     state.put(several(1, 5_000))
 
-    assert why_full(state, Limits(9, 9, 10), is_orderly=True) is None
+    assert why_full(state, FlowLimits(9, 9, 10), is_orderly=True) is None
 
 
 @pytest.mark.row("CO-07")
 def test_a_limit_of_the_topic_is_shared_among_the_queues() -> None:
     settings = ClientSettings(pull_threshold_for_topic=100, pull_threshold_size_for_topic=10)
 
-    assert limits(settings, 8) == Limits(12, 1, 2_000)
-    assert limits(settings, 1_000) == Limits(1, 1, 2_000)
-    assert limits(settings, 0) == Limits(1_000, 100, 2_000)
+    assert limits(settings, 8) == FlowLimits(12, 1, 2_000)
+    assert limits(settings, 1_000) == FlowLimits(1, 1, 2_000)
+    assert limits(settings, 0) == FlowLimits(1_000, 100, 2_000)
 
 
 # Shares --------------------------------------------------------------------------------------------------
@@ -244,15 +243,15 @@ def test_the_retry_topic_is_the_groups() -> None:
 
 
 def test_progress_rises_and_is_set_back_only_on_purpose() -> None:
-    offsets = Offsets()
-    offsets.rise(QUEUE, 5)
-    offsets.rise(QUEUE, 3)
-    assert offsets.get(QUEUE) == 5
-    offsets.set(QUEUE, 3)
-    assert offsets.of_topic("orders") == {QUEUE: 3}
-    assert offsets.of_topic("payments") == {}
-    offsets.forget(QUEUE)
-    assert offsets.get(QUEUE) is None
+    progress = QueueProgress()
+    assert progress.finished is None
+    progress.finish_to(5)
+    progress.finish_to(3)
+    assert progress.finished == 5
+
+    progress.place(3, finished=3, committed=None)
+
+    assert (progress.finished, progress.due, progress.next_offset) == (3, 3, 3)
 
 
 # Arguments -----------------------------------------------------------------------------------------------

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from pyromq.config.idle import IDLE, SECRET, unheeded
-from pyromq.config.idle_table import GROUPS, Promise
-from pyromq.config.load import Given, load
+from pyromq.config.idle_table import GROUPS, LostPromise
+from pyromq.config.load import GivenSetting, load
 from pyromq.config.rocketmq import APACHE_NAMES, NO_EFFECT, REFUSED, SAME
 from pyromq.config.settings import NamesrvProcess
 
@@ -62,14 +62,14 @@ def test_what_is_refused_when_true_changes_a_promise_or_names_what_is_not_built(
 @pytest.mark.parametrize(
     ("key", "promise"),
     [
-        ("totalReplicas", Promise.DURABILITY),
-        ("readOnlyCommitLogStorePaths", Promise.DURABILITY),
-        ("coldDataFlowControlEnable", Promise.LIMITS),
-        ("authenticationStrategy", Promise.SECURITY),
+        ("totalReplicas", LostPromise.DURABILITY),
+        ("readOnlyCommitLogStorePaths", LostPromise.DURABILITY),
+        ("coldDataFlowControlEnable", LostPromise.LIMITS),
+        ("authenticationStrategy", LostPromise.SECURITY),
         ("serverWorkerThreads", None),
     ],
 )
-def test_a_setting_says_which_promise_it_would_change(key: str, promise: Promise | None) -> None:
+def test_a_setting_says_which_promise_it_would_change(key: str, promise: LostPromise | None) -> None:
     assert IDLE[key].promise is promise
 
 
@@ -84,7 +84,7 @@ def test_a_value_that_asks_for_what_is_built_is_not_told() -> None:
 
 
 def test_the_value_that_came_last_is_told() -> None:
-    given = [Given("clusterTest", "true", "f:1"), Given("clusterTest", "false", "--set")]
+    given = [GivenSetting("clusterTest", "true", "f:1"), GivenSetting("clusterTest", "false", "--set")]
 
     assert load(NamesrvProcess, given).unheeded == ()
 
@@ -98,7 +98,7 @@ def test_a_value_that_may_hold_a_password_is_not_printed(key: str) -> None:
 
 
 def test_a_secret_of_the_other_server_is_not_printed() -> None:
-    given = [Given("innerClientAuthenticationCredentials", "hush", "f:1")]
+    given = [GivenSetting("innerClientAuthenticationCredentials", "hush", "f:1")]
 
     (told,) = load(NamesrvProcess, given).warnings
 

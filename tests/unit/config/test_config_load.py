@@ -4,7 +4,7 @@ import pytest
 
 from pyromq.config.choices import BrokerRole, FlushDiskType
 from pyromq.config.load import (
-    Given,
+    GivenSetting,
     load,
     odd_variables,
     read_assignments,
@@ -70,7 +70,7 @@ def written(tmp_path: Path, text: str, name: str = "broker.conf") -> Path:
     return path
 
 
-def problems_of(*given: Given) -> list[str]:
+def problems_of(*given: GivenSetting) -> list[str]:
     with pytest.raises(ConfigError) as caught:
         load(BrokerProcess, given)
     return str(caught.value).splitlines()
@@ -145,13 +145,13 @@ def test_an_unknown_key_is_named_with_file_line_and_the_nearest_known_one(tmp_pa
 
 
 def test_a_key_in_our_spelling_gets_a_hint_in_our_spelling() -> None:
-    assert problems_of(Given("broker_nam", "x", "--set")) == [
+    assert problems_of(GivenSetting("broker_nam", "x", "--set")) == [
         "--set: broker_nam is not a known setting; did you mean broker_name?"
     ]
 
 
 def test_a_key_like_no_other_gets_the_way_to_the_list_of_all() -> None:
-    (problem,) = problems_of(Given("zzzzzz", "1", "--set"))
+    (problem,) = problems_of(GivenSetting("zzzzzz", "1", "--set"))
 
     assert "pyromq broker --print-settings" in problem
 
@@ -163,24 +163,26 @@ def test_an_unreadable_value_is_named_with_its_source(tmp_path: Path) -> None:
 
 
 def test_all_mistakes_are_named_at_once() -> None:
-    problems = problems_of(Given("brokerNam", "x", "f:1"), Given("brokerId", "one", "f:2"))
+    problems = problems_of(GivenSetting("brokerNam", "x", "f:1"), GivenSetting("brokerId", "one", "f:2"))
 
     assert [problem.split(":")[1] for problem in problems] == ["1", "2"]
 
 
 @pytest.mark.parametrize("key", ["enableDLegerCommitLog", "authenticationEnabled"])
 def test_promises_that_we_cannot_keep_stop_the_start(key: str) -> None:
-    (problem,) = problems_of(Given(key, "true", "f:1"))
+    (problem,) = problems_of(GivenSetting(key, "true", "f:1"))
 
     assert problem.startswith(f"f:1: {key}: cannot be true here")
 
 
 def test_a_promise_that_is_not_asked_for_has_no_effect() -> None:
-    assert load(BrokerProcess, [Given("authenticationEnabled", "false", "f:1")]).warnings == ()
+    assert load(BrokerProcess, [GivenSetting("authenticationEnabled", "false", "f:1")]).warnings == ()
 
 
 def test_settings_of_the_other_server_have_no_effect() -> None:
-    loaded = load(NamesrvProcess, [Given("brokerName", "a", "f:1"), Given("listenPort", "1", "f:2")])
+    loaded = load(
+        NamesrvProcess, [GivenSetting("brokerName", "a", "f:1"), GivenSetting("listenPort", "1", "f:2")]
+    )
 
     assert loaded.process.namesrv.listen_port == 1
     assert loaded.warnings == ("f:1: brokerName=a has no effect: this server has no such setting",)
@@ -188,7 +190,7 @@ def test_settings_of_the_other_server_have_no_effect() -> None:
 
 def test_a_key_that_broker_and_name_server_share_is_the_brokers_when_they_run_together() -> None:
     process = load(
-        UpProcess, [Given("listenPort", "1", "f:1"), Given("orderMessageEnable", "true", "f:2")]
+        UpProcess, [GivenSetting("listenPort", "1", "f:1"), GivenSetting("orderMessageEnable", "true", "f:2")]
     ).process
 
     assert process.broker.listen_port == 1
@@ -214,7 +216,7 @@ def test_a_key_that_broker_and_name_server_share_is_the_brokers_when_they_run_to
     ],
 )
 def test_settings_that_do_not_go_together_are_named(given: dict[str, str], expected: str) -> None:
-    (problem,) = problems_of(*[Given(key, value, "t") for key, value in given.items()])
+    (problem,) = problems_of(*[GivenSetting(key, value, "t") for key, value in given.items()])
 
     assert expected in problem
 
@@ -275,7 +277,7 @@ def test_an_assignment_without_key_or_equals_is_refused(text: str) -> None:
 
 
 def test_an_assignments_value_may_hold_equals_signs() -> None:
-    assert read_assignments(["regionId=a=b"]) == [Given("regionId", "a=b", "--set")]
+    assert read_assignments(["regionId=a=b"]) == [GivenSetting("regionId", "a=b", "--set")]
 
 
 @pytest.mark.row("AD-03")

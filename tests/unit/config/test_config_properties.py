@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyromq.config.properties import Line, read_properties, write_properties
+from pyromq.config.properties_file import Line, read_properties, write_properties
 
 
 def keys_and_values(text: str) -> list[tuple[str, str]]:

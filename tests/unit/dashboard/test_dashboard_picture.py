@@ -5,29 +5,30 @@ from itertools import pairwise
 
 import pytest
 
+from pyromq.client.observation.counts import CountSeries
 from pyromq.codes import Perm
-from pyromq.dashboard import views
+from pyromq.dashboard import page_views
 from pyromq.dashboard.app import STATIC
-from pyromq.dashboard.messages import PREVIEW_BYTES_MAX, preview
-from pyromq.dashboard.picture import Group, Kind, Picture, Series, Topic, kind_of_group
+from pyromq.dashboard.message_pages import PREVIEW_BYTES_MAX, preview
+from pyromq.dashboard.picture import GroupPicture, NameKind, Picture, TopicPicture, kind_of_group
 from pyromq.dashboard.sampler import chosen
 from pyromq.dashboard.security import Password, Sessions, is_allowed_host, is_loopback
 from pyromq.errors import ConfigError
 from pyromq.model import MessageQueue
-from pyromq.testing.clock import ManualClock
-from pyromq.wire.bodies.offsets import TopicOffset
-from pyromq.wire.bodies.topics import TopicConfig
+from pyromq.testing.manual_clock import ManualClock
+from pyromq.wire.bodies.offset_bodies import TopicOffset
+from pyromq.wire.bodies.topic_bodies import TopicConfig
 
 
 def test_a_rate_is_taken_over_some_seconds() -> None:
-    series = Series()
+    series = CountSeries()
     for second in range(0, 31, 2):
         series.add(second * 1_000, second * 50)
     assert series.rate == pytest.approx(50)
 
 
 def test_a_count_that_is_renewed_in_steps_has_an_even_rate() -> None:
-    series = Series()
+    series = CountSeries()
     for second in range(61):
         series.add(second * 1_000, second // 5 * 500)
     late = [rate for at_ms, rate in series.points if at_ms > 20_000]
@@ -35,7 +36,7 @@ def test_a_count_that_is_renewed_in_steps_has_an_even_rate() -> None:
 
 
 def test_a_count_that_fell_begins_again() -> None:
-    series = Series()
+    series = CountSeries()
     series.add(0, 1_000)
     series.add(2_000, 10)
     assert series.rate is None
@@ -43,8 +44,8 @@ def test_a_count_that_fell_begins_again() -> None:
     assert series.rate == pytest.approx(5)
 
 
-def topic(name: str, at_ms: int = 0, *, is_moving: bool = False) -> Topic:
-    made = Topic(name, Kind.NORMAL, {"broker-a": TopicConfig(topic_name=name)}, looked_at_ms=at_ms)
+def topic(name: str, at_ms: int = 0, *, is_moving: bool = False) -> TopicPicture:
+    made = TopicPicture(name, NameKind.NORMAL, {"broker-a": TopicConfig(topic_name=name)}, looked_at_ms=at_ms)
     if is_moving:
         made.series.add(0, 0)
         made.series.add(1_000, 10)
@@ -75,7 +76,7 @@ def test_lag_is_what_lies_behind_a_group_in_each_queue() -> None:
     queue = MessageQueue("orders", "broker-a", 0)
     picture.topics["orders"] = topic("orders")
     picture.topics["orders"].edges[queue] = TopicOffset(min_offset=0, max_offset=100)
-    group = picture.groups["g"] = Group("g", Kind.NORMAL)
+    group = picture.groups["g"] = GroupPicture("g", NameKind.NORMAL)
     group.offsets["orders"] = {queue: 70, MessageQueue("orders", "broker-a", 1): 5}
     picture.measure_lags(1)
     assert group.lag == 30
@@ -87,45 +88,45 @@ def test_lag_is_what_lies_behind_a_group_in_each_queue() -> None:
 
 def test_a_list_is_cut_to_a_page_and_says_how_many_there_are() -> None:
     picture = Picture(topics={f"t{at:03}": topic(f"t{at:03}") for at in range(120)})
-    shown = views.topics(picture, {"page": "3"})
+    shown = page_views.topics(picture, {"page": "3"})
     assert (shown["page"], shown["pages"], shown["total"], len(shown["rows"])) == (3, 3, 120, 20)
-    assert views.topics(picture, {"page": "99"})["page"] == 3
-    found = views.topics(picture, {"filter": "T11", "size": "5"})["rows"]
+    assert page_views.topics(picture, {"page": "99"})["page"] == 3
+    found = page_views.topics(picture, {"filter": "T11", "size": "5"})["rows"]
     assert [row["name"] for row in found] == [f"t{at}" for at in range(110, 115)]
 
 
 @pytest.mark.parametrize("page", ["x", "-1", "1.5", "١"])
 def test_a_page_that_is_no_number_is_refused(page: str) -> None:
     with pytest.raises(ConfigError):
-        views.topics(Picture(), {"page": page})
+        page_views.topics(Picture(), {"page": page})
 
 
 def test_a_long_history_is_thinned_and_keeps_its_last_point() -> None:
     picture = Picture()
     picture.incoming.extend((at, float(at)) for at in range(900))
-    points = views.overview(picture, {})["inPoints"]
-    assert len(points) <= views.CHART_POINTS
+    points = page_views.overview(picture, {})["inPoints"]
+    assert len(points) <= page_views.CHART_POINTS
     assert points[-1] == [899, 899.0]
 
 
 @pytest.mark.parametrize(
     ("name", "kind"),
     [
-        ("orders", Kind.NORMAL),
-        ("%RETRY%billing", Kind.RETRY),
-        ("%DLQ%billing", Kind.DEAD),
-        ("RMQ_SYS_TRACE_TOPIC", Kind.SYSTEM),
-        ("DefaultCluster_REPLY_TOPIC", Kind.SYSTEM),
-        ("TRANS_CHECK_MAX_TIME_TOPIC", Kind.SYSTEM),
+        ("orders", NameKind.NORMAL),
+        ("%RETRY%billing", NameKind.RETRY),
+        ("%DLQ%billing", NameKind.DEAD),
+        ("RMQ_SYS_TRACE_TOPIC", NameKind.SYSTEM),
+        ("DefaultCluster_REPLY_TOPIC", NameKind.SYSTEM),
+        ("TRANS_CHECK_MAX_TIME_TOPIC", NameKind.SYSTEM),
     ],
 )
-def test_topics_are_told_apart_by_their_names(name: str, kind: Kind) -> None:
+def test_topics_are_told_apart_by_their_names(name: str, kind: NameKind) -> None:
     assert Picture().kind_of_topic(name) is kind
 
 
 def test_the_brokers_own_groups_are_told_apart() -> None:
-    assert kind_of_group("TOOLS_CONSUMER") is Kind.SYSTEM
-    assert kind_of_group("billing") is Kind.NORMAL
+    assert kind_of_group("TOOLS_CONSUMER") is NameKind.SYSTEM
+    assert kind_of_group("billing") is NameKind.NORMAL
 
 
 def test_a_body_is_shown_in_the_forms_that_it_has() -> None:
@@ -140,8 +141,8 @@ def test_a_body_is_shown_in_the_forms_that_it_has() -> None:
 
 def test_permissions_are_words() -> None:
     config = TopicConfig(topic_name="t", perm=int(Perm.READ))
-    picture = Picture(topics={"t": Topic("t", Kind.NORMAL, {"broker-a": config})})
-    assert views.topic(picture, {"name": "t"})["configs"][0]["permText"] == "R"
+    picture = Picture(topics={"t": TopicPicture("t", NameKind.NORMAL, {"broker-a": config})})
+    assert page_views.topic(picture, {"name": "t"})["configs"][0]["permText"] == "R"
 
 
 def test_a_password_is_compared_by_its_hash() -> None:
@@ -209,7 +210,7 @@ def test_scripts_fetch_nothing_from_elsewhere_and_write_no_markup() -> None:
 
 
 def test_points_of_a_series_are_in_the_order_of_time() -> None:
-    series = Series()
+    series = CountSeries()
     for at in range(10):
         series.add(at * 1_000, at)
     assert all(one[0] < other[0] for one, other in pairwise(series.points))

@@ -2,28 +2,28 @@
 
 import pytest
 
-from pyromq.doctor.checks.broadcasting import members_lag, untold
+from pyromq.doctor.checks.broadcasting_check import members_lag, untold
 from pyromq.doctor.finding import Severity
-from pyromq.doctor.group_seen import GroupSeen, GroupsSeen, Look
+from pyromq.doctor.group_seen import GroupLook, GroupSeen, GroupsSeen
 from pyromq.doctor.motion import reached_by, unread_queues
 from pyromq.doctor.survey import Survey
 from pyromq.model import MessageQueue
-from pyromq.wire.bodies.connections import Connection, ConsumerConnections
-from pyromq.wire.bodies.heartbeat import MessageModel, Subscription
-from pyromq.wire.bodies.offsets import TopicOffset
-from pyromq.wire.bodies.running import QueueState, RunningState
+from pyromq.wire.bodies.connection_bodies import ConsumerConnections, MemberConnection
+from pyromq.wire.bodies.heartbeat_bodies import MessageModel, Subscription
+from pyromq.wire.bodies.offset_bodies import TopicOffset
+from pyromq.wire.bodies.running_info import QueueState, RunningState
 
 QUEUE = MessageQueue("ticks", "broker-a", 0)
 
 
-def look(*, tags: str = "*", **states: QueueState) -> Look:
+def look(*, tags: str = "*", **states: QueueState) -> GroupLook:
     """Return a look at members by their names, each with one queue."""
     said = ConsumerConnections(
-        connections=[Connection(client_id=name, client_addr="10.0.0.7:4711") for name in states],
+        connections=[MemberConnection(client_id=name, client_addr="10.0.0.7:4711") for name in states],
         message_model=MessageModel.BROADCASTING,
         subscriptions={"ticks": Subscription(topic="ticks", sub_string=tags)},
     )
-    return Look(
+    return GroupLook(
         connections={"broker-a": said},
         states={
             name: RunningState(properties={}, subscriptions=[], queues={QUEUE: state}, topics={})
@@ -33,7 +33,7 @@ def look(*, tags: str = "*", **states: QueueState) -> Look:
 
 
 def survey_of(
-    before: Look, after: Look, *, ends: tuple[int, int], waits: dict[int, int] | None = None
+    before: GroupLook, after: GroupLook, *, ends: tuple[int, int], waits: dict[int, int] | None = None
 ) -> Survey:
     group = GroupSeen("prices", before=before, after=after)
     groups = GroupsSeen(

@@ -2,37 +2,42 @@
 
 import pytest
 
-from pyromq.client.plans.ops_places import Place
+from pyromq.client.observation.snapshot import BrokerSnapshot, ClusterSnapshot, NameServerSnapshot
 from pyromq.codes import Perm
-from pyromq.doctor.checks.addresses import addresses, is_loopback
-from pyromq.doctor.checks.check import Check, Part
-from pyromq.doctor.checks.clocks import clocks
-from pyromq.doctor.checks.disks import disks
-from pyromq.doctor.checks.permissions import permissions
-from pyromq.doctor.checks.replicas import replicas
-from pyromq.doctor.checks.topics import queues, topics
+from pyromq.doctor.checks.address_check import addresses, is_loopback
+from pyromq.doctor.checks.check import Check, SurveyPart
+from pyromq.doctor.checks.clock_check import clocks
+from pyromq.doctor.checks.disk_check import disks
+from pyromq.doctor.checks.permission_check import permissions
+from pyromq.doctor.checks.replica_check import replicas
+from pyromq.doctor.checks.topic_check import queues, topics
 from pyromq.doctor.examination import chosen_checks, report_of
 from pyromq.doctor.finding import Finding, Severity
-from pyromq.doctor.survey import BrokerSeen, NameServerSeen, Scope, Survey
+from pyromq.doctor.survey import Scope, Survey
 from pyromq.doctor.words import both, counted, lasted, sized, some_of
-from pyromq.errors import ConfigError
-from pyromq.wire.bodies.topics import TopicConfig
+from pyromq.errors import ConfigError, NetworkError
+from pyromq.wire.bodies.topic_bodies import TopicConfig
 
 NOW_MS = 1_700_000_000_000
 
 
 def broker(
     name: str = "broker-a", broker_id: int = 0, host: str = "127.0.0.1", **fields: object
-) -> BrokerSeen:
-    place = Place("DefaultCluster", name, broker_id, f"{host}:{10_911 + broker_id}")
-    return BrokerSeen(place, **fields)  # type: ignore[arg-type]
+) -> BrokerSnapshot:
+    address = f"{host}:{10_911 + broker_id}"
+    return BrokerSnapshot("DefaultCluster", name, broker_id, address, **fields)  # type: ignore[arg-type]
 
 
-def survey_of(*brokers: BrokerSeen, **fields: object) -> Survey:
-    survey = Survey(name_servers=[NameServerSeen("127.0.0.1:9876")], brokers=list(brokers))
-    for name, value in fields.items():
-        setattr(survey, name, value)
-    return survey
+def survey_of(
+    *brokers: BrokerSnapshot,
+    name_server: str = "127.0.0.1:9876",
+    topics: dict[str, dict[str, TopicConfig]] | None = None,
+    later: tuple[BrokerSnapshot, ...] | None = None,
+) -> Survey:
+    before = ClusterSnapshot(
+        name_servers=[NameServerSnapshot(name_server)], brokers=list(brokers), topics=topics or {}
+    )
+    return Survey(before=before, after=None if later is None else ClusterSnapshot(brokers=list(later)))
 
 
 @pytest.mark.parametrize(
@@ -57,7 +62,7 @@ def test_a_loopback_address_is_nothing_while_all_is_on_one_machine() -> None:
 
 
 def test_a_loopback_address_is_a_warning_behind_a_name_server_on_the_network() -> None:
-    survey = survey_of(broker(), name_servers=[NameServerSeen("10.0.0.5:9876")])
+    survey = survey_of(broker(), name_server="10.0.0.5:9876")
 
     (finding,) = addresses(survey)
 
@@ -137,9 +142,10 @@ def test_a_synchronous_master_does_not_wait_for_a_slave_that_is_far_behind() -> 
         figures={"commitLogMaxOffset": "3000"},
         settings={"brokerRole": "SYNC_MASTER", "haSlaveFallbehindMax": "1000"},
     )
-    slave = broker(broker_id=1, figures={"commitLogMaxOffset": "100"}, later={"commitLogMaxOffset": "200"})
+    slave = broker(broker_id=1, figures={"commitLogMaxOffset": "100"})
+    later = broker(broker_id=1, figures={"commitLogMaxOffset": "200"})
 
-    (finding,) = replicas(survey_of(master, slave))
+    (finding,) = replicas(survey_of(master, slave, later=(later,)))
 
     assert finding.severity is Severity.PROBLEM
     assert "is 2.7 KiB behind its master" in finding.message
@@ -147,16 +153,21 @@ def test_a_synchronous_master_does_not_wait_for_a_slave_that_is_far_behind() -> 
 
 
 def test_a_slave_that_copies_what_came_meanwhile_is_not_behind() -> None:
-    master = broker(figures={"commitLogMaxOffset": "1000"}, later={"commitLogMaxOffset": "9000"})
-    slave = broker(broker_id=1, figures={"commitLogMaxOffset": "900"}, later={"commitLogMaxOffset": "8000"})
+    def pair(master_end: int, slave_end: int) -> tuple[BrokerSnapshot, BrokerSnapshot]:
+        return (
+            broker(figures={"commitLogMaxOffset": str(master_end)}),
+            broker(broker_id=1, figures={"commitLogMaxOffset": str(slave_end)}),
+        )
 
-    assert list(replicas(survey_of(master, slave))) == []
+    assert list(replicas(survey_of(*pair(1_000, 900), later=pair(9_000, 8_000)))) == []
 
 
 def test_a_master_that_did_not_say_its_topics_lacks_none() -> None:
     plain = {"orders": {"broker-a": TopicConfig(topic_name="orders")}}
 
-    assert list(topics(survey_of(broker(), broker("broker-b", failure="gone"), topics=plain))) == []
+    assert (
+        list(topics(survey_of(broker(), broker("broker-b", error=NetworkError("gone")), topics=plain))) == []
+    )
 
 
 def test_a_thousand_topics_with_the_same_faults_are_a_few_findings() -> None:
@@ -195,11 +206,11 @@ def test_findings_are_told_the_worst_first_with_the_names_of_their_checks() -> N
 
     checks = [check("c", Severity.NOTE), check("b", Severity.WARNING), check("a", Severity.PROBLEM)]
 
-    report = report_of(Survey(), checks, Part.CLUSTER)
+    report = report_of(Survey(), checks, SurveyPart.CLUSTER)
 
     assert [finding.check for finding in report.findings] == ["a", "b", "c"]
     assert not report.is_well
-    assert report_of(Survey(), checks[:1], Part.CLUSTER).is_well
+    assert report_of(Survey(), checks[:1], SurveyPart.CLUSTER).is_well
 
 
 def test_a_check_that_is_not_there_names_those_that_are() -> None:

@@ -5,24 +5,25 @@ from dataclasses import replace
 import msgspec
 import pytest
 
-from pyromq.doctor.checks.filters import near_misses
-from pyromq.doctor.checks.listeners import HANGS_MS, listeners
-from pyromq.doctor.checks.members import client_ids
+from pyromq.client.observation.counts import TopicFlow
+from pyromq.doctor.checks.filter_check import near_misses
+from pyromq.doctor.checks.listener_check import HANGS_MS, listeners
+from pyromq.doctor.checks.member_check import client_ids
 from pyromq.doctor.finding import Severity
-from pyromq.doctor.group_seen import GroupSeen, GroupsSeen, Look
-from pyromq.doctor.motion import Flow, flows, still_queues, unread_queues
+from pyromq.doctor.group_seen import GroupLook, GroupSeen, GroupsSeen
+from pyromq.doctor.motion import flows, still_queues, unread_queues
 from pyromq.doctor.survey import Survey
 from pyromq.model import MessageQueue
-from pyromq.wire.bodies.connections import Connection, ConsumerConnections
-from pyromq.wire.bodies.heartbeat import Subscription
-from pyromq.wire.bodies.offsets import GroupProgress, TopicOffset
-from pyromq.wire.bodies.running import QueueState, RunningState, TopicStatus
+from pyromq.wire.bodies.connection_bodies import ConsumerConnections, MemberConnection
+from pyromq.wire.bodies.heartbeat_bodies import Subscription
+from pyromq.wire.bodies.offset_bodies import GroupProgress, TopicOffset
+from pyromq.wire.bodies.running_info import QueueState, RunningState, TopicStatus
 
 QUEUE = MessageQueue("orders", "broker-a", 0)
 NOW_MS = 1_000_000
 
 
-def look(state: QueueState, *, progress: int = 5, usual_ms: float = 0.0) -> Look:
+def look(state: QueueState, *, progress: int = 5, usual_ms: float = 0.0) -> GroupLook:
     member = RunningState(
         properties={},
         subscriptions=[],
@@ -30,17 +31,17 @@ def look(state: QueueState, *, progress: int = 5, usual_ms: float = 0.0) -> Look
         topics={"orders": TopicStatus(consume_rt=usual_ms)},
     )
     said = ConsumerConnections(
-        connections=[Connection(client_id="c1", client_addr="10.0.0.7:4711")],
+        connections=[MemberConnection(client_id="c1", client_addr="10.0.0.7:4711")],
         consume_type="CONSUME_PASSIVELY",
     )
-    return Look(
+    return GroupLook(
         connections={"broker-a": said},
         states={"c1": member},
         progress={QUEUE: GroupProgress(broker_offset=9, consumer_offset=progress)},
     )
 
 
-def seen(before: Look, after: Look, *, end: int = 9) -> tuple[GroupSeen, GroupsSeen]:
+def seen(before: GroupLook, after: GroupLook, *, end: int = 9) -> tuple[GroupSeen, GroupsSeen]:
     group = GroupSeen("billing", before=before, after=after)
     ends = {QUEUE: TopicOffset(max_offset=end)}
     groups = GroupsSeen(
@@ -124,15 +125,15 @@ def test_a_members_word_on_its_progress_is_newer_than_its_brokers() -> None:
     group, groups = seen(look(QueueState(commit_offset=6)), look(QueueState(commit_offset=8)))
 
     assert flows(group, groups) == {
-        "orders": Flow("orders", came=0, went=2, lag_before=3, lag=1, lags={QUEUE: 1})
+        "orders": TopicFlow("orders", came=0, went=2, lag_before=3, lag=1, lags={QUEUE: 1}, seconds=10.0)
     }
 
 
 def test_how_long_it_takes_to_catch_up_follows_from_how_much_less_is_left() -> None:
-    flow = Flow("orders", came=10, went=30, lag_before=120, lag=100, lags={})
+    flow = TopicFlow("orders", came=10, went=30, lag_before=120, lag=100, lags={}, seconds=10.0)
 
-    assert flow.catches_up_in_s(10.0) == 50.0
-    assert replace(flow, lag=120).catches_up_in_s(10.0) is None
+    assert flow.catches_up_in_s == 50.0
+    assert replace(flow, lag=120).catches_up_in_s is None
 
 
 def test_a_clock_of_a_member_that_is_wrong_does_not_make_it_hang() -> None:
@@ -146,12 +147,12 @@ def test_a_clock_of_a_member_that_is_wrong_does_not_make_it_hang() -> None:
     assert still.for_ms == 10_000
 
 
-def connected(*addresses: tuple[str, str]) -> Look:
-    return Look(
+def connected(*addresses: tuple[str, str]) -> GroupLook:
+    return GroupLook(
         connections={
             broker: ConsumerConnections(
                 connections=[
-                    Connection(client_id="c1", client_addr=address)
+                    MemberConnection(client_id="c1", client_addr=address)
                     for at, address in addresses
                     if at == broker
                 ]

@@ -19,7 +19,10 @@ def test_the_page_has_a_section_for_each_check_in_their_order() -> None:
 
 
 def test_each_section_shows_what_its_check_prints() -> None:
-    for name, text in sections().items():
+    found = sections()
+
+    assert found
+    for name, text in found.items():
         shown = re.search(
             r"^    [✗!·] (problem|warning|note): .*?^        \((\S+)\)$", text, re.MULTILINE | re.DOTALL
         )

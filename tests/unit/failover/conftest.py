@@ -7,7 +7,7 @@ import pytest
 from etcd import EtcdServer, running_etcd
 
 from pyromq.broker.failover.endpoints import read_endpoints
-from pyromq.broker.failover.etcd import Etcd
+from pyromq.broker.failover.etcd_client import EtcdClient
 
 
 @pytest.fixture(scope="session")
@@ -17,8 +17,8 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EtcdServer]:
 
 
 @pytest.fixture
-async def etcd(server: EtcdServer) -> AsyncIterator[Etcd]:
-    client = Etcd(read_endpoints(server.address), answer_s=5.0)
+async def etcd(server: EtcdServer) -> AsyncIterator[EtcdClient]:
+    client = EtcdClient(read_endpoints(server.address), answer_s=5.0)
     yield client
     await client.close()
 

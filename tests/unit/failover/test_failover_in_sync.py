@@ -6,13 +6,13 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from pyromq.broker.failover.election import Election
-from pyromq.broker.failover.etcd import Etcd
-from pyromq.broker.failover.group import Place, View
+from pyromq.broker.failover.etcd_client import EtcdClient
+from pyromq.broker.failover.group import GroupView, ReplicaAddresses
 from pyromq.broker.failover.in_sync import InSyncKeeper
-from pyromq.broker.replication.followers import Follower, Followers
+from pyromq.broker.replication.followers import ConnectedSlave, Followers
 from pyromq.config.settings import StoreSettings
 from pyromq.errors import EtcdFailed
-from pyromq.testing.clock import ManualClock
+from pyromq.testing.manual_clock import ManualClock
 
 MASTER, B, C = "10.0.0.1:10911", "10.0.0.2:10911", "10.0.0.3:10911"
 TIMEOUT_S = 2.0
@@ -27,7 +27,7 @@ class Log:
 class Stage:
     """A master that was elected, its followers, and the keeper of its set."""
 
-    def __init__(self, etcd: Etcd, prefix: str) -> None:
+    def __init__(self, etcd: EtcdClient, prefix: str) -> None:
         self.clock = ManualClock()
         self.log = Log()
         self.followers = Followers(self.log, StoreSettings(), self.clock, in_sync=frozenset())
@@ -36,7 +36,9 @@ class Stage:
         self.lease = 0
 
     def election_of(self, address: str) -> Election:
-        return Election(self._etcd, self._prefix, Place(address=address, ha_address="x:1"), f"mark-{address}")
+        return Election(
+            self._etcd, self._prefix, ReplicaAddresses(address=address, ha_address="x:1"), f"mark-{address}"
+        )
 
     async def elect(self) -> InSyncKeeper:
         for address in (MASTER, B, C):
@@ -45,7 +47,7 @@ class Stage:
         assert await self.election.take(await self.election.look(), self.lease, last_epoch=0)
         return self.keep(await self.election.look())
 
-    def keep(self, view: View) -> InSyncKeeper:
+    def keep(self, view: GroupView) -> InSyncKeeper:
         return InSyncKeeper(self.election, self.followers, view, timeout_s=TIMEOUT_S)
 
     async def in_sync(self) -> set[str]:
@@ -55,10 +57,10 @@ class Stage:
         self.log.committed_position += size
         self.followers.appended()
 
-    def ack(self, follower: Follower) -> None:
+    def ack(self, follower: ConnectedSlave) -> None:
         self.followers.acknowledged(follower, self.log.committed_position)
 
-    def near(self) -> Follower:
+    def near(self) -> ConnectedSlave:
         """Connect a follower that had everything a moment ago, and has not what was acknowledged since."""
         follower = self.followers.connected("x:1", 2)
         self.append()
@@ -66,7 +68,7 @@ class Stage:
         self.append()
         return follower
 
-    async def late_looks(self, keeper: InSyncKeeper, *current: Follower) -> None:
+    async def late_looks(self, keeper: InSyncKeeper, *current: ConnectedSlave) -> None:
         """Let so much time pass that who has not everything is late, and look as often as is needed."""
         self.clock.advance(round(TIMEOUT_S * 1000))
         for one in current:
@@ -76,11 +78,11 @@ class Stage:
 
 
 @pytest.fixture
-async def stage(etcd: Etcd, prefix: str) -> Stage:
+async def stage(etcd: EtcdClient, prefix: str) -> Stage:
     return Stage(etcd, prefix)
 
 
-async def joined(stage: Stage, keeper: InSyncKeeper, id_: int) -> Follower:
+async def joined(stage: Stage, keeper: InSyncKeeper, id_: int) -> ConnectedSlave:
     follower = stage.followers.connected("x:1", id_)
     stage.ack(follower)
     await keeper.look()
@@ -180,7 +182,7 @@ async def test_a_member_is_waited_for_until_etcd_has_it_out(
     waited_for: list[frozenset[int] | None] = []
     set_in_sync = stage.election.set_in_sync
 
-    async def watched(view: View, addresses: frozenset[str]) -> bool:
+    async def watched(view: GroupView, addresses: frozenset[str]) -> bool:
         waited_for.append(stage.followers.in_sync)
         return await set_in_sync(view, addresses)
 
@@ -203,11 +205,11 @@ async def test_a_member_that_a_new_master_takes_over_has_time_to_come(stage: Sta
     assert await stage.in_sync() == {MASTER}
 
 
-SetInSync = Callable[[View, frozenset[str]], Awaitable[bool]]
+SetInSync = Callable[[GroupView, frozenset[str]], Awaitable[bool]]
 
 
 def made_but_not_heard(made: SetInSync) -> SetInSync:
-    async def ask(view: View, addresses: frozenset[str]) -> bool:
+    async def ask(view: GroupView, addresses: frozenset[str]) -> bool:
         await made(view, addresses)
         raise EtcdFailed("no answer", may_be_done=True)
 
@@ -215,7 +217,7 @@ def made_but_not_heard(made: SetInSync) -> SetInSync:
 
 
 def not_made_yet(_: SetInSync) -> SetInSync:
-    async def ask(view: View, addresses: frozenset[str]) -> bool:
+    async def ask(view: GroupView, addresses: frozenset[str]) -> bool:
         raise EtcdFailed("no answer", may_be_done=True)
 
     return ask
@@ -291,7 +293,7 @@ async def test_a_slave_that_goes_takes_itself_out_and_is_waited_for_no_more(stag
     assert stage.followers.in_sync == frozenset()
 
 
-async def test_a_master_that_was_replaced_changes_nothing(stage: Stage, etcd: Etcd) -> None:
+async def test_a_master_that_was_replaced_changes_nothing(stage: Stage, etcd: EtcdClient) -> None:
     keeper = await stage.elect()
     await joined(stage, keeper, 2)
     await etcd.revoke(stage.lease)
@@ -303,7 +305,7 @@ async def test_a_master_that_was_replaced_changes_nothing(stage: Stage, etcd: Et
     assert await stage.in_sync() == {B}
 
 
-async def test_of_two_in_sync_replicas_one_takes_over(stage: Stage, etcd: Etcd) -> None:
+async def test_of_two_in_sync_replicas_one_takes_over(stage: Stage, etcd: EtcdClient) -> None:
     keeper = await stage.elect()
     await joined(stage, keeper, 2)
     await joined(stage, keeper, 3)

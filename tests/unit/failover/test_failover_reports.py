@@ -2,13 +2,13 @@
 
 from dataclasses import dataclass, field
 
-from pyromq.broker.failover.group import Group, Place, View
+from pyromq.broker.failover.group import GroupView, ReplicaAddresses, ReplicaGroup
 from pyromq.broker.failover.reports import describe
 from pyromq.broker.replication.followers import Followers
 from pyromq.config.settings import BrokerSettings, StoreSettings
-from pyromq.testing.clock import ManualClock
+from pyromq.testing.manual_clock import ManualClock
 
-MASTER = Place(address="10.0.0.1:10911", ha_address="10.0.0.1:10912")
+MASTER = ReplicaAddresses(address="10.0.0.1:10911", ha_address="10.0.0.1:10912")
 SLAVE = "10.0.0.2:10911"
 
 
@@ -23,10 +23,10 @@ class Master:
 
     address: str = MASTER.address
     max_position: int = 100
-    view: View = field(
-        default_factory=lambda: View(
+    view: GroupView = field(
+        default_factory=lambda: GroupView(
             revision=1,
-            group=Group(epoch=1, master=MASTER.address, ids={MASTER.address: 1, SLAVE: 2}),
+            group=ReplicaGroup(epoch=1, master=MASTER.address, ids={MASTER.address: 1, SLAVE: 2}),
             group_revision=1,
             leader=MASTER,
             leader_revision=1,

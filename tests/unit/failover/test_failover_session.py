@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 from etcd import EtcdServer, running_etcd
 
+from pyromq.broker.durability.acknowledgement import Lease
 from pyromq.broker.failover.endpoints import read_endpoints
-from pyromq.broker.failover.etcd import Etcd, Transaction
-from pyromq.broker.failover.session import Session
-from pyromq.broker.standing import Lease
+from pyromq.broker.failover.etcd_client import EtcdClient, Transaction
+from pyromq.broker.failover.lease_session import LeaseSession
 from pyromq.clock import Clock, SystemClock
-from pyromq.testing.clock import ManualClock
+from pyromq.testing.manual_clock import ManualClock
 from pyromq.testing.waiting import aeventually
 
 #: Beats come every second; a machine that stands still for so long keeps its lease.
@@ -21,9 +21,9 @@ LEASE_S = 4
 
 
 @asynccontextmanager
-async def session_at(etcd: Etcd, clock: Clock) -> AsyncIterator[tuple[Session, asyncio.Event]]:
+async def session_at(etcd: EtcdClient, clock: Clock) -> AsyncIterator[tuple[LeaseSession, asyncio.Event]]:
     changed = asyncio.Event()
-    session = Session(etcd, lease_s=LEASE_S, clock=clock, on_change=changed.set)
+    session = LeaseSession(etcd, lease_s=LEASE_S, clock=clock, on_change=changed.set)
     session.start()
     try:
         await aeventually(lambda: session.id, what="there is a lease")
@@ -32,7 +32,7 @@ async def session_at(etcd: Etcd, clock: Clock) -> AsyncIterator[tuple[Session, a
         await session.abandon()
 
 
-async def bound(etcd: Etcd, session: Session, prefix: str) -> Lease:
+async def bound(etcd: EtcdClient, session: LeaseSession, prefix: str) -> Lease:
     """Put a master's key, and return its lease."""
     key = f"{prefix}leader"
     assert await etcd.commit(Transaction(puts={key: (b"me", session.id)}))
@@ -40,7 +40,7 @@ async def bound(etcd: Etcd, session: Session, prefix: str) -> Lease:
 
 
 async def test_a_master_may_acknowledge_for_less_than_the_lease_from_when_it_was_asked_for(
-    etcd: Etcd, prefix: str
+    etcd: EtcdClient, prefix: str
 ) -> None:
     clock = ManualClock()
     async with session_at(etcd, clock) as (session, _):
@@ -50,7 +50,7 @@ async def test_a_master_may_acknowledge_for_less_than_the_lease_from_when_it_was
         assert not lease.is_held
 
 
-async def test_a_lease_is_renewed_from_when_its_keep_alive_was_sent(etcd: Etcd, prefix: str) -> None:
+async def test_a_lease_is_renewed_from_when_its_keep_alive_was_sent(etcd: EtcdClient, prefix: str) -> None:
     clock = ManualClock()
     async with session_at(etcd, clock) as (session, _):
         lease = await bound(etcd, session, prefix)
@@ -60,7 +60,7 @@ async def test_a_lease_is_renewed_from_when_its_keep_alive_was_sent(etcd: Etcd, 
 
 
 async def test_an_answer_that_was_long_on_its_way_does_not_make_a_lease_longer(
-    etcd: Etcd, prefix: str, monkeypatch: pytest.MonkeyPatch
+    etcd: EtcdClient, prefix: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = ManualClock()
     answered = asyncio.Event()
@@ -82,7 +82,7 @@ async def test_an_answer_that_was_long_on_its_way_does_not_make_a_lease_longer(
 
 
 async def test_a_lease_that_etcd_forgot_is_held_no_more_and_another_is_asked_for(
-    etcd: Etcd, prefix: str
+    etcd: EtcdClient, prefix: str
 ) -> None:
     async with session_at(etcd, SystemClock()) as (session, changed):
         lease, first = await bound(etcd, session, prefix), session.id
@@ -93,7 +93,9 @@ async def test_a_lease_that_etcd_forgot_is_held_no_more_and_another_is_asked_for
         assert not lease.is_held
 
 
-async def test_a_lease_whose_key_is_gone_is_held_no_more_although_it_lives(etcd: Etcd, prefix: str) -> None:
+async def test_a_lease_whose_key_is_gone_is_held_no_more_although_it_lives(
+    etcd: EtcdClient, prefix: str
+) -> None:
     clock = ManualClock()
     async with session_at(etcd, clock) as (session, changed):
         lease = await bound(etcd, session, prefix)
@@ -105,7 +107,7 @@ async def test_a_lease_whose_key_is_gone_is_held_no_more_although_it_lives(etcd:
         assert await etcd.keep_alive(session.id) > 0
 
 
-async def test_a_session_that_ends_in_order_gives_its_lease_back(etcd: Etcd, prefix: str) -> None:
+async def test_a_session_that_ends_in_order_gives_its_lease_back(etcd: EtcdClient, prefix: str) -> None:
     async with session_at(etcd, SystemClock()) as (session, _):
         lease_id = session.id
         await session.close()
@@ -121,7 +123,7 @@ def own_server(tmp_path: Path) -> Iterator[EtcdServer]:
 async def test_a_lease_outlives_a_restart_of_etcd_but_is_not_held_meanwhile(
     own_server: EtcdServer, prefix: str
 ) -> None:
-    etcd = Etcd(read_endpoints(own_server.address), answer_s=5.0)
+    etcd = EtcdClient(read_endpoints(own_server.address), answer_s=5.0)
     async with session_at(etcd, SystemClock()) as (session, _):
         lease, lease_id = await bound(etcd, session, prefix), session.id
         own_server.kill()

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyromq.filter.agreement import Conflict, Roll, Stance, find_conflict, want
+from pyromq.filter.agreement import Disagreement, Roll, Stance, find_conflict, want
 
 CLUSTERING = "CLUSTERING"
 
@@ -25,7 +25,7 @@ MEMBERS = st.lists(st.sampled_from(STANCES), max_size=12).map(
 )
 
 
-def conflict(*members: tuple[str, Stance]) -> Conflict:
+def conflict(*members: tuple[str, Stance]) -> Disagreement:
     found = find_conflict(members)
     assert found is not None
     return found

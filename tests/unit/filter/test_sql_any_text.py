@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyromq.errors import FilterError
-from pyromq.filter.sql import compile_sql, prepare
+from pyromq.filter.sql_filter import compile_sql, prepare
 
 pytestmark = pytest.mark.row("FI-02")
 # The first expression waits for the grammar, which no deadline of a single one has room for.

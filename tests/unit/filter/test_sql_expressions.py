@@ -3,7 +3,7 @@
 import pytest
 
 from pyromq.errors import FilterError
-from pyromq.filter.sql import compile_sql
+from pyromq.filter.sql_filter import compile_sql
 
 pytestmark = pytest.mark.row("FI-02")
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pulled_records import RECORDS
 
-from pyromq.client.incoming import received_messages
+from pyromq.client.consumer.incoming import received_messages
 from pyromq.codes import SysFlag
 from pyromq.kernel import IS_COMPILED
 from pyromq.model import ReceivedMessage
@@ -19,7 +19,7 @@ pytest.importorskip("pyspark")
 
 from pyspark.sql.types import StringType, StructField, StructType
 
-from pyspark_rocketmq.columns import (
+from pyspark_rocketmq.source.columns import (
     _COLUMNS,
     choose_columns,
     column,
@@ -27,7 +27,7 @@ from pyspark_rocketmq.columns import (
     pure_column,
     pure_columns,
 )
-from pyspark_rocketmq.options import ColumnSet
+from pyspark_rocketmq.source.source_options import ColumnSet
 
 pytestmark = pytest.mark.skipif(not IS_COMPILED, reason="the pure version runs")
 

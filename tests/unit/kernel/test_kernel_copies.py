@@ -11,7 +11,7 @@ from pyromq.codes import SysFlag
 from pyromq.errors import CorruptRecord
 from pyromq.kernel import IS_COMPILED
 from pyromq.store.store import Draft, MessageStore
-from pyromq.testing.clock import ManualClock
+from pyromq.testing.manual_clock import ManualClock
 from pyromq.wire.record import encode_host
 
 pytestmark = pytest.mark.skipif(not IS_COMPILED, reason="the compiled kernel is not here")

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-kernel = pytest.importorskip("pyromq._kernel.crc32")
+kernel = pytest.importorskip("pyromq._kernel.codec.crc32")
 
 
 @given(st.binary(max_size=600), st.integers(0, (1 << 32) - 1), st.integers(0, 40))

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from pyromq.store.inspect import chains, compare
 from pyromq.store.inspect.facts import KEY
 
-kernel = pytest.importorskip("pyromq._kernel.facts")
+kernel = pytest.importorskip("pyromq._kernel.storage.facts")
 
 ENTRY: Final = struct.Struct(">iqii")
 INT32 = st.one_of(st.integers(0, 9), st.integers(-(1 << 31), (1 << 31) - 1))

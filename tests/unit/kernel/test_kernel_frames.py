@@ -5,11 +5,11 @@ import struct
 
 import pytest
 
-from pyromq.broker.fast_sends import make_sends
+from pyromq.broker.requests.send_shortcut import make_sends
 from pyromq.wire.properties import decode
 from pyromq.wire.record import iter_records
 
-tails = pytest.importorskip("pyromq._kernel.tails")
+tails = pytest.importorskip("pyromq._kernel.storage.tails")
 
 HOST = bytes([127, 0, 0, 1, 0, 0, 42, 159])
 LENGTHS = (1, 2, 13, 14, 15, 16, 17, 18, 30, 31, 32, 33, 34, 47, 48, 49)

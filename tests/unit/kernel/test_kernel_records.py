@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pulled_records import RECORDS
 
-from pyromq.client.incoming import pure_received_messages, received_messages
+from pyromq.client.consumer.incoming import pure_received_messages, received_messages
 from pyromq.errors import PyroError
 from pyromq.kernel import IS_COMPILED
 from pyromq.model import MessageQueue, PureReceivedMessage, ReceivedMessage

@@ -17,10 +17,10 @@ pytest.importorskip("pyspark")
 
 import pyarrow as pa
 
-from pyspark_rocketmq import gathering
-from pyspark_rocketmq.columns import choose_columns, table_schema
-from pyspark_rocketmq.gathering import Gathering, PureGathering, Taken
-from pyspark_rocketmq.options import ColumnSet
+from pyspark_rocketmq.source import gathering
+from pyspark_rocketmq.source.columns import choose_columns, table_schema
+from pyspark_rocketmq.source.gathering import Gathering, PureGathering, Taken
+from pyspark_rocketmq.source.source_options import ColumnSet
 
 pytestmark = pytest.mark.skipif(not IS_COMPILED, reason="the pure version runs")
 

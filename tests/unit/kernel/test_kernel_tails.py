@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyromq.store.index_tail import HEADER_BYTES, IndexTail
+from pyromq.store.index.index_tail import HEADER_BYTES, IndexTail
 
-kernel = pytest.importorskip("pyromq._kernel.tails")
+kernel = pytest.importorskip("pyromq._kernel.storage.tails")
 
 SLOTS = 40_000
 SLOT = struct.Struct(">i")

@@ -16,8 +16,8 @@ pytest.importorskip("pyspark")
 import numpy as np
 import pyarrow as pa
 
-from pyspark_rocketmq.rows import Rows
-from pyspark_rocketmq.units import LEFT_OUT, PureUnits, Units, group_queues, pure_group_queues
+from pyspark_rocketmq.sink.rows import Rows
+from pyspark_rocketmq.sink.units import LEFT_OUT, PureUnits, Units, group_queues, pure_group_queues
 
 pytestmark = pytest.mark.skipif(not IS_COMPILED, reason="the pure version runs")
 

@@ -2,11 +2,11 @@ import pytest
 
 from pyromq.config.settings import NamesrvProcess, NamesrvSettings
 from pyromq.errors import ConfigError, Refused
-from pyromq.namesrv.live_settings import LiveSettings
+from pyromq.namesrv.namesrv_live_settings import NamesrvLiveSettings
 
 
 def live(**settings):
-    return LiveSettings(NamesrvProcess(namesrv=NamesrvSettings(**settings)))
+    return NamesrvLiveSettings(NamesrvProcess(namesrv=NamesrvSettings(**settings)))
 
 
 async def test_a_live_setting_changes():

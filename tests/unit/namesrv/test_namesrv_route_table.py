@@ -3,9 +3,9 @@
 import pytest
 
 from pyromq.codes import TopicSysFlag
-from pyromq.namesrv.route_table import Master, Registration, RouteTable
-from pyromq.wire.bodies.route import BrokerQueues, TopicRoute
-from pyromq.wire.bodies.topics import DataVersion, TopicConfig, TopicConfigTable
+from pyromq.namesrv.route_table import BrokerRegistration, Master, RouteTable
+from pyromq.wire.bodies.route_bodies import BrokerQueues, TopicRoute
+from pyromq.wire.bodies.topic_bodies import DataVersion, TopicConfig, TopicConfigTable
 
 LINK_A, LINK_B, LINK_C = object(), object(), object()
 
@@ -18,7 +18,7 @@ def topics(*names, version=1, **fields):
 
 
 def broker(name="broker-a", broker_id=0, *, port=10911, cluster="DefaultCluster", of=None, **fields):
-    return Registration(
+    return BrokerRegistration(
         cluster=cluster,
         broker_name=name,
         broker_id=broker_id,

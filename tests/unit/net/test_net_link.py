@@ -9,7 +9,7 @@ from pyromq.config.settings import NetSettings
 from pyromq.errors import ConnectionLost, RequestTimeout
 from pyromq.net.link import OUTPUT_FACTOR_MAX, TURN_BYTES_MAX, Link
 from pyromq.net.turn import Turn
-from pyromq.testing.clock import ManualClock
+from pyromq.testing.manual_clock import ManualClock
 from pyromq.wire.command import Command, encode
 
 

@@ -11,7 +11,7 @@ from pyromq.config.settings import NetSettings
 from pyromq.errors import ConnectionLost, RequestTimeout
 from pyromq.net.link import TURN_BYTES_MAX, Link
 from pyromq.net.turn import Turn
-from pyromq.testing.clock import ManualClock
+from pyromq.testing.manual_clock import ManualClock
 from pyromq.wire.command import Command, encode
 
 HIGH, LOW = 2_000, 500
@@ -196,3 +196,35 @@ async def test_who_waits_for_room_hears_of_the_end_and_of_the_time():
     for asked in (first, third):
         with pytest.raises(ConnectionLost):
             await asked
+
+
+@pytest.mark.parametrize(("turn_took_ms", "reads_on"), [(199, True), (200, False)])
+async def test_refused_requests_do_not_count_for_the_share_of_a_turn_unless_it_is_long(
+    turn_took_ms, reads_on
+):
+    clock, transport = ManualClock(), RoomTransport()
+
+    def refuse(link, reader, answer_bytes_max):
+        received, start = reader.pending
+        if start == len(received):
+            return False
+        reader.skip_to(len(received))
+        link.forgive(len(received) - start)
+        return True
+
+    link = Link(
+        NetSettings(),
+        turn=Turn(monotonic=clock.monotonic),
+        clock=clock,
+        on_request=lambda link, command: None,
+        on_end=lambda link: None,
+        shortcut=refuse,
+    )
+    transport.protocol = link
+    link.connection_made(transport)
+    transport.send(b"first")
+    clock.advance(turn_took_ms)
+    transport.send(bytes(TURN_BYTES_MAX + 1))
+    assert transport.is_reading == reads_on
+    await turns(MANY_TURNS)
+    assert transport.is_reading

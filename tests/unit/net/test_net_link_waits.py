@@ -8,7 +8,7 @@ from room_transport import RoomTransport
 from pyromq.config.settings import NetSettings
 from pyromq.net.link import Link
 from pyromq.net.turn import Turn
-from pyromq.testing.clock import ManualClock
+from pyromq.testing.manual_clock import ManualClock
 from pyromq.wire.command import Command, encode
 
 
@@ -80,6 +80,21 @@ async def test_what_comes_after_a_pause_has_just_come(stage: Stage) -> None:
     stage.clock.advance(6)
     stage.link.data_received(frame())
     assert stage.waited_ms[1:] == [0]
+
+
+async def test_time_in_which_the_loop_did_not_look_is_no_pause(stage: Stage) -> None:
+    """As for a process that gets no processor for a while, in the middle of much to do."""
+    stage.clock.advance(1_000)
+    stage.link.data_received(frame(30))
+    await asyncio.sleep(0)
+    assert stage.turn.began_at is None
+    stage.clock.advance(500)
+    stage.link.data_received(frame())
+    await turn_over()
+    # That one was short.
+    stage.clock.advance(500)
+    stage.link.data_received(frame())
+    assert stage.waited_ms == [0, 530, 0]
 
 
 async def test_a_turn_that_nobody_answers_in_ends_too(stage: Stage) -> None:

@@ -8,8 +8,8 @@ from pyromq.codes import RequestCode, ResponseCode
 from pyromq.errors import Refused
 from pyromq.net import metrics
 from pyromq.net.latency import RequestTimes
-from pyromq.net.metrics import Figure, Histogram, Kind, MetricsPage, in_slices
-from pyromq.net.routes import Answer, Handled, Request, Route, RouteTable
+from pyromq.net.metrics import Figure, FigureKind, Histogram, MetricsPage, in_slices
+from pyromq.net.routes import Answer, Handled, Request, RequestTable, Route
 
 CODE = RequestCode.GET_BROKER_CONFIG
 
@@ -60,7 +60,7 @@ async def test_a_page_is_prepared_before_it_is_read() -> None:
         table[()] = 7
 
     page = MetricsPage(
-        [Figure("pyromq_sevens_total", "Sevens.", (), lambda: table, Kind.COUNTER)],
+        [Figure("pyromq_sevens_total", "Sevens.", (), lambda: table, FigureKind.COUNTER)],
         {"node_id": "a"},
         prepare=(prepare,),
     )
@@ -72,13 +72,13 @@ async def test_a_page_is_prepared_before_it_is_read() -> None:
     assert 'pyromq_sevens_total{node_id="a"} 7.0' in text
 
 
-def timed_table(handle: object) -> tuple[RequestTimes, RouteTable]:
-    times, table = RequestTimes(), RouteTable([Route(CODE, handle)])  # type: ignore[arg-type]
+def timed_table(handle: object) -> tuple[RequestTimes, RequestTable]:
+    times, table = RequestTimes(), RequestTable([Route(CODE, handle)])  # type: ignore[arg-type]
     times.time_routes(table)
     return times, table
 
 
-def call(table: RouteTable) -> Handled:
+def call(table: RequestTable) -> Handled:
     return table.by_code[int(CODE)].handle(Request(None, None, None))  # type: ignore[arg-type]
 
 

@@ -1,6 +1,6 @@
 import pytest
 
-from pyromq.net.routes import Answer, Request, Route, RouteTable, not_supported
+from pyromq.net.routes import Answer, Request, RequestTable, Route, not_supported
 from pyromq.wire.command import Command
 
 
@@ -9,14 +9,14 @@ def answer_nothing(request: Request[None]) -> None:
 
 
 def test_a_table_knows_its_codes():
-    table = RouteTable([Route(10, answer_nothing), Route(11, answer_nothing)])
+    table = RequestTable([Route(10, answer_nothing), Route(11, answer_nothing)])
 
     assert table.codes == {10, 11}
 
 
 def test_a_code_is_routed_once():
     with pytest.raises(AssertionError, match="10"):
-        RouteTable([Route(10, answer_nothing), Route(10, answer_nothing)])
+        RequestTable([Route(10, answer_nothing), Route(10, answer_nothing)])
 
 
 def test_an_unknown_code_is_answered_in_rocketmqs_words():

@@ -16,7 +16,7 @@ from pyromq import ConfigError
 from pyromq.once import Began, DbTokens, RedisTokens, SqliteTokens, Tokens
 from pyromq.once.db_tokens import DEFAULT_TABLE
 from pyromq.once.tokens import KEY_CHARACTERS_MAX
-from pyromq.testing.clock import ManualClock
+from pyromq.testing.manual_clock import ManualClock
 from pyromq.testing.waiting import eventually
 
 MakeTokens = Callable[[str], Tokens]

@@ -10,7 +10,7 @@ from outbox_stage import SendsToMemoryAwaitably, Shop
 
 import pyromq.outbox
 from pyromq import Message, RequestTimeout, SendResult
-from pyromq.client.queue_choice import Selector
+from pyromq.client.producer.queue_choice import Selector
 from pyromq.outbox import RelaySettings, aio
 from pyromq.testing.waiting import aeventually
 

@@ -4,9 +4,9 @@ from math import inf
 
 import pytest
 
-from pyromq.broker.replication.followers import Follower, Followers
+from pyromq.broker.replication.followers import ConnectedSlave, Followers
 from pyromq.config.settings import StoreSettings
-from pyromq.testing.clock import ManualClock
+from pyromq.testing.manual_clock import ManualClock
 
 
 class GrowingLog:
@@ -35,7 +35,7 @@ class Group:
         self.log.committed_position = end
         self.followers.appended()
 
-    def follower(self, id_: int | None = None, acked: int = 0) -> Follower:
+    def follower(self, id_: int | None = None, acked: int = 0) -> ConnectedSlave:
         follower = self.followers.connected("10.0.0.1:5000", id_)
         self.followers.acknowledged(follower, acked)
         return follower

@@ -12,8 +12,8 @@ from pyromq.wire.replication import (
     EPOCHS_MAX,
     FRAME_BYTES_MAX,
     Hello,
-    Piece,
     PositionReader,
+    ReplicatedPiece,
     ReportReader,
     Welcome,
     encode_epoch_piece_head,
@@ -101,7 +101,7 @@ def test_a_piece_is_read_once_it_is_whole(start: int, body: bytes, behind: bytes
     data = encode_piece_head(start, len(body)) + body
     for size in range(len(data)):
         assert read_piece(memoryview(data[:size])) is None
-    assert read_piece(memoryview(data + behind)) == (Piece(start, memoryview(body)), len(data))
+    assert read_piece(memoryview(data + behind)) == (ReplicatedPiece(start, memoryview(body)), len(data))
 
 
 @given(positions, st.binary(max_size=100), epoch_numbers, positions, positions)
@@ -111,7 +111,7 @@ def test_a_piece_with_failover_is_read_once_it_is_whole(
     data = encode_epoch_piece_head(start, len(body), epoch, epoch_start, confirmed) + body
     for size in range(len(data)):
         assert read_epoch_piece(memoryview(data[:size])) is None
-    expected = Piece(start, memoryview(body), epoch, epoch_start, confirmed)
+    expected = ReplicatedPiece(start, memoryview(body), epoch, epoch_start, confirmed)
     assert read_epoch_piece(memoryview(data + b"behind")) == (expected, len(data))
 
 

@@ -3,8 +3,8 @@
 import pytest
 
 from pyspark_rocketmq.pipelines.lakes import how_to_add, misfit
+from pyspark_rocketmq.pipelines.spark_views import what_spark_says
 from pyspark_rocketmq.pipelines.spec import SinkKind
-from pyspark_rocketmq.pipelines.views import what_spark_says
 
 #: As PySpark 4.3 said it of Delta's build for 4.2.
 TRACE = """An error occurred while calling o47.count.

@@ -8,20 +8,20 @@ import yaml
 
 from pyromq.errors import ConfigError
 from pyspark_rocketmq.pipelines.declarative import check_packages
-from pyspark_rocketmq.pipelines.project import Kind, create_project, find_project
+from pyspark_rocketmq.pipelines.project import PipelineKind, create_project, find_project
 
 
 def test_a_name_that_ends_in_yml_becomes_one_file(tmp_path: Path) -> None:
     kind, files = create_project(tmp_path / "new" / "pipeline.yml")
 
-    assert (kind, files) == (Kind.STREAMING, [tmp_path / "new" / "pipeline.yml"])
-    assert find_project(tmp_path / "new").kind is Kind.STREAMING
+    assert (kind, files) == (PipelineKind.STREAMING, [tmp_path / "new" / "pipeline.yml"])
+    assert find_project(tmp_path / "new").kind is PipelineKind.STREAMING
 
 
 def test_any_other_name_becomes_a_folder_for_declarative_pipelines(tmp_path: Path) -> None:
     kind, files = create_project(tmp_path / "shop")
 
-    assert kind is Kind.DECLARATIVE
+    assert kind is PipelineKind.DECLARATIVE
     assert find_project(tmp_path / "shop").file == tmp_path / "shop" / "spark-pipeline.yml"
     spec = yaml.safe_load((tmp_path / "shop" / "spark-pipeline.yml").read_text())
     assert (spec["name"], spec["storage"]) == ("shop", (tmp_path / "shop" / "checkpoints").as_uri())
@@ -63,7 +63,7 @@ def test_of_two_pipelines_in_a_folder_one_is_to_be_named(tmp_path: Path) -> None
 
     with pytest.raises(ConfigError, match="say which file"):
         find_project(tmp_path)
-    assert find_project(tmp_path / "pipeline.yml").kind is Kind.STREAMING
+    assert find_project(tmp_path / "pipeline.yml").kind is PipelineKind.STREAMING
 
 
 def test_packages_that_are_missing_come_with_the_command_that_installs_them(

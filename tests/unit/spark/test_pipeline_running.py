@@ -6,10 +6,10 @@ from typing import Any, cast
 import pytest
 from pyspark.sql.streaming.query import StreamingQuery
 
-from pyspark_rocketmq.pipelines.progress import read_progress
+from pyspark_rocketmq.pipelines.query_progress import read_progress
 from pyspark_rocketmq.pipelines.running import RunningPipeline, RunningSink
+from pyspark_rocketmq.pipelines.spark_views import PipelineFailed, what_spark_says
 from pyspark_rocketmq.pipelines.spec import Sink
-from pyspark_rocketmq.pipelines.views import PipelineFailed, what_spark_says
 
 
 def report(batch: int, rows: int | None = 10, **durations: int) -> dict[str, Any]:

@@ -7,8 +7,8 @@ import pytest
 
 from pyromq.errors import ConfigError
 from pyromq.model import MessageQueue
-from pyspark_rocketmq.jobs.replay_plan import Block, ReplayState, Round, make_rounds
-from pyspark_rocketmq.planning import QueueRange
+from pyspark_rocketmq.jobs.replay_plan import Block, ReplayRound, ReplayState, make_rounds
+from pyspark_rocketmq.source.planning import QueueRange
 
 FIRST, SECOND = MessageQueue("orders", "broker-a", 0), MessageQueue("orders", "broker-a", 1)
 
@@ -41,7 +41,7 @@ def test_a_block_that_is_larger_than_a_round_is_one_by_itself() -> None:
 
 
 def test_a_round_says_its_ranges_as_options_of_a_read() -> None:
-    one = Round((QueueRange(FIRST, 3, 9), QueueRange(SECOND, 0, 4)), 7)
+    one = ReplayRound((QueueRange(FIRST, 3, 9), QueueRange(SECOND, 0, 4)), 7)
 
     assert json.loads(one.queues) == {"orders": {"broker-a": [0, 1]}}
     assert json.loads(one.start_offsets) == {"orders": {"broker-a": {"0": 3, "1": 0}}}

@@ -5,7 +5,7 @@ import threading
 import pytest
 
 from pyromq.model import MessageQueue
-from pyspark_rocketmq.handing import Hand
+from pyspark_rocketmq.sink.handing import Hand
 
 QUEUE = MessageQueue("orders", "broker-a", 0)
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from pyromq.cli.pipeline import Running, SparkChoice, run_check, run_init, run_pipeline
+from pyromq.cli.spark.pipeline import PipelineOrder, SparkChoice, run_check, run_init, run_pipeline
 from pyromq.errors import ConfigError
 from pyspark_rocketmq.java import JavaMissing, check_java, install_command
 from pyspark_rocketmq.session import SparkPlace, check_machine
@@ -72,7 +72,7 @@ def test_a_pipeline_without_pyspark_names_the_command_that_installs_it(
 ) -> None:
     run_init(tmp_path / name, is_json=True)
     monkeypatch.setitem(sys.modules, "pyspark", None)
-    running = Running(
+    running = PipelineOrder(
         SparkChoice(), None, is_once=True, creates_topics=False, is_full_refresh=False, is_json=False
     )
 

@@ -8,10 +8,11 @@ pytest.importorskip("pyspark")
 
 from pyromq.errors import ConfigError
 from pyromq.model import MessageQueue
-from pyspark_rocketmq.columns import KAFKA, ROCKETMQ
-from pyspark_rocketmq.options import (
+from pyspark_rocketmq.source.columns import KAFKA, ROCKETMQ
+from pyspark_rocketmq.source.places import Offsets, Times, key_of, queue_of
+from pyspark_rocketmq.source.source_options import (
     NAMES,
-    Admission,
+    BatchLimits,
     End,
     OnLoss,
     SourceOptions,
@@ -19,7 +20,6 @@ from pyspark_rocketmq.options import (
     read_batch_options,
     read_stream_options,
 )
-from pyspark_rocketmq.places import Offsets, Times, key_of, queue_of
 
 QUEUE = MessageQueue("orders", "broker-a", 1)
 
@@ -37,7 +37,7 @@ def stream(**options: str) -> SourceOptions:
 def test_a_batch_reads_all_and_a_stream_what_comes() -> None:
     assert (batch().start, batch().end, stream().start) == (End.EARLIEST, End.LATEST, End.LATEST)
     assert batch().on_loss is OnLoss.FAIL
-    assert stream().admission == Admission()
+    assert stream().admission == BatchLimits()
     assert batch().tasks == Tasks()
 
 
@@ -58,7 +58,7 @@ def test_kafka_s_names_are_understood() -> None:
 
     assert read.connection.name_server == "a:9876;b:9876"
     assert read.choice.topics == ("one", "two")
-    assert read.admission == Admission(5, 2, None, 30_000)
+    assert read.admission == BatchLimits(5, 2, None, 30_000)
     assert (read.group, read.on_loss, read.tasks) == ("billing", OnLoss.IGNORE, Tasks(3))
     assert read.retries.count == 0
 

@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 pytest.importorskip("pyspark")
 
 from pyromq.model import MessageQueue
-from pyspark_rocketmq.admitting import share, share_bytes
-from pyspark_rocketmq.options import Tasks
-from pyspark_rocketmq.planning import MESSAGES_PER_TASK, MESSAGES_PER_TASK_MAX, QueueRange, pack
+from pyspark_rocketmq.source.admitting import share, share_bytes
+from pyspark_rocketmq.source.planning import MESSAGES_PER_TASK, MESSAGES_PER_TASK_MAX, QueueRange, pack
+from pyspark_rocketmq.source.source_options import Tasks
 
 
 def queue(number: int) -> MessageQueue:

@@ -47,7 +47,7 @@ source = pickle.load(open(sys.argv[1], "rb"))(options)
 source = pickle.loads(cloudpickle.dumps(source))
 schema = source.schema()
 readers = source.reader(schema), source.streamReader(schema)
-from pyspark_rocketmq.planning import QueueRange, RangeTask
+from pyspark_rocketmq.source.planning import QueueRange, RangeTask
 from pyromq.model import MessageQueue
 task = RangeTask((QueueRange(MessageQueue("t", "b", 0), 0, 5),))
 open(sys.argv[1], "wb").write(cloudpickle.dumps(readers[0]))
@@ -91,8 +91,8 @@ def test_the_code_arrives_where_it_is_not_installed(tmp_path: Path) -> None:
 
     # The kernel is compiled, and stays at home.
     assert found == [
-        "pyspark_rocketmq.batch TopicReader",
-        "pyspark_rocketmq.stream TopicStream",
+        "pyspark_rocketmq.source.batch_read TopicReader",
+        "pyspark_rocketmq.source.stream TopicStream",
         "5",
         "False",
     ]

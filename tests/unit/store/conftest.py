@@ -11,7 +11,7 @@ from pyromq.config.settings import StoreSettings
 from pyromq.errors import StoreError
 from pyromq.store.files import DiskUse, File, SystemFile, SystemFiles
 from pyromq.store.store import Draft, MessageStore
-from pyromq.testing.clock import ManualClock
+from pyromq.testing.manual_clock import ManualClock
 from pyromq.wire.record import Record, encode_host, iter_records
 
 HOST = encode_host("127.0.0.1", 10911)

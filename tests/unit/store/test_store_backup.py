@@ -11,22 +11,24 @@ from typing import Any
 import pytest
 
 from pyromq.errors import ConfigError, CorruptRecord, DiskFull, StoreError, StoreLocked
-from pyromq.store.backup.backup import BackedUp, Backup, Wanted
-from pyromq.store.backup.manifest import load_manifest
+from pyromq.store.backup.backup import BackedUp, Backup, BackupOrder
+from pyromq.store.backup.backup_manifest import load_manifest
 from pyromq.store.epochs import Epoch, decode_epochs, encode_epochs
 from pyromq.store.files import DiskUse, Files, SystemFiles
-from pyromq.store.inspect.findings import Report
-from pyromq.store.inspect.survey import Layout
-from pyromq.store.inspect.verify import Verification
+from pyromq.store.inspect.findings import StoreReport
+from pyromq.store.inspect.store_survey import Layout
+from pyromq.store.inspect.store_verification import Verification
 from pyromq.store.store import MessageStore
-from pyromq.testing.clock import ManualClock
+from pyromq.testing.manual_clock import ManualClock
 
 #: So late that the times of files can be trusted.
 LATER_MS = int(time.time() * 1_000) + 3_600_000
 
 
-def wanted(root: Path, target: Path, **changes: Any) -> Wanted:
-    about = Wanted(root=root, log_folder=root / "commitlog", folder=root, target=target, name=f"host:{root}")
+def wanted(root: Path, target: Path, **changes: Any) -> BackupOrder:
+    about = BackupOrder(
+        root=root, log_folder=root / "commitlog", folder=root, target=target, name=f"host:{root}"
+    )
     return replace(about, **changes)
 
 
@@ -41,7 +43,7 @@ def back_up(
     return Backup(wanted(root, target, **changes), clock=ManualClock(LATER_MS), files=files).run(advance)
 
 
-def verified(box: Any, folder: Path) -> Report:
+def verified(box: Any, folder: Path) -> StoreReport:
     slots, entries_max = box.settings.max_hash_slot_num, box.settings.max_index_num
     layout = Layout(folder, folder / "commitlog", slots=slots, entries_max=entries_max, delays_ms={})
     return Verification(layout).run()

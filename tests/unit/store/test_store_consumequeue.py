@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from pyromq.errors import StoreError
-from pyromq.store.consumequeue import ConsumeQueue
+from pyromq.store.consumequeue import HELD_BYTES_MAX, ConsumeQueue
 from pyromq.store.consumequeues import ConsumeQueues, QueueGap
 from pyromq.store.files import SystemFiles
 from pyromq.store.follower import LogEntry
@@ -26,9 +26,16 @@ def make_queue(folder: Path) -> ConsumeQueue:
     return ConsumeQueue(SystemFiles(), folder, topic="orders", queue_id=3, file_bytes=PER_FILE * 20)
 
 
+def append(queue: ConsumeQueue, position: int, size: int, tags_code: int) -> None:
+    """Add an entry and write what is held when it is much, as all queues together do."""
+    queue.add(position, size, tags_code)
+    if len(queue.held) >= HELD_BYTES_MAX:
+        queue.settle()
+
+
 def fill(queue: ConsumeQueue, count: int) -> None:
     for _ in range(count):
-        queue.append(1000 + queue.end * 100, 100, queue.end)
+        append(queue, 1000 + queue.end * 100, 100, queue.end)
 
 
 def file_bytes(tmp_path: Path, number: int) -> bytes:
@@ -136,7 +143,7 @@ def test_an_offset_that_comes_again_replaces_what_was_there(queue):
     fill(queue, 25)
 
     queue.begin_at(4)
-    queue.append(9000, 100, 0)
+    append(queue, 9000, 100, 0)
 
     assert queue.end == 5
     assert positions(queue, 0, 9) == [1000, 1100, 1200, 1300, 9000]

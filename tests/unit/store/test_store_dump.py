@@ -8,7 +8,7 @@ import pytest
 
 from pyromq.store.delay_levels import parse_delay_levels
 from pyromq.store.inspect.dump import Dumped, Selection, dump
-from pyromq.store.inspect.survey import Layout, take_survey
+from pyromq.store.inspect.store_survey import Layout, take_survey
 from pyromq.store.store import Draft, MessageStore
 
 LOG_FILE_BYTES = 8192

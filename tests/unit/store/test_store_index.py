@@ -10,7 +10,7 @@ from key_collision import key_with_hash
 from pyromq.codes import SysFlag
 from pyromq.store.files import SystemFile, SystemFiles
 from pyromq.store.follower import LogEntry
-from pyromq.store.index import KeyIndex, key_hash
+from pyromq.store.index.index import KeyIndex, key_hash
 from pyromq.wire.java_hash import java_hash
 
 HEADER = struct.Struct(">qqqqii")

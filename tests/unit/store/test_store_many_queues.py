@@ -8,9 +8,9 @@ from pyromq.store.consumequeue import ENTRY
 from pyromq.store.consumequeues import ConsumeQueues
 from pyromq.store.follower import LogEntry
 from pyromq.store.store import Draft, MessageStore
-from pyromq.testing.clock import ManualClock
 from pyromq.testing.disk import SimulatedDisk
 from pyromq.testing.disk.journal import Sync, Write
+from pyromq.testing.manual_clock import ManualClock
 from pyromq.wire.record import encode_host
 
 HOST = encode_host("127.0.0.1", 10911)

@@ -3,7 +3,7 @@
 import pytest
 from key_collision import key_with_hash
 
-from pyromq.store.index import key_hash
+from pyromq.store.index.index import key_hash
 from pyromq.store.store import GetStatus, MessageStore
 from pyromq.wire.java_hash import java_hash
 from pyromq.wire.record import decode_record, iter_records
@@ -313,7 +313,7 @@ def test_messages_whose_keys_only_have_the_same_hash_leave_room_for_those_that_h
 
 
 def test_a_query_looks_at_so_many_messages_and_no_more(store, draft, monkeypatch):
-    monkeypatch.setattr("pyromq.store.index.LOOKED_AT_MAX", 5)
+    monkeypatch.setattr("pyromq.store.index.index.LOOKED_AT_MAX", 5)
     store.put(draft(body=b"mine", properties="KEYS\x01wanted"))
     crafted = key_with_hash("orders", java_hash("orders#wanted"))
     for _ in range(5):

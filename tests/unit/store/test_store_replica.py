@@ -21,8 +21,8 @@ from store_story import SETTINGS
 
 from pyromq.errors import CorruptRecord, DiskFull, StoreError, SyncFailed
 from pyromq.store.store import MessageStore
-from pyromq.testing.clock import ManualClock
 from pyromq.testing.disk import SimulatedDisk
+from pyromq.testing.manual_clock import ManualClock
 from pyromq.wire.record import MAGIC_AT, POSITION_AT, QUEUE_ID_AT, iter_records
 
 FILE_BYTES = 4096

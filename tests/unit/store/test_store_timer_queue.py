@@ -10,9 +10,9 @@ import pytest
 from pyromq.errors import DiskFull
 from pyromq.store.delay_levels import parse_delay_levels
 from pyromq.store.files import DiskUse
-from pyromq.store.inspect.findings import Report
-from pyromq.store.inspect.survey import Layout
-from pyromq.store.inspect.verify import Verification
+from pyromq.store.inspect.findings import StoreReport
+from pyromq.store.inspect.store_survey import Layout
+from pyromq.store.inspect.store_verification import Verification
 from pyromq.store.store import Draft
 
 TIMER = "rmq_sys_wheel_timer"
@@ -23,7 +23,7 @@ def timed(due_ms: int) -> str:
     return f"UNIQ_KEY\x01{due_ms:032X}\x02TAGS\x01paid\x02TIMER_OUT_MS\x01{due_ms}\x02REAL_TOPIC\x01orders"
 
 
-def verify(box: Any) -> Report:
+def verify(box: Any) -> StoreReport:
     settings, root = box.settings, Path(box.root)
     layout = Layout(
         root,

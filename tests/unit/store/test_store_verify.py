@@ -11,12 +11,12 @@ import pytest
 
 from pyromq.codes import SysFlag
 from pyromq.store.delay_levels import parse_delay_levels
-from pyromq.store.inspect.findings import Report
-from pyromq.store.inspect.survey import Layout, store_root
-from pyromq.store.inspect.verify import Verification
+from pyromq.store.inspect.findings import StoreReport
+from pyromq.store.inspect.store_survey import Layout, store_root
+from pyromq.store.inspect.store_verification import Verification
 from pyromq.store.store import Draft, MessageStore
-from pyromq.testing.clock import ManualClock
-from pyromq.wire.bodies.offsets import encode_group_offsets
+from pyromq.testing.manual_clock import ManualClock
+from pyromq.wire.bodies.offset_bodies import encode_group_offsets
 from pyromq.wire.record import encode_host
 
 Q_ENTRY = struct.Struct(">qiq")
@@ -32,12 +32,12 @@ def layout_of(root: Path) -> Layout:
     return Layout(root, root / "commitlog", slots=SLOTS, entries_max=200, delays_ms=delays)
 
 
-def verify(root: Path, piece_bytes: int = 3000) -> Report:
+def verify(root: Path, piece_bytes: int = 3000) -> StoreReport:
     """Verify with pieces so small that records cross from one to the next."""
     return Verification(layout_of(root), piece_bytes=piece_bytes).run()
 
 
-def places(report: Report, root: Path) -> list[tuple[str, int]]:
+def places(report: StoreReport, root: Path) -> list[tuple[str, int]]:
     return [(str(Path(one.file).relative_to(root)), one.position) for one in report.faults]
 
 

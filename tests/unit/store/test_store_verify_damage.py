@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from pyromq.store.inspect.dump import Selection, dump
-from pyromq.store.inspect.findings import Report
-from pyromq.store.inspect.survey import Layout, take_survey
-from pyromq.store.inspect.verify import Verification
+from pyromq.store.inspect.findings import StoreReport
+from pyromq.store.inspect.store_survey import Layout, take_survey
+from pyromq.store.inspect.store_verification import Verification
 from pyromq.store.store import Draft, QueueEntry
 
 SEEDS = 5
@@ -24,7 +24,7 @@ def layout_of(root: Path) -> Layout:
     return Layout(root, root / "commitlog", slots=50, entries_max=200, delays_ms={1: 1000})
 
 
-def verify(root: Path) -> Report:
+def verify(root: Path) -> StoreReport:
     return Verification(layout_of(root), piece_bytes=2500).run()
 
 

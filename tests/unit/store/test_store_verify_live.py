@@ -9,9 +9,9 @@ from typing import Any
 
 from pyromq.store.files import DiskUse
 from pyromq.store.inspect.dump import Selection, dump
-from pyromq.store.inspect.findings import Finding
-from pyromq.store.inspect.survey import Layout, take_survey
-from pyromq.store.inspect.verify import Verification
+from pyromq.store.inspect.findings import StoreFinding
+from pyromq.store.inspect.store_survey import Layout, take_survey
+from pyromq.store.inspect.store_verification import Verification
 from pyromq.store.store import Draft, MessageStore
 from pyromq.testing.waiting import eventually
 
@@ -41,7 +41,7 @@ def test_a_store_that_is_being_written_has_no_faults(box: Any, draft: Callable[.
     layout = Layout(root, root / "commitlog", slots=50, entries_max=200, delays_ms={})
     store = box.open()
     is_enough = Event()
-    faults: list[Finding | str] = []
+    faults: list[StoreFinding | str] = []
 
     with ThreadPoolExecutor(1) as pool:
         writing = pool.submit(write, store, box, draft, is_enough)

@@ -5,8 +5,8 @@ from hypothesis import strategies as st
 from store_story import HOST, SETTINGS
 
 from pyromq.store.store import Draft, MessageStore
-from pyromq.testing.clock import ManualClock
 from pyromq.testing.disk import SimulatedDisk
+from pyromq.testing.manual_clock import ManualClock
 
 MARK = b"REAL_TOPIC\x01"
 

@@ -1,6 +1,6 @@
 import pytest
 
-from pyromq.testing.clock import ManualClock
+from pyromq.testing.manual_clock import ManualClock
 from pyromq.testing.waiting import aeventually, eventually
 
 

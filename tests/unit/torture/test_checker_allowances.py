@@ -3,10 +3,10 @@
 import pytest
 from told_history import SYNC, Told
 
-from pyromq.torture.model import Model
+from pyromq.torture.promise_model import Model
 from pyromq.torture.stage import Promises, Topology
 from pyromq.torture.workload.arrangement import FAILERS, FAILING, PAID, PLAIN, PULLERS, READERS, STAGED, TIMED
-from pyromq.torture.workload.plan import Kind
+from pyromq.torture.workload.workload_plan import WorkloadKind
 
 QUEUE = f"{PLAIN}/broker-a/0"
 THERE = "acknowledged messages are there"
@@ -86,7 +86,7 @@ def batch_run(*, published: bool, aborted: bool = False, tried: bool = True, row
     run = Told()
     place = f"{STAGED}/broker-a/0"
     for number in (1, 2):
-        run.send(number, Kind.STAGED, STAGED)
+        run.send(number, WorkloadKind.STAGED, STAGED)
     run.note("batch", name="q-0", numbers=[1, 2])
     if tried:
         run.note("publish", name="q-0")
@@ -96,7 +96,7 @@ def batch_run(*, published: bool, aborted: bool = False, tried: bool = True, row
         run.note("aborted", name="q-0")
     run.empty(place)
     for at, number in enumerate(rows):
-        run.store(number, at, place=place, kind=Kind.STAGED)
+        run.store(number, at, place=place, kind=WorkloadKind.STAGED)
     run.settle()
     return run
 
@@ -123,7 +123,7 @@ def test_a_batch_of_which_nobody_knows_is_there_or_not(rows: tuple[int, ...]) ->
 
 def test_a_recall_whose_answer_was_lost_promises_nothing() -> None:
     run = Told()
-    run.send(1, Kind.TIMED, TIMED, delay_s=1, is_delayed=True)
+    run.send(1, WorkloadKind.TIMED, TIMED, delay_s=1, is_delayed=True)
     run.ack(1, place=f"{TIMED}/broker-a/0")
     run.note("recall", number=1)
     run.note("recall_failed", number=1)
@@ -135,7 +135,7 @@ def test_a_recall_whose_answer_was_lost_promises_nothing() -> None:
 
 def test_a_recall_that_was_refused_leaves_the_message_where_it_is() -> None:
     run = Told()
-    run.send(1, Kind.TIMED, TIMED, delay_s=1, is_delayed=True)
+    run.send(1, WorkloadKind.TIMED, TIMED, delay_s=1, is_delayed=True)
     run.ack(1, place=f"{TIMED}/broker-a/0")
     run.note("recall", number=1)
     run.note("recall_refused", number=1)
@@ -235,9 +235,9 @@ def test_a_message_may_come_again_after_a_fault() -> None:
 
 def test_clocks_that_jump_say_nothing_about_what_is_early() -> None:
     run = Told()
-    run.send(1, Kind.DELAYED, PLAIN, at=1.0, delay_s=5, is_delayed=True)
+    run.send(1, WorkloadKind.DELAYED, PLAIN, at=1.0, delay_s=5, is_delayed=True)
     run.note("fault", fault="clock-jump", lasts_s=3.0)
-    run.deliver(1, at=2.0, kind=Kind.DELAYED)
+    run.deliver(1, at=2.0, kind=WorkloadKind.DELAYED)
     assert run.verdict("delayed messages do not come early").checked == 0
 
 
@@ -275,13 +275,13 @@ def test_a_group_may_pass_a_retried_message_at_the_offset_of_a_lost_one(is_sync_
     retry, failing = f"%RETRY%{FAILERS}/broker-a/0", f"{FAILING}/broker-a/0"
     run = Told(Promises(has_power_cuts=True, is_sync_flush=is_sync_flush))
     run.subscribe(FAILERS, FAILING)
-    run.deliver(1, 0, place=retry, group=FAILERS, times=1, kind=Kind.FAILING)
+    run.deliver(1, 0, place=retry, group=FAILERS, times=1, kind=WorkloadKind.FAILING)
     run.note("fault", at=2.0, what="power", whom="broker-a")
-    run.send(2, Kind.FAILING, FAILING, at=30.0, failures=1)
+    run.send(2, WorkloadKind.FAILING, FAILING, at=30.0, failures=1)
     run.ack(2, 0, place=failing)
-    run.deliver(2, 0, place=failing, group=FAILERS, done=False, kind=Kind.FAILING)
-    run.store(2, 0, place=failing, kind=Kind.FAILING)
-    run.store(2, 0, place=retry, kind=Kind.FAILING)
+    run.deliver(2, 0, place=failing, group=FAILERS, done=False, kind=WorkloadKind.FAILING)
+    run.store(2, 0, place=failing, kind=WorkloadKind.FAILING)
+    run.store(2, 0, place=retry, kind=WorkloadKind.FAILING)
     run.settle(at=40.0)
 
     assert len(run.verdict("every group gets its messages").broken) == is_sync_flush
@@ -312,10 +312,10 @@ def test_a_group_passes_nobody_where_nothing_is_lost() -> None:
 
 def test_a_replayed_dead_letter_that_is_given_up_again_came_again() -> None:
     run = Told()
-    run.send(1, Kind.FAILING, FAILING, failures=99)
-    run.deliver(1, group=FAILERS, times=2, done=False, kind=Kind.FAILING)
+    run.send(1, WorkloadKind.FAILING, FAILING, failures=99)
+    run.deliver(1, group=FAILERS, times=2, done=False, kind=WorkloadKind.FAILING)
     run.note("replayed", number=1)
-    run.deliver(1, 1, group=FAILERS, times=2, done=False, kind=Kind.FAILING)
+    run.deliver(1, 1, group=FAILERS, times=2, done=False, kind=WorkloadKind.FAILING)
     verdict = run.verdict("replayed dead letters come again")
     assert (verdict.checked, verdict.broken) == (1, [])
 
@@ -323,8 +323,8 @@ def test_a_replayed_dead_letter_that_is_given_up_again_came_again() -> None:
 @pytest.mark.parametrize(("promises", "count"), [(Promises(), 1), (Promises(has_power_cuts=True), 0)])
 def test_a_dead_letter_that_is_gone_is_found_unless_it_may_be_lost(promises: Promises, count: int) -> None:
     run = Told(promises)
-    run.send(1, Kind.FAILING, FAILING, failures=99)
-    run.deliver(1, group=FAILERS, times=2, done=False, kind=Kind.FAILING)
+    run.send(1, WorkloadKind.FAILING, FAILING, failures=99)
+    run.deliver(1, group=FAILERS, times=2, done=False, kind=WorkloadKind.FAILING)
     run.note("fault", what="power" if promises.has_power_cuts else "kill", whom="broker-a")
     run.settle(at=20.0)
     assert len(run.verdict("what a group gives up is a dead letter, once").broken) == count
@@ -336,9 +336,9 @@ def test_tries_of_a_consumer_that_could_not_send_back_make_no_dead_letter(
 ) -> None:
     """The broker that takes it back goes by the record: only one that was stored for the last try ends so."""
     run = Told()
-    run.send(1, Kind.FAILING, FAILING, failures=99)
+    run.send(1, WorkloadKind.FAILING, FAILING, failures=99)
     for times, place in enumerate(places, 3 - len(places)):
-        run.deliver(1, place, group=FAILERS, times=times, done=False, kind=Kind.FAILING)
+        run.deliver(1, place, group=FAILERS, times=times, done=False, kind=WorkloadKind.FAILING)
     run.settle(at=20.0)
     assert len(run.verdict("what a group gives up is a dead letter, once").broken) == count
 
@@ -399,7 +399,7 @@ def test_who_was_replaced_by_a_third_is_replaced_since_the_second() -> None:
 def test_half_messages_that_are_decided_when_they_are_asked_about_are_waited_for() -> None:
     run = Told()
     for number, fate in ((1, "commit-later"), (2, "commit"), (3, "never"), (4, "rollback-later")):
-        run.send(number, Kind.TRANSACTION, PAID, fate=fate)
+        run.send(number, WorkloadKind.TRANSACTION, PAID, fate=fate)
         if number != 4:
             run.ack(number, place=f"{PAID}/broker-a/0")
     model = Model(run.promises)

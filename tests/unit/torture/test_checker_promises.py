@@ -21,7 +21,7 @@ from pyromq.torture.workload.arrangement import (
     TAGGED,
     TIMED,
 )
-from pyromq.torture.workload.plan import Kind
+from pyromq.torture.workload.workload_plan import WorkloadKind
 
 QUEUE = f"{PLAIN}/broker-a/0"
 DLQ = f"%DLQ%{FAILERS}/broker-a/0"
@@ -67,7 +67,7 @@ def _stored_twice(run: Told, is_broken: bool) -> None:
 def _changed(run: Told, is_broken: bool) -> None:
     run.send(1)
     run.ack(1)
-    run.store(1, kind=Kind.BATCH if is_broken else Kind.PLAIN)
+    run.store(1, kind=WorkloadKind.BATCH if is_broken else WorkloadKind.PLAIN)
     run.settle()
 
 
@@ -114,10 +114,10 @@ def _read_out_of_order(run: Told, is_broken: bool) -> None:
 def _key_out_of_order(run: Told, is_broken: bool) -> None:
     place = f"{ORDERED}/broker-a/0"
     for number in (1, 2):
-        run.send(number, Kind.ORDERED, ORDERED, key="red")
+        run.send(number, WorkloadKind.ORDERED, ORDERED, key="red")
         run.ack(number, number, place=place)
     for number in (2, 1) if is_broken else (1, 2):
-        run.deliver(number, number, place=place, group=ORDERLY, kind=Kind.ORDERED)
+        run.deliver(number, number, place=place, group=ORDERLY, kind=WorkloadKind.ORDERED)
 
 
 @story("every group gets its messages")
@@ -154,20 +154,20 @@ def _again(run: Told, is_broken: bool) -> None:
 
 @story("delayed messages do not come early")
 def _early(run: Told, is_broken: bool) -> None:
-    run.send(1, Kind.DELAYED, DELAYED, at=1.0, delay_s=2, is_delayed=True)
-    run.deliver(1, at=2.9 if is_broken else 3.0, kind=Kind.DELAYED)
+    run.send(1, WorkloadKind.DELAYED, DELAYED, at=1.0, delay_s=2, is_delayed=True)
+    run.deliver(1, at=2.9 if is_broken else 3.0, kind=WorkloadKind.DELAYED)
 
 
 @story("recalled messages do not come")
 def _recalled(run: Told, is_broken: bool) -> None:
     place = f"{TIMED}/broker-a/0"
-    run.send(1, Kind.TIMED, TIMED, delay_s=2, is_delayed=True)
+    run.send(1, WorkloadKind.TIMED, TIMED, delay_s=2, is_delayed=True)
     run.ack(1, place=place)
     run.note("recall", number=1)
     run.note("recalled", number=1)
     run.empty(place)
     if is_broken:
-        run.store(1, place=place, kind=Kind.TIMED)
+        run.store(1, place=place, kind=WorkloadKind.TIMED)
     run.settle()
 
 
@@ -175,11 +175,11 @@ def _recalled(run: Told, is_broken: bool) -> None:
 def _disobeyed(run: Told, is_broken: bool) -> None:
     place = f"{PAID}/broker-a/0"
     for number, state in ((1, "COMMIT_MESSAGE"), (2, "ROLLBACK_MESSAGE"), (3, None)):
-        run.send(number, Kind.TRANSACTION, PAID)
+        run.send(number, WorkloadKind.TRANSACTION, PAID)
         if state is not None:
             run.note("decide", number=number, state=state)
         run.ack(number, place=place)
-    run.store(2 if is_broken else 1, place=place, kind=Kind.TRANSACTION)
+    run.store(2 if is_broken else 1, place=place, kind=WorkloadKind.TRANSACTION)
     run.settle()
 
 
@@ -187,45 +187,45 @@ def _disobeyed(run: Told, is_broken: bool) -> None:
 def _torn(run: Told, is_broken: bool) -> None:
     place = f"{STAGED}/broker-a/0"
     for number in (1, 2):
-        run.send(number, Kind.STAGED, STAGED)
+        run.send(number, WorkloadKind.STAGED, STAGED)
     run.note("batch", name="q-0", numbers=[1, 2])
     run.note("publish", name="q-0")
     run.note("published", name="q-0")
     for number in (1,) if is_broken else (1, 2):
-        run.store(number, number, place=place, kind=Kind.STAGED)
+        run.store(number, number, place=place, kind=WorkloadKind.STAGED)
     run.settle()
 
 
 @story("what a group gives up is a dead letter, once")
 def _dead_twice(run: Told, is_broken: bool) -> None:
-    run.send(1, Kind.FAILING, FAILING, failures=99)
+    run.send(1, WorkloadKind.FAILING, FAILING, failures=99)
     run.ack(1, place=f"{FAILING}/broker-a/0")
     for times in range(3):
-        run.deliver(1, times, group=FAILERS, times=times, done=False, kind=Kind.FAILING)
-    run.store(1, 0, place=DLQ, kind=Kind.FAILING)
+        run.deliver(1, times, group=FAILERS, times=times, done=False, kind=WorkloadKind.FAILING)
+    run.store(1, 0, place=DLQ, kind=WorkloadKind.FAILING)
     if is_broken:
-        run.store(1, 1, place=DLQ, kind=Kind.FAILING)
+        run.store(1, 1, place=DLQ, kind=WorkloadKind.FAILING)
     run.settle()
 
 
 @story("what fails is tried again once")
 def _retried_twice(run: Told, is_broken: bool) -> None:
-    run.send(1, Kind.FAILING, FAILING, failures=1)
-    run.deliver(1, group=FAILERS, done=False, kind=Kind.FAILING)
-    run.deliver(1, place=RETRY, group=FAILERS, times=1, kind=Kind.FAILING)
-    run.store(1, 0, place=RETRY, kind=Kind.FAILING)
+    run.send(1, WorkloadKind.FAILING, FAILING, failures=1)
+    run.deliver(1, group=FAILERS, done=False, kind=WorkloadKind.FAILING)
+    run.deliver(1, place=RETRY, group=FAILERS, times=1, kind=WorkloadKind.FAILING)
+    run.store(1, 0, place=RETRY, kind=WorkloadKind.FAILING)
     if is_broken:
-        run.store(1, 1, place=RETRY, kind=Kind.FAILING)
+        run.store(1, 1, place=RETRY, kind=WorkloadKind.FAILING)
     run.settle()
 
 
 @story("replayed dead letters come again")
 def _not_replayed(run: Told, is_broken: bool) -> None:
-    run.send(1, Kind.FAILING, FAILING, failures=99)
-    run.deliver(1, group=FAILERS, times=2, done=False, kind=Kind.FAILING)
+    run.send(1, WorkloadKind.FAILING, FAILING, failures=99)
+    run.deliver(1, group=FAILERS, times=2, done=False, kind=WorkloadKind.FAILING)
     run.note("replayed", number=1)
     if not is_broken:
-        run.deliver(1, place=RETRY, group=FAILERS, kind=Kind.FAILING)
+        run.deliver(1, place=RETRY, group=FAILERS, kind=WorkloadKind.FAILING)
 
 
 @story("progress is not ahead of its queue")

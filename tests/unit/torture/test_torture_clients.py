@@ -5,7 +5,7 @@ import contextlib
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from pyromq.torture.clients import LivesLoop, LivingClient
+from pyromq.torture.killable_clients import LivesLoop, LivingClient
 
 
 def _run(main: Callable[[], Coroutine[Any, Any, None]]) -> None:

@@ -5,7 +5,7 @@ import json
 import pytest
 from told_history import SYNC, Told
 
-from pyromq.torture.files import faults_of, returned_topics
+from pyromq.torture.file_audit import faults_of, returned_topics
 
 NO_QUEUE = "1 messages of queue 0 of 't-passing-25' are in the log, but the queue has no files"
 

@@ -1,13 +1,13 @@
 """How long clients waited: time in which nobody wanted anything is no pause."""
 
-from pyromq.torture.history import Event, Json
+from pyromq.torture.history import HistoryEvent, Json
 from pyromq.torture.pauses import Pauses
 
 
 def _see(*events: tuple[float, str, str, dict[str, Json]]) -> Pauses:
     pauses = Pauses()
     for at_s, actor, kind, fields in events:
-        pauses.see(Event(at_s, actor, kind, fields))
+        pauses.see(HistoryEvent(at_s, actor, kind, fields))
     return pauses
 
 

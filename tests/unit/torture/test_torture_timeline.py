@@ -6,7 +6,7 @@ from PIL import Image
 
 from pyromq.torture.history import History
 from pyromq.torture.nemesis import BEGIN, END
-from pyromq.torture.outcome import Outcome
+from pyromq.torture.run_outcome import RunOutcome
 from pyromq.torture.timeline import WIDTH, Bar, draw_timeline, timeline_of
 
 
@@ -39,7 +39,7 @@ def test_a_timeline_has_faults_from_their_begin_to_their_end_or_the_run_s() -> N
 
 def test_a_picture_is_drawn_of_any_history(tmp_path: Path) -> None:
     for name, history in (("run", _history()), ("nothing", History(lambda: 0.0))):
-        outcome = Outcome(7, "1 broker")
+        outcome = RunOutcome(7, "1 broker")
         outcome.count(history)
         draw_timeline(history, outcome, tmp_path / f"{name}.png")
         with Image.open(tmp_path / f"{name}.png") as picture:

@@ -11,9 +11,9 @@ from route_listing import headers_by_code
 from pyromq.errors import HeaderError
 from pyromq.wire import headers
 from pyromq.wire.header import Header, read_header, write_header
-from pyromq.wire.headers.offset import QueryConsumerOffset
-from pyromq.wire.headers.pull import PullMessage
-from pyromq.wire.headers.send import SendMessage, SendMessageV2
+from pyromq.wire.headers.offset_headers import QueryConsumerOffset
+from pyromq.wire.headers.pull_headers import PullMessage
+from pyromq.wire.headers.send_headers import SendMessage, SendMessageV2
 
 HEADERS = headers_by_code()
 #: wire.md §3: tier 1, and the name server's codes of tier 2.

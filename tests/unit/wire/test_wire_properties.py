@@ -22,7 +22,7 @@ def test_both_styles_read_and_half_pairs_are_skipped(text: str, pairs: dict[str,
     for name in ("KEYS", "TAGS", "a", "b", "c", "d"):
         expected = pairs.get(name)
         assert properties.find_text(text, name) == expected
-        assert properties.find(text.encode(), name.encode()) == (
+        assert properties.finder(name.encode())(text.encode()) == (
             None if expected is None else expected.encode()
         )
 
@@ -41,11 +41,11 @@ def test_a_name_within_another_is_not_found() -> None:
     text = "XKEYS\x01no\x02KEYSX\x01no\x02V\x01KEYS\x01no"
 
     assert properties.find_text(text, "KEYS") is None
-    assert properties.find(text.encode(), b"KEYS") is None
+    assert properties.finder(b"KEYS")(text.encode()) is None
 
 
 def test_thousands_of_empty_pairs_do_not_exhaust_the_stack() -> None:
     text = "a\x011" + "\x02a\x01" * 10_000
 
     assert properties.find_text(text, "a") == "1"
-    assert properties.find(text.encode(), b"a") == b"1"
+    assert properties.finder(b"a")(text.encode()) == b"1"

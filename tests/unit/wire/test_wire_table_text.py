@@ -2,7 +2,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyromq.wire.bodies.table_text import TableText
-from pyromq.wire.bodies.topics import TopicConfig, TopicConfigTable, encode_topic_table
+from pyromq.wire.bodies.topic_bodies import TopicConfig, TopicConfigTable, encode_topic_table
 
 BUCKETS = 2048
 CHANGES = st.lists(st.tuples(st.text(max_size=3), st.integers(0, 9)), max_size=40)

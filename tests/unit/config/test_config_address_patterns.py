@@ -2,7 +2,7 @@
 
 import pytest
 
-from pyromq.broker.acl.addresses import Addresses
+from pyromq.config.address_patterns import Addresses
 from pyromq.errors import ConfigError
 
 

@@ -1,0 +1,106 @@
+"""What happens when a turn of the loop ends, and in which order."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+import pytest
+
+from pyromq.broker.end_of_turn import BrokerTurn
+from pyromq.net.turn import Turn
+
+
+class Wrote:
+    """Stands for a link: it notes when it would write."""
+
+    def __init__(self, done: list[str]) -> None:
+        self._done = done
+
+    def end_turn(self) -> None:
+        self._done.append("write")
+
+    def abort(self) -> None:
+        self._done.append("abort")
+
+
+def noting(done: list[str], name: str) -> Callable[[], None]:
+    return lambda: done.append(name)
+
+
+async def turn_over() -> None:
+    await asyncio.sleep(0)
+
+
+async def test_steps_run_in_their_order_whatever_was_due_first_and_then_links_write() -> None:
+    turn, done = Turn(), list[str]()
+    steps = {name: turn.step() for name in ("first", "second", "third")}
+    for name, step in steps.items():
+        step.run = noting(done, name)
+
+    turn.join(Wrote(done))  # type: ignore[arg-type]
+    steps["third"].due()
+    steps["first"].due()
+    steps["first"].due()
+    assert done == []
+    await turn_over()
+
+    assert done == ["first", "third", "write"]
+
+
+async def test_a_broker_syncs_and_replicates_before_it_wakes_pulls_and_answers() -> None:
+    turn, done = BrokerTurn(lambda: 0.0), list[str]()
+    names = ("relent", "wake", "replicate", "sync", "copy")
+    turn.join(Wrote(done))  # type: ignore[arg-type]
+    for name in names:
+        step = getattr(turn, name)
+        step.run = noting(done, name)
+        step.due()
+    await turn_over()
+
+    assert done == ["copy", "sync", "replicate", "wake", "relent", "write"]
+
+
+async def test_a_step_that_finds_more_to_do_runs_in_the_next_turn_again() -> None:
+    turn, done = Turn(), list[str]()
+    step = turn.step()
+
+    def run() -> None:
+        done.append("run")
+        if len(done) < 3:
+            step.due()
+
+    step.run = run
+    step.due()
+    for count in (1, 2, 3, 3):
+        await turn_over()
+        assert len(done) == count
+
+
+async def test_a_step_that_fails_keeps_no_answer_back(caplog: pytest.LogCaptureFixture) -> None:
+    turn, done = Turn(), list[str]()
+    broken, after = turn.step(), turn.step()
+
+    def fail() -> None:
+        raise ValueError("a mistake")
+
+    broken.run, after.run = fail, noting(done, "after")
+    turn.join(Wrote(done))  # type: ignore[arg-type]
+    broken.due()
+    after.due()
+    with caplog.at_level(logging.ERROR):
+        await turn_over()
+
+    assert done == ["after", "write"]
+    assert "a step at the end of a turn failed" in caplog.text
+
+
+async def test_what_the_steps_say_is_looked_at_before_answers_leave() -> None:
+    done: list[str] = []
+    turn = Turn(lambda: "the lease ended" not in done)
+    step = turn.step()
+    step.run = noting(done, "the lease ended")
+    turn.join(Wrote(done))  # type: ignore[arg-type]
+    step.due()
+    await turn_over()
+
+    assert done == ["the lease ended", "abort"]
