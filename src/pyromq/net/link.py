@@ -379,6 +379,10 @@ class Link(asyncio.Protocol):
                 is_caller or (self._out_bytes < out_bytes_high and not self._is_writing_paused)
             ):
                 if shortcut is not None and shortcut(self, reader, out_bytes_high - self._out_bytes):
+                    if not reader.pending_bytes:
+                        # The usual case: asking anything again for no bytes costs as much as a send.
+                        self._has_frames_left = False
+                        break
                     continue
                 command = reader.next_command()
                 if command is None:
