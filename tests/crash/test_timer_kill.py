@@ -55,11 +55,13 @@ class Life:
             self.waiting = int(number)
 
     def kill(self) -> None:
-        """End it as nobody should, and read what it said before."""
-        self.process.kill()
-        rest, _ = self.process.communicate(timeout=120)
-        for line in rest.splitlines(keepends=True):
-            self._read(line)
+        """End it as nobody should, and read what it said before.
+
+        `communicate` reads the pipe past what `stdout` has buffered, and would begin within a line.
+        """
+        with self.process:
+            self.process.kill()
+            self.run_until(lambda: False)
 
     def stop(self) -> None:
         """End it in order."""
