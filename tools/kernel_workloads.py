@@ -62,15 +62,13 @@ def _sends_of(batch: int) -> Work:
     received = b"".join(frames) * (MESSAGES // batch // len(frames))
 
     def work() -> int:
-        end = kernel.plan(
-            received,
+        ((end, _, _),) = kernel.plan(
+            [(received, 0, host, 1 << 30)],
             0,
             now_ms=1_700_000_000_000,
-            born_host=host,
             log_end=POSITION,
             log_room=1 << 30,
             index_room=1 << 20,
-            answer_bytes_max=1 << 30,
         )
         assert end == len(received), f"stopped at {end}"
         messages = kernel.message_count
@@ -173,7 +171,7 @@ def pull() -> Work:
     kernel.learn(key, queue, b"orders", 0, frozenset({97}), "who", array("q", [-1]))
 
     def work() -> int:
-        end, _, _ = kernel.answer(received, 0, log=files, disk_position=0, answer_bytes_max=1 << 30)  # type: ignore[arg-type]
+        ((end, _),), _ = kernel.answer([(received, 0, 1 << 30)], log=files, disk_position=0)  # type: ignore[arg-type]
         assert end == len(received), f"stopped at {end}"
         return MESSAGES
 

@@ -108,13 +108,11 @@ def pulls(random: Random) -> None:
     for _ in range(random.randrange(1, 5)):
         received = exact_bytes(some(random, _pull_frames()))
         start = mostly(random, 0, 1, len(received), len(received) + 1)
-        end, frames, commits = kernel.answer(
-            received,
-            start,
-            log=log,
-            disk_position=random.choice((0, 1 << 40)),
-            answer_bytes_max=mostly(random, 1 << 20, 0, 300),
-        )
+        inlets = [(received, start, mostly(random, 1 << 20, 0, 300))] * mostly(random, 1, 0, 3)
+        answered, commits = kernel.answer(inlets, log=log, disk_position=random.choice((0, 1 << 40)))
+        expect(len(answered) == len(inlets), "each inlet is looked at")
+        end = answered[-1][0] if answered else start
+        frames = [frame for _, some_frames in answered for frame in some_frames]
         expect(start <= end <= max(start, len(received)), "the pulls end in what was received")
         expect(len(commits) <= len(frames), "a commit comes with an answer")
         expect(reached[0] <= queue.end, "nobody gets behind the end of a queue")

@@ -79,30 +79,39 @@ def sends(random: Random) -> None:
     for _ in range(random.randrange(1, 5)):
         for queue_id, queue in enumerate(queues):
             kernel.learn(b"orders", queue_id, queue, mostly(random, 0, 2))
-        received = exact_bytes(some(random, _send_frames(), count_max=6))
-        start = mostly(random, 0, 1, len(received), len(received) + 1)
-        end = kernel.plan(
-            received,
-            start,
+        inlets = [_inlet(random, host) for _ in range(mostly(random, 1, 2, 5))]
+        planned = kernel.plan(
+            inlets,
+            mostly(random, 0, len(inlets) - 1),
             now_ms=number(random),
-            born_host=host,
             log_end=random.randrange(1 << 60),
             log_room=mostly(random, 1 << 30, 0, 500),
             index_room=mostly(random, 1 << 20, 0, 3),
-            answer_bytes_max=mostly(random, 1 << 20, 0, 300),
         )
-        expect(start <= end <= max(start, len(received)), "a plan ends in what was received")
-        count, reader = kernel.message_count, CommandReader()
+        count = kernel.message_count
         expect(len(list(iter_records(kernel.records))) == count, "records are whole")
-        reader.feed(kernel.answers)
-        while reader.next_command() is not None:
-            pass
+        for (received, start, _, _), (end, answers, sends) in zip(
+            inlets[-len(planned) :], planned, strict=True
+        ):
+            expect(start <= end <= max(start, len(received)), "a plan ends in what was received")
+            expect(bool(sends) == (end > start), "each inlet knows its sends")
+            reader = CommandReader()
+            reader.feed(answers)
+            while reader.next_command() is not None:
+                sends -= 1
+            expect(sends >= 0 and not reader.pending_bytes, "each inlet has its own answers")
         if random.random() < 0.3:
             random.choice((kernel.drop, kernel.forget_all, lambda: kernel.forget(b"orders")))()
             continue
         ends = sum(queue.end for queue in queues)
         kernel.apply(index, random.choice((20, 4096)))
         expect(sum(queue.end for queue in queues) == ends + count, "each message has its entry")
+
+
+def _inlet(random: Random, host: bytes) -> tuple[bytes, int, bytes, int]:
+    received = exact_bytes(some(random, _send_frames(), count_max=6))
+    start = mostly(random, 0, 1, len(received), len(received) + 1)
+    return received, start, mostly(random, host, b""), mostly(random, 1 << 20, 0, 300)
 
 
 @target("refusals.refuse_sends")

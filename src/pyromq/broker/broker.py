@@ -35,10 +35,10 @@ from pyromq.config.settings import BrokerProcess
 from pyromq.episodes import Episodes
 from pyromq.errors import ListenFailed
 from pyromq.kernel import IS_COMPILED
-from pyromq.net.link import Shortcut
 from pyromq.net.metrics import MetricsPage
 from pyromq.net.routes import Route
 from pyromq.net.server import Server
+from pyromq.net.turn import Shortcut
 from pyromq.store.files import Files
 
 log = logging.getLogger(__name__)
@@ -281,7 +281,7 @@ class Broker(BrokerRooms):
                 on_master_role=self._metrics.stats.note_master_role,
                 on_diverged=self._on_diverged,
             )
-        server.shortcut = self._add_handlers(write, surroundings, committed_here)
+        self._turn.shortcut = self._add_handlers(write, surroundings, committed_here)
         self._table.add(self._more_routes)
         self._table.pressure = durability
         self._metrics.watch(durability, self._table)

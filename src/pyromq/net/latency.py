@@ -1,11 +1,11 @@
 """Latency of requests: RocketMQ 5.x's `rocketmq_rpc_latency`, in milliseconds.
 
 Routes are timed one request at a time, which costs little beside the way through Python. Requests that the
-kernel answers are timed by the buffer: one observation for all plain sends, or pulls, that came together.
+kernel answers are timed by the turn: one observation for all plain sends, or pulls, that came together.
 """
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Sequence
 from dataclasses import replace
 from functools import partial
 from time import perf_counter
@@ -13,10 +13,10 @@ from typing import Any, Final
 
 from pyromq.codes import RequestCode, ResponseCode
 from pyromq.errors import Refused
-from pyromq.net.link import Link, Shortcut
+from pyromq.net.link import Link
 from pyromq.net.metrics import Histogram
 from pyromq.net.routes import Answer, Handled, Request, RequestTable, Route
-from pyromq.wire.command import CommandReader
+from pyromq.net.turn import Shortcut
 
 #: RocketMQ's own bounds begin with a whole millisecond, where most of ours are over.
 BOUNDS_MS: Final = (0.1, 0.3, 1, 3, 5, 7, 10, 30, 100, 300, 1000, 2000, 3000)
@@ -45,9 +45,9 @@ class RequestTimes:
             return None
         labels = _labels(request_code, int(ResponseCode.SUCCESS), is_held=False)
 
-        def timed(link: Link, reader: CommandReader, answer_bytes_max: int) -> bool:
+        def timed(links: Sequence[Link]) -> bool:
             began = perf_counter()
-            is_handled = shortcut(link, reader, answer_bytes_max)
+            is_handled = shortcut(links)
             if is_handled:
                 self.histogram.observe((perf_counter() - began) * 1000, labels)
             return is_handled

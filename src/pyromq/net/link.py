@@ -1,6 +1,8 @@
 """One asyncio connection with many requests under way, in both directions.
 
 Bytes that arrive become commands: answers go to whoever waits for their `opaque`, requests to `on_request`.
+Where the turn has a shortcut, it is asked first, for one link when much arrived, for all others together when
+the turn ends.
 Commands that leave are collected and written once when the turn of the loop ends (`net/turn.py`).
 
 Whatever a peer can make grow is bounded:
@@ -51,6 +53,8 @@ from pyromq.wire.command import Command, CommandReader, encode
 
 TURN_BYTES_MAX = 256 * 1024
 OUTPUT_FACTOR_MAX = 16
+#: What a link received at once is handled at the end of the turn, with that of others, unless it is more.
+NOTED_BYTES_MAX = 16 * 1024
 #: Seconds of a turn in which bytes that are refused do not count for a link's share of it.
 FORGIVING_S = 0.2
 #: Between two looks for answers that did not come in time.
@@ -62,16 +66,11 @@ _RESPONSE = int(CommandFlag.RESPONSE)  # a plain number: this is asked of each c
 _log = logging.getLogger("pyromq.net")
 
 
-#: Handles frames from the reader's pending bytes on, with at most so many bytes of answers, or returns False.
-Shortcut = Callable[["Link", CommandReader, int], bool]
-
-
 class Link(asyncio.Protocol):
     """One connection; `is_caller` on the side that opened it.
 
     `on_start` is called once when it is made, `on_request` with each request that arrives, `on_end` once when
-    it is over. `shortcut`, if there is one, is offered the received bytes first, and returns whether it
-    handled frames of them.
+    it is over. The turn's shortcut, if there is one, is offered the received bytes first.
     """
 
     # Without a dictionary an idle connection takes a tenth less.
@@ -85,6 +84,7 @@ class Link(asyncio.Protocol):
         "_is_caller",
         "_is_ended",
         "_is_in_turn",
+        "_is_noted",
         "_is_reading_paused",
         "_is_tls",
         "_is_writing_paused",
@@ -99,8 +99,6 @@ class Link(asyncio.Protocol):
         "_out_bytes",
         "_out_bytes_high",
         "_out_bytes_low",
-        "_reader",
-        "_shortcut",
         "_transport",
         "_turn",
         "_turn_bytes",
@@ -110,6 +108,7 @@ class Link(asyncio.Protocol):
         "peer",
         "peer_host_bytes",
         "read_at",
+        "reader",
         "under_way",
         "waits_since",
     )
@@ -123,7 +122,6 @@ class Link(asyncio.Protocol):
         on_request: Callable[[Link, Command], None],
         on_end: Callable[[Link], None],
         on_start: Callable[[Link], None] | None = None,
-        shortcut: Shortcut | None = None,
         is_caller: bool = False,
     ) -> None:
         self.peer = "unknown:0"
@@ -135,7 +133,6 @@ class Link(asyncio.Protocol):
         self._monotonic = clock.monotonic
         self._on_request = on_request
         self._on_start = on_start
-        self._shortcut = shortcut
         self._on_end = on_end
         self._is_caller = is_caller
         self._close_callbacks: list[Callable[[Link], None]] = []
@@ -147,12 +144,15 @@ class Link(asyncio.Protocol):
         self.read_at = self._active_at
 
         self._transport: asyncio.Transport | None = None
-        self._reader = CommandReader(settings.frame_bytes_max)
+        #: What arrived and was not handled.
+        self.reader = CommandReader(settings.frame_bytes_max)
         self._has_received = False
         #: Why the connection ended, where TLS knows more than that it did.
         self._ended_by: TlsFailed | None = None
         self._is_tls = False
         self._is_in_turn = False
+        #: Whether the turn handles what arrived when it ends.
+        self._is_noted = False
         self._turn_bytes = 0
         self._has_frames_left = False
         self._is_reading_paused = False
@@ -239,6 +239,12 @@ class Link(asyncio.Protocol):
             if not self._is_in_turn:
                 self._join_turn()
 
+    def answer_room(self) -> int:
+        """Return how many bytes of answers the link takes now; with 0 or less no frame is to be handled."""
+        if self.closed or self._is_writing_paused:
+            return 0
+        return self._out_bytes_high - self._out_bytes
+
     def forgive(self, size: int) -> None:
         """Do not count received bytes that were refused as a part of the link's share of this turn.
 
@@ -297,7 +303,7 @@ class Link(asyncio.Protocol):
             self._on_start(self)
 
     def data_received(self, data: bytes) -> None:
-        """Handle all whole commands."""
+        """Handle all whole commands, or leave them to the end of the turn."""
         if self.closed:
             # TLS hands on what comes until its peer has said goodbye too.
             return
@@ -305,7 +311,7 @@ class Link(asyncio.Protocol):
         if not self._is_caller:
             self._note_wait(now)
         self._turn_bytes += len(data)
-        self._reader.feed(data)
+        self.reader.feed(data)
         if not self._has_received:
             self._has_received = True
             if data[0] == TLS_HANDSHAKE_BYTE:
@@ -317,6 +323,13 @@ class Link(asyncio.Protocol):
                 self._ended_by = speaks_tls_only(self.peer)
                 self.close()
                 return
+        elif self._turn.shortcut is not None and len(data) <= NOTED_BYTES_MAX:
+            if not self._is_noted:
+                self._is_noted = True
+                self._turn.note(self)
+            if self._turn_bytes > TURN_BYTES_MAX:
+                self._settle()
+            return
         self._handle_frames()
         self._settle()
 
@@ -347,6 +360,13 @@ class Link(asyncio.Protocol):
                 _log.exception("the end of the connection to %s could not be told to all", self.peer)
         self._on_end(self)
 
+    def handle_noted(self) -> None:
+        """Handle what arrived in this turn and the shortcut left. `Turn` calls it."""
+        self._is_noted = False
+        if self.reader.pending_bytes and not self.closed:
+            self._handle_frames(was_asked=True)
+            self._settle()
+
     def end_turn(self) -> None:
         """Write what was collected, then take up what was left over. `Turn` calls it."""
         self._is_in_turn = False
@@ -369,21 +389,22 @@ class Link(asyncio.Protocol):
             self.read_at = self._turn.began_at or now
             self.waits_since = looked_at
 
-    def _handle_frames(self) -> None:
-        """Handle what arrived as long as there is room for answers."""
-        reader, shortcut, is_caller = self._reader, self._shortcut, self._is_caller
+    def _handle_frames(self, *, was_asked: bool = False) -> None:
+        """Handle what arrived while there is room for answers; `was_asked`: the shortcut has had these bytes."""
+        reader, shortcut, is_caller = self.reader, self._turn.shortcut, self._is_caller
         out_bytes_high = self._out_bytes_high
         self._has_frames_left = True
         try:
             while not self.closed and (
                 is_caller or (self._out_bytes < out_bytes_high and not self._is_writing_paused)
             ):
-                if shortcut is not None and shortcut(self, reader, out_bytes_high - self._out_bytes):
+                if not was_asked and shortcut is not None and shortcut((self,)):
                     if not reader.pending_bytes:
                         # The usual case: asking anything again for no bytes costs as much as a send.
                         self._has_frames_left = False
                         break
                     continue
+                was_asked = False
                 command = reader.next_command()
                 if command is None:
                     self._has_frames_left = False

@@ -15,7 +15,7 @@ from pyromq.clock import Clock
 from pyromq.config.settings import NetSettings
 from pyromq.episodes import Episode
 from pyromq.errors import ListenFailed
-from pyromq.net.link import Link, Shortcut, close_all
+from pyromq.net.link import Link, close_all
 from pyromq.net.listener import PeekingListener
 from pyromq.net.routes import Dispatcher, RequestTable
 from pyromq.net.tls import server_context
@@ -54,8 +54,6 @@ class Server:
         self._clock = clock
         self._name = name
         self._on_link_closed = on_link_closed
-        #: May handle received bytes before they become commands; for connections that are yet to come.
-        self.shortcut: Shortcut | None = None
         self._turn = turn or Turn(monotonic=clock.monotonic)
         self._dispatch = Dispatcher(table, name=name, requests_under_way_max=settings.requests_under_way_max)
         self._tls = server_context(settings)
@@ -151,7 +149,6 @@ class Server:
             on_request=self._dispatch,
             on_start=self._admit,
             on_end=self._forget,
-            shortcut=self.shortcut,
         )
 
     def _admit(self, link: Link) -> None:

@@ -1,7 +1,9 @@
 """The end of a turn of the loop: one ordered list of what happens then, for all links together.
 
     bytes are read, requests are handled, the log is written      during the turn
-    1. each step that is due, in the order of the steps           when it ends
+    0. `shortcut` handles what noted links received, for all of   when it ends
+       them at once; what it leaves, each link handles
+    1. each step that is due, in the order of the steps
     2. `may_leave`: do the answers still hold?
     3. every link that joined writes once, and takes up the frames that it had left over
 
@@ -26,7 +28,7 @@ import asyncio
 import logging
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -34,6 +36,9 @@ if TYPE_CHECKING:
 
 #: Seconds after a turn in which the next one may have been waited for; a shorter turn made nobody wait.
 IDLE_S: Final = 0.005
+
+#: Handles frames at the front of what links received; returns whether there was one.
+Shortcut = Callable[[Sequence["Link"]], bool]
 
 _log = logging.getLogger("pyromq.net")
 
@@ -66,10 +71,12 @@ class Turn:
         "_links",
         "_looked_at",
         "_monotonic",
+        "_noted",
         "_steps",
         "_want_turn",
         "began_at",
         "may_leave",
+        "shortcut",
     )
 
     def __init__(
@@ -84,7 +91,10 @@ class Turn:
         self._is_idle = True
         #: Asked before the answers of a turn leave.
         self.may_leave = may_leave
+        #: Offered what links received before it becomes commands.
+        self.shortcut: Shortcut | None = None
         self._is_planned = False
+        self._noted: list[Link] = []
         self._steps: list[TurnStep] = []
         self._links: list[Link] = []
         #: Whether somebody has this turn alone, and who waits for one.
@@ -106,6 +116,11 @@ class Turn:
             self.began_at = now
             self.plan_end()
         return self._looked_at
+
+    def note(self, link: Link) -> None:
+        """Have what a link received handled when the turn ends, by `shortcut` and `link.handle_noted`."""
+        self._noted.append(link)
+        self.plan_end()
 
     def join(self, link: Link) -> None:
         """Have `link.end_turn` called when the turn ends; a link joins once a turn."""
@@ -145,6 +160,9 @@ class Turn:
     # Inside ----------------------------------------------------------------------------------------------
 
     def _end(self) -> None:
+        # What is handled here is a part of the turn.
+        if self._noted:
+            self._handle_noted()
         self._is_planned = False
         if self.began_at is not None:
             self._looked_at, self._ended_at, self.began_at = self.began_at, self._monotonic(), None
@@ -162,6 +180,18 @@ class Turn:
             self._pass_on()
         if self._links:
             self._write()
+
+    def _handle_noted(self) -> None:
+        links, self._noted = self._noted, []
+        try:
+            if self.shortcut is not None:
+                self.shortcut(links)
+        except Exception:  # noqa: BLE001  our own mistake: nobody knows what was handled
+            _log.exception("frames of %d connections could not be handled; they are closed", len(links))
+            for link in links:
+                link.close()
+        for link in links:
+            link.handle_noted()
 
     def _look_for_bytes(self, turns: int) -> None:
         """Note that the loop is idle if no bytes are read in so many turns."""

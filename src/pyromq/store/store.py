@@ -234,6 +234,10 @@ class MessageStore(StoredMessages):
         newest = self._index.newest
         return 0 if newest is None else newest.entries_max - newest.count
 
+    def rooms(self) -> tuple[int, int, int]:
+        """Return `max_position`, `log_room` and `index_room`: what a plan of the kernel begins with."""
+        return self.max_position, self.log_room, self.index_room
+
     def make_room(self, size: int) -> None:
         """Begin a new file of the log unless the current one takes `size` bytes; the store is writable."""
         if size > self._log.room():

@@ -10,7 +10,7 @@ from pyromq.broker.live_settings import BrokerLiveSettings
 from pyromq.broker.requests.busy import Busy
 from pyromq.codes import CommandFlag, RequestCode, ResponseCode, Serializer
 from pyromq.config.settings import BrokerProcess, StoreSettings
-from pyromq.net.link import Shortcut
+from pyromq.net.turn import Shortcut
 from pyromq.testing.manual_clock import ManualClock
 from pyromq.testing.requests import send_fields, send_v2_fields
 from pyromq.wire.command import Command, CommandReader, encode

@@ -49,15 +49,8 @@ def _planned(frame: bytes) -> dict[str, str] | None:
     )
     assert kernel is not None
     kernel.learn(b"orders", 0, tails.QueueTail(), 0)
-    end = kernel.plan(
-        frame,
-        0,
-        now_ms=1,
-        born_host=HOST,
-        log_end=0,
-        log_room=1 << 20,
-        index_room=0,
-        answer_bytes_max=1 << 20,
+    ((end, _, _),) = kernel.plan(
+        [(frame, 0, HOST, 1 << 20)], 0, now_ms=1, log_end=0, log_room=1 << 20, index_room=0
     )
     if not end:
         return None

@@ -42,11 +42,5 @@ class Pulls:
     def plan_count(self) -> int: ...
     def release(self) -> None: ...
     def answer(
-        self,
-        received: bytes | bytearray,
-        start: int,
-        *,
-        log: CommitLog,
-        disk_position: int,
-        answer_bytes_max: int,
-    ) -> tuple[int, list[bytes], list[tuple[Any, int]]]: ...
+        self, inlets: list[tuple[bytes | bytearray, int, int]], *, log: CommitLog, disk_position: int
+    ) -> tuple[list[tuple[int, list[bytes]]], list[tuple[Any, int]]]: ...

@@ -113,6 +113,8 @@ cdef class Pulls:
     #: What plans answered that are forgotten, or were asked: (messages, bytes, pulls) by `who`.
     cdef dict _served
     cdef int64_t _gathered_count, _gathered_bytes
+    #: Of the log, while pulls are answered.
+    cdef int64_t _log_end, _written_from, _disk_position
     cdef View _views[VIEWS]
     cdef int _view_count
     cdef object _row
@@ -207,26 +209,33 @@ cdef class Pulls:
         self._view_count = 0
         self._row = None
 
-    def answer(
-        self,
-        received,
-        Py_ssize_t start,
-        *,
-        log,
-        int64_t disk_position,
-        Py_ssize_t answer_bytes_max,
-    ):
-        """Answer the pulls that begin at byte `start`: return the byte behind the last, frames and commits.
+    def answer(self, list inlets not None, *, log, int64_t disk_position):
+        """Answer the pulls at the front of inlets; return what was answered of each, and commits.
 
+        An inlet has what a link received, the byte where its next frame begins, and the most bytes of answers
+        that it takes. Of each the result has the byte behind the last pull that was answered, and the frames.
         A commit is what was learnt as `who`, and an offset.
         """
+        cdef list answered = [], commits = []
+        cdef Py_ssize_t start, answer_bytes_max
+        if self._row is not log.segments:
+            self.release()
+            self._row = log.segments
+        self._log_end, self._written_from, self._disk_position = log.end, log.written_from, disk_position
+        for received, start, answer_bytes_max in inlets:
+            answered.append(self._answer_inlet(received, start, answer_bytes_max, log, commits))
+        return answered, commits
+
+    cdef tuple _answer_inlet(
+        self, received, Py_ssize_t start, Py_ssize_t answer_bytes_max, log, list commits
+    ):
+        """Answer the pulls at the front of one inlet; see `answer`."""
         cdef const uint8_t *bytes_start
         cdef const uint8_t *at
         cdef const uint8_t *end
         cdef Frame frame
-        cdef list frames = [], commits = []
+        cdef list frames = []
         cdef Py_ssize_t answered = 0
-        cdef int64_t log_end = log.end, written_from = log.written_from
         cdef bytes answer
         if isinstance(received, bytes):
             bytes_start = <const uint8_t *> PyBytes_AS_STRING(received)
@@ -237,10 +246,7 @@ cdef class Pulls:
         else:
             raise TypeError("received must be bytes or a bytearray")
         if start < 0:
-            return start, frames, commits
-        if self._row is not log.segments:
-            self.release()
-            self._row = log.segments
+            return start, frames
         at = bytes_start + start
         while at < end and answered < answer_bytes_max:
             if read_frame(at, end, &frame) != READ:
@@ -252,17 +258,15 @@ cdef class Pulls:
             if frame.body_length:
                 # No client sends one; how long it may be stands on the route.
                 break
-            answer = self._pull(&frame, log, log_end, written_from, disk_position, commits)
+            answer = self._pull(&frame, log, commits)
             if answer is None:
                 break
             frames.append(answer)
             answered += PyBytes_GET_SIZE(answer)
             at = frame.end
-        return at - bytes_start, frames, commits
+        return at - bytes_start, frames
 
-    cdef bytes _pull(
-        self, Frame *frame, log, int64_t log_end, int64_t written_from, int64_t disk_position, list commits
-    ):
+    cdef bytes _pull(self, Frame *frame, log, list commits):
         """Return the answer to one pull, None when it is Python's."""
         cdef int64_t offset, count_max, flags, commit, ignored, bytes_max = 0
         cdef PullPlan plan
@@ -299,9 +303,7 @@ cdef class Pulls:
             entries = queue.read(offset, count_max)
         else:
             entries = queue.read(offset, max(count_max, <int64_t> SCANNED_ENTRIES_MIN))
-        passed = self._gather(
-            plan, entries, offset, count_max, bytes_max, log, log_end, written_from, disk_position
-        )
+        passed = self._gather(plan, entries, offset, count_max, bytes_max, log)
         if passed <= 0:
             return None
         answer = self._encode(frame, offset + passed, queue.min_offset, queue.end)
@@ -315,8 +317,7 @@ cdef class Pulls:
         return answer
 
     cdef int64_t _gather(
-        self, PullPlan plan, bytes entries, int64_t offset, int64_t count_max, int64_t bytes_max, log,
-        int64_t log_end, int64_t written_from, int64_t disk_position,
+        self, PullPlan plan, bytes entries, int64_t offset, int64_t count_max, int64_t bytes_max, log
     ) except -2:
         """Find the wanted records; return how many entries were passed, -1 when anything is not as usual."""
         cdef const uint8_t *entry = <const uint8_t *> PyBytes_AS_STRING(entries)
@@ -327,6 +328,7 @@ cdef class Pulls:
         cdef Limits limits = self._limits
         cdef int64_t bulk_bytes = min(bytes_max, limits.bulk_bytes)
         cdef bint is_bulk = bulk_bytes > limits.bytes_in_memory
+        cdef int64_t disk_position = self._disk_position
         self._run_count = 0
         for i in range(entry_count):
             position = load64(entry)
@@ -345,12 +347,12 @@ cdef class Pulls:
                     self._gathered_count, self._gathered_bytes = count, total
                     return i
             if plan.wants_all or plan.wants(load64(entry + 12)):
-                if position + size > log_end:
+                if position + size > self._log_end:
                     return -1
                 record = self._look(position, size, log)
                 if record == NULL:
                     return -1
-                if position < written_from and not _is_whole(
+                if position < self._written_from and not _is_whole(
                     record, size, position, plan.topic, plan.queue_id, offset + i
                 ):
                     return -1

@@ -27,15 +27,11 @@ class Sends(Plan):
     def topic_count(self) -> int: ...
     def plan(
         self,
-        received: bytes | bytearray,
-        start: int,
+        inlets: list[tuple[bytes | bytearray, int, bytes, int]],
+        first: int,
         *,
         now_ms: int,
-        born_host: bytes,
         log_end: int,
         log_room: int,
         index_room: int,
-        answer_bytes_max: int,
-    ) -> int: ...
-    @property
-    def answers(self) -> bytes: ...
+    ) -> list[tuple[int, bytes, int]]: ...

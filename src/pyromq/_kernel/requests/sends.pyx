@@ -1,12 +1,12 @@
 """Sends, from the received bytes to the bytes of the log and of the answers.
 
-    plan      received bytes ──► records, one behind the other; answers; notes for queues and index
+    plan      bytes that links received ──► records, one behind the other; answers; notes for queues and index
 
 What is planned is written and applied as `plans` says.
 
 Only plain sends are planned: to a queue that Python has made known with `learn`, of messages that wait
-nowhere and are looked at by nobody. At the first frame that is anything else, `plan` stops and Python goes on
-with it. `pyromq.broker.requests.handlers.send_handlers` is the same in Python.
+nowhere and are looked at by nobody. At a link's first frame that is anything else, `plan` leaves that link, and
+Python goes on with it. `pyromq.broker.requests.handlers.send_handlers` is the same in Python.
 """
 
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE
@@ -37,6 +37,8 @@ cdef enum:
     SYS_TRANSACTION = 12
     SYS_HOSTS_V6 = 48
 
+    #: A plan of so many bytes of records is long enough: a turn has to end.
+    PLAN_BYTES_MAX = 1048576
     #: A map of more has another order than one of 16 buckets.
     PAIRS_MAX = 12
     HOST_BYTES = 8
@@ -149,25 +151,44 @@ cdef class Sends(Plan):
 
     def plan(
         self,
-        received,
-        Py_ssize_t start,
+        list inlets not None,
+        Py_ssize_t first,
         *,
         int64_t now_ms,
-        bytes born_host not None,
         int64_t log_end,
         int64_t log_room,
         int64_t index_room,
-        Py_ssize_t answer_bytes_max,
     ):
-        """Plan the sends that begin at byte `start` and return the byte behind the last one planned.
+        """Plan the sends at the front of inlets, from number `first` on; return what was planned of each.
+
+        An inlet has what a link received, the byte where its next frame begins, its peer's host, and the most
+        bytes of answers that it takes. Of each inlet that was looked at the result has the byte behind the
+        last send that was planned, the answers, and the number of sends. A plan that is long enough ends
+        before the last inlet.
 
         `log_room` are the bytes that still go into the log's file, `index_room` the keys into the index's.
         """
+        cdef list planned = []
+        cdef Py_ssize_t i, start, answer_bytes_max
+        cdef bytes born_host
+        self.clear()
+        if first < 0:
+            raise ValueError("there is no such inlet")
+        self.begin(now_ms, b"", log_end, log_room, index_room)
+        for i in range(first, len(inlets)):
+            received, start, born_host, answer_bytes_max = inlets[i]
+            planned.append(self._plan_inlet(received, start, born_host, answer_bytes_max))
+            if self._records.used >= PLAN_BYTES_MAX:
+                break
+        return planned
+
+    cdef tuple _plan_inlet(self, received, Py_ssize_t start, bytes born_host, Py_ssize_t answer_bytes_max):
+        """Plan the sends at the front of one inlet; see `plan`."""
         cdef const uint8_t *bytes_start
         cdef const uint8_t *at
         cdef const uint8_t *end
         cdef Frame frame
-        self.clear()
+        cdef Py_ssize_t answers_from = self._answers.used, count = 0
         if isinstance(received, bytes):
             bytes_start = <const uint8_t *> PyBytes_AS_STRING(received)
             end = bytes_start + PyBytes_GET_SIZE(received)
@@ -176,18 +197,25 @@ cdef class Sends(Plan):
             end = bytes_start + PyByteArray_GET_SIZE(received)
         else:
             raise TypeError("received must be bytes or a bytearray")
-        if start < 0 or PyBytes_GET_SIZE(born_host) != HOST_BYTES:
-            return start
+        if start < 0 or born_host is None or PyBytes_GET_SIZE(born_host) != HOST_BYTES:
+            return start, b"", 0
+        self._born_host = born_host
         at = bytes_start + start
-        self.begin(now_ms, born_host, log_end, log_room, index_room)
-        while at < end and self._answers.used < answer_bytes_max:
+        while at < end and self._answers.used - answers_from < answer_bytes_max:
             if read_frame(at, end, &frame) != READ:
                 break
             if not self._plan_frame(&frame):
                 break
             at = frame.end
-            self.count += 1
-        return at - bytes_start
+            count += 1
+        self.count += count
+        return at - bytes_start, self._answers_since(answers_from), count
+
+    cdef bytes _answers_since(self, Py_ssize_t start):
+        """Return the frames of answers from a byte on; a oneway send has none."""
+        if self._answers.used == start:
+            return b""
+        return PyBytes_FromStringAndSize(<char *> self._answers.bytes + start, self._answers.used - start)
 
     cdef bint _plan_frame(self, Frame *frame) except -1:
         """Plan one frame, or leave everything as it was and return False."""
@@ -368,11 +396,6 @@ cdef class Sends(Plan):
                 at[0] = HEX[(position >> shift) & 15]
                 at += 1
             i += sizeof(Entry)
-
-    @property
-    def answers(self):
-        """The frames of the answers; a oneway send has none."""
-        return PyBytes_FromStringAndSize(<char *> self._answers.bytes, self._answers.used)
 
     cdef int clear(self) except -1:
         Plan.clear(self)

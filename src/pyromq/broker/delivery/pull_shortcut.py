@@ -5,7 +5,7 @@ in their offsets only, until a topic, a group, a subscription or any live settin
 takes the long way, and is held there.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from pyromq.broker.groups.group_room import Groups
@@ -17,7 +17,6 @@ from pyromq.config.settings import StoreSettings
 from pyromq.net.link import Link
 from pyromq.store.reading import GetStatus, WantsTags
 from pyromq.store.store import MessageStore
-from pyromq.wire.command import CommandReader
 from pyromq.wire.headers.pull_headers import PullMessage
 
 if TYPE_CHECKING:
@@ -62,8 +61,8 @@ class FastPulls:
         self.before_renewal: Callable[[], None] = lambda: None
         store.on_files_gone = self._pulls.release
 
-    def __call__(self, link: Link, reader: CommandReader, answer_bytes_max: int) -> bool:
-        """Answer the pulls at the front of what was received that find messages; return whether one did."""
+    def __call__(self, links: Sequence[Link]) -> bool:
+        """Answer the pulls at the front of what links received that find messages; return whether one did."""
         # While slaves are suggested, which broker is depends on what was read.
         if self._settings.slave_read_enable:
             return False
@@ -74,22 +73,21 @@ class FastPulls:
         if readable is not None and readable < store.max_position:
             # The kernel reads up to the end of the log.
             return False
-        received, start = reader.pending
-        end, frames, commits = self._pulls.answer(
-            received,
-            start,
+        answered, commits = self._pulls.answer(
+            [(*link.reader.pending, link.answer_room()) for link in links],
             log=store.log,
             disk_position=store.disk_position,
-            answer_bytes_max=answer_bytes_max,
         )
-        if end == start:
-            return False
-        reader.skip_to(end)
         for (group, topic, queue_id), offset in commits:
             self._offsets.commit(group, topic, queue_id, offset)
-        for frame in frames:
-            link.send_frames(frame)
-        return True
+        has_handled = False
+        for link, (end, frames) in zip(links, answered, strict=True):
+            if frames:
+                has_handled = True
+                link.reader.skip_to(end)
+                for frame in frames:
+                    link.send_frames(frame)
+        return has_handled
 
     def take_served(self) -> dict[tuple[str, str, int], tuple[int, int, int]]:
         """Return (messages, bytes, pulls) by group, topic and queue since the last time this was asked."""

@@ -37,7 +37,7 @@ slaves.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from math import inf
 from time import perf_counter
@@ -51,11 +51,11 @@ from pyromq.clock import Clock
 from pyromq.codes import ResponseCode
 from pyromq.config.settings import StoreSettings
 from pyromq.errors import NotMaster, ServiceNotAvailable
-from pyromq.net.link import Link, Shortcut
+from pyromq.net.link import Link
 from pyromq.net.routes import Answer, Handled, Request
-from pyromq.net.turn import TurnStep
+from pyromq.net.turn import Shortcut, TurnStep
 from pyromq.store.store import MessageStore
-from pyromq.wire.command import Command, CommandReader
+from pyromq.wire.command import Command
 
 if TYPE_CHECKING:
     from pyromq.broker.durability.replica_wait import Replicated
@@ -165,12 +165,14 @@ class Durability(LogSync):
             return Reason.FULL
         if busy.slow_write_s and queue is busy.sends:
             return Reason.PAGE_CACHE
-        now = self._monotonic()
-        if now - link.waits_since + A_TICK_S < queue.wait_s or not busy.is_enabled:
+        return self._late(queue, link, self._monotonic())
+
+    def _late(self, queue: PressedQueue, link: Link, now: float) -> Reason | None:
+        if now - link.waits_since + A_TICK_S < queue.wait_s:
             return None
         if now - link.read_at + A_TICK_S < queue.wait_s * TAKEN_SHARE:
             return None
-        return Reason.LATE
+        return Reason.LATE if self._busy is not None and self._busy.is_enabled else None
 
     def refuse(self, link: Link, command: Command) -> Answer | None:
         """Return the answer to a request that is not taken for pressure, None for one that is."""
@@ -238,23 +240,41 @@ class Durability(LogSync):
             return None
         queue_of_sends, queue_of_pulls = busy.sends, busy.pulls
 
-        def take(link: Link, reader: CommandReader, answer_bytes_max: int) -> bool:
+        def take(links: Sequence[Link]) -> bool:
             if not self.is_open:
                 return False
-            reason = self.pressed(queue_of_sends, link)
-            if reason is not None:
+            has_handled = False
+            taken, refused = self._parted(queue_of_sends, links)
+            for link, reason in refused:
                 # A connection with too many requests under way hears that, and not this.
-                if len(link.under_way) < under_way_max and busy.refuse_sends(
-                    link, reader, answer_bytes_max, reason
-                ):
-                    return True
-            elif sends is not None and sends(link, reader, answer_bytes_max):
-                return True
-            if pulls is None or self.pressed(queue_of_pulls, link) is not None:
-                return False
-            return pulls(link, reader, answer_bytes_max)
+                if len(link.under_way) < under_way_max and busy.refuse_sends(link, reason):
+                    has_handled = True
+            if sends is not None and taken and sends(taken):
+                has_handled = True
+            if pulls is None:
+                return has_handled
+            taken, _ = self._parted(queue_of_pulls, [link for link in links if link.reader.pending_bytes])
+            return (bool(taken) and pulls(taken)) or has_handled
 
         return take
+
+    def _parted(
+        self, queue: PressedQueue, links: Sequence[Link]
+    ) -> tuple[Sequence[Link], Sequence[tuple[Link, Reason]]]:
+        """Return the links whose requests of a queue are taken now, and the others with the reason."""
+        if not links:
+            return (), ()
+        reason = self.pressed(queue, links[0])
+        if reason is not None and reason is not Reason.LATE:
+            # That is so for all.
+            return (), [(link, reason) for link in links]
+        now = self._monotonic()
+        since = min(link.waits_since for link in links)
+        if now - since + A_TICK_S < queue.wait_s:
+            return links, ()
+        late = {link for link in links if self._late(queue, link, now) is not None}
+        taken = [link for link in links if link not in late]
+        return taken, [(link, Reason.LATE) for link in links if link in late]
 
     def _check_lease(self, _request: Request[Any]) -> None:
         if not self._lease.is_held:

@@ -24,7 +24,7 @@ from pyromq.codes import CommandFlag, RequestCode, ResponseCode, Serializer
 from pyromq.net.link import Link
 from pyromq.net.routes import Answer
 from pyromq.net.turn import Turn, TurnStep
-from pyromq.wire.command import Command, CommandReader, encode
+from pyromq.wire.command import Command, encode
 
 #: Seconds without a refusal after which all are taken again.
 QUIET_S: Final = 5.0
@@ -189,9 +189,10 @@ class Busy:
         self.note(queue, reason)
         return Answer(ResponseCode.SYSTEM_BUSY, self._why(queue, link, reason))
 
-    def refuse_sends(self, link: Link, reader: CommandReader, answer_bytes_max: int, reason: Reason) -> bool:
-        """Refuse the sends at the front of what was received; return whether there was one."""
+    def refuse_sends(self, link: Link, reason: Reason) -> bool:
+        """Refuse the sends at the front of what a link received; return whether there was one."""
         before, after, binary = refusal_parts(self._why(self.sends, link, reason))
+        reader = link.reader
         received, start = reader.pending
         end, answers, count = self.refuse_quickly(
             received,
@@ -199,7 +200,7 @@ class Busy:
             json_before=before,
             json_after=after,
             binary=binary,
-            answer_bytes_max=answer_bytes_max,
+            answer_bytes_max=link.answer_room(),
         )
         if not count:
             return False

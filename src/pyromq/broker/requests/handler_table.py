@@ -57,9 +57,8 @@ from pyromq.clock import Clock
 from pyromq.codes import RequestCode
 from pyromq.config.choices import BrokerRole
 from pyromq.net.latency import RequestTimes
-from pyromq.net.link import Shortcut
 from pyromq.net.routes import RequestTable
-from pyromq.net.turn import Turn
+from pyromq.net.turn import Shortcut, Turn
 from pyromq.store.store import MessageStore
 
 

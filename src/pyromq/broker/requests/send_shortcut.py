@@ -1,9 +1,11 @@
 """Sends without a Python object for each: the compiled kernel between a link and the store.
 
-    received bytes ─► Sends.plan ─► one write to the log ─► Sends.apply ─► answers
-                        │ stops at the first frame that is not a plain send to a known queue
-                        ▼
-                      SendHandlers, which makes the queue known when its message was plain
+    what links received ─► Sends.plan ─► one write to the log ─► Sends.apply ─► answers
+                             │ leaves a link at its first frame that is not a plain send to a known queue
+                             ▼
+                           SendHandlers, which makes the queue known when its message was plain
+
+Links that received little in a turn of the loop are handled together, at its end (`net/turn.py`).
 
 Every decision about a message is taken in `handlers/send_handlers.py`, for the first message to a topic; the
 kernel repeats it for the next ones, until a topic's configuration or a live setting changes. Whether sends
@@ -13,8 +15,7 @@ way.
 """
 
 import asyncio
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from pyromq.broker.delivery.pull_delivery import PullDelivery
@@ -38,6 +39,9 @@ if TYPE_CHECKING:
     from pyromq._kernel.requests.sends import Sends
 
 MULTI_TAG: Final = "MULTI_TAG"
+#: Of a link: where its planned frames end, their answers, and how many they are.
+Planned = tuple[int, bytes, int]
+Answered = tuple[Link, bytes, int]
 #: Queues of a topic that are learnt with its first message.
 QUEUES_AT_ONCE: Final = 256
 
@@ -75,8 +79,8 @@ class FastSends:
         self._learnt: set[str] = set()
         delivery.arrivals.on_hold = self._watch
 
-    def __call__(self, link: Link, reader: CommandReader, answer_bytes_max: int) -> bool:
-        """Handle the plain sends at the front of what was received; return whether there was one."""
+    def __call__(self, links: Sequence[Link]) -> bool:
+        """Handle the plain sends at the front of what links received; return whether there was one."""
         topics_revision, live_revision = self._revision
         if topics_revision != self._topics.revision or live_revision != self._live.revision:
             self._forget_if_changed()
@@ -85,40 +89,44 @@ class FastSends:
         # The clock may have been set back since the queues were learnt.
         if now_ms < self._settings.start_accept_send_request_time_stamp:
             return False
-        if len(link.under_way) >= self._under_way_max:
-            return False
+        under_way_max = self._under_way_max
+        links = [link for link in links if len(link.under_way) < under_way_max]
+        inlets = [(*link.reader.pending, link.peer_host_bytes, link.answer_room()) for link in links]
         sends, store = self._sends, self._store
-        received, start = reader.pending
-        end = sends.plan(
-            received,
-            start,
-            now_ms=now_ms,
-            born_host=link.peer_host_bytes,
-            log_end=store.max_position,
-            log_room=store.log_room,
-            index_room=store.index_room,
-            answer_bytes_max=answer_bytes_max,
-        )
-        if end == start:
-            return False
-        answers, log_end, count = sends.answers, sends.end, sends.count
-        try:
-            grown = store.put_planned(sends, now_ms)
-        except StoreError:
-            # It is refused with a reason when Python takes the same frames up.
-            sends.drop()
-            return False
-        reader.skip_to(end)
+        first, has_handled = 0, False
+        while first < len(links):
+            log_end, log_room, index_room = store.rooms()
+            planned = sends.plan(
+                inlets, first, now_ms=now_ms, log_end=log_end, log_room=log_room, index_room=index_room
+            )
+            if sends.count:
+                log_end = sends.end
+                try:
+                    grown = store.put_planned(sends, now_ms)
+                except StoreError:
+                    # It is refused with a reason when Python takes the same frames up.
+                    sends.drop()
+                    return has_handled
+                has_handled = True
+                self._planned(links[first : first + len(planned)], planned, log_end)
+                for queue, offset in grown:
+                    self._announcements.grew(queue.topic, queue.queue_id, offset, queue.end)
+                    queue.watched = self._is_awaited(queue.topic, queue.queue_id)
+            first += len(planned)
+        return has_handled
+
+    def _planned(self, links: Sequence[Link], planned: list[Planned], log_end: int) -> None:
+        """Let the answers leave to messages that the log has."""
         self._durability.log_grew(self._log.write_s)
+        answered = []
+        for link, (end, answers, count) in zip(links, planned, strict=True):
+            if count:
+                link.reader.skip_to(end)
+                answered.append((link, answers, count))
         if self._durability.is_immediate:
-            if answers:
-                self._answer_now(link, answers)
+            self._answer_now(answered)
         else:
-            self._answer_when_safe(link, answers, log_end, count)
-        for queue, first in grown:
-            self._announcements.grew(queue.topic, queue.queue_id, first, queue.end)
-            queue.watched = self._is_awaited(queue.topic, queue.queue_id)
-        return True
+            self._answer_when_safe(answered, log_end)
 
     def learn(self, config: TopicConfig, queue_id: int) -> None:
         """Let the kernel have the next plain messages to a queue that just got one.
@@ -159,33 +167,38 @@ class FastSends:
         if queue is not None:
             queue.watched = True
 
-    def _answer_now(self, link: Link, answers: bytes) -> None:
+    def _answer_now(self, answered: list[Answered]) -> None:
+        refusal = None
         try:
             self._durability.vouch()
-        except Refused as refusal:
-            answers = self._with(refusal, answers)
-        link.send_frames(answers)
+        except Refused as error:
+            refusal = error
+        for link, answers, _ in answered:
+            # A oneway send has no answer.
+            if answers:
+                link.send_frames(answers if refusal is None else self._with(refusal, answers))
 
-    def _answer_when_safe(self, link: Link, answers: bytes, log_end: int, count: int) -> None:
+    def _answer_when_safe(self, answered: list[Answered], log_end: int) -> None:
         """Let answers leave when the log is safe up to its end, with all others of this turn of the loop."""
-        settled: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        link.under_way.add(settled)
-        self._queue.count += count
-        self._durability.with_this_turn(log_end, partial(self._settle, link, settled, answers, count))
+        create_future = asyncio.get_running_loop().create_future
+        waiting: list[tuple[Link, bytes, asyncio.Future[None]]] = []
+        total = 0
+        for link, answers, count in answered:
+            settled = create_future()
+            link.under_way.add(settled)
+            waiting.append((link, answers, settled))
+            total += count
+        self._queue.count += total
 
-    def _settle(
-        self,
-        link: Link,
-        settled: "asyncio.Future[None]",
-        answers: bytes,
-        count: int,
-        error: Exception | None,
-    ) -> None:
-        self._queue.count -= count
-        link.under_way.discard(settled)
-        if not settled.done():
-            settled.set_result(None)
-            link.send_frames(answers if error is None else self._with(error, answers))
+        def settle(error: Exception | None) -> None:
+            self._queue.count -= total
+            for link, answers, settled in waiting:
+                link.under_way.discard(settled)
+                if not settled.done():
+                    settled.set_result(None)
+                    link.send_frames(answers if error is None else self._with(error, answers))
+
+        self._durability.with_this_turn(log_end, settle)
 
     def _with(self, error: Exception, answers: bytes) -> bytes:
         """Return answers that say what became of the messages instead of where they are."""
