@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import re
 import shutil
 from contextlib import suppress
 from pathlib import Path
@@ -505,3 +506,47 @@ async def test_an_operator_lets_a_group_begin_again_that_has_lost_its_in_sync_re
         await aeventually(lambda: slave.is_master, LONG_S, what="who is there is master")
         assert await end_of_queue(slave.address) == 1
         assert await is_acknowledged(slave.address, b"after")
+
+
+async def test_a_master_lost_before_anything_was_acknowledged_follows_the_next_one(tmp_path: Path) -> None:
+    """It came back with a log that shared no epoch with its successor's empty one, and followed nobody."""
+    async with stage_of(tmp_path, slave_timeout=60_000, in_sync_timeout=60_000) as stage:
+        master = await stage.master()
+        (slave,) = stage.others(master)
+        assert master.max_position == 0
+        # The slave is in sync, for nothing was acknowledged; it dies before the master's first message.
+        await crash(slave)
+        sent = asyncio.create_task(is_acknowledged(master.address, b"never acknowledged"))
+        await aeventually(lambda: master.max_position > 0, LONG_S, what="the master has a message")
+        await crash(master)
+        sent.cancel()
+        slave = await stage.restart(stage.replicas.index(slave))
+        await aeventually(lambda: slave.is_master, LONG_S, what="the slave is master")
+        again = await stage.restart(stage.replicas.index(master))
+        await stage.in_sync(2)
+        assert again.max_position == slave.max_position == 0
+        assert await is_acknowledged(slave.address, b"both have this")
+        await aeventually(lambda: logs_are_alike(stage), LONG_S, what="the logs are alike")
+
+
+async def test_a_log_that_came_from_elsewhere_is_kept_where_the_master_has_none_of_it(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with stage_of(tmp_path, slave_timeout=60_000, in_sync_timeout=60_000) as stage:
+        master = await stage.master()
+        (slave,) = stage.others(master)
+        await crash(slave)
+        sent = asyncio.create_task(is_acknowledged(master.address, b"of an unknown origin"))
+        end = await aeventually(lambda: master.max_position, LONG_S, what="the master has a message")
+        await crash(master)
+        sent.cancel()
+        # As a folder of a static role is, that joined with what it had.
+        identity = stage.folder_of(stage.replicas.index(master)) / "config" / "replica.json"
+        for path in identity.parent.glob("replica.json*"):
+            path.write_text(re.sub(r'"origin":"[^"]+"', '"origin":""', path.read_text()))
+        slave = await stage.restart(stage.replicas.index(slave))
+        await aeventually(lambda: slave.is_master, LONG_S, what="the slave is master")
+        again = await stage.restart(stage.replicas.index(master))
+        await aeventually(lambda: "follows nobody" in caplog.text, LONG_S, what="it says so")
+        assert "no epoch in common" in caplog.text
+        assert again.max_position == end

@@ -172,7 +172,11 @@ class Stage(AsyncExitStack):
                 address=lambda: master_address,
                 links=links,
             ),
-            events=CopyEvents(on_diverged=diverged.append, on_copied=on_copied, on_disk=on_disk),
+            events=CopyEvents(
+                on_diverged=lambda error: diverged.append(error.common_end),
+                on_copied=on_copied,
+                on_disk=on_disk,
+            ),
             failover=None
             if epochs is None
             else FailoverSlave(epochs=epochs, epoch=epoch, broker_id=id_ or 0),

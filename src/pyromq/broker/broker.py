@@ -22,6 +22,7 @@ from pyromq.broker.durability.write_path import WritePath
 from pyromq.broker.kinds.transaction_checks import TransactionChecks
 from pyromq.broker.replication.committed_here import CommittedHere
 from pyromq.broker.replication.copied_tables import CopiedTables
+from pyromq.broker.replication.divergence import Diverged
 from pyromq.broker.replication.role import Following, Leading, Replicating, make_role
 from pyromq.broker.replication.standing import Standing
 from pyromq.broker.requests.handler_table import HandlerTable
@@ -52,7 +53,7 @@ class Broker(BrokerRooms):
 
     `files` is where it keeps everything, by default the machine's file system. `use_kernel` lets the compiled
     kernel handle what it can, by default where there is one. `standing` is its place in its group when that
-    is not just what the settings say; `on_diverged` is told where a slave's log parts from its master's, and
+    is not just what the settings say; `on_diverged` is told how a slave's log differs from its master's, and
     `more_routes` are requests that are answered besides.
     """
 
@@ -64,12 +65,12 @@ class Broker(BrokerRooms):
         files: Files | None = None,
         use_kernel: bool = IS_COMPILED,
         standing: Standing | None = None,
-        on_diverged: Callable[[int | None], None] | None = None,
+        on_diverged: Callable[[Diverged], None] | None = None,
         more_routes: Sequence[Route[Any]] = (),
     ) -> None:
         self._standing = standing or Standing()
         super().__init__(process, clock or SystemClock(), files, self._standing.lease)
-        self._on_diverged = on_diverged or (lambda _position: None)
+        self._on_diverged = on_diverged or (lambda _error: None)
         self._more_routes = more_routes
         self._use_kernel = use_kernel
         self._files = files

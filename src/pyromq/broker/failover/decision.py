@@ -69,6 +69,16 @@ def decide(view: GroupView, me: Me, *, leaderless_s: float) -> Decision:
     return Decision(FailoverStep.TAKE)
 
 
+def reason_to_lead(view: GroupView, address: str) -> str:
+    """Return why a replica becomes master, for the log."""
+    group = view.group
+    if group.master is None:
+        return "the group is new"
+    if group.successor == address:
+        return f"{group.master} handed over"
+    return "it was before" if group.master == address else f"{group.master} is gone"
+
+
 def _with_leader(view: GroupView, leader: ReplicaAddresses, me: Me) -> Decision:
     if leader.address != me.address:
         return Decision(FailoverStep.FOLLOW, leader)

@@ -58,10 +58,14 @@ class Election:
         group = view.group.joined(self.place.address, self.mark)
         return await self._commit({STATE: view.group_revision}, {STATE: _state(group)})
 
-    async def take(self, view: GroupView, lease: int, *, last_epoch: int) -> int | None:
+    async def take(
+        self, view: GroupView, lease: int, *, last_epoch: int, is_in_doubt: bool = False
+    ) -> int | None:
         """Become master of a group that has none, or has this one; return the epoch, None if another did."""
         sure = {address for address, replica in view.replicas.items() if not replica.is_in_doubt}
-        group = view.group.led_by(self.place.address, last_epoch=last_epoch, present=sure)
+        group = view.group.led_by(
+            self.place.address, last_epoch=last_epoch, present=sure, is_in_doubt=is_in_doubt
+        )
         is_made = await self._commit(
             {STATE: view.group_revision, LEADER: view.leader_revision},
             {STATE: _state(group), LEADER: (msgspec.json.encode(self.place), lease)},

@@ -8,6 +8,7 @@ A replica is known by the address that it advertises, and by the mark that was p
 first joined: an address whose folder was replaced by an empty one is another replica.
 """
 
+import uuid
 from collections.abc import Container
 
 import msgspec
@@ -40,9 +41,12 @@ class ReplicaGroup(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
     `in_sync` are the addresses of those that have all that was acknowledged, the master among them. `ids` are
     broker ids of slaves, which stay; `marks` say which folder each had. `successor` is whom the last master
-    handed over to: others let it go first.
+    handed over to: others let it go first. `id` is made with the first master, and tells this group from any
+    other of the same name. `may_lack`: a master once took over that may have lost what was acknowledged.
     """
 
+    id: str = ""
+    may_lack: bool = False
     epoch: int = 0
     master: str | None = None
     in_sync: tuple[str, ...] = ()
@@ -63,7 +67,9 @@ class ReplicaGroup(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         """Return whether a replica has joined with this folder."""
         return address in self.ids and self.marks.get(address) == mark
 
-    def led_by(self, address: str, *, last_epoch: int, present: Container[str]) -> "ReplicaGroup":
+    def led_by(
+        self, address: str, *, last_epoch: int, present: Container[str], is_in_doubt: bool = False
+    ) -> "ReplicaGroup":
         """Return it with a new master, in an epoch that nobody has seen.
 
         Members of the in-sync set that are `present` stay in it: they have all that was acknowledged, and the
@@ -72,6 +78,8 @@ class ReplicaGroup(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         stay = {one for one in self.in_sync if one in present and one != self.master}
         return msgspec.structs.replace(
             self,
+            id=self.id or uuid.uuid4().hex,
+            may_lack=self.may_lack or is_in_doubt,
             epoch=max(self.epoch, last_epoch) + 1,
             master=address,
             in_sync=tuple(sorted(stay | {address})),

@@ -17,6 +17,7 @@ from random import SystemRandom
 
 import msgspec
 
+from pyromq.broker.failover.group import ReplicaGroup
 from pyromq.config.choices import FlushDiskType
 from pyromq.config.settings import BrokerProcess
 from pyromq.errors import ListenFailed
@@ -34,7 +35,8 @@ class ReplicaIdentity(msgspec.Struct, frozen=True, kw_only=True):
     """One replica's; `broker_id` is 0 while it has none.
 
     `is_synced` says that it acknowledges only what its disk has. `confirmed` is up to where the log was known
-    to be confirmed by the group at the last stop in order: nothing of that is ever cut off.
+    to be confirmed by the group at the last stop in order: nothing of that is ever cut off. `origin` is the
+    id of the group in which the log here was begun: it was empty then, so all of it is that group's.
     """
 
     mark: str
@@ -43,6 +45,16 @@ class ReplicaIdentity(msgspec.Struct, frozen=True, kw_only=True):
     is_synced: bool = False
     is_in_doubt: bool = False
     confirmed: int = 0
+    origin: str = ""
+
+    def may_begin_again(self, group: ReplicaGroup) -> bool:
+        """Return whether a log that has no epoch in common with the master's may go, for a copy of that.
+
+        It may if all of it is of this group and no master ever lost anything: the master has what was
+        acknowledged, so nothing here was. What came from elsewhere is its owner's to keep or remove.
+        """
+        is_own = bool(group.id) and self.origin == group.id
+        return is_own and not self.confirmed and not group.may_lack
 
 
 def load_identity(process: BrokerProcess, files: Files | None = None) -> ReplicaIdentity:

@@ -18,7 +18,7 @@ import msgspec
 
 from pyromq.broker.addresses import advertise, settle_addresses
 from pyromq.broker.broker import Broker
-from pyromq.broker.failover.decision import Decision, FailoverStep, Me, decide
+from pyromq.broker.failover.decision import Decision, FailoverStep, Me, decide, reason_to_lead
 from pyromq.broker.failover.election import Election
 from pyromq.broker.failover.endpoints import read_endpoints
 from pyromq.broker.failover.etcd_client import EtcdClient, LeaseGone
@@ -28,6 +28,7 @@ from pyromq.broker.failover.lease_session import LeaseSession
 from pyromq.broker.failover.reign import Reign, give_up_place, leave_in_sync, refused
 from pyromq.broker.failover.replica_identity import ReplicaIdentity, load_identity, look_back, save_identity
 from pyromq.broker.failover.reports import ReplicaHandlers
+from pyromq.broker.replication.divergence import Diverged
 from pyromq.broker.replication.followers import Followers
 from pyromq.broker.replication.role import Leading
 from pyromq.broker.replication.standing import Leader, Standing
@@ -340,11 +341,13 @@ class Supervisor:
             return
         lease_id = self._session.id
         last_epoch = await asyncio.to_thread(self._last_epoch)
-        epoch = await self._election.take(view, lease_id, last_epoch=last_epoch)
+        epoch = await self._election.take(
+            view, lease_id, last_epoch=last_epoch, is_in_doubt=self._identity.is_in_doubt
+        )
         if epoch is None or lease_id != self._session.id:
             self.wake()
             return
-        log.info("this replica is master now, in epoch %d: %s", epoch, _why(view, self.address))
+        log.info("this replica is master now, in epoch %d: %s", epoch, reason_to_lead(view, self.address))
         await self._be_master(epoch, await self._election.look())
 
     async def _lead(self, view: GroupView) -> None:
@@ -377,6 +380,7 @@ class Supervisor:
     async def _be_master(self, epoch: int, view: GroupView) -> None:
         lease = self._session.bind(self._election.leader_key)
         self._cut = None
+        await self._note_origin(view)
         await self._stop_broker(unregister=False)
         ids = view.group.ids
         in_sync = frozenset(ids[one] for one in view.group.in_sync if one != self.address)
@@ -447,18 +451,28 @@ class Supervisor:
             log.info("this replica follows %s, as broker %d", leader.address, broker_id)
         await self._start_broker(dataclasses.replace(self._process, broker=settings), standing)
         self._following = leader
+        await self._note_origin(view)
 
-    async def _remember(self, **changes: int | bool) -> None:
+    async def _note_origin(self, view: GroupView | None) -> None:
+        """Remember the group in which the log is begun, while it is empty."""
+        if view is not None and view.group.id and self._broker is not None and not self.max_position:
+            await self._remember(origin=view.group.id)
+
+    async def _remember(self, **changes: int | str) -> None:
         identity = msgspec.structs.replace(self._identity, **changes)
         if identity != self._identity:
             await asyncio.to_thread(save_identity, self._process, identity, self._files)
             self._identity = identity
 
-    def _diverged(self, position: int | None) -> None:
+    def _diverged(self, error: Diverged) -> None:
+        position, view = error.common_end, self._view
+        if error.shares_no_epoch and view is not None and self._identity.may_begin_again(view.group):
+            position = 0
         if position is None:
             log.error(
-                "this replica's log has nothing in common with the master's, and is not empty: it follows"
-                " nobody. To let it copy the master's, stop it and move its folder %s away",
+                "this replica follows nobody: %s. To let it copy the master's log, stop it and move its"
+                " folder %s away",
+                error,
                 self._process.store.store_path_root_dir,
             )
             return
@@ -572,15 +586,6 @@ class Supervisor:
             self._session.release()
             await self._stop_broker(unregister=True)
             await give_up_place(self._election, self._session, None)
-
-
-def _why(view: GroupView, address: str) -> str:
-    group = view.group
-    if group.master is None:
-        return "the group is new"
-    if group.successor == address:
-        return f"{group.master} handed over"
-    return "it was before" if group.master == address else f"{group.master} is gone"
 
 
 def _address(place: ReplicaAddresses | None) -> str:

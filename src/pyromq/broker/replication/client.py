@@ -269,13 +269,12 @@ def _nothing() -> None:
 class CopyEvents:
     """The functions that a slave calls while it copies.
 
-    `on_diverged` is called when the logs differ, with the position up to which they are the same if the rest
-    may be cut off. `on_copied` is called after each append, `on_confirmed` when more may be read,
-    `on_following` once the master sends what fits. `on_disk` brings the log to this disk up to a position;
-    with it, only what the disk has is acknowledged.
+    `on_diverged` is called when the logs differ, with what is known of the difference. `on_copied` is called
+    after each append, `on_confirmed` when more may be read, `on_following` once the master sends what fits.
+    `on_disk` brings the log to this disk up to a position; with it, only what the disk has is acknowledged.
     """
 
-    on_diverged: Callable[[int | None], None] = lambda _common_end: None
+    on_diverged: Callable[[Diverged], None] = lambda _error: None
     on_copied: Callable[[], None] = _nothing
     on_following: Callable[[], None] = _nothing
     on_confirmed: Callable[[int], None] | None = None
@@ -454,7 +453,7 @@ class ReplicationClient:
         self.is_diverged = True
         self._note_trouble(address, error)
         if is_new or error.common_end is not None:
-            self._events.on_diverged(error.common_end)
+            self._events.on_diverged(error)
 
     def _look_later(self) -> None:
         settings = self.settings

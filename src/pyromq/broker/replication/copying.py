@@ -68,7 +68,8 @@ class Copying:
         if common_end is None:
             raise Diverged(
                 f"this slave's log up to {own_end} and the master's have no epoch in common, and nothing is "
-                f"copied. {MENDING}"
+                f"copied. {MENDING}",
+                shares_no_epoch=bool(epochs.entries),
             )
         if common_end < own_end:
             raise Diverged(

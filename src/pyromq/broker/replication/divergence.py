@@ -27,11 +27,15 @@ _INT32: Final = struct.Struct(">i")
 
 
 class Diverged(PyroError):
-    """A slave's log is not the beginning of its master's; `common_end` is up to where it is, if known."""
+    """A slave's log is not the beginning of its master's; `common_end` is up to where it is, if known.
 
-    def __init__(self, text: str, common_end: int | None = None) -> None:
+    With `shares_no_epoch` both logs have epochs, and none of them is the same: not a byte is known to be.
+    """
+
+    def __init__(self, text: str, common_end: int | None = None, *, shares_no_epoch: bool = False) -> None:
         super().__init__(text)
         self.common_end = common_end
+        self.shares_no_epoch = shares_no_epoch
 
 
 async def check_last_record(store: MessageStore, links: Links, address: str) -> None:

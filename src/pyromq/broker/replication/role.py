@@ -23,6 +23,7 @@ from pyromq.broker.replication.adoption import adopt_delivered
 from pyromq.broker.replication.client import CopyEvents, FailoverSlave, MasterSource, ReplicationClient
 from pyromq.broker.replication.committed_here import CommittedHere
 from pyromq.broker.replication.copied_tables import FAILOVER_PERIOD_S, PERIOD_S, CopiedTables, TableCopier
+from pyromq.broker.replication.divergence import Diverged
 from pyromq.broker.replication.figures import following_figures, leading_figures
 from pyromq.broker.replication.followers import Followers
 from pyromq.broker.replication.ha_server import ReplicationServer
@@ -232,11 +233,11 @@ class Following:
         tables: CopiedTables,
         *,
         on_master_role: Callable[[str], None],
-        on_diverged: Callable[[int | None], None],
+        on_diverged: Callable[[Diverged], None],
     ) -> CommittedHere:
         """Build the clients that copy the log and the tables; return the offsets committed at this slave.
 
-        `on_diverged` is told where this log parts from the master's, None when they have nothing in common.
+        `on_diverged` is told how this log differs from the master's.
         """
         store, settings, epochs = self._store, self._settings, self._epochs
         links = surroundings.links
