@@ -390,7 +390,7 @@ class Link(asyncio.Protocol):
             self.waits_since = looked_at
 
     def _handle_frames(self, *, was_asked: bool = False) -> None:
-        """Handle what arrived while there is room for answers; `was_asked`: the shortcut has had these bytes."""
+        """Handle what arrived while there is room for answers; `was_asked`: the shortcut saw these bytes."""
         reader, shortcut, is_caller = self.reader, self._turn.shortcut, self._is_caller
         out_bytes_high = self._out_bytes_high
         self._has_frames_left = True

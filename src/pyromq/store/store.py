@@ -222,21 +222,17 @@ class MessageStore(StoredMessages):
         self._append(b"".join(parts))
         return [self._follow(record, len(part)) for record, part in zip(records, parts, strict=True)]
 
-    @property
-    def log_room(self) -> int:
-        """The number of bytes that the log takes now without a new file; negative when it takes none."""
-        is_ready = self._poison is None and self._full is None and not self._arriving.partial
-        return self._log.room() if is_ready else -1
+    def rooms(self) -> tuple[int, int, int]:
+        """Return `max_position`, and the bytes and keys that the newest files of log and index take.
 
-    @property
-    def index_room(self) -> int:
-        """The number of keys that the index takes now without a new file."""
+        The bytes are negative when the log takes none.
+        """
+        is_ready = self._poison is None and self._full is None and not self._arriving.partial
+        return self.max_position, self._log.room() if is_ready else -1, self._index_room()
+
+    def _index_room(self) -> int:
         newest = self._index.newest
         return 0 if newest is None else newest.entries_max - newest.count
-
-    def rooms(self) -> tuple[int, int, int]:
-        """Return `max_position`, `log_room` and `index_room`: what a plan of the kernel begins with."""
-        return self.max_position, self.log_room, self.index_room
 
     def make_room(self, size: int) -> None:
         """Begin a new file of the log unless the current one takes `size` bytes; the store is writable."""
@@ -384,7 +380,7 @@ class MessageStore(StoredMessages):
 
     def _plan_copied(self, data: memoryview, room: int) -> int:
         copies = self._copies
-        return 0 if copies is None else copies.plan(data, self._log.end, room, self.index_room)
+        return 0 if copies is None else copies.plan(data, self._log.end, room, self._index_room())
 
     def _drop_plan(self) -> None:
         if self._copies is not None:

@@ -19,11 +19,17 @@ from pyromq.wire.command import Command, CommandReader, encode
 class LateLink:
     """Stands for a connection whose requests waited for half a second."""
 
-    def __init__(self, clock: ManualClock) -> None:
+    def __init__(self, clock: ManualClock, received: bytes = b"", limit: int = 1 << 20) -> None:
         self.waits_since = self.read_at = clock.monotonic()
         clock.advance(500)
         self.sent = b""
         self.under_way: set[object] = set()
+        self.reader = CommandReader()
+        self.reader.feed(received)
+        self._limit = limit
+
+    def answer_room(self) -> int:
+        return self._limit - len(self.sent)
 
     def send_frames(self, frames: bytes) -> None:
         self.sent += frames
@@ -66,10 +72,9 @@ def shortcut(busy: Busy, clock: ManualClock) -> Shortcut:
 
 def refuse(busy: Busy, clock: ManualClock, received: bytes, limit: int = 1 << 20) -> tuple[bytes, bytes]:
     """Return what was answered, and what was left."""
-    link, reader = LateLink(clock), CommandReader()
-    reader.feed(received)
-    was_one = shortcut(busy, clock)(link, reader, limit)  # type: ignore[arg-type]
-    left, start = reader.pending
+    link = LateLink(clock, received, limit)
+    was_one = shortcut(busy, clock)([link])  # type: ignore[list-item]
+    left, start = link.reader.pending
     assert was_one == (bytes(left[start:]) != received)
     return link.sent, bytes(left[start:])
 
@@ -127,8 +132,7 @@ def test_no_more_is_answered_than_there_is_room_for(busy: Busy, clock: ManualClo
 
 
 def test_nothing_is_refused_when_nothing_waited(busy: Busy, clock: ManualClock) -> None:
-    link, reader = LateLink(clock), CommandReader()
+    link = LateLink(clock, asked())
     link.waits_since = clock.monotonic()
-    reader.feed(asked())
-    assert not shortcut(busy, clock)(link, reader, 1 << 20)  # type: ignore[arg-type]
+    assert not shortcut(busy, clock)([link])  # type: ignore[list-item]
     assert link.sent == b""

@@ -29,13 +29,14 @@ class Stage:
         self.held = []
         self.opaque = 0
         self.transport = RoomTransport()
+        turn = Turn()
+        turn.shortcut = self.answer_frames if with_shortcut else None
         self.link = Link(
             NetSettings(write_buffer_high_water_mark=HIGH, write_buffer_low_water_mark=LOW),
-            turn=Turn(),
+            turn=turn,
             clock=ManualClock(),
             on_request=self.answer,
             on_end=lambda link: None,
-            shortcut=self.answer_frames if with_shortcut else None,
             is_caller=is_caller,
         )
         self.transport.protocol = self.link
@@ -47,8 +48,12 @@ class Stage:
         elif command.code != SILENT:
             self.send_answer(command)
 
-    def answer_frames(self, link, reader, answer_bytes_max):
-        """Take whole frames of SMALL from the front, as the kernel does, and leave the others."""
+    def answer_frames(self, links):
+        """Take one whole frame of SMALL from the front of a link, as the kernel does, and leave others."""
+        (link,) = links
+        if link.answer_room() <= 0:
+            return False
+        reader = link.reader
         data, start = reader.pending
         size = int.from_bytes(data[start : start + 4], "big") + 4
         if len(data) - start < max(size, 8) or b'"code":%d,' % SMALL not in data[start : start + size]:
@@ -204,21 +209,23 @@ async def test_refused_requests_do_not_count_for_the_share_of_a_turn_unless_it_i
 ):
     clock, transport = ManualClock(), RoomTransport()
 
-    def refuse(link, reader, answer_bytes_max):
-        received, start = reader.pending
+    def refuse(links):
+        (link,) = links
+        received, start = link.reader.pending
         if start == len(received):
             return False
-        reader.skip_to(len(received))
+        link.reader.skip_to(len(received))
         link.forgive(len(received) - start)
         return True
 
+    turn = Turn(monotonic=clock.monotonic)
+    turn.shortcut = refuse
     link = Link(
         NetSettings(),
-        turn=Turn(monotonic=clock.monotonic),
+        turn=turn,
         clock=clock,
         on_request=lambda link, command: None,
         on_end=lambda link: None,
-        shortcut=refuse,
     )
     transport.protocol = link
     link.connection_made(transport)

@@ -121,11 +121,11 @@ async def test_refusals_are_timed_and_still_raised() -> None:
 
 def test_a_shortcut_is_timed_only_when_it_handled_something() -> None:
     times, answers = RequestTimes(), [True, False, True]
-    timed = times.around(lambda _link, _reader, _max: answers.pop(), RequestCode.PULL_MESSAGE)
+    timed = times.around(lambda _links: answers.pop(), RequestCode.PULL_MESSAGE)
     assert timed is not None
 
     for _ in range(3):
-        timed(None, None, 0)  # type: ignore[arg-type]
+        timed(())
 
     assert counts(times) == {labels("success", code="pull_message"): 2}
     assert times.around(None, RequestCode.PULL_MESSAGE) is None

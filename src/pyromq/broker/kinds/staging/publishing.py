@@ -166,6 +166,7 @@ class Publisher:
             # It is refused with a reason when Python takes the same messages up.
             return False
         now_ms, first = self._now_ms(), queue.end
+        log_end, log_room, index_room = store.rooms()
         count = plan.plan_units(
             messages,
             chunk.out_bytes,
@@ -178,9 +179,9 @@ class Publisher:
             prepared_position=name_of(chunk.position),
             more_properties=self._common.encode(),
             now_ms=now_ms,
-            log_end=store.max_position,
-            log_room=store.log_room,
-            index_room=store.index_room,
+            log_end=log_end,
+            log_room=log_room,
+            index_room=index_room,
         )
         if not count:
             return False
