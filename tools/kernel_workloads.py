@@ -178,6 +178,31 @@ def pull() -> Work:
     return work
 
 
+@workload("commit")
+def commit() -> Work:
+    """Return the work of oneway commits of one group in two queues."""
+    from pyromq.broker.groups.offset_shortcut import make_offsets
+    from pyromq.codes import CommandFlag, RequestCode
+    from pyromq.wire.command import Command, encode
+
+    kernel, kept, received = make_offsets(), {0: 0, 1: 0}, b""
+    for number in range(MESSAGES):
+        fields = {"consumerGroup": "group", "topic": "orders", "queueId": str(number % 2)}
+        ext = fields | {"commitOffset": str(1000 + number)}
+        code, flag = RequestCode.UPDATE_CONSUMER_OFFSET, CommandFlag.ONEWAY
+        received += encode(Command(code, opaque=number, flag=flag, ext=ext))
+    for queue_id in kept:
+        key = b"group\0orders\0%d\0" % queue_id
+        kernel.learn(key, kept, queue_id, "orders@group", takes_commits=True)
+
+    def work() -> int:
+        ((end, _),), _ = kernel.answer([(received, 0, 1 << 30)])
+        assert end == len(received), f"stopped at {end}"
+        return MESSAGES
+
+    return work
+
+
 @workload("queue entries")
 def queue_entries() -> Work:
     """Return the work of adding an entry to a queue for each message."""

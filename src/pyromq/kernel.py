@@ -14,6 +14,7 @@ MODULES = (
     "codec.answers",
     "codec.crc32",
     "codec.frames",
+    "requests.offsets",
     "requests.pulls",
     "requests.refusals",
     "requests.sends",

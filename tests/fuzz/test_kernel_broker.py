@@ -149,6 +149,23 @@ def pulls(draw):
 
 
 @st.composite
+def progress(draw):
+    """A commit or a query of an offset, of queues that the kernel knows and of others."""
+    fields = {
+        "consumerGroup": draw(st.sampled_from(["readers", "readers", "readers", "others"])),
+        "topic": draw(st.sampled_from(TOPICS[:2])),
+        "queueId": draw(st.sampled_from(["0", "0", "0", "1", "7", "-1", "00"])),
+    }
+    flag, code = 0, draw(st.sampled_from([14, 15, 15]))
+    if code == RequestCode.UPDATE_CONSUMER_OFFSET:
+        fields["commitOffset"] = str(draw(st.integers(0, 9))) if draw(st.integers(0, 9)) else draw(NUMBERS)
+        flag = draw(ONEWAY)
+    elif draw(st.booleans()):
+        fields["setZeroIfNotFound"] = draw(st.sampled_from(["true", "false", "perhaps"]))
+    return frame(code, fields, b"", draw(SERIALIZERS), flag, draw(st.integers(0, 9)))
+
+
+@st.composite
 def spoilt(draw, frames):
     """A frame in which a few bytes are others; where it ends is not among them."""
     made = bytearray(draw(frames))
@@ -158,16 +175,31 @@ def spoilt(draw, frames):
 
 
 #: Makes the topics and their queues, so that the kernel learns them.
-FIRST = [
-    frame(310, send_v2_fields(topic, {"KEYS": "a"}, queueId=queue), b"first", Serializer.JSON, opaque=queue)
-    for topic in TOPICS
-    for queue in range(4)
-] + [
-    frame(11, pull_fields(topic, queueId=queue, subscription=tags), b"", Serializer.JSON)
-    for topic in TOPICS[:2]
-    for queue in range(2)
-    for tags in ("*", "tag-a")
-]
+FIRST = (
+    [
+        frame(
+            310, send_v2_fields(topic, {"KEYS": "a"}, queueId=queue), b"first", Serializer.JSON, opaque=queue
+        )
+        for topic in TOPICS
+        for queue in range(4)
+    ]
+    + [
+        frame(11, pull_fields(topic, queueId=queue, subscription=tags), b"", Serializer.JSON)
+        for topic in TOPICS[:2]
+        for queue in range(2)
+        for tags in ("*", "tag-a")
+    ]
+    + [
+        frame(
+            15,
+            {"consumerGroup": "readers", "topic": topic, "queueId": queue, "commitOffset": 2},
+            b"",
+            Serializer.JSON,
+        )
+        for topic in TOPICS[:2]
+        for queue in range(2)
+    ]
+)
 SENTINEL = frame(9999, {}, b"", Serializer.JSON, opaque=123_456_789)
 SENTINEL_ANSWER = encode(Command(3, opaque=123_456_789, flag=1, remark=" request type 9999 not supported"))
 
@@ -244,7 +276,7 @@ class Side:
             for part in ("commitlog", "consumequeue", "index")
             for path in sorted((self.folder / part).rglob("*"))
             if path.is_file()
-        }
+        } | {"progress": (self.folder / "config" / "consumerOffset.json").read_bytes()}
 
 
 async def compare(folder: Path, flush, frames, cuts) -> None:
@@ -311,6 +343,18 @@ SETTINGS = settings(max_examples=times(12), deadline=None, suppress_health_check
     cuts=CUTS,
 )
 def test_the_kernel_and_python_answer_and_store_the_same(frames, cuts):
+    with tempfile.TemporaryDirectory() as folder:
+        asyncio.run(compare(Path(folder), "ASYNC_FLUSH", frames, cuts))
+
+
+@SETTINGS
+@given(
+    frames=st.lists(
+        st.one_of(progress(), progress(), progress(), pulls(), plain_sends(), spoilt(progress())), **LISTS
+    ),
+    cuts=CUTS,
+)
+def test_the_kernel_and_python_commit_the_same_progress(frames, cuts):
     with tempfile.TemporaryDirectory() as folder:
         asyncio.run(compare(Path(folder), "ASYNC_FLUSH", frames, cuts))
 

@@ -305,7 +305,7 @@ class Broker(BrokerRooms):
         send = handlers.add_sends()
         pull = handlers.add_pulls(self.delivery, self._turn)
         handlers.add_kinds(self.kinds, self.delivery.announcements, use_kernel=self._use_kernel)
-        handlers.add_groups(self._presence, committed_here)
+        progress = handlers.add_groups(self._presence, committed_here)
         handlers.add_operators(
             surroundings.registration,
             self._metrics,
@@ -328,6 +328,7 @@ class Broker(BrokerRooms):
         return handlers.shortcut(
             send,
             pull,
+            progress,
             delivery=self.delivery,
             metrics=self._metrics,
             busy=self.busy,

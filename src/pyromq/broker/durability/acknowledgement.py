@@ -46,6 +46,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pyromq.broker.durability.log_sync import FlushTimeout, LogSync, NotSafe, failed_disk
 from pyromq.broker.durability.watermark import Settle, settling
 from pyromq.broker.requests.busy import Busy, PressedQueue, Reason
+from pyromq.broker.requests.read_shortcuts import ReadShortcuts
 from pyromq.broker.requests.route_facts import BrokerTable, OnSlave
 from pyromq.clock import Clock
 from pyromq.codes import ResponseCode
@@ -228,17 +229,28 @@ class Durability(LogSync):
                 table.by_code[int(route.code)] = replace(route, handle=self._vouching(route.handle))
 
     def shortcut(
-        self, sends: Shortcut | None, pulls: Shortcut | None, *, under_way_max: int
+        self,
+        sends: Shortcut | None,
+        pulls: Shortcut | None,
+        offsets: Shortcut | None = None,
+        *,
+        under_way_max: int,
     ) -> Shortcut | None:
         """Return the shortcut of links: the kernel's, where every request would pass, or a quick refusal.
 
         Sends under pressure are refused from their bytes, whether the kernel takes sends or not: a broker
-        that refuses must not be busy with it.
+        that refuses must not be busy with it. Offsets are under no pressure, as on the long way.
         """
         busy = self._busy
         if busy is None:
             return None
         queue_of_sends, queue_of_pulls = busy.sends, busy.pulls
+        reads = ReadShortcuts(
+            pulls,
+            offsets,
+            may_pull=lambda links: self._parted(queue_of_pulls, links)[0],
+            under_way_max=under_way_max,
+        )
 
         def take(links: Sequence[Link]) -> bool:
             if not self.is_open:
@@ -251,10 +263,7 @@ class Durability(LogSync):
                     has_handled = True
             if sends is not None and taken and sends(taken):
                 has_handled = True
-            if pulls is None:
-                return has_handled
-            taken, _ = self._parted(queue_of_pulls, [link for link in links if link.reader.pending_bytes])
-            return (bool(taken) and pulls(taken)) or has_handled
+            return reads(links) or has_handled
 
         return take
 

@@ -8,7 +8,7 @@ the end of a queue.
 """
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from pyromq.broker.delivery.pulled import PulledOffsets
@@ -38,6 +38,8 @@ class OffsetTable:
         self._characters = 0
         #: What was pulled, committed or not; it is in no file.
         self.pulled = PulledOffsets()
+        #: Raised when offsets leave the table: whoever keeps them (`kept`) lets them go.
+        self.revision = 0
         self._text = TableText(TABLE_BUCKETS)
         self._file = JsonTable(path, lambda: self.encode(pretty=True), files=files)
 
@@ -106,12 +108,8 @@ class OffsetTable:
     def follow(self, master: Mapping[str, Mapping[int, int]]) -> None:
         """Take over the progress that a master has, by `topic@group`; groups that it does not have stay."""
         for key, theirs in legal(master, _why_no_key).items():
-            offsets = self._progress.get(key)
-            if offsets != theirs:
-                self._of(key)
-                self._progress[key] = dict(theirs)
-                self._text.changed(key)
-                self._file.changed_unsaved()
+            if self._progress.get(key) != theirs:
+                self._set(key, theirs)
 
     def remove_topic(self, topic: str) -> None:
         """Forget the progress of all groups in a topic."""
@@ -137,8 +135,16 @@ class OffsetTable:
             self._characters += len(key)
         return offsets
 
+    def _set(self, key: str, theirs: Mapping[int, int]) -> None:
+        """Let the offsets be these; whoever keeps them sees that."""
+        offsets, new = self._of(key), dict(theirs)
+        offsets.clear()
+        offsets.update(new)
+        self.changed((key,))
+
     def _remove(self, keys: list[str]) -> None:
         for key in keys:
+            self.revision += 1
             del self._progress[key]
             self._characters -= len(key)
             self._text.removed(key)
@@ -148,11 +154,24 @@ class OffsetTable:
         """Let a group be where another is in a topic, if that has progress there."""
         offsets = self._progress.get(f"{topic}{SEPARATOR}{source}")
         if offsets is not None:
-            key = f"{topic}{SEPARATOR}{target}"
-            self._of(key)
-            self._progress[key] = dict(offsets)
-            self._text.changed(key)
-            self._file.changed_unsaved()
+            self._set(f"{topic}{SEPARATOR}{target}", offsets)
+
+    def kept(self, group: str, topic: str) -> dict[int, int] | None:
+        """Return the offsets of a group in a topic to keep and raise, by queue id; None when there are none.
+
+        They are the table's own until `revision` is another. Whoever changes them tells by `changed`.
+        """
+        return self._progress.get(self.name_of(group, topic))
+
+    def name_of(self, group: str, topic: str) -> str:
+        """Return the name that the table has for the offsets of a group in a topic."""
+        return f"{topic}{SEPARATOR}{group}"
+
+    def changed(self, names: Iterable[str]) -> None:
+        """Note that offsets are others, by their names in the table."""
+        for name in names:
+            self._text.changed(name)
+        self._file.changed_unsaved()
 
     def progress_in(self, group: str, topic: str) -> Mapping[int, int]:
         """Return the offsets that a group reads next in a topic, by queue id."""

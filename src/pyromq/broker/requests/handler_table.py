@@ -14,6 +14,7 @@ from pyromq.broker.delivery.pull_shortcut import FastPulls, make_pulls
 from pyromq.broker.delivery.sql_filters import FilterTable
 from pyromq.broker.durability.write_path import WritePath
 from pyromq.broker.groups.group_room import Groups
+from pyromq.broker.groups.offset_shortcut import FastOffsets, make_offsets
 from pyromq.broker.kinds.delay import DelayedMessages
 from pyromq.broker.kinds.kinds import Kinds
 from pyromq.broker.kinds.staging.staging_wiring import make_staging
@@ -144,10 +145,13 @@ class HandlerTable:
             )
         self._table.add(staging_routes(staging))
 
-    def add_groups(self, presence: PresenceHandlers, committed_here: CommittedHere | None) -> None:
-        """Add the handlers of group members, progress and queue locks."""
+    def add_groups(
+        self, presence: PresenceHandlers, committed_here: CommittedHere | None
+    ) -> ProgressHandlers:
+        """Add the handlers of group members, progress and queue locks; return progress's for the shortcut."""
         progress = ProgressHandlers(self._store, self._groups, self._write.durability, committed_here)
         self._table.add(group_routes(progress, presence))
+        return progress
 
     def add_operators(
         self,
@@ -214,13 +218,14 @@ class HandlerTable:
         self,
         send: SendHandlers,
         pull: PullHandlers,
+        progress: ProgressHandlers,
         *,
         delivery: PullDelivery,
         metrics: BrokerMetrics,
         busy: Busy,
         use_kernel: bool,
     ) -> Shortcut | None:
-        """Return the shortcut for plain sends and pulls, and for the refusal of sends."""
+        """Return the shortcut for plain sends, pulls and progress, and for the refusal of sends."""
         if use_kernel:
             # Only now: without a compiler there is nothing to import.
             from pyromq._kernel.requests.refusals import refuse_sends
@@ -233,9 +238,13 @@ class HandlerTable:
         # With failover, the replicas decide what may be read.
         reads_all = not self._settings.broker.failover
         pulls = self._fast_pulls(pull, metrics) if is_usable and reads_all else None
+        offsets = None
+        if use_kernel and not self._settings.broker.acl_enable:
+            offsets = self._fast_offsets(progress)
         return self._write.durability.shortcut(
             _observed(sends, metrics.request_times, RequestCode.SEND_MESSAGE_V2),
             _observed(pulls, metrics.request_times, RequestCode.PULL_MESSAGE),
+            _observed(offsets, metrics.request_times, RequestCode.UPDATE_CONSUMER_OFFSET),
             under_way_max=self._settings.net.requests_under_way_max,
         )
 
@@ -263,6 +272,11 @@ class HandlerTable:
             clock=self._clock,
         )
         send.learn = fast.learn
+        return fast
+
+    def _fast_offsets(self, progress: ProgressHandlers) -> FastOffsets:
+        fast = FastOffsets(make_offsets(), self._groups.offsets, takes_commits=not self._is_slave)
+        progress.learn = fast.learn
         return fast
 
     def _fast_pulls(self, pull: PullHandlers, metrics: BrokerMetrics) -> FastPulls:

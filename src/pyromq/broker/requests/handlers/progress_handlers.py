@@ -1,7 +1,7 @@
 """The progress of groups, and the locks that members hold on queues."""
 
 import logging
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 
 from pyromq.broker.durability.acknowledgement import Durability
 from pyromq.broker.groups.group_room import Groups
@@ -32,6 +32,8 @@ class ProgressHandlers:
         self._locks = groups.locks
         self._durability = durability
         self._committed_here = committed_here
+        #: Told of each commit and query that was answered from the table: group, topic and queue.
+        self.learn: Callable[[str, str, int], None] | None = None
 
     def query_consumer_offset(self, request: Request[QueryConsumerOffset]) -> Answer:
         """Answer the offset that a group reads next.
@@ -56,6 +58,8 @@ class ProgressHandlers:
                     "Not found, V3_0_6_SNAPSHOT maybe this group consumer boot first",
                 )
             offset = 0
+        elif self.learn is not None:
+            self.learn(header.consumer_group, topic, queue_id)
         return Answer(ext={"offset": str(offset)})
 
     def update_consumer_offset(self, request: Request[UpdateConsumerOffset]) -> Answer:
@@ -66,6 +70,8 @@ class ProgressHandlers:
         self._offsets.commit(*commit)
         if self._committed_here is not None:
             self._committed_here.note(commit)
+        if self.learn is not None:
+            self.learn(header.consumer_group, header.topic, header.queue_id)
         return Answer(ext={})
 
     def lock_batch(self, request: Request[None]) -> Answer | Awaitable[Answer]:
