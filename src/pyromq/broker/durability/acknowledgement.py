@@ -245,12 +245,14 @@ class Durability(LogSync):
         if busy is None:
             return None
         queue_of_sends, queue_of_pulls = busy.sends, busy.pulls
-        reads = ReadShortcuts(
-            pulls,
-            offsets,
-            may_pull=lambda links: self._parted(queue_of_pulls, links)[0],
-            under_way_max=under_way_max,
-        )
+        reads = None
+        if pulls is not None or offsets is not None:
+            reads = ReadShortcuts(
+                pulls,
+                offsets,
+                may_pull=lambda links: self._parted(queue_of_pulls, links)[0],
+                under_way_max=under_way_max,
+            )
 
         def take(links: Sequence[Link]) -> bool:
             if not self.is_open:
@@ -263,7 +265,7 @@ class Durability(LogSync):
                     has_handled = True
             if sends is not None and taken and sends(taken):
                 has_handled = True
-            return reads(links) or has_handled
+            return (reads is not None and reads(links)) or has_handled
 
         return take
 
