@@ -10,6 +10,10 @@ import sys
 from array import array
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyromq.net.inlet import Inlet
 
 Work = Callable[[], int]
 WORKLOADS: dict[str, Callable[[], Work]] = {}
@@ -17,6 +21,7 @@ WORKLOADS: dict[str, Callable[[], Work]] = {}
 MESSAGES = 200
 BODY = bytes(range(256)) * 4
 POSITION = 1 << 30
+HOST = bytes([127, 0, 0, 1, 0, 0, 42, 159])
 
 
 def workload(name: str) -> Callable[[Callable[[], Work]], Callable[[], Work]]:
@@ -29,15 +34,26 @@ def workload(name: str) -> Callable[[Callable[[], Work]], Callable[[], Work]]:
     return enter
 
 
+def _inlet(received: bytes) -> "Inlet":
+    """Return a connection that received bytes, in a turn that nothing ends."""
+    from pyromq._kernel.codec.inlets import Inlet, TurnInlets
+
+    turn = TurnInlets()
+    turn.is_planned = True
+    inlet = Inlet(turn, lambda: 0.0, 1 << 30)
+    inlet.peer_host_bytes = HOST
+    inlet.feed(received)
+    return inlet
+
+
 def _sends_of(batch: int) -> Work:
     """Return the work of taking received sends to a log and two queues, the write itself left out."""
     from pyromq._kernel.storage.tails import IndexTail, QueueTail
     from pyromq.bench.frames import Queue, send_template
     from pyromq.broker.requests.send_shortcut import make_sends
 
-    host = bytes([127, 0, 0, 1, 0, 0, 42, 159])
     kernel = make_sends(
-        store_host=host,
+        store_host=HOST,
         cluster="DefaultCluster",
         common_ext={"MSG_REGION": "DefaultRegion", "TRACE_ON": "true"},
         diverting=("DELAY", "TRAN_MSG"),
@@ -62,17 +78,20 @@ def _sends_of(batch: int) -> Work:
     received = b"".join(frames) * (MESSAGES // batch // len(frames))
 
     def work() -> int:
-        ((end, _, _),) = kernel.plan(
-            [(received, 0, host, 1 << 30)],
+        inlet = _inlet(received)
+        kernel.plan(
+            [inlet],
             0,
+            under_way_max=1,
             now_ms=1_700_000_000_000,
             log_end=POSITION,
             log_room=1 << 30,
             index_room=1 << 20,
         )
-        assert end == len(received), f"stopped at {end}"
         messages = kernel.message_count
         kernel.apply(index, 1 << 20)
+        kernel.hand_out()
+        assert not inlet.pending_bytes, f"stopped at {inlet.start}"
         return messages
 
     return work
@@ -171,8 +190,9 @@ def pull() -> Work:
     kernel.learn(key, queue, b"orders", 0, frozenset({97}), "who", array("q", [-1]))
 
     def work() -> int:
-        ((end, _),), _ = kernel.answer([(received, 0, 1 << 30)], log=files, disk_position=0)  # type: ignore[arg-type]
-        assert end == len(received), f"stopped at {end}"
+        inlet = _inlet(received)
+        kernel.answer([inlet], log=files, disk_position=0)  # type: ignore[arg-type]
+        assert not inlet.pending_bytes, f"stopped at {inlet.start}"
         return MESSAGES
 
     return work
@@ -196,8 +216,9 @@ def commit() -> Work:
         kernel.learn(key, kept, queue_id, "orders@group", takes_commits=True)
 
     def work() -> int:
-        ((end, _),), _ = kernel.answer([(received, 0, 1 << 30)])
-        assert end == len(received), f"stopped at {end}"
+        inlet = _inlet(received)
+        kernel.answer([inlet])
+        assert not inlet.pending_bytes, f"stopped at {inlet.start}"
         return MESSAGES
 
     return work

@@ -14,6 +14,7 @@ MODULES = (
     "codec.answers",
     "codec.crc32",
     "codec.frames",
+    "codec.inlets",
     "requests.offsets",
     "requests.pulls",
     "requests.refusals",

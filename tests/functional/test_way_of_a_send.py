@@ -43,6 +43,7 @@ VOCABULARY = {
     # The Python twins of what is compiled elsewhere.
     "store/queue_tail.py",
     "store/index/index_tail.py",
+    "net/inlet.py",
 }
 PULL = "broker/requests/handlers/pull_handlers.py"
 
@@ -53,7 +54,8 @@ class Trace:
     def __init__(self) -> None:
         self.modules: list[str] = []
         self.woken_count = 0
-        self._roots = {Link.data_received.__code__, Turn._end.__code__}
+        # What the inlet of a link calls, compiled or not, and the end of the turn.
+        self._roots = {Turn.begin.__code__, Link._handle_received.__code__, Turn._end.__code__}
         #: The frames that are running: of a root, and of a pull that was woken.
         self._root: FrameType | None = None
         self._pull: FrameType | None = None

@@ -87,6 +87,8 @@ def _stored(random: Random) -> tuple[bytes, Any]:
 
 @target("pulls.Pulls", "pulls.Limits", "pulls.PullPlan")
 def pulls(random: Random) -> None:
+    from kernel_inlets import answers_of
+
     from pyromq.broker.delivery.pull_shortcut import _key_of, make_pulls
     from pyromq.config.settings import StoreSettings
     from pyromq.wire.command import CommandReader
@@ -106,19 +108,24 @@ def pulls(random: Random) -> None:
         codes = random.choice((None, None, frozenset(), frozenset({1}), frozenset({0, 1, 2})))
         kernel.learn(_key_of(_pull_header()), queue, b"orders", 0, codes, "who", reached)
     for _ in range(random.randrange(1, 5)):
-        received = exact_bytes(some(random, _pull_frames()))
-        start = mostly(random, 0, 1, len(received), len(received) + 1)
-        inlets = [(received, start, mostly(random, 1 << 20, 0, 300))] * mostly(random, 1, 0, 3)
-        answered, commits = kernel.answer(inlets, log=log, disk_position=random.choice((0, 1 << 40)))
-        expect(len(answered) == len(inlets), "each inlet is looked at")
-        end = answered[-1][0] if answered else start
-        frames = [frame for _, some_frames in answered for frame in some_frames]
-        expect(start <= end <= max(start, len(received)), "the pulls end in what was received")
-        expect(len(commits) <= len(frames), "a commit comes with an answer")
+        inlets = [_inlet(random) for _ in range(mostly(random, 1, 0, 3))]
+        lengths = [len(one.received) for one in inlets]
+        count, commits = kernel.answer(inlets, log=log, disk_position=random.choice((0, 1 << 40)))
+        for one, length in zip(inlets, lengths, strict=True):
+            expect(one.start <= length, "the pulls end in what was received")
+        expect(len(commits) <= count, "a commit comes with an answer")
         expect(reached[0] <= queue.end, "nobody gets behind the end of a queue")
-        expect(not frames or reached[0] > 0, "an answer says how far it went")
+        expect(not count or reached[0] > 0, "an answer says how far it went")
         reader = CommandReader()
-        reader.feed(b"".join(frames))
-        expect(all(reader.next_command() is not None for _ in frames), "answers are whole")
+        reader.feed(b"".join(answers_of(one) for one in inlets))
+        expect(sum(1 for _ in iter(reader.next_command, None)) == count, "answers are whole")
         if random.random() < 0.2:
             random.choice((kernel.release, kernel.forget_all))()
+
+
+def _inlet(random: Random) -> Any:
+    from kernel_inlets import inlet
+
+    received = exact_bytes(some(random, _pull_frames()))
+    start = mostly(random, 0, 1, len(received), len(received) + 1)
+    return inlet(received, start=start, room=mostly(random, 1 << 20, 0, 300))

@@ -40,21 +40,25 @@ import math
 import ssl
 from collections import deque
 from collections.abc import Callable, Iterable
-from typing import Any, cast
+from typing import TYPE_CHECKING, cast
 
 from pyromq.clock import Clock
 from pyromq.codes import CommandFlag
 from pyromq.config.settings import NetSettings
 from pyromq.errors import ConnectionLost, RemoteProtocolError, RequestTimeout, TlsFailed
+from pyromq.kernel import IS_COMPILED
 from pyromq.net.address import peer_of
 from pyromq.net.tls_failures import ALERT, ended_after_handshake, speaks_tls_only, tls_failure
 from pyromq.net.turn import Turn
-from pyromq.wire.command import Command, CommandReader, encode
+from pyromq.wire.command import Command, encode, read_command
 
-TURN_BYTES_MAX = 256 * 1024
-OUTPUT_FACTOR_MAX = 16
-#: What a link received at once is handled at the end of the turn, with that of others, unless it is more.
-NOTED_BYTES_MAX = 16 * 1024
+if TYPE_CHECKING or not IS_COMPILED:
+    from pyromq.net.inlet import OUTPUT_FACTOR_MAX, TURN_BYTES_MAX, Inlet
+else:
+    from pyromq._kernel.codec.inlets import OUTPUT_FACTOR_MAX, TURN_BYTES_MAX, Inlet
+
+__all__ = ["OUTPUT_FACTOR_MAX", "TURN_BYTES_MAX", "Link", "close_all"]
+
 #: Seconds of a turn in which bytes that are refused do not count for a link's share of it.
 FORGIVING_S = 0.2
 #: Between two looks for answers that did not come in time.
@@ -66,7 +70,7 @@ _RESPONSE = int(CommandFlag.RESPONSE)  # a plain number: this is asked of each c
 _log = logging.getLogger("pyromq.net")
 
 
-class Link(asyncio.Protocol):
+class Link(Inlet, asyncio.Protocol):
     """One connection; `is_caller` on the side that opened it.
 
     `on_start` is called once when it is made, `on_request` with each request that arrives, `on_end` once when
@@ -76,41 +80,22 @@ class Link(asyncio.Protocol):
     # Without a dictionary an idle connection takes a tenth less.
     __slots__ = (
         "__weakref__",
-        "_active_at",
         "_close_callbacks",
         "_ended_by",
-        "_has_frames_left",
+        "_frame_bytes_max",
         "_has_received",
-        "_is_caller",
         "_is_ended",
-        "_is_in_turn",
-        "_is_noted",
-        "_is_reading_paused",
         "_is_tls",
-        "_is_writing_paused",
         "_look",
         "_looks_at",
-        "_monotonic",
         "_on_end",
         "_on_request",
         "_on_start",
         "_opaque",
-        "_out",
-        "_out_bytes",
-        "_out_bytes_high",
         "_out_bytes_low",
-        "_transport",
-        "_turn",
-        "_turn_bytes",
         "_waiting",
         "_want_room",
-        "closed",
         "peer",
-        "peer_host_bytes",
-        "read_at",
-        "reader",
-        "under_way",
-        "waits_since",
     )
 
     def __init__(
@@ -124,44 +109,20 @@ class Link(asyncio.Protocol):
         on_start: Callable[[Link], None] | None = None,
         is_caller: bool = False,
     ) -> None:
+        high = settings.write_buffer_high_water_mark
+        super().__init__(turn, clock.monotonic, high, is_caller=is_caller)
         self.peer = "unknown:0"
-        self.peer_host_bytes = bytes(8)
-        self.closed = False
-        #: Answers that are awaited here; cancelled when the connection ends.
-        self.under_way: set[asyncio.Future[Any]] = set()
-        self._turn = turn
-        self._monotonic = clock.monotonic
+        self._frame_bytes_max = settings.frame_bytes_max
         self._on_request = on_request
         self._on_start = on_start
         self._on_end = on_end
-        self._is_caller = is_caller
         self._close_callbacks: list[Callable[[Link], None]] = []
         self._is_ended = False
-        self._active_at = clock.monotonic()
-        #: Since when the frames that are handled now may wait, by the clock's monotonic seconds.
-        self.waits_since = self._active_at
-        #: When the turn began in which they were read.
-        self.read_at = self._active_at
-
-        self._transport: asyncio.Transport | None = None
-        #: What arrived and was not handled.
-        self.reader = CommandReader(settings.frame_bytes_max)
         self._has_received = False
         #: Why the connection ended, where TLS knows more than that it did.
         self._ended_by: TlsFailed | None = None
         self._is_tls = False
-        self._is_in_turn = False
-        #: Whether the turn handles what arrived when it ends.
-        self._is_noted = False
-        self._turn_bytes = 0
-        self._has_frames_left = False
-        self._is_reading_paused = False
-
-        self._out: list[bytes] = []
-        self._out_bytes = 0
-        self._out_bytes_high = settings.write_buffer_high_water_mark
-        self._out_bytes_low = min(settings.write_buffer_low_water_mark, self._out_bytes_high)
-        self._is_writing_paused = False
+        self._out_bytes_low = min(settings.write_buffer_low_water_mark, high)
         #: Whoever has a request to send and no room for it, in order; None: nobody ever had to wait.
         self._want_room: deque[asyncio.Future[None]] | None = None
 
@@ -182,15 +143,6 @@ class Link(asyncio.Protocol):
         if self.closed:
             return
         self.send_frames(encode(command))
-
-    def send_frames(self, frames: bytes) -> None:
-        """Write frames that were encoded elsewhere when this turn ends; see `send`."""
-        if self.closed:
-            return
-        self._out.append(frames)
-        self._out_bytes += len(frames)
-        if not self._is_in_turn:
-            self._join_turn()
 
     async def request(self, command: Command, timeout_s: float) -> Command:
         """Send a request and return its answer, whatever its code; sets the command's `opaque`.
@@ -239,26 +191,43 @@ class Link(asyncio.Protocol):
             if not self._is_in_turn:
                 self._join_turn()
 
-    def answer_room(self) -> int:
-        """Return how many bytes of answers the link takes now; with 0 or less no frame is to be handled."""
-        if self.closed or self._is_writing_paused:
-            return 0
-        return self._out_bytes_high - self._out_bytes
-
     def forgive(self, size: int) -> None:
         """Do not count received bytes that were refused as a part of the link's share of this turn.
 
         To refuse them took little time, and a busy broker must read them to know how old the next ones are.
         But a turn must end: the first requests of the next one are taken, however late they are.
         """
-        if self._active_at - self.read_at < FORGIVING_S:
+        if self._monotonic() - self.read_at < FORGIVING_S:
             self._turn_bytes -= size
+
+    def all_settled(self) -> asyncio.Future[None]:
+        """Return a future that is done when no turn of this link waits to be safe any more."""
+        settled: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def settle() -> None:
+            if not settled.done():
+                settled.set_result(None)
+
+        self.when_settled = settle
+        if not self.unsettled:
+            settle()
+        return settled
 
     def oneway(self, command: Command) -> None:
         """Send a request that wants no answer; sets its `opaque` and its flag."""
         command.opaque = self._next_opaque()
         command.flag |= CommandFlag.ONEWAY
         self.send(command)
+
+    def next_command(self) -> Command | None:
+        """Return the next whole command that arrived, None when more bytes are needed.
+
+        Raises RemoteProtocolError when the bytes cannot be a frame.
+        """
+        command, end = read_command(self.received, self.start, self._frame_bytes_max)
+        if command is not None:
+            self.skip_to(end)
+        return command
 
     def close(self) -> None:
         """End the connection after what was sent is written. What is awaited on either side is given up."""
@@ -302,37 +271,6 @@ class Link(asyncio.Protocol):
         if self._on_start is not None:
             self._on_start(self)
 
-    def data_received(self, data: bytes) -> None:
-        """Handle all whole commands, or leave them to the end of the turn."""
-        if self.closed:
-            # TLS hands on what comes until its peer has said goodbye too.
-            return
-        now = self._active_at = self._monotonic()
-        if not self._is_caller:
-            self._note_wait(now)
-        self._turn_bytes += len(data)
-        self.reader.feed(data)
-        if not self._has_received:
-            self._has_received = True
-            if data[0] == TLS_HANDSHAKE_BYTE:
-                self._end_badly(
-                    "wants TLS, which is not set up here; set tlsServerCertPath and tlsServerKeyPath"
-                )
-                return
-            if self._is_caller and data.startswith(ALERT):
-                self._ended_by = speaks_tls_only(self.peer)
-                self.close()
-                return
-        elif self._turn.shortcut is not None and len(data) <= NOTED_BYTES_MAX:
-            if not self._is_noted:
-                self._is_noted = True
-                self._turn.note(self)
-            if self._turn_bytes > TURN_BYTES_MAX:
-                self._settle()
-            return
-        self._handle_frames()
-        self._settle()
-
     def pause_writing(self) -> None:
         """Stop reading from a peer that does not read."""
         self._is_writing_paused = True
@@ -360,38 +298,47 @@ class Link(asyncio.Protocol):
                 _log.exception("the end of the connection to %s could not be told to all", self.peer)
         self._on_end(self)
 
-    def handle_noted(self) -> None:
+    def handle_left(self) -> None:
         """Handle what arrived in this turn and the shortcut left. `Turn` calls it."""
-        self._is_noted = False
-        if self.reader.pending_bytes and not self.closed:
+        if not self.closed:
             self._handle_frames(was_asked=True)
             self._settle()
-
-    def end_turn(self) -> None:
-        """Write what was collected, then take up what was left over. `Turn` calls it."""
-        self._is_in_turn = False
-        self._turn_bytes = 0
-        self._write()
-        if self._has_frames_left:
-            self._handle_frames()
-        self._settle()
 
     # Inside --------------------------------------------------------------------------------------------
 
     def _join_turn(self) -> None:
         self._is_in_turn = True
-        self._turn.join(self)
+        self._turn.joined.append(self)
+        self._turn.plan_end()
 
-    def _note_wait(self, now: float) -> None:
-        """Note since when the bytes may wait that were just read; frames that are left are older."""
-        looked_at = self._turn.begin(now)
-        if not self._has_frames_left:
-            self.read_at = self._turn.began_at or now
-            self.waits_since = looked_at
+    def _handle_received(self, data: bytes) -> None:
+        """Handle what arrived now: the first bytes, much at once, and all where nothing is noted."""
+        if self._is_caller:
+            self._active_at = self._monotonic()
+        if not self._has_received:
+            self._has_received = True
+            self._takes_notes = not self._is_caller
+            if data[0] == TLS_HANDSHAKE_BYTE:
+                self._end_badly(
+                    "wants TLS, which is not set up here; set tlsServerCertPath and tlsServerKeyPath"
+                )
+                return
+            if self._is_caller and data.startswith(ALERT):
+                self._ended_by = speaks_tls_only(self.peer)
+                self.close()
+                return
+        self._handle_frames()
+        self._settle()
+
+    def _go_on(self) -> None:
+        """Take up what was left over, and read again if it is time to."""
+        if self._has_frames_left:
+            self._handle_frames()
+        self._settle()
 
     def _handle_frames(self, *, was_asked: bool = False) -> None:
         """Handle what arrived while there is room for answers; `was_asked`: the shortcut saw these bytes."""
-        reader, shortcut, is_caller = self.reader, self._turn.shortcut, self._is_caller
+        shortcut, is_caller = self._turn.shortcut, self._is_caller
         out_bytes_high = self._out_bytes_high
         self._has_frames_left = True
         try:
@@ -399,13 +346,13 @@ class Link(asyncio.Protocol):
                 is_caller or (self._out_bytes < out_bytes_high and not self._is_writing_paused)
             ):
                 if not was_asked and shortcut is not None and shortcut((self,)):
-                    if not reader.pending_bytes:
+                    if not self.pending_bytes:
                         # The usual case: asking anything again for no bytes costs as much as a send.
                         self._has_frames_left = False
                         break
                     continue
                 was_asked = False
-                command = reader.next_command()
+                command = self.next_command()
                 if command is None:
                     self._has_frames_left = False
                     break
@@ -455,23 +402,9 @@ class Link(asyncio.Protocol):
         if waiting is not None and not waiting[0].done():
             waiting[0].set_result(command)
 
-    def _write(self) -> None:
-        transport = self._transport
-        if not self._out or transport is None:
-            return
-        out, self._out, self._out_bytes = self._out, [], 0
-        if len(out) == 1:
-            transport.write(out[0])
-        else:
-            transport.writelines(out)
-        waiting_bytes = transport.get_write_buffer_size()
-        if waiting_bytes == 0:
-            self._active_at = self._monotonic()
-        elif waiting_bytes > self._out_bytes_high * OUTPUT_FACTOR_MAX:
-            _log.warning(
-                "%s does not read: %d bytes wait for it; connection closed", self.peer, waiting_bytes
-            )
-            self.abort()
+    def _overflow(self, waiting_bytes: int) -> None:
+        _log.warning("%s does not read: %d bytes wait for it; connection closed", self.peer, waiting_bytes)
+        self.abort()
 
     def _end_badly(self, what: str) -> None:
         _log.warning("%s %s; connection closed", self.peer, what)
@@ -514,6 +447,8 @@ class Link(asyncio.Protocol):
                 turn.set_exception(ConnectionLost(f"the connection to {self.peer} ended before the request"))
         for future in tuple(self.under_way):
             future.cancel()
+        if self.when_settled is not None:
+            self.when_settled()
 
 
 async def close_all(links: Iterable[Link], grace_s: float) -> None:

@@ -228,7 +228,7 @@ class Dispatcher:
         future.add_done_callback(partial(self._finish, link, _envelope(command)))
 
     def _handle(self, link: Link, command: Command) -> Handled:
-        if len(link.under_way) >= self._under_way_max:
+        if link.under_way_count >= self._under_way_max:
             return self._busy(link)
         pressure = self._table.pressure
         if pressure is not None and (refusal := pressure.refuse(link, command)) is not None:
@@ -257,7 +257,7 @@ class Dispatcher:
     def _busy(self, link: Link) -> Answer:
         return Answer(
             ResponseCode.SYSTEM_BUSY,
-            f"{self._name}: {len(link.under_way)} requests of {link.peer} wait for their answers; "
+            f"{self._name}: {link.under_way_count} requests of {link.peer} wait for their answers; "
             "wait for some of them, use more connections, or raise requestsUnderWayMax",
         )
 

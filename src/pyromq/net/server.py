@@ -94,6 +94,7 @@ class Server:
         for listener in self._listeners:
             listener.close()
         under_way = [future for link in self.links for future in link.under_way]
+        under_way += [link.all_settled() for link in self.links if link.unsettled]
         if under_way:
             await asyncio.wait(under_way, timeout=CLOSE_GRACE_S)
             # The answers of what just ended are sent by callbacks that the loop runs next.

@@ -31,6 +31,13 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
+from pyromq.kernel import IS_COMPILED
+
+if TYPE_CHECKING or not IS_COMPILED:
+    from pyromq.net.inlet import TurnInlets, end_turn_of, left_over
+else:
+    from pyromq._kernel.codec.inlets import TurnInlets, end_turn_of, left_over
+
 if TYPE_CHECKING:
     from pyromq.net.link import Link
 
@@ -60,43 +67,30 @@ class TurnStep:
             self._turn.plan_end()
 
 
-class Turn:
+class Turn(TurnInlets):
     """The turns of the loop for one server or one client's connections, and the steps at their ends."""
 
     __slots__ = (
         "_ended_at",
         "_is_idle",
-        "_is_planned",
         "_is_taken",
-        "_links",
-        "_looked_at",
         "_monotonic",
-        "_noted",
         "_steps",
         "_want_turn",
-        "began_at",
         "may_leave",
-        "shortcut",
     )
 
     def __init__(
         self, may_leave: Callable[[], bool] | None = None, *, monotonic: Callable[[], float] = time.monotonic
     ) -> None:
-        #: When the first bytes of this turn were read; None: none were yet.
-        self.began_at: float | None = None
+        super().__init__()
         self._monotonic = monotonic
-        #: When the turn before began, if this one followed at once, else when this one did.
-        self._looked_at = self._ended_at = 0.0
+        self._ended_at = 0.0
         #: Whether the loop found nothing to read since the last long turn.
         self._is_idle = True
         #: Asked before the answers of a turn leave.
         self.may_leave = may_leave
-        #: Offered what links received before it becomes commands.
-        self.shortcut: Shortcut | None = None
-        self._is_planned = False
-        self._noted: list[Link] = []
         self._steps: list[TurnStep] = []
-        self._links: list[Link] = []
         #: Whether somebody has this turn alone, and who waits for one.
         self._is_taken = False
         self._want_turn: deque[asyncio.Future[None]] = deque()
@@ -107,30 +101,22 @@ class Turn:
         self._steps.append(step)
         return step
 
-    def begin(self, now: float) -> float:
-        """Note that bytes were read, and return since when they may have been there to be read."""
-        if self.began_at is None:
-            # Time alone does not tell: it passes also while the process gets no processor.
-            if self._is_idle and now - self._ended_at > IDLE_S:
-                self._looked_at = now
-            self.began_at = now
-            self.plan_end()
-        return self._looked_at
+    def begin(self) -> None:
+        """Note that bytes were read, and since when they may have been there to be read.
 
-    def note(self, link: Link) -> None:
-        """Have what a link received handled when the turn ends, by `shortcut` and `link.handle_noted`."""
-        self._noted.append(link)
-        self.plan_end()
-
-    def join(self, link: Link) -> None:
-        """Have `link.end_turn` called when the turn ends; a link joins once a turn."""
-        self._links.append(link)
+        A link calls it with the first bytes of a turn.
+        """
+        now = self._monotonic()
+        # Time alone does not tell: it passes also while the process gets no processor.
+        if self._is_idle and now - self._ended_at > IDLE_S:
+            self.looked_at = now
+        self.began_at = now
         self.plan_end()
 
     def plan_end(self) -> None:
         """Let there be an end of this turn."""
-        if not self._is_planned:
-            self._is_planned = True
+        if not self.is_planned:
+            self.is_planned = True
             asyncio.get_running_loop().call_soon(self._end)
 
     # One expensive request a turn ------------------------------------------------------------------------
@@ -161,12 +147,12 @@ class Turn:
 
     def _end(self) -> None:
         # What is handled here is a part of the turn.
-        if self._noted:
+        if self.noted:
             self._handle_noted()
-        self._is_planned = False
+        self.is_planned = False
         if self.began_at is not None:
-            self._looked_at, self._ended_at, self.began_at = self.began_at, self._monotonic(), None
-            self._is_idle = self._ended_at - self._looked_at < IDLE_S
+            self.looked_at, self._ended_at, self.began_at = self.began_at, self._monotonic(), None
+            self._is_idle = self._ended_at - self.looked_at < IDLE_S
             if not self._is_idle:
                 self._look_for_bytes(2)
         for step in self._steps:
@@ -178,11 +164,11 @@ class Turn:
                     _log.exception("a step at the end of a turn failed")
         if self._is_taken:
             self._pass_on()
-        if self._links:
+        if self.joined:
             self._write()
 
     def _handle_noted(self) -> None:
-        links, self._noted = self._noted, []
+        links = self.take_noted()
         try:
             if self.shortcut is not None:
                 self.shortcut(links)
@@ -190,8 +176,8 @@ class Turn:
             _log.exception("frames of %d connections could not be handled; they are closed", len(links))
             for link in links:
                 link.close()
-        for link in links:
-            link.handle_noted()
+        for link in left_over(links):
+            link.handle_left()
 
     def _look_for_bytes(self, turns: int) -> None:
         """Note that the loop is idle if no bytes are read in so many turns."""
@@ -203,7 +189,7 @@ class Turn:
             self._is_idle = True
 
     def _write(self) -> None:
-        links, self._links = self._links, []
+        links = self.take_joined()
         if self.may_leave is not None and not self.may_leave():
             _log.warning(
                 "answers to %d connections do not hold any more; they are closed instead", len(links)
@@ -211,8 +197,7 @@ class Turn:
             for link in links:
                 link.abort()
             return
-        for link in links:
-            link.end_turn()
+        end_turn_of(links)
 
     def _pass_on(self) -> None:
         """Give the next turn to the first who waits for one."""

@@ -153,38 +153,44 @@ class CommandReader:
 
     def next_command(self) -> Command | None:
         """Return the next whole command, or None when more bytes are needed."""
-        buffer, start = self._buffer, self._start
-        available = len(buffer) - start
-        if available < 4:
-            return None
-        (length,) = _INT32.unpack_from(buffer, start)
-        if length < 4 or length + 4 > self._frame_bytes_max:
-            raise RemoteProtocolError(
-                f"a frame says it is {length} bytes long; the limit is {self._frame_bytes_max - 4}, "
-                "and 4 is the least"
-            )
-        if available < 8:
-            return None
-        _, mark = _LENGTHS.unpack_from(buffer, start)
-        serializer, header_length = mark >> 24, mark & 0xFFFFFF
-        if header_length > length - 4:
-            raise RemoteProtocolError(
-                f"a frame of {length} bytes says that its header has {header_length} bytes"
-            )
-        if available < length + 4:
-            return None
-        header_start = start + 8
-        header_end = header_start + header_length
-        end = start + 4 + length
-        # A slice of bytes is the one copy; a slice of a bytearray would be copied once more.
-        source = buffer if isinstance(buffer, bytes) else memoryview(buffer)
-        header, body = bytes(source[header_start:header_end]), bytes(source[header_end:end])
-        self._start = end
-        if end == len(buffer):
-            self._buffer, self._start = b"", 0
-        command = decode_header(header, serializer)
-        command.body = body
+        command, end = read_command(self._buffer, self._start, self._frame_bytes_max)
+        if command is not None:
+            self.skip_to(end)
         return command
+
+
+def read_command(
+    buffer: bytes | bytearray, start: int, frame_bytes_max: int
+) -> tuple[Command, int] | tuple[None, int]:
+    """Return the command that begins at byte `start` and the byte behind it; no command: bytes are missing.
+
+    Raises RemoteProtocolError when the bytes cannot be a frame.
+    """
+    available = len(buffer) - start
+    if available < 4:
+        return None, start
+    (length,) = _INT32.unpack_from(buffer, start)
+    if length < 4 or length + 4 > frame_bytes_max:
+        raise RemoteProtocolError(
+            f"a frame says it is {length} bytes long; the limit is {frame_bytes_max - 4}, and 4 is the least"
+        )
+    if available < 8:
+        return None, start
+    _, mark = _LENGTHS.unpack_from(buffer, start)
+    serializer, header_length = mark >> 24, mark & 0xFFFFFF
+    if header_length > length - 4:
+        raise RemoteProtocolError(f"a frame of {length} bytes says that its header has {header_length} bytes")
+    if available < length + 4:
+        return None, start
+    header_start = start + 8
+    header_end = header_start + header_length
+    end = start + 4 + length
+    # A slice of bytes is the one copy; a slice of a bytearray would be copied once more.
+    source = buffer if isinstance(buffer, bytes) else memoryview(buffer)
+    header, body = bytes(source[header_start:header_end]), bytes(source[header_end:end])
+    command = decode_header(header, serializer)
+    command.body = body
+    return command, end
 
 
 def decode_header(header: bytes, serializer: int) -> Command:

@@ -1,7 +1,7 @@
 """Sends are refused from their bytes, in the bytes that a command would be answered with, or left alone."""
 
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
@@ -10,26 +10,26 @@ from pyromq.broker.live_settings import BrokerLiveSettings
 from pyromq.broker.requests.busy import Busy
 from pyromq.codes import CommandFlag, RequestCode, ResponseCode, Serializer
 from pyromq.config.settings import BrokerProcess, StoreSettings
-from pyromq.net.turn import Shortcut
+from pyromq.kernel import IS_COMPILED
+from pyromq.net.turn import Shortcut, Turn
 from pyromq.testing.manual_clock import ManualClock
 from pyromq.testing.requests import send_fields, send_v2_fields
-from pyromq.wire.command import Command, CommandReader, encode
+from pyromq.wire.command import Command, encode
+
+if TYPE_CHECKING or not IS_COMPILED:
+    from pyromq.net.inlet import Inlet
+else:
+    from pyromq._kernel.codec.inlets import Inlet
 
 
-class LateLink:
+class LateLink(Inlet):
     """Stands for a connection whose requests waited for half a second."""
 
     def __init__(self, clock: ManualClock, received: bytes = b"", limit: int = 1 << 20) -> None:
-        self.waits_since = self.read_at = clock.monotonic()
+        super().__init__(Turn(), clock.monotonic, limit)
         clock.advance(500)
         self.sent = b""
-        self.under_way: set[object] = set()
-        self.reader = CommandReader()
-        self.reader.feed(received)
-        self._limit = limit
-
-    def answer_room(self) -> int:
-        return self._limit - len(self.sent)
+        self.feed(received)
 
     def send_frames(self, frames: bytes) -> None:
         self.sent += frames
@@ -74,7 +74,7 @@ def refuse(busy: Busy, clock: ManualClock, received: bytes, limit: int = 1 << 20
     """Return what was answered, and what was left."""
     link = LateLink(clock, received, limit)
     was_one = shortcut(busy, clock)([link])  # type: ignore[list-item]
-    left, start = link.reader.pending
+    left, start = link.received, link.start
     assert was_one == (bytes(left[start:]) != received)
     return link.sent, bytes(left[start:])
 

@@ -11,6 +11,8 @@ from pyromq.wire.command import Command, encode
 
 kernel = pytest.importorskip("pyromq._kernel.requests.offsets")
 
+from kernel_inlets import answers_of, inlet  # noqa: E402  it needs the kernel
+
 ROOM = 1 << 20
 QUERY, COMMIT = RequestCode.QUERY_CONSUMER_OFFSET, RequestCode.UPDATE_CONSUMER_OFFSET
 BOTH = pytest.mark.parametrize("serializer", [Serializer.JSON, Serializer.ROCKETMQ])
@@ -44,9 +46,10 @@ def taught(table: OffsetTable, *, takes_commits: bool = True) -> "kernel.Offsets
     return offsets
 
 
-def handled(offsets: "kernel.Offsets", received: bytes) -> tuple[int, bytes, set[str]]:
-    [(end, answers)], changed = offsets.answer([(received, 0, ROOM)])
-    return end, answers, changed
+def handled(offsets: "kernel.Offsets", received: bytes, room: int = ROOM) -> tuple[int, bytes, set[str]]:
+    made = inlet(received, room=room)
+    _, changed = offsets.answer([made])
+    return len(received) - made.pending_bytes, answers_of(made), changed
 
 
 @BOTH
@@ -102,7 +105,7 @@ def test_a_slave_leaves_commits_to_python_and_answers_queries(table: OffsetTable
 
 def test_answers_stop_where_a_link_has_no_room(table: OffsetTable) -> None:
     received = asked(QUERY) * 3
-    [(end, answers)], _ = taught(table).answer([(received, 0, 1)])
+    end, answers, _ = handled(taught(table), received, room=1)
     assert (end, answers) == (len(asked(QUERY)), answered({"offset": "10"}))
 
 

@@ -16,12 +16,13 @@ from pyromq.wire.command import Command, encode
 class Setting:
     def __init__(self, *, may_leave=None, **limits):
         self.clock = ManualClock()
+        turn = Turn(may_leave, monotonic=self.clock.monotonic)
         self.requests = []
         self.ended = []
         self.transport = ListTransport()
         self.link = Link(
             NetSettings(**limits),
-            turn=Turn(may_leave),
+            turn=turn,
             clock=self.clock,
             on_request=self.take,
             on_end=self.ended.append,

@@ -53,12 +53,11 @@ class Stage:
         (link,) = links
         if link.answer_room() <= 0:
             return False
-        reader = link.reader
-        data, start = reader.pending
+        data, start = link.received, link.start
         size = int.from_bytes(data[start : start + 4], "big") + 4
         if len(data) - start < max(size, 8) or b'"code":%d,' % SMALL not in data[start : start + size]:
             return False
-        command = reader.next_command()
+        command = link.next_command()
         self.send_answer(command)
         return True
 
@@ -211,10 +210,10 @@ async def test_refused_requests_do_not_count_for_the_share_of_a_turn_unless_it_i
 
     def refuse(links):
         (link,) = links
-        received, start = link.reader.pending
+        received, start = link.received, link.start
         if start == len(received):
             return False
-        link.reader.skip_to(len(received))
+        link.skip_to(len(received))
         link.forgive(len(received) - start)
         return True
 

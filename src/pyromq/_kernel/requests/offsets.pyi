@@ -1,3 +1,7 @@
+from collections.abc import Sequence
+
+from pyromq.net.inlet import Inlet
+
 class Offsets:
     def __init__(
         self,
@@ -15,6 +19,4 @@ class Offsets:
     def forget_all(self) -> None: ...
     @property
     def plan_count(self) -> int: ...
-    def answer(
-        self, inlets: list[tuple[bytes | bytearray, int, int]]
-    ) -> tuple[list[tuple[int, bytes]], set[str]]: ...
+    def answer(self, inlets: Sequence[Inlet]) -> tuple[int, set[str]]: ...

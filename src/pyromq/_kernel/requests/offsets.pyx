@@ -6,8 +6,7 @@ back, a group without progress: all that is left to Python. `pyromq.broker.reque
 and `pyromq.broker.groups.offsets` are the same in Python.
 """
 
-from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.stdlib cimport free
 from libc.string cimport memchr, memcpy
@@ -15,6 +14,7 @@ from libc.string cimport memchr, memcpy
 from pyromq._kernel.codec.answers cimport PART_FIRST, PART_OPAQUE, VALUES_MAX, AnswerHead, Value
 from pyromq._kernel.codec.blocks cimport Block, need
 from pyromq._kernel.codec.frames cimport READ, Frame, Span, find_field, read_bool, read_frame, read_number
+from pyromq._kernel.codec.inlets cimport Inlet
 
 cdef extern from "Python.h":
     long long PyLong_AsLongLongAndOverflow(object number, int *overflow) except? -1
@@ -90,38 +90,30 @@ cdef class Offsets:
         return len(self._plans)
 
     def answer(self, list inlets not None):
-        """Answer the commits and queries at the front of inlets; return what was answered, and what changed.
+        """Answer the commits and queries at the front of inlets; return how many, and what changed.
 
-        An inlet has what a link received, the byte where its next frame begins, and the most bytes of answers
-        that it takes. Of each the result has the byte behind the last frame that was handled, and the answers.
         What changed is told as the names that were learnt.
         """
-        cdef list answered = []
         cdef set changed = set()
-        cdef Py_ssize_t start, answer_bytes_max
-        for received, start, answer_bytes_max in inlets:
-            answered.append(self._answer_inlet(received, start, answer_bytes_max, changed))
-        return answered, changed
+        cdef Py_ssize_t count = 0
+        cdef Inlet inlet
+        for inlet in inlets:
+            count += self._answer_inlet(inlet, changed)
+        return count, changed
 
-    cdef tuple _answer_inlet(self, received, Py_ssize_t start, Py_ssize_t answer_bytes_max, set changed):
+    cdef Py_ssize_t _answer_inlet(self, Inlet inlet, set changed) except -1:
         """Answer what is at the front of one inlet; see `answer`."""
-        cdef const uint8_t *bytes_start
+        cdef const uint8_t *begin
         cdef const uint8_t *at
         cdef const uint8_t *end
         cdef Frame frame
-        if isinstance(received, bytes):
-            bytes_start = <const uint8_t *> PyBytes_AS_STRING(received)
-            end = bytes_start + PyBytes_GET_SIZE(received)
-        elif isinstance(received, bytearray):
-            bytes_start = <const uint8_t *> PyByteArray_AS_STRING(received)
-            end = bytes_start + PyByteArray_GET_SIZE(received)
-        else:
-            raise TypeError("received must be bytes or a bytearray")
-        if start < 0:
-            return start, b""
-        at = bytes_start + start
+        cdef Py_ssize_t answers_max = inlet.room(), count = 0
+        # Nobody lets go of it while it is read.
+        received = inlet.received
+        inlet.look(&begin, &end)
+        at = begin
         self._answers.used = 0
-        while at < end and self._answers.used < answer_bytes_max:
+        while at < end and self._answers.used < answers_max:
             if read_frame(at, end, &frame) != READ or frame.flag & FLAG_RESPONSE or frame.body_length:
                 break
             if frame.code == UPDATE_CONSUMER_OFFSET:
@@ -130,7 +122,13 @@ cdef class Offsets:
             elif frame.code != QUERY_CONSUMER_OFFSET or not self._query(&frame):
                 break
             at = frame.end
-        return at - bytes_start, PyBytes_FromStringAndSize(<char *> self._answers.bytes, self._answers.used)
+            count += 1
+        if count:
+            inlet.skip_to(inlet.start + (at - begin))
+        # A oneway commit has no answer.
+        if self._answers.used:
+            inlet.send_frames(PyBytes_FromStringAndSize(<char *> self._answers.bytes, self._answers.used))
+        return count
 
     cdef bint _commit(self, Frame *frame, set changed) except -1:
         """Set an offset and write the answer; return whether that was possible here."""

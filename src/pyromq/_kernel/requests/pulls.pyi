@@ -1,7 +1,8 @@
 from array import array
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Any
 
+from pyromq.net.inlet import Inlet
 from pyromq.store.commitlog import CommitLog
 from pyromq.store.queue_tail import QueueTail
 
@@ -42,5 +43,5 @@ class Pulls:
     def plan_count(self) -> int: ...
     def release(self) -> None: ...
     def answer(
-        self, inlets: list[tuple[bytes | bytearray, int, int]], *, log: CommitLog, disk_position: int
-    ) -> tuple[list[tuple[int, list[bytes]]], list[tuple[Any, int]]]: ...
+        self, inlets: Sequence[Inlet], *, log: CommitLog, disk_position: int
+    ) -> tuple[int, list[tuple[Any, int]]]: ...

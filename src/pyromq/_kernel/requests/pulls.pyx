@@ -8,7 +8,6 @@ are the same in Python and say what each limit means.
 
 from cpython.array cimport array
 from cpython.buffer cimport PyBUF_SIMPLE, Py_buffer, PyBuffer_Release, PyObject_GetBuffer
-from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.stdlib cimport free, malloc, realloc
@@ -18,6 +17,7 @@ from pyromq._kernel.codec.answers cimport PART_FIRST, PART_OPAQUE, VALUES_MAX, A
 from pyromq._kernel.codec.bigend cimport load16, load32, load64
 from pyromq._kernel.codec.crc32 cimport pyromq_crc32
 from pyromq._kernel.codec.frames cimport READ, Frame, Span, find_field, read_frame, read_number
+from pyromq._kernel.codec.inlets cimport Inlet
 from pyromq._kernel.storage.tails cimport QueueTail
 
 cdef enum:
@@ -210,45 +210,34 @@ cdef class Pulls:
         self._row = None
 
     def answer(self, list inlets not None, *, log, int64_t disk_position):
-        """Answer the pulls at the front of inlets; return what was answered of each, and commits.
+        """Answer the pulls at the front of inlets; return how many, and commits.
 
-        An inlet has what a link received, the byte where its next frame begins, and the most bytes of answers
-        that it takes. Of each the result has the byte behind the last pull that was answered, and the frames.
         A commit is what was learnt as `who`, and an offset.
         """
-        cdef list answered = [], commits = []
-        cdef Py_ssize_t start, answer_bytes_max
+        cdef list commits = []
+        cdef Py_ssize_t count = 0
+        cdef Inlet inlet
         if self._row is not log.segments:
             self.release()
             self._row = log.segments
         self._log_end, self._written_from, self._disk_position = log.end, log.written_from, disk_position
-        for received, start, answer_bytes_max in inlets:
-            answered.append(self._answer_inlet(received, start, answer_bytes_max, log, commits))
-        return answered, commits
+        for inlet in inlets:
+            count += self._answer_inlet(inlet, log, commits)
+        return count, commits
 
-    cdef tuple _answer_inlet(
-        self, received, Py_ssize_t start, Py_ssize_t answer_bytes_max, log, list commits
-    ):
+    cdef Py_ssize_t _answer_inlet(self, Inlet inlet, log, list commits) except -1:
         """Answer the pulls at the front of one inlet; see `answer`."""
-        cdef const uint8_t *bytes_start
+        cdef const uint8_t *begin
         cdef const uint8_t *at
         cdef const uint8_t *end
         cdef Frame frame
-        cdef list frames = []
-        cdef Py_ssize_t answered = 0
+        cdef Py_ssize_t count = 0
         cdef bytes answer
-        if isinstance(received, bytes):
-            bytes_start = <const uint8_t *> PyBytes_AS_STRING(received)
-            end = bytes_start + PyBytes_GET_SIZE(received)
-        elif isinstance(received, bytearray):
-            bytes_start = <const uint8_t *> PyByteArray_AS_STRING(received)
-            end = bytes_start + PyByteArray_GET_SIZE(received)
-        else:
-            raise TypeError("received must be bytes or a bytearray")
-        if start < 0:
-            return start, frames
-        at = bytes_start + start
-        while at < end and answered < answer_bytes_max:
+        # Nobody lets go of it while it is read.
+        received = inlet.received
+        inlet.look(&begin, &end)
+        at = begin
+        while at < end and inlet.room() > 0:
             if read_frame(at, end, &frame) != READ:
                 break
             if frame.code != PULL_MESSAGE and frame.code != LITE_PULL_MESSAGE:
@@ -261,10 +250,12 @@ cdef class Pulls:
             answer = self._pull(&frame, log, commits)
             if answer is None:
                 break
-            frames.append(answer)
-            answered += PyBytes_GET_SIZE(answer)
+            inlet.send_frames(answer)
             at = frame.end
-        return at - bytes_start, frames
+            count += 1
+        if count:
+            inlet.skip_to(inlet.start + (at - begin))
+        return count
 
     cdef bytes _pull(self, Frame *frame, log, list commits):
         """Return the answer to one pull, None when it is Python's."""

@@ -1,4 +1,7 @@
+from collections.abc import Sequence
+
 from pyromq._kernel.storage.plans import Plan
+from pyromq.net.inlet import Inlet
 from pyromq.store.queue_tail import QueueTail
 
 class Sends(Plan):
@@ -27,11 +30,14 @@ class Sends(Plan):
     def topic_count(self) -> int: ...
     def plan(
         self,
-        inlets: list[tuple[bytes | bytearray, int, bytes, int]],
+        inlets: Sequence[Inlet],
         first: int,
         *,
+        under_way_max: int,
         now_ms: int,
         log_end: int,
         log_room: int,
         index_room: int,
-    ) -> list[tuple[int, bytes, int]]: ...
+    ) -> int: ...
+    def hand_out(self) -> None: ...
+    def take(self) -> list[tuple[Inlet, bytes, int]]: ...

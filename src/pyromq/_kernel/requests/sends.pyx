@@ -9,7 +9,6 @@ nowhere and are looked at by nobody. At a link's first frame that is anything el
 Python goes on with it. `pyromq.broker.requests.handlers.send_handlers` is the same in Python.
 """
 
-from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.object cimport PyObject
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
@@ -22,6 +21,7 @@ from pyromq._kernel.storage.drafts cimport NAME_END, PAIR_END, Draft, Pair, join
 from pyromq._kernel.codec.frames cimport (
     READ, UNESCAPE_BEYOND, Frame, Span, find_field, letter_field, read_bool, read_frame, read_number, unescape
 )
+from pyromq._kernel.codec.inlets cimport Inlet
 from pyromq._kernel.storage.known cimport KnownTopics, Topic
 from pyromq._kernel.storage.notes cimport Entry
 from pyromq._kernel.storage.plans cimport Mark, Plan
@@ -65,10 +65,18 @@ cdef struct Asked:
     bint is_batch
 
 
+cdef struct Planned:
+    #: Of an inlet: its place among those of the plan, where its planned frames end, its answers, its sends.
+    Py_ssize_t place, end, answers_from, answers_to, count
+
+
 cdef class Sends(Plan):
     """Plans and applies sends. One for each broker."""
 
     cdef KnownTopics _topics
+    #: The inlets of the plan, and what was planned of them, until it is handed out.
+    cdef list _inlets
+    cdef Block _planned
     cdef Block _answers, _scratch
     cdef bytes _cluster, _host_hex
     #: The second is for clients from `_transaction_id_from` on, where the message has an id.
@@ -124,6 +132,7 @@ cdef class Sends(Plan):
     def __dealloc__(self):
         free(self._answers.bytes)
         free(self._scratch.bytes)
+        free(self._planned.bytes)
 
     # Topics
 
@@ -154,68 +163,106 @@ cdef class Sends(Plan):
         list inlets not None,
         Py_ssize_t first,
         *,
+        Py_ssize_t under_way_max,
         int64_t now_ms,
         int64_t log_end,
         int64_t log_room,
         int64_t index_room,
     ):
-        """Plan the sends at the front of inlets, from number `first` on; return what was planned of each.
+        """Plan the sends at the front of inlets, from number `first` on; return the first that is left.
 
-        An inlet has what a link received, the byte where its next frame begins, its peer's host, and the most
-        bytes of answers that it takes. Of each inlet that was looked at the result has the byte behind the
-        last send that was planned, the answers, and the number of sends. A plan that is long enough ends
-        before the last inlet.
-
-        `log_room` are the bytes that still go into the log's file, `index_room` the keys into the index's.
+        A plan that is long enough ends before the last inlet. `log_room` are the bytes that still go into the
+        log's file, `index_room` the keys into the index's. Inlets stay as they are until `hand_out` or `take`.
         """
-        cdef list planned = []
-        cdef Py_ssize_t i, start, answer_bytes_max
-        cdef bytes born_host
+        cdef Py_ssize_t i
+        cdef Inlet inlet
         self.clear()
+        self._planned.used = self._answers.used = 0
         if first < 0:
             raise ValueError("there is no such inlet")
+        self._inlets = inlets
         self.begin(now_ms, b"", log_end, log_room, index_room)
         for i in range(first, len(inlets)):
-            received, start, born_host, answer_bytes_max = inlets[i]
-            planned.append(self._plan_inlet(received, start, born_host, answer_bytes_max))
+            inlet = inlets[i]
+            if inlet.under_way_number() < under_way_max:
+                self._plan_inlet(i, inlet)
             if self._records.used >= PLAN_BYTES_MAX:
-                break
-        return planned
+                return i + 1
+        return len(inlets)
 
-    cdef tuple _plan_inlet(self, received, Py_ssize_t start, bytes born_host, Py_ssize_t answer_bytes_max):
+    cdef int _plan_inlet(self, Py_ssize_t place, Inlet inlet) except -1:
         """Plan the sends at the front of one inlet; see `plan`."""
-        cdef const uint8_t *bytes_start
+        cdef const uint8_t *begin
         cdef const uint8_t *at
         cdef const uint8_t *end
         cdef Frame frame
-        cdef Py_ssize_t answers_from = self._answers.used, count = 0
-        if isinstance(received, bytes):
-            bytes_start = <const uint8_t *> PyBytes_AS_STRING(received)
-            end = bytes_start + PyBytes_GET_SIZE(received)
-        elif isinstance(received, bytearray):
-            bytes_start = <const uint8_t *> PyByteArray_AS_STRING(received)
-            end = bytes_start + PyByteArray_GET_SIZE(received)
-        else:
-            raise TypeError("received must be bytes or a bytearray")
-        if start < 0 or born_host is None or PyBytes_GET_SIZE(born_host) != HOST_BYTES:
-            return start, b"", 0
-        self._born_host = born_host
-        at = bytes_start + start
-        while at < end and self._answers.used - answers_from < answer_bytes_max:
+        cdef Planned *planned
+        cdef Py_ssize_t answers_from = self._answers.used, answers_max = inlet.room(), count = 0
+        if answers_max <= 0 or inlet.peer_host_bytes is None or PyBytes_GET_SIZE(inlet.peer_host_bytes) != HOST_BYTES:
+            return 0
+        self._born_host = inlet.peer_host_bytes
+        # Nobody lets go of it while it is read.
+        received = inlet.received
+        inlet.look(&begin, &end)
+        at = begin
+        while at < end and self._answers.used - answers_from < answers_max:
             if read_frame(at, end, &frame) != READ:
                 break
             if not self._plan_frame(&frame):
                 break
             at = frame.end
             count += 1
-        self.count += count
-        return at - bytes_start, self._answers_since(answers_from), count
+        if count:
+            need(&self._planned, sizeof(Planned))
+            planned = <Planned *> (self._planned.bytes + self._planned.used)
+            self._planned.used += sizeof(Planned)
+            planned.place, planned.end, planned.count = place, inlet.start + (at - begin), count
+            planned.answers_from, planned.answers_to = answers_from, self._answers.used
+            self.count += count
+        return 0
 
-    cdef bytes _answers_since(self, Py_ssize_t start):
-        """Return the frames of answers from a byte on; a oneway send has none."""
-        if self._answers.used == start:
-            return b""
-        return PyBytes_FromStringAndSize(<char *> self._answers.bytes + start, self._answers.used - start)
+    # Handing out, when the log has the records
+
+    def hand_out(self):
+        """Go on behind the planned sends of all inlets, and let their answers leave."""
+        cdef Py_ssize_t i
+        cdef Inlet inlet
+        cdef Planned *planned = <Planned *> self._planned.bytes
+        for i in range(self._planned.used // <Py_ssize_t> sizeof(Planned)):
+            inlet = self._inlet_at(planned[i].place)
+            inlet.skip_to(planned[i].end)
+            if planned[i].answers_to > planned[i].answers_from:
+                inlet.send_frames(self._answers_of(&planned[i]))
+        self._forget_inlets()
+
+    def take(self):
+        """Go on behind the planned sends of all inlets; return each with its answers and the number of sends."""
+        cdef Py_ssize_t i
+        cdef Inlet inlet
+        cdef Planned *planned = <Planned *> self._planned.bytes
+        cdef list taken = []
+        for i in range(self._planned.used // <Py_ssize_t> sizeof(Planned)):
+            inlet = self._inlet_at(planned[i].place)
+            inlet.skip_to(planned[i].end)
+            taken.append((inlet, self._answers_of(&planned[i]), planned[i].count))
+        self._forget_inlets()
+        return taken
+
+    cdef Inlet _inlet_at(self, Py_ssize_t place):
+        if place >= len(self._inlets):
+            raise ValueError("inlets went away between plan and answers")
+        return <Inlet> self._inlets[place]
+
+    cdef bytes _answers_of(self, Planned *planned):
+        """Return the frames of answers to an inlet; a oneway send has none."""
+        return PyBytes_FromStringAndSize(
+            <char *> self._answers.bytes + planned.answers_from, planned.answers_to - planned.answers_from
+        )
+
+    cdef int _forget_inlets(self) except -1:
+        self._inlets = None
+        self._planned.used = self._answers.used = 0
+        return 0
 
     cdef bint _plan_frame(self, Frame *frame) except -1:
         """Plan one frame, or leave everything as it was and return False."""
@@ -398,10 +445,15 @@ cdef class Sends(Plan):
             i += sizeof(Entry)
 
     cdef int clear(self) except -1:
+        # The answers stay until they are handed out: what was planned is applied before.
         Plan.clear(self)
-        self._answers.used = 0
         self.count = 0
         return 0
+
+    def drop(self):
+        """Forget what was planned, and its answers."""
+        self.clear()
+        self._forget_inlets()
 
 
 cdef bint _is_plain_text(Span *text) noexcept nogil:

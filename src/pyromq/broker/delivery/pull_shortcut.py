@@ -73,21 +73,10 @@ class FastPulls:
         if readable is not None and readable < store.max_position:
             # The kernel reads up to the end of the log.
             return False
-        answered, commits = self._pulls.answer(
-            [(*link.reader.pending, link.answer_room()) for link in links],
-            log=store.log,
-            disk_position=store.disk_position,
-        )
+        count, commits = self._pulls.answer(list(links), log=store.log, disk_position=store.disk_position)
         for (group, topic, queue_id), offset in commits:
             self._offsets.commit(group, topic, queue_id, offset)
-        has_handled = False
-        for link, (end, frames) in zip(links, answered, strict=True):
-            if frames:
-                has_handled = True
-                link.reader.skip_to(end)
-                for frame in frames:
-                    link.send_frames(frame)
-        return has_handled
+        return count > 0
 
     def take_served(self) -> dict[tuple[str, str, int], tuple[int, int, int]]:
         """Return (messages, bytes, pulls) by group, topic and queue since the last time this was asked."""

@@ -261,7 +261,7 @@ class Durability(LogSync):
             taken, refused = self._parted(queue_of_sends, links)
             for link, reason in refused:
                 # A connection with too many requests under way hears that, and not this.
-                if len(link.under_way) < under_way_max and busy.refuse_sends(link, reason):
+                if link.under_way_count < under_way_max and busy.refuse_sends(link, reason):
                     has_handled = True
             if sends is not None and taken and sends(taken):
                 has_handled = True

@@ -38,19 +38,10 @@ class FastOffsets:
         """Answer the commits and queries at the front of what links received; return whether one was."""
         if self._forget_if_changed() or not self._offsets.plan_count:
             return False
-        inlets = [(*link.reader.pending, link.answer_room()) for link in links]
-        answered, changed = self._offsets.answer(inlets)
+        count, changed = self._offsets.answer(list(links))
         if changed:
             self._table.changed(changed)
-        has_handled = False
-        for link, (_, start, _), (end, answers) in zip(links, inlets, answered, strict=True):
-            if end > start:
-                has_handled = True
-                link.reader.skip_to(end)
-                # A oneway commit has no answer.
-                if answers:
-                    link.send_frames(answers)
-        return has_handled
+        return count > 0
 
     def learn(self, group: str, topic: str, queue_id: int) -> None:
         """Let the kernel have the next commits and queries for a queue whose progress is known."""

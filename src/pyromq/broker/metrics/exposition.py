@@ -170,7 +170,7 @@ def request_figures(server: Server, busy: Busy, arrivals: Arrivals) -> list[Figu
         _single(
             "pyromq_requests_under_way",
             "Requests that wait for their answers, held pulls among them.",
-            lambda: sum(len(link.under_way) for link in server.links),
+            lambda: sum(link.under_way_count for link in server.links),
         ),
         Figure(
             "rocketmq_processor_watermark",

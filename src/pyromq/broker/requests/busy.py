@@ -192,8 +192,7 @@ class Busy:
     def refuse_sends(self, link: Link, reason: Reason) -> bool:
         """Refuse the sends at the front of what a link received; return whether there was one."""
         before, after, binary = refusal_parts(self._why(self.sends, link, reason))
-        reader = link.reader
-        received, start = reader.pending
+        received, start = link.received, link.start
         end, answers, count = self.refuse_quickly(
             received,
             start,
@@ -204,7 +203,7 @@ class Busy:
         )
         if not count:
             return False
-        reader.skip_to(end)
+        link.skip_to(end)
         link.forgive(end - start)
         self.note(self.sends, reason, count)
         link.send_frames(answers)

@@ -56,4 +56,4 @@ class ReadShortcuts:
 
     def _left(self, links: Sequence[Link]) -> Sequence[Link]:
         most = self._under_way_max
-        return [link for link in links if link.reader.pending_bytes and len(link.under_way) < most]
+        return [link for link in links if link.pending_bytes and link.under_way_count < most]

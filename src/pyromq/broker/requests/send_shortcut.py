@@ -14,7 +14,6 @@ kernel cannot do something (a full disk, a new file of the log) its plan ends, a
 way.
 """
 
-import asyncio
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
@@ -29,6 +28,7 @@ from pyromq.broker.topics.topics import TopicTable
 from pyromq.clock import Clock
 from pyromq.codes import VERSION, VERSION_5, Language, ResponseCode, SysFlag
 from pyromq.errors import Refused, StoreError
+from pyromq.net.inlet import Inlet
 from pyromq.net.link import Link
 from pyromq.store.store import MessageStore
 from pyromq.wire.bodies.topic_bodies import TopicConfig
@@ -39,9 +39,8 @@ if TYPE_CHECKING:
     from pyromq._kernel.requests.sends import Sends
 
 MULTI_TAG: Final = "MULTI_TAG"
-#: Of a link: where its planned frames end, their answers, and how many they are.
-Planned = tuple[int, bytes, int]
-Answered = tuple[Link, bytes, int]
+#: A link, answers to it, and to how many sends.
+Answered = tuple[Inlet, bytes, int]
 #: Queues of a topic that are learnt with its first message.
 QUEUES_AT_ONCE: Final = 256
 
@@ -89,15 +88,19 @@ class FastSends:
         # The clock may have been set back since the queues were learnt.
         if now_ms < self._settings.start_accept_send_request_time_stamp:
             return False
-        under_way_max = self._under_way_max
-        links = [link for link in links if len(link.under_way) < under_way_max]
-        inlets = [(*link.reader.pending, link.peer_host_bytes, link.answer_room()) for link in links]
+        inlets = list(links)
         sends, store = self._sends, self._store
         first, has_handled = 0, False
-        while first < len(links):
+        while first < len(inlets):
             log_end, log_room, index_room = store.rooms()
-            planned = sends.plan(
-                inlets, first, now_ms=now_ms, log_end=log_end, log_room=log_room, index_room=index_room
+            first = sends.plan(
+                inlets,
+                first,
+                under_way_max=self._under_way_max,
+                now_ms=now_ms,
+                log_end=log_end,
+                log_room=log_room,
+                index_room=index_room,
             )
             if sends.count:
                 log_end = sends.end
@@ -108,25 +111,27 @@ class FastSends:
                     sends.drop()
                     return has_handled
                 has_handled = True
-                self._planned(links[first : first + len(planned)], planned, log_end)
+                self._stored(log_end)
                 for queue, offset in grown:
                     self._announcements.grew(queue.topic, queue.queue_id, offset, queue.end)
                     queue.watched = self._is_awaited(queue.topic, queue.queue_id)
-            first += len(planned)
         return has_handled
 
-    def _planned(self, links: Sequence[Link], planned: list[Planned], log_end: int) -> None:
+    def _stored(self, log_end: int) -> None:
         """Let the answers leave to messages that the log has."""
         self._durability.log_grew(self._log.write_s)
-        answered = []
-        for link, (end, answers, count) in zip(links, planned, strict=True):
-            if count:
-                link.reader.skip_to(end)
-                answered.append((link, answers, count))
-        if self._durability.is_immediate:
-            self._answer_now(answered)
+        if not self._durability.is_immediate:
+            self._answer_when_safe(self._sends.take(), log_end)
+            return
+        try:
+            self._durability.vouch()
+        except Refused as refusal:
+            for link, answers, _ in self._sends.take():
+                # A oneway send has no answer.
+                if answers:
+                    link.send_frames(self._with(refusal, answers))
         else:
-            self._answer_when_safe(answered, log_end)
+            self._sends.hand_out()
 
     def learn(self, config: TopicConfig, queue_id: int) -> None:
         """Let the kernel have the next plain messages to a queue that just got one.
@@ -167,36 +172,20 @@ class FastSends:
         if queue is not None:
             queue.watched = True
 
-    def _answer_now(self, answered: list[Answered]) -> None:
-        refusal = None
-        try:
-            self._durability.vouch()
-        except Refused as error:
-            refusal = error
-        for link, answers, _ in answered:
-            # A oneway send has no answer.
-            if answers:
-                link.send_frames(answers if refusal is None else self._with(refusal, answers))
-
     def _answer_when_safe(self, answered: list[Answered], log_end: int) -> None:
         """Let answers leave when the log is safe up to its end, with all others of this turn of the loop."""
-        create_future = asyncio.get_running_loop().create_future
-        waiting: list[tuple[Link, bytes, asyncio.Future[None]]] = []
         total = 0
-        for link, answers, count in answered:
-            settled = create_future()
-            link.under_way.add(settled)
-            waiting.append((link, answers, settled))
+        for link, _, count in answered:
+            link.unsettled += 1
             total += count
         self._queue.count += total
 
         def settle(error: Exception | None) -> None:
             self._queue.count -= total
-            for link, answers, settled in waiting:
-                link.under_way.discard(settled)
-                if not settled.done():
-                    settled.set_result(None)
+            for link, answers, _ in answered:
+                if answers:
                     link.send_frames(answers if error is None else self._with(error, answers))
+                link.settled_one()
 
         self._durability.with_this_turn(log_end, settle)
 

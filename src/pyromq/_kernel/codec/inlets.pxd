@@ -1,0 +1,41 @@
+"""Received bytes of connections, and answers to them, until the turn of the loop ends."""
+
+from libc.stdint cimport uint8_t
+
+
+cdef class TurnInlets:
+    #: When the first bytes of this turn were read (None: none were), and since when they may have waited.
+    cdef public object began_at, looked_at
+    #: Offered what noted inlets received; None: nothing is noted.
+    cdef public object shortcut
+    cdef public list noted, joined
+    cdef public bint is_planned
+
+
+cdef class Inlet:
+    cdef TurnInlets _turn_of
+    #: What arrived and was not handled, `bytes` or a `bytearray`, and where in it the next frame begins.
+    cdef readonly object received
+    cdef readonly Py_ssize_t start
+    cdef public bytes peer_host_bytes
+    cdef public bint closed
+    #: Answers that are awaited here, and turns whose answers wait to be safe.
+    cdef public set under_way
+    cdef public Py_ssize_t unsettled
+    cdef public object when_settled
+    #: See `net/link.py`: when bytes last moved, since when the next frame may wait, when it was read.
+    cdef public object _active_at, waits_since, read_at
+    cdef public object _transport, _monotonic
+    cdef public list _out
+    cdef public Py_ssize_t _out_bytes, _out_bytes_high, _turn_bytes
+    cdef public bint _is_caller, _takes_notes, _is_noted, _is_in_turn, _has_frames_left
+    cdef public bint _is_reading_paused, _is_writing_paused
+
+    cdef int look(self, const uint8_t **start, const uint8_t **end) except -1
+    cpdef feed(self, bytes data)
+    cdef Py_ssize_t under_way_number(self)
+    cdef Py_ssize_t room(self) noexcept
+    cpdef skip_to(self, Py_ssize_t start)
+    cpdef send_frames(self, bytes frames)
+    cpdef _write(self)
+    cdef int _end_turn(self) except -1
