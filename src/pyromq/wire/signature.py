@@ -7,9 +7,15 @@ HMAC-SHA1, in base64. RocketMQ 4.9.8: AclClientRPCHook, AclUtils.
 import hmac
 from base64 import b64encode
 from collections.abc import Callable, Mapping
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
+from pyromq.kernel import IS_COMPILED
 from pyromq.wire.command import Command
+
+if TYPE_CHECKING or not IS_COMPILED:
+    from pyromq.wire.signing_key import SigningKey
+else:
+    from pyromq._kernel.codec.sha1 import SigningKey
 
 ACCESS_KEY: Final = "AccessKey"
 SECURITY_TOKEN: Final = "SecurityToken"
@@ -37,16 +43,26 @@ def is_signed(ext: Mapping[str, str], body: bytes, secret: bytes) -> bool:
     return hmac.compare_digest(_sign([ext[name] for name in names], body, secret).encode(), given)
 
 
+def signing_key(secret: bytes) -> SigningKey:
+    """Return a key that is kept for many signatures."""
+    return SigningKey(secret)
+
+
 def signer(access_key: str, secret_key: str, security_token: str = "") -> Sign:
     """Return what signs a request in place; it may be signed again, for it may be sent again."""
     own = {ACCESS_KEY: access_key}
     if security_token:
         own[SECURITY_TOKEN] = security_token
-    secret = secret_key.encode()
+    signed_by = signing_key(secret_key.encode()).signature
 
     def sign(command: Command) -> None:
-        fields = {name: text for name, text in (command.ext or {}).items() if name != SIGNATURE} | own
-        fields[SIGNATURE] = signature(fields, command.body, secret)
+        fields = {**(command.ext or {}), **own}
+        fields.pop(SIGNATURE, None)
+        names = sorted(fields)
+        if UNSIGNED_FLAG in fields:
+            names.remove(UNSIGNED_FLAG)
+        text = "".join([fields[name] for name in names]).encode()
+        fields[SIGNATURE] = signed_by(text, command.body)
         command.ext = fields
 
     return sign

@@ -1,5 +1,6 @@
 from collections.abc import Sequence
 
+from pyromq._kernel.requests.signatures import Signatures
 from pyromq.net.inlet import Inlet
 
 class Offsets:
@@ -13,6 +14,7 @@ class Offsets:
         language: int,
         version: int,
     ) -> None: ...
+    def guard(self, signatures: Signatures | None) -> None: ...
     def learn(
         self, key: bytes, offsets: dict[int, int], queue_id: int, name: str, *, takes_commits: bool
     ) -> None: ...

@@ -15,6 +15,7 @@ from pyromq._kernel.codec.answers cimport PART_FIRST, PART_OPAQUE, VALUES_MAX, A
 from pyromq._kernel.codec.blocks cimport Block, need
 from pyromq._kernel.codec.frames cimport READ, Frame, Span, find_field, read_bool, read_frame, read_number
 from pyromq._kernel.codec.inlets cimport Inlet
+from pyromq._kernel.requests.signatures cimport Signatures
 
 cdef extern from "Python.h":
     long long PyLong_AsLongLongAndOverflow(object number, int *overflow) except? -1
@@ -46,6 +47,8 @@ cdef class Offsets:
     """Answers commits and queries. One for each broker."""
 
     cdef dict _plans
+    #: With access control: what looks at each frame.
+    cdef Signatures _signatures
     cdef Block _answers
     cdef AnswerHead _committed, _found
 
@@ -67,6 +70,10 @@ cdef class Offsets:
 
     def __dealloc__(self):
         free(self._answers.bytes)
+
+    def guard(self, Signatures signatures):
+        """Answer only what signatures let pass from now on; None: everything."""
+        self._signatures = signatures
 
     def learn(self, bytes key not None, dict offsets not None, queue_id, name, *, bint takes_commits):
         """Answer for this place from now on; `offsets` are the group's in the topic, by queue id.
@@ -115,6 +122,8 @@ cdef class Offsets:
         self._answers.used = 0
         while at < end and self._answers.used < answers_max:
             if read_frame(at, end, &frame) != READ or frame.flag & FLAG_RESPONSE or frame.body_length:
+                break
+            if self._signatures is not None and not self._signatures.allows(&frame, inlet.peer_host_bytes):
                 break
             if frame.code == UPDATE_CONSUMER_OFFSET:
                 if not self._commit(&frame, changed):

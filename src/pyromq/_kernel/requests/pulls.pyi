@@ -2,6 +2,7 @@ from array import array
 from collections.abc import Collection, Sequence
 from typing import Any
 
+from pyromq._kernel.requests.signatures import Signatures
 from pyromq.net.inlet import Inlet
 from pyromq.store.commitlog import CommitLog
 from pyromq.store.queue_tail import QueueTail
@@ -27,6 +28,7 @@ class Pulls:
         language: int,
         version: int,
     ) -> None: ...
+    def guard(self, signatures: Signatures | None) -> None: ...
     def learn(
         self,
         key: bytes,

@@ -18,6 +18,7 @@ from pyromq._kernel.codec.bigend cimport load16, load32, load64
 from pyromq._kernel.codec.crc32 cimport pyromq_crc32
 from pyromq._kernel.codec.frames cimport READ, Frame, Span, find_field, read_frame, read_number
 from pyromq._kernel.codec.inlets cimport Inlet
+from pyromq._kernel.requests.signatures cimport Signatures
 from pyromq._kernel.storage.tails cimport QueueTail
 
 cdef enum:
@@ -109,6 +110,8 @@ cdef class Limits:
 cdef class Pulls:
     """Answers pulls. One for each broker."""
 
+    #: With access control: what looks at each frame.
+    cdef Signatures _signatures
     cdef dict _plans
     #: What plans answered that are forgotten, or were asked: (messages, bytes, pulls) by `who`.
     cdef dict _served
@@ -138,6 +141,10 @@ cdef class Pulls:
     def __dealloc__(self):
         self.release()
         free(self._runs)
+
+    def guard(self, Signatures signatures):
+        """Answer only what signatures let pass from now on; None: everything."""
+        self._signatures = signatures
 
     def learn(
         self,
@@ -246,6 +253,8 @@ cdef class Pulls:
                 break
             if frame.body_length:
                 # No client sends one; how long it may be stands on the route.
+                break
+            if self._signatures is not None and not self._signatures.allows(&frame, inlet.peer_host_bytes):
                 break
             answer = self._pull(&frame, log, commits)
             if answer is None:

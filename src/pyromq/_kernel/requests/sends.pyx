@@ -22,6 +22,7 @@ from pyromq._kernel.codec.frames cimport (
     READ, UNESCAPE_BEYOND, Frame, Span, find_field, letter_field, read_bool, read_frame, read_number, unescape
 )
 from pyromq._kernel.codec.inlets cimport Inlet
+from pyromq._kernel.requests.signatures cimport Signatures
 from pyromq._kernel.storage.known cimport KnownTopics, Topic
 from pyromq._kernel.storage.notes cimport Entry
 from pyromq._kernel.storage.plans cimport Mark, Plan
@@ -74,6 +75,8 @@ cdef class Sends(Plan):
     """Plans and applies sends. One for each broker."""
 
     cdef KnownTopics _topics
+    #: With access control: what looks at each frame.
+    cdef Signatures _signatures
     #: The inlets of the plan, and what was planned of them, until it is handed out.
     cdef list _inlets
     cdef Block _planned
@@ -133,6 +136,10 @@ cdef class Sends(Plan):
         free(self._answers.bytes)
         free(self._scratch.bytes)
         free(self._planned.bytes)
+
+    def guard(self, Signatures signatures):
+        """Plan only what signatures let pass from now on; None: everything."""
+        self._signatures = signatures
 
     # Topics
 
@@ -207,6 +214,8 @@ cdef class Sends(Plan):
         at = begin
         while at < end and self._answers.used - answers_from < answers_max:
             if read_frame(at, end, &frame) != READ:
+                break
+            if self._signatures is not None and not self._signatures.allows(&frame, inlet.peer_host_bytes):
                 break
             if not self._plan_frame(&frame):
                 break

@@ -10,7 +10,7 @@ from starting. Rules are replaced whole: a request sees the old ones or the new 
 
 import asyncio
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
@@ -47,6 +47,8 @@ LOOK_S: Final = 1.0
 _REMARK: Final = "org.apache.rocketmq.acl.common.AclException: "
 #: Of requests that are refused at most so many are told in the log in one look.
 _TOLD_MAX: Final = 10
+#: Whoever sends from a host on the global white list.
+_TRUSTED: Final = Caller("", is_trusted=True)
 
 log = logging.getLogger(__name__)
 
@@ -65,6 +67,10 @@ class Rules:
         return f"Rules({len(self.files)} files, {len(self.accounts)} accounts)"
 
 
+#: What `AccessControl` calls after a request was let through.
+Learn = Callable[[Rules, Account | None, Link, Command], None]
+
+
 class AccessControl:
     """The access control of one broker. `table` is what it answers, `topic_at` looks into its log."""
 
@@ -78,6 +84,8 @@ class AccessControl:
         slaves: Addresses | None = None,
     ) -> None:
         self.refused_count = 0
+        #: Told of each request that was let through: by which rules, and whose it is.
+        self.learn: Learn | None = None
         self._folder = folder
         self._clock = clock
         self._table = table
@@ -133,21 +141,28 @@ class AccessControl:
 
     def admit(self, link: Link, command: Command) -> Answer | Caller:
         """Return who sent a request, or the answer to one that may not pass."""
-        host = link.peer.rpartition(":")[0].strip("[]")
+        host, rules = link.peer.rpartition(":")[0].strip("[]"), self._rules
         try:
-            return self.check(host, command)
+            account = self._check(rules, host, command)
         except AccessDenied as error:
             self.refused_count += 1
             self._told_count += 1
             if self._told_count <= _TOLD_MAX:
                 log.warning("request %d of %s is refused: %s", command.code, link.peer, error)
             return Answer(ResponseCode.SYSTEM_ERROR, f"{_REMARK}{error}")
+        if self.learn is not None:
+            self.learn(rules, account, link, command)
+        if account is None:
+            return _TRUSTED
+        return Caller(account.access_key, is_trusted=account.may_everything)
 
-    def check(self, host: str, command: Command) -> Caller:
-        """Return who sent a request from a host. Raises AccessDenied unless it may pass."""
-        rules = self._rules
+    def _check(self, rules: Rules, host: str, command: Command) -> Account | None:
+        """Return whose a request from a host is, None where no account is needed.
+
+        Raises AccessDenied unless it may pass.
+        """
         if host in rules.white:
-            return Caller("", is_trusted=True)
+            return None
         ext = command.ext or {}
         access_key = ext.get(ACCESS_KEY)
         if access_key is None:
@@ -158,7 +173,7 @@ class AccessControl:
         if host not in account.white and not is_signed(ext, command.body, account.secret):
             raise AccessDenied(f"Check signature failed for accessKey={access_key}")
         account.check(command.code, self._need_of(command))
-        return Caller(access_key, is_trusted=account.may_everything)
+        return account
 
     def _need_of(self, command: Command) -> Need:
         route = self._table.find(command.code)

@@ -70,14 +70,25 @@ class Anybody:
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """The topics or groups that fields of a request name; its header must have them."""
+    """The topics or groups that fields of a request name; its header must have them.
+
+    `is_by_fields`: nothing else is looked at, so what is needed holds for each request with the same fields.
+    """
 
     look: Callable[..., Need]
     fields: tuple[str, ...]
+    is_by_fields: bool = True
 
     def __call__(self, asked: AskedRequest) -> Need:
         """Return what the fields of this request name."""
         return self.look(asked, *self.fields)
+
+
+def fields_of(needs: Needs) -> tuple[str, ...] | None:
+    """Return the fields that alone say what a request needs; None where its body or the log is looked at."""
+    if isinstance(needs, Anybody):
+        return ()
+    return needs.fields if isinstance(needs, Named) and needs.is_by_fields else None
 
 
 def administrator(_asked: AskedRequest) -> Need:
@@ -120,12 +131,16 @@ def is_in(group: str) -> Named:
 
 def reads_message_at(position: str) -> Named:
     """SUB for the topic of the message at the position that a field gives."""
-    return Named(lambda asked, name: asked.with_message_at(name, Permission.SUB), (position,))
+    return Named(
+        lambda asked, name: asked.with_message_at(name, Permission.SUB), (position,), is_by_fields=False
+    )
 
 
 def ends_message_at(position: str) -> Named:
     """PUB for the topic of the message at the position that a field gives."""
-    return Named(lambda asked, name: asked.with_message_at(name, Permission.PUB), (position,))
+    return Named(
+        lambda asked, name: asked.with_message_at(name, Permission.PUB), (position,), is_by_fields=False
+    )
 
 
 def takes_back(position: str, group: str) -> Named:
@@ -134,7 +149,7 @@ def takes_back(position: str, group: str) -> Named:
     def look(asked: AskedRequest, position: str, group: str) -> Need:
         return asked.with_message_at(position, Permission.SUB, (_group(asked.field(group)), Permission.SUB))
 
-    return Named(look, (position, group))
+    return Named(look, (position, group), is_by_fields=False)
 
 
 def joins(asked: AskedRequest) -> Need:

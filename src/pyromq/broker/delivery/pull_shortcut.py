@@ -21,6 +21,7 @@ from pyromq.wire.headers.pull_headers import PullMessage
 
 if TYPE_CHECKING:
     from pyromq._kernel.requests.pulls import Pulls
+    from pyromq._kernel.requests.signatures import Signatures
 
 
 #: The kernel compares no longer keys (KEY_BYTES_MAX in pulls.pyx).
@@ -143,7 +144,7 @@ def _key_of(header: PullMessage) -> bytes | None:
     return key if len(key) <= KEY_BYTES_MAX else None
 
 
-def make_pulls(settings: StoreSettings, *, broker_id: int) -> "Pulls":
+def make_pulls(settings: StoreSettings, *, broker_id: int, signatures: "Signatures | None" = None) -> "Pulls":
     """Return the kernel's part, for a broker that always suggests the same broker for the next pull."""
     # Only now: without a compiler there is nothing to import.
     from pyromq._kernel.requests.pulls import Limits, Pulls
@@ -154,7 +155,7 @@ def make_pulls(settings: StoreSettings, *, broker_id: int) -> "Pulls":
         "minOffset": None,
         "maxOffset": None,
     }
-    return Pulls(
+    pulls = Pulls(
         Limits(
             bytes_in_memory=settings.max_transfer_bytes_on_message_in_memory,
             count_in_memory=settings.max_transfer_count_on_message_in_memory,
@@ -167,3 +168,5 @@ def make_pulls(settings: StoreSettings, *, broker_id: int) -> "Pulls":
         language=int(Language.JAVA),
         version=VERSION,
     )
+    pulls.guard(signatures)
+    return pulls

@@ -4,10 +4,12 @@
 takes the further doors that only these need. `broker_routes.py` lists the routes themselves.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
+from typing import TYPE_CHECKING, Final
 
 from pyromq.broker.access.control import AccessControl
+from pyromq.broker.access.signed_shortcut import FastSignatures
 from pyromq.broker.delivery.arrivals import Announcements
 from pyromq.broker.delivery.pull_delivery import PullDelivery
 from pyromq.broker.delivery.pull_shortcut import FastPulls, make_pulls
@@ -52,15 +54,23 @@ from pyromq.broker.requests.handlers.send_handlers import SendHandlers
 from pyromq.broker.requests.handlers.statistics_handlers import StatisticsHandlers
 from pyromq.broker.requests.handlers.timer_handlers import TimerHandlers
 from pyromq.broker.requests.handlers.transaction_handlers import TransactionHandlers
+from pyromq.broker.requests.route_facts import BrokerTable
 from pyromq.broker.requests.send_shortcut import FastSends, make_sends
 from pyromq.broker.topics.topics import TopicTable
 from pyromq.clock import Clock
 from pyromq.codes import RequestCode
 from pyromq.config.choices import BrokerRole
 from pyromq.net.latency import RequestTimes
-from pyromq.net.routes import RequestTable
 from pyromq.net.turn import Shortcut, Turn
 from pyromq.store.store import MessageStore
+
+if TYPE_CHECKING:
+    from pyromq._kernel.requests.signatures import Signatures
+
+#: The codes that each shortcut handles.
+_SENDS: Final = (RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE)
+_PULLS: Final = (RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE)
+_OFFSETS: Final = (RequestCode.QUERY_CONSUMER_OFFSET, RequestCode.UPDATE_CONSUMER_OFFSET)
 
 
 class HandlerTable:
@@ -68,7 +78,7 @@ class HandlerTable:
 
     def __init__(
         self,
-        table: RequestTable,
+        table: BrokerTable,
         live: BrokerLiveSettings,
         clock: Clock,
         *,
@@ -85,6 +95,8 @@ class HandlerTable:
         self._topics = topics
         self._groups = groups
         self._write = write
+        self._access: AccessControl | None = None
+        self._signed: FastSignatures | None = None
 
     @property
     def _is_slave(self) -> bool:
@@ -203,6 +215,7 @@ class HandlerTable:
 
     def add_access(self, access: AccessControl | None) -> None:
         """Add the handlers of accounts."""
+        self._access = access
         settings = self._settings.broker
         handlers = AccessHandlers(
             access,
@@ -232,21 +245,33 @@ class HandlerTable:
 
             busy.refuse_quickly = refuse_sends
         pull.on_read = metrics.stats.pulled
-        # The kernel looks at no signature.
-        is_usable = use_kernel and not self._is_slave and not self._settings.broker.acl_enable
+        is_usable = use_kernel and not self._is_slave
+        signed = self._signed = self._fast_signatures() if use_kernel else None
         sends = self._fast_sends(send, delivery, busy) if is_usable else None
         # With failover, the replicas decide what may be read.
         reads_all = not self._settings.broker.failover
         pulls = self._fast_pulls(pull, metrics) if is_usable and reads_all else None
-        offsets = None
-        if use_kernel and not self._settings.broker.acl_enable:
-            offsets = self._fast_offsets(progress)
-        return self._write.durability.shortcut(
+        offsets = self._fast_offsets(progress) if use_kernel else None
+        shortcut = self._write.durability.shortcut(
             _observed(sends, metrics.request_times, RequestCode.SEND_MESSAGE_V2),
             _observed(pulls, metrics.request_times, RequestCode.PULL_MESSAGE),
             _observed(offsets, metrics.request_times, RequestCode.UPDATE_CONSUMER_OFFSET),
             under_way_max=self._settings.net.requests_under_way_max,
         )
+        return shortcut if signed is None or shortcut is None else signed.around(shortcut)
+
+    def _fast_signatures(self) -> FastSignatures | None:
+        """Return what has the kernel look at signatures; None without access control."""
+        access = self._access
+        if access is None:
+            return None
+        signed = FastSignatures(self._table, lambda: access.rules)
+        access.learn = signed.learn
+        return signed
+
+    def _signatures(self, codes: Iterable[int]) -> "Signatures | None":
+        """Return what looks at requests of these codes; None without access control."""
+        return None if self._signed is None else self._signed.of(codes)
 
     def _fast_sends(self, send: SendHandlers, delivery: PullDelivery, busy: Busy) -> FastSends | None:
         settings, write = self._settings, self._write
@@ -261,6 +286,7 @@ class HandlerTable:
         )
         if sends is None:
             return None
+        sends.guard(self._signatures(_SENDS))
         fast = FastSends(
             sends,
             store=self._store,
@@ -275,13 +301,16 @@ class HandlerTable:
         return fast
 
     def _fast_offsets(self, progress: ProgressHandlers) -> FastOffsets:
-        fast = FastOffsets(make_offsets(), self._groups.offsets, takes_commits=not self._is_slave)
+        offsets = make_offsets()
+        offsets.guard(self._signatures(_OFFSETS))
+        fast = FastOffsets(offsets, self._groups.offsets, takes_commits=not self._is_slave)
         progress.learn = fast.learn
         return fast
 
     def _fast_pulls(self, pull: PullHandlers, metrics: BrokerMetrics) -> FastPulls:
+        signatures = self._signatures(_PULLS)
         fast = FastPulls(
-            partial(make_pulls, self._settings.store, broker_id=MASTER_ID),
+            partial(make_pulls, self._settings.store, broker_id=MASTER_ID, signatures=signatures),
             store=self._store,
             topics=self._topics,
             groups=self._groups,
