@@ -19,6 +19,7 @@ import kernel_offset_targets  # noqa: F401
 import kernel_pull_targets  # noqa: F401
 import kernel_scan_targets  # noqa: F401
 import kernel_send_targets  # noqa: F401
+import kernel_signature_targets  # noqa: F401
 import kernel_tail_targets  # noqa: F401
 import kernel_unit_targets  # noqa: F401
 from kernel_inputs import exact
