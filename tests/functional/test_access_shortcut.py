@@ -84,11 +84,21 @@ class Guarded:
         fields = pull_fields(topic, "billing", expressionType="TAG")
         return await self.ask(account, Code.PULL_MESSAGE, fields, **changes)
 
+    async def commit(self, account: Account | None, offset: int, **changes: str) -> Command:
+        fields = {"consumerGroup": "billing", "topic": "orders", "queueId": 0, "commitOffset": offset}
+        return await self.ask(account, Code.UPDATE_CONSUMER_OFFSET, fields, **changes)
+
+    async def progress(self, account: Account | None, **changes: str) -> Command:
+        fields = {"consumerGroup": "billing", "topic": "orders", "queueId": 0}
+        return await self.ask(account, Code.QUERY_CONSUMER_OFFSET, fields, **changes)
+
     async def teach(self) -> None:
         """Let the kernel learn what the shop does."""
         for _ in range(3):
             assert (await self.send(THE_SHOP)).code == ResponseCode.SUCCESS
             assert (await self.pull(THE_SHOP)).code == ResponseCode.SUCCESS
+            assert (await self.commit(THE_SHOP, 1)).code == ResponseCode.SUCCESS
+            assert (await self.progress(THE_SHOP)).code == ResponseCode.SUCCESS
         self.seen.clear()
 
     @property
@@ -128,11 +138,15 @@ async def guarded(tmp_path: Path, clock: ManualClock) -> AsyncIterator[Guarded]:
 
 @needs_kernel
 @pytest.mark.parametrize("serializer", Serializer)
-async def test_signed_sends_and_pulls_go_past_python(guarded: Guarded, serializer: Serializer) -> None:
+async def test_signed_sends_pulls_commits_and_queries_go_past_python(
+    guarded: Guarded, serializer: Serializer
+) -> None:
     async with WireClient(guarded.broker.address, serializer=serializer) as guarded.client:
         for _ in range(5):
             assert (await guarded.send(THE_SHOP)).code == ResponseCode.SUCCESS
             assert (await guarded.pull(THE_SHOP)).code == ResponseCode.SUCCESS
+            assert (await guarded.commit(THE_SHOP, 2)).code == ResponseCode.SUCCESS
+            assert (await guarded.progress(THE_SHOP)).ext == {"offset": "2"}
 
     assert guarded.seen == []
     assert guarded.stored_count == 8
@@ -206,6 +220,11 @@ async def test_a_connection_is_not_trusted_for_what_it_sent_before(guarded: Guar
     assert is_denied(await guarded.send(THE_NOBODY))
     assert is_denied(await guarded.pull(None))
     assert is_denied(await guarded.pull(THE_NOBODY))
+    assert is_denied(await guarded.commit(THE_NOBODY, 3))
+    assert is_denied(await guarded.commit(THE_SHOP, 2, commitOffset="3"))
+    assert is_denied(await guarded.progress(None))
+    # Any account may ask how far a group is.
+    assert (await guarded.progress(THE_NOBODY)).ext == {"offset": "1"}
     assert is_denied(await guarded.send(THE_SHOP, "secrets"))
     assert guarded.stored_count == 3
 
@@ -243,6 +262,8 @@ async def test_an_account_that_is_removed_may_nothing_from_then_on(guarded: Guar
 
     assert is_denied(await guarded.send(THE_SHOP))
     assert is_denied(await guarded.pull(THE_SHOP))
+    assert is_denied(await guarded.commit(THE_SHOP, 3))
+    assert is_denied(await guarded.progress(THE_SHOP))
     assert guarded.stored_count == 3
 
 
