@@ -32,7 +32,7 @@ from beside.measuring import busy_s, own_s, wait_for_quiet  # noqa: E402
 from beside.results import machine, where  # noqa: E402
 from beside.servers import APACHE_4, ASYNC, PYROMQ, TITLES, Broker, Stage, awake, first_send  # noqa: E402
 
-from pyromq.bench.crowd import creation, exchange  # noqa: E402
+from pyromq.bench.exchanges import creation, exchange  # noqa: E402
 from pyromq.bench.process import usage_of  # noqa: E402
 from pyromq.codes import RequestCode, ResponseCode, SysFlag  # noqa: E402
 from pyromq.net.address import split_address  # noqa: E402

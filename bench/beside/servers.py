@@ -17,7 +17,7 @@ from harness.servers import apache_home, broker_file
 from harness.toolchains import java_classpath, tool
 
 from pyromq.bench.bench_run import TOPIC_QUEUES, BenchTarget
-from pyromq.bench.crowd import creation, exchange
+from pyromq.bench.exchanges import creation, exchange
 from pyromq.bench.frames import OPAQUE_FIRST, Queue, answers, key_prefix, send_template
 from pyromq.bench.process import usage_of
 from pyromq.bench.slots import Templates

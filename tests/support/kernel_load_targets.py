@@ -19,6 +19,7 @@ def _answers(slot: int) -> list[bytes]:
 
     record = encode_record(Record(topic="load", body=bytes(8) + b"x" * 30, properties="TAGS\x01a"))
     fields = {"nextBeginOffset": "17", "minOffset": "0", "maxOffset": "20", "suggestWhichBrokerId": "0"}
+    fields |= {"msgId": "7F00000100002A9F00000000000001F4", "queueOffset": "3"}
     return [
         bytes(
             encode(
@@ -37,15 +38,24 @@ def _answers(slot: int) -> list[bytes]:
     ]
 
 
-@target("load.SendSlots", "load.Counts", "load.Templates", "load.Busy", "load.read_with")
+@target(
+    "load.SendSlots",
+    "load.TransactionSlots",
+    "load.Counts",
+    "load.Templates",
+    "load.Busy",
+    "load.read_with",
+)
 def send_slots(random: Random) -> None:
-    from pyromq.bench.frames import Queue, send_template
-    from pyromq.bench.speed import Counts, SendSlots, Templates
+    from pyromq.bench.frames import Queue, send_back_template, send_template
+    from pyromq.bench.speed import Counts, SendSlots, Templates, TransactionSlots
 
     queue, batch = Queue("127.0.0.1:1", "broker-a", "load", 0), random.choice((1, 1, 3))
-    rows = [send_template(queue, size=size, batch=batch, prefix="0" * 20) for size in (0, 8, 100)]
+    shape: dict[str, Any] = {"is_binary": random.random() < 0.3, "has_keys": random.random() < 0.3}
+    rows = [send_template(queue, size=size, batch=batch, prefix="0" * 20, **shape) for size in (0, 8, 100)]
+    rows += [send_back_template("load", 7, level=1)] * random.randrange(2)
     count = random.randrange(1, 9)
-    slots = SendSlots(
+    slots = random.choice((SendSlots, TransactionSlots))(
         Templates(rows, random.getrandbits(48)),
         _counts(random, Counts()),
         count,

@@ -5,6 +5,7 @@ import pytest
 
 from pyromq import Admin
 from pyromq.model import MessageQueue
+from pyromq.testing.waiting import eventually
 
 
 @pytest.fixture
@@ -64,6 +65,42 @@ def test_every_delayed_message_arrives_and_none_long_before_its_time(shell: Any,
     assert record["messages_in_all"] == record["delivered_in_all"] == 200
     # A broker counts in whole milliseconds from when it stored the message.
     assert record["early_us"] < 2_000
+
+
+def test_each_transaction_makes_one_message(shell: Any, address: str) -> None:
+    record = bench(shell, address, "transactions", "-t", "paid", "-c", "3", "-w", "4", "--count", "500")
+
+    assert record["messages"] == stored(address, "paid") == 500
+    assert not record["refused"]
+
+
+def test_each_message_sent_back_comes_again(shell: Any, address: str) -> None:
+    bench(shell, address, "produce", "-t", "again", "--count", "100", "-s", "50")
+
+    record = bench(shell, address, "send-back", "-t", "again", "--count", "300")
+
+    assert record["messages"] == 300
+    eventually(lambda: stored(address, "%RETRY%pyromq-bench") == 300, what="all are in the retry topic")
+
+
+def test_binary_headers_keys_and_idle_clients_change_nothing_of_what_is_stored(shell: Any, up: Any) -> None:
+    ready = up().ready()
+    shape = ("-c", "4", "-w", "3", "-q", "3", "--keys", "--binary", "--idle", "25", "--count", "600")
+
+    record = bench(
+        shell, ready["namesrv"], "produce", "-t", "shape", *shape, "--server-pid", str(ready["pid"])
+    )
+
+    assert record["messages"] == stored(ready["namesrv"], "shape") == 600
+    assert record["idle_bytes"] is not None
+
+
+def test_every_message_reaches_one_of_many_readers(shell: Any, address: str) -> None:
+    readers = ("--readers", "12", "-q", "12")
+
+    record = bench(shell, address, "roundtrip", "-t", "woken", "--rate", "300", "--count", "200", *readers)
+
+    assert record["messages_in_all"] == record["delivered_in_all"] == 200
 
 
 def test_many_leaves_a_message_in_each_queue_and_tells_what_they_cost(shell: Any, up: Any) -> None:

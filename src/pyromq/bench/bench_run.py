@@ -4,11 +4,13 @@ import gc
 import multiprocessing
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from multiprocessing.connection import Connection, wait
 from typing import Any, Final
 
+from pyromq.bench.exchanges import allow_files, open_idle, positions_of
 from pyromq.bench.frames import Queue
 from pyromq.bench.process import usage_of
 from pyromq.bench.worker import Worker
@@ -19,7 +21,9 @@ from pyromq.errors import NetworkError, NoRoute, PyroError, TopicNotFound
 from pyromq.model import MessageQueue
 from pyromq.wire.bodies.route_bodies import TopicRoute
 
-TOPIC_QUEUES: Final = 8
+#: Groups that idle connections are in, and descriptors that a process needs besides its connections.
+_IDLE_GROUPS: Final = 100
+_SPARE_FILES: Final = 100
 ROUTE_TIMEOUT_S: Final = 45.0
 #: Nanoseconds from the last process's "ready" to the first request.
 _LEAD_NS: Final = 50_000_000
@@ -33,6 +37,8 @@ class BenchTarget:
 
     brokers: list[list[Queue]]
     starts: dict[Queue, int]
+    positions: dict[str, list[int]] = field(default_factory=dict)
+    """For each broker's address, of messages that are sent back."""
 
 
 def run(workload: Workload, *, name_server: str | None, server_pid: int | None = None) -> BenchReport:
@@ -45,17 +51,41 @@ def run(workload: Workload, *, name_server: str | None, server_pid: int | None =
 
 def run_on(target: BenchTarget, workload: Workload, *, server_pid: int | None = None) -> BenchReport:
     """Carry a workload out on queues that are known."""
+    allow_files(workload.connections + workload.readers + workload.idle + _SPARE_FILES)
+    if workload.kind is LoadKind.SEND_BACK and not target.positions:
+        target = replace(
+            target, positions={queues[0].address: positions_of(queues) for queues in target.brokers}
+        )
     shares = [share_of(workload, target, number) for number in range(workload.processes)]
-    tally, server = _run_together(workload, shares, server_pid)
-    return BenchReport(workload=workload, tally=tally, server=server)
+    with _idle(workload, target, server_pid) as idle_bytes:
+        tally, server = _run_together(workload, shares, server_pid)
+    return BenchReport(workload=workload, tally=tally, server=server, idle_bytes=idle_bytes)
+
+
+@contextmanager
+def _idle(workload: Workload, target: BenchTarget, server_pid: int | None) -> Iterator[float | None]:
+    """Have idle connections to the first broker for a while; yield what the server needs for each."""
+    if not workload.idle:
+        yield None
+        return
+    before = None if server_pid is None else usage_of(server_pid).private_bytes
+    connections = open_idle(
+        target.brokers[0][0].address, workload.idle, topics=[workload.topic], groups=_IDLE_GROUPS
+    )
+    try:
+        after = None if server_pid is None else usage_of(server_pid).private_bytes
+        yield None if before is None or after is None else (after - before) / workload.idle
+    finally:
+        for connection in connections:
+            connection.close()
 
 
 def find_target(workload: Workload, name_server: str | None) -> BenchTarget:
     """Return the topic's queues and the offsets at which they are read from."""
-    with Admin(name_server) as admin:
+    with Admin(name_server, workload.client) as admin:
         queues = queues_of(workload.topic, _route(admin, workload), workload.kind)
         starts: dict[Queue, int] = {}
-        if workload.kind is not LoadKind.PRODUCE:
+        if workload.kind is LoadKind.CONSUME or workload.kind.is_followed:
             offset_of = admin.min_offset if workload.kind is LoadKind.CONSUME else admin.max_offset
             for queue in queues:
                 starts[queue] = offset_of(MessageQueue(queue.topic, queue.broker_name, queue.queue_id))
@@ -74,9 +104,9 @@ def _route(admin: Admin, workload: Workload) -> TopicRoute:
     try:
         return admin.route(workload.topic)
     except TopicNotFound:
-        if workload.kind is LoadKind.CONSUME:
+        if workload.kind in (LoadKind.CONSUME, LoadKind.SEND_BACK):
             raise
-    admin.create_topic(workload.topic, TOPIC_QUEUES)
+    admin.create_topic(workload.topic, workload.queues)
     deadline = time.monotonic() + ROUTE_TIMEOUT_S
     while True:
         # The broker tells the name server in its own time.
@@ -116,7 +146,12 @@ def share_of(workload: Workload, target: BenchTarget, process: int) -> Share:
         else:
             sending.append(queues[0].address)
     if workload.kind.is_followed:
-        reading = [queues[process :: workload.processes] for queues in target.brokers]
+        readers = max(workload.readers, workload.processes)
+        reading = [
+            queues[number::readers]
+            for queues in target.brokers
+            for number in range(process, readers, workload.processes)
+        ]
     return Share(
         workload=workload,
         process=process,
@@ -124,6 +159,7 @@ def share_of(workload: Workload, target: BenchTarget, process: int) -> Share:
         sending=sending,
         reading=[queues for queues in reading if queues],
         starts=target.starts,
+        positions=target.positions,
         rate=None if workload.rate is None else workload.rate / workload.processes / workload.batch,
         requests_max=None if requests is None else _split(requests, workload.processes, process),
     )

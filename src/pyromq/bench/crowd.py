@@ -5,30 +5,24 @@ and topics whose queues hold one message each; what the server's process has gro
 all queues in turn and to those of one topic, taken by turns.
 """
 
-import resource
 import socket
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import median
 from typing import Any, Final
 
 from pyromq.bench.bench_run import BenchTarget, find_target, run_on, target_of
-from pyromq.bench.frames import OPAQUE_FIRST, Queue
+from pyromq.bench.exchanges import TIMEOUT_S, allow_files, creation, exchange, open_idle
+from pyromq.bench.frames import Queue
 from pyromq.bench.process import usage_of
 from pyromq.bench.workload import BenchReport, LoadKind, Workload
-from pyromq.codes import Perm, RequestCode
-from pyromq.errors import ConfigError, ConnectionLost, refusal
+from pyromq.codes import RequestCode
+from pyromq.errors import ConfigError
 from pyromq.net.address import split_address
-from pyromq.wire.bodies.heartbeat_bodies import ConsumerPart, Heartbeat, Subscription, encode_heartbeat
 from pyromq.wire.bodies.topic_bodies import decode_topic_table
-from pyromq.wire.command import Command, CommandReader, encode
-from pyromq.wire.header import write_header
-from pyromq.wire.headers.topic_headers import UpdateAndCreateTopic
+from pyromq.wire.command import Command
 
-TIMEOUT_S: Final = 60.0
 _TOGETHER: Final = 32
-_RECEIVE_BYTES: Final = 1 << 16
 #: Descriptors that a process needs besides its connections.
 _SPARE_FILES: Final = 100
 
@@ -109,7 +103,7 @@ def run_many(
     alone = run_on(target, workload, server_pid=server_pid)
     say(f"{crowd.connections:,} connections in {crowd.groups:,} groups")
     before = _private_bytes(server_pid)
-    idle = open_idle(address, crowd)
+    idle = open_idle(address, crowd.connections, topics=crowd.names(), groups=crowd.groups)
     try:
         connected = _private_bytes(server_pid)
         say(f"{crowd.topics:,} topics with {crowd.queues} queues each")
@@ -134,16 +128,6 @@ def run_many(
         queue_bytes=_each(connected, filled, crowd.topics * crowd.queues),
         server_bytes=filled,
     )
-
-
-def allow_files(count: int) -> None:
-    """Have the system let this process open so many files; raise ConfigError when it does not."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft >= count:
-        return
-    if hard != resource.RLIM_INFINITY and hard < count:
-        raise ConfigError(f"{count:,} open files are needed and {hard:,} allowed: see ulimit -n")
-    resource.setrlimit(resource.RLIMIT_NOFILE, (count, hard))
 
 
 def all_queues(target: BenchTarget, crowd: Crowd) -> BenchTarget:
@@ -180,26 +164,6 @@ def _each(before: int | None, after: int | None, count: int) -> float | None:
     return None if before is None or after is None or not count else (after - before) / count
 
 
-# Requests --------------------------------------------------------------------------------------------------
-
-
-def open_idle(address: str, crowd: Crowd) -> list[socket.socket]:
-    """Open connections whose clients say once that they are in a group, and then nothing."""
-    connections = []
-    for number in range(crowd.connections):
-        connection = socket.create_connection(split_address(address), TIMEOUT_S)
-        connections.append(connection)
-        if not crowd.groups:
-            continue
-        part = ConsumerPart(
-            group_name=f"{crowd.topic}-group-{number % crowd.groups}",
-            subscriptions=[Subscription(topic=f"{crowd.topic}-{number % crowd.topics}")],
-        )
-        heartbeat = Heartbeat(client_id=f"127.0.0.1@{number}", consumers=[part])
-        exchange(connection, [Command(RequestCode.HEART_BEAT, body=encode_heartbeat(heartbeat))])
-    return connections
-
-
 def create_topics(address: str, crowd: Crowd) -> None:
     """Create the topics that the broker does not have yet."""
     with socket.create_connection(split_address(address), TIMEOUT_S) as connection:
@@ -210,48 +174,3 @@ def create_topics(address: str, crowd: Crowd) -> None:
         ]
         for at in range(0, len(missing), _TOGETHER):
             exchange(connection, [creation(name, crowd.queues) for name in missing[at : at + _TOGETHER]])
-
-
-def creation(topic: str, queues: int) -> Command:
-    """Return the request that creates a topic, or gives it more queues."""
-    header = UpdateAndCreateTopic(
-        topic=topic,
-        default_topic="TBW102",
-        read_queue_nums=queues,
-        write_queue_nums=queues,
-        perm=int(Perm.READ | Perm.WRITE),
-        topic_filter_type="SINGLE_TAG",
-        topic_sys_flag=0,
-    )
-    return Command(RequestCode.UPDATE_AND_CREATE_TOPIC, ext=write_header(header))
-
-
-def exchange(connection: socket.socket, requests: Sequence[Command]) -> list[Command]:
-    """Send requests together and return their answers in their order; raise when one is refused."""
-    connection.sendall(
-        b"".join(
-            encode(Command(one.code, opaque=number, ext=one.ext, body=one.body))
-            for number, one in enumerate(requests, OPAQUE_FIRST)
-        )
-    )
-    found: dict[int, Command] = {}
-    for command in _commands(connection, time.monotonic() + TIMEOUT_S):
-        if command.is_response:
-            if command.code:
-                raise refusal(command.code, command.remark or "")
-            found[command.opaque] = command
-        if len(found) == len(requests):
-            break
-    return [found[opaque] for opaque in sorted(found)]
-
-
-def _commands(connection: socket.socket, deadline: float) -> Iterator[Command]:
-    reader = CommandReader()
-    while time.monotonic() < deadline:
-        data = connection.recv(_RECEIVE_BYTES)
-        if not data:
-            break
-        reader.feed(data)
-        while (command := reader.next_command()) is not None:
-            yield command
-    raise ConnectionLost("the broker ended the connection, or does not answer")

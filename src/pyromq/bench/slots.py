@@ -11,7 +11,7 @@ import struct
 from collections.abc import Sequence
 from typing import Final, Protocol
 
-from pyromq.bench.frames import OPAQUE_FIRST, AnswerHead, PullTemplate, SendTemplate, answers
+from pyromq.bench.frames import OPAQUE_FIRST, AnswerHead, PullTemplate, SendTemplate, answers, end_request
 from pyromq.bench.histogram import LatencyHistogram
 from pyromq.codes import ResponseCode, SysFlag
 from pyromq.errors import RemoteProtocolError
@@ -108,8 +108,12 @@ class Templates:
         row = self._rows[self.next_number]
         self.next_number = (self.next_number + 1) % len(self._rows)
         frame = bytearray(row.frame)
-        frame[row.opaque_at : row.opaque_at + 10] = b"%d" % opaque
-        frame[row.born_at : row.born_at + 13] = b"%d" % born_ms
+        if row.is_binary:
+            _INT32.pack_into(frame, row.opaque_at, opaque)
+        else:
+            frame[row.opaque_at : row.opaque_at + 10] = b"%d" % opaque
+        if row.born_at >= 0:
+            frame[row.born_at : row.born_at + 13] = b"%d" % born_ms
         for at in row.keys_at:
             frame[at : at + 12] = b"%012X" % self.next_key
             self.next_key = (self.next_key + 1) & 0xFFFFFFFFFFFF
@@ -173,21 +177,25 @@ class SendSlots:
 
     def feed(self, data: memoryview, now_ns: int) -> None:
         """Take the answers: count messages and refusals, and free the slots."""
-        buffer, counts, at = bytes(data), self._counts, 0
+        buffer, at = bytes(data), 0
         for answer in answers(buffer):
             slot = answer.opaque - OPAQUE_FIRST
             since_ns = self._since_ns[slot] if 0 <= slot < len(self._since_ns) else None
             if since_ns is None:
                 raise RemoteProtocolError(f"an answer with opaque {answer.opaque} is to no request")
-            if answer.code == _SUCCESS:
-                counts.answered(self._batch, now_ns, since_ns)
-            else:
-                counts.refuse(answer.code)
-            self._since_ns[slot] = None
-            self._free.append(slot)
-            counts.under_way -= 1
+            self._take(answer, slot, now_ns, since_ns)
             at = answer.end
         self.rest = buffer[at:]
+
+    def _take(self, answer: AnswerHead, slot: int, now_ns: int, since_ns: int) -> None:
+        """Count a request that ended, and free its slot."""
+        if answer.code == _SUCCESS:
+            self._counts.answered(self._batch, now_ns, since_ns)
+        else:
+            self._counts.refuse(answer.code)
+        self._since_ns[slot] = None
+        self._free.append(slot)
+        self._counts.under_way -= 1
 
     def fill(self, most: int, since_ns: int, born_ms: int) -> bytes:
         """Return the next sends of free slots, at most so many."""
@@ -213,6 +221,43 @@ class SendSlots:
         self._counts.under_way += 1
         self._counts.sent += 1
         return self._templates.write(OPAQUE_FIRST + slot, since_ns, born_ms, is_stamped=self._is_stamped)
+
+
+class TransactionSlots(SendSlots):
+    """A connection that sends halves, and commits each when it is stored: a slot is free after both.
+
+    A commit leaves with the next `fill` or `fill_due`; the transaction counts when it is acknowledged.
+    """
+
+    __slots__ = ("_ends", "_halves")
+
+    def __init__(
+        self, templates: Templates, counts: Counts, slots: int, *, batch: int, is_stamped: bool
+    ) -> None:
+        super().__init__(templates, counts, slots, batch=batch, is_stamped=is_stamped)
+        self._halves = [True] * slots
+        self._ends: list[bytes] = []
+
+    def _take(self, answer: AnswerHead, slot: int, now_ns: int, since_ns: int) -> None:
+        if self._halves[slot] and answer.code == _SUCCESS:
+            header = answer.buffer[answer.header_at : answer.body_at]
+            self._ends.append(end_request(header, answer.serializer, answer.opaque))
+            self._halves[slot] = False
+            return
+        self._halves[slot] = True
+        super()._take(answer, slot, now_ns, since_ns)
+
+    def fill(self, most: int, since_ns: int, born_ms: int) -> bytes:
+        """Return the commits of stored halves, and then the next halves of free slots, at most so many."""
+        return self._taken_ends() + super().fill(most, since_ns, born_ms)
+
+    def fill_due(self, now_ns: int, limit: int, born_ms: int) -> bytes:
+        """Return the commits of stored halves, and then the halves that are due and find a free slot."""
+        return self._taken_ends() + super().fill_due(now_ns, limit, born_ms)
+
+    def _taken_ends(self) -> bytes:
+        ends, self._ends = b"".join(self._ends), []
+        return ends
 
 
 class PullSlots:

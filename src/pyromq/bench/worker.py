@@ -12,17 +12,30 @@ omission").
 import contextlib
 import select
 import socket
+import ssl
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
-from pyromq.bench.frames import OPAQUE_FIRST, Queue, key_prefix, pull_template, send_template
+from pyromq.bench.frames import (
+    OPAQUE_FIRST,
+    Queue,
+    SendTemplate,
+    key_prefix,
+    pull_template,
+    send_back_template,
+    send_template,
+    signed_templates,
+)
 from pyromq.bench.histogram import LatencyHistogram
-from pyromq.bench.speed import Counts, PullSlots, SendSlots, Templates
-from pyromq.bench.workload import LoadTally, Share
+from pyromq.bench.speed import Counts, PullSlots, SendSlots, Templates, TransactionSlots
+from pyromq.bench.workload import LoadKind, LoadTally, Share
+from pyromq.client.client_session import net_settings
+from pyromq.client.signing import signer
 from pyromq.errors import ConnectionLost, RemoteProtocolError, RequestTimeout
 from pyromq.net.address import split_address
+from pyromq.net.tls import client_context
 
 #: How long answers are waited for when nothing more is sent.
 DRAIN_S: Final = 10.0
@@ -30,6 +43,10 @@ CONNECT_TIMEOUT_S: Final = 10.0
 HOLD_MS: Final = 15_000
 _RECEIVE_BYTES: Final = 1 << 18
 _WAIT_S: Final = 0.1
+#: Signed sends that a process makes beforehand and repeats: a signature costs more than all else of a send.
+_SIGNED: Final = 2_048
+#: The system takes or has nothing now; TLS says it in its own way.
+_NOT_NOW: Final = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 _QUIET_S: Final = 0.5
 _FOREVER: Final = 2**63 - 1
 _NS: Final = 1_000_000_000
@@ -40,11 +57,19 @@ class Lane:
 
     __slots__ = ("_epoll", "_unsent", "address", "slots", "socket")
 
-    def __init__(self, address: str, epoll: select.epoll, slots: SendSlots | PullSlots) -> None:
+    def __init__(
+        self,
+        address: str,
+        epoll: select.epoll,
+        slots: SendSlots | PullSlots,
+        context: ssl.SSLContext | None,
+    ) -> None:
         self.address = address
         self.slots = slots
         self.socket = socket.create_connection(split_address(address), CONNECT_TIMEOUT_S)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if context is not None:
+            self.socket = context.wrap_socket(self.socket)
         self.socket.settimeout(0)
         self._epoll = epoll
         self._unsent = b""
@@ -57,7 +82,7 @@ class Lane:
             return
         try:
             sent = self.socket.send(data)
-        except BlockingIOError:
+        except _NOT_NOW:
             sent = 0
         except OSError as error:
             raise ConnectionLost(f"{self.address}: {error}") from error
@@ -79,13 +104,18 @@ class Lane:
             buffer[:at] = rest
         try:
             count = self.socket.recv_into(buffer[at:])
-        except BlockingIOError:
+        except _NOT_NOW:
             return at
         except OSError as error:
             raise ConnectionLost(f"{self.address}: {error}") from error
         if not count:
             raise ConnectionLost(f"{self.address} closed the connection")
         return at + count
+
+    @property
+    def has_more(self) -> bool:
+        """Whether TLS has decrypted bytes that were not received yet: the system does not tell of them."""
+        return isinstance(self.socket, ssl.SSLSocket) and self.socket.pending() > 0
 
 
 class Worker:
@@ -105,13 +135,16 @@ class Worker:
         self._start_ns = 0
         self._is_sending = True
         self._counts = Counts()
+        self._sign = signer(self._work.client)
+        self._context = client_context(net_settings(self._work.client))
 
     def connect(self) -> None:
         """Open the connections and encode the frames."""
         templates = {address: self._templates(queues) for address, queues in self._share.queues.items()}
         is_stamped = self._work.kind.is_followed
+        kind = TransactionSlots if self._work.kind is LoadKind.TRANSACTION else SendSlots
         for address in self._share.sending:
-            slots = SendSlots(
+            slots = kind(
                 templates[address],
                 self._counts,
                 self._work.under_way,
@@ -161,17 +194,30 @@ class Worker:
     # Connections -------------------------------------------------------------------------------------------
 
     def _templates(self, queues: list[Queue]) -> Templates:
-        work, prefix = self._work, key_prefix()
-        is_sending = bool(self._share.sending)
-        rows = [
-            send_template(queue, size=work.size, batch=work.batch, prefix=prefix, properties=work.properties)
-            for queue in (queues if is_sending else queues[:1])
-        ]
+        # Readers need none, but a template is a part of every share.
+        rows = self._requests(queues if self._share.sending else queues[:1])
         first_key = (time.time_ns() // 1_000_000 & 0xFFFFFFFF) << 16
-        return Templates(rows, first_key, len(rows) * self._share.process // work.processes)
+        return Templates(rows, first_key, len(rows) * self._share.process // self._work.processes)
+
+    def _requests(self, queues: list[Queue]) -> list[SendTemplate]:
+        work = self._work
+        if work.kind is LoadKind.SEND_BACK:
+            positions = self._share.positions[queues[0].address]
+            return [send_back_template(work.topic, position, level=work.level) for position in positions]
+        shape: dict[str, Any] = {
+            "size": work.size,
+            "batch": work.batch,
+            "prefix": key_prefix(),
+            "properties": work.properties,
+            "has_keys": work.has_keys,
+        }
+        if self._sign is not None:
+            return signed_templates(queues, _SIGNED, self._sign, **shape)
+        is_half = work.kind is LoadKind.TRANSACTION
+        return [send_template(queue, **shape, is_half=is_half, is_binary=work.is_binary) for queue in queues]
 
     def _open(self, address: str, slots: SendSlots | PullSlots) -> Lane:
-        lane = Lane(address, self._epoll, slots)
+        lane = Lane(address, self._epoll, slots, self._context)
         self._lanes[lane.socket.fileno()] = lane
         return lane
 
@@ -237,6 +283,11 @@ class Worker:
         return self._epoll.poll(0)
 
     def _take_answers(self, lane: Lane) -> None:
+        self._take_some(lane)
+        while lane.has_more:
+            self._take_some(lane)
+
+    def _take_some(self, lane: Lane) -> None:
         end = lane.receive(self._buffer)
         now_ns = time.monotonic_ns()
         try:
@@ -251,7 +302,9 @@ class Worker:
         born_ms = time.time_ns() // 1_000_000
         slots = lane.slots
         if self._interval_ns is not None and isinstance(slots, SendSlots):
-            requests = slots.fill_due(now_ns, self._limit, born_ms) if self._is_sending else b""
+            # What was begun goes on when nothing more is begun.
+            limit = self._limit if self._is_sending else 0
+            requests = slots.fill_due(now_ns, limit, born_ms)
         else:
             most = self._limit - self._counts.sent if self._is_sending else 0
             requests = slots.fill(most, now_ns, born_ms)

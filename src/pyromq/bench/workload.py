@@ -6,6 +6,7 @@ from typing import Any
 
 from pyromq.bench.frames import STAMP_BYTES, Queue
 from pyromq.bench.histogram import LatencyHistogram
+from pyromq.config.settings import ClientSettings
 from pyromq.errors import ConfigError
 
 #: Above this share of its cores the generator, not the broker, may be what is measured.
@@ -20,6 +21,8 @@ class LoadKind(StrEnum):
     CONSUME = "consume"
     ROUNDTRIP = "roundtrip"
     DELAY = "delay"
+    TRANSACTION = "transaction"
+    SEND_BACK = "send-back"
 
     @property
     def is_followed(self) -> bool:
@@ -48,6 +51,20 @@ class Workload:
     """Properties of each message besides its unique id."""
     delay_s: float = 0.0
     """Seconds by which each message is delayed."""
+    level: int = 1
+    """The delay level of send-backs."""
+    queues: int = 8
+    """Queues of the topic, if it is created."""
+    readers: int = 0
+    """Connections that hold pulls, each its share of the queues; 0: one for each broker and process."""
+    idle: int = 0
+    """Connections in consumer groups that do nothing besides."""
+    has_keys: bool = False
+    """Whether each message has a key of its own besides its unique id."""
+    is_binary: bool = False
+    """Whether headers are binary (RocketMQ's own serializer), not JSON."""
+    client: ClientSettings = field(default_factory=ClientSettings)
+    """TLS, and the keys that requests are signed with."""
 
     def check(self) -> None:
         """Raise ConfigError when parts of it contradict one another."""
@@ -61,6 +78,10 @@ class Workload:
             raise ConfigError(f"{self.kind} needs --rate: without one it would measure the queue it builds")
         if self.kind.is_followed and self.size < STAMP_BYTES:
             raise ConfigError(f"--size {self.size}: a message carries {STAMP_BYTES} bytes of time")
+        if self.client.access_key and self.kind is not LoadKind.PRODUCE:
+            raise ConfigError(f"{self.kind} cannot be signed: of all loads only produce can")
+        if self.client.access_key and (self.batch > 1 or self.is_binary or self.idle):
+            raise ConfigError("signed sends are single messages with JSON headers, without idle connections")
 
 
 @dataclass(slots=True)
@@ -110,6 +131,8 @@ class BenchReport:
     workload: Workload
     tally: LoadTally
     server: Usage | None = None
+    idle_bytes: float | None = None
+    """The server's memory for each idle connection; None when there are none, or nobody looked."""
 
     @property
     def rate(self) -> float:
@@ -148,6 +171,12 @@ class BenchReport:
             "batch": work.batch,
             "rate_wanted": work.rate,
             "processes": work.processes,
+            "has_keys": work.has_keys,
+            "is_binary": work.is_binary,
+            "is_signed": bool(work.client.access_key),
+            "is_encrypted": work.client.use_tls,
+            "idle": work.idle,
+            "idle_bytes": self.idle_bytes and round(self.idle_bytes),
             "seconds": round(tally.wall_s, 3),
             "messages": tally.messages,
             "messages_in_all": tally.messages_in_all,
@@ -188,5 +217,7 @@ class Share:
     reading: list[list[Queue]]
     """For each connection that reads the queues that its slots read."""
     starts: dict[Queue, int]
+    positions: dict[str, list[int]]
+    """For each broker's address the messages that are sent back."""
     rate: float | None
     requests_max: int | None

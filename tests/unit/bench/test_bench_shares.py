@@ -4,9 +4,11 @@ from pyromq.bench.bench_run import BenchTarget, share_of
 from pyromq.bench.frames import Queue
 from pyromq.bench.histogram import LatencyHistogram
 from pyromq.bench.workload import BenchReport, LoadKind, LoadTally, Usage, Workload
+from pyromq.config.settings import ClientSettings
 from pyromq.errors import ConfigError
 
 QUEUES = [Queue("a:1", "broker-a", "topic", number) for number in range(8)]
+SIGNED = ClientSettings(access_key="shop", secret_key="a secret of the shop")
 TARGET = BenchTarget([QUEUES], dict.fromkeys(QUEUES, 0))
 
 
@@ -49,6 +51,16 @@ def test_followers_of_all_processes_have_each_queue_once() -> None:
     assert sorted(queue for share in shares for queues in share.reading for queue in queues) == QUEUES
 
 
+@pytest.mark.parametrize(("readers", "processes"), [(0, 1), (1, 3), (5, 2), (64, 1)])
+def test_readers_share_the_queues_and_none_has_a_queue_of_another(readers: int, processes: int) -> None:
+    work = workload(LoadKind.ROUNDTRIP, rate=10.0, readers=readers, processes=processes, connections=3)
+
+    reading = [queues for number in range(processes) for queues in share_of(work, TARGET, number).reading]
+
+    assert sorted(queue for queues in reading for queue in queues) == QUEUES
+    assert len(reading) == min(max(readers, processes), len(QUEUES))
+
+
 @pytest.mark.parametrize(
     "wrong",
     [
@@ -57,6 +69,10 @@ def test_followers_of_all_processes_have_each_queue_once() -> None:
         workload(LoadKind.ROUNDTRIP, rate=None),
         workload(LoadKind.ROUNDTRIP, rate=1.0, size=4),
         workload(LoadKind.DELAY, rate=None),
+        workload(LoadKind.CONSUME, client=SIGNED),
+        workload(LoadKind.PRODUCE, client=SIGNED, batch=8),
+        workload(LoadKind.PRODUCE, client=SIGNED, is_binary=True),
+        workload(LoadKind.PRODUCE, client=SIGNED, idle=3),
     ],
 )
 def test_a_workload_that_contradicts_itself_is_refused(wrong: Workload) -> None:

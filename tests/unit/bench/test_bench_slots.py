@@ -13,14 +13,19 @@ from pyromq.bench import slots as pure
 from pyromq.bench.frames import (
     OPAQUE_FIRST,
     Queue,
+    SendTemplate,
+    end_request,
     pull_template,
     read_answer,
     read_next_offset,
+    send_back_template,
     send_template,
+    signed_templates,
 )
 from pyromq.bench.histogram import bucket_of
-from pyromq.codes import CommandFlag, ResponseCode, Serializer
+from pyromq.codes import CommandFlag, RequestCode, ResponseCode, Serializer, SysFlag
 from pyromq.errors import RemoteProtocolError
+from pyromq.wire import properties, signature
 from pyromq.wire.command import Command, CommandReader, encode
 from pyromq.wire.record import Record, encode_host, encode_record
 
@@ -35,7 +40,7 @@ def compiled() -> ModuleType:
         module = importlib.import_module("pyromq._kernel.client.load")
     except ImportError:
         pytest.skip("the kernel is not compiled")
-    module.read_with(read_answer, read_next_offset)
+    module.read_with(read_answer, read_next_offset, end_request)
     return module
 
 
@@ -49,6 +54,18 @@ def sender(load: Any, slots: int = 3, *, batch: int = 1, is_stamped: bool = Fals
     counts = load.Counts()
     counts.until_ns = 2**62
     return load.SendSlots(load.Templates(rows, 5), counts, slots, batch=batch, is_stamped=is_stamped), counts
+
+
+def sender_of(load: Any, rows: list[SendTemplate], slots: int, kind: str = "SendSlots") -> tuple[Any, Any]:
+    counts = load.Counts()
+    counts.until_ns = 2**62
+    made = getattr(load, kind)(load.Templates(rows, 5), counts, slots, batch=1, is_stamped=False)
+    return made, counts
+
+
+def halves(load: Any, slots: int) -> tuple[Any, Any]:
+    rows = [send_template(QUEUES[0], size=20, batch=1, prefix=PREFIX, is_half=True)]
+    return sender_of(load, rows, slots, "TransactionSlots")
 
 
 def reader(load: Any, queues: list[list[int]], *, is_following: bool, is_repeated: bool) -> tuple[Any, Any]:
@@ -77,7 +94,7 @@ def commands(frames: bytes) -> list[Command]:
 def answer(
     slot: int, code: int = 0, *, following: int = 57, body: bytes = b"", serializer: int = Serializer.JSON
 ) -> bytes:
-    fields = {"nextBeginOffset": str(following), "msgId": 'say "opaque":1234567890'}
+    fields = {"nextBeginOffset": str(following), "msgId": 'say "opaque":1234567890', "queueOffset": "4"}
     return encode(
         Command(
             code,
@@ -251,6 +268,113 @@ def test_messages_that_are_not_whole_are_refused(load: Any) -> None:
         slots.feed(memoryview(answer(0, body=record(1)[:-1])), 1)
 
 
+# Other shapes ----------------------------------------------------------------------------------------------
+
+
+def test_sends_with_binary_headers_have_opaques_of_their_own_and_are_answered_so(load: Any) -> None:
+    rows = [send_template(QUEUES[0], size=20, batch=1, prefix=PREFIX, is_binary=True)]
+    slots, counts = sender_of(load, rows, 3)
+
+    sent = commands(slots.fill(9, 0, BORN_MS))
+    slots.feed(memoryview(b"".join(answer(slot, serializer=Serializer.ROCKETMQ) for slot in (2, 0, 1))), 1)
+
+    assert {(one.serializer, (one.ext or {})["g"]) for one in sent} == {(1, str(BORN_MS))}
+    assert [one.opaque - OPAQUE_FIRST for one in sent] == [0, 1, 2]
+    assert (counts.messages, counts.under_way) == (3, 0)
+
+
+def test_a_message_has_a_key_of_its_own_besides_its_unique_id(load: Any) -> None:
+    rows = [send_template(QUEUES[0], size=20, batch=1, prefix=PREFIX, has_keys=True)]
+    slots, _ = sender_of(load, rows, 4)
+
+    sent = [properties.decode((one.ext or {})["i"]) for one in commands(slots.fill(9, 0, BORN_MS))]
+
+    ids = [fields[name] for fields in sent for name in ("UNIQ_KEY", "KEYS")]
+    assert len(set(ids)) == 8
+    assert {text[:20] for text in ids} == {PREFIX}
+
+
+def test_a_signed_send_is_as_it_was_signed_but_for_its_opaque(load: Any) -> None:
+    sign = signature.signer("shop", "a secret of the shop")
+    rows = signed_templates(QUEUES, 20, sign, size=20, batch=1, prefix=PREFIX)
+    slots, _ = sender_of(load, rows, 20)
+
+    sent = commands(slots.fill(20, 0, BORN_MS))
+
+    assert all(signature.is_signed(one.ext or {}, one.body, b"a secret of the shop") for one in sent)
+    assert len({one.opaque for one in sent}) == len({(one.ext or {})["i"] for one in sent}) == 20
+    assert [(one.ext or {})["b"] for one in sent[:13]] == [*(queue.topic for queue in QUEUES), "topic-0"]
+
+
+def test_a_send_back_names_one_stored_message_after_the_other(load: Any) -> None:
+    slots, counts = sender_of(load, [send_back_template("orders", at, level=1) for at in (7, 700)], 3)
+
+    sent = commands(slots.fill(3, 0, BORN_MS))
+    slots.feed(memoryview(answer(1)), 1)
+
+    assert {one.code for one in sent} == {RequestCode.CONSUMER_SEND_MSG_BACK}
+    assert [(one.ext or {})["offset"] for one in sent] == ["7", "700", "7"]
+    assert (counts.messages, counts.under_way) == (1, 2)
+
+
+def half_answer(slot: int, code: int = 0, serializer: int = Serializer.JSON) -> bytes:
+    ext = {"msgId": f"7F00000100002A9F{3_000 + slot:016X}", "queueId": "0", "queueOffset": str(40 + slot)}
+    return encode(Command(code, opaque=OPAQUE_FIRST + slot, flag=1, ext=ext, serializer=serializer))
+
+
+@pytest.mark.parametrize("serializer", Serializer)
+def test_a_half_that_is_stored_is_committed_and_counts_when_that_is_acknowledged(
+    load: Any, serializer: int
+) -> None:
+    slots, counts = halves(load, 2)
+    first = commands(slots.fill(9, 1_000, BORN_MS))
+
+    slots.feed(memoryview(half_answer(1, serializer=serializer)), 5_000)
+    [end] = commands(slots.fill(9, 6_000, BORN_MS))
+    before = (counts.messages, counts.under_way)
+    slots.feed(memoryview(answer(1)), 21_000)
+
+    assert {(one.ext or {})["f"] for one in first} == {str(int(SysFlag.TRANSACTION_PREPARED))}
+    assert (end.code, end.opaque) == (RequestCode.END_TRANSACTION, OPAQUE_FIRST + 1)
+    fields = end.ext or {}
+    assert (fields["tranStateTableOffset"], fields["commitLogOffset"]) == ("41", "3001")
+    assert fields["commitOrRollback"] == str(int(SysFlag.TRANSACTION_COMMIT))
+    assert before == (0, 2)
+    assert (counts.messages, counts.under_way) == (1, 1)
+    assert counts.latencies()[0][20] == 1
+    assert [one.code for one in commands(slots.fill(9, 0, BORN_MS))] == [RequestCode.SEND_MESSAGE_V2]
+
+
+def test_a_half_that_is_refused_is_not_committed_and_a_refused_commit_begins_anew(load: Any) -> None:
+    slots, counts = halves(load, 1)
+
+    asked = [commands(slots.fill(9, 0, BORN_MS))]
+    for one in (answer(0, 2), half_answer(0), answer(0, 1)):
+        slots.feed(memoryview(one), 1)
+        asked.append(commands(slots.fill(9, 0, BORN_MS)))
+
+    assert [[int(one.code) for one in some] for some in asked] == [[310], [310], [37], [310]]
+    assert (counts.messages, counts.refused) == (0, {2: 1, 1: 1})
+
+
+def test_a_half_whose_answer_does_not_say_where_it_is_ends_the_run(load: Any) -> None:
+    slots, _ = halves(load, 1)
+    slots.fill(9, 0, BORN_MS)
+
+    with pytest.raises(RemoteProtocolError, match="half"):
+        slots.feed(memoryview(encode(Command(0, opaque=OPAQUE_FIRST, flag=1))), 1)
+
+
+def test_commits_leave_also_when_nothing_more_is_begun(load: Any) -> None:
+    slots, _ = halves(load, 1)
+    slots.pace(0, 1_000.0, 0, 1)
+    slots.fill_due(0, 100, BORN_MS)
+
+    slots.feed(memoryview(half_answer(0)), 1)
+
+    assert [one.code for one in commands(slots.fill_due(0, 0, BORN_MS))] == [RequestCode.END_TRANSACTION]
+
+
 # Both at once ----------------------------------------------------------------------------------------------
 
 
@@ -267,6 +391,7 @@ HEADERS = st.sampled_from(
         b'{"opaque":%d,"code":0}',
         b'{"code":19,"extFields":{"nextBeginOffset":"-1"},"opaque":%d}',
         b'{"code":0,"opaque":5,"opaque":%d}',
+        b'{"code":0,"extFields":{"msgId":"7F00000100002A9F00000000000001F4","queueOffset":"3"},"opaque":%d}',
     ]
 )
 
@@ -300,6 +425,8 @@ def drive(load: Any, kind: str, steps: list[tuple[bytes, int, int]]) -> list[Any
     """Feed and fill in turn; return all that can be seen of it, up to the first refusal."""
     if kind == "send":
         slots, counts = sender(load, 6, batch=2, is_stamped=True)
+    elif kind == "transaction":
+        slots, counts = halves(load, 6)
     else:
         slots, counts = reader(
             load,
@@ -326,7 +453,7 @@ def drive(load: Any, kind: str, steps: list[tuple[bytes, int, int]]) -> list[Any
 
 @settings(deadline=None, max_examples=100)
 @given(
-    st.sampled_from(["send", "read", "again", "follow"]),
+    st.sampled_from(["send", "transaction", "read", "again", "follow"]),
     st.lists(st.tuples(any_bytes(), st.integers(0, 100_000_000), st.integers(0, 9)), max_size=6),
 )
 def test_both_versions_say_and_count_the_same(kind: str, steps: list[tuple[bytes, int, int]]) -> None:

@@ -1,12 +1,12 @@
 """The load generator's loop over requests and answers; `pyromq.bench.slots` is the same in Python.
 
-An answer whose header is written in another way than Apache's and ours is read by two Python functions, which
-`read_with` sets once.
+An answer whose header is written in another way than Apache's and ours is read by two Python functions, and a
+third makes the request that commits a half message; `read_with` sets them once.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcmp, memcpy, memset
 
@@ -25,6 +25,7 @@ cdef enum:
     FRAME_BYTES_MAX = 16777216
     OPAQUE_FIRST = 1000000000
     KEY_DIGITS = 12
+    BINARY_HEAD_BYTES = 9
     SUCCESS = 0
     PULL_NOT_FOUND = 19
     PULL_RETRY_IMMEDIATELY = 20
@@ -41,12 +42,13 @@ cdef const char *NEXT_OFFSET = b'"nextBeginOffset":"'
 
 cdef object read_answer = None
 cdef object read_offset = None
+cdef object end_request = None
 
 
-def read_with(answer, offset):
-    """Say who reads headers that are not plain: for code and opaque, and for a pull's next offset."""
-    global read_answer, read_offset
-    read_answer, read_offset = answer, offset
+def read_with(answer, offset, end):
+    """Say who reads headers that are not plain (code and opaque; a pull's next offset), and who ends halves."""
+    global read_answer, read_offset, end_request
+    read_answer, read_offset, end_request = answer, offset, end
 
 
 cdef struct Latencies:
@@ -67,6 +69,7 @@ cdef struct Row:
     Py_ssize_t length
     Py_ssize_t opaque_at
     Py_ssize_t born_at
+    bint is_binary
     #: Where its keys' and then its stamps' positions begin among all of them.
     Py_ssize_t first
     Py_ssize_t keys
@@ -185,7 +188,10 @@ cdef bint next_answer(const uint8_t *data, Py_ssize_t at, Py_ssize_t size, Answe
     answer.end = at + 4 + length
     if answer.end > size:
         return False
-    if answer.serializer or not is_plain(data + answer.header_at, mark & 0xFFFFFF, answer):
+    if answer.serializer == 1 and answer.body_at - answer.header_at >= BINARY_HEAD_BYTES:
+        answer.code = <int16_t> (data[answer.header_at] << 8 | data[answer.header_at + 1])
+        answer.opaque = load32(data + answer.header_at + 5)
+    elif answer.serializer or not is_plain(data + answer.header_at, mark & 0xFFFFFF, answer):
         answer.code, answer.opaque = read_answer(header_of(data, answer), answer.serializer)
     return True
 
@@ -272,17 +278,18 @@ cdef class Templates:
         if self._rows == NULL or self._marks == NULL:
             raise MemoryError
         for i in range(self._count):
-            frame, opaque_at, born_at, keys_at, stamps_at = rows[i]
+            frame, opaque_at, born_at, keys_at, stamps_at, is_binary = rows[i]
             self._rows[i] = Row(
                 frame=<const uint8_t *> PyBytes_AS_STRING(frame),
                 length=PyBytes_GET_SIZE(frame),
                 opaque_at=opaque_at,
                 born_at=born_at,
                 first=mark,
+                is_binary=is_binary,
                 keys=len(keys_at),
                 stamps=len(stamps_at),
             )
-            widths = {opaque_at: 10, born_at: 13, **dict.fromkeys(keys_at, 12), **dict.fromkeys(stamps_at, 8)}
+            widths = {opaque_at: 4 if is_binary else 10, **({born_at: 13} if born_at >= 0 else {}), **dict.fromkeys(keys_at, 12), **dict.fromkeys(stamps_at, 8)}
             for at, width in widths.items():
                 if not 0 <= at <= len(frame) - width:
                     raise ValueError(f"a mark at {at} is outside of its template")
@@ -317,8 +324,12 @@ cdef class Templates:
         if self.next_number == self._count:
             self.next_number = 0
         memcpy(out, row.frame, row.length)
-        write_digits(out + row.opaque_at, opaque, 10)
-        write_digits(out + row.born_at, born_ms, 13)
+        if row.is_binary:
+            store32(out + row.opaque_at, <int32_t> opaque)
+        else:
+            write_digits(out + row.opaque_at, opaque, 10)
+        if row.born_at >= 0:
+            write_digits(out + row.born_at, born_ms, 13)
         for i in range(row.keys):
             write_key(out + mark[i], self.next_key)
             self.next_key = (self.next_key + 1) & 0xFFFFFFFFFFFFULL
@@ -351,7 +362,16 @@ cdef class SendSlots:
     cdef int64_t _batch, _start_ns, _number, _step
     cdef double _interval_ns
     cdef bint _is_stamped
+    #: Of connections that send halves: which slots' next answer is to one, and the commits that are to leave.
+    cdef bint *_halves
+    cdef list _ends
     cdef public bytes rest
+
+    def __cinit__(self, *_, **__):
+        self._halves = NULL
+
+    def __dealloc__(self):
+        free(self._halves)
 
     def __init__(
         self,
@@ -388,15 +408,25 @@ cdef class SendSlots:
         cdef Py_ssize_t at = 0, slot
         while next_answer(data, at, size, &answer):
             slot = busy.slot_of(answer.opaque)
-            if answer.code == SUCCESS:
-                counts.answered(self._batch, now_ns, busy.since_ns[slot])
-            else:
-                counts.refuse(answer.code)
-            busy.is_busy[slot] = False
-            busy.give_back(slot)
-            counts.under_way -= 1
+            if self._halves == NULL or not self._end(data, &answer, slot):
+                if answer.code == SUCCESS:
+                    counts.answered(self._batch, now_ns, busy.since_ns[slot])
+                else:
+                    counts.refuse(answer.code)
+                busy.is_busy[slot] = False
+                busy.give_back(slot)
+                counts.under_way -= 1
             at = answer.end
         self.rest = PyBytes_FromStringAndSize(<char *> data + at, size - at)
+
+    cdef bint _end(self, const uint8_t *data, Answer *answer, Py_ssize_t slot) except -1:
+        """Go on with a half that was stored; say whether that is what the answer is to."""
+        if self._halves[slot] and answer.code == SUCCESS:
+            self._ends.append(end_request(header_of(data, answer), answer.serializer, answer.opaque))
+            self._halves[slot] = False
+            return True
+        self._halves[slot] = True
+        return False
 
     def fill(self, int64_t most, int64_t since_ns, int64_t born_ms):
         return self._build(min(most, self._busy.free_count), since_ns, 0.0, born_ms)
@@ -433,6 +463,32 @@ cdef class SendSlots:
         self._counts.under_way += count
         self._counts.sent += count
         return made
+
+
+cdef class TransactionSlots(SendSlots):
+    def __init__(self, Templates templates not None, Counts counts not None, Py_ssize_t slots, **more):
+        cdef Py_ssize_t i
+        SendSlots.__init__(self, templates, counts, slots, **more)
+        free(self._halves)
+        self._halves = <bint *> malloc((slots + 1) * sizeof(bint))
+        if self._halves == NULL:
+            raise MemoryError
+        for i in range(slots):
+            self._halves[i] = True
+        self._ends = []
+
+    def fill(self, int64_t most, int64_t since_ns, int64_t born_ms):
+        return self._taken_ends() + SendSlots.fill(self, most, since_ns, born_ms)
+
+    def fill_due(self, int64_t now_ns, int64_t limit, int64_t born_ms):
+        return self._taken_ends() + SendSlots.fill_due(self, now_ns, limit, born_ms)
+
+    cdef bytes _taken_ends(self):
+        cdef list ends = self._ends
+        if not ends:
+            return b""
+        self._ends = []
+        return b"".join(ends)
 
 
 cdef class PullSlots:

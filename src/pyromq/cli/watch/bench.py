@@ -15,7 +15,12 @@ if TYPE_CHECKING:
 bench = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode="rich",
-    help="Load for any RocketMQ-compatible broker: how many messages a second, and how long each takes.",
+    help="Load for any RocketMQ-compatible broker: how many messages a second, and how long each takes.\n\n"
+    "The shape of a load is what decides: one request under way on each of many connections (-c 64 -w 1) is"
+    " what most clients make, and costs a broker several times as much a message as many on few"
+    " (-c 8 -w 64).\n\n"
+    "TLS and keys come from the environment, as for all commands: PYROMQ_USE_TLS, PYROMQ_ACCESS_KEY,"
+    " PYROMQ_SECRET_KEY.",
     epilog=examples(
         "pyromq bench produce",
         "pyromq bench produce -c 64 -w 16 -s 128 --server-pid 4711",
@@ -23,7 +28,10 @@ bench = typer.Typer(
         "pyromq bench consume --again",
         "pyromq bench roundtrip --rate 1000",
         "pyromq bench delay --level 2",
+        "pyromq bench transactions -c 8 -w 16",
+        "pyromq bench send-back -t bench",
         "pyromq bench many -c 10000 -T 10000 -G 1000 --server-pid 4711",
+        "PYROMQ_USE_TLS=true pyromq bench produce -c 64",
     ),
 )
 
@@ -31,9 +39,7 @@ bench = typer.Typer(
 DEFAULT_TOPIC = "bench"
 LOAD = "Load"
 
-Topic = Annotated[
-    str, typer.Option("-t", "--topic", metavar="TOPIC", help="The topic; created with 8 queues if missing.")
-]
+Topic = Annotated[str, typer.Option("-t", "--topic", metavar="TOPIC", help="The topic; created if missing.")]
 Connections = Annotated[
     int, typer.Option("-c", "--connections", min=1, metavar="N", help="Connections.", rich_help_panel=LOAD)
 ]
@@ -54,6 +60,10 @@ Size = Annotated[
 ]
 Batch = Annotated[
     int, typer.Option("-b", "--batch", min=1, metavar="N", help="Messages a send.", rich_help_panel=LOAD)
+]
+Queues = Annotated[
+    int,
+    typer.Option("-q", "--queues", min=1, metavar="N", help="Queues of the topic, if it is created."),
 ]
 Duration = Annotated[
     float, typer.Option("-d", "--duration", min=0.1, metavar="S", help="Seconds that are measured.")
@@ -83,6 +93,9 @@ ServerPid = Annotated[
         "pyromq bench produce -c 64 -w 16 -s 128 -p 2",
         "pyromq bench produce -b 32 --count 320000",
         "pyromq bench produce --rate 5000 -d 30 --json",
+        "pyromq bench produce -c 500 -w 1 --keys --server-pid 4711",
+        "pyromq bench produce -c 64 -w 1 --binary",
+        "pyromq bench produce -c 50 --rate 2000 --idle 5000 --server-pid 4711",
     )
 )
 def produce(
@@ -105,6 +118,24 @@ def produce(
             rich_help_panel=LOAD,
         ),
     ] = None,
+    queues: Queues = 8,
+    keys: Annotated[
+        bool,
+        typer.Option("--keys", help="Give each message a key of its own.", rich_help_panel=LOAD),
+    ] = False,
+    binary: Annotated[
+        bool,
+        typer.Option("--binary", help="Binary headers instead of JSON.", rich_help_panel=LOAD),
+    ] = False,
+    idle: Annotated[
+        int,
+        typer.Option(
+            min=0,
+            metavar="N",
+            help="Connections in consumer groups that do nothing besides; with --server-pid their memory.",
+            rich_help_panel=LOAD,
+        ),
+    ] = 0,
     duration: Duration = 5.0,
     warm_up: WarmUp = 1.0,
     count: Count = None,
@@ -114,6 +145,7 @@ def produce(
 ) -> None:
     """Send messages and measure until each is acknowledged."""
     from pyromq.bench.workload import LoadKind, Workload
+    from pyromq.cli.credentials import client_settings
 
     workload = Workload(
         kind=LoadKind.PRODUCE,
@@ -123,6 +155,93 @@ def produce(
         size=size,
         batch=batch,
         rate=rate,
+        queues=queues,
+        has_keys=keys,
+        is_binary=binary,
+        idle=idle,
+        warm_up_s=warm_up,
+        duration_s=duration,
+        count=count,
+        processes=processes,
+        client=client_settings(),
+    )
+    _run(workload, name_server, server_pid, is_json=as_json)
+
+
+@bench.command(
+    epilog=examples(
+        "pyromq bench transactions",
+        "pyromq bench transactions -c 64 -w 1 --server-pid 4711",
+    )
+)
+def transactions(
+    *,
+    name_server: options.NameServer = options.DEFAULT_NAME_SERVER,
+    topic: Topic = DEFAULT_TOPIC,
+    connections: Connections = 8,
+    under_way: UnderWay = 16,
+    size: Size = 128,
+    duration: Duration = 5.0,
+    warm_up: WarmUp = 1.0,
+    count: Count = None,
+    processes: Processes = 1,
+    server_pid: ServerPid = None,
+    as_json: options.Json = False,
+) -> None:
+    """Send half messages, commit each when it is stored, and measure until the commit is acknowledged."""
+    from pyromq.bench.workload import LoadKind, Workload
+
+    workload = Workload(
+        kind=LoadKind.TRANSACTION,
+        topic=topic,
+        connections=connections,
+        under_way=under_way,
+        size=size,
+        warm_up_s=warm_up,
+        duration_s=duration,
+        count=count,
+        processes=processes,
+    )
+    _run(workload, name_server, server_pid, is_json=as_json)
+
+
+@bench.command(
+    "send-back",
+    epilog=examples(
+        "pyromq bench produce --count 1000",
+        "pyromq bench send-back --level 1 --count 10000",
+    ),
+)
+def send_back(
+    *,
+    name_server: options.NameServer = options.DEFAULT_NAME_SERVER,
+    topic: Annotated[
+        str, typer.Option("-t", "--topic", metavar="TOPIC", help="A topic that has messages.")
+    ] = DEFAULT_TOPIC,
+    connections: Connections = 8,
+    under_way: UnderWay = 16,
+    level: Annotated[
+        int,
+        typer.Option(
+            "-l", "--level", min=0, max=18, metavar="N", help="The delay level; 0: what the broker chooses."
+        ),
+    ] = 1,
+    duration: Duration = 5.0,
+    warm_up: WarmUp = 1.0,
+    count: Count = None,
+    processes: Processes = 1,
+    server_pid: ServerPid = None,
+    as_json: options.Json = False,
+) -> None:
+    """Send a topic's first messages back, over and over, as a consumer does with what it cannot handle."""
+    from pyromq.bench.workload import LoadKind, Workload
+
+    workload = Workload(
+        kind=LoadKind.SEND_BACK,
+        topic=topic,
+        connections=connections,
+        under_way=under_way,
+        level=level,
         warm_up_s=warm_up,
         duration_s=duration,
         count=count,
@@ -176,6 +295,7 @@ def consume(
     epilog=examples(
         "pyromq bench roundtrip",
         "pyromq bench roundtrip --rate 5000 -p 2 -d 30",
+        "pyromq bench roundtrip --readers 64 -q 64 -t woken",
     )
 )
 def roundtrip(
@@ -188,6 +308,16 @@ def roundtrip(
     rate: Annotated[
         float, typer.Option("-r", "--rate", min=0.1, metavar="N", help="Messages a second.")
     ] = 1_000,
+    readers: Annotated[
+        int,
+        typer.Option(
+            min=0,
+            metavar="N",
+            help="Connections that hold pulls, each its share of the queues (default: one).",
+            rich_help_panel=LOAD,
+        ),
+    ] = 0,
+    queues: Queues = 8,
     duration: Duration = 5.0,
     warm_up: WarmUp = 1.0,
     count: Count = None,
@@ -201,6 +331,8 @@ def roundtrip(
     workload = Workload(
         kind=LoadKind.ROUNDTRIP,
         topic=topic,
+        readers=readers,
+        queues=queues,
         connections=connections,
         under_way=under_way,
         size=size,
@@ -391,6 +523,8 @@ def table(report: "BenchReport") -> list[list[str]]:
         rows.append(["refused", said])
     if report.server is not None:
         rows.append(["server", _server(report)])
+    if report.idle_bytes is not None:
+        rows.append(["an idle connection", f"{report.idle_bytes / 1024:.2f} KiB of the server"])
     rows.append(
         [
             "generator",
@@ -405,6 +539,15 @@ def _description(work: "Workload") -> str:
     parts.append(f"{work.pull} a pull" if work.kind == "consume" else f"{work.size} B")
     if work.batch > 1:
         parts.append(f"batches of {work.batch}")
+    said = {
+        "keys": work.has_keys,
+        "binary headers": work.is_binary,
+        "signed": bool(work.client.access_key),
+        "TLS": work.client.use_tls,
+        f"{work.idle:,} idle connections": work.idle > 0,
+        f"{work.readers} readers": work.readers > 0,
+    }
+    parts += [text for text, is_so in said.items() if is_so]
     if work.rate is not None:
         parts.append(f"{work.rate:,g}/s")
     if work.delay_s:
