@@ -362,16 +362,13 @@ cdef class SendSlots:
     cdef int64_t _batch, _start_ns, _number, _step
     cdef double _interval_ns
     cdef bint _is_stamped
-    #: Of connections that send halves: which slots' next answer is to one, and the commits that are to leave.
-    cdef bint *_halves
+    #: Of connections that send halves: which slots' half is stored, and the commits that are to leave.
+    cdef bint *_is_stored
     cdef list _ends
     cdef public bytes rest
 
-    def __cinit__(self, *_, **__):
-        self._halves = NULL
-
     def __dealloc__(self):
-        free(self._halves)
+        free(self._is_stored)
 
     def __init__(
         self,
@@ -408,7 +405,7 @@ cdef class SendSlots:
         cdef Py_ssize_t at = 0, slot
         while next_answer(data, at, size, &answer):
             slot = busy.slot_of(answer.opaque)
-            if self._halves == NULL or not self._end(data, &answer, slot):
+            if self._is_stored == NULL or not self._end(data, &answer, slot):
                 if answer.code == SUCCESS:
                     counts.answered(self._batch, now_ns, busy.since_ns[slot])
                 else:
@@ -421,11 +418,11 @@ cdef class SendSlots:
 
     cdef bint _end(self, const uint8_t *data, Answer *answer, Py_ssize_t slot) except -1:
         """Go on with a half that was stored; say whether that is what the answer is to."""
-        if self._halves[slot] and answer.code == SUCCESS:
+        if not self._is_stored[slot] and answer.code == SUCCESS:
             self._ends.append(end_request(header_of(data, answer), answer.serializer, answer.opaque))
-            self._halves[slot] = False
+            self._is_stored[slot] = True
             return True
-        self._halves[slot] = True
+        self._is_stored[slot] = False
         return False
 
     def fill(self, int64_t most, int64_t since_ns, int64_t born_ms):
@@ -467,14 +464,11 @@ cdef class SendSlots:
 
 cdef class TransactionSlots(SendSlots):
     def __init__(self, Templates templates not None, Counts counts not None, Py_ssize_t slots, **more):
-        cdef Py_ssize_t i
         SendSlots.__init__(self, templates, counts, slots, **more)
-        free(self._halves)
-        self._halves = <bint *> malloc((slots + 1) * sizeof(bint))
-        if self._halves == NULL:
+        free(self._is_stored)
+        self._is_stored = <bint *> calloc(slots + 1, sizeof(bint))
+        if self._is_stored == NULL:
             raise MemoryError
-        for i in range(slots):
-            self._halves[i] = True
         self._ends = []
 
     def fill(self, int64_t most, int64_t since_ns, int64_t born_ms):
@@ -484,11 +478,8 @@ cdef class TransactionSlots(SendSlots):
         return self._taken_ends() + SendSlots.fill_due(self, now_ns, limit, born_ms)
 
     cdef bytes _taken_ends(self):
-        cdef list ends = self._ends
-        if not ends:
-            return b""
-        self._ends = []
-        return b"".join(ends)
+        ends, self._ends = b"".join(self._ends), []
+        return ends
 
 
 cdef class PullSlots:
