@@ -30,9 +30,10 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tests/interop"))  # which know how to fetch and start Apache's servers
 
-from beside.measuring import Run, one_run, touch_memory  # noqa: E402
+from beside.methods import Run, one_run  # noqa: E402
+from beside.quiet import touch_memory  # noqa: E402
 from beside.results import machine, where  # noqa: E402
-from beside.servers import APACHE_4, ASYNC, PYROMQ, Broker, Stage, awake, first_send  # noqa: E402
+from beside.servers import APACHE_4, PYROMQ, Broker, Stage, awake, first_send  # noqa: E402
 from beside.share import NoShares, share_of_a_core  # noqa: E402
 from harness.toolchains import Unavailable  # noqa: E402
 
@@ -71,7 +72,7 @@ def speed(stage: Stage, *, is_pure: bool) -> Iterator[None]:
 def start(stage: Stage, kind: str, *, is_pure: bool) -> Broker:
     """Start a broker, and return it when it takes messages."""
     with speed(stage, is_pure=is_pure):
-        broker = stage.broker(kind, ASYNC)
+        broker = stage.broker(kind)
     first_send(broker)
     return broker
 

@@ -34,7 +34,7 @@ from statistics import median
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tests/interop"))  # which know how to start groups, and Java's clients
 
-from beside.measuring import QUIET_CORES, busy_s, own_s, wait_for_quiet  # noqa: E402
+from beside.quiet import QUIET_CORES, busy_s, own_s, wait_for_quiet  # noqa: E402
 from beside.results import machine, where  # noqa: E402
 from harness.observer import Observer  # noqa: E402
 from harness.replicas import OURS, Replica, start_name_server  # noqa: E402

@@ -6,8 +6,7 @@ from pathlib import Path
 
 from PIL import Image, ImageDraw, ImageFont
 
-from beside.results import Row
-from beside.servers import APACHE_4, APACHE_5, KINDS, PYROMQ, TITLES
+from beside.figures import APACHE_4, APACHE_5, PYROMQ, TITLES, Row, kinds_of
 
 COLOURS = {APACHE_4: "#b9bec8", APACHE_5: "#7f8897", PYROMQ: "#e25822"}
 INK, PALE, PAPER = "#20242c", "#6b7280", "#ffffff"
@@ -44,7 +43,7 @@ def draw_all(rows: Sequence[Row], folder: Path) -> list[Path]:
     """Write a picture for each chart that has lines, and return the paths."""
     made = []
     for chart in CHARTS:
-        wanted = [row for row in rows if chart.is_wanted(row) and len(row.values) == len(KINDS)]
+        wanted = [row for row in rows if chart.is_wanted(row) and row.values.get(APACHE_4) is not None]
         if wanted:
             path = folder / f"{chart.name}.png"
             draw(chart, wanted).quantize(64).save(path, optimize=True)
@@ -54,29 +53,30 @@ def draw_all(rows: Sequence[Row], folder: Path) -> list[Path]:
 
 def draw(chart: Chart, rows: Sequence[Row]) -> Image.Image:
     """Return the picture: for each line a group of bars, as long as its value beside the group's longest."""
-    group = len(KINDS) * BAR + GAP
+    kinds = kinds_of(rows)
+    group = len(kinds) * BAR + GAP
     height = 120 + len(rows) * group
     picture = Image.new("RGB", (WIDTH * SCALE, height * SCALE), PAPER)
     pen = ImageDraw.Draw(picture)
     _text(pen, 30, 20, chart.title, 28, INK)
     x = 30
-    for kind in KINDS:
+    for kind in kinds:
         _box(pen, x, 70, x + 22, 92, COLOURS[kind])
         _text(pen, x + 32, 68, TITLES[kind], 20, INK)
         x += 200
     for number, row in enumerate(rows):
-        _group(pen, row, 115 + number * group)
+        _group(pen, row, kinds, 115 + number * group)
     return picture.resize((WIDTH, height), Image.Resampling.LANCZOS)
 
 
-def _group(pen: ImageDraw.ImageDraw, row: Row, top: int) -> None:
+def _group(pen: ImageDraw.ImageDraw, row: Row, kinds: Sequence[str], top: int) -> None:
     # The font that Pillow brings has no «×».
     _text(pen, 30, top + 4, row.case.replace("×", " x "), 21, INK)
     if row.figure.label.endswith(", ms"):
         _text(pen, 30, top + 32, row.figure.label, 18, PALE)
-    longest = max((row.values[kind] or 0.0 for kind in KINDS), default=0.0) or 1.0
-    for number, kind in enumerate(KINDS):
-        value = row.values[kind]
+    longest = max((row.values.get(kind) or 0.0 for kind in kinds), default=0.0) or 1.0
+    for number, kind in enumerate(kinds):
+        value = row.values.get(kind)
         if value is None:
             continue
         y = top + number * BAR

@@ -1,29 +1,23 @@
-"""Runs on one broker after the other, and what the rest of the machine did meanwhile."""
+"""Runs on one broker after the other, round after round, setup after setup."""
 
-import mmap
-import os
-import resource
 import time
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from statistics import median
-from typing import Any
 
-from beside.cases import BACKLOG, BACKLOG_TOPIC, Case, fill
-from beside.servers import ASYNC, KINDS, PYROMQ, Broker, Stage, awake, first_send, forget_old_files, target_on
-from pyromq.bench.bench_run import run_on
+from beside.cases import BACKLOG, BACKLOG_TOPIC, CLIENT_WORKS, Case, fill
+from beside.client_runs import JAVA, OURS, OURS_ASYNC, ClientPace, measure_clients
+from beside.figures import APACHE_4, ECHO, PYROMQ
+from beside.methods import Beat, Run, one_run
+from beside.quiet import QUIET_CORES, busy_s, own_s, say, wait_for_quiet
+from beside.servers import Broker, Stage, awake, first_send, wait_until_whole
+from beside.setups import PLAIN, SETUPS, Setup
 from pyromq.bench.crowd import Crowd, run_many
 from pyromq.bench.process import usage_of
 from pyromq.bench.workload import LoadKind, Workload
 from pyromq.errors import PyroError
 
-QUIET_CORES = 0.33
-DIRTY_BYTES = 64 * 2**20
-#: Left alone when memory is touched: for the servers' own.
-MEMORY_LEFT = 6 * 2**30
-
-Run = dict[str, Any]
 Runs = dict[str, list[Run]]
 
 
@@ -32,40 +26,42 @@ class Pace:
     """How long everything takes, and how much of it."""
 
     rounds: int
-    measured_s: float
-    warm_up_s: float
+    beat: Beat
+    echo_s: float
+    """The echo server is the same in each run: it is measured once, and for so long."""
     jvm_warm_up_s: float
     starts: int
-    quiet_wait_s: float
     budget_s: float
+    """When this is over, no further round is begun."""
     touched_bytes: int
     memory_messages: int
     crowd: Crowd
+    clients: ClientPace
 
 
 FULL = Pace(
-    rounds=5,
-    measured_s=2.0,
-    warm_up_s=0.5,
+    rounds=3,
+    beat=Beat(warm_up_s=0.5, measured_s=2.0, quiet_wait_s=2.0, delayed=40_000),
+    echo_s=1.0,
     jvm_warm_up_s=20.0,
     starts=3,
-    quiet_wait_s=4.0,
-    budget_s=740.0,
-    touched_bytes=14 * 2**30,
+    budget_s=1_000.0,
+    touched_bytes=10 * 2**30,
     memory_messages=1_000_000,
-    crowd=Crowd(connections=10_000, topics=10_000, queues=8, groups=1_000, rounds=3),
+    crowd=Crowd(connections=1_000, topics=10_000, queues=8, groups=100, rounds=3),
+    clients=ClientPace(rounds=2, warm_s=2.0, run_s=4.0, backlog=200_000),
 )
 QUICK = Pace(
     rounds=1,
-    measured_s=1.0,
-    warm_up_s=0.3,
-    jvm_warm_up_s=8.0,
+    beat=Beat(warm_up_s=0.2, measured_s=0.7, quiet_wait_s=0.4, delayed=5_000),
+    echo_s=0.5,
+    jvm_warm_up_s=5.0,
     starts=1,
-    quiet_wait_s=0.6,
-    budget_s=120.0,
-    touched_bytes=6 * 2**30,
+    budget_s=150.0,
+    touched_bytes=4 * 2**30,
     memory_messages=100_000,
-    crowd=Crowd(connections=1_000, topics=10_000, queues=1, groups=100, rounds=1),
+    crowd=Crowd(connections=100, topics=10_000, queues=1, groups=10, rounds=1),
+    clients=ClientPace(rounds=1, warm_s=1.0, run_s=1.5, backlog=50_000),
 )
 
 
@@ -77,92 +73,20 @@ class Found:
     starts_s: Runs = field(default_factory=dict)
     memory: dict[str, dict[str, float]] = field(default_factory=dict)
     crowd: Run | None = None
+    clients: dict[str, dict[str, float]] = field(default_factory=dict)
+    """For each kind of work, messages for a CPU-second of the Java client and of ours."""
+    failures: list[str] = field(default_factory=list)
 
 
-def say(text: str) -> None:
-    """Print a line of progress."""
-    print(f"  {text}", flush=True)
-
-
-# The machine -----------------------------------------------------------------------------------------------
-
-
-def touch_memory(wanted: int) -> None:
-    """Have the host give us the pages that the servers' files will need."""
-    available = next(
-        int(line.split()[1]) * 1024
-        for line in Path("/proc/meminfo").read_text().splitlines()
-        if line.startswith("MemAvailable")
-    )
-    size = max(min(wanted, available - MEMORY_LEFT), 0) // 4096 * 4096
-    if not size:
-        return
-    began_at = time.monotonic()
-    with mmap.mmap(-1, size) as pages:
-        zeros = bytes(2**20)
-        for _ in range(size // len(zeros)):
-            pages.write(zeros)
-    say(f"touched {size / 2**30:.0f} GiB of memory in {time.monotonic() - began_at:.1f} s")
-
-
-def wait_for_quiet(seconds: float) -> None:
-    """Wait, for a while, until others leave the processors alone and the disk has what it was given."""
-    deadline = time.monotonic() + seconds
-    os.sync()
-    while time.monotonic() < deadline:
-        busy = busy_s()
-        time.sleep(0.2)
-        if (busy_s() - busy) / 0.2 <= QUIET_CORES and _dirty_bytes() < DIRTY_BYTES:
-            return
-
-
-def _dirty_bytes() -> int:
-    lines = Path("/proc/meminfo").read_text().splitlines()
-    return sum(int(line.split()[1]) * 1024 for line in lines if line.startswith(("Dirty:", "Writeback:")))
-
-
-def busy_s() -> float:
-    """Return for how many seconds of processor time the machine has worked."""
-    # user nice system idle iowait irq softirq …
-    ticks = [int(text) for text in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:8]]
-    return (sum(ticks) - ticks[3] - ticks[4]) / os.sysconf("SC_CLK_TCK")
-
-
-def own_s() -> float:
-    """Return the processor time of this process and of those that it waited for."""
-    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    return sum(each.ru_utime + each.ru_stime for each in used)
-
-
-def one_run(broker: Broker, workload: Workload, *, quiet_wait_s: float = 0.0) -> Run:
-    """Run a workload on a broker; tell what the rest of the machine did meanwhile."""
-    target = target_on(broker, workload)
-    if quiet_wait_s:
-        wait_for_quiet(quiet_wait_s)
-    busy, theirs, ours = busy_s(), usage_of(broker.pid).cpu_s, own_s()
-    began_at = time.monotonic()
-    record = run_on(target, workload, server_pid=broker.pid).as_record()
-    wall_s = time.monotonic() - began_at
-    others = (busy_s() - busy) - (usage_of(broker.pid).cpu_s - theirs) - (own_s() - ours)
-    record["others_cores"] = round(max(others, 0.0) / wall_s, 2)
-    for name, table in (("", record["latency_us"]), ("delivery_", record["delivery_us"])):
-        record.update({f"{name}{key}": value for key, value in (table or {}).items()})
-    forget_old_files(broker)
-    return record
-
-
-# What is measured ------------------------------------------------------------------------------------------
-
-
-def measure_starts(stage: Stage, pace: Pace) -> Runs:
+def measure_starts(stage: Stage, pace: Pace, kinds: Sequence[str]) -> Runs:
     """Return how many seconds from the start of a broker to its first acknowledged send."""
-    took: Runs = {kind: [] for kind in KINDS}
+    took: Runs = {kind: [] for kind in kinds}
     for _ in range(pace.starts):
-        for kind in KINDS:
+        for kind in kinds:
             stage.name_server(kind)
-            wait_for_quiet(pace.quiet_wait_s)
+            wait_for_quiet(pace.beat.quiet_wait_s)
             began_at, busy, ours = time.monotonic(), busy_s(), own_s()
-            broker = stage.broker(kind, ASYNC)
+            broker = stage.broker(kind)
             try:
                 first_send(broker)
                 seconds = time.monotonic() - began_at
@@ -176,89 +100,123 @@ def measure_starts(stage: Stage, pace: Pace) -> Runs:
 
 
 class Bench:
-    """The brokers that stay up, and the runs on them."""
+    """The brokers of one setup, and the runs on them."""
 
-    def __init__(self, stage: Stage, closing: ExitStack, cases: list[Case], pace: Pace) -> None:
-        """Start a broker of each kind, and another that syncs if a case wants that."""
+    def __init__(
+        self, stage: Stage, closing: ExitStack, setup: Setup, cases: list[Case], kinds: Sequence[str]
+    ) -> None:
+        """Start a broker of each kind that a case wants; `kinds` are those that the whole run has."""
         self._cases = cases
-        self._pace = pace
-        self._brokers: dict[tuple[str, str], Broker] = {}
-        for flush in sorted({ASYNC, *(case.flush for case in cases)}):
-            for kind in KINDS:
-                broker = stage.broker(kind, flush)
-                closing.callback(broker.stop)
-                first_send(broker)
-                self._brokers[kind, flush] = broker
+        wanted = [kind for case in cases for kind in case.all_kinds]
+        self._kinds = [kind for kind in (*kinds, ECHO) if kind in wanted or (kind != ECHO and not cases)]
+        self._brokers: dict[str, Broker] = {}
+        for kind in self._kinds:
+            broker = stage.broker(kind, setup)
+            closing.callback(broker.stop)
+            first_send(broker)
+            wait_until_whole(broker)
+            self._brokers[kind] = broker
+        self.failures: list[str] = []
 
-    def measure_memory(self) -> dict[str, dict[str, float]]:
+    def measure_memory(self, pace: Pace) -> dict[str, dict[str, float]]:
         """Return what each kind's broker needs, idle and after many messages."""
-        wait_for_quiet(self._pace.quiet_wait_s)
-        count = self._pace.memory_messages
+        wait_for_quiet(pace.beat.quiet_wait_s)
         found = {}
-        for kind in KINDS:
-            broker = self._brokers[kind, ASYNC]
+        for kind, broker in self._brokers.items():
+            if kind == ECHO:
+                continue
             idle = broker.private_mib
-            record = self._run(broker, fill(count, 128, "memory"))
-            found[kind] = {"idle": idle, f"after {count:,} messages": broker.private_mib}
+            with awake(broker, self._brokers.values()):
+                record = one_run(broker, fill(pace.memory_messages, 128, "memory"))
+            found[kind] = {"idle": idle, f"after {pace.memory_messages:,} messages": broker.private_mib}
             say(f"memory: {kind} {found[kind]} MiB (sent at {record['rate']:,.0f}/s)")
         return found
 
-    def warm(self) -> None:
+    def warm(self, pace: Pace) -> None:
         """Fill the backlog that is pulled, and run everything so often that it is warm."""
-        for (kind, flush), broker in self._brokers.items():
-            mine = [case for case in self._cases if case.flush == flush]
-            if any(case.workload.topic == BACKLOG_TOPIC for case in mine):
-                self._run(broker, fill(BACKLOG, 1024, BACKLOG_TOPIC, batch=8))
-            # The JVM compiles what it has seen for a while; ours needs only its files.
-            seconds = 2.0 if kind == PYROMQ else self._pace.jvm_warm_up_s
-            refused: dict[str, int] = {}
-            for case in mine:
-                part_s = max(seconds / len(mine), 0.5)
-                record = self._run(broker, replace(case.workload, warm_up_s=0.0, duration_s=part_s))
-                for code, number in record["refused"].items():
-                    refused[code] = refused.get(code, 0) + number
-            say(f"warm: {kind} {flush}{f', meanwhile refused with code: {refused}' if refused else ''}")
+        for kind, broker in self._brokers.items():
+            mine = [case for case in self._cases if kind in case.all_kinds]
+            with awake(broker, self._brokers.values()):
+                if any(case.workload.topic == BACKLOG_TOPIC for case in mine):
+                    one_run(broker, fill(BACKLOG, 1024, BACKLOG_TOPIC, batch=8))
+                self._warm(broker, mine, pace)
+            say(f"warm: {kind} {broker.setup.key}")
 
-    def measure_cases(self, ends_at: float) -> dict[str, Runs]:
+    def _warm(self, broker: Broker, cases: list[Case], pace: Pace) -> None:
+        # The JVM compiles what it has seen for a while; ours needs only its files.
+        seconds = pace.jvm_warm_up_s if broker.kind not in (PYROMQ, ECHO) else 1.0
+        cases = [case for case in cases if case.workload.rate is None and not case.workload.idle]
+        for case in cases:
+            part_s = max(seconds / len(cases), 0.3)
+            try:
+                one_run(broker, replace(case.workload, warm_up_s=0.0, duration_s=part_s, batch=1))
+            except PyroError as error:
+                say(f"warm: {case.key} {broker.kind}: {error}")
+
+    def measure_cases(self, pace: Pace, ends_at: float) -> dict[str, Runs]:
         """Return the runs of each case and kind, taken in turn."""
-        runs: dict[str, Runs] = {case.key: {kind: [] for kind in KINDS} for case in self._cases}
-        for number in range(self._pace.rounds):
+        runs: dict[str, Runs] = {
+            case.key: {kind: [] for kind in self._kinds if kind in case.all_kinds} for case in self._cases
+        }
+        for number in range(pace.rounds):
             if number and time.monotonic() > ends_at:
                 say("the time is over: fewer rounds than planned")
                 break
             for case in self._cases:
                 # Whoever comes second finds the machine as the first left it: take turns in that too.
-                turn = number % len(KINDS)
-                for kind in (*KINDS[turn:], *KINDS[:turn]):
-                    self._measure(number, case, kind, runs[case.key][kind])
+                kinds = [*runs[case.key]]
+                turn = number % len(kinds)
+                for kind in (*kinds[turn:], *kinds[:turn]):
+                    if kind != ECHO or number == 0:
+                        self._measure(case, kind, number, pace, runs[case.key][kind])
         return runs
 
-    def _measure(self, number: int, case: Case, kind: str, into: list[Run]) -> None:
-        pace = self._pace
-        workload = replace(case.workload, warm_up_s=pace.warm_up_s, duration_s=pace.measured_s)
-        record = self._run(self._brokers[kind, case.flush], workload, quiet_wait_s=pace.quiet_wait_s)
+    def _measure(self, case: Case, kind: str, number: int, pace: Pace, into: list[Run]) -> None:
+        beat = replace(pace.beat, measured_s=pace.echo_s) if kind == ECHO else pace.beat
+        broker = self._brokers[kind]
+        try:
+            with awake(broker, self._brokers.values()):
+                record = case.measure(broker, case.workload, beat)
+        except (PyroError, TimeoutError) as error:
+            # The other cases are measured, and at the end it is said that this one was not.
+            self.failures.append(f"{case.key} on {kind}: {error}")
+            say(f"{number + 1}/{pace.rounds} {case.key:12} {kind:10} FAILED: {error}")
+            return
         into.append(record)
         figures = ", ".join(
-            f"{figure.write(record[figure.name])} {figure.label}" for figure in case.figures[:2]
+            f"{figure.write(record[figure.name])} {figure.label}"
+            for figure in case.figures[:2]
+            if record.get(figure.name) is not None
         )
         refused = f", refused {record['refused']}" if record["refused"] else ""
         say(
-            f"{number + 1}/{pace.rounds} {case.key:9} {kind:10} {figures}{refused}"
+            f"{number + 1}/{pace.rounds} {case.key:12} {kind:10} {figures}{refused}"
             f" (others {record['others_cores']:.2f} cores, generator {record['generator_share']:.0%})"
         )
 
-    def _run(self, broker: Broker, workload: Workload, *, quiet_wait_s: float = 0.0) -> Run:
-        with awake(broker, self._brokers.values()):
-            try:
-                return one_run(broker, workload, quiet_wait_s=quiet_wait_s)
-            except PyroError as error:
-                said = broker.output.read_text()[-2000:]
-                raise SystemExit(f"{broker.kind} broker: {error}\n{said}") from error
+
+def measure_setups(
+    stage: Stage, found: Found, cases: list[Case], kinds: Sequence[str], pace: Pace, *, has_memory: bool
+) -> None:
+    """Measure the cases of one setup after the other; at any time only the brokers of one are there."""
+    ends_at = time.monotonic() + pace.budget_s
+    for setup in SETUPS:
+        mine = [case for case in cases if case.setup == setup]
+        is_for_memory = has_memory and setup is PLAIN
+        if not mine and not is_for_memory:
+            continue
+        with ExitStack() as closing:
+            bench = Bench(stage, closing, setup, mine, kinds)
+            if is_for_memory:
+                found.memory = bench.measure_memory(pace)
+            bench.warm(pace)
+            found.runs |= bench.measure_cases(pace, ends_at)
+            found.failures += bench.failures
 
 
 def measure_topics(stage: Stage, pace: Pace) -> Run:
     """Return what sends to many topics come to, on a broker of ours that has nothing else to do."""
-    broker = stage.broker(PYROMQ, ASYNC)
+    broker = stage.broker(PYROMQ)
     try:
         first_send(broker)
         workload = Workload(
@@ -267,8 +225,8 @@ def measure_topics(stage: Stage, pace: Pace) -> Run:
             connections=16,
             under_way=64,
             size=128,
-            warm_up_s=pace.warm_up_s,
-            duration_s=pace.measured_s,
+            warm_up_s=pace.beat.warm_up_s,
+            duration_s=pace.beat.measured_s,
         )
         report = run_many(
             pace.crowd, workload, name_server=broker.name_server, server_pid=broker.pid, say=say
@@ -284,13 +242,26 @@ def measure_topics(stage: Stage, pace: Pace) -> Run:
         broker.stop()
 
 
+def measure_python_client(folder: Path, stage: Stage, pace: Pace) -> dict[str, dict[str, float]]:
+    """Return messages for a CPU-second of the Java client and of ours, by kind of work."""
+    figures = measure_clients(
+        folder, stage, pace.clients, works=[*CLIENT_WORKS], clients=(OURS, OURS_ASYNC, JAVA)
+    )
+    found: dict[str, dict[str, float]] = {}
+    for figure in figures:
+        kind = APACHE_4 if figure.client == JAVA else PYROMQ
+        of = found.setdefault(figure.work, {})
+        # A push consumer has a listener on threads and one of coroutines: a user takes the faster one.
+        of[kind] = max(of.get(kind, 0.0), figure.per_cpu_second)
+    return found
+
+
 def quiet_runs(records: list[Run]) -> list[Run]:
     """Return the runs during which others left the machine alone."""
     return [record for record in records if record["others_cores"] <= QUIET_CORES]
 
 
-def middle(records: list[Run], figure: str) -> float | None:
-    """Return the median of the quiet runs, or of all when fewer than two were quiet."""
+def chosen_runs(records: list[Run]) -> list[Run]:
+    """Return the quiet runs, or all when fewer than two were quiet."""
     quiet = quiet_runs(records)
-    chosen = quiet if len(quiet) >= min(2, len(records)) else records
-    return median(float(record.get(figure) or 0.0) for record in chosen) if chosen else None
+    return quiet if len(quiet) >= min(2, len(records)) else records

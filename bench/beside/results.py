@@ -3,165 +3,72 @@
 import os
 import platform
 import subprocess
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from harness.toolchains import tool
 
-from beside.cases import CASES, MEMORY, SECONDS, SPREAD, Figure
-from beside.measuring import Found, Runs, middle, quiet_runs
-from beside.servers import APACHE_4, APACHE_5, KINDS, PYROMQ, TITLES
+from beside.cases import CASES, CLIENT_WORKS, COSTS
+from beside.figures import PYROMQ, SECONDS, SPREAD, Figure, Row, memory
+from beside.measuring import Found, Runs, chosen_runs, quiet_runs
+from beside.methods import Run
 from pyromq.kernel import describe
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
-@dataclass(frozen=True)
-class Row:
-    """A line of the table: one figure of one case."""
-
-    case: str
-    figure: Figure
-    values: dict[str, float | None]
-    is_quiet: bool = True
-    refused: dict[str, float] = field(default_factory=dict)
-    """For each kind which part of its requests was refused, if it is at least one in a thousand."""
-
-    @property
-    def reached(self) -> float | None:
-        """How many times better than Apache 4.9; for what has no counterpart there, the figure itself."""
-        if APACHE_4 not in self.values:
-            return self.values[PYROMQ]
-        return self.figure.ahead(self.values[APACHE_4], self.values[PYROMQ])
-
-    @property
-    def is_met(self) -> bool | None:
-        """Whether the goal is met; None when there is none, or nothing was measured."""
-        if self.figure.goal is None or self.reached is None:
-            return None
-        return self.reached >= self.figure.goal
-
-    def cells(self) -> list[str]:
-        """Return the line's texts."""
-        figure = self.figure
-        values = [
-            figure.write(value) + " ‡" * (kind in self.refused)
-            if (value := self.values.get(kind)) is not None
-            else ""
-            for kind in KINDS
-        ]
-        ahead = [
-            _times(figure.ahead(self.values.get(kind), self.values[PYROMQ])) for kind in (APACHE_4, APACHE_5)
-        ]
-        goal = ""
-        if figure.goal is not None:
-            goal = f"≥ {figure.goal:g} ×" if APACHE_4 in self.values else f"≥ {figure.write(figure.goal)}"
-        verdict = {True: "met", False: "**missed**", None: ""}[self.is_met]
-        return [
-            self.case,
-            figure.label,
-            *values,
-            *ahead,
-            goal,
-            verdict + ("" if self.is_quiet or not verdict else " †"),
-        ]
-
-    def as_record(self) -> dict[str, Any]:
-        """Return it for programs."""
-        return {
-            "case": self.case,
-            "figure": self.figure.name,
-            "unit": self.figure.label,
-            "values": self.values,
-            "ahead": self.reached,
-            "ahead_of_5": self.figure.ahead(self.values.get(APACHE_5), self.values[PYROMQ]),
-            "goal": self.figure.goal,
-            "is_met": self.is_met,
-            "is_quiet": self.is_quiet,
-            "refused": self.refused,
-        }
-
-
-def _times(ahead: float | None) -> str:
-    return "" if ahead is None else f"{ahead:.2f} ×"
-
-
 def rows_of(found: Found) -> list[Row]:
-    """Return the table's lines."""
-    rows = []
+    """Return the table's lines, in the order of the cases."""
+    rows: list[Row] = []
     for case in CASES:
         if case.key in found.runs:
             runs = found.runs[case.key]
             refused = _refused(runs)
             rows += [Row(case.name, figure, *_middles(runs, figure), refused) for figure in case.figures]
-    if found.starts_s:
-        rows.append(Row("start to first acknowledged send", SECONDS, *_middles(found.starts_s, SECONDS)))
-    for name in next(iter(found.memory.values()), {}):
-        values: dict[str, float | None] = {kind: found.memory[kind][name] for kind in KINDS}
-        rows.append(Row(f"resident memory, {name}", MEMORY, values))
+    rows += [_cost(found, *each) for each in COSTS if {each[1], each[2]} <= found.runs.keys()]
     if found.crowd is not None:
         crowd = found.crowd
         name = f"send 128 B to {crowd['topics']:,} topics × {crowd['queues']}"
         rows.append(Row(name, SPREAD, {PYROMQ: crowd["ratio"]}))
+    if found.starts_s:
+        rows.append(Row("start to first acknowledged send", SECONDS, *_middles(found.starts_s, SECONDS)))
+    for name in next(iter(found.memory.values()), {}):
+        values: dict[str, float | None] = {kind: found.memory[kind][name] for kind in found.memory}
+        rows.append(Row(f"resident memory, {name}", memory(10.0 if name == "idle" else 30.0), values))
+    for work, (name, figure) in CLIENT_WORKS.items():
+        if work in found.clients:
+            rows.append(Row(name, figure, {**found.clients[work]}))
     return rows
 
 
 def _middles(runs: Runs, figure: Figure) -> tuple[dict[str, float | None], bool]:
-    is_quiet = all(len(quiet_runs(runs[kind])) >= min(2, len(runs[kind])) for kind in KINDS)
-    return {kind: middle(runs[kind], figure.name) for kind in KINDS}, is_quiet
+    is_quiet = all(len(quiet_runs(runs[kind])) >= min(2, len(runs[kind])) for kind in runs)
+    return {kind: _picked(runs[kind], figure) for kind in runs}, is_quiet
+
+
+def _picked(records: list[Run], figure: Figure) -> float | None:
+    values = [float(record[figure.name]) for record in chosen_runs(records) if record.get(figure.name)]
+    return figure.pick(values) if values else None
+
+
+def _cost(found: Found, name: str, base: str, other: str, figure: Figure) -> Row:
+    """Return which part of the base's rate the other case loses: the median of the rounds' ratios."""
+    values: dict[str, float | None] = {}
+    for kind in found.runs[base]:
+        pairs = zip(found.runs[base][kind], found.runs[other].get(kind, []), strict=False)
+        costs = [1 - costly["rate"] / free["rate"] for free, costly in pairs if free["rate"]]
+        values[kind] = figure.pick(costs) if costs else None
+    both = [found.runs[key][PYROMQ] for key in (base, other)]
+    return Row(name, figure, values, all(len(quiet_runs(runs)) >= min(2, len(runs)) for runs in both))
 
 
 def _refused(runs: Runs) -> dict[str, float]:
     shares = {}
-    for kind in KINDS:
+    for kind in runs:
         refused = sum(sum(run["refused"].values()) for run in runs[kind])
         done = sum(run["messages_in_all"] / run["batch"] for run in runs[kind])
         if refused and refused >= (refused + done) / 1000:
             shares[kind] = round(refused / (refused + done), 4)
     return shares
-
-
-def refusals_of(rows: list[Row]) -> str:
-    """Return what the mark ‡ means, or nothing when it is not used."""
-    seen = {(row.case, kind): share for row in rows for kind, share in row.refused.items()}
-    said = [f"{TITLES[kind]} {share:.1%} in «{case}»" for (case, kind), share in seen.items()]
-    return f"‡ Requests that were refused (flow control) and sent anew: {'; '.join(said)}" if said else ""
-
-
-def table_of(rows: list[Row]) -> str:
-    """Return the rows as a Markdown table."""
-    ahead = [f"ahead of {TITLES[kind].removeprefix('Apache ')}" for kind in (APACHE_4, APACHE_5)]
-    head = ["case", "figure", *(TITLES[kind] for kind in KINDS), *ahead, "goal", ""]
-    lines = [head, ["---", "---", *(["---:"] * 6), "---"], *(row.cells() for row in rows)]
-    return "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
-
-
-def aligned(rows: list[Row]) -> str:
-    """Return the rows as a table for a terminal."""
-    ahead = [f"of {TITLES[kind].removeprefix('Apache ')}" for kind in (APACHE_4, APACHE_5)]
-    head = ["case", "figure", *(TITLES[kind] for kind in KINDS), *ahead, "goal", ""]
-    lines = [head, *(row.cells() for row in rows)]
-    widths = [max(len(line[at]) for line in lines) for at in range(len(head))]
-    return "\n".join(
-        "  ".join(
-            cell.rjust(width) if 2 <= at <= 7 else cell.ljust(width)
-            for at, (cell, width) in enumerate(zip(line, widths, strict=True))
-        ).rstrip()
-        for line in lines
-    )
-
-
-def verdict_of(rows: list[Row]) -> str:
-    """Return one line: how many goals are met, and which are missed by how much."""
-    judged = [row for row in rows if row.is_met is not None]
-    missed = [
-        f"{row.case}, {row.figure.label} ({row.reached:.2f} of {row.figure.goal:g})"
-        for row in judged
-        if not row.is_met
-    ]
-    said = f"{len(judged) - len(missed)} of {len(judged)} goals met"
-    return f"{said}; missed: {'; '.join(missed)}" if missed else said
 
 
 def machine() -> dict[str, str]:

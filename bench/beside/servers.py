@@ -7,36 +7,54 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from harness.ports import free_broker_port
-from harness.servers import apache_home, broker_file
+from harness.servers import OPEN_BUFFERS, apache_home, broker_file
 from harness.toolchains import java_classpath, tool
 
-from pyromq.bench.bench_run import TOPIC_QUEUES, BenchTarget
+from beside.figures import APACHE_4, APACHE_5, ECHO, PYROMQ, TITLES
+from beside.setups import (
+    ACCOUNT,
+    OPERATOR,
+    PLAIN,
+    Setup,
+    make_certificate,
+    write_accounts,
+)
+from pyromq.bench.bench_run import BenchTarget
 from pyromq.bench.exchanges import creation, exchange
-from pyromq.bench.frames import OPAQUE_FIRST, Queue, answers, key_prefix, send_template
+from pyromq.bench.frames import Queue, key_prefix, send_command
 from pyromq.bench.process import usage_of
-from pyromq.bench.slots import Templates
 from pyromq.bench.workload import Workload
-from pyromq.codes import RequestCode
+from pyromq.client.signing import signer
+from pyromq.codes import RequestCode, ResponseCode
+from pyromq.errors import PyroError, Refused, TopicNotFound
 from pyromq.net.address import split_address
 from pyromq.testing.waiting import eventually
 from pyromq.wire.command import Command
 from pyromq.wire.header import write_header
 from pyromq.wire.headers.offset_headers import GetMaxOffset
+from pyromq.wire.signature import Sign
 
-APACHE_4, APACHE_5, PYROMQ = "apache-4.9", "apache-5.5", "pyromq"
-KINDS = (APACHE_4, APACHE_5, PYROMQ)
-TITLES = {APACHE_4: "Apache 4.9", APACHE_5: "Apache 5.5", PYROMQ: "PyroMQ"}
+__all__ = ["APACHE_4", "APACHE_5", "ECHO", "PYROMQ", "TITLES", "Broker", "Stage"]
+
 CLASSPATHS = {APACHE_4: "server-4.9", APACHE_5: "server-5.5.0"}
-ASYNC, SYNC = "ASYNC_FLUSH", "SYNC_FLUSH"
+ECHO_SOURCE = Path(__file__).resolve().parents[1] / "echo" / "echo.c"
 JVM = ["-server", "-Xms1g", "-Xmx1g", "-XX:+UseG1GC"]
 START_TIMEOUT_S = 60.0
-#: One replica, no access control, defaults for all else.
+#: What a message is answered with that is stored, but not as safe as it should be.
+UNSAFE = (
+    ResponseCode.FLUSH_DISK_TIMEOUT,
+    ResponseCode.FLUSH_SLAVE_TIMEOUT,
+    ResponseCode.SLAVE_NOT_AVAILABLE,
+)
+#: The topic of first sends: one that every broker makes by itself.
+FIRST = "first"
+#: Defaults for all else, but for what a setup says.
 SHARED: dict[str, Any] = {"mappedFileSizeCommitLog": 2**30, "mappedFileSizeConsumeQueue": 6_000_000}
 
 
@@ -50,8 +68,15 @@ class Broker:
     address: str
     folder: Path
     output: Path
+    setup: Setup = PLAIN
+    slave: "Broker | None" = None
     topics: set[str] = field(default_factory=set)
     """Those that were created."""
+
+    @property
+    def operator(self) -> Sign | None:
+        """What signs requests that only an administrator may make."""
+        return signer(OPERATOR) if self.setup.is_guarded else None
 
     @property
     def pid(self) -> int:
@@ -65,21 +90,29 @@ class Broker:
 
     def sleep(self) -> None:
         """Take its processor time away, so that whoever is measured has the machine alone."""
-        self.process.send_signal(signal.SIGSTOP)
+        for process in self._processes:
+            process.send_signal(signal.SIGSTOP)
 
     def wake(self) -> None:
         """Let it go on."""
-        self.process.send_signal(signal.SIGCONT)
+        for process in self._processes:
+            process.send_signal(signal.SIGCONT)
 
     def stop(self) -> None:
-        """End it."""
+        """End it, and its slave."""
         self.wake()
-        self.process.terminate()
-        try:
-            self.process.wait(20)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
+        for process in self._processes:
+            process.terminate()
+        for process in self._processes:
+            try:
+                process.wait(20)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+    @property
+    def _processes(self) -> "list[subprocess.Popen[bytes]]":
+        return [self.process] if self.slave is None else [self.process, self.slave.process]
 
 
 @contextmanager
@@ -101,7 +134,7 @@ class Stage:
     def __init__(self, folder: Path, closing: ExitStack) -> None:
         self._folder = folder
         self._closing = closing
-        self.environment = apache_home(folder)
+        self.environment = apache_home(folder) | OPEN_BUFFERS
         self._started = 0
         self._name_servers: dict[str, str] = {}
         self._classpaths: dict[str, str] = {}
@@ -124,31 +157,65 @@ class Stage:
             self._name_servers[kind] = f"127.0.0.1:{port}"
         return self._name_servers[kind]
 
-    def broker(self, kind: str, flush: str) -> Broker:
-        """Start a broker on an empty folder and do not wait for it."""
-        name_server = self.name_server(kind)
+    def broker(self, kind: str, setup: Setup = PLAIN) -> Broker:
+        """Start a broker on an empty folder, with its slave if it is to have one, and do not wait for it."""
         self._started += 1
-        name, port = f"broker-{self._started}", free_broker_port()
-        apache_only: dict[str, Any] = {"brokerIP2": "127.0.0.1", "haListenPort": port + 1}
-        settings = broker_file(
-            self._folder,
-            name,
-            port,
-            namesrvAddr=name_server,
+        name = f"broker-{self._started}"
+        if kind == ECHO:
+            return self._echo(name)
+        master = self._start(kind, setup, name, 0)
+        if setup.has_slave:
+            # A slave that is there before its master asks for it again only after a while.
+            first_send(master, is_safe=False)
+            master.slave = self._start(kind, setup, name, 1)
+        return master
+
+    def _start(self, kind: str, setup: Setup, name: str, number: int) -> Broker:
+        name_server, port = self.name_server(kind), free_broker_port()
+        own = name if number == 0 else f"{name}-slave"
+        given = {
+            "namesrvAddr": name_server,
             # A cluster for each broker: a topic is created on one of them only.
-            brokerClusterName=name,
-            flushDiskType=flush,
+            "brokerClusterName": name,
+            "brokerName": name,
+            "brokerId": number,
             **SHARED,
-            **({} if kind == PYROMQ else apache_only),
-        )
+            **setup.settings,
+            **({"brokerRole": "SLAVE"} if number else {}),
+            **({"haListenPort": port + 1} if kind != PYROMQ or setup.has_slave else {}),
+            **({} if kind == PYROMQ else {"brokerIP2": "127.0.0.1"}),
+        }
+        flags: list[str] = []
+        if setup.is_guarded:
+            accounts = write_accounts(self._folder / "home" / "conf")
+            given |= {"aclFolder": accounts} if kind == PYROMQ else {}
+        if setup.is_encrypted:
+            certificate, key = make_certificate(self._folder)
+            given |= {"tlsServerCertPath": certificate, "tlsServerKeyPath": key} if kind == PYROMQ else {}
+            flags = [
+                "-Dtls.test.mode.enable=false",
+                f"-Dtls.server.certPath={certificate}",
+                f"-Dtls.server.keyPath={key}",
+            ]
+        settings = broker_file(self._folder, own, port, **given)
         command = (
             self._pyromq("broker", "-c", str(settings), "-n", name_server)
             if kind == PYROMQ
-            else self._java(kind, "broker.BrokerStartup", settings, JVM)
+            else self._java(kind, "broker.BrokerStartup", settings, [*JVM, *flags])
         )
-        output = self._folder / f"{name}.out"
+        output = self._folder / f"{own}.out"
         process = self._spawn(command, output)
-        return Broker(kind, process, name_server, f"127.0.0.1:{port}", self._folder / name, output)
+        return Broker(kind, process, name_server, f"127.0.0.1:{port}", self._folder / own, output, setup)
+
+    def _echo(self, name: str) -> Broker:
+        program, folder, port = self._folder / "echo", self._folder / name, free_broker_port()
+        if not program.exists():
+            compiler = ["cc", "-O2", "-o", str(program), str(ECHO_SOURCE)]
+            subprocess.run(compiler, check=True, capture_output=True)
+        folder.mkdir()
+        output = self._folder / f"{name}.out"
+        process = self._spawn([str(program), str(port), str(folder)], output)
+        return Broker(ECHO, process, "", f"127.0.0.1:{port}", folder, output)
 
     def _java(self, kind: str, main: str, settings: Path, flags: list[str]) -> list[str]:
         if kind not in self._classpaths:
@@ -186,25 +253,69 @@ def _accepts(address: str) -> bool:
     return True
 
 
-def first_send(broker: Broker) -> None:
-    """Try until the broker acknowledges a message."""
-    host, _, port = broker.address.rpartition(":")
-    row = send_template(Queue(broker.address, "", "first", 0), size=100, batch=1, prefix=key_prefix())
-    templates = Templates([row], 0)
-    deadline = time.monotonic() + START_TIMEOUT_S
+def first_send(broker: Broker, *, is_safe: bool = True) -> None:
+    """Try until the broker acknowledges a message; `is_safe`: and says that it is as safe as it should be."""
+    deadline, sign = time.monotonic() + START_TIMEOUT_S, None
+    if broker.setup.is_guarded:
+        sign = signer(ACCOUNT)
+    refused: Refused | None = None
     while time.monotonic() < deadline:
         if broker.process.poll() is not None:
             raise SystemExit(f"{broker.kind} broker ended:\n{broker.output.read_text()[-3000:]}")
-        try:
-            with socket.create_connection((host, int(port)), 1) as link:
-                link.sendall(templates.write(OPAQUE_FIRST, 0, time.time_ns() // 1_000_000, is_stamped=False))
-                found = [*answers(link.recv(65_536))]
-            if found and found[0].code == 0:
+        command = send_command(Queue(broker.address, "", FIRST, 0), size=100, batch=1, prefix=key_prefix())
+        (command.ext or {})["g"] = str(time.time_ns() // 1_000_000)
+        with suppress(OSError):
+            refused = _refusal_of(broker, command, sign)
+            # The message is stored also when no slave has it yet.
+            if not refused or (not is_safe and refused.code in UNSAFE):
                 return
-        except OSError:
-            pass
         time.sleep(0.01)
-    raise SystemExit(f"no acknowledged send on the {broker.kind} broker after {START_TIMEOUT_S:g} s")
+    said = f" ({refused})" if refused else ""
+    raise SystemExit(f"no acknowledged send on the {broker.kind} broker after {START_TIMEOUT_S:g} s{said}")
+
+
+def _refusal_of(broker: Broker, command: Command, sign: Sign | None) -> Refused | None:
+    """Make a request on a connection of its own; return why it was refused, None when it was not."""
+    try:
+        with socket.create_connection(split_address(broker.address), 1) as link:
+            link.settimeout(5)
+            exchange(link, [command], sign)
+    except Refused as error:
+        return error
+    except PyroError as error:
+        raise ConnectionResetError(str(error)) from error
+    return None
+
+
+def wait_until_whole(broker: Broker) -> None:
+    """Wait until a broker's slave has all that it has; without a slave, not at all."""
+    slave = broker.slave
+    if slave is None:
+        return
+    first_send(broker)
+    topics = [FIRST, *broker.topics]
+
+    def is_whole() -> bool:
+        try:
+            return all(end_of(slave, topic) >= end_of(broker, topic) for topic in topics)
+        except (OSError, PyroError):
+            return False
+
+    eventually(is_whole, START_TIMEOUT_S, what=f"the {broker.kind} slave has all")
+
+
+def end_of(broker: Broker, topic: str, queues: int = 8) -> int:
+    """Return how many messages a topic has ever had on a broker; 0 if it has no such topic."""
+    asked = [
+        Command(RequestCode.GET_MAX_OFFSET, ext=write_header(GetMaxOffset(topic=topic, queue_id=number)))
+        for number in range(1 if topic == FIRST else queues)
+    ]
+    with socket.create_connection(split_address(broker.address), START_TIMEOUT_S) as link:
+        try:
+            ends = exchange(link, asked, broker.operator)
+        except TopicNotFound:
+            return 0
+    return sum(max(int((end.ext or {})["offset"]), 0) for end in ends)
 
 
 def target_on(broker: Broker, workload: Workload) -> BenchTarget:
@@ -212,10 +323,10 @@ def target_on(broker: Broker, workload: Workload) -> BenchTarget:
 
     Not by way of the name server: other brokers that it knows may be standing still.
     """
-    queues = [Queue(broker.address, "", workload.topic, number) for number in range(TOPIC_QUEUES)]
+    queues = [Queue(broker.address, "", workload.topic, number) for number in range(workload.queues)]
     with socket.create_connection(split_address(broker.address), START_TIMEOUT_S) as link:
         if workload.topic not in broker.topics:
-            exchange(link, [creation(workload.topic, TOPIC_QUEUES)])
+            exchange(link, [creation(workload.topic, workload.queues)], broker.operator)
             broker.topics.add(workload.topic)
         starts = dict.fromkeys(queues, 0)
         if workload.kind.is_followed:
@@ -232,7 +343,8 @@ def forget_old_files(broker: Broker) -> None:
 
     Their memory is used again for the next file, so that no run pays for memory that was never used before.
     """
-    for path in sorted((broker.folder / "store" / "commitlog").glob("0*"))[:-2]:
+    folders = [one.folder / "store" / "commitlog" for one in (broker, broker.slave) if one is not None]
+    for path in [path for folder in folders for path in sorted(folder.glob("0*"))[:-2]]:
         descriptor = os.open(path, os.O_RDONLY)
         os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
         os.close(descriptor)

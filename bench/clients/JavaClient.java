@@ -17,6 +17,7 @@ import org.apache.rocketmq.common.message.Message;
 /** The official Java client under load, for bench/client.py, with the arguments of ours.py. */
 public class JavaClient {
     private static final int WINDOW = 256;
+    private static final int THREADS = 64;
     private static final OperatingSystemMXBean SYSTEM =
         (OperatingSystemMXBean) ManagementFactory.getOperatingSystemMXBean();
     private static String nameServer;
@@ -35,6 +36,9 @@ public class JavaClient {
         switch (arguments[1]) {
             case "sync":
                 sendOneAfterTheOther();
+                break;
+            case "threads":
+                sendOnThreads();
                 break;
             case "async":
                 sendManyAtOnce();
@@ -72,6 +76,40 @@ public class JavaClient {
             }
         }
         report(sent, began, cpu);
+    }
+
+    private static void sendOnThreads() throws Exception {
+        DefaultMQProducer producer = newProducer();
+        AtomicLong sent = new AtomicLong();
+        AtomicLong failures = new AtomicLong();
+        long began = 0, cpu = 0;
+        for (double seconds : phases) {
+            sent.set(0);
+            began = System.nanoTime();
+            cpu = SYSTEM.getProcessCpuTime();
+            long deadline = began + (long) (seconds * 1e9);
+            Thread[] threads = new Thread[THREADS];
+            for (int i = 0; i < THREADS; i++) {
+                threads[i] = new Thread(() -> {
+                    try {
+                        while (System.nanoTime() < deadline) {
+                            producer.send(new Message(topic, body));
+                            sent.incrementAndGet();
+                        }
+                    } catch (Exception error) {
+                        failures.incrementAndGet();
+                    }
+                });
+                threads[i].start();
+            }
+            for (Thread thread : threads) {
+                thread.join();
+            }
+        }
+        if (failures.get() > 0) {
+            throw new IllegalStateException(failures + " threads failed");
+        }
+        report(sent.get(), began, cpu);
     }
 
     private static void sendManyAtOnce() throws Exception {

@@ -15,6 +15,7 @@ from pyromq.net.loop import new_event_loop
 
 #: Asynchronous sends under way.
 WINDOW = 256
+THREADS = 64
 
 
 @dataclass
@@ -58,6 +59,32 @@ def send_one_after_the_other(load: Load) -> None:
             while time.monotonic() < deadline:
                 producer.send(Message(load.topic, body))
                 meter.messages += 1
+        meter.end()
+
+
+def send_on_threads(load: Load) -> None:
+    """Send on many threads with one producer, each the next message when its last is acknowledged."""
+    meter, body = Meter(), b"x" * load.size
+
+    def send_until(deadline: float, into: list[int]) -> None:
+        count = 0
+        while time.monotonic() < deadline:
+            producer.send(Message(load.topic, body))
+            count += 1
+        into.append(count)
+
+    with Producer("bench_ours", load.name_server) as producer:
+        for seconds in (load.warm_s, load.run_s):
+            meter.begin()
+            counts: list[int] = []
+            until = time.monotonic() + seconds
+            threads = [threading.Thread(target=send_until, args=(until, counts)) for _ in range(THREADS)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            assert len(counts) == THREADS, "a thread's send failed"
+            meter.messages = sum(counts)
         meter.end()
 
 
@@ -136,6 +163,8 @@ def main(name_server: str, mode: str, topic: str, size: str, warm_s: str, run_s:
     load = Load(name_server, topic, int(size), float(warm_s), float(run_s), int(count))
     if mode == "sync":
         send_one_after_the_other(load)
+    elif mode == "threads":
+        send_on_threads(load)
     elif mode == "push":
         push_to_threads(load)
     else:

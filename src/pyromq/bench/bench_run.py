@@ -4,9 +4,10 @@ import gc
 import multiprocessing
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from multiprocessing.connection import Connection, wait
 from typing import Any, Final
 
@@ -14,7 +15,7 @@ from pyromq.bench.exchanges import allow_files, open_idle, positions_of
 from pyromq.bench.frames import Queue
 from pyromq.bench.process import usage_of
 from pyromq.bench.worker import Worker
-from pyromq.bench.workload import BenchReport, LoadKind, LoadTally, Share, Usage, Workload
+from pyromq.bench.workload import BenchReport, LoadKind, Share, Usage, Workload
 from pyromq.client.sync.admin import Admin
 from pyromq.codes import Perm
 from pyromq.errors import NetworkError, NoRoute, PyroError, TopicNotFound
@@ -57,9 +58,7 @@ def run_on(target: BenchTarget, workload: Workload, *, server_pid: int | None = 
             target, positions={queues[0].address: positions_of(queues) for queues in target.brokers}
         )
     shares = [share_of(workload, target, number) for number in range(workload.processes)]
-    with _idle(workload, target, server_pid) as idle_bytes:
-        tally, server = _run_together(workload, shares, server_pid)
-    return BenchReport(workload=workload, tally=tally, server=server, idle_bytes=idle_bytes)
+    return _run_together(workload, shares, partial(_idle, workload, target, server_pid), server_pid)
 
 
 @contextmanager
@@ -180,8 +179,11 @@ def _split(total: int, parts: int, number: int) -> int:
 
 
 def _run_together(
-    workload: Workload, shares: Sequence[Share], server_pid: int | None
-) -> tuple[LoadTally, Usage | None]:
+    workload: Workload,
+    shares: Sequence[Share],
+    idle: Callable[[], AbstractContextManager[float | None]],
+    server_pid: int | None,
+) -> BenchReport:
     # A fork costs no second start of the interpreter, and there is no thread here yet.
     forking = multiprocessing.get_context("fork")
     pipes: list[Connection] = []
@@ -196,14 +198,16 @@ def _run_together(
             processes.append(process)
         for pipe in pipes:
             _receive(pipe)
-        start_ns = time.monotonic_ns() + _LEAD_NS
-        for pipe in pipes:
-            pipe.send(start_ns)
-        server = _watch(workload, pipes, start_ns, server_pid)
-        tally = _receive(pipes[0])
-        for pipe in pipes[1:]:
-            tally.add(_receive(pipe))
-        return tally, server
+        # Only now: a process would have them too, and wait with a `select` that knows 1,024 descriptors.
+        with idle() as idle_bytes:
+            start_ns = time.monotonic_ns() + _LEAD_NS
+            for pipe in pipes:
+                pipe.send(start_ns)
+            server = _watch(workload, pipes, start_ns, server_pid)
+            tally = _receive(pipes[0])
+            for pipe in pipes[1:]:
+                tally.add(_receive(pipe))
+        return BenchReport(workload=workload, tally=tally, server=server, idle_bytes=idle_bytes)
     finally:
         for process in processes:
             process.terminate()
