@@ -19,6 +19,8 @@ SHARE_OF_MAXIMUM = 0.7
 DELIVERED_TIMEOUT_S = 90.0
 #: Seldom, because it is the broker that is asked.
 LOOK_S = 0.5
+CALM_TIMEOUT_S = 20.0
+CALM_SHARE = 0.1
 
 
 @dataclass(frozen=True)
@@ -104,5 +106,17 @@ def one_run(broker: Broker, workload: Workload, *, quiet_wait_s: float = 0.0) ->
         record["idle_kib"] = round(report.idle_bytes / 1024, 2)
     for name, table in (("", record["latency_us"]), ("delivery_", record["delivery_us"])):
         record.update({f"{name}{key}": value for key, value in (table or {}).items()})
+    if workload.idle:
+        _wait_until_calm(broker)
     forget_old_files(broker)
     return record
+
+
+def _wait_until_calm(broker: Broker) -> None:
+    """Wait until a broker has nothing left to do: thousands of clients that leave are work for a while."""
+    deadline = time.monotonic() + CALM_TIMEOUT_S
+    while time.monotonic() < deadline:
+        before = usage_of(broker.pid).cpu_s
+        time.sleep(LOOK_S)
+        if usage_of(broker.pid).cpu_s - before < CALM_SHARE * LOOK_S:
+            return
