@@ -31,7 +31,6 @@ bench = typer.Typer(
         "pyromq bench transactions -c 8 -w 16",
         "pyromq bench send-back -t bench",
         "pyromq bench many -c 10000 -T 10000 -G 1000 --server-pid 4711",
-        "PYROMQ_USE_TLS=true pyromq bench produce -c 64",
     ),
 )
 
@@ -208,7 +207,6 @@ def transactions(
 @bench.command(
     "send-back",
     epilog=examples(
-        "pyromq bench produce --count 1000",
         "pyromq bench send-back --level 1 --count 10000",
     ),
 )
