@@ -16,6 +16,8 @@ from pyromq.testing.waiting import eventually
 PYROMQ = Path(sys.executable).with_name("pyromq")
 #: Long, because it is only spent when a test fails; two cores may be busy with other tests.
 DEADLINE_S = 60.0
+#: The end of a program's log that a failed test shows.
+LOG_CHARACTERS = 8_192
 
 
 class Program:
@@ -109,10 +111,12 @@ class Shell:
         return ended.stdout
 
     def close(self) -> None:
-        for program in self._started:
+        for number, program in enumerate(self._started):
             if program.process.poll() is None:
                 program.process.kill()
                 program.process.wait()
+            # pytest shows it when the test failed.
+            print(f"program {number}, {program.process.args}:\n{program.err[-LOG_CHARACTERS:]}")
 
 
 @pytest.fixture
