@@ -79,6 +79,12 @@ def read(shell: Any, address: str, topic: str) -> list[str]:
     return sorted(shell.output_of("consume", "-n", address, topic, "--body-only").split())
 
 
+def brokers_of(shell: Any, address: str, topic: str) -> list[str]:
+    """Return the names of the brokers that have a topic."""
+    route = json.loads(shell.output_of("admin", "topicRoute", "-n", address, "-t", topic, "--json"))
+    return [broker["brokerName"] for broker in route["brokerDatas"]]
+
+
 @pytest.mark.row("HA-10", "HA-01")
 def test_masters_and_slaves_with_synchronous_double_write(shell: Any, up: Up, tmp_path: Path) -> None:
     server = up("--brokers", "2", "--replicas", "2", "--sync")
@@ -196,6 +202,18 @@ def test_messages_and_settings_are_there_after_a_restart_of_the_cluster(shell: A
     assert set(took) == {"broker-a", "broker-b"}
     lines = shell.output_of("admin", "clusterList", "-n", again, "--json").splitlines()
     assert {json.loads(line)["cluster"] for line in lines} == {"Test"}
+
+
+def test_a_broker_for_each_core_and_a_new_topic_is_on_all_of_them(shell: Any, up: Up) -> None:
+    hello = up("--brokers", "auto").ready()
+    address = hello["namesrv"]
+    names = {one["name"] for one in hello["brokers"]}
+
+    assert len(names) == len(os.sched_getaffinity(0))
+    assert is_sent(shell, address, "hello")
+    eventually(
+        lambda: set(brokers_of(shell, address, "hello")) == names, DEADLINE_S, what="all brokers have it"
+    )
 
 
 def test_a_port_that_is_taken_is_told_and_nothing_is_left_running(shell: Any, tmp_path: Path) -> None:

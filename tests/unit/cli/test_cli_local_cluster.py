@@ -5,7 +5,16 @@ from pathlib import Path
 
 import pytest
 
-from pyromq.cli.servers.local_cluster import Inherited, Shape, broker_arguments, check_shape, plan_replicas
+from pyromq.cli.servers.local_cluster import (
+    AUTO,
+    BROKERS_MAX,
+    Inherited,
+    Shape,
+    broker_arguments,
+    broker_count,
+    check_shape,
+    plan_replicas,
+)
 from pyromq.config.choices import BrokerRole, MetricsExporterType
 from pyromq.config.settings import BrokerSettings, UpProcess
 from pyromq.errors import ConfigError
@@ -42,6 +51,35 @@ def test_each_broker_serves_its_metrics_on_a_port_of_its_own() -> None:
 
     assert "metricsPromExporterPort=5557" in given[0]
     assert "metricsPromExporterPort=5558" in given[1]
+
+
+def test_auto_is_a_broker_for_each_core_of_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.sched_getaffinity", lambda _pid: {0, 3, 5})
+    assert broker_count(AUTO) == 3
+    monkeypatch.setattr("os.sched_getaffinity", lambda _pid: set(range(200)))
+    assert broker_count(AUTO) == BROKERS_MAX
+    monkeypatch.delattr("os.sched_getaffinity")
+    monkeypatch.setattr("os.cpu_count", lambda: 2)
+    assert broker_count(AUTO) == 2
+
+
+@pytest.mark.parametrize("text", ["0", "27", "-1", "many", "", "²"])
+def test_a_number_of_brokers_that_cannot_be_is_refused_by_its_option(text: str) -> None:
+    with pytest.raises(ConfigError, match=f"--brokers {text}: say a number from 1 to 26, or auto"):
+        broker_count(text)
+
+
+def test_brokers_that_share_topics_are_told_so_and_the_user_has_the_last_word() -> None:
+    shape, process = Shape(brokers=2, shares_topics=True), up()
+    inherited = Inherited(assignments=("autoCreateOnAll=false",))
+    (first, _) = plan_replicas(shape, process, DATA)
+
+    given = assignments(broker_arguments(first, process.broker, shape, inherited, name_server="n:1"))
+    alone = assignments(broker_arguments(first, process.broker, Shape(), Inherited(), name_server="n:1"))
+
+    assert "copyTopicsOnJoin=true" in given
+    assert given.index("autoCreateOnAll=true") < given.index("autoCreateOnAll=false")
+    assert not [one for one in alone if one.startswith(("autoCreate", "copyTopics"))]
 
 
 @pytest.mark.row("HA-01")

@@ -12,6 +12,7 @@ A broker lives no longer than this process: its standard input ends with it.
 
 import asyncio
 import json
+import os
 import shlex
 import signal
 import sys
@@ -32,6 +33,12 @@ from pyromq.errors import ConfigError, PyroError
 from pyromq.net.address import join_address, split_address
 from pyromq.net.loop import run as run_loop
 
+#: A broker for each core: each has one loop, which uses one core.
+AUTO = "auto"
+#: New topics are created on all masters, and a broker that is new takes over those that there are.
+EVERYWHERE = ("autoCreateOnAll=true", "copyTopicsOnJoin=true")
+#: They are told apart by letters.
+BROKERS_MAX = 26
 #: The distance of two brokers' ports: below each is its VIP port, above it the one for slaves.
 PORT_STEP = 10
 #: Seconds that a broker has to stop before it is killed.
@@ -52,6 +59,8 @@ class Shape:
     is_sync: bool = False
     #: Where it is decided who is master; None: the first replica is.
     failover: str | None = None
+    #: Whether each topic is on all brokers, so that clients use all of them.
+    shares_topics: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,6 +95,21 @@ class Replica:
     def title(self) -> str:
         """The replica's name in this process's output: the name of its folder."""
         return self.folder.name
+
+
+def broker_count(text: str) -> int:
+    """Return how many brokers `--brokers` asks for; raise ConfigError when that is no such number."""
+    if text == AUTO:
+        return min(_core_count(), BROKERS_MAX)
+    if not (text.isascii() and text.isdecimal() and 1 <= int(text) <= BROKERS_MAX):
+        raise ConfigError(f"--brokers {text}: say a number from 1 to {BROKERS_MAX}, or {AUTO} for one a core")
+    return int(text)
+
+
+def _core_count() -> int:
+    """Return the number of cores that this process may use."""
+    # macOS and Windows have no sets of cores.
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def check_shape(shape: Shape, settings: BrokerSettings) -> None:
@@ -189,7 +213,8 @@ def broker_arguments(
         own.append(f"brokerId={replica.number}")
     else:
         own.append(f"failover={shape.failover}")
-    for assignment in (*inherited.assignments, *own):
+    # What the user says holds over what only fits the shape.
+    for assignment in (*(EVERYWHERE if shape.shares_topics else ()), *inherited.assignments, *own):
         arguments += ["--set", assignment]
     return [*arguments, "--log-level", inherited.log_level]
 

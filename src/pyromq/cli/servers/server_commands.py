@@ -42,7 +42,7 @@ def up(given: UpOptions) -> None:
         ready_file=given.ready_file,
         is_json=given.as_json,
     ).with_dashboard(given.dashboard_port, is_refused=given.no_dashboard)
-    if given.brokers == given.replicas == 1 and not given.sync and given.failover is None:
+    if given.brokers == "1" and given.replicas == 1 and not given.sync and given.failover is None:
         broker_servers.run_up(process, start)
         return
     from pyromq.cli.servers import local_cluster
@@ -50,7 +50,11 @@ def up(given: UpOptions) -> None:
     local_cluster.run_cluster(
         process,
         local_cluster.Shape(
-            brokers=given.brokers, replicas=given.replicas, is_sync=given.sync, failover=given.failover
+            brokers=local_cluster.broker_count(given.brokers),
+            replicas=given.replicas,
+            is_sync=given.sync,
+            failover=given.failover,
+            shares_topics=given.brokers == local_cluster.AUTO,
         ),
         start,
         local_cluster.Inherited(

@@ -72,13 +72,11 @@ class UpOptions:
         help="The dashboard's port (default 9870 if it is free, with the extra); 0: a free one.",
     )
     no_dashboard: bool = option("--no-dashboard", default=False, help="Start no dashboard.")
-    brokers: int = option(
+    brokers: str = option(
         "--brokers",
-        default=1,
-        metavar="N",
-        least=1,
-        most=26,
-        help="Brokers, each with its share.",
+        default="1",
+        metavar="N|auto",
+        help="Brokers, each with its share; auto: one for each core, with all topics on all of them.",
         panel=CLUSTER,
     )
     replicas: int = option(
