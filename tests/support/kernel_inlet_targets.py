@@ -32,10 +32,6 @@ class Speed:
         speed = self
 
         class Turning(kind.TurnInlets):  # type: ignore[misc, name-defined]
-            def begin(self) -> None:
-                self.began_at, self.looked_at = speed.now, speed.now - 1
-                self.plan_end()
-
             def plan_end(self) -> None:
                 speed.calls.append("plan the end")
                 self.is_planned = True
@@ -58,6 +54,7 @@ class Speed:
                 self.closed = True
 
         self.turn = Turning()
+        self.turn._monotonic = lambda: self.now
         self.inlets = [Linked(self.turn, lambda: self.now, 1000, is_caller=is_caller) for _ in range(count)]
         for number, inlet in enumerate(self.inlets):
             inlet.number, inlet._transport = number, Transport()
@@ -66,10 +63,14 @@ class Speed:
         """End the turn as `Turn` does; return the inlets with bytes left."""
         noted = self.turn.take_noted()
         self.calls.append(noted and self.kind.waiting_since(noted))
-        with_bytes = [inlet.number for inlet in self.kind.with_bytes(noted)]
+        with_bytes = [inlet.number for inlet in self.kind.with_bytes(noted, 2)]
         left = [inlet.number for inlet in self.kind.left_over(noted)]
-        self.turn.is_planned, self.turn.began_at = False, None
-        self.kind.end_turn_of(self.turn.take_joined())
+        turn = self.turn
+        if turn.began_at is not None:
+            turn.looked_at, turn._ended_at, turn.began_at = turn.began_at, self.now, None
+            turn._is_idle = self.now % 2 == 0
+        turn.is_planned = False
+        self.kind.end_turn_of(turn.take_joined(), self.now)
         return [*with_bytes, -1, *left]
 
     def state(self) -> list[Any]:
@@ -77,6 +78,7 @@ class Speed:
             self.calls,
             [inlet.number for inlet in self.turn.noted],
             [inlet.number for inlet in self.turn.joined],
+            (self.turn.began_at, self.turn.looked_at, self.turn.is_planned),
             *(
                 (
                     bytes(inlet.received), inlet.start, inlet.closed, inlet.waits_since, inlet.read_at,

@@ -66,7 +66,7 @@ class BrokerRooms:
         self._clock = clock
         self._background = Background(clock)
         self._turn = BrokerTurn(clock.monotonic)
-        self._turn.may_leave = lease.may_leave
+        self._turn.may_leave = None if lease.is_lasting else lease.may_leave
         self.live = BrokerLiveSettings(settings, folder / "live.properties", clock, files=files)
         self.live.load()
         self.settings = settings

@@ -12,12 +12,15 @@ done for each event of a socket, and for each connection at the end of a turn, i
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from pyromq.net.turn import Shortcut
 
+#: Seconds after a turn in which the next one may have been waited for; a shorter turn made nobody wait.
+IDLE_S: Final = 0.005
 #: A connection that received more in a turn is not read again before the others had theirs.
 TURN_BYTES_MAX: Final = 256 * 1024
 #: What a connection received at once is handled when the turn ends, with that of others, unless it is more.
@@ -27,11 +30,25 @@ OUTPUT_FACTOR_MAX: Final = 16
 
 
 class TurnInlets:
-    """The inlets that take part in a turn. `Turn` inherits it, and has `begin` and `plan_end`."""
+    """The inlets that take part in a turn. `Turn` inherits it, and has `plan_end`."""
 
-    __slots__ = ("began_at", "is_planned", "joined", "looked_at", "noted", "shortcut")
+    __slots__ = (
+        "_ended_at",
+        "_is_idle",
+        "_monotonic",
+        "began_at",
+        "is_planned",
+        "joined",
+        "looked_at",
+        "noted",
+        "shortcut",
+    )
 
     def __init__(self) -> None:
+        self._monotonic: Callable[[], float] = time.monotonic
+        self._ended_at = 0.0
+        #: Whether the loop found nothing to read since the last long turn.
+        self._is_idle = True
         #: When the first bytes of this turn were read; None: none were yet.
         self.began_at: float | None = None
         #: When the turn before began, if this one followed at once, else when this one did.
@@ -44,8 +61,17 @@ class TurnInlets:
         self.is_planned = False
 
     def begin(self) -> None:
-        """Note that bytes were read."""
-        raise NotImplementedError
+        """Note that bytes were read, and since when they may have been there to be read.
+
+        A link calls it with the first bytes of a turn.
+        """
+        now = self._monotonic()
+        # Time alone does not tell: it passes also while the process gets no processor.
+        if self._is_idle and now - self._ended_at > IDLE_S:
+            self.looked_at = now
+        self.began_at = now
+        if not self.is_planned:
+            self.plan_end()
 
     def plan_end(self) -> None:
         """Let there be an end of this turn."""
@@ -228,17 +254,20 @@ class Inlet:
             transport.write(out[0])
         else:
             transport.writelines(out)
-        waiting_bytes = transport.get_write_buffer_size()
-        if waiting_bytes == 0:
-            self._active_at = self._monotonic()
-        elif waiting_bytes > self._out_bytes_high * OUTPUT_FACTOR_MAX:
-            self._overflow(waiting_bytes)
+        # Below the high-water mark nobody is told to pause, and little waits.
+        if self._is_writing_paused and self._transport is not None:
+            waiting_bytes = transport.get_write_buffer_size()
+            if waiting_bytes > self._out_bytes_high * OUTPUT_FACTOR_MAX:
+                self._overflow(waiting_bytes)
 
-    def _end_turn(self) -> None:
+    def _end_turn(self, now: float) -> None:
         """Write what was collected, then take up what was left over."""
         self._is_in_turn = False
         self._turn_bytes = 0
-        self._write()
+        if self._out:
+            self._write()
+            if not self._is_writing_paused:
+                self._active_at = now
         if self._has_frames_left or self._is_reading_paused or self._is_writing_paused or self._is_caller:
             self._go_on()
 
@@ -267,10 +296,10 @@ def left_over(noted: list[Any]) -> list[Any]:
     return left
 
 
-def end_turn_of(joined: list[Any]) -> None:
-    """End the turn of inlets."""
+def end_turn_of(joined: list[Any], now: float) -> None:
+    """End the turn of inlets; `now` is the time of that."""
     for inlet in joined:
-        inlet._end_turn()
+        inlet._end_turn(now)
 
 
 def waiting_since(inlets: list[Any]) -> float:
@@ -279,6 +308,6 @@ def waiting_since(inlets: list[Any]) -> float:
     return oldest
 
 
-def with_bytes(inlets: list[Any]) -> list[Any]:
-    """Return the inlets that have bytes left."""
-    return [inlet for inlet in inlets if inlet.pending_bytes]
+def with_bytes(inlets: list[Any], under_way_max: int) -> list[Any]:
+    """Return the inlets that have bytes left, and fewer requests under way."""
+    return [inlet for inlet in inlets if inlet.pending_bytes and inlet.under_way_count < under_way_max]

@@ -5,7 +5,7 @@ kernel answers are timed by the turn: one observation for all plain sends, or pu
 """
 
 import asyncio
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable
 from dataclasses import replace
 from functools import partial
 from time import perf_counter
@@ -45,7 +45,7 @@ class RequestTimes:
             return None
         labels = _labels(request_code, int(ResponseCode.SUCCESS), is_held=False)
 
-        def timed(links: Sequence[Link]) -> bool:
+        def timed(links: list[Link]) -> bool:
             began = perf_counter()
             is_handled = shortcut(links)
             if is_handled:

@@ -345,7 +345,7 @@ class Link(Inlet, asyncio.Protocol):
             while not self.closed and (
                 is_caller or (self._out_bytes < out_bytes_high and not self._is_writing_paused)
             ):
-                if not was_asked and shortcut is not None and shortcut((self,)):
+                if not was_asked and shortcut is not None and shortcut([self]):
                     if not self.pending_bytes:
                         # The usual case: asking anything again for no bytes costs as much as a send.
                         self._has_frames_left = False

@@ -28,24 +28,21 @@ import asyncio
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from pyromq.kernel import IS_COMPILED
 
 if TYPE_CHECKING or not IS_COMPILED:
-    from pyromq.net.inlet import TurnInlets, end_turn_of, left_over
+    from pyromq.net.inlet import IDLE_S, TurnInlets, end_turn_of, left_over
 else:
-    from pyromq._kernel.codec.inlets import TurnInlets, end_turn_of, left_over
+    from pyromq._kernel.codec.inlets import IDLE_S, TurnInlets, end_turn_of, left_over
 
 if TYPE_CHECKING:
     from pyromq.net.link import Link
 
-#: Seconds after a turn in which the next one may have been waited for; a shorter turn made nobody wait.
-IDLE_S: Final = 0.005
-
-#: Handles frames at the front of what links received; returns whether there was one.
-Shortcut = Callable[[Sequence["Link"]], bool]
+#: Handles frames at the front of what links received; returns whether there was one. The list stays as it is.
+Shortcut = Callable[[list["Link"]], bool]
 
 _log = logging.getLogger("pyromq.net")
 
@@ -63,7 +60,7 @@ class TurnStep:
     def due(self) -> None:
         """Have `run` called when this turn ends; from within the end of a turn, when the next one ends."""
         if not self.is_due:
-            self.is_due = True
+            self.is_due = self._turn.has_due_steps = True
             self._turn.plan_end()
 
 
@@ -71,12 +68,10 @@ class Turn(TurnInlets):
     """The turns of the loop for one server or one client's connections, and the steps at their ends."""
 
     __slots__ = (
-        "_ended_at",
-        "_is_idle",
         "_is_taken",
-        "_monotonic",
         "_steps",
         "_want_turn",
+        "has_due_steps",
         "may_leave",
     )
 
@@ -85,12 +80,11 @@ class Turn(TurnInlets):
     ) -> None:
         super().__init__()
         self._monotonic = monotonic
-        self._ended_at = 0.0
-        #: Whether the loop found nothing to read since the last long turn.
-        self._is_idle = True
         #: Asked before the answers of a turn leave.
         self.may_leave = may_leave
         self._steps: list[TurnStep] = []
+        #: Whether one of them is due.
+        self.has_due_steps = False
         #: Whether somebody has this turn alone, and who waits for one.
         self._is_taken = False
         self._want_turn: deque[asyncio.Future[None]] = deque()
@@ -100,18 +94,6 @@ class Turn(TurnInlets):
         step = TurnStep(self)
         self._steps.append(step)
         return step
-
-    def begin(self) -> None:
-        """Note that bytes were read, and since when they may have been there to be read.
-
-        A link calls it with the first bytes of a turn.
-        """
-        now = self._monotonic()
-        # Time alone does not tell: it passes also while the process gets no processor.
-        if self._is_idle and now - self._ended_at > IDLE_S:
-            self.looked_at = now
-        self.began_at = now
-        self.plan_end()
 
     def plan_end(self) -> None:
         """Let there be an end of this turn."""
@@ -150,11 +132,21 @@ class Turn(TurnInlets):
         if self.noted:
             self._handle_noted()
         self.is_planned = False
+        now = self._monotonic()
         if self.began_at is not None:
-            self.looked_at, self._ended_at, self.began_at = self.began_at, self._monotonic(), None
-            self._is_idle = self._ended_at - self.looked_at < IDLE_S
+            self.looked_at, self._ended_at, self.began_at = self.began_at, now, None
+            self._is_idle = now - self.looked_at < IDLE_S
             if not self._is_idle:
                 self._look_for_bytes(2)
+        if self.has_due_steps:
+            self._run_steps()
+        if self._is_taken:
+            self._pass_on()
+        if self.joined:
+            self._write(now)
+
+    def _run_steps(self) -> None:
+        self.has_due_steps = False
         for step in self._steps:
             if step.is_due:
                 step.is_due = False
@@ -162,10 +154,6 @@ class Turn(TurnInlets):
                     step.run()
                 except Exception:  # noqa: BLE001  our own mistake; the links of this turn must still write
                     _log.exception("a step at the end of a turn failed")
-        if self._is_taken:
-            self._pass_on()
-        if self.joined:
-            self._write()
 
     def _handle_noted(self) -> None:
         links = self.take_noted()
@@ -188,7 +176,7 @@ class Turn(TurnInlets):
         else:
             self._is_idle = True
 
-    def _write(self) -> None:
+    def _write(self, now: float) -> None:
         links = self.take_joined()
         if self.may_leave is not None and not self.may_leave():
             _log.warning(
@@ -197,7 +185,7 @@ class Turn(TurnInlets):
             for link in links:
                 link.abort()
             return
-        end_turn_of(links)
+        end_turn_of(links, now)
 
     def _pass_on(self) -> None:
         """Give the next turn to the first who waits for one."""

@@ -227,12 +227,9 @@ class MessageStore(StoredMessages):
 
         The bytes are negative when the log takes none.
         """
-        is_ready = self._poison is None and self._full is None and not self._arriving.partial
-        return self.max_position, self._log.room() if is_ready else -1, self._index_room()
-
-    def _index_room(self) -> int:
-        newest = self._index.newest
-        return 0 if newest is None else newest.entries_max - newest.count
+        if self._poison is not None or self._full is not None or self._arriving.partial:
+            return self.max_position, -1, 0
+        return self._log.end, self._log.room(), self._index.room()
 
     def make_room(self, size: int) -> None:
         """Begin a new file of the log unless the current one takes `size` bytes; the store is writable."""
@@ -380,7 +377,7 @@ class MessageStore(StoredMessages):
 
     def _plan_copied(self, data: memoryview, room: int) -> int:
         copies = self._copies
-        return 0 if copies is None else copies.plan(data, self._log.end, room, self._index_room())
+        return 0 if copies is None else copies.plan(data, self._log.end, room, self._index.room())
 
     def _drop_plan(self) -> None:
         if self._copies is not None:

@@ -127,6 +127,7 @@ async def test_a_peer_that_does_not_read_is_not_read():
 async def test_a_peer_that_never_reads_loses_its_connection(caplog):
     setting = Setting(write_buffer_high_water_mark=10, write_buffer_low_water_mark=5)
     setting.transport.stuck = 10 * OUTPUT_FACTOR_MAX + 1
+    setting.link.pause_writing()
 
     setting.link.send(Command(40))
     await turn_of_the_loop()

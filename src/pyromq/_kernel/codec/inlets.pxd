@@ -6,10 +6,16 @@ from libc.stdint cimport uint8_t
 cdef class TurnInlets:
     #: When the first bytes of this turn were read (None: none were), and since when they may have waited.
     cdef public object began_at, looked_at
+    cdef public object _monotonic
+    cdef public double _ended_at
+    #: Whether the loop found nothing to read since the last long turn.
+    cdef public bint _is_idle
     #: Offered what noted inlets received; None: nothing is noted.
     cdef public object shortcut
     cdef public list noted, joined
     cdef public bint is_planned
+
+    cpdef begin(self)
 
 
 cdef class Inlet:
@@ -38,4 +44,4 @@ cdef class Inlet:
     cpdef skip_to(self, Py_ssize_t start)
     cpdef send_frames(self, bytes frames)
     cpdef _write(self)
-    cdef int _end_turn(self) except -1
+    cdef int _end_turn(self, now) except -1

@@ -25,18 +25,32 @@ cdef enum:
     NOTED_BYTES_MAX_ = 16384
     OUTPUT_FACTOR_MAX_ = 16
 
+cdef double IDLE_S_ = 0.005
+
+IDLE_S = IDLE_S_
 TURN_BYTES_MAX = TURN_BYTES_MAX_
 NOTED_BYTES_MAX = NOTED_BYTES_MAX_
 OUTPUT_FACTOR_MAX = OUTPUT_FACTOR_MAX_
 
 
 cdef class TurnInlets:
-    """The inlets that take part in a turn. `Turn` inherits it, and has `begin` and `plan_end`."""
+    """The inlets that take part in a turn. `Turn` inherits it, and has `plan_end`."""
 
     def __cinit__(self, *args, **kwargs):
         self.noted = []
         self.joined = []
         self.looked_at = 0.0
+        self._is_idle = True
+
+    cpdef begin(self):
+        """Note that bytes were read, and since when they may have been there to be read."""
+        now = self._monotonic()
+        # Time alone does not tell: it passes also while the process gets no processor.
+        if self._is_idle and <double> now - self._ended_at > IDLE_S_:
+            self.looked_at = now
+        self.began_at = now
+        if not self.is_planned:
+            self.plan_end()
 
     def take_noted(self):
         """Return the inlets that were noted, and note others from now on."""
@@ -201,19 +215,21 @@ cdef class Inlet:
             self._transport.write(out[0])
         else:
             self._transport.writelines(out)
-        if self._transport is None:
+        # Below the high-water mark nobody is told to pause, and little waits.
+        if not self._is_writing_paused or self._transport is None:
             return
         waiting_bytes = self._transport.get_write_buffer_size()
-        if waiting_bytes == 0:
-            self._active_at = self._monotonic()
-        elif waiting_bytes > self._out_bytes_high * OUTPUT_FACTOR_MAX_:
+        if waiting_bytes > self._out_bytes_high * OUTPUT_FACTOR_MAX_:
             self._overflow(waiting_bytes)
 
-    cdef int _end_turn(self) except -1:
+    cdef int _end_turn(self, now) except -1:
         """Write what was collected, then take up what was left over."""
         self._is_in_turn = False
         self._turn_bytes = 0
-        self._write()
+        if PyList_GET_SIZE(self._out):
+            self._write()
+            if not self._is_writing_paused:
+                self._active_at = now
         if self._has_frames_left or self._is_reading_paused or self._is_writing_paused or self._is_caller:
             self._go_on()
         return 0
@@ -230,11 +246,11 @@ def left_over(list noted not None):
     return left
 
 
-def end_turn_of(list joined not None):
-    """End the turn of inlets."""
+def end_turn_of(list joined not None, now not None):
+    """End the turn of inlets; `now` is the time of that."""
     cdef Inlet inlet
     for inlet in joined:
-        inlet._end_turn()
+        inlet._end_turn(now)
 
 
 def waiting_since(list inlets not None):
@@ -247,7 +263,11 @@ def waiting_since(list inlets not None):
     return oldest
 
 
-def with_bytes(list inlets not None):
-    """Return the inlets that have bytes left."""
+def with_bytes(list inlets not None, Py_ssize_t under_way_max):
+    """Return the inlets that have bytes left, and fewer requests under way."""
+    cdef list left = []
     cdef Inlet inlet
-    return [inlet for inlet in inlets if inlet.start < len(inlet.received)]
+    for inlet in inlets:
+        if inlet.start < len(inlet.received) and inlet.under_way_number() < under_way_max:
+            left.append(inlet)
+    return left

@@ -9,7 +9,7 @@ before. From a host on the global white list everything is let in, here as there
 nothing about the account that it may name.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final
 
 from pyromq.broker.access.accounts import Account
@@ -60,7 +60,7 @@ class FastSignatures:
     def around(self, shortcut: Shortcut) -> Shortcut:
         """Return a shortcut before which it is looked whether the rules changed."""
 
-        def take(links: Sequence[Link]) -> bool:
+        def take(links: list[Link]) -> bool:
             rules = self._current()
             if rules is not self._rules:
                 self._forget(rules)

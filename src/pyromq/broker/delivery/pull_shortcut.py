@@ -5,7 +5,7 @@ in their offsets only, until a topic, a group, a subscription or any live settin
 takes the long way, and is held there.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from pyromq.broker.groups.group_room import Groups
@@ -62,7 +62,7 @@ class FastPulls:
         self.before_renewal: Callable[[], None] = lambda: None
         store.on_files_gone = self._pulls.release
 
-    def __call__(self, links: Sequence[Link]) -> bool:
+    def __call__(self, links: list[Link]) -> bool:
         """Answer the pulls at the front of what links received that find messages; return whether one did."""
         # While slaves are suggested, which broker is depends on what was read.
         if self._settings.slave_read_enable:
@@ -74,7 +74,7 @@ class FastPulls:
         if readable is not None and readable < store.max_position:
             # The kernel reads up to the end of the log.
             return False
-        count, commits = self._pulls.answer(list(links), log=store.log, disk_position=store.disk_position)
+        count, commits = self._pulls.answer(links, log=store.log, disk_position=store.disk_position)
         for (group, topic, queue_id), offset in commits:
             self._offsets.commit(group, topic, queue_id, offset)
         return count > 0

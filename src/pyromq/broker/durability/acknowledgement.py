@@ -52,11 +52,17 @@ from pyromq.clock import Clock
 from pyromq.codes import ResponseCode
 from pyromq.config.settings import StoreSettings
 from pyromq.errors import NotMaster, ServiceNotAvailable
+from pyromq.kernel import IS_COMPILED
 from pyromq.net.link import Link
 from pyromq.net.routes import Answer, Handled, Request
 from pyromq.net.turn import Shortcut, TurnStep
 from pyromq.store.store import MessageStore
 from pyromq.wire.command import Command
+
+if TYPE_CHECKING or not IS_COMPILED:
+    from pyromq.net.inlet import waiting_since, with_bytes
+else:
+    from pyromq._kernel.codec.inlets import waiting_since, with_bytes
 
 if TYPE_CHECKING:
     from pyromq.broker.durability.replica_wait import Replicated
@@ -75,11 +81,13 @@ SLOW_WRITE_S_MIN: Final = 0.001
 class Lease:
     """Until when a master may acknowledge, on a clock that never goes back."""
 
-    __slots__ = ("_has_vouched", "_now", "_until")
+    __slots__ = ("_has_vouched", "_now", "_until", "is_lasting")
 
     def __init__(self, now: Callable[[], float], until: float = -inf) -> None:
         self._now = now
         self._until = until
+        #: Whether it never ends; who asks in each turn of the loop need not look at a clock then.
+        self.is_lasting = until == inf
         #: Whether something was acknowledged in this turn of the loop.
         self._has_vouched = False
 
@@ -109,6 +117,7 @@ class Lease:
 
     def drop(self) -> None:
         """Hold it no longer, and never again."""
+        self.is_lasting = False
         self._until = -inf
         self._now = lambda: inf
 
@@ -160,13 +169,15 @@ class Durability(LogSync):
         busy = self._busy
         if busy is None:
             return None
+        return self._pressed_for_all(busy, queue) or self._late(queue, link, self._monotonic())
+
+    def _pressed_for_all(self, busy: Busy, queue: PressedQueue) -> Reason | None:
+        """Return why no request of a queue is taken now, whichever connection it comes from."""
         if busy.revision != busy.live.revision:
             busy.read_settings()
         if queue.count >= queue.capacity and queue.is_full:
             return Reason.FULL
-        if busy.slow_write_s and queue is busy.sends:
-            return Reason.PAGE_CACHE
-        return self._late(queue, link, self._monotonic())
+        return Reason.PAGE_CACHE if busy.slow_write_s and queue is busy.sends else None
 
     def _late(self, queue: PressedQueue, link: Link, now: float) -> Reason | None:
         if now - link.waits_since + A_TICK_S < queue.wait_s:
@@ -193,7 +204,7 @@ class Durability(LogSync):
     def is_open(self) -> bool:
         """Whether requests of every kind may pass, but for pressure."""
         return (
-            self._lease.is_held
+            (self._lease.is_lasting or self._lease.is_held)
             and not self.is_handing_over
             and (self._replicas_min <= 1 or self.why_no_messages is None)
         )
@@ -250,38 +261,38 @@ class Durability(LogSync):
             reads = ReadShortcuts(
                 pulls,
                 offsets,
-                may_pull=lambda links: self._parted(queue_of_pulls, links)[0],
+                may_pull=lambda links: self._parted(busy, queue_of_pulls, links)[0],
                 under_way_max=under_way_max,
             )
 
-        def take(links: Sequence[Link]) -> bool:
+        def take(links: list[Link]) -> bool:
             if not self.is_open:
                 return False
             has_handled = False
-            taken, refused = self._parted(queue_of_sends, links)
+            taken, refused = self._parted(busy, queue_of_sends, links)
             for link, reason in refused:
                 # A connection with too many requests under way hears that, and not this.
                 if link.under_way_count < under_way_max and busy.refuse_sends(link, reason):
                     has_handled = True
             if sends is not None and taken and sends(taken):
                 has_handled = True
-            return (reads is not None and reads(links)) or has_handled
+            if reads is not None:
+                # A link with too many requests under way is left to Python, which refuses the next one.
+                links = with_bytes(links, under_way_max)
+                has_handled = (bool(links) and reads(links)) or has_handled
+            return has_handled
 
         return take
 
     def _parted(
-        self, queue: PressedQueue, links: Sequence[Link]
-    ) -> tuple[Sequence[Link], Sequence[tuple[Link, Reason]]]:
+        self, busy: Busy, queue: PressedQueue, links: list[Link]
+    ) -> tuple[list[Link], Sequence[tuple[Link, Reason]]]:
         """Return the links whose requests of a queue are taken now, and the others with the reason."""
-        if not links:
-            return (), ()
-        reason = self.pressed(queue, links[0])
-        if reason is not None and reason is not Reason.LATE:
-            # That is so for all.
-            return (), [(link, reason) for link in links]
+        reason = self._pressed_for_all(busy, queue)
+        if reason is not None:
+            return [], [(link, reason) for link in links]
         now = self._monotonic()
-        since = min(link.waits_since for link in links)
-        if now - since + A_TICK_S < queue.wait_s:
+        if now - waiting_since(links) + A_TICK_S < queue.wait_s:
             return links, ()
         late = {link for link in links if self._late(queue, link, now) is not None}
         taken = [link for link in links if link not in late]
@@ -324,7 +335,7 @@ class Durability(LogSync):
 
     def vouch(self) -> None:
         """Look at the lease for what is acknowledged now; raise ServiceNotAvailable if it is over."""
-        if not self._lease.vouch():
+        if not self._lease.is_lasting and not self._lease.vouch():
             raise no_longer_master()
 
     def confirm(self, end: int, answer: Answer) -> "asyncio.Future[Answer]":

@@ -5,7 +5,6 @@ table's own, and answers the next ones for the same queue. It stops at the first
 a group or queue without progress, a commit that goes back. When offsets leave the table, it forgets them all.
 """
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from pyromq.broker.groups.offsets import OffsetTable
@@ -34,11 +33,11 @@ class FastOffsets:
         self._takes_commits = takes_commits
         self._revision = table.revision
 
-    def __call__(self, links: Sequence[Link]) -> bool:
+    def __call__(self, links: list[Link]) -> bool:
         """Answer the commits and queries at the front of what links received; return whether one was."""
         if self._forget_if_changed() or not self._offsets.plan_count:
             return False
-        count, changed = self._offsets.answer(list(links))
+        count, changed = self._offsets.answer(links)
         if changed:
             self._table.changed(changed)
         return count > 0

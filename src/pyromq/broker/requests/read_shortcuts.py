@@ -8,17 +8,24 @@ Pulls are held up by pressure. Offsets are not, as on the long way: they are off
 pulls.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
+from pyromq.kernel import IS_COMPILED
 from pyromq.net.link import Link
 from pyromq.net.turn import Shortcut
+
+if TYPE_CHECKING or not IS_COMPILED:
+    from pyromq.net.inlet import with_bytes
+else:
+    from pyromq._kernel.codec.inlets import with_bytes
 
 
 class ReadShortcuts:
     """Offers what links received to the shortcut of pulls and to that of offsets.
 
-    `may_pull` returns the links whose pulls are taken now. A link with `under_way_max` requests under way is
-    left to Python, which refuses the next one.
+    It is given links with bytes left and fewer than `under_way_max` requests under way: the others are left
+    to Python, which refuses their next one. `may_pull` returns the links whose pulls are taken now.
     """
 
     def __init__(
@@ -26,7 +33,7 @@ class ReadShortcuts:
         pulls: Shortcut | None,
         offsets: Shortcut | None,
         *,
-        may_pull: Callable[[Sequence[Link]], Sequence[Link]],
+        may_pull: Callable[[list[Link]], list[Link]],
         under_way_max: int,
     ) -> None:
         self._pulls = pulls
@@ -34,26 +41,19 @@ class ReadShortcuts:
         self._may_pull = may_pull
         self._under_way_max = under_way_max
 
-    def __call__(self, links: Sequence[Link]) -> bool:
+    def __call__(self, links: list[Link]) -> bool:
         """Handle what is at the front of what links received; return whether there was something."""
-        links = self._left(links)
-        if not links:
-            return False
         has_handled = self._pull(links)
         if has_handled:
-            links = self._left(links)
+            links = with_bytes(links, self._under_way_max)
         if links and self._offsets is not None and self._offsets(links):
             has_handled = True
             # Who commits pulls next.
-            self._pull(self._left(links))
+            self._pull(with_bytes(links, self._under_way_max))
         return has_handled
 
-    def _pull(self, links: Sequence[Link]) -> bool:
+    def _pull(self, links: list[Link]) -> bool:
         if self._pulls is None or not links:
             return False
         taken = self._may_pull(links)
         return bool(taken) and self._pulls(taken)
-
-    def _left(self, links: Sequence[Link]) -> Sequence[Link]:
-        most = self._under_way_max
-        return [link for link in links if link.pending_bytes and link.under_way_count < most]

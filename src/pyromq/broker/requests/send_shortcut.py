@@ -14,7 +14,7 @@ kernel cannot do something (a full disk, a new file of the log) its plan ends, a
 way.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from pyromq.broker.delivery.pull_delivery import PullDelivery
@@ -78,7 +78,7 @@ class FastSends:
         self._learnt: set[str] = set()
         delivery.arrivals.on_hold = self._watch
 
-    def __call__(self, links: Sequence[Link]) -> bool:
+    def __call__(self, links: list[Link]) -> bool:
         """Handle the plain sends at the front of what links received; return whether there was one."""
         topics_revision, live_revision = self._revision
         if topics_revision != self._topics.revision or live_revision != self._live.revision:
@@ -88,13 +88,12 @@ class FastSends:
         # The clock may have been set back since the queues were learnt.
         if now_ms < self._settings.start_accept_send_request_time_stamp:
             return False
-        inlets = list(links)
         sends, store = self._sends, self._store
         first, has_handled = 0, False
-        while first < len(inlets):
+        while first < len(links):
             log_end, log_room, index_room = store.rooms()
             first = sends.plan(
-                inlets,
+                links,
                 first,
                 under_way_max=self._under_way_max,
                 now_ms=now_ms,

@@ -142,6 +142,11 @@ class KeyIndex:
             file.prepare()
         return file
 
+    def room(self) -> int:
+        """Return how many keys go into the newest file; 0 when the next one needs a new file."""
+        newest = self.newest
+        return 0 if newest is None else newest.entries_max - newest.count
+
     def settle(self) -> list[IndexFile]:
         """Write what is held in memory, and return the files that have unsynced bytes."""
         for file in self._row:
