@@ -59,3 +59,18 @@ def test_more_than_a_tenth_more_fails(tool: ModuleType, now: float, status: int)
 
 def test_work_that_was_never_recorded_fails(tool: ModuleType) -> None:
     assert tool.compare({}, {"sends": 100.0}) == 1
+
+
+def test_counts_of_other_tools_are_not_compared(tool: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
+    recorded = {"tools": {"uvloop": "1"}, "per_message": {"whole process": 100.0}}
+    found = {"tools": {"uvloop": "2"}, "per_message": {"whole process": 900.0}}
+
+    assert tool.compare_with(recorded, found) == STATUS_CANNOT
+    assert "cannot compare: recorded with {'uvloop': '1'}" in capsys.readouterr().out
+    assert tool.compare_with(found, found) == 0
+
+
+def test_what_is_slower_is_told_though_something_else_cannot_be_compared(tool: ModuleType) -> None:
+    assert tool.worst([STATUS_CANNOT, 1]) == 1
+    assert tool.worst([0, STATUS_CANNOT]) == STATUS_CANNOT
+    assert tool.worst([0, 0]) == 0
