@@ -80,7 +80,7 @@ torture-ha: setup      ## Short runs of a group with failover, settings and faul
 fuzz-kernel: setup     ## A minute of mutated inputs for the compiled kernel, under the compiler's sanitizers
 	$(PY) tools/fuzz_kernel.py
 
-guard-kernel: setup    ## How many instructions the kernel needs for fixed work, against what was recorded
+guard-kernel: setup    ## How many instructions the kernel needs for fixed work, and a whole broker for a send, against what was recorded
 	$(PY) tools/kernel_instructions.py
 
 interop: setup   ## The real Java, Go, C++ and JavaScript clients, and real Apache brokers: all of it (~30 minutes)
