@@ -47,7 +47,7 @@ class TimerStage:
 
     async def start(self) -> None:
         """Open the store and begin to deliver."""
-        self.store.topic_followers = {WHEEL_TIMER: self.timers.apply}
+        self.store.follow_topics({WHEEL_TIMER: self.timers})
         self.store.open()
         self.durability = Durability(self.store, self.settings, self.clock)
         self.timers.start(self.durability)

@@ -7,7 +7,7 @@ they are used.
 """
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -45,6 +45,7 @@ class ConsumeQueues:
         "_file_bytes",
         "_files",
         "_folder",
+        "_followed",
         "_open_files",
         "_reach",
         "_settling",
@@ -71,6 +72,8 @@ class ConsumeQueues:
         self._unsynced: list[Segment] = []
         #: The reach of all queues when the last settling began; None when it is to be found.
         self._reach: int | None = None
+        #: The topics of whose messages somebody is told.
+        self._followed: Collection[str] = ()
         #: Whether a gap in a queue that has entries is filled with blanks, or raised as QueueGap.
         self.gaps_are_filled = True
 
@@ -110,9 +113,16 @@ class ConsumeQueues:
                 dirty=self._dirty,
                 opened=self._open_files,
             )
+            queue.followed = topic in self._followed
             self._table[topic, queue_id] = queue
             self._topics.setdefault(topic, []).append(queue)
         return queue
+
+    def follow(self, topics: Collection[str]) -> None:
+        """Mark the queues of certain topics, of whose messages somebody is told, and no others."""
+        self._followed = topics
+        for queue in self:
+            queue.followed = queue.topic in topics
 
     def find_all(self) -> None:
         """List the queues that have a folder; each must then be loaded."""

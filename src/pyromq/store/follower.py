@@ -87,6 +87,18 @@ class Follower(Protocol):
         ...
 
 
+class TopicFollower(Protocol):
+    """Something that is told of each message of certain topics when the other followers have it."""
+
+    def apply(self, record: Record) -> None:
+        """Take in a message that was just stored."""
+        ...
+
+    def grew(self, topic: str, queue_id: int, first: int, end: int) -> None:
+        """Take in what a queue just got with one write: its messages from `first` up to before `end`."""
+        ...
+
+
 def has_queue_entry(sys_flag: int) -> bool:
     """Return whether consumers see the message: a prepared or rolled-back one has no place in a queue."""
     kind = sys_flag & TRANSACTION_MASK

@@ -12,12 +12,13 @@ _pack: Final = struct.Struct(">qiq").pack
 class QueueTail:
     """`end` is the offset that the next message gets, `reach` the log position behind the newest one.
 
-    `held` are the newest entries, not yet written. `watched` says that pulls wait for the queue, `gone` that
-    it was removed and must not be added to. A queue that begins to hold something puts itself into the list
-    `dirty`, which many share: whoever writes what is held looks at those and not at all.
+    `held` are the newest entries, not yet written. `watched` says that pulls wait for the queue, `followed`
+    that somebody is told of all its messages, `gone` that it was removed and must not be added to. A queue
+    that begins to hold something puts itself into the list `dirty`, which many share: whoever writes what is
+    held looks at those and not at all.
     """
 
-    __slots__ = ("dirty", "end", "gone", "held", "reach", "watched")
+    __slots__ = ("dirty", "end", "followed", "gone", "held", "reach", "watched")
 
     def __init__(self) -> None:
         self.end = 0
@@ -25,6 +26,7 @@ class QueueTail:
         self.held = bytearray()
         self.dirty: list[Any] = []
         self.watched = False
+        self.followed = False
         self.gone = False
 
     def add(self, position: int, size: int, tags_code: int) -> None:

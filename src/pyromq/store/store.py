@@ -10,7 +10,7 @@ thread meanwhile.
 
 import logging
 import threading
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from pyromq.clock import Clock
@@ -22,7 +22,7 @@ from pyromq.store.checkpoint import Checkpoint
 from pyromq.store.consumequeue import HELD_BYTES_MAX, ConsumeQueue
 from pyromq.store.delay_levels import parse_delay_levels
 from pyromq.store.files import FileLock, Files, SystemFiles
-from pyromq.store.follower import KEPT_TOPICS, Follower, StoreFile, entry_of, has_queue_entry
+from pyromq.store.follower import KEPT_TOPICS, Follower, StoreFile, TopicFollower, entry_of, has_queue_entry
 from pyromq.store.index.indexfile import HELD_SLOTS_MAX, IndexFile
 from pyromq.store.messages import Draft, Placed, Queried, QueueEntry, encode_all, make_record
 from pyromq.store.queue_sync import QueueSync
@@ -65,8 +65,7 @@ class MessageStore(StoredMessages):
         self._log.on_committed = lambda position: self.on_committed(position)
         #: Told of copied messages when the followers have them: topic, queue id, their first offset, the end.
         self.on_grown: Callable[[str, int, int, int], None] = self._tell_each
-        #: Told of each record of certain topics when the followers have it, by topic.
-        self.topic_followers: dict[str, Callable[[Record], None]] = {}
+        self._topic_followers: Mapping[str, TopicFollower] = {}
         #: Called before files of the log are closed, so that nobody keeps looking into them.
         self.on_files_gone: Callable[[], None] = lambda: None
         #: Asked before files of the log go that end at a position; returns up to where they may.
@@ -89,6 +88,11 @@ class MessageStore(StoredMessages):
         #: Why nothing is written: until a restart, or until there is room again.
         self._poison: str | None = "it is not open"
         self._full: str | None = None
+
+    def follow_topics(self, followers: Mapping[str, TopicFollower]) -> None:
+        """Tell of each message of certain topics that is put, by topic, and no others from now on."""
+        self._topic_followers = followers
+        self._queues.follow(followers.keys())
 
     # Opening and closing
 
@@ -239,13 +243,16 @@ class MessageStore(StoredMessages):
     def put_planned(self, plan: "Plan", stored_at_ms: int) -> list[tuple[ConsumeQueue, int]]:
         """Store messages that the kernel planned: with one write, all or none of them.
 
-        Return the watched queues that grew, each with its first new offset. Raises as `put` does.
+        Return the watched and followed queues that grew, each with its first new offset. Raises as `put`.
         """
         self._append(plan.records)
         self._last_stored_at_ms = stored_at_ms
         index = self._index.newest if self._index in self._followers else None
         full, grown = plan.apply(index, HELD_BYTES_MAX)
         self._settle_full(full, index)
+        for queue, first in grown:
+            if queue.followed:
+                self._topic_followers[queue.topic].grew(queue.topic, queue.queue_id, first, queue.end)
         return grown
 
     def _settle_full(self, queues: list[ConsumeQueue], index: IndexFile | None) -> None:
@@ -319,9 +326,9 @@ class MessageStore(StoredMessages):
                 self._note_failure(error)
         if self.on_append is not None and has_queue_entry(record.sys_flag):
             self.on_append(record.topic, record.queue_id, record.queue_offset + 1, entry.tags_code)
-        if record.topic in self.topic_followers:
+        if record.topic in self._topic_followers:
             record.size = size
-            self.topic_followers[record.topic](record)
+            self._topic_followers[record.topic].apply(record)
         return Placed(record.position, size, record.queue_id, record.queue_offset, record.stored_at_ms)
 
     # Copying another store's log

@@ -88,7 +88,7 @@ def tell(store: MessageStore) -> list[bytes]:
 
 def test_live_and_a_start_apply_the_same_in_the_order_of_the_log(store: MessageStore) -> None:
     live = Toys(store)
-    store.topic_followers = dict.fromkeys(live.topics, live.apply)
+    store.follow_topics(dict.fromkeys(live.topics, live))
     told = tell(store)
 
     started = Toys(store)

@@ -96,8 +96,8 @@ cdef class Notes:
     cdef tuple enter(self, IndexTail index, Py_ssize_t held_bytes_max, bint are_all_told):
         """Let the queues and the index have what the log has now, and forget it here.
 
-        Return the queues that hold `held_bytes_max` or more, and those that are watched, or all, each with the
-        offset from which on its messages are new.
+        Return the queues that hold `held_bytes_max` or more, and those that are watched or followed, or all, each
+        with the offset from which on its messages are new.
         """
         cdef Py_ssize_t i = 0, key = 0
         cdef int k
@@ -107,7 +107,7 @@ cdef class Notes:
         while i < self._entries.used:
             entry = <Entry *> (self._entries.bytes + i)
             queue = <QueueTail> entry.queue
-            if (queue.watched or are_all_told) and queue.grown_from < 0:
+            if (queue.watched or queue.followed or are_all_told) and queue.grown_from < 0:
                 queue.grown_from = queue.end
                 grown.append(queue)
             queue.enter(entry.position, entry.size, entry.tags_code)

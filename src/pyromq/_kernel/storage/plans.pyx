@@ -227,8 +227,8 @@ cdef class Plan(Notes):
     def apply(self, IndexTail index, Py_ssize_t held_bytes_max):
         """Let the queues and the index have what the log has now, and forget the plan.
 
-        Return the queues that hold `held_bytes_max` or more, and those that are watched, each with the offset
-        from which on its messages are new.
+        Return the queues that hold `held_bytes_max` or more, and those that are watched or followed, each with the
+        offset from which on its messages are new.
         """
         return self.enter(index, held_bytes_max, False)
 

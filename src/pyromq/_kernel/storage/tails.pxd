@@ -8,7 +8,7 @@ cdef class QueueTail:
     cdef public int64_t end, reach
     cdef public bytearray held
     cdef public list dirty
-    cdef public bint watched, gone
+    cdef public bint watched, followed, gone
     #: Messages that are planned and not yet in the log.
     cdef int64_t planned
     #: The end before the messages that are applied right now, -1 when there are none.

@@ -15,8 +15,10 @@ write ends a wait, and there is no moment at which a crash makes a message come 
 
 `apply` takes in a record of an own topic. The store calls it for a record that is stored now (on a master),
 `catch_up` for what the log has behind the checkpoint (at a start), and `follow` for what was copied (on a
-replica). `apply_done` takes in that a record of any topic ends a wait by naming it: `catch_up` finds those
-behind the checkpoint; while the broker runs, a kind writes them itself.
+replica). Of records that the kernel planned the store says only which part of a queue is new (`grew`), once
+for each queue and write: a kind that needs little of them reads the queue's entries, and no records.
+`apply_done` takes in that a record of any topic ends a wait by naming it: `catch_up` finds those behind the
+checkpoint; while the broker runs, a kind writes them itself.
 
 A new kind is a subclass, and a field in the list of `kinds.py`.
 """
@@ -67,6 +69,11 @@ class KindFollower:
         """Take in the next record of one of the own topics."""
         raise NotImplementedError
 
+    def grew(self, topic: str, queue_id: int, first: int, end: int) -> None:
+        """Take in what an own queue just got with one write: from offset `first` up to before `end`."""
+        for record in self._records(topic, first, end, queue_id):
+            self.apply(record)
+
     def apply_done(self, done_at: int, position: int) -> None:
         """Take in that the record at `done_at` names a waiting one, if at `position` is one of this kind."""
         raise NotImplementedError
@@ -93,11 +100,11 @@ class KindFollower:
             self._offsets[record.topic] = record.queue_offset + 1
         self._offsets = ends
 
-    def _records(self, topic: str, offset: int, end: int) -> Iterator[Record]:
+    def _records(self, topic: str, offset: int, end: int, queue_id: int = QUEUE_ID) -> Iterator[Record]:
         """Yield the records of an own topic that the store still has, from an offset to another."""
-        offset = max(offset, self._store.min_offset(topic, QUEUE_ID))
+        offset = max(offset, self._store.min_offset(topic, queue_id))
         while offset < end:
-            entries = self._store.entries(topic, QUEUE_ID, offset, min(_ENTRIES_READ, end - offset))
+            entries = self._store.entries(topic, queue_id, offset, min(_ENTRIES_READ, end - offset))
             for entry in entries:
                 record = self._read(topic, entry)
                 if record is not None:

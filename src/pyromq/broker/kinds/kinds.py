@@ -54,7 +54,7 @@ class Kinds:
     def load(self, store: MessageStore, *, is_master: bool) -> None:
         """Bring each kind to where the log is; on a master, each is told of its records from now on."""
         if is_master:
-            store.topic_followers = {topic: kind.apply for kind in self for topic in kind.topics}
+            store.follow_topics({topic: kind for kind in self for topic in kind.topics})
         for kind in self:
             if is_master or kind.is_on_replicas:
                 kind.load()
