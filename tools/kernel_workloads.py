@@ -239,6 +239,25 @@ def queue_entries() -> Work:
     return work
 
 
+@workload("timer rows")
+def timer_rows() -> Work:
+    """Return the work of making rows of entries of the timer queue, none of which is due soon."""
+    from pyromq._kernel.storage.due_rows import near_rows, rows_before
+    from pyromq.store.consumequeue import ENTRY
+
+    due_ms = 1_700_000_000_000
+    entries = b"".join(
+        ENTRY.pack(POSITION + 350 * number, 350, due_ms + number // 3) for number in range(MESSAGES)
+    )
+
+    def work() -> int:
+        assert near_rows(entries, (-1, -1), (due_ms - 1, 0)) == ([], due_ms)
+        count, _ = rows_before(entries, POSITION << 1)
+        return int(count)
+
+    return work
+
+
 @workload("index entries")
 def index_entries() -> Work:
     """Return the work of entering a key of each message into the index."""

@@ -25,6 +25,7 @@ MODULES = (
     "spark.scan",
     "spark.units",
     "storage.copies",
+    "storage.due_rows",
     "storage.facts",
     "storage.known",
     "storage.notes",

@@ -11,6 +11,7 @@ from random import Random
 
 # Their targets enter themselves.
 import kernel_copy_targets  # noqa: F401
+import kernel_due_targets  # noqa: F401
 import kernel_fact_targets  # noqa: F401
 import kernel_inlet_targets  # noqa: F401
 import kernel_load_targets  # noqa: F401

@@ -29,8 +29,8 @@ class Endings:
     def __init__(self, store: MessageStore, clock: Clock) -> None:
         self._store = store
         self._clock = clock
-        #: Where the done record is, when the waiting one was due and where it was, in the log's order.
-        self._done: deque[tuple[int, int, int]] = deque()
+        #: Where the done record is, and the row of the waiting one, in the log's order.
+        self._done: deque[tuple[int, Row]] = deque()
         self._positions: set[int] = set()
 
     def __len__(self) -> int:
@@ -73,9 +73,9 @@ class Endings:
         is_itself = record is not None and record.position == position and record.topic == WHEEL_TIMER
         return record if is_itself and record else None
 
-    def before(self, position: int) -> list[tuple[int, int]]:
-        """Return which waits were ended by records before a position: when they were due, and where."""
-        return [done[1:] for done in takewhile(lambda done: done[0] < position, self._done)]
+    def before(self, position: int) -> list[Row]:
+        """Return which waits were ended by records before a position."""
+        return [row for _, row in takewhile(lambda done: done[0] < position, self._done)]
 
     def position_behind(self, count: int) -> int | None:
         """Return where the done record is behind the first `count`, None when there are no more."""
@@ -84,7 +84,8 @@ class Endings:
     def forget_before(self, position: int) -> None:
         """Forget the waits that were ended by records before a position: the table has them no more."""
         while self._done and self._done[0][0] < position:
-            self._positions.discard(self._done.popleft()[2])
+            _, row = self._done.popleft()
+            self._positions.discard(row[1])
 
     def _end(self, rows: Sequence[Row], make: Callable[[Record], Draft | None], put: Put) -> None:
         drafts: list[Draft] = []
@@ -116,7 +117,7 @@ class Endings:
             self._add(one.position, row)
 
     def _add(self, done_at: int, row: Row) -> None:
-        self._done.append((done_at, row[0], row[1]))
+        self._done.append((done_at, row))
         self._positions.add(row[1])
 
     def _give_up(self, row: Row, why: str) -> None:

@@ -22,16 +22,18 @@ from typing import Final, TypeVar
 from pyromq.broker.durability.acknowledgement import Durability
 from pyromq.broker.kinds.done_names import walk_names
 from pyromq.broker.kinds.stored_again import QUEUE_ID
+from pyromq.broker.kinds.timers.due_rows import ROW
 from pyromq.broker.kinds.timers.ending import Endings
 from pyromq.broker.kinds.timers.near import DUE_MS_MAX, NEVER, POSITION_MAX, NearFuture, Row
 from pyromq.broker.kinds.timers.timer_queue import (
     beginning,
-    due_ms_at,
-    entries_from,
+    count_from,
+    entry_at,
     gather_new,
     is_of,
     not_before_log,
-    rows_from,
+    row_at,
+    rows_due,
 )
 from pyromq.broker.kinds.timers.timer_table import Changes, TimerProgress, WaitingTable
 from pyromq.clock import Clock
@@ -109,7 +111,7 @@ class Keeper:
     @property
     def count(self) -> int:
         """The number of waiting messages; known once `ready`."""
-        new = sum(1 for _ in rows_from(self._store, self.progress.offset))
+        new = count_from(self._store, self.progress.offset)
         return self._table.count + new - len(self._endings)
 
     @property
@@ -153,7 +155,7 @@ class Keeper:
         """
         if not self._caught_up.is_set():
             return 0
-        if not self._table.count and not entries_from(self._store, self.progress.offset, 1):
+        if not self._table.count and entry_at(self._store, self.progress.offset) is None:
             return position
         if self._free_before < position and not self._wanted_before:
             self._wanted_before = position
@@ -262,20 +264,20 @@ class Keeper:
             await self._call(table.remove)
         if not table.is_open:
             self.progress = beginning(store)
-            if not table.exists and not entries_from(store, self.progress.offset, 1):
+            if not table.exists and entry_at(store, self.progress.offset) is None:
                 return True
             await self._open()
         end = store.whole_position
         await durability.sync_now()
         self.progress = not_before_log(store, self.progress)
-        done: list[tuple[int, int]] = []
+        done: list[Row] = []
         for step in walk_names(store.log, self.progress.position, end):
             if self._is_closing:
                 # It takes a minute with millions, and the next start finds all of it in the log.
                 return False
             # A table that is filled finds by positions alone what ended.
-            dues = ((0 if table.is_filling else due_ms_at(store, named), named) for _, named in step.names)
-            done += (due for due in dues if due[0] or table.is_filling)
+            rows = ((0, named, 0) if table.is_filling else row_at(store, named) for _, named in step.names)
+            done += (row for row in rows if row is not None)
             if step.reached >= end or step.reached - self.progress.position >= STRETCH_BYTES:
                 await self._take_in(step.reached, done)
                 done.clear()
@@ -300,13 +302,13 @@ class Keeper:
         self.progress = found
 
     async def _take_in(
-        self, end: int, done: Sequence[tuple[int, int]] | None = None, *, count_max: int | None = None
+        self, end: int, done: Sequence[Row] | None = None, *, count_max: int | None = None
     ) -> None:
         """Let the table have the log up to a position: what began to wait, and what is done or has ended."""
-        new: list[Row] = []
-        progress = gather_new(self._store, self.progress._replace(position=end), new, count_max=count_max)
-        ended = self._endings.before(progress.position) if done is None else list(done)
-        await self._call(partial(self._table.apply, Changes(new, ended, progress)))
+        new, progress = gather_new(self._store, self.progress._replace(position=end), count_max=count_max)
+        ended = sorted(self._endings.before(progress.position) if done is None else done)
+        rows = b"".join(ROW.pack(*row) for row in ended)
+        await self._call(partial(self._table.apply, Changes(new, rows, progress)))
         self.progress = progress
 
     # Loading
@@ -323,14 +325,13 @@ class Keeper:
             # Some left it meanwhile, because they were too many, and are to be loaded too.
             return
         until = max(until, after)
-        beyond_ms = [row[0] for row in following]
-        for row in (*rows, *rows_from(self._store, self.progress.offset)):
-            if row[:2] > until:
-                beyond_ms.append(row[0])
-            elif row[:2] > after and row[1] not in self._endings:
+        new, new_beyond_ms = rows_due(self._store, self.progress.offset, after, until)
+        for row in (*rows, *new):
+            if row[1] not in self._endings:
                 near.add(row)
         near.until = until
-        self.beyond_ms = min(beyond_ms, default=None)
+        beyond_ms = (new_beyond_ms, *(row[0] for row in following))
+        self.beyond_ms = min((due_ms for due_ms in beyond_ms if due_ms is not None), default=None)
         self._is_load_wanted = False
         self.on_loaded()
 
@@ -376,7 +377,8 @@ class Keeper:
         When all were looked at, the files may go as soon as the table has what was stored.
         """
         before = self._wanted_before
-        if any(entry[0] < before for entry in entries_from(self._store, self.progress.offset, 1)):
+        following = entry_at(self._store, self.progress.offset)
+        if following is not None and following[0] < before:
             # What the table does not have yet would be passed over.
             self._is_write_wanted = True
             return

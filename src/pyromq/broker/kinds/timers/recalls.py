@@ -17,7 +17,7 @@ from pyromq.broker.kinds.stored_again import QUEUE_ID
 from pyromq.broker.kinds.timers.ending import Endings
 from pyromq.broker.kinds.timers.keeper import LOADED_MAX, Keeper
 from pyromq.broker.kinds.timers.near import DUE_MS_MAX, POSITION_MAX, NearFuture, Row
-from pyromq.broker.kinds.timers.timer_queue import entries_from, rows_from
+from pyromq.broker.kinds.timers.timer_queue import entry_at, rows_from
 from pyromq.codes import ResponseCode
 from pyromq.errors import CorruptRecord, ServiceNotAvailable, StoreError
 from pyromq.store.follower import timer_due_ms
@@ -152,8 +152,8 @@ class Recalls:
 
     def _is_new(self, position: int) -> bool:
         """Return whether the table does not have the message at a position yet."""
-        following = entries_from(self._store, self._keeper.progress.offset, 1)
-        return bool(following) and following[0][0] <= position
+        following = entry_at(self._store, self._keeper.progress.offset)
+        return following is not None and following[0] <= position
 
     def _end(self, rows: list[Row]) -> int | None:
         try:

@@ -1,6 +1,6 @@
 """The waiting messages on disk, in the order in which they are due: one SQLite file.
 
-    {root}/timers/waiting.db    waiting   (due_ms, position) → size
+    {root}/timers/waiting.db    waiting   due_ms, position, size: twenty bytes, which are the key
                                 progress  one row: which part of the log is in it
                                           │
     log   ├─────────────────────────────┤ position
@@ -15,26 +15,27 @@ never leaves half of one, and syncs only when it moves pages into the main file.
 A table that is new is filled in the log's order first and sorted once (`begin_filling`): five million
 messages that are due in no order would touch every page again and again.
 
-All calls but the constructor are for one thread at a time. Thousands of rows go in and out as one JSON text,
-because Python's sqlite3 takes and gives the interpreter lock for every row, and the loop would win it each
-time.
+All calls but the constructor are for one thread at a time. Thousands of rows go in as one value, and SQLite
+cuts it; they come out as one text of hex digits. Python's sqlite3 takes and gives the interpreter lock for
+every row, and the loop would win it each time.
 """
 
 import logging
 import sqlite3
-from collections.abc import Iterator, Sequence
+import struct
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, NamedTuple
 
-import msgspec
-
-from pyromq.broker.kinds.timers.near import Row
+from pyromq.broker.kinds.timers.due_rows import ROW
+from pyromq.broker.kinds.timers.near import DUE_MS_MAX, POSITION_MAX, Row
 from pyromq.errors import CorruptRecord, DiskFull, StoreError
 
 log = logging.getLogger(__name__)
 
-_VERSION: Final = 1
+#: Version 1 had a column each for time, position and size.
+_VERSION: Final = 2
 #: Pages that are kept in memory, in KiB; the system keeps the others.
 _CACHE_KIB: Final = 8 * 1024
 #: Pages in the write-ahead log before they are moved into the file.
@@ -49,44 +50,45 @@ _SETUP: Final = (
     "PRAGMA temp_store = FILE",
 )
 _SCHEMA: Final = (
-    "CREATE TABLE waiting (due_ms INTEGER NOT NULL, position INTEGER NOT NULL, size INTEGER NOT NULL,"
-    " PRIMARY KEY (due_ms, position)) WITHOUT ROWID",
+    "CREATE TABLE waiting (row BLOB NOT NULL PRIMARY KEY) WITHOUT ROWID",
     "CREATE TABLE progress (id INTEGER PRIMARY KEY CHECK (id = 0), offset INTEGER NOT NULL,"
     " position INTEGER NOT NULL, last_position INTEGER NOT NULL, last_size INTEGER NOT NULL,"
     " last_code INTEGER NOT NULL, count INTEGER NOT NULL)",
     f"PRAGMA user_version = {_VERSION}",
 )
-_INSERT: Final = (
-    "INSERT OR IGNORE INTO waiting"
-    " SELECT value ->> 0, value ->> 1, value ->> 2 FROM json_each(?) ORDER BY 1, 2"
+#: Cuts one value into rows, of which `at` is where each begins; a statement begins with INSERT or DELETE, or
+#: Python's sqlite3 does not count.
+_CUT: Final = (
+    f"WITH RECURSIVE cut(at) AS (VALUES (1) UNION ALL SELECT at + {ROW.size} FROM cut"
+    f" WHERE at + {ROW.size} < length(?1)) SELECT {{}} FROM cut"
 )
-_DELETE: Final = (
-    "DELETE FROM waiting WHERE (due_ms, position) IN (SELECT value ->> 0, value ->> 1 FROM json_each(?))"
+_CUT_ROW: Final = f"substr(?1, at, {ROW.size})"
+_CUT_POSITION: Final = "substr(?1, at + 8, 8)"
+_INSERT: Final = f"INSERT OR IGNORE INTO waiting {_CUT.format(_CUT_ROW)}"
+_DELETE: Final = f"DELETE FROM waiting WHERE row IN ({_CUT.format(_CUT_ROW)})"
+_MAKE_FILLING: Final = (
+    "CREATE TABLE filling (position BLOB NOT NULL PRIMARY KEY, row BLOB NOT NULL) WITHOUT ROWID"
 )
-_MAKE_FILLING: Final = "CREATE TABLE filling (position INTEGER PRIMARY KEY, due_ms, size)"
 _DROP_FILLING: Final = "DROP TABLE IF EXISTS filling"
-_FILL: Final = (
-    "INSERT OR IGNORE INTO filling (due_ms, position, size)"
-    " SELECT value ->> 0, value ->> 1, value ->> 2 FROM json_each(?)"
-)
-_UNFILL: Final = "DELETE FROM filling WHERE position IN (SELECT value ->> 1 FROM json_each(?))"
-_SORT: Final = "INSERT INTO waiting SELECT due_ms, position, size FROM filling ORDER BY due_ms, position"
+_FILL: Final = f"INSERT OR IGNORE INTO filling {_CUT.format(f'{_CUT_POSITION}, {_CUT_ROW}')}"
+_UNFILL: Final = f"DELETE FROM filling WHERE position IN ({_CUT.format(_CUT_POSITION)})"
+_SORT: Final = "INSERT INTO waiting SELECT row FROM filling ORDER BY row"
 _NOTE: Final = "REPLACE INTO progress VALUES (0, ?, ?, ?, ?, ?, ?)"
-_AS_JSON: Final = "SELECT json_group_array(json_array(due_ms, position, size)) FROM ({})"
-_AFTER: Final = _AS_JSON.format(
-    "SELECT * FROM waiting WHERE (due_ms, position) > (?, ?) AND due_ms <= ?"
-    " ORDER BY due_ms, position LIMIT ?"
-)
-_PAGE: Final = "SELECT * FROM waiting WHERE (due_ms, position) > (?, ?) ORDER BY due_ms, position LIMIT ?"
-_OLD: Final = _AS_JSON.format(f"SELECT * FROM ({_PAGE}) WHERE position < ?")
-_LAST: Final = f"SELECT due_ms, position FROM ({_PAGE}) ORDER BY due_ms DESC, position DESC LIMIT 1"
-_HAS: Final = "SELECT count(*) FROM waiting WHERE due_ms = ? AND position = ?"
+_AS_HEX: Final = "SELECT coalesce(group_concat(hex(row), ''), '') FROM ({})"
+_AFTER: Final = _AS_HEX.format("SELECT row FROM waiting WHERE row > ? AND row < ? ORDER BY row LIMIT ?")
+_PAGE: Final = "SELECT row FROM waiting WHERE row > ? ORDER BY row LIMIT ?"
+_POSITION: Final = "substr(row, 9, 8)"
+_OLD: Final = _AS_HEX.format(f"SELECT row FROM ({_PAGE}) WHERE {_POSITION} < ?")
+_LAST: Final = f"SELECT max(row) FROM ({_PAGE})"
+_FORGET: Final = f"DELETE FROM waiting WHERE {_POSITION} < ?"
+_HAS: Final = "SELECT count(*) FROM waiting WHERE row > ? AND row <= ?"
 _DAMAGED: Final = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_MISMATCH})
 #: Extended error codes have the plain one in their last byte.
 _PLAIN_CODE: Final = 0xFF
-
-_encode = msgspec.json.Encoder().encode
-_decode_rows = msgspec.json.Decoder(list[Row]).decode
+_NUMBER: Final = struct.Struct(">Q")
+_PLACE: Final = struct.Struct(">QQ")
+#: Behind every size.
+_ALL_SIZES: Final = b"\xff\xff\xff\xff"
 
 
 class TimerProgress(NamedTuple):
@@ -102,13 +104,14 @@ class TimerProgress(NamedTuple):
 
 
 class Changes(NamedTuple):
-    """The changes of a stretch of the log: messages whose wait began, and messages whose wait ended.
+    """The changes of a stretch of the log: rows of messages whose wait began, and of those whose wait ended.
 
-    `done` has the time and the position of each message whose wait ended.
+    Both are bytes, row behind row, and quickest in their order. While a table is filled, only the positions
+    of those that are done count.
     """
 
-    new: Sequence[Row]
-    done: Sequence[tuple[int, int]]
+    new: bytes
+    done: bytes
     progress: TimerProgress
 
 
@@ -177,9 +180,9 @@ class WaitingTable:
         insert, delete = (_FILL, _UNFILL) if self.is_filling else (_INSERT, _DELETE)
         with self._transaction() as connection:
             if changes.new:
-                count += connection.execute(insert, (_encode(changes.new).decode(),)).rowcount
+                count += connection.execute(insert, (changes.new,)).rowcount
             if changes.done:
-                count -= connection.execute(delete, (_encode(changes.done).decode(),)).rowcount
+                count -= connection.execute(delete, (changes.done,)).rowcount
             if not self.is_filling:
                 connection.execute(_NOTE, (progress.offset, progress.position, *progress.last, count))
         self.count = 0 if self.is_filling else count
@@ -202,15 +205,16 @@ class WaitingTable:
     def forget_before(self, position: int) -> None:
         """Drop what points before a position: the log let go of it, so it does not wait any more."""
         with self._transaction() as connection:
-            gone = connection.execute("DELETE FROM waiting WHERE position < ?", (position,)).rowcount
+            gone = connection.execute(_FORGET, (_NUMBER.pack(position),)).rowcount
             connection.execute("UPDATE progress SET count = count - ?", (gone,))
         self.count -= gone
 
     def next_due(self, after: tuple[int, int], until_ms: int, *, count: int) -> list[Row]:
         """Return those that are due behind `after` and not behind `until_ms`, in order, up to a count."""
         with _errors_mapped(self._path):
-            (text,) = self._opened().execute(_AFTER, (*after, until_ms, count)).fetchone()
-            return _decode_rows(text)
+            behind = _NUMBER.pack(min(max(until_ms, -1), DUE_MS_MAX) + 1)
+            (text,) = self._opened().execute(_AFTER, (_before_rest(after), behind, count)).fetchone()
+            return _rows_of(text)
 
     def old_ones(
         self, before: int, after: tuple[int, int], *, look_at: int
@@ -220,15 +224,16 @@ class WaitingTable:
         And where to go on; None when all were looked at.
         """
         with _errors_mapped(self._path):
-            connection = self._opened()
-            (text,) = connection.execute(_OLD, (*after, look_at, before)).fetchone()
-            last = connection.execute(_LAST, (*after, look_at)).fetchone()
-            return _decode_rows(text), last
+            connection, rest = self._opened(), _before_rest(after)
+            (text,) = connection.execute(_OLD, (rest, look_at, _NUMBER.pack(before))).fetchone()
+            (last,) = connection.execute(_LAST, (rest, look_at)).fetchone()
+            return _rows_of(text), None if last is None else ROW.unpack(last)[:2]
 
     def has(self, due_ms: int, position: int) -> bool:
         """Return whether a message waits, by when it is due and where its record is."""
         with _errors_mapped(self._path):
-            (found,) = self._opened().execute(_HAS, (due_ms, position)).fetchone()
+            place = _PLACE.pack(due_ms, position)
+            (found,) = self._opened().execute(_HAS, (place, place + _ALL_SIZES)).fetchone()
             return bool(found)
 
     def remove(self) -> None:
@@ -268,6 +273,21 @@ class WaitingTable:
                 raise
 
 
+def _before_rest(after: tuple[int, int]) -> bytes:
+    """Return the bytes before all rows that are due behind a time and a position."""
+    due_ms, position = after
+    if due_ms < 0:
+        return b""
+    due_ms = min(due_ms, DUE_MS_MAX)
+    if position < 0:
+        return _NUMBER.pack(due_ms)
+    return _PLACE.pack(due_ms, min(position, POSITION_MAX)) + _ALL_SIZES
+
+
+def _rows_of(text: str) -> list[Row]:
+    return list(ROW.iter_unpack(bytes.fromhex(text)))
+
+
 @contextmanager
 def _errors_mapped(path: Path | None) -> Iterator[None]:
     """Turn SQLite's errors into ours: damaged, no room, or anything else."""
@@ -281,7 +301,7 @@ def _errors_mapped(path: Path | None) -> Iterator[None]:
         if code == sqlite3.SQLITE_FULL:
             raise DiskFull(what) from error
         raise StoreError(what) from error
-    except (msgspec.ValidationError, TypeError, ValueError) as error:
+    except (struct.error, TypeError, ValueError) as error:
         raise CorruptRecord(f"{path}: it holds what nobody wrote: {error}") from error
     except OSError as error:
         raise StoreError(f"{path}: {error}") from error

@@ -20,16 +20,16 @@ from typing import Final
 from pyromq.broker.durability.acknowledgement import Durability
 from pyromq.broker.kinds.alarm import Alarm
 from pyromq.broker.kinds.kind_follower import KindFollower
+from pyromq.broker.kinds.stored_again import QUEUE_ID
 from pyromq.broker.kinds.timers.ending import Endings
 from pyromq.broker.kinds.timers.keeper import Keeper
 from pyromq.broker.kinds.timers.near import DUE_MS_MAX, NEVER, NearFuture, Row
 from pyromq.broker.kinds.timers.recalls import Recalled, Recalls
 from pyromq.broker.kinds.timers.timed import timer_diversions
-from pyromq.broker.kinds.timers.timer_queue import rows_from
+from pyromq.broker.kinds.timers.timer_queue import rows_due, rows_from
 from pyromq.broker.topics.intake import Diversion
 from pyromq.clock import Clock
 from pyromq.errors import StoreError
-from pyromq.store.follower import timer_due_ms
 from pyromq.store.store import MessageStore
 from pyromq.system_names import WHEEL_TIMER
 from pyromq.wire.record import Record
@@ -126,16 +126,21 @@ class Timers(KindFollower):
         await self._keeper.close()
 
     def apply(self, record: Record) -> None:
-        """Note a message that begins to wait; one that is due soon is kept in memory."""
-        due_ms = timer_due_ms(record)
-        if due_ms <= 0 or self._alarm is None:
+        """Note a message that begins to wait."""
+        self.grew(record.topic, record.queue_id, record.queue_offset, record.queue_offset + 1)
+
+    def grew(self, _topic: str, queue_id: int, first: int, end: int) -> None:
+        """Note messages that begin to wait, by their entries; those that are due soon are kept in memory."""
+        if self._alarm is None or queue_id != QUEUE_ID:
             return
         near, keeper = self._near, self._keeper
-        if near.covers(due_ms, record.position):
-            near.add((due_ms, record.position, record.size))
+        rows, beyond_ms = rows_due(self._store, first, NEVER, near.until, end)
+        for row in rows:
+            near.add(row)
+        if rows:
             self._loaded()
-        elif keeper.beyond_ms is None or due_ms < keeper.beyond_ms:
-            keeper.beyond_ms = due_ms
+        if beyond_ms is not None and (keeper.beyond_ms is None or beyond_ms < keeper.beyond_ms):
+            keeper.beyond_ms = beyond_ms
             self._set_alarm()
         keeper.write_if_many()
 
