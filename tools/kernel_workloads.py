@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from pyromq.broker.topics.intake import PlainDiversion
     from pyromq.net.inlet import Inlet
 
 Work = Callable[[], int]
@@ -46,22 +47,30 @@ def _inlet(received: bytes) -> "Inlet":
     return inlet
 
 
-def _sends_of(batch: int) -> Work:
-    """Return the work of taking received sends to a log and two queues, the write itself left out."""
+def _sends_of(batch: int, *, more: str = "", way: "PlainDiversion | None" = None) -> Work:
+    """Return the work of taking received sends to a log and two queues, the write itself left out.
+
+    They have more properties, and those of a message that waits elsewhere first go this way.
+    """
     from pyromq._kernel.storage.tails import IndexTail, QueueTail
     from pyromq.bench.frames import Queue, send_template
-    from pyromq.broker.requests.send_shortcut import make_sends
+    from pyromq.broker.requests.send_shortcut import kernel_diversion, make_sends
 
     kernel = make_sends(
         store_host=HOST,
         cluster="DefaultCluster",
         common_ext={"MSG_REGION": "DefaultRegion", "TRACE_ON": "true"},
-        diverting=("DELAY", "TRAN_MSG"),
+        diverting=("DELAY", "TRAN_MSG", "TIMER_DELAY_MS"),
         wait_matters=False,
         has_index=True,
         body_bytes_max=4 << 20,
     )
     assert kernel is not None
+    if way is not None:
+        kernel.learn_topic(b"orders", 0, 2)
+        diversion = kernel_diversion(way, "broker-a")
+        diversion.learn(0, QueueTail())
+        kernel.divert(diversion)
     index, queues = IndexTail(5_000_000, 20_000_000), [QueueTail(), QueueTail()]
     for queue_id, queue in enumerate(queues):
         kernel.learn(b"orders", queue_id, queue, 0)
@@ -71,7 +80,7 @@ def _sends_of(batch: int) -> Work:
             size=len(BODY),
             batch=batch,
             prefix="7F00000100010CA5D2F8",
-            properties=f"TAGS\x01paid\x02KEYS\x01key-{queue_id}",
+            properties=f"TAGS\x01paid\x02KEYS\x01key-{queue_id}{more}",
         ).frame
         for queue_id in range(len(queues))
     ]
@@ -107,6 +116,41 @@ def send() -> Work:
 def send_batches() -> Work:
     """Return the work of sends of 20 messages of 1 KiB each."""
     return _sends_of(batch=20)
+
+
+@workload("send with 40 properties")
+def send_properties() -> Work:
+    """Return the work of single sends of 1 KiB with so many properties that Java's map grows."""
+    return _sends_of(batch=1, more="".join(f"\x02property-{number}\x01{number}" for number in range(36)))
+
+
+@workload("send delayed")
+def send_delayed() -> Work:
+    """Return the work of sends of 1 KiB with a delay level."""
+    from pyromq.broker.topics.intake import PlainDiversion
+
+    way = PlainDiversion(name="DELAY", topic="SCHEDULE_TOPIC_XXXX", delays_ms=(1000,))
+    return _sends_of(batch=1, more="\x02DELAY\x011", way=way)
+
+
+@workload("send timed")
+def send_timed() -> Work:
+    """Return the work of sends of 1 KiB that wait for a time of their own."""
+    from pyromq.broker.kinds.timers.timed import plain_timer_diversions
+    from pyromq.config.settings import StoreSettings
+
+    ways = plain_timer_diversions(StoreSettings())
+    [way] = [one for one in ways if one.name == "TIMER_DELAY_MS"]
+    return _sends_of(batch=1, more="\x02TIMER_DELAY_MS\x0160000", way=way)
+
+
+@workload("send halves")
+def send_halves() -> Work:
+    """Return the work of sends of 1 KiB that are halves of transactions."""
+    from pyromq.broker.topics.intake import PlainDiversion
+
+    way = PlainDiversion(name="TRAN_MSG", topic="RMQ_SYS_TRANS_HALF_TOPIC", word="true")
+    return _sends_of(batch=1, more="\x02TRAN_MSG\x01true\x02PGROUP\x01payers", way=way)
 
 
 @workload("refuse")

@@ -25,6 +25,7 @@ MODULES = (
     "spark.scan",
     "spark.units",
     "storage.copies",
+    "storage.diversions",
     "storage.due_rows",
     "storage.facts",
     "storage.known",

@@ -5,22 +5,18 @@ none, or one that was ahead of the log.
 """
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 from kinds_stage import ManualStage, Peer, running_stage, settle, text_of
-from slave_stage import running_pair
+from slave_stage import running_pair, successor
 from staged_batches import units
 from transaction_steps import answer_check, await_checks
 
 from pyromq.broker.broker import Broker
 from pyromq.broker.kinds.timers.timer_table import WaitingTable
 from pyromq.broker.replication.standing import Standing
-from pyromq.clock import Clock
 from pyromq.codes import RequestCode, ResponseCode
-from pyromq.config.settings import MIB, StoreSettings
-from pyromq.store.store import MessageStore
 from pyromq.testing.waiting import aeventually
 from pyromq.wire.bodies.offset_bodies import encode_group_offsets
 from pyromq.wire.bodies.staging_bodies import PartChunks, StagedBody, encode_staged
@@ -31,50 +27,12 @@ from pyromq.wire.record import Record
 
 COMMIT = 8
 DAY_MS = 24 * 3_600_000
-#: Frames of replication cut records anywhere.
-PIECE_BYTES = 37
 
 
 @pytest.fixture
 async def stage(tmp_path: Path) -> AsyncIterator[ManualStage]:
     async with running_stage(tmp_path / "master") as stage:
         yield stage
-
-
-def log_of(broker: Broker) -> bytes:
-    store = broker.store
-    segment = store.log.segment_at(0)
-    assert segment is not None
-    return bytes(segment.map[: store.max_position])
-
-
-def copy_log(data: bytes, folder: Path, clock: Clock) -> None:
-    """Make a slave's folder of bytes of a master's log, and stop the slave in order."""
-    settings = StoreSettings(
-        store_path_root_dir=str(folder),
-        mapped_file_size_commit_log=4 * MIB,
-        mapped_file_size_consume_queue=20 * 1000,
-        max_hash_slot_num=1000,
-        max_index_num=4000,
-    )
-    store = MessageStore(settings, clock=clock)
-    store.open()
-    for at in range(0, len(data), PIECE_BYTES):
-        store.append_copied(data[at : at + PIECE_BYTES])
-    store.close()
-
-
-@asynccontextmanager
-async def successor(
-    stage: ManualStage, folder: Path, *, end: int | None = None, **tables: bytes
-) -> AsyncIterator[ManualStage]:
-    """Run a master on a copy of another's log, up to `end`, and with copies of some tables by file name."""
-    copy_log(log_of(stage.broker)[:end], folder, stage.clock)
-    for name, text in tables.items():
-        (folder / "config").mkdir(exist_ok=True)
-        (folder / "config" / f"{name}.json").write_bytes(text)
-    async with running_stage(folder, clock=stage.clock) as next_master:
-        yield next_master
 
 
 async def bodies(client: Peer, topic: str = "orders", queue_id: int = 0) -> list[bytes]:

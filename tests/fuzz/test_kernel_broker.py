@@ -30,6 +30,8 @@ from pyromq.wire.record import encode_host
 
 pytestmark = pytest.mark.skipif(WHY_PURE is not None, reason=f"there is nothing to compare: {WHY_PURE}")
 
+#: What the clock says at first, and stays near.
+START_MS = ManualClock().now_ms()
 TOPICS = ("orders", "payments_eu-1", "%RETRY%readers")
 VALUES = st.sampled_from(
     ["a", "tag-a", "TagB", "0", "12", "true", "false", "k1 k2  k3", "x" * 300, " ", "ü", ""]
@@ -40,7 +42,32 @@ NAMES = st.sampled_from(
         "name2", "name3", "name4", "name5", "name6", "name7", "name8", "",
     ]
 )  # fmt: skip
-RARE_NAMES = st.sampled_from([names.DELAY, names.TRANSACTION_PREPARED, "nül", "nul\0"])
+#: Names that a message has which waits elsewhere first, or had when it waited before.
+WAITING_NAMES = st.sampled_from(
+    [
+        names.DELAY, names.TRANSACTION_PREPARED, names.TIMER_DELAY_SEC, names.TIMER_DELAY_MS,
+        names.TIMER_DELIVER_MS, names.TIMER_OUT_MS, names.TIMER_DEL_UNIQKEY, names.REAL_TOPIC,
+        names.REAL_QUEUE_ID, names.TRANSACTION_CHECK_TIMES,
+    ]
+)  # fmt: skip
+RARE_NAMES = WAITING_NAMES | st.sampled_from(["nül", "nul\0"])
+#: What asks for waiting: mostly as clients write it.
+ASKING = st.one_of(
+    st.tuples(
+        st.just(names.DELAY), st.sampled_from(["1", "4", "4", "4", "18", "19", "0", "007", "12345678901"])
+    ),
+    st.tuples(
+        st.just(names.TRANSACTION_PREPARED), st.sampled_from(["true", "true", "true", "TRUE", "false"])
+    ),
+    st.tuples(
+        st.sampled_from([names.TIMER_DELAY_SEC, names.TIMER_DELAY_MS]),
+        st.sampled_from(["1", "60", "60", "86400", "0", "-1", "99999999999999999", "9" * 19, "1s"]),
+    ),
+    st.tuples(
+        st.just(names.TIMER_DELIVER_MS),
+        st.sampled_from([str(START_MS + 99_000), str(START_MS), "1", "9" * 18]),
+    ),
+)
 PAIRS = st.lists(st.tuples(NAMES, VALUES), max_size=14) | st.lists(
     st.tuples(NAMES | RARE_NAMES, VALUES), max_size=4
 )
@@ -82,10 +109,29 @@ PLAIN_PAIRS = st.dictionaries(
     VALUES.filter(lambda value: value not in ("", "ü")),
     max_size=9,
 )
-PLAIN_PROPERTIES = st.builds(
-    lambda pairs, end: "\x02".join(f"{name}\x01{value}" for name, value in pairs.items()) + end,
+MANY_PAIRS = st.dictionaries(
+    st.sampled_from([f"property-{number}" for number in range(400)] + ["TAGS", "KEYS", "WAIT", "UNIQ_KEY"]),
+    VALUES.filter(lambda value: value not in ("", "ü")),
+    max_size=60,
+)
+SEPARATORS = st.sampled_from(["", "\x02"])
+
+
+def text_of(pairs, end):
+    return "\x02".join(f"{name}\x01{value}" for name, value in pairs.items()) + end
+
+
+PLAIN_PROPERTIES = st.builds(text_of, PLAIN_PAIRS | MANY_PAIRS, SEPARATORS)
+#: Of a message that waits elsewhere first.
+WAITING_PROPERTIES = st.builds(
+    lambda before, asking, more, behind, end: text_of({**before, **dict([asking]), **more, **behind}, end),
+    PLAIN_PAIRS | MANY_PAIRS,
+    ASKING,
+    st.just({})
+    | st.just({})
+    | st.dictionaries(WAITING_NAMES, st.sampled_from(["1", "true", "x"]), max_size=1),
     PLAIN_PAIRS,
-    st.sampled_from(["", "\x02"]),
+    SEPARATORS,
 )
 
 
@@ -102,7 +148,14 @@ def plain_sends(draw):
         flag=draw(st.integers(-3, 3)),
         batch=is_batch,
     )
-    fields["properties" if code == RequestCode.SEND_MESSAGE else "i"] = draw(PLAIN_PROPERTIES)
+    is_waiting = draw(st.integers(0, 2)) == 0
+    if is_waiting and draw(st.integers(0, 2)) == 0:
+        fields["sysFlag" if code == RequestCode.SEND_MESSAGE else "f"] = str(
+            draw(st.sampled_from([4, 5, 8, 12]))
+        )
+    fields["properties" if code == RequestCode.SEND_MESSAGE else "i"] = draw(
+        WAITING_PROPERTIES if is_waiting else PLAIN_PROPERTIES
+    )
     body = draw(st.binary(max_size=60))
     if is_batch:
         unit = st.builds(BatchUnit, st.integers(0, 9), st.binary(max_size=30), PLAIN_PROPERTIES)
@@ -177,6 +230,16 @@ def spoilt(draw, frames):
 #: Makes the topics and their queues, so that the kernel learns them.
 FIRST = (
     [
+        # None of them is due before the end.
+        frame(310, send_v2_fields(TOPICS[0], {name: value}), b"first", Serializer.JSON)
+        for name, value in (
+            (names.DELAY, "4"),
+            (names.DELAY, "18"),
+            (names.TRANSACTION_PREPARED, "true"),
+            (names.TIMER_DELAY_SEC, "90"),
+        )
+    ]
+    + [
         frame(
             310, send_v2_fields(topic, {"KEYS": "a"}, queueId=queue), b"first", Serializer.JSON, opaque=queue
         )

@@ -17,13 +17,24 @@ def _send_frames() -> list[bytes]:
     from pyromq.wire.headers.send_headers import SendMessage, SendMessageV2
 
     single = "UNIQ_KEY\x017F00000100010CA5D2F8000000000001\x02WAIT\x01true\x02KEYS\x01a  b\x02TAGS\x01paid"
-    many = "\x02".join(f"{name}\x01{name}" for name in "abcdefghijk")
+    many = "\x02".join(f"{name}\x01{name}" for name in "abcdefghijklmn")
+    delayed = "KEYS\x01a\x02WAIT\x01true\x02DELAY\x01"
+    timed = "UNIQ_KEY\x017F\x02TIMER_DELAY_MS\x01"
+    half = "TRAN_MSG\x01true"
+    waiting = (
+        f"{delayed}3",
+        f"{delayed}99\x02{many}",
+        f"{timed}700",
+        f"{timed}-1",
+        half,
+        f"{half}\x02{timed}700",
+    )
     units = [
         BatchUnit(flag=0, body=b"x" * size, properties=text) for size in (0, 90) for text in ("", single)
     ]
     frames = []
     ids = ("UNIQ_KEY\x01" + "7" * 255, "UNIQ_KEY\x01" + "7" * 256, 'UNIQ_KEY\x01"')
-    for properties in (None, "", single, "WAIT\x01false", "DELAY\x013", many, 'q"\\/\x01\t', *ids):
+    for properties in (None, "", single, "WAIT\x01false", many, 'q"\\/\x01\t', *ids, *waiting):
         for batch, body in ((False, b"x" * 100), (False, b""), (True, encode_batch(units))):
             fields: dict[str, Any] = {
                 "producer_group": "group",
@@ -31,7 +42,7 @@ def _send_frames() -> list[bytes]:
                 "default_topic": "TBW102",
                 "default_topic_queue_nums": 8,
                 "queue_id": len(frames) % 4,
-                "sys_flag": 0,
+                "sys_flag": 4 if properties == half else 0,
                 "born_timestamp": 1_700_000_000_000,
                 "flag": 0,
                 "properties": properties,
@@ -54,18 +65,18 @@ def _send_frames() -> list[bytes]:
     return frames
 
 
-@target("sends.Sends", "known.Topic", "known.KnownTopics", "answers.AnswerHead")
+@target("sends.Sends", "known.Topic", "known.KnownTopics", "answers.AnswerHead", "diversions.Diversion")
 def sends(random: Random) -> None:
     from pyromq.broker.requests.send_shortcut import make_sends
     from pyromq.wire.record import iter_records
 
     tails, host = module("tails"), b"\x7f\0\0\x01\0\0\x2a\x9f"
-    index, queues = tails.IndexTail(5000, 1 << 20), [tails.QueueTail() for _ in range(3)]
+    index, queues = tails.IndexTail(5000, 1 << 20), [tails.QueueTail() for _ in range(6)]
     kernel = make_sends(
         store_host=host,
         cluster="DefaultCluster",
         common_ext={"MSG_REGION": "DefaultRegion", "TRACE_ON": "true"},
-        diverting=("DELAY", "TRAN_MSG"),
+        diverting=("DELAY", "TRAN_MSG", "TIMER_DELAY_MS"),
         wait_matters=random.random() < 0.5,
         has_index=random.random() < 0.8,
         body_bytes_max=mostly(random, 4 << 20, 0, 99, 100),
@@ -76,8 +87,10 @@ def sends(random: Random) -> None:
     for queue in queues:
         queue.end, queue.watched = random.randrange(1 << 50), random.random() < 0.5
     for _ in range(random.randrange(1, 5)):
-        for queue_id, queue in enumerate(queues):
+        for queue_id, queue in enumerate(queues[:3]):
             kernel.learn(b"orders", queue_id, queue, mostly(random, 0, 2))
+        kernel.learn_topic(b"orders", mostly(random, 0, 2), mostly(random, 4, 0))
+        _teach_diversions(random, kernel, queues[3:])
         inlets = [_inlet(random, host) for _ in range(mostly(random, 1, 2, 5))]
         starts = [(one, one.start, len(one.received)) for one in inlets]
         first = mostly(random, 0, len(inlets) - 1)
@@ -101,6 +114,40 @@ def sends(random: Random) -> None:
         kernel.apply(index, random.choice((20, 4096)))
         expect(sum(queue.end for queue in queues) == ends + count, "each message has its entry")
         _hand_out(random, kernel, starts)
+
+
+def _teach_diversions(random: Random, kernel: Any, queues: list[Any]) -> None:
+    """Teach three ways to wait, each with a queue."""
+    made, host = module("diversions").Diversion, b"broker-a"
+    common: dict[str, Any] = {
+        "word": None,
+        "delays_ms": (),
+        "unit_ms": 0,
+        "delay_ms_max": 0,
+        "due_name": None,
+        "excludes": (b"q",),
+        "cleared": 12,
+        "recalled_by": None,
+    }
+    level = mostly(random, 3, 1, 18)
+    ways = [
+        {
+            "name": b"DELAY",
+            "topic": b"SCHEDULE",
+            "delays_ms": tuple(abs(number(random, 60)) for _ in range(level)),
+        },
+        {"name": b"TIMER_DELAY_MS", "topic": b"t" * 127, "unit_ms": mostly(random, 1, 0, 1000)}
+        | {
+            "delay_ms_max": mostly(random, (1 << 60) - 1, 10_000, 0),
+            "due_name": b"d" * 32,
+            "recalled_by": host,
+        },
+        {"name": b"TRAN_MSG", "topic": b"HALVES", "word": b"true"},
+    ]
+    for way, queue in zip(ways, queues, strict=True):
+        diversion = made(**common | way)
+        diversion.learn(level - 1 if way["name"] == b"DELAY" else 0, queue)
+        kernel.divert(diversion)
 
 
 def _hand_out(random: Random, kernel: Any, starts: list[tuple[Any, int, int]]) -> None:

@@ -5,17 +5,21 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from harness.ports import free_broker_port
-from kinds_stage import Stage
+from kinds_stage import ManualStage, Stage, running_stage
 
+from pyromq.broker.broker import Broker
 from pyromq.broker.replication.copied_tables import TableCopier
 from pyromq.broker.replication.role import Following
 from pyromq.clock import Clock, SystemClock
 from pyromq.config.choices import BrokerRole
-from pyromq.config.settings import NamesrvSettings, NetSettings
+from pyromq.config.settings import MIB, NamesrvSettings, NetSettings, StoreSettings
 from pyromq.namesrv.namesrv import NameServer
+from pyromq.store.store import MessageStore
 from pyromq.testing.waiting import aeventually
 
 SLAVE_ID = 1
+#: Frames of replication cut records anywhere.
+PIECE_BYTES = 37
 
 
 class Pair:
@@ -109,3 +113,43 @@ async def running_pair(folder: Path, **settings: object) -> AsyncIterator[Pair]:
     finally:
         await pair.close()
         await name_server.close()
+
+
+# A slave that was killed, and is the next master
+
+
+def log_of(broker: Broker) -> bytes:
+    """Return the bytes of a broker's log, which is one file."""
+    store = broker.store
+    segment = store.log.segment_at(0)
+    assert segment is not None
+    return bytes(segment.map[: store.max_position])
+
+
+def copy_log(data: bytes, folder: Path, clock: Clock) -> None:
+    """Make a slave's folder of bytes of a master's log, and stop the slave in order."""
+    settings = StoreSettings(
+        store_path_root_dir=str(folder),
+        mapped_file_size_commit_log=4 * MIB,
+        mapped_file_size_consume_queue=20 * 1000,
+        max_hash_slot_num=1000,
+        max_index_num=4000,
+    )
+    store = MessageStore(settings, clock=clock)
+    store.open()
+    for at in range(0, len(data), PIECE_BYTES):
+        store.append_copied(data[at : at + PIECE_BYTES])
+    store.close()
+
+
+@asynccontextmanager
+async def successor(
+    stage: ManualStage, folder: Path, *, end: int | None = None, **tables: bytes
+) -> AsyncIterator[ManualStage]:
+    """Run a master on a copy of another's log, up to `end`, and with copies of some tables by file name."""
+    copy_log(log_of(stage.broker)[:end], folder, stage.clock)
+    for name, text in tables.items():
+        (folder / "config").mkdir(exist_ok=True)
+        (folder / "config" / f"{name}.json").write_bytes(text)
+    async with running_stage(folder, clock=stage.clock) as next_master:
+        yield next_master

@@ -269,6 +269,7 @@ class Broker(BrokerRooms):
                 self.store,
                 message_bytes_max=settings.store.max_message_size,
                 diversions=self.kinds.diversions(addresses.ip),
+                plain_diversions=self.kinds.plain_diversions,
             ),
             durability=durability,
             addresses=addresses,

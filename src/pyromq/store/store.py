@@ -11,6 +11,7 @@ thread meanwhile.
 import logging
 import threading
 from collections.abc import Callable, Collection, Iterable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from pyromq.clock import Clock
@@ -155,9 +156,7 @@ class MessageStore(StoredMessages):
         try:
             self.sync_queues()
         except DiskFull as full:
-            _log.warning(
-                "the store is open and can be read, but what follows the log waits for room: %s", full
-            )
+            _log.warning("the store can be read, but what follows the log waits for room: %s", full)
             self.sync()
 
     def close(self) -> None:
@@ -296,7 +295,7 @@ class MessageStore(StoredMessages):
             self._log.append(data)
         except StoreError as error:
             self._note_failure(error)
-            self._wipe_tail()
+            self._clear(self._log.wipe_tail)
             raise
 
     def commit(self) -> None:
@@ -305,13 +304,13 @@ class MessageStore(StoredMessages):
             self._log.commit()
         except StoreError as error:
             self._note_failure(error)
-            self._wipe_tail()
+            self._clear(self._log.wipe_tail)
             raise
 
-    def _wipe_tail(self) -> None:
+    def _clear(self, clear: Callable[[], None]) -> None:
         """Remove what a failed write left: the next record must not be followed by the rest of another."""
         try:
-            self._log.wipe_tail()
+            clear()
         except StoreError as error:
             self._note_failure(StoreError(str(error)))
 
@@ -365,7 +364,7 @@ class MessageStore(StoredMessages):
             self._log.append_copied(arrived.whole)
         except StoreError as error:
             self._note_failure(error)
-            self._take_back(end)
+            self._clear(partial(self._log.take_back, end))
             self._drop_plan()
             raise
         self._arriving.keep(arrived)
@@ -419,13 +418,6 @@ class MessageStore(StoredMessages):
         self._checkpoint.save()
         self._log.begin_at(position)
         self.sync_queues()
-
-    def _take_back(self, end: int) -> None:
-        """Remove what a failed write left behind the end, in one file or more."""
-        try:
-            self._log.take_back(end)
-        except StoreError as error:
-            self._note_failure(StoreError(str(error)))
 
     def _refuse(self) -> None:
         if self._poison is not None:

@@ -23,9 +23,13 @@ class Learning:
 
     def __init__(self) -> None:
         self.queues: list[tuple[bytes, int]] = []
+        self.queue_counts: dict[bytes, int] = {}
 
     def learn(self, topic: bytes, queue_id: int, queue: QueueTail, sys_flag: int) -> None:
         self.queues.append((topic, queue_id))
+
+    def learn_topic(self, topic: bytes, sys_flag: int, queue_count: int) -> None:
+        self.queue_counts[topic] = queue_count
 
     def forget_all(self) -> None:
         self.queues = []

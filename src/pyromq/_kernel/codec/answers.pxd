@@ -11,7 +11,7 @@ cdef enum:
     PART_NONE = 0
     PART_OPAQUE = 1
     PART_FIRST = 2
-    VALUES_MAX = 6
+    VALUES_MAX = 7
 
 
 cdef struct Part:

@@ -1,6 +1,7 @@
 from collections.abc import Sequence
 
 from pyromq._kernel.requests.signatures import Signatures
+from pyromq._kernel.storage.diversions import Diversion
 from pyromq._kernel.storage.plans import Plan
 from pyromq.net.inlet import Inlet
 from pyromq.store.queue_tail import QueueTail
@@ -12,10 +13,7 @@ class Sends(Plan):
         *,
         store_host: bytes,
         cluster: bytes,
-        answer_parts: list[tuple[bytes, int]],
-        binary_parts: list[tuple[bytes, int]],
-        answer_parts_with_id: list[tuple[bytes, int]],
-        binary_parts_with_id: list[tuple[bytes, int]],
+        answers: list[tuple[list[tuple[bytes, int]], list[tuple[bytes, int]]]],
         transaction_id_from: int,
         diverting: tuple[bytes, ...],
         wait_matters: bool,
@@ -26,6 +24,8 @@ class Sends(Plan):
     ) -> None: ...
     def guard(self, signatures: Signatures | None) -> None: ...
     def learn(self, topic: bytes, queue_id: int, queue: QueueTail, sys_flag: int) -> None: ...
+    def learn_topic(self, topic: bytes, sys_flag: int, queue_count: int) -> None: ...
+    def divert(self, diversion: Diversion) -> None: ...
     def forget(self, topic: bytes) -> None: ...
     def forget_all(self) -> None: ...
     @property

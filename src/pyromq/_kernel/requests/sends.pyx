@@ -4,47 +4,41 @@
 
 What is planned is written and applied as `plans` says.
 
-Only plain sends are planned: to a queue that Python has made known with `learn`, of messages that wait
-nowhere and are looked at by nobody. At a link's first frame that is anything else, `plan` leaves that link, and
+Only plain sends are planned: to a queue that Python has made known with `learn`, or to a topic made known with
+`learn_topic` of messages that wait elsewhere first, by a diversion that Python has taught. At a link's first frame that is anything else, `plan` leaves that link, and
 Python goes on with it. `pyromq.broker.requests.handlers.send_handlers` is the same in Python.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.object cimport PyObject
+from cpython.tuple cimport PyTuple_GET_SIZE
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 from libc.stdlib cimport free
-from libc.string cimport memchr, memcmp, memcpy
+from libc.string cimport memchr, memcpy
 
 from pyromq._kernel.codec.answers cimport PART_FIRST, PART_OPAQUE, VALUES_MAX, AnswerHead, Value
 from pyromq._kernel.codec.blocks cimport Block, copy, need
-from pyromq._kernel.storage.drafts cimport NAME_END, PAIR_END, Draft, Pair, join, note_pairs, reads, sort
-from pyromq._kernel.codec.frames cimport (
-    READ, UNESCAPE_BEYOND, Frame, Span, find_field, letter_field, read_bool, read_frame, read_number, unescape
-)
+from pyromq._kernel.storage.drafts cimport Draft, note_pairs
+from pyromq._kernel.codec.frames cimport READ, UNESCAPE_BEYOND, Frame, Span, read_frame, unescape
 from pyromq._kernel.codec.inlets cimport Inlet
+from pyromq._kernel.requests.send_fields cimport Asked, read_send
 from pyromq._kernel.requests.signatures cimport Signatures
+from pyromq._kernel.storage.diversions cimport MORE_BYTES_MAX, Diversion, Waiting
 from pyromq._kernel.storage.known cimport KnownTopics, Topic
 from pyromq._kernel.storage.notes cimport Entry
+from pyromq._kernel.storage.pairs cimport Pair, count_of, join, put_in_order, put_pair, reads, split
 from pyromq._kernel.storage.plans cimport Mark, Plan
 from pyromq._kernel.storage.tails cimport QueueTail
 
 cdef enum:
-    SEND_MESSAGE = 10
-    SEND_MESSAGE_V2 = 310
-    SEND_BATCH_MESSAGE = 320
-
-    FLAG_RESPONSE = 1
     FLAG_ONEWAY = 2
     SYS_TRANSACTION = 12
     SYS_HOSTS_V6 = 48
 
     #: A plan of so many bytes of records is long enough: a turn has to end.
     PLAN_BYTES_MAX = 1048576
-    #: A map of more has another order than one of 16 buckets.
-    PAIRS_MAX = 12
+    TOPIC_BYTES_MAX = 127
     HOST_BYTES = 8
-    INT32_MAX = 2147483647
-    INT32_MIN = -2147483648
     ID_CHARACTERS = 32
     #: Of the producer's own id of a message, where the answer has it.
     UNIQUE_ID_MAX = 255
@@ -53,17 +47,12 @@ cdef enum:
     VALUE_MESSAGE_ID = PART_FIRST
     VALUE_QUEUE_ID = PART_FIRST + 1
     VALUE_QUEUE_OFFSET = PART_FIRST + 2
-    VALUE_TRANSACTION_ID = PART_FIRST + 3
+    #: The id of the message, and the handle that takes it back, if the answer has them.
+    VALUE_MORE = PART_FIRST + 3
+    HAS_ID = 1
+    HAS_HANDLE = 2
 
 cdef const char *HEX = b"0123456789ABCDEF"
-
-
-cdef struct Asked:
-    #: What the fields of a send say.
-    Span *topic
-    Span *properties
-    int64_t queue_id, sys_flag, born_at_ms, flag, reconsume_times
-    bint is_batch
 
 
 cdef struct Planned:
@@ -82,13 +71,21 @@ cdef class Sends(Plan):
     cdef Block _planned
     cdef Block _answers, _scratch
     cdef bytes _cluster, _host_hex
-    #: The second is for clients from `_transaction_id_from` on, where the message has an id.
-    cdef AnswerHead _head, _head_with_id
+    #: By the bits of what the answer has: an id, for clients from `_transaction_id_from` on, and a handle.
+    cdef list _heads
     cdef int _transaction_id_from
+    #: The pairs of the message that is being planned, and the diversion that one of them asks for.
+    cdef Block _pairs
+    cdef Diversion _diversion
+    cdef Py_ssize_t _asking
+    #: The handle that takes the message back; empty when its answer does not have one.
+    cdef Block _handle
     #: The id of the message that is being planned; its length is 0 when its answer does not have it.
     cdef uint8_t _unique_id[UNIQUE_ID_MAX]
     cdef Py_ssize_t _unique_id_length
     cdef tuple _diverting
+    #: Those that were taught, by name.
+    cdef dict _diversions
     #: A bit for each length that one of those has; all longer ones share the last.
     cdef uint64_t _diverting_lengths
     cdef bint _wait_matters
@@ -100,10 +97,7 @@ cdef class Sends(Plan):
         *,
         bytes store_host,
         bytes cluster not None,
-        list answer_parts,
-        list binary_parts,
-        list answer_parts_with_id,
-        list binary_parts_with_id,
+        list answers not None,
         int transaction_id_from,
         tuple diverting not None,
         bint wait_matters,
@@ -119,16 +113,13 @@ cdef class Sends(Plan):
             self._diverting_lengths |= _length_bit(len(name))
         self._wait_matters = wait_matters
         self._body_bytes_max = body_bytes_max
-        self._head = AnswerHead(
-            parts=answer_parts, binary_parts=binary_parts, remark=b"", language=language, version=version
-        )
-        self._head_with_id = AnswerHead(
-            parts=answer_parts_with_id,
-            binary_parts=binary_parts_with_id,
-            remark=b"",
-            language=language,
-            version=version,
-        )
+        self._heads = [
+            AnswerHead(parts=json, binary_parts=binary, remark=b"", language=language, version=version)
+            for json, binary in answers
+        ]
+        if len(self._heads) != HAS_ID + HAS_HANDLE + 1:
+            raise ValueError("there are four answers")
+        self._diversions = {}
         self._transaction_id_from = transaction_id_from
         self._topics = KnownTopics()
 
@@ -136,6 +127,8 @@ cdef class Sends(Plan):
         free(self._answers.bytes)
         free(self._scratch.bytes)
         free(self._planned.bytes)
+        free(self._pairs.bytes)
+        free(self._handle.bytes)
 
     def guard(self, Signatures signatures):
         """Plan only what signatures let pass from now on; None: everything."""
@@ -148,6 +141,18 @@ cdef class Sends(Plan):
         self.clear()
         self._topics.learn(topic, queue_id, queue, sys_flag)
 
+    def learn_topic(self, bytes topic not None, int32_t sys_flag, Py_ssize_t queue_count):
+        """Plan messages of a topic that wait elsewhere first, from now on; it has so many queues."""
+        self.clear()
+        self._topics.know(topic, sys_flag).queue_limit = queue_count
+
+    def divert(self, Diversion diversion not None):
+        """Plan messages that ask for a diversion from now on."""
+        self.clear()
+        if diversion.name not in self._diverting:
+            raise ValueError(f"{diversion.name!r} diverts nothing")
+        self._diversions[diversion.name] = diversion
+
     def forget(self, bytes topic not None):
         """Leave a topic's messages to Python."""
         self.clear()
@@ -157,6 +162,7 @@ cdef class Sends(Plan):
         """Leave all messages to Python, until their queues are learnt again."""
         self.clear()
         self._topics.forget_all()
+        self._diversions.clear()
 
     @property
     def topic_count(self):
@@ -278,148 +284,155 @@ cdef class Sends(Plan):
         cdef Asked asked
         cdef PyObject *found
         cdef Topic topic
-        cdef PyObject *queue
+        cdef Waiting going
         cdef Draft draft
+        cdef Py_ssize_t length
         cdef Mark mark = self.mark()
         cdef int64_t first_offset
-        if not _read_fields(frame, &asked) or asked.sys_flag & (SYS_TRANSACTION | SYS_HOSTS_V6):
+        if not read_send(frame, &asked) or asked.sys_flag & SYS_HOSTS_V6:
             return False
         found = self._topics.find(asked.topic)
-        if found == NULL:
+        if found == NULL or frame.body_length > self._body_bytes_max:
             return False
         topic = <Topic> found
-        if not 0 <= asked.queue_id < topic.queue_count:
+        length = self._split(asked.properties)
+        if length < 0:
             return False
-        queue = topic.queues[asked.queue_id]
-        if queue == NULL or (<QueueTail> queue).gone:
-            return False
-        if frame.body_length > self._body_bytes_max:
-            return False
-        draft.queue_id = <int32_t> asked.queue_id
         draft.sys_flag = <int32_t> asked.sys_flag | topic.sys_flag
+        if self._diversion is None:
+            going.queue_id = <int32_t> asked.queue_id
+            going.queue = topic.queue_of(asked.queue_id)
+            going.due_ms = 0
+        elif self._divert(&asked, topic, &going):
+            draft.sys_flag &= ~self._diversion.cleared
+            topic = self._diversion.topic
+        else:
+            return False
+        if going.queue == NULL or draft.sys_flag & SYS_TRANSACTION or not put_in_order(&self._pairs):
+            return False
+        if not self._note_unique_id(frame, asked.topic, &going):
+            return False
+        draft.queue_id = going.queue_id
         draft.flag = <int32_t> asked.flag
         draft.reconsume_times = <int32_t> asked.reconsume_times
         draft.born_at_ms = asked.born_at_ms
         draft.prepared_position = 0
-        first_offset = (<QueueTail> queue).end + (<QueueTail> queue).planned
-        if not self._plan_messages(frame, asked.properties, asked.is_batch, &draft, topic, queue):
-            self.undo(mark, queue, first_offset)
+        first_offset = (<QueueTail> going.queue).end + (<QueueTail> going.queue).planned
+        if not self._plan_messages(frame, asked.is_batch, length, &draft, topic, &going):
+            self.undo(mark, going.queue, first_offset)
             return False
         if not frame.flag & FLAG_ONEWAY:
-            self._answer(frame, draft.queue_id, first_offset, mark.entries)
+            self._answer(frame, asked.queue_id, first_offset, mark.entries)
         return True
 
     cdef bint _plan_messages(
-        self, Frame *frame, Span *properties, bint is_batch, Draft *draft, Topic topic, PyObject *queue
+        self, Frame *frame, bint is_batch, Py_ssize_t length, Draft *draft, Topic topic, Waiting *going
     ) except -1:
-        cdef Pair pairs[PAIRS_MAX]
-        cdef int count = 0
+        """Plan what a frame has; its properties are read, and fill `length` bytes."""
+        cdef uint8_t *stored = self._scratch.bytes + length
+        draft.is_parted = draft.is_noted = False
+        draft.more_properties.length = 0
+        if not is_batch:
+            note_pairs(draft, &self._pairs)
+            draft.wanted.due_ms = going.due_ms
+            draft.body = frame.body
+            draft.body_length = frame.body_length
+            draft.properties.at = stored
+            draft.properties.length = join(&self._pairs, stored, self._diversion is not None)
+            return self.add(draft, topic, going.queue)
+        draft.more_properties.at = stored
+        draft.more_properties.length = join(&self._pairs, stored, True)
+        return self.add_units(frame.body, frame.body + frame.body_length, draft, topic, going.queue)
+
+    cdef Py_ssize_t _split(self, Span *properties) except -2:
+        """Find the pairs and add the cluster's; return the length of their text, -1 when they are not plain."""
+        cdef Py_ssize_t length = 0, i
         cdef uint8_t *text
-        cdef Py_ssize_t length = 0
-        # One piece holds what the field says, without escapes, and behind it what is stored.
+        self._pairs.used = 0
+        self._diversion = None
         if properties != NULL:
             length = properties.length
-        need(&self._scratch, 2 * length + len(self._cluster) + 64 + UNESCAPE_BEYOND)
+        # One piece holds what the field says, without escapes, and behind it what is stored.
+        need(&self._scratch, 2 * length + len(self._cluster) + TOPIC_BYTES_MAX + MORE_BYTES_MAX + UNESCAPE_BEYOND)
         text = self._scratch.bytes
         if properties != NULL:
             if properties.is_escaped:
                 length = unescape(properties, text)
                 if length < 0:
-                    return False
+                    return -1
             else:
                 memcpy(text, properties.at, length)
-        count = self._split(text, length, pairs)
-        if count < 0 or not self._note_unique_id(frame, pairs, count):
-            return False
-        draft.is_parted = draft.is_noted = False
-        draft.more_properties.length = 0
-        if not is_batch:
-            note_pairs(draft, pairs, count)
-            draft.body = frame.body
-            draft.body_length = frame.body_length
-            draft.properties.at = text + length
-            draft.properties.length = join(pairs, count, text + length, False)
-            return self.add(draft, topic, queue)
-        draft.more_properties.at = text + length
-        draft.more_properties.length = join(pairs, count, text + length, True)
-        return self.add_units(frame.body, frame.body + frame.body_length, draft, topic, queue)
+        if length and memchr(text, 0, length) != NULL:
+            return -1
+        split(text, text + length, &self._pairs)
+        for i in range(count_of(&self._pairs)):
+            if not self._is_plain(i):
+                return -1
+        put_pair(
+            &self._pairs, <const uint8_t *> b"CLUSTER", 7,
+            <const uint8_t *> PyBytes_AS_STRING(self._cluster), PyBytes_GET_SIZE(self._cluster),
+        )
+        return length
 
-    cdef bint _note_unique_id(self, Frame *frame, Pair *pairs, int count) noexcept:
-        """Keep the id for the answer, if this client gets it; return False when it is not plain."""
-        cdef int i
-        cdef Span *value
-        self._unique_id_length = 0
-        if frame.version < self._transaction_id_from:
+    cdef bint _is_plain(self, Py_ssize_t i) except -1:
+        """Look at a pair: whether it asks for what only Python does; note when it asks for a diversion."""
+        cdef Pair *pair = <Pair *> self._pairs.bytes + i
+        cdef Py_ssize_t k
+        cdef bytes name
+        if self._wait_matters and reads(&pair.name, b"WAIT", 4) and not reads(&pair.value, b"true", 4):
+            return False
+        if self._diverting_lengths & _length_bit(pair.name.length) == 0:
             return True
-        for i in range(count):
+        for k in range(PyTuple_GET_SIZE(self._diverting)):
+            name = self._diverting[k]
+            if reads(&pair.name, PyBytes_AS_STRING(name), PyBytes_GET_SIZE(name)):
+                # Who asks for two kinds of waiting asks Python.
+                if self._diversion is not None:
+                    return False
+                self._diversion = self._diversions.get(name)
+                self._asking = i
+                return self._diversion is not None
+        return True
+
+    cdef bint _divert(self, Asked *asked, Topic topic, Waiting *going) except -1:
+        """Send a message where it waits first; return False when that is not plain."""
+        cdef Pair *pairs = <Pair *> self._pairs.bytes
+        if asked.is_batch or not 0 <= asked.queue_id < topic.queue_limit:
+            return False
+        return self._diversion.read(&pairs[self._asking].value, self._now_ms, going) and self._diversion.note(
+            &self._pairs, asked.topic, asked.queue_id, going
+        )
+
+    cdef bint _note_unique_id(self, Frame *frame, Span *topic, Waiting *going) except -1:
+        """Keep the id for the answer, and the handle that is made of it; return False when it is not plain."""
+        cdef Pair *pairs = <Pair *> self._pairs.bytes
+        cdef Py_ssize_t i
+        cdef Span *value
+        cdef bint is_told = frame.version >= self._transaction_id_from
+        cdef bint is_recallable = self._diversion is not None and self._diversion.recalled_by is not None
+        self._unique_id_length = self._handle.used = 0
+        if not is_told and not is_recallable:
+            return True
+        for i in range(count_of(&self._pairs)):
             if reads(&pairs[i].name, b"UNIQ_KEY", 8):
                 value = &pairs[i].value
+                if is_recallable:
+                    self._handle.used = self._diversion.write_handle(&self._handle, topic, going, value)
+                if not is_told:
+                    continue
                 if value.length > UNIQUE_ID_MAX or not _is_plain_text(value):
                     return False
                 memcpy(self._unique_id, value.at, value.length)
                 self._unique_id_length = value.length
         return True
 
-    cdef int _split(self, const uint8_t *text, Py_ssize_t length, Pair *pairs) except -2:
-        """Find the pairs, add the cluster's, and order them as Java's map does; -1 when they are not plain."""
-        cdef const uint8_t *at = text
-        cdef const uint8_t *end = text + length
-        cdef const uint8_t *pair_end
-        cdef const uint8_t *name_end
-        cdef int count = 0
-        cdef Pair *pair
-        if length and memchr(text, 0, length) != NULL:
-            return -1
-        while at < end:
-            pair_end = <const uint8_t *> memchr(at, PAIR_END, end - at)
-            if pair_end == NULL:
-                pair_end = end
-            name_end = <const uint8_t *> memchr(at, NAME_END, pair_end - at)
-            if name_end != NULL and name_end > at and name_end + 1 < pair_end:
-                # The last place is the cluster's.
-                if count + 1 >= PAIRS_MAX:
-                    return -1
-                pair = &pairs[count]
-                pair.name.at = at
-                pair.name.length = name_end - at
-                pair.value.at = name_end + 1
-                pair.value.length = pair_end - name_end - 1
-                if not self._is_plain(pair, pairs, count):
-                    return -1
-                count += 1
-            at = pair_end + 1
-        pair = &pairs[count]
-        pair.name.at = <const uint8_t *> b"CLUSTER"
-        pair.name.length = 7
-        pair.value.at = <const uint8_t *> PyBytes_AS_STRING(self._cluster)
-        pair.value.length = PyBytes_GET_SIZE(self._cluster)
-        count += 1
-        sort(pairs, count)
-        return count
-
-    cdef bint _is_plain(self, Pair *pair, Pair *pairs, int count) except -1:
-        cdef int i
-        cdef bytes name
-        if reads(&pair.name, b"CLUSTER", 7):
-            return False
-        if self._wait_matters and reads(&pair.name, b"WAIT", 4) and not reads(&pair.value, b"true", 4):
-            return False
-        for i in range(count):
-            if reads(&pairs[i].name, <const char *> pair.name.at, pair.name.length):
-                return False
-        if self._diverting_lengths & _length_bit(pair.name.length) == 0:
-            return True
-        for name in self._diverting:
-            if reads(&pair.name, PyBytes_AS_STRING(name), PyBytes_GET_SIZE(name)):
-                return False
-        return True
-
     # Answering
 
-    cdef int _answer(self, Frame *frame, int32_t queue_id, int64_t offset, Py_ssize_t entries_from) except -1:
+    cdef int _answer(self, Frame *frame, int64_t queue_id, int64_t offset, Py_ssize_t entries_from) except -1:
         cdef Value values[VALUES_MAX]
         cdef Value *ids = &values[VALUE_MESSAGE_ID]
-        cdef AnswerHead head = self._head_with_id if self._unique_id_length else self._head
+        cdef int more = VALUE_MORE, parts = 0
+        cdef AnswerHead head
         cdef uint8_t *start
         ids.length = (self._entries.used - entries_from) // <Py_ssize_t> sizeof(Entry) * (ID_CHARACTERS + 1) - 1
         # What was in it is planned by now.
@@ -430,9 +443,14 @@ cdef class Sends(Plan):
         values[PART_OPAQUE].number = frame.opaque
         values[VALUE_QUEUE_ID].number = queue_id
         values[VALUE_QUEUE_OFFSET].number = offset
-        values[VALUE_TRANSACTION_ID].text = self._unique_id
-        values[VALUE_TRANSACTION_ID].length = self._unique_id_length
-        need(&self._answers, head.bytes_max + ids.length + self._unique_id_length)
+        if self._unique_id_length:
+            values[more].text, values[more].length = self._unique_id, self._unique_id_length
+            parts, more = HAS_ID, more + 1
+        if self._handle.used:
+            values[more].text, values[more].length = self._handle.bytes, self._handle.used
+            parts |= HAS_HANDLE
+        head = self._heads[parts]
+        need(&self._answers, head.bytes_max + ids.length + self._unique_id_length + self._handle.used)
         start = self._answers.bytes + self._answers.used
         self._answers.used += head.write(start, frame, values, 0) - start
         return 0
@@ -476,62 +494,3 @@ cdef bint _is_plain_text(Span *text) noexcept nogil:
 
 cdef inline uint64_t _length_bit(Py_ssize_t length) noexcept nogil:
     return <uint64_t> 1 << min(length, <Py_ssize_t> 63)
-
-
-cdef bint _read_fields(Frame *frame, Asked *asked) noexcept nogil:
-    """Read what a send asks for; return False when the frame is none, or has a field that is not usual."""
-    cdef bint is_long = frame.code == SEND_MESSAGE, is_unit = False
-    cdef int64_t ignored
-    cdef Span *field
-    if frame.code != SEND_MESSAGE_V2 and frame.code != SEND_BATCH_MESSAGE and not is_long:
-        return False
-    if frame.flag & FLAG_RESPONSE:
-        return False
-    # producer group, default topic, number of its queues: must be there, and matter only to new topics.
-    field = _field(frame, is_long, b"producerGroup", 13, b"a")
-    if field == NULL or field.is_escaped:
-        return False
-    field = _field(frame, is_long, b"defaultTopic", 12, b"c")
-    if field == NULL or field.is_escaped:
-        return False
-    if not _number(_field(frame, is_long, b"defaultTopicQueueNums", 21, b"d"), False, &ignored):
-        return False
-    if not _number(_field(frame, is_long, b"queueId", 7, b"e"), False, &asked.queue_id):
-        return False
-    if not _number(_field(frame, is_long, b"sysFlag", 7, b"f"), False, &asked.sys_flag):
-        return False
-    field = _field(frame, is_long, b"bornTimestamp", 13, b"g")
-    if field == NULL or not read_number(field, -(1 << 62), 1 << 62, &asked.born_at_ms):
-        return False
-    if not _number(_field(frame, is_long, b"flag", 4, b"h"), False, &asked.flag):
-        return False
-    if not _number(_field(frame, is_long, b"reconsumeTimes", 14, b"j"), True, &asked.reconsume_times):
-        return False
-    if not _number(_field(frame, is_long, b"maxReconsumeTimes", 17, b"l"), True, &ignored):
-        return False
-    field = _field(frame, is_long, b"unitMode", 8, b"k")
-    if field != NULL and not read_bool(field, &is_unit):
-        return False
-    asked.is_batch = False
-    field = _field(frame, is_long, b"batch", 5, b"m")
-    if field != NULL and not read_bool(field, &asked.is_batch):
-        return False
-    field = _field(frame, is_long, b"bname", 5, b"n")
-    if field != NULL and field.is_escaped:
-        return False
-    asked.topic = _field(frame, is_long, b"topic", 5, b"b")
-    asked.properties = _field(frame, is_long, b"properties", 10, b"i")
-    return asked.topic != NULL and not asked.topic.is_escaped
-
-
-cdef inline Span *_field(
-    Frame *frame, bint is_long, const char *name, Py_ssize_t length, const char *letter
-) noexcept nogil:
-    return find_field(frame, name, length) if is_long else letter_field(frame, letter[0])
-
-
-cdef inline bint _number(Span *text, bint is_optional, int64_t *number) noexcept nogil:
-    if text == NULL:
-        number[0] = 0
-        return is_optional
-    return read_number(text, INT32_MIN, INT32_MAX, number)

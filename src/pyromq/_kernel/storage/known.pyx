@@ -5,7 +5,7 @@ Python objects in it are borrowed: dicts beside the tables keep them, and are ch
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from cpython.object cimport PyObject
-from libc.stdint cimport int32_t, uint8_t, uint32_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 from libc.stdlib cimport calloc, free, realloc
 from libc.string cimport memcmp
 
@@ -47,6 +47,13 @@ cdef class Topic:
         self.queues[queue_id] = <PyObject *> queue
         return 0
 
+    cdef PyObject *queue_of(self, int64_t queue_id) noexcept:
+        """Return a queue, NULL when it is not known or was removed."""
+        cdef PyObject *queue = NULL
+        if 0 <= queue_id < self.queue_count:
+            queue = self.queues[queue_id]
+        return NULL if queue == NULL or (<QueueTail> queue).gone else queue
+
 
 cdef class KnownTopics:
     """All topics that are known, by name."""
@@ -65,9 +72,15 @@ cdef class KnownTopics:
         return len(self._kept)
 
     cdef int learn(self, bytes topic, Py_ssize_t queue_id, QueueTail queue, int32_t sys_flag) except -1:
-        cdef Topic known
-        if not 0 < len(topic) <= TOPIC_BYTES_MAX or not topic.isascii() or not 0 <= queue_id < QUEUE_COUNT_MAX:
+        if not 0 <= queue_id < QUEUE_COUNT_MAX:
             raise ValueError(f"queue {queue_id} of {topic!r}")
+        return self.know(topic, sys_flag).learn(queue_id, queue)
+
+    cdef Topic know(self, bytes topic, int32_t sys_flag):
+        """Return a topic, with or without queues."""
+        cdef Topic known
+        if not 0 < len(topic) <= TOPIC_BYTES_MAX or not topic.isascii():
+            raise ValueError(f"topic {topic!r}")
         known = self._kept.get(topic)
         if known is None or known.sys_flag != sys_flag:
             self.forget(topic)
@@ -78,7 +91,7 @@ cdef class KnownTopics:
                 self._rebuild()
             else:
                 self._enter(known)
-        return known.learn(queue_id, queue)
+        return known
 
     cdef int forget(self, bytes topic) except -1:
         if self._kept.pop(topic, None) is not None:

@@ -11,6 +11,8 @@ from pyromq._kernel.storage.tails cimport IndexTail
 cdef struct Wanted:
     #: What queues and index want of the properties; a length of 0 is none.
     Text tags, identity, keys
+    #: When the message is due, which its queue has in place of the hash of the tags; 0 is never.
+    int64_t due_ms
 
 
 cdef struct Entry:

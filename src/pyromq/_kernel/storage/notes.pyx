@@ -56,7 +56,10 @@ cdef class Notes:
         entry.position = position
         entry.size = size
         entry.stored_at_ms = stored_at_ms
-        entry.tags_code = <int32_t> java_hash(0, wanted.tags.at, wanted.tags.length)
+        if wanted.due_ms:
+            entry.tags_code = wanted.due_ms
+        else:
+            entry.tags_code = <int32_t> java_hash(0, wanted.tags.at, wanted.tags.length)
         entry.hash_count = 0
         if self._has_index:
             if wanted.identity.length:

@@ -19,10 +19,11 @@ from libc.string cimport memchr, memcmp
 from pyromq._kernel.codec.bigend cimport load16, load32, store16, store32, store64
 from pyromq._kernel.codec.blocks cimport copy, need
 from pyromq._kernel.codec.crc32 cimport pyromq_crc32
-from pyromq._kernel.storage.drafts cimport NAME_END, PAIR_END, Draft, is_text, note_text
+from pyromq._kernel.storage.drafts cimport Draft, is_text, note_text
 from pyromq._kernel.storage.known cimport Topic
 from pyromq._kernel.codec.layout cimport CRC_MASK, HEAD_BYTES, MAGIC_V1
 from pyromq._kernel.storage.notes cimport Notes
+from pyromq._kernel.storage.pairs cimport NAME_END, PAIR_END
 from pyromq._kernel.storage.tails cimport IndexTail, QueueTail
 
 cdef enum:

@@ -28,7 +28,7 @@ place, is what was delivered since then delivered once more.
 """
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from pyromq import system_names
@@ -37,7 +37,7 @@ from pyromq.broker.kinds.alarm import Alarm
 from pyromq.broker.kinds.checkpoint_file import CheckpointFile
 from pyromq.broker.kinds.kind_follower import KindFollower
 from pyromq.broker.kinds.stored_again import divert, draft_of, due_draft
-from pyromq.broker.topics.intake import Diversion
+from pyromq.broker.topics.intake import Diversion, PlainDiversion
 from pyromq.clock import Clock
 from pyromq.codes import TRANSACTION_MASK, SysFlag
 from pyromq.errors import CorruptRecord, MessageTooLarge, StoreError
@@ -166,6 +166,13 @@ class DelayedMessages(KindFollower):
         """Return what sends delayed messages to the schedule topic."""
         return {names.DELAY: delay_diversion(self._levels_ms)}
 
+    def plain_diversions(self) -> Sequence[PlainDiversion]:
+        """Return that a level is a queue of the schedule topic."""
+        delays_ms = tuple(self._levels_ms[level] for level in sorted(self._levels_ms))
+        if not delays_ms:
+            return ()
+        return [PlainDiversion(name=names.DELAY, topic=system_names.SCHEDULE, delays_ms=delays_ms)]
+
     def start(self, _durability: Durability) -> None:
         """Begin to deliver; what came due while nobody did is delivered now."""
         self._alarm = Alarm(self._clock, self._deliver_due)
@@ -185,8 +192,18 @@ class DelayedMessages(KindFollower):
         """Note a message that begins to wait: of each level, the first is waited for."""
         level = record.queue_id + 1
         if self._alarm is not None and level in self._levels_ms and level not in self._due_ms:
-            due_ms = entry_of(record, record.size, self._levels_ms).tags_code
-            self._due_ms[level] = due_ms
+            self._wait(level, entry_of(record, record.size, self._levels_ms).tags_code)
+
+    def grew(self, topic: str, queue_id: int, first: int, end: int) -> None:
+        """Note messages that begin to wait; the queue's entry says when the first is due."""
+        level = queue_id + 1
+        if self._alarm is not None and level in self._levels_ms and level not in self._due_ms:
+            for _position, _size, due_ms in self._store.entries(topic, queue_id, first, 1):
+                self._wait(level, due_ms)
+
+    def _wait(self, level: int, due_ms: int) -> None:
+        self._due_ms[level] = due_ms
+        if self._alarm is not None:
             self._alarm.set(due_ms)
 
     async def save(self, durability: Durability) -> None:

@@ -21,7 +21,8 @@ transaction is decided once, and its message comes once, whatever the moment of 
 
 import logging
 from array import array
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Final
 
 from pyromq import system_names
 from pyromq.broker.durability.acknowledgement import Durability
@@ -30,7 +31,7 @@ from pyromq.broker.kinds.half_drafts import DONE_TAG, committed_draft, given_up_
 from pyromq.broker.kinds.kind_follower import KindFollower
 from pyromq.broker.kinds.stored_again import QUEUE_ID, divert, draft_of
 from pyromq.broker.replication.divergence import last_record_position
-from pyromq.broker.topics.intake import Diversion
+from pyromq.broker.topics.intake import Diversion, PlainDiversion
 from pyromq.codes import TRANSACTION_MASK, ResponseCode
 from pyromq.config.settings import BrokerSettings
 from pyromq.errors import NoPermission, StoreError
@@ -41,6 +42,10 @@ from pyromq.wire.record import Record
 
 log = logging.getLogger(__name__)
 
+#: The value that says that a message is a half.
+_TRUE: Final = "true"
+#: The properties of halves that were stored again.
+_OF_COPIES: Final = (names.TRANSACTION_CHECK_TIMES, names.TRANSACTION_PREPARED_QUEUE_OFFSET)
 #: What all copies of one half have in common: the producer's id of the message, and when it was born.
 Identity = str
 
@@ -53,7 +58,7 @@ def half_diversion(settings: BrokerSettings, *, broker_ip: str) -> Diversion:
     """
 
     def divert_half(draft: Draft, properties: dict[str, str]) -> bool:
-        if properties[names.TRANSACTION_PREPARED].lower() != "true":
+        if properties[names.TRANSACTION_PREPARED].lower() != _TRUE:
             return False
         if draft.reconsume_times > 0 and names.DELAY in properties:
             return False
@@ -163,6 +168,11 @@ class HalfMessages(KindFollower):
             self._apply_op(record)
         elif _is_copy(record) and (identity := identity_of(record)) is not None:
             self._latest[identity] = record.queue_offset
+
+    def grew(self, topic: str, queue_id: int, first: int, end: int) -> None:
+        """Note what op messages decide; halves that the kernel stores are no copies, and need nothing."""
+        if topic != system_names.TRANSACTION_HALF:
+            super().grew(topic, queue_id, first, end)
 
     def _apply_op(self, op: Record) -> None:
         ops = self._ops
@@ -276,6 +286,20 @@ class HalfMessages(KindFollower):
         """Return what sends halves to their topic."""
         return {names.TRANSACTION_PREPARED: half_diversion(self._settings, broker_ip=broker_ip)}
 
+    def plain_diversions(self) -> Sequence[PlainDiversion]:
+        """Return that a half goes to the half topic; nothing while all are refused."""
+        if self._settings.reject_transaction_message:
+            return ()
+        return [
+            PlainDiversion(
+                name=names.TRANSACTION_PREPARED,
+                topic=system_names.TRANSACTION_HALF,
+                word=_TRUE,
+                excludes=_OF_COPIES,
+                cleared=TRANSACTION_MASK,
+            )
+        ]
+
     @property
     def upkeep_s(self) -> float:
         """The interval in seconds at which producers are asked."""
@@ -288,10 +312,7 @@ class HalfMessages(KindFollower):
 
 
 def _is_copy(half: Record) -> bool:
-    properties = half.properties
-    return names.TRANSACTION_CHECK_TIMES in properties or (
-        names.TRANSACTION_PREPARED_QUEUE_OFFSET in properties
-    )
+    return any(name in half.properties for name in _OF_COPIES)
 
 
 def _decided_by(op: Record) -> list[int]:

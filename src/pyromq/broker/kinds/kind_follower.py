@@ -25,7 +25,7 @@ A new kind is a subclass, and a field in the list of `kinds.py`.
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from heapq import merge
 from operator import attrgetter
 from typing import ClassVar, Final
@@ -33,7 +33,7 @@ from typing import ClassVar, Final
 from pyromq.broker.durability.acknowledgement import Durability
 from pyromq.broker.kinds.done_names import walk_names
 from pyromq.broker.kinds.stored_again import QUEUE_ID
-from pyromq.broker.topics.intake import Diversion
+from pyromq.broker.topics.intake import Diversion, PlainDiversion
 from pyromq.store.store import MessageStore, QueueEntry
 from pyromq.wire.record import Record
 
@@ -129,6 +129,10 @@ class KindFollower:
     def diversions(self, _broker_ip: str) -> Mapping[str, Diversion]:
         """Return what sends messages of this kind to its topics, by the properties that ask for it."""
         return {}
+
+    def plain_diversions(self) -> Sequence[PlainDiversion]:
+        """Return what the kernel may repeat of the diversions, as the settings are now."""
+        return ()
 
     @property
     def upkeep_s(self) -> float | Callable[[], float]:

@@ -15,7 +15,7 @@ from pyromq.broker.kinds.kind_follower import KindFollower
 from pyromq.broker.kinds.staging.batches import StagedBatches
 from pyromq.broker.kinds.timers.timed import timer_diversions
 from pyromq.broker.kinds.timers.timers import Timers
-from pyromq.broker.topics.intake import Diversion
+from pyromq.broker.topics.intake import Diversion, PlainDiversion
 from pyromq.clock import Clock
 from pyromq.config.settings import BrokerProcess, BrokerSettings
 from pyromq.store.files import Files, SystemFiles
@@ -42,6 +42,10 @@ class Kinds:
     def diversions(self, broker_ip: str) -> dict[str, Diversion]:
         """Return what sends a message where its kind waits, by the property that asks for it."""
         return {name: divert for kind in self for name, divert in kind.diversions(broker_ip).items()}
+
+    def plain_diversions(self) -> list[PlainDiversion]:
+        """Return what the kernel may repeat of the diversions, as the settings are now."""
+        return [plain for kind in self for plain in kind.plain_diversions()]
 
     def forget_beyond(self, cut_at: int) -> None:
         """Remove checkpoints that may speak of the log behind a position, before the log is cut there.

@@ -297,7 +297,8 @@ class HandlerTable:
             queue=busy.sends,
             clock=self._clock,
         )
-        send.learn = fast.learn
+        fast.plain_diversions = write.intake.plain_diversions
+        send.learn, send.learn_diverted = fast.learn, fast.learn_diverted
         return fast
 
     def _fast_offsets(self, progress: ProgressHandlers) -> FastOffsets:

@@ -7,8 +7,9 @@
 
 Links that received little in a turn of the loop are handled together, at its end (`net/turn.py`).
 
-Every decision about a message is taken in `handlers/send_handlers.py`, for the first message to a topic; the
-kernel repeats it for the next ones, until a topic's configuration or a live setting changes. Whether sends
+Every decision about a message is taken in `handlers/send_handlers.py`, for the first message to a topic, and
+for the first that waits in a queue of the broker's own; the kernel repeats it for the next ones, until a
+topic's configuration or a live setting changes. Whether sends
 are taken and acknowledged at all is decided in `durability/acknowledgement.py`, as on the long way. When the
 kernel cannot do something (a full disk, a new file of the log) its plan ends, and the message takes the long
 way.
@@ -23,6 +24,7 @@ from pyromq.broker.durability.log_sync import NotSafe
 from pyromq.broker.live_settings import BrokerLiveSettings
 from pyromq.broker.requests.answer_parts import binary_parts, json_parts, sent_ext
 from pyromq.broker.requests.busy import PressedQueue
+from pyromq.broker.topics.intake import PlainDiversion, PlainDiversions
 from pyromq.broker.topics.topic_names import RETRY_PREFIX
 from pyromq.broker.topics.topics import TopicTable
 from pyromq.clock import Clock
@@ -37,6 +39,7 @@ from pyromq.wire.record import HOST_BYTES_V4, TOPIC_BYTES_MAX_V1
 
 if TYPE_CHECKING:
     from pyromq._kernel.requests.sends import Sends
+    from pyromq._kernel.storage.diversions import Diversion
 
 MULTI_TAG: Final = "MULTI_TAG"
 #: A link, answers to it, and to how many sends.
@@ -61,6 +64,8 @@ class FastSends:
         clock: Clock,
     ) -> None:
         self._sends = sends
+        #: What the kernel may repeat of the diversions, as the settings are now.
+        self.plain_diversions: PlainDiversions = lambda: ()
         self._queue = queue
         self._store = store
         self._log = store.log
@@ -76,6 +81,8 @@ class FastSends:
         self._revision = (-1, -1)
         #: Topics whose queues were learnt together.
         self._learnt: set[str] = set()
+        #: The kernel's diversions, by the property that asks.
+        self._diversions: dict[str, Diversion] = {}
         delivery.arrivals.on_hold = self._watch
 
     def __call__(self, links: list[Link]) -> bool:
@@ -145,22 +152,37 @@ class FastSends:
         if not self._topics.has_saved(topic):
             return
         queue_ids = {queue_id}
+        queue_count = max(config.write_queue_nums, config.read_queue_nums)
         if topic not in self._learnt:
             self._learnt.add(topic)
-            queue_count = max(config.write_queue_nums, config.read_queue_nums)
             queue_ids.update(range(min(queue_count, QUEUES_AT_ONCE)))
         multi_tags = int(SysFlag.MULTI_TAGS) if config.topic_filter_type == MULTI_TAG else 0
+        self._sends.learn_topic(topic.encode(), multi_tags, queue_count)
         for one in queue_ids:
             queue = self._store.queue(topic, one)
             if queue is not None:
                 queue.watched = self._is_awaited(topic, one)
                 self._sends.learn(topic.encode(), one, queue, multi_tags)
 
+    def learn_diverted(self, topic: str, queue_id: int) -> None:
+        """Let the kernel have the next messages that wait in a queue, which just got one."""
+        self._forget_if_changed()
+        queue = self._store.queue(topic, queue_id)
+        for plain in self.plain_diversions():
+            if plain.topic == topic and queue is not None:
+                diversion = self._diversions.get(plain.name)
+                if diversion is None:
+                    diversion = kernel_diversion(plain, self._settings.broker_name)
+                    self._diversions[plain.name] = diversion
+                diversion.learn(queue_id, queue)
+                self._sends.divert(diversion)
+
     def _forget_if_changed(self) -> None:
         revision = (self._topics.revision, self._live.revision)
         if self._revision != revision:
             self._revision = revision
             self._learnt.clear()
+            self._diversions.clear()
             self._sends.forget_all()
 
     def _is_awaited(self, topic: str, queue_id: int) -> bool:
@@ -222,15 +244,15 @@ def make_sends(
     from pyromq._kernel.requests.sends import Sends
 
     varying = {"msgId": None, "queueId": None, "queueOffset": None}
-    fields = {**varying, **common_ext}
-    with_id = {**varying, "transactionId": None, **common_ext}
+    answers: list[dict[str, str | None]] = [
+        {**varying, **more, **common_ext, **handle}
+        for handle in ({}, {"recallHandle": None})
+        for more in ({}, {"transactionId": None})
+    ]
     return Sends(
         store_host=store_host,
         cluster=cluster.encode(),
-        answer_parts=json_parts(fields),
-        binary_parts=binary_parts(fields),
-        answer_parts_with_id=json_parts(with_id),
-        binary_parts_with_id=binary_parts(with_id),
+        answers=[(json_parts(fields), binary_parts(fields)) for fields in answers],
         transaction_id_from=VERSION_5,
         diverting=tuple(name.encode() for name in diverting),
         wait_matters=wait_matters,
@@ -241,5 +263,26 @@ def make_sends(
     )
 
 
-#: What `SendHandlers` calls after a plain message was stored.
+def kernel_diversion(plain: PlainDiversion, broker_name: str) -> "Diversion":
+    """Return the kernel's part of a diversion; the broker takes messages back that have its name."""
+    # Only now, as above.
+    from pyromq._kernel.storage.diversions import Diversion
+
+    return Diversion(
+        name=plain.name.encode(),
+        topic=plain.topic.encode(),
+        word=None if plain.word is None else plain.word.encode(),
+        delays_ms=plain.delays_ms,
+        unit_ms=plain.unit_ms,
+        delay_ms_max=plain.delay_ms_max,
+        due_name=None if plain.due_name is None else plain.due_name.encode(),
+        excludes=tuple(name.encode() for name in plain.excludes),
+        cleared=plain.cleared,
+        recalled_by=broker_name.encode() if plain.is_recallable else None,
+    )
+
+
+#: What `SendHandlers` calls after a message was stored: with its topic's configuration and queue, and with
+#: the topic and the queue of the broker's own in which it waits.
 Learn = Callable[[TopicConfig, int], Any]
+LearnDiverted = Callable[[str, int], Any]

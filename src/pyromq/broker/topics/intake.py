@@ -9,6 +9,7 @@ draft's topic and queue, and notes the real ones in the properties.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 
 from pyromq.broker.topics import topic_names
@@ -38,6 +39,31 @@ RETRY_QUEUE_COUNT = 1
 #: Changes a draft, and the properties that it will be stored with, so that it waits in another topic.
 #: Returns whether it did: a delay of level 0 is none.
 Diversion = Callable[[Draft, dict[str, str]], bool]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlainDiversion:
+    """Tells what a diversion makes of messages with a plain value, so that the kernel can do the same.
+
+    The value is `word`, or a number: of a level, where there are `delays_ms` (that of level 1 comes first;
+    the queue of a level is the one before its number); of so many `unit_ms`, from now on; or a time. A
+    message that is due later than `delay_ms_max`, or now, is not plain.
+    """
+
+    name: str
+    topic: str
+    word: str | None = None
+    delays_ms: tuple[int, ...] = ()
+    unit_ms: int = 0
+    delay_ms_max: int = 0
+    #: The property that gets the time when the message is due.
+    due_name: str | None = None
+    #: Properties that a plain message does not have.
+    excludes: tuple[str, ...] = ()
+    #: Bits that its sysFlag loses.
+    cleared: int = 0
+    #: Whether the answer has a handle that takes the message back.
+    is_recallable: bool = False
 
 
 class Admission:
@@ -85,6 +111,10 @@ class Admission:
         return config
 
 
+#: Tells them as the settings are now.
+PlainDiversions = Callable[[], Sequence[PlainDiversion]]
+
+
 class Intake:
     """Puts messages into the store; what the store refuses becomes RocketMQ's refusal.
 
@@ -97,10 +127,13 @@ class Intake:
         *,
         message_bytes_max: int,
         diversions: Mapping[str, Diversion] | None = None,
+        plain_diversions: PlainDiversions = lambda: (),
     ) -> None:
         self._store = store
         self._message_bytes_max = message_bytes_max
         self._diversions = tuple((diversions or {}).items())
+        #: What the kernel may repeat of them, as the settings are now.
+        self.plain_diversions = plain_diversions
 
     @property
     def diverting(self) -> tuple[str, ...]:

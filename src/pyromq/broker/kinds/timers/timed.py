@@ -15,7 +15,7 @@ from typing import Final
 from pyromq import system_names
 from pyromq.broker.kinds.delay import level_of
 from pyromq.broker.kinds.stored_again import QUEUE_ID, divert, draft_of, due_draft, name_of
-from pyromq.broker.topics.intake import Diversion
+from pyromq.broker.topics.intake import Diversion, PlainDiversion
 from pyromq.codes import TRANSACTION_MASK, ResponseCode, SysFlag
 from pyromq.config.settings import StoreSettings
 from pyromq.errors import MessageIllegal, ServerFailed
@@ -27,6 +27,8 @@ from pyromq.wire.record import PROPERTIES_BYTES_MAX, Record
 ASKING: Final = (names.TIMER_DELAY_SEC, names.TIMER_DELAY_MS, names.TIMER_DELIVER_MS)
 #: Java's long has no more.
 _DIGITS_MAX: Final = 19
+#: What the numbers count that do not say a time themselves.
+_UNITS_MS: Final = {names.TIMER_DELAY_SEC: 1000, names.TIMER_DELAY_MS: 1}
 _RECALL_BODY: Final = b"0"
 
 
@@ -63,6 +65,24 @@ def timer_diversions(settings: StoreSettings, now_ms: Callable[[], int]) -> dict
     return dict.fromkeys(ASKING, divert_timed)
 
 
+def plain_timer_diversions(settings: StoreSettings) -> list[PlainDiversion]:
+    """Return what the kernel may repeat of the diversions; nothing while timed messages are refused."""
+    if not settings.timer_wheel_enable:
+        return []
+    return [
+        PlainDiversion(
+            name=name,
+            topic=system_names.WHEEL_TIMER,
+            unit_ms=_UNITS_MS.get(name, 0),
+            delay_ms_max=settings.timer_max_delay_sec * 1000,
+            due_name=names.TIMER_OUT_MS,
+            excludes=(names.TIMER_DEL_UNIQKEY,),
+            is_recallable=True,
+        )
+        for name in ASKING
+    ]
+
+
 def _may_wait(draft: Draft, properties: Mapping[str, str]) -> bool:
     kind = draft.sys_flag & TRANSACTION_MASK
     return (
@@ -79,9 +99,8 @@ def _asked_ms(properties: Mapping[str, str], now_ms: int) -> int | None:
     digits = text[1:] if text[:1] in ("+", "-") else text
     if not (digits.isascii() and digits.isdecimal() and len(digits) <= _DIGITS_MAX):
         return None
-    if name == names.TIMER_DELIVER_MS:
-        return int(text)
-    return now_ms + int(text) * (1000 if name == names.TIMER_DELAY_SEC else 1)
+    unit_ms = _UNITS_MS.get(name)
+    return int(text) if unit_ms is None else now_ms + int(text) * unit_ms
 
 
 def _illegal(limit_ms: int) -> MessageIllegal:

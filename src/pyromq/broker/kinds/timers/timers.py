@@ -12,7 +12,7 @@ finds in the log what the table did not get (`DESIGN.md`).
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from heapq import nsmallest
 from pathlib import Path
 from typing import Final
@@ -25,9 +25,9 @@ from pyromq.broker.kinds.timers.ending import Endings
 from pyromq.broker.kinds.timers.keeper import Keeper
 from pyromq.broker.kinds.timers.near import DUE_MS_MAX, NEVER, NearFuture, Row
 from pyromq.broker.kinds.timers.recalls import Recalled, Recalls
-from pyromq.broker.kinds.timers.timed import timer_diversions
+from pyromq.broker.kinds.timers.timed import plain_timer_diversions, timer_diversions
 from pyromq.broker.kinds.timers.timer_queue import rows_due, rows_from
-from pyromq.broker.topics.intake import Diversion
+from pyromq.broker.topics.intake import Diversion, PlainDiversion
 from pyromq.clock import Clock
 from pyromq.errors import StoreError
 from pyromq.store.store import MessageStore
@@ -91,6 +91,10 @@ class Timers(KindFollower):
     def diversions(self, _broker_ip: str) -> Mapping[str, Diversion]:
         """Return what sends timed messages to the timer topic."""
         return timer_diversions(self._store.settings, self._clock.now_ms)
+
+    def plain_diversions(self) -> Sequence[PlainDiversion]:
+        """Return that each property that asks for a time leads to the timer topic."""
+        return plain_timer_diversions(self._store.settings)
 
     async def upkeep(self, _durability: Durability) -> None:
         """Have what is new written down."""

@@ -14,7 +14,7 @@ from pyromq.broker.groups.groups import GroupTable
 from pyromq.broker.kinds.dead_letter_queue import bury, existing_group, times_max
 from pyromq.broker.kinds.delay import level_of
 from pyromq.broker.requests.answer_parts import sent_ext
-from pyromq.broker.requests.send_shortcut import MULTI_TAG, Learn
+from pyromq.broker.requests.send_shortcut import MULTI_TAG, Learn, LearnDiverted
 from pyromq.broker.topics import topic_names
 from pyromq.broker.topics.intake import check_queue
 from pyromq.broker.topics.topics import TopicTable
@@ -57,6 +57,8 @@ class SendHandlers:
         self._broker_name = settings.broker_name
         #: Told of each queue that a plain message was stored in.
         self.learn: Learn | None = None
+        #: Told of each queue of the broker's own that a message waits in.
+        self.learn_diverted: LearnDiverted | None = None
         #: What every answer to a send carries, a refusal too.
         self.common_ext = sent_ext(settings)
 
@@ -107,6 +109,8 @@ class SendHandlers:
             # RocketMQ takes it out and puts it back, so a diverted message has it last in its hash bucket.
             properties[names.WAIT] = properties.pop(names.WAIT)
         placed = self._intake.put(draft, properties)
+        if self.learn_diverted is not None and draft.topic != header.topic:
+            self.learn_diverted(draft.topic, draft.queue_id)
         message_id = offset_message_id(self._store_host, placed.position)
         answer = self._answer(request, properties, message_id, queue_id, placed)
         if draft.topic == system_names.WHEEL_TIMER:
