@@ -165,6 +165,24 @@ async def test_signed_batches_and_sends_with_long_names_go_past_python(guarded: 
 
 
 @needs_kernel
+@pytest.mark.parametrize(
+    "properties", [{"DELAY": "3"}, {"TIMER_DELAY_SEC": "60"}, {"TRAN_MSG": "true"}], ids=str
+)
+async def test_signed_messages_that_wait_go_past_python(guarded: Guarded, properties: dict[str, str]) -> None:
+    fields = send_v2_fields("orders", properties)
+    for _ in range(4):
+        answer = await guarded.ask(THE_SHOP, Code.SEND_MESSAGE_V2, fields, b"x")
+        assert answer.code == ResponseCode.SUCCESS
+    assert guarded.seen == [Code.SEND_MESSAGE_V2]
+
+    spoilt = await guarded.ask(
+        THE_SHOP, Code.SEND_MESSAGE_V2, fields, b"x", Signature="AAAAAAAAAAAAAAAAAAAAAAAAAAA="
+    )
+    assert is_denied(spoilt)
+    assert guarded.stored_count == 3
+
+
+@needs_kernel
 async def test_an_account_is_learnt_by_itself(guarded: Guarded) -> None:
     for account in (THE_OPERATOR, THE_OPERATOR, THE_SHOP, THE_NOBODY, THE_NOBODY, THE_OPERATOR):
         await guarded.send(account)

@@ -23,6 +23,8 @@ from pyromq.wire.command import Command
 pytestmark = pytest.mark.skipif(WHY_PURE is not None, reason=f"there is nothing to compare: {WHY_PURE}")
 
 TOPICS = ("orders", "ordered", "payments")
+#: What asks for each way to wait elsewhere first; nothing is due here.
+WAITS = {"DELAY": "18", "TIMER_DELAY_SEC": "60", "TRAN_MSG": "true"}
 #: Further values than the smallest and the largest, where those do not say much.
 MORE = {"start_accept_send_request_time_stamp": ("1", "99999999999999"), "broker_permission": ("0", "2", "4")}
 LIVE = [setting for setting in settings_by_name(BrokerProcess).values() if setting.live]
@@ -50,8 +52,9 @@ class Side:
     broker: Broker
     client: WireClient
 
-    async def send(self, topic: str, **changes: object) -> Command:
-        fields = send_v2_fields(topic, {"TAGS": "a"}, **changes)
+    async def send(self, topic: str, waits: str = "", **changes: object) -> Command:
+        asked = {waits: WAITS[waits]} if waits else {}
+        fields = send_v2_fields(topic, {"TAGS": "a", **asked}, **changes)
         return await self.client.ask(RequestCode.SEND_MESSAGE_V2, fields, b"x" * 100)
 
     async def pull(self, topic: str, **changes: object) -> Command:
@@ -69,6 +72,7 @@ class Side:
     async def heard(self) -> list[object]:
         """Return what is answered to sends and pulls; an id tells which broker it was, and is left out."""
         answers = [await self.send(topic) for topic in TOPICS]
+        answers += [await self.send("orders", waits) for waits in WAITS]
         for topic in TOPICS:
             answers.append(await self.pull(topic))
             answers.append(await self.pull(topic, queueOffset=1, maxMsgNums=2, subscription="a"))

@@ -97,6 +97,18 @@ async def test_what_came_in_is_told_by_topic(client: WireClient, clock: ManualCl
     assert sizes.stats_minute.avgpt > 100
 
 
+async def test_a_delayed_message_comes_in_where_it_waits(client: WireClient, clock: ManualClock) -> None:
+    """The first sends take the long way, the next ones the kernel's."""
+    for _ in range(5):
+        fields = send_v2_fields("orders", {"DELAY": "18"})
+        assert (await client.ask(RequestCode.SEND_MESSAGE_V2, fields, b"later")).code == ResponseCode.SUCCESS
+    clock.advance(2_000)
+
+    told = await rates(client, "TOPIC_PUT_NUMS", "SCHEDULE_TOPIC_XXXX")
+
+    assert told.stats_minute.sum == 5
+
+
 @pytest.mark.parametrize("pull_count", [1, 4])
 async def test_what_went_out_is_told_by_group_however_it_went(
     client: WireClient, clock: ManualClock, pull_count: int
