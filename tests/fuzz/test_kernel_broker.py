@@ -7,7 +7,6 @@ is every byte that they leave on the disk, up to the port that the system gave e
 import asyncio
 import logging
 import tempfile
-from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 
@@ -15,18 +14,15 @@ import pytest
 from effort import times
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from kernel_sides import Side, frame
 
-from pyromq.broker.broker import Broker
 from pyromq.codes import PullFlag, RequestCode, Serializer, SysFlag
-from pyromq.config.load import build
-from pyromq.config.settings import BrokerProcess
 from pyromq.kernel import WHY_PURE
 from pyromq.testing.manual_clock import ManualClock
 from pyromq.testing.requests import batch_body, pull_fields, send_fields, send_v2_fields
 from pyromq.wire import properties as names
 from pyromq.wire.batch import BatchUnit, encode_batch
 from pyromq.wire.command import Command, CommandReader, encode
-from pyromq.wire.record import encode_host
 
 pytestmark = pytest.mark.skipif(WHY_PURE is not None, reason=f"there is nothing to compare: {WHY_PURE}")
 
@@ -97,11 +93,6 @@ ODD = st.dictionaries(
 FLAGS = st.sampled_from([0, 0, 0, 0, int(SysFlag.COMPRESSED), int(SysFlag.TRANSACTION_PREPARED), 16, 48])
 SERIALIZERS = st.sampled_from([Serializer.JSON, Serializer.ROCKETMQ])
 ONEWAY = st.sampled_from([0, 0, 0, 2])
-
-
-def frame(code, fields, body, serializer, flag=0, opaque=1):
-    ext = {name: value if isinstance(value, str) else str(value).lower() for name, value in fields.items()}
-    return encode(Command(code, opaque=opaque, flag=flag, ext=ext, body=body, serializer=serializer))
 
 
 PLAIN_PAIRS = st.dictionaries(
@@ -267,81 +258,6 @@ SENTINEL = frame(9999, {}, b"", Serializer.JSON, opaque=123_456_789)
 SENTINEL_ANSWER = encode(Command(3, opaque=123_456_789, flag=1, remark=" request type 9999 not supported"))
 
 
-class Side:
-    """One of the two brokers, and a connection to it."""
-
-    def __init__(self, folder: Path, *, use_kernel: bool, clock: ManualClock, flush: str) -> None:
-        process = build(
-            BrokerProcess,
-            {
-                "store_path_root_dir": str(folder), "listen_port": 0, "broker_ip1": "127.0.0.1",
-                "mapped_file_size_commit_log": 40_000, "mapped_file_size_consume_queue": 200,
-                "max_hash_slot_num": 50, "max_index_num": 90, "max_message_size": 4096,
-                "flush_disk_type": flush,
-            },
-        )  # fmt: skip
-        self.folder = folder
-        self.broker = Broker(process, clock=clock, use_kernel=use_kernel)
-        self.received = b""
-        self.is_ended = False
-
-    async def start(self) -> None:
-        await self.broker.start()
-        self.reader, self.writer = await asyncio.open_connection("127.0.0.1", self.broker.port)
-        own_port = self.writer.get_extra_info("sockname")[1]
-        self.hosts = [encode_host("127.0.0.1", port) for port in (self.broker.port, own_port)]
-
-    async def feed(self, data: bytes) -> None:
-        self.writer.write(data)
-        await asyncio.sleep(0)
-
-    async def warm_up(self) -> None:
-        """Send the first requests, and read until each is answered."""
-        await self.feed(b"".join(FIRST))
-        await self.read_until(lambda answers: len(answers) == len(FIRST))
-        self.received = b""
-
-    async def read_until(self, is_done: Callable[[list[bytes]], bool]) -> None:
-        """Read until the answers are those that are waited for, or the broker ends the connection."""
-        while not self.is_ended and not is_done(self.answers()):
-            try:
-                data = await asyncio.wait_for(self.reader.read(1 << 20), 20)
-            except ConnectionError:
-                data = b""
-            self.received += data
-            self.is_ended = not data
-
-    def answers(self) -> list[bytes]:
-        """Return the frames that were received."""
-        frames, at = [], 0
-        while at < len(self.received):
-            end = at + 4 + int.from_bytes(self.received[at : at + 4], "big")
-            frames.append(self.masked(self.received[at:end]))
-            at = end
-        return frames
-
-    async def close(self) -> None:
-        self.writer.close()
-        await self.broker.close()
-
-    def masked(self, data: bytes) -> bytes:
-        """Return bytes without the ports of this side."""
-        for number, host in enumerate(self.hosts):
-            mask = b"host %d__" % number
-            port = int.from_bytes(host[4:], "big")
-            data = data.replace(host, mask).replace(host.hex().upper().encode(), mask * 2)
-            data = data.replace(b"127.0.0.1:%d" % port, mask)
-        return data
-
-    def files(self) -> dict[str, bytes]:
-        return {
-            str(path.relative_to(self.folder)): self.masked(path.read_bytes())
-            for part in ("commitlog", "consumequeue", "index")
-            for path in sorted((self.folder / part).rglob("*"))
-            if path.is_file()
-        } | {"progress": (self.folder / "config" / "consumerOffset.json").read_bytes()}
-
-
 async def compare(folder: Path, flush, frames, cuts) -> None:
     clock = ManualClock()
     sides = [
@@ -354,7 +270,7 @@ async def compare(folder: Path, flush, frames, cuts) -> None:
         await side.start()
         # The first round makes the topics; in the second they are on the disk, and the kernel learns them.
         for _ in range(2):
-            await side.warm_up()
+            await side.warm_up(FIRST)
     clock.advance(12_345)
     for side in sides:
         for start, end in pairwise(edges):
