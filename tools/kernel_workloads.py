@@ -268,6 +268,114 @@ def commit() -> Work:
     return work
 
 
+def _waiting(topic: str) -> tuple[list[int], object]:
+    """Return the positions of messages of 1 KiB that wait in a topic, and a log that has nothing else."""
+    from types import SimpleNamespace
+
+    from pyromq.wire.record import Record, encode_record
+
+    log, positions = b"", []
+    for number in range(MESSAGES):
+        properties = (
+            f"REAL_TOPIC\x01orders\x02PGROUP\x01group\x02TAGS\x01paid\x02REAL_QID\x01{number % 2}"
+            f"\x02UNIQ_KEY\x017F00000100010CA5D2F8{number:012X}\x02KEYS\x01key-{number}\x02DELAY\x013"
+        )
+        record = Record(topic=topic, body=BODY, properties=properties, position=len(log), queue_offset=number)
+        positions.append(len(log))
+        log += encode_record(record)
+    segment = SimpleNamespace(base=0, end=len(log), map=log)
+    return positions, SimpleNamespace(end=len(log), written_from=0, segment_at=lambda _: segment)
+
+
+@workload("end")
+def end() -> Work:
+    """Return the work of committing transactions of messages of 1 KiB, the write itself left out."""
+    from pyromq._kernel.storage.tails import IndexTail, QueueTail
+    from pyromq.broker.requests.end_shortcut import make_ends
+    from pyromq.broker.requests.send_shortcut import make_sends
+    from pyromq.codes import CommandFlag, RequestCode
+    from pyromq.wire.command import Command, encode
+
+    positions, log = _waiting("RMQ_SYS_TRANS_HALF_TOPIC")
+    kernel = make_sends(
+        store_host=HOST,
+        cluster="DefaultCluster",
+        common_ext={},
+        diverting=(),
+        wait_matters=False,
+        has_index=True,
+        body_bytes_max=4 << 20,
+    )
+    assert kernel is not None
+    decided = bytearray(MESSAGES // 8 + 1)
+    ends = make_ends(lambda: (log, decided, 0, {}), store_host=HOST, body_bytes_max=4 << 20)  # type: ignore[arg-type, return-value]
+    kernel.take_in(ends)
+    index, received = IndexTail(5_000_000, 20_000_000), b""
+    for topic in (b"orders", b"RMQ_SYS_TRANS_OP_HALF_TOPIC"):
+        for queue_id in range(2):
+            ends.learn(topic, queue_id, QueueTail())
+    for number, position in enumerate(positions):
+        ext = {
+            "producerGroup": "group",
+            "tranStateTableOffset": str(number),
+            "commitLogOffset": str(position),
+            "commitOrRollback": "8",
+            "fromTransactionCheck": "false",
+            "msgId": f"7F00000100010CA5D2F8{number:012X}",
+            "transactionId": f"7F00000100010CA5D2F8{number:012X}",
+        }
+        code, flag = RequestCode.END_TRANSACTION, CommandFlag.ONEWAY
+        received += encode(Command(code, opaque=number, flag=flag, ext=ext))
+
+    def work() -> int:
+        inlet = _inlet(received)
+        kernel.plan(
+            [inlet],
+            0,
+            under_way_max=1,
+            now_ms=1_700_000_000_000,
+            log_end=POSITION,
+            log_room=1 << 30,
+            index_room=1 << 20,
+        )
+        kernel.apply(index, 1 << 20)
+        kernel.hand_out()
+        ends.take_ended()
+        decided[:] = bytes(len(decided))
+        assert not inlet.pending_bytes, f"stopped at {inlet.start}"
+        return MESSAGES
+
+    return work
+
+
+@workload("deliver")
+def deliver() -> Work:
+    """Return the work of storing delayed messages of 1 KiB in their own topic, the write itself left out."""
+    from pyromq._kernel.storage.again import DuePlan
+    from pyromq._kernel.storage.tails import IndexTail, QueueTail
+
+    positions, log = _waiting("SCHEDULE_TOPIC_XXXX")
+    plan = DuePlan(store_host=HOST, has_index=True, body_bytes_max=4 << 20)
+    index, asked = IndexTail(5_000_000, 20_000_000), array("q", positions)
+    for queue_id in range(2):
+        plan.learn(b"orders", queue_id, QueueTail())
+
+    def work() -> int:
+        count = plan.plan_due(
+            asked,
+            log=log,  # type: ignore[arg-type]
+            timed_topic=None,
+            now_ms=1_700_000_000_000,
+            log_end=POSITION,
+            log_room=1 << 30,
+            index_room=1 << 20,
+        )
+        plan.apply(index, 1 << 20)
+        return count
+
+    return work
+
+
 @workload("queue entries")
 def queue_entries() -> Work:
     """Return the work of adding an entry to a queue for each message."""

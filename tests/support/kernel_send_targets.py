@@ -65,14 +65,11 @@ def _send_frames() -> list[bytes]:
     return frames
 
 
-@target("sends.Sends", "known.Topic", "known.KnownTopics", "answers.AnswerHead", "diversions.Diversion")
-def sends(random: Random) -> None:
+def a_sends(random: Random, host: bytes) -> Any:
+    """Return the kernel's part of a broker's sends."""
     from pyromq.broker.requests.send_shortcut import make_sends
-    from pyromq.wire.record import iter_records
 
-    tails, host = module("tails"), b"\x7f\0\0\x01\0\0\x2a\x9f"
-    index, queues = tails.IndexTail(5000, 1 << 20), [tails.QueueTail() for _ in range(6)]
-    kernel = make_sends(
+    return make_sends(
         store_host=host,
         cluster="DefaultCluster",
         common_ext={"MSG_REGION": "DefaultRegion", "TRACE_ON": "true"},
@@ -81,7 +78,15 @@ def sends(random: Random) -> None:
         has_index=random.random() < 0.8,
         body_bytes_max=mostly(random, 4 << 20, 0, 99, 100),
     )
-    assert kernel is not None
+
+
+@target("sends.Sends", "known.Topic", "known.KnownTopics", "answers.AnswerHead", "diversions.Diversion")
+def sends(random: Random) -> None:
+    from pyromq.wire.record import iter_records
+
+    tails, host = module("tails"), b"\x7f\0\0\x01\0\0\x2a\x9f"
+    index, queues = tails.IndexTail(5000, 1 << 20), [tails.QueueTail() for _ in range(6)]
+    kernel = a_sends(random, host)
     for _ in range(random.choice((1, 3, 80))):
         kernel.learn(b"other-%d" % random.randrange(200), random.randrange(4), tails.QueueTail(), 0)
     for queue in queues:

@@ -10,6 +10,7 @@ import ctypes
 from random import Random
 
 # Their targets enter themselves.
+import kernel_again_targets  # noqa: F401
 import kernel_copy_targets  # noqa: F401
 import kernel_due_targets  # noqa: F401
 import kernel_fact_targets  # noqa: F401

@@ -4,9 +4,11 @@
 
 What is planned is written and applied as `plans` says.
 
+Requests of other kinds that store something are planned with the sends (`take_in`), in the order of the frames.
+
 Only plain sends are planned: to a queue that Python has made known with `learn`, or to a topic made known with
-`learn_topic` of messages that wait elsewhere first, by a diversion that Python has taught. At a link's first frame that is anything else, `plan` leaves that link, and
-Python goes on with it. `pyromq.broker.requests.handlers.send_handlers` is the same in Python.
+`learn_topic` of messages that wait elsewhere first, by a diversion that Python has taught. At a link's first
+frame that is anything else, `plan` leaves that link, and Python goes on with it. `pyromq.broker.requests.handlers.send_handlers` is the same in Python.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
@@ -21,7 +23,8 @@ from pyromq._kernel.codec.blocks cimport Block, copy, need
 from pyromq._kernel.storage.drafts cimport Draft, note_pairs
 from pyromq._kernel.codec.frames cimport READ, UNESCAPE_BEYOND, Frame, Span, read_frame, unescape
 from pyromq._kernel.codec.inlets cimport Inlet
-from pyromq._kernel.requests.send_fields cimport Asked, read_send
+from pyromq._kernel.requests.again_frames cimport AgainFrames
+from pyromq._kernel.requests.send_fields cimport SEND_MESSAGE_V2, Asked, read_send
 from pyromq._kernel.requests.signatures cimport Signatures
 from pyromq._kernel.storage.diversions cimport MORE_BYTES_MAX, Diversion, Waiting
 from pyromq._kernel.storage.known cimport KnownTopics, Topic
@@ -66,6 +69,8 @@ cdef class Sends(Plan):
     cdef KnownTopics _topics
     #: With access control: what looks at each frame.
     cdef Signatures _signatures
+    #: Of type AgainFrames: what plans the requests that are no sends.
+    cdef list _others
     #: The inlets of the plan, and what was planned of them, until it is handed out.
     cdef list _inlets
     cdef Block _planned
@@ -122,6 +127,7 @@ cdef class Sends(Plan):
         self._diversions = {}
         self._transaction_id_from = transaction_id_from
         self._topics = KnownTopics()
+        self._others = []
 
     def __dealloc__(self):
         free(self._answers.bytes)
@@ -133,6 +139,10 @@ cdef class Sends(Plan):
     def guard(self, Signatures signatures):
         """Plan only what signatures let pass from now on; None: everything."""
         self._signatures = signatures
+
+    def take_in(self, AgainFrames others not None):
+        """Plan requests of another kind too."""
+        self._others.append(others)
 
     # Topics
 
@@ -160,9 +170,12 @@ cdef class Sends(Plan):
 
     def forget_all(self):
         """Leave all messages to Python, until their queues are learnt again."""
+        cdef AgainFrames other
         self.clear()
         self._topics.forget_all()
         self._diversions.clear()
+        for other in self._others:
+            other.forget_all()
 
     @property
     def topic_count(self):
@@ -187,21 +200,25 @@ cdef class Sends(Plan):
         A plan that is long enough ends before the last inlet. `log_room` are the bytes that still go into the
         log's file, `index_room` the keys into the index's. Inlets stay as they are until `hand_out` or `take`.
         """
-        cdef Py_ssize_t i
+        cdef Py_ssize_t i = first
         cdef Inlet inlet
+        cdef AgainFrames other
         self.clear()
         self._planned.used = self._answers.used = 0
         if first < 0:
             raise ValueError("there is no such inlet")
         self._inlets = inlets
         self.begin(now_ms, b"", log_end, log_room, index_room)
-        for i in range(first, len(inlets)):
+        for other in self._others:
+            other.begin_plan()
+        while i < len(inlets) and self._records.used < PLAN_BYTES_MAX:
             inlet = inlets[i]
             if inlet.under_way_number() < under_way_max:
                 self._plan_inlet(i, inlet)
-            if self._records.used >= PLAN_BYTES_MAX:
-                return i + 1
-        return len(inlets)
+            i += 1
+        for other in self._others:
+            other.end_plan()
+        return i
 
     cdef int _plan_inlet(self, Py_ssize_t place, Inlet inlet) except -1:
         """Plan the sends at the front of one inlet; see `plan`."""
@@ -279,8 +296,34 @@ cdef class Sends(Plan):
         self._planned.used = self._answers.used = 0
         return 0
 
+    cdef AgainFrames _other(self, int code):
+        """Return what plans the requests of a code that are no sends, None for all that is left."""
+        cdef AgainFrames other
+        for other in self._others:
+            if other.code == code:
+                return other
+        return None
+
+    cdef bint _plan_other(self, Frame *frame, AgainFrames other) except -1:
+        """Plan one request that is no send; see `_plan_frame`."""
+        cdef Value values[VALUES_MAX]
+        cdef uint8_t *start
+        if not other.plan_frame(self, frame):
+            return False
+        if not frame.flag & FLAG_ONEWAY:
+            values[PART_OPAQUE].text = NULL
+            values[PART_OPAQUE].number = frame.opaque
+            need(&self._answers, other.head.bytes_max)
+            start = self._answers.bytes + self._answers.used
+            self._answers.used += other.head.write(start, frame, values, 0) - start
+        return True
+
     cdef bint _plan_frame(self, Frame *frame) except -1:
         """Plan one frame, or leave everything as it was and return False."""
+        cdef AgainFrames other = self._other(frame.code) if frame.code != SEND_MESSAGE_V2 else None
+        return self._plan_send(frame) if other is None else self._plan_other(frame, other)
+
+    cdef bint _plan_send(self, Frame *frame) except -1:
         cdef Asked asked
         cdef PyObject *found
         cdef Topic topic
@@ -479,8 +522,11 @@ cdef class Sends(Plan):
 
     def drop(self):
         """Forget what was planned, and its answers."""
+        cdef AgainFrames other
         self.clear()
         self._forget_inlets()
+        for other in self._others:
+            other.drop_plan()
 
 
 cdef bint _is_plain_text(Span *text) noexcept nogil:

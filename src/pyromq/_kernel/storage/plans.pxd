@@ -33,3 +33,6 @@ cdef class Plan(Notes):
         self, const uint8_t *at, const uint8_t *end, Draft *draft, Topic topic, PyObject *queue
     ) except -1
     cdef bint add(self, Draft *draft, Topic topic, PyObject *queue) except -1
+    cdef bint add_from(
+        self, Draft *draft, Topic topic, PyObject *queue, const uint8_t *born_host, const uint8_t *store_host
+    ) except -1

@@ -160,6 +160,15 @@ cdef class Plan(Notes):
         return True
 
     cdef bint add(self, Draft *draft, Topic topic, PyObject *queue) except -1:
+        """Encode a message that arrived now as a record; see `add_from`."""
+        return self.add_from(
+            draft, topic, queue, <const uint8_t *> PyBytes_AS_STRING(self._born_host),
+            <const uint8_t *> PyBytes_AS_STRING(self._store_host),
+        )
+
+    cdef bint add_from(
+        self, Draft *draft, Topic topic, PyObject *queue, const uint8_t *born_host, const uint8_t *store_host
+    ) except -1:
         """Encode one record, and note what the followers are to know of it; False when there is no room."""
         cdef Py_ssize_t topic_length = PyBytes_GET_SIZE(topic.name)
         cdef Py_ssize_t text_length = (
@@ -181,9 +190,9 @@ cdef class Plan(Notes):
         at = store64(at, self._end)
         at = store32(at, draft.sys_flag)
         at = store64(at, draft.born_at_ms)
-        at = copy(at, PyBytes_AS_STRING(self._born_host), HOST_BYTES)
+        at = copy(at, born_host, HOST_BYTES)
         at = store64(at, self._now_ms)
-        at = copy(at, PyBytes_AS_STRING(self._store_host), HOST_BYTES)
+        at = copy(at, store_host, HOST_BYTES)
         at = store32(at, draft.reconsume_times)
         at = store64(at, draft.prepared_position)
         at = store32(at, <int32_t> draft.body_length)

@@ -14,12 +14,13 @@ same offset would be given to another message, and whoever had read the first wo
 """
 
 from collections import deque
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Iterable
 from dataclasses import dataclass
 from functools import partial
 
 from pyromq.clock import Clock
 from pyromq.net.turn import Turn, TurnStep
+from pyromq.store.consumequeue import ConsumeQueue
 from pyromq.store.store import MessageStore
 
 #: The subscriptions of held pulls have so many characters in all; mostly they have one each.
@@ -192,6 +193,16 @@ class Announcements:
             self._arrivals.announce(topic, queue_id, end, tags_code)
         else:
             self._held.append((self._store.max_position, topic, queue_id, end - 1, end))
+
+    def watch(self, queue: ConsumeQueue) -> None:
+        """Have the kernel say of a queue when it grows, if somebody waits for it, or may do so."""
+        queue.watched = self.are_held_back or self._arrivals.is_awaited(queue.topic, queue.queue_id)
+
+    def grew_planned(self, grown: Iterable[tuple[ConsumeQueue, int]]) -> None:
+        """Announce what queues got that the kernel planned, each from an offset on."""
+        for queue, first in grown:
+            self.grew(queue.topic, queue.queue_id, first, queue.end)
+            self.watch(queue)
 
     def grew(self, topic: str, queue_id: int, first: int, end: int) -> None:
         """Announce the messages from one offset of a queue up to another; see `stored`."""

@@ -160,6 +160,8 @@ class Durability(LogSync):
         self.is_immediate = not self.syncs_all and elsewhere is None
         #: Whoever waits for what was written in this turn, and where the log ends behind that.
         self._turn: list[Settle] = []
+        #: The links whose sends the shortcut takes right now.
+        self._offered: Sequence[Link] = ()
         self._turn_end = 0
 
     # When a request arrives ------------------------------------------------------------------------------
@@ -274,6 +276,7 @@ class Durability(LogSync):
                 # A connection with too many requests under way hears that, and not this.
                 if link.under_way_count < under_way_max and busy.refuse_sends(link, reason):
                     has_handled = True
+            self._offered = taken
             if sends is not None and taken and sends(taken):
                 has_handled = True
             if reads is not None:
@@ -283,6 +286,11 @@ class Durability(LogSync):
             return has_handled
 
         return take
+
+    def takes_ends(self) -> bool:
+        """Return whether the shortcut takes ends of transactions, too, of links whose sends it takes now."""
+        busy = self._busy
+        return busy is None or len(self._parted(busy.ends, self._offered)[0]) == len(self._offered)
 
     def _parted(
         self, busy: Busy, queue: PressedQueue, links: list[Link]

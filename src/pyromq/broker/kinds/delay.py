@@ -35,6 +35,7 @@ from pyromq import system_names
 from pyromq.broker.durability.acknowledgement import Durability
 from pyromq.broker.kinds.alarm import Alarm
 from pyromq.broker.kinds.checkpoint_file import CheckpointFile
+from pyromq.broker.kinds.deliveries import Deliveries
 from pyromq.broker.kinds.kind_follower import KindFollower
 from pyromq.broker.kinds.stored_again import divert, draft_of, due_draft
 from pyromq.broker.topics.intake import Diversion, PlainDiversion
@@ -56,8 +57,11 @@ log = logging.getLogger(__name__)
 
 #: A message that was delivered has it in its properties.
 _MARK = (names.REAL_TOPIC + names.NAME_VALUE_SEPARATOR).encode()
-#: Messages of one level that are delivered before other work of the loop gets its turn.
+#: Messages of one level that are delivered one by one before other work of the loop gets its turn.
 TURN_MESSAGES_MAX = 32
+#: Messages of one level that are looked at together, and bytes of all levels after which a turn ends.
+TOGETHER_MAX = 2_048
+TURN_BYTES_MAX = 1 << 20
 #: Java's int has no more.
 LEVEL_DIGITS_MAX = 10
 #: How long a level waits after the store refused one of its messages.
@@ -116,6 +120,8 @@ class DelayedMessages(KindFollower):
         #: When the head of each level is due, for the levels in which messages wait.
         self._due_ms: dict[int, int] = {}
         self._alarm: Alarm | None = None
+        #: What stores many with one write, where there is a kernel.
+        self.deliveries: Deliveries | None = None
 
     def load(self) -> None:
         """Read the progress, bring it within what the store has, and add what the log says."""
@@ -267,12 +273,15 @@ class DelayedMessages(KindFollower):
 
     def _deliver_due(self) -> None:
         """Deliver what is due, but only so much in one turn of the loop."""
+        began_at = self._store.max_position
         for level in tuple(self._due_ms):
             due_ms = self._deliver_level(level)
-            if due_ms is None:
-                del self._due_ms[level]
-            else:
+            # Levels that have not had their turn yet come first in the next.
+            del self._due_ms[level]
+            if due_ms is not None:
                 self._due_ms[level] = due_ms
+            if self._store.max_position - began_at >= TURN_BYTES_MAX:
+                break
         self._set_alarm()
 
     def _set_alarm(self) -> None:
@@ -288,6 +297,9 @@ class DelayedMessages(KindFollower):
         now_ms = self._clock.now_ms()
         due_ms_max = now_ms + self._levels_ms[level]
         offset = self._next_offset(level)
+        if count := self._deliver_together(level, offset, now_ms):
+            self._progress[level] = offset + count
+            return now_ms
         entries = self._store.entries(system_names.SCHEDULE, level - 1, offset, TURN_MESSAGES_MAX)
         for position, _size, due_ms in entries:
             if now_ms < due_ms <= due_ms_max:
@@ -303,6 +315,17 @@ class DelayedMessages(KindFollower):
             self._progress[level] = offset
         return now_ms if offset < self._store.max_offset(system_names.SCHEDULE, level - 1) else None
 
+    def _deliver_together(self, level: int, offset: int, now_ms: int) -> int:
+        """Deliver due messages of a level from an offset on with one write; return how many that were.
+
+        There are none where the first is for Python to deliver, or not due.
+        """
+        queue = self._store.queue(system_names.SCHEDULE, level - 1)
+        if self.deliveries is None or queue is None:
+            return 0
+        entries = queue.read(offset, TOGETHER_MAX)
+        return len(self.deliveries.deliver_due(entries, now_ms, now_ms + self._levels_ms[level]))
+
     def _deliver(self, position: int) -> None:
         record = self._store.record_at(position)
         if record is None:
@@ -313,6 +336,8 @@ class DelayedMessages(KindFollower):
             log.error("the delayed message at position %d does not say where it belongs", position)
             return
         self._store.put(draft)
+        if self.deliveries is not None:
+            self.deliveries.learn(draft.topic, draft.queue_id)
 
     def _next_offset(self, level: int) -> int:
         """Return the offset of the level's oldest message that was not delivered.

@@ -10,7 +10,7 @@ from pyromq.wire.record import Record
 #: The tag of an op message: the half is done with.
 DONE_TAG = "d"
 _COMMIT = int(SysFlag.TRANSACTION_COMMIT)
-_OP_PROPERTIES = names.encode({names.TAGS: DONE_TAG, names.WAIT: "true"})
+OP_PROPERTIES = names.encode({names.TAGS: DONE_TAG, names.WAIT: "true"})
 
 
 def committed_draft(half: Record) -> Draft | None:
@@ -34,5 +34,5 @@ def op_draft(offset: int, *, now_ms: int, host: bytes) -> Draft:
     """Return the op message that says that the half at an offset is done with."""
     body = str(offset).encode()
     return own_draft(
-        system_names.TRANSACTION_OP_HALF, body, _OP_PROPERTIES, born_at_ms=now_ms, store_host=host
+        system_names.TRANSACTION_OP_HALF, body, OP_PROPERTIES, born_at_ms=now_ms, store_host=host
     )

@@ -103,6 +103,16 @@ class DecidedOffsets:
         index, bit = divmod(offset - self._base, 8)
         return offset >= self.start and index < len(self._bits) and bool(self._bits[index] & 1 << bit)
 
+    def bits_before(self, end: int) -> bytearray:
+        """Return the bits themselves, one for each offset before `end` at least: for whoever adds many.
+
+        The first is that of `start`, brought down to a multiple of eight.
+        """
+        missing = (end - self._base + 7) // 8 - len(self._bits)
+        if missing > 0:
+            self._bits.extend(bytes(missing))
+        return self._bits
+
     def start_at(self, offset: int) -> None:
         """Forget what is before `offset`, and never know it again."""
         base = self._base
@@ -137,6 +147,8 @@ class HalfMessages(KindFollower):
         self._latest: dict[Identity, int] = {}
         #: Asks about the halves that nobody decided, and notes the progress.
         self.check: Callable[[], Awaitable[None]] | None = None
+        #: Returns the half offsets that planned op messages name, once: the bytes of an array of int64.
+        self.take_ended: Callable[[], bytes] = bytes
 
     @property
     def progress(self) -> int:
@@ -170,14 +182,27 @@ class HalfMessages(KindFollower):
             self._latest[identity] = record.queue_offset
 
     def grew(self, topic: str, queue_id: int, first: int, end: int) -> None:
-        """Note what op messages decide; halves that the kernel stores are no copies, and need nothing."""
-        if topic != system_names.TRANSACTION_HALF:
+        """Take in what op messages decide; halves that the kernel stores are no copies, and need nothing.
+
+        Of the ends that it planned, the kernel says what they decide, and their bits are set already.
+        """
+        if topic == system_names.TRANSACTION_HALF:
+            return
+        ended = self.take_ended()
+        if len(ended) == (end - first) * self._ops.itemsize:
+            self._note_lost_ops(first)
+            self._ops.frombytes(ended)
+        else:
             super().grew(topic, queue_id, first, end)
+
+    def _note_lost_ops(self, next_offset: int) -> None:
+        """Note op messages that were lost before an offset; they decide nothing."""
+        known = self._op_progress + len(self._ops) - self._ops_passed
+        self._ops.extend([-1] * (next_offset - known))
 
     def _apply_op(self, op: Record) -> None:
         ops = self._ops
-        lost = op.queue_offset - (self._op_progress + len(ops) - self._ops_passed)
-        ops.extend([-1] * lost)
+        self._note_lost_ops(op.queue_offset)
         end = self._store.max_offset(system_names.TRANSACTION_HALF, QUEUE_ID)
         offsets = [offset for offset in _decided_by(op) if offset < end]
         for offset in offsets:
@@ -227,6 +252,13 @@ class HalfMessages(KindFollower):
     def is_decided(self, offset: int) -> bool:
         """Return whether the half at this offset needs nothing more."""
         return offset < self.progress or offset in self._decided
+
+    def look(self) -> tuple[bytearray, int, dict[Identity, int]]:
+        """Return what the kernel looks at: a bit for each half that is decided, from which offset on they are
+        not all decided, and where the newest copies are.
+        """
+        end = self._store.max_offset(system_names.TRANSACTION_HALF, QUEUE_ID)
+        return self._decided.bits_before(end), self.progress, self._latest
 
     def decide(self, offset: int) -> None:
         """Note that a half, whose newest copy is at `offset`, is decided."""

@@ -32,16 +32,16 @@ def sent_ext(settings: BrokerSettings) -> dict[str, str]:
     }
 
 
-def json_parts(fields: Mapping[str, str | None], remark: str | None = None) -> Parts:
+def json_parts(fields: Mapping[str, str | None] | None, remark: str | None = None) -> Parts:
     """Return the pieces of a JSON header, each with what follows it; the fields that are None vary.
 
+    Without `fields` it has none, not even an empty map.
     Raises ValueError when another field looks like a mark.
     """
-    marks = {mark.encode(): kind for mark, kind in _kinds(fields).items()}
+    marks = {mark.encode(): kind for mark, kind in _kinds(fields or {}).items()}
     marks[str(_OPAQUE).encode()] = OPAQUE
-    answer = Command(
-        ResponseCode.SUCCESS, opaque=_OPAQUE, flag=CommandFlag.RESPONSE, remark=remark, ext=_marked(fields)
-    )
+    ext = None if fields is None else _marked(fields)
+    answer = Command(ResponseCode.SUCCESS, opaque=_OPAQUE, flag=CommandFlag.RESPONSE, remark=remark, ext=ext)
     text = encode(answer)[8:]
     if any(text.count(mark) != 1 for mark in marks):
         raise ValueError(f"a field of {fields} looks like a mark")

@@ -18,6 +18,7 @@ from pyromq.broker.durability.write_path import WritePath
 from pyromq.broker.groups.group_room import Groups
 from pyromq.broker.groups.offset_shortcut import FastOffsets, make_offsets
 from pyromq.broker.kinds.delay import DelayedMessages
+from pyromq.broker.kinds.deliveries import QueueTeacher, make_deliveries
 from pyromq.broker.kinds.kinds import Kinds
 from pyromq.broker.kinds.staging.staging_wiring import make_staging
 from pyromq.broker.live_settings import BrokerLiveSettings
@@ -39,6 +40,7 @@ from pyromq.broker.requests.broker_routes import (
     timer_routes,
 )
 from pyromq.broker.requests.busy import Busy
+from pyromq.broker.requests.end_shortcut import fast_ends
 from pyromq.broker.requests.handlers.access_handlers import AccessHandlers
 from pyromq.broker.requests.handlers.admin_handlers import AdminHandlers
 from pyromq.broker.requests.handlers.configuration_handlers import ConfigurationHandlers, ResumeHandlers
@@ -63,8 +65,10 @@ from pyromq.config.choices import BrokerRole
 from pyromq.net.latency import RequestTimes
 from pyromq.net.turn import Shortcut, Turn
 from pyromq.store.store import MessageStore
+from pyromq.wire.record import HOST_BYTES_V4
 
 if TYPE_CHECKING:
+    from pyromq._kernel.requests.again_frames import AgainFrames
     from pyromq._kernel.requests.signatures import Signatures
 
 #: The codes that each shortcut handles.
@@ -95,6 +99,8 @@ class HandlerTable:
         self._topics = topics
         self._groups = groups
         self._write = write
+        #: What the kernel plans beside plain sends.
+        self._others: list[AgainFrames] = []
         self._access: AccessControl | None = None
         self._signed: FastSignatures | None = None
 
@@ -139,6 +145,12 @@ class HandlerTable:
             write, topics=topics, producers=self._groups.producers, settings=settings, clock=clock
         )
         self._table.add(kind_routes(retry, transaction, reply))
+        if use_kernel and not self._is_slave and len(write.addresses.store_host) == HOST_BYTES_V4:
+            teacher = QueueTeacher(store, topics, announcements)
+            kinds.delayed.deliveries = make_deliveries(store, teacher, announcements, clock)
+            ends = fast_ends(kinds.halves, write, store)
+            transaction.learn = partial(teacher.teach, ends)
+            self._others.append(ends)
         timers = TimerHandlers(
             kinds.timers, store=store, topics=topics, durability=write.durability, settings=settings
         )
@@ -287,6 +299,8 @@ class HandlerTable:
         if sends is None:
             return None
         sends.guard(self._signatures(_SENDS))
+        for others in self._others:
+            sends.take_in(others)
         fast = FastSends(
             sends,
             store=self._store,

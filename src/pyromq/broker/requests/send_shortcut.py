@@ -70,7 +70,6 @@ class FastSends:
         self._store = store
         self._log = store.log
         self._topics = topics
-        self._arrivals = delivery.arrivals
         self._announcements = delivery.announcements
         self._durability = durability
         self._common_ext = sent_ext(live.now.broker)
@@ -99,28 +98,26 @@ class FastSends:
         first, has_handled = 0, False
         while first < len(links):
             log_end, log_room, index_room = store.rooms()
-            first = sends.plan(
-                links,
-                first,
-                under_way_max=self._under_way_max,
-                now_ms=now_ms,
-                log_end=log_end,
-                log_room=log_room,
-                index_room=index_room,
-            )
-            if sends.count:
+            try:
+                first = sends.plan(
+                    links,
+                    first,
+                    under_way_max=self._under_way_max,
+                    now_ms=now_ms,
+                    log_end=log_end,
+                    log_room=log_room,
+                    index_room=index_room,
+                )
                 log_end = sends.end
-                try:
-                    grown = store.put_planned(sends, now_ms)
-                except StoreError:
-                    # It is refused with a reason when Python takes the same frames up.
-                    sends.drop()
-                    return has_handled
+                grown = store.put_planned(sends, now_ms) if sends.count else None
+            except StoreError:
+                # It is refused with a reason when Python takes the same frames up.
+                sends.drop()
+                return has_handled
+            if grown is not None:
                 has_handled = True
                 self._stored(log_end)
-                for queue, offset in grown:
-                    self._announcements.grew(queue.topic, queue.queue_id, offset, queue.end)
-                    queue.watched = self._is_awaited(queue.topic, queue.queue_id)
+                self._announcements.grew_planned(grown)
         return has_handled
 
     def _stored(self, log_end: int) -> None:
@@ -161,7 +158,7 @@ class FastSends:
         for one in queue_ids:
             queue = self._store.queue(topic, one)
             if queue is not None:
-                queue.watched = self._is_awaited(topic, one)
+                self._announcements.watch(queue)
                 self._sends.learn(topic.encode(), one, queue, multi_tags)
 
     def learn_diverted(self, topic: str, queue_id: int) -> None:
@@ -184,9 +181,6 @@ class FastSends:
             self._learnt.clear()
             self._diversions.clear()
             self._sends.forget_all()
-
-    def _is_awaited(self, topic: str, queue_id: int) -> bool:
-        return self._announcements.are_held_back or self._arrivals.is_awaited(topic, queue_id)
 
     def _watch(self, topic: str, queue_id: int) -> None:
         queue = self._store.queue(topic, queue_id)
@@ -222,7 +216,8 @@ class FastSends:
                 is_refused = isinstance(error, Refused)
                 answer.code = error.code if is_refused else ResponseCode.SYSTEM_ERROR  # type: ignore[attr-defined]
                 answer.remark = error.remark if is_refused else str(error)  # type: ignore[attr-defined]
-                answer.ext = self._common_ext
+                if answer.ext:
+                    answer.ext = self._common_ext
             frames.append(encode(answer))
         return b"".join(frames)
 

@@ -6,7 +6,7 @@ moment leaves the message and the note of its end both or neither (`half_message
 """
 
 import logging
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 
 from pyromq import system_names
 from pyromq.broker.durability.write_path import WritePath
@@ -46,6 +46,8 @@ class TransactionHandlers:
         self._halves = halves
         self._clock = clock
         self._role = role
+        #: Told where the messages went that an end stored.
+        self.learn: Callable[[str, int], None] | None = None
 
     def end(self, request: Request[EndTransaction]) -> Answer | Awaitable[Answer] | None:
         """Commit or roll back. A producer that does not know the fate yet gets no answer from RocketMQ.
@@ -98,7 +100,11 @@ class TransactionHandlers:
             if draft is None:
                 raise _wrong("The prepared transaction message does not name its topic and queue")
             drafts.insert(0, draft)
-        return self._intake.put_together(drafts)[-1].end
+        end = self._intake.put_together(drafts)[-1].end
+        if self.learn is not None:
+            for draft in drafts:
+                self.learn(draft.topic, draft.queue_id)
+        return end
 
 
 def _wrong(remark: str) -> ServerFailed:

@@ -1,0 +1,351 @@
+"""Ends of transactions and deliveries of delayed messages on the kernel's way, with a broker's defaults."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from kinds_stage import ManualStage, Peer, after_a_crash, running_stage
+from transaction_steps import COMMIT, GROUP, HALF, INTERVAL_MS, ROLLBACK, UNKNOWN, end, end_fields, send_half
+
+from pyromq.broker.kinds.delay import TURN_MESSAGES_MAX
+from pyromq.codes import RequestCode, ResponseCode, Serializer
+from pyromq.config.choices import FlushDiskType
+from pyromq.kernel import IS_COMPILED
+from pyromq.net.routes import Request
+from pyromq.store.store import Draft, MessageStore, Placed
+from pyromq.testing.requests import held_pull_fields, send_v2_fields
+from pyromq.testing.waiting import aeventually
+from pyromq.wire.command import Command, encode
+
+pytestmark = pytest.mark.skipif(not IS_COMPILED, reason="without the kernel there is no shortcut")
+OP = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
+
+
+@dataclass
+class Seen:
+    """A stage, a client, and what Python handles of its requests."""
+
+    stage: ManualStage
+    client: Peer
+    ends: list[int] = field(default_factory=list)
+
+    def watch(self) -> None:
+        """Note the ends that Python handles from now on."""
+
+        def note(request: Request[object]) -> None:
+            self.ends.append(request.command.code)
+
+        self.stage.broker._table.guard(note, [RequestCode.END_TRANSACTION])
+
+    def decided(self) -> list[int]:
+        """Return the halves that the op messages name."""
+        store = self.stage.broker.store
+        records = [store.record_at(entry.position) for entry in store.entries(OP, 0, 0, 100)]
+        return [int(record.body) for record in records if record is not None]
+
+    async def teach(self) -> None:
+        """Let the kernel learn where committed messages go: the first makes the topic, and it is saved."""
+        for _ in range(3):
+            half = await send_half(self.client, b"first")
+            assert (await end(self.client, half, COMMIT)).code == ResponseCode.SUCCESS
+        self.ends.clear()
+
+
+@pytest.fixture(params=list(FlushDiskType))
+async def seen(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[Seen]:
+    async with running_stage(tmp_path, flush_disk_type=request.param) as stage:
+        made = Seen(stage, stage.connect())
+        made.watch()
+        await made.teach()
+        yield made
+
+
+# Ends of transactions ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.row("TX-04", "TX-05")
+async def test_python_does_not_see_the_ends_that_the_kernel_takes(seen: Seen) -> None:
+    halves = [await send_half(seen.client, b"%d" % number) for number in range(4)]
+
+    answers = [
+        await end(seen.client, half, fate)
+        for half, fate in zip(halves, (COMMIT, ROLLBACK, COMMIT, ROLLBACK), strict=True)
+    ]
+
+    assert [(answer.code, answer.remark, answer.ext or None) for answer in answers] == [(0, None, None)] * 4
+    assert seen.ends == []
+    stored = await seen.client.await_stored("orders", 5, queue_id=2)
+    assert [record.body for record in stored[3:]] == [b"0", b"2"]
+    assert seen.decided() == list(range(7))
+
+
+async def test_a_oneway_end_is_taken_and_not_answered(seen: Seen) -> None:
+    half = await send_half(seen.client)
+
+    await seen.client.oneway(RequestCode.END_TRANSACTION, end_fields(half, COMMIT))
+
+    assert len(await seen.client.await_stored("orders", 4, queue_id=2)) == 4
+    assert seen.ends == []
+
+
+async def test_a_committed_message_is_what_python_would_store(seen: Seen) -> None:
+    half = await send_half(seen.client, b"pay", own="value")
+
+    await end(seen.client, half, COMMIT)
+
+    *_, by_python, by_kernel = await seen.client.await_stored("orders", 4, queue_id=2)
+    assert by_kernel.body == b"pay"
+    assert by_kernel.sys_flag == by_python.sys_flag == COMMIT
+    assert by_kernel.prepared_position == int(str(end_fields(half, COMMIT)["commitLogOffset"]))
+    assert by_kernel.properties.replace("own\x01value\x02", "").replace(
+        f"{seen.stage._ids:032X}", f"{seen.stage._ids - 1:032X}"
+    ) == (by_python.properties)
+
+
+async def test_a_second_end_is_pythons_to_refuse(seen: Seen) -> None:
+    half = await send_half(seen.client)
+    await end(seen.client, half, COMMIT)
+
+    second = await end(seen.client, half, ROLLBACK)
+
+    assert second.code == ResponseCode.SYSTEM_ERROR
+    assert "already" in (second.remark or "")
+    assert len(seen.ends) == 1
+    assert seen.decided() == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("serializer", Serializer)
+async def test_a_half_and_two_ends_of_it_in_one_buffer(seen: Seen, serializer: Serializer) -> None:
+    store = seen.stage.broker.store
+    fields = send_v2_fields("orders", {"TRAN_MSG": "true", "PGROUP": GROUP}, queueId=2)
+    ending = {
+        "producerGroup": GROUP,
+        "tranStateTableOffset": store.max_offset(HALF, 0),
+        "commitLogOffset": store.max_position,
+        "commitOrRollback": COMMIT,
+        "msgId": "ID",
+    }
+    frames = [
+        _frame(RequestCode.SEND_MESSAGE_V2, fields, serializer, opaque=1),
+        _frame(RequestCode.END_TRANSACTION, ending, serializer, opaque=2),
+        _frame(RequestCode.END_TRANSACTION, ending, serializer, opaque=3),
+    ]
+    reader, writer = await asyncio.open_connection("127.0.0.1", seen.stage.broker.port)
+
+    writer.write(b"".join(frames))
+
+    await aeventually(lambda: store.max_offset(OP, 0) == 4)
+    assert len(await seen.client.await_stored("orders", 4, queue_id=2)) == 4
+    await aeventually(lambda: len(seen.ends) == 1)
+    writer.close()
+    del reader
+
+
+async def test_a_producer_that_does_not_know_yet_is_not_answered(seen: Seen) -> None:
+    half = await send_half(seen.client)
+
+    await seen.client.oneway(RequestCode.END_TRANSACTION, end_fields(half, UNKNOWN))
+    assert (await end(seen.client, half, COMMIT)).code == ResponseCode.SUCCESS
+
+    assert len(seen.ends) == 1
+    assert len(await seen.client.await_stored("orders", 4, queue_id=2)) == 4
+
+
+async def test_ends_of_halves_that_were_stored_again_decide_the_newest_copy(seen: Seen) -> None:
+    half = await send_half(seen.client, b"asked about")
+    other = await send_half(seen.client, b"not asked about yet")
+    check = seen.stage.broker.kinds.halves.check
+    assert check is not None
+    seen.stage.clock.advance(INTERVAL_MS)
+    await check()
+
+    assert (await end(seen.client, half, COMMIT)).code == ResponseCode.SUCCESS
+    assert (await end(seen.client, other, COMMIT)).code == ResponseCode.SUCCESS
+    await aeventually(lambda: len(seen.ends) == 2)
+    fresh = await send_half(seen.client, b"fresh")
+    assert (await end(seen.client, fresh, COMMIT)).code == ResponseCode.SUCCESS
+
+    assert len(seen.ends) == 2
+    halves = seen.stage.broker.kinds.halves
+    assert all(
+        halves.is_decided(offset) for offset in range(seen.stage.stored_end(HALF)) if offset not in (3, 4)
+    )
+
+
+async def test_what_the_kernel_decided_is_decided_after_a_crash(seen: Seen, tmp_path: Path) -> None:
+    decided = await send_half(seen.client, b"decided")
+    waits = await send_half(seen.client, b"waits")
+    assert (await end(seen.client, decided, COMMIT)).code == ResponseCode.SUCCESS
+
+    async with after_a_crash(seen.stage, tmp_path.with_name(f"{tmp_path.name}-survivor")) as survivor:
+        client = survivor.connect()
+        assert (await end(client, decided, COMMIT)).code == ResponseCode.SYSTEM_ERROR
+        assert (await end(client, waits, COMMIT)).code == ResponseCode.SUCCESS
+        assert len(await client.await_stored("orders", 5, queue_id=2)) == 5
+
+
+async def test_after_a_change_of_the_topic_python_has_the_next_end(seen: Seen) -> None:
+    half = await send_half(seen.client)
+    topics = seen.stage.broker.topics
+    config = topics.get("orders")
+    assert config is not None
+    topics.put(config)
+
+    assert (await end(seen.client, half, COMMIT)).code == ResponseCode.SUCCESS
+
+    assert len(seen.ends) == 1
+
+
+async def test_the_key_of_a_committed_message_is_found(seen: Seen) -> None:
+    half = await send_half(seen.client, b"pay", KEYS="the-key")
+    await end(seen.client, half, COMMIT)
+
+    found = seen.stage.broker.store.query("orders", "the-key", count_max=5, begin_ms=0, end_ms=1 << 62)
+
+    assert len(found.records) == 1
+
+
+async def test_a_pull_that_waits_gets_what_the_kernel_commits(seen: Seen) -> None:
+    half = await send_half(seen.client, b"pay")
+    reader = seen.stage.connect("reader")
+    pulling = await seen.stage.hold(reader.pull("orders", 2, offset=3, hold_ms=15_000))
+
+    await end(seen.client, half, COMMIT)
+
+    assert b"pay" in (await pulling).body
+
+
+# Delay levels -----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+async def stage(tmp_path: Path) -> AsyncIterator[ManualStage]:
+    async with running_stage(tmp_path) as stage:
+        yield stage
+
+
+@pytest.fixture
+def put_one_by_one(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The topics of the messages that are stored one by one."""
+    topics: list[str] = []
+    put = MessageStore.put
+
+    def noted(store: MessageStore, draft: Draft) -> Placed:
+        topics.append(draft.topic)
+        return put(store, draft)
+
+    monkeypatch.setattr(MessageStore, "put", noted)
+    return topics
+
+
+async def _send_delayed(client: Peer, count: int, **properties: str) -> None:
+    for number in range(count):
+        await client.send("orders", b"%d" % number, properties={"DELAY": "1", **properties})
+
+
+@pytest.mark.row("DE-08", "DE-09")
+async def test_messages_that_are_due_are_stored_together(
+    stage: ManualStage, put_one_by_one: list[str]
+) -> None:
+    client = stage.connect()
+    await _send_delayed(client, 1)
+    stage.clock.advance(1_000)
+    await client.await_stored("orders", 1)
+    count = 3 * TURN_MESSAGES_MAX
+    await _send_delayed(client, count, KEYS="the-key")
+    put_one_by_one.clear()
+
+    stage.clock.advance(1_000)
+
+    await aeventually(lambda: stage.stored_end("orders") == 1 + count)
+    assert put_one_by_one == []
+    assert [int(record.body) for record in await client.stored("orders", offset=1)] == list(range(32))
+    assert stage.broker.kinds.delayed.progress == {1: 1 + count}
+    found = stage.broker.store.query("orders", "the-key", count_max=64, begin_ms=0, end_ms=1 << 62)
+    assert len(found.records) == 64
+
+
+async def test_several_levels_are_due_together(stage: ManualStage) -> None:
+    client = stage.connect()
+    for level in (1, 2, 3):
+        for number in range(40):
+            await client.send("orders", b"%d %d" % (level, number), properties={"DELAY": str(level)})
+
+    stage.clock.advance(10_000)
+
+    await aeventually(lambda: stage.stored_end("orders") == 120)
+    for level in (1, 2, 3):
+        assert stage.broker.kinds.delayed.progress[level] == 40
+
+
+async def test_a_message_that_is_not_plain_is_delivered_in_its_place(stage: ManualStage) -> None:
+    client = stage.connect()
+    await _send_delayed(client, 1)
+    stage.clock.advance(1_000)
+    await client.await_stored("orders", 1)
+    for body, more in ((b"a", {}), (b"b", {"own": "nül"}), (b"c", {}), (b"d", {"own": "nül"})):
+        await client.send("orders", body, properties={"DELAY": "1", **more})
+
+    stage.clock.advance(1_000)
+
+    stored = await client.await_stored("orders", 5)
+    assert [record.body for record in stored[1:]] == [b"a", b"b", b"c", b"d"]
+
+
+async def test_a_pull_that_waits_gets_what_is_delivered_together(stage: ManualStage) -> None:
+    client = stage.connect()
+    await _send_delayed(client, 1)
+    stage.clock.advance(1_000)
+    await client.await_stored("orders", 1)
+    await _send_delayed(client, 3)
+    reader = stage.connect("reader")
+    pulling = await stage.hold(
+        reader.request(RequestCode.PULL_MESSAGE, held_pull_fields("orders", queueOffset=1))
+    )
+
+    stage.clock.advance(1_000)
+
+    answer = await pulling
+    assert answer.code == ResponseCode.SUCCESS
+    assert (answer.ext or {})["nextBeginOffset"] == "4"
+
+
+async def test_what_was_delivered_together_does_not_come_again_after_a_crash(
+    stage: ManualStage, tmp_path: Path
+) -> None:
+    client = stage.connect()
+    await _send_delayed(client, 1)
+    stage.clock.advance(1_000)
+    await client.await_stored("orders", 1)
+    await _send_delayed(client, 10)
+    stage.clock.advance(1_000)
+    await client.await_stored("orders", 11)
+    await _send_delayed(client, 5)
+
+    async with after_a_crash(stage, tmp_path.with_name(f"{tmp_path.name}-survivor")) as survivor:
+        survivor.clock.advance(1_000)
+        await aeventually(lambda: survivor.stored_end("orders") >= 16)
+        assert survivor.stored_end("orders") == 16
+
+
+async def test_messages_of_a_topic_that_was_deleted_meanwhile_make_it_again(stage: ManualStage) -> None:
+    client = stage.connect()
+    await _send_delayed(client, 1)
+    stage.clock.advance(1_000)
+    await client.await_stored("orders", 1)
+    await _send_delayed(client, 3)
+    answer = await client.request(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": "orders"})
+    assert answer.code == ResponseCode.SUCCESS
+
+    stage.clock.advance(1_000)
+
+    assert len(await client.await_stored("orders", 3)) == 3
+
+
+def _frame(code: int, fields: dict[str, object], serializer: Serializer, opaque: int) -> bytes:
+    ext = {
+        name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in fields.items()
+    }
+    return encode(Command(code, opaque=opaque, ext=ext, serializer=serializer))
