@@ -161,7 +161,7 @@ class Durability(LogSync):
         #: Whoever waits for what was written in this turn, and where the log ends behind that.
         self._turn: list[Settle] = []
         #: The links whose sends the shortcut takes right now.
-        self._offered: Sequence[Link] = ()
+        self._offered: list[Link] = []
         self._turn_end = 0
 
     # When a request arrives ------------------------------------------------------------------------------
@@ -289,8 +289,8 @@ class Durability(LogSync):
 
     def takes_ends(self) -> bool:
         """Return whether the shortcut takes ends of transactions, too, of links whose sends it takes now."""
-        busy = self._busy
-        return busy is None or len(self._parted(busy.ends, self._offered)[0]) == len(self._offered)
+        busy, offered = self._busy, self._offered
+        return busy is None or not offered or len(self._parted(busy, busy.ends, offered)[0]) == len(offered)
 
     def _parted(
         self, busy: Busy, queue: PressedQueue, links: list[Link]
