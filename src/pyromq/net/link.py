@@ -345,11 +345,11 @@ class Link(Inlet, asyncio.Protocol):
             while not self.closed and (
                 is_caller or (self._out_bytes < out_bytes_high and not self._is_writing_paused)
             ):
+                if not self.pending_bytes:
+                    # The usual case: asking anything again for no bytes costs as much as a send.
+                    self._has_frames_left = False
+                    break
                 if not was_asked and shortcut is not None and shortcut([self]):
-                    if not self.pending_bytes:
-                        # The usual case: asking anything again for no bytes costs as much as a send.
-                        self._has_frames_left = False
-                        break
                     continue
                 was_asked = False
                 command = self.next_command()
