@@ -460,18 +460,28 @@ def verify() -> Work:
 @workload("copy")
 def copy() -> Work:
     """Return the work of copying records of 1 KiB from a master's log, the write itself left out."""
+    return _copy_of("")
+
+
+@workload("copy delayed")
+def copy_delayed() -> Work:
+    """Return the work of copying records whose queue has the times when they are due."""
+    return _copy_of("\x02DELAY\x012", b"DELAY", (1000, 5000))
+
+
+def _copy_of(more: str, due_name: bytes | None = None, delays_ms: tuple[int, ...] = ()) -> Work:
     from pyromq._kernel.storage.copies import Copies
     from pyromq._kernel.storage.tails import IndexTail, QueueTail
     from pyromq.wire.record import Record, encode_record
 
     log = b""
     for number in range(MESSAGES):
-        properties = f"UNIQ_KEY\x017F00000100010CA5D2F8{number:012X}\x02KEYS\x01key-{number}\x02TAGS\x01paid"
+        plain = f"UNIQ_KEY\x017F00000100010CA5D2F8{number:012X}\x02KEYS\x01key-{number}\x02TAGS\x01paid"
         log += encode_record(
             Record(
                 topic="orders",
                 body=BODY,
-                properties=properties,
+                properties=plain + more,
                 position=POSITION + len(log),
                 queue_id=number % 2,
                 queue_offset=number // 2,
@@ -479,7 +489,7 @@ def copy() -> Work:
         )
     copies, index = Copies(has_index=True), IndexTail(5_000_000, 20_000_000)
     for queue_id in range(2):
-        copies.learn(b"orders", queue_id, QueueTail())
+        copies.learn(b"orders", queue_id, QueueTail(), due_name, delays_ms)
 
     def work() -> int:
         taken = copies.plan(log, POSITION, 1 << 30, 1 << 20)

@@ -5,6 +5,15 @@ from random import Random
 
 from kernel_inputs import cuts, exact, expect, module, mutated, number, target
 
+#: How queues get the times when messages are due; mostly they have tags.
+DUE: tuple[tuple[object, ...], ...] = (
+    (),
+    (),
+    (b"DELAY", (1000, 5000)),
+    (b"TIMER_OUT_MS",),
+    (b"DELAY", (1 << 61,)),
+)
+
 
 @target("copies.Copies", "copies.Topic")
 def copies(random: Random) -> None:
@@ -17,7 +26,7 @@ def copies(random: Random) -> None:
         for queue_id in (0, 1, random.choice((-1, 7, 4095, 4096))):
             queues[topic, queue_id] = queue = tails.QueueTail()
             queue.gone = random.random() < 0.02
-            planning.learn(topic, queue_id, queue)
+            planning.learn(topic, queue_id, queue, *random.choice(DUE))
     kernel.Topic(b"orders")
     position, applied = random.choice((0, 1 << 40)), 0
     for data in cuts(random, _log(random, position)):
@@ -49,7 +58,15 @@ def _log(random: Random, base: int) -> bytes:
             queue_offset=offsets[queue],
             sys_flag=random.choice((0, 0, 0, 0, 1, 4, 8, 12, 16, 32)),
             properties=random.choice(
-                ("", "TAGS\x01a", "KEYS\x01a  b é ", "UNIQ_KEY\x01" + "7F" * 16 + "\x02KEYS\x01k l\x02")
+                (
+                    "",
+                    "DELAY\x012",
+                    "DELAY\x0199\x02TIMER_OUT_MS\x0112345",
+                    "TIMER_DEL_UNIQKEY\x01a",
+                    "TAGS\x01a",
+                    "KEYS\x01a  b é ",
+                    "UNIQ_KEY\x01" + "7F" * 16 + "\x02KEYS\x01k l\x02",
+                )
             ),
             position=base + len(log),
             stored_at_ms=number(random),

@@ -14,13 +14,16 @@ the file.
 """
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pyromq.errors import CorruptRecord
 from pyromq.kernel import IS_COMPILED
+from pyromq.store.consumequeue import ConsumeQueue
 from pyromq.store.consumequeues import is_folder_name
-from pyromq.store.follower import TIMED_TOPICS, has_queue_entry
+from pyromq.store.follower import has_queue_entry
+from pyromq.system_names import SCHEDULE, WHEEL_TIMER
+from pyromq.wire.properties import DELAY, TIMER_OUT_MS
 from pyromq.wire.record import (
     BLANK_BYTES,
     BLANK_MAGIC,
@@ -137,7 +140,15 @@ def make_copies(*, has_index: bool) -> "Copies | None":
     return Copies(has_index=has_index)
 
 
-def is_plain_copy(record: Record) -> bool:
-    """Return whether the next records of the same queue may be planned by the kernel."""
-    is_plain = record.topic.isascii() and record.topic not in TIMED_TOPICS
-    return is_plain and has_queue_entry(record.sys_flag)
+def learn_copy(copies: "Copies", record: Record, queue: ConsumeQueue, delays_ms: Mapping[int, int]) -> None:
+    """Let the kernel plan the next records of the queue that got one, unless that is not plain."""
+    topic = record.topic
+    if not topic.isascii() or not has_queue_entry(record.sys_flag):
+        return
+    if topic == WHEEL_TIMER:
+        copies.learn(topic.encode(), record.queue_id, queue, TIMER_OUT_MS.encode())
+    elif topic != SCHEDULE:
+        copies.learn(topic.encode(), record.queue_id, queue)
+    elif delays_ms:
+        levels = [delays_ms[level] for level in sorted(delays_ms)]
+        copies.learn(topic.encode(), record.queue_id, queue, DELAY.encode(), levels)

@@ -29,7 +29,7 @@ from pyromq.store.messages import Draft, Placed, Queried, QueueEntry, encode_all
 from pyromq.store.queue_sync import QueueSync
 from pyromq.store.reading import GetStatus, Got
 from pyromq.store.recovery import Recovered, Recovery
-from pyromq.store.replica import Arriving, is_plain_copy, make_copies
+from pyromq.store.replica import Arriving, learn_copy, make_copies
 from pyromq.store.retention import Swept, count_expired
 from pyromq.store.stored import StoredMessages
 from pyromq.wire.record import TOPIC_BYTES_MAX_V1, Record, encode_record
@@ -371,9 +371,9 @@ class MessageStore(StoredMessages):
         self._follow_plan()
         for record in arrived.records:
             self._follow(record, record.size)
-            if self._copies is not None and is_plain_copy(record):
-                queue = self._queues.get_or_make(record.topic, record.queue_id)
-                self._copies.learn(record.topic.encode(), record.queue_id, queue)
+            queue = self._queues.get(record.topic, record.queue_id)
+            if self._copies is not None and queue is not None:
+                learn_copy(self._copies, record, queue, self.delays_ms)
 
     def _tell_each(self, topic: str, queue_id: int, first: int, end: int) -> None:
         while self.on_append is not None and (entries := self.entries(topic, queue_id, first, end - first)):

@@ -17,7 +17,23 @@ from pyromq.wire.record import encode_host
 pytestmark = pytest.mark.skipif(not IS_COMPILED, reason="the compiled kernel is not here")
 
 V4, V6 = encode_host("10.1.2.3", 10911), encode_host("fe80::1", 10911)
-TOPICS = ("orders", "payments", "bestellungen-ü", "SCHEDULE_TOPIC_XXXX", "%RETRY%group")
+TOPICS = (
+    "orders",
+    "payments",
+    "SCHEDULE_TOPIC_XXXX",
+    "rmq_sys_wheel_timer",
+    "bestellungen-ü",
+    "%RETRY%group",
+)
+#: What says when a message is due, and what only looks like it.
+DUE = (
+    "", "", "DELAY\x013", "DELAY\x0118", "DELAY\x0199", "DELAY\x010", "DELAY\x01007", "DELAY\x01x",
+    "DELAY\x01",
+    "DELAY\x013\x02DELAY\x01", "DELAY\x0112345678901", "TIMER_OUT_MS\x011700000090000", "TIMER_OUT_MS\x010",
+    "TIMER_OUT_MS\x011700000090000\x02TIMER_OUT_MS\x01x", "TIMER_OUT_MS\x0199999999999999999999",
+    "TIMER_OUT_MS\x011700000090000\x02TIMER_DEL_UNIQKEY\x01x",
+    "TIMER_OUT_MS\x011700000090000\x02TIMER_DEL_UNIQKEY\x01", "TIMER_DEL_UNIQKEY",
+)  # fmt: skip
 TAGS = ("", "TAGS\x01red", "TAGS\x01grün", "TAGS\x01a\x02TAGS\x01b", "TAGS\x01")
 KEYS = (
     "",
@@ -66,11 +82,16 @@ def pair(tmp_path: Path) -> Iterator[Pair]:
 
 
 def random_draft(chance: random.Random, number: int) -> Draft:
-    parts = [chance.choice(TAGS), chance.choice(KEYS), f"UNIQ_KEY\x01{number:032X}" * chance.randrange(2)]
+    parts = [
+        chance.choice(TAGS),
+        chance.choice(KEYS),
+        chance.choice(DUE),
+        f"UNIQ_KEY\x01{number:032X}" * chance.randrange(2),
+    ]
     chance.shuffle(parts)
     sys_flag, is_v6 = chance.choice(FLAGS), chance.random() < 0.02
     return Draft(
-        topic=chance.choice(TOPICS if chance.random() < 0.1 else TOPICS[:2]),
+        topic=chance.choice(TOPICS if chance.random() < 0.1 else TOPICS[:4]),
         queue_id=chance.randrange(4) if chance.random() < 0.99 else 5000,
         body=chance.randbytes(chance.randrange(600)),
         properties="\x02".join(part for part in parts if part),

@@ -7,7 +7,8 @@
 Nothing changes before the log has the records: until `apply`, a plan can be dropped.
 
 Only plain records are planned: the next message of a queue that Python has made known with `learn`, with properties
-in ASCII. At the first record that is anything else, or not whole, `plan` stops and Python goes on with it.
+in ASCII. Of queues that have the times when messages are due, `learn` says where a record has it. At the first
+record that is anything else, or not whole, `plan` stops and Python goes on with it.
 `pyromq.store.replica` and `pyromq.store.follower` are the same in Python and say why.
 """
 
@@ -19,10 +20,11 @@ from libc.string cimport memcmp
 
 from pyromq._kernel.codec.bigend cimport java_hash, load32, load64
 from pyromq._kernel.codec.crc32 cimport pyromq_crc32
+from pyromq._kernel.codec.frames cimport Span, read_number
 from pyromq._kernel.storage.drafts cimport begin_wanted, is_text
 from pyromq._kernel.codec.layout cimport (
     BODY_CRC_AT, CRC_MASK, POSITION_AT, PREPARED, QUEUE_ID_AT, QUEUE_OFFSET_AT, STORED_AT_AT,
-    Plain, Text, next_pair, read_plain,
+    Plain, Text, next_pair, next_part, read_plain,
 )
 from pyromq._kernel.storage.notes cimport Notes, Wanted
 from pyromq._kernel.storage.tails cimport IndexTail, QueueTail
@@ -30,6 +32,10 @@ from pyromq._kernel.storage.tails cimport IndexTail, QueueTail
 cdef enum:
     QUEUE_COUNT_MAX = 4096
     TOPIC_COUNT_MAX = 65536
+
+cdef int64_t MS_MAX = (<int64_t> 1) << 60
+#: Levels of more digits are none.
+cdef int64_t LEVEL_MAX = 9999999999
 
 
 cdef class Topic:
@@ -39,9 +45,15 @@ cdef class Topic:
     cdef uint32_t key_head
     #: By their ids; None where none is known.
     cdef list queues
+    #: The property that says when a message is due, where queues have that; None where they have tags.
+    cdef bytes due_name
+    #: The property says a level: the delay of each, the first one first. Else it is the time itself.
+    cdef list delays_ms
 
-    def __init__(self, bytes name not None):
+    def __init__(self, bytes name not None, bytes due_name=None, delays_ms=()):
         self.name = name
+        self.due_name = due_name
+        self.delays_ms = list(delays_ms)
         self.key_head = java_hash(0, <const uint8_t *> PyBytes_AS_STRING(name), PyBytes_GET_SIZE(name))
         self.key_head = java_hash(self.key_head, <const uint8_t *> b"#", 1)
         self.queues = []
@@ -58,8 +70,13 @@ cdef class Copies(Notes):
     def __cinit__(self, **_others):
         self._topics = {}
 
-    def learn(self, bytes topic not None, Py_ssize_t queue_id, QueueTail queue not None):
-        """Let the next plain records of a queue be planned; nothing may be planned now."""
+    def learn(
+        self, bytes topic not None, Py_ssize_t queue_id, QueueTail queue not None, bytes due_name=None, delays_ms=()
+    ):
+        """Let the next plain records of a queue be planned; nothing may be planned now.
+
+        With `due_name` the queue has the times when messages are due: that property says it, or a level.
+        """
         cdef Topic known = self._topics.get(topic)
         if not 0 <= queue_id < QUEUE_COUNT_MAX or self._entries.used:
             return
@@ -67,7 +84,7 @@ cdef class Copies(Notes):
             if len(self._topics) >= TOPIC_COUNT_MAX:
                 self._topics.clear()
                 self._last = None
-            known = self._topics[topic] = Topic(topic)
+            known = self._topics[topic] = Topic(topic, due_name, delays_ms)
         while PyList_GET_SIZE(known.queues) <= queue_id:
             known.queues.append(None)
         known.queues[queue_id] = queue
@@ -108,11 +125,41 @@ cdef class Copies(Notes):
         if <int32_t> (pyromq_crc32(0, record.body.at, record.body.length) & CRC_MASK) != load32(head + BODY_CRC_AT):
             return False
         _find_wanted(record.properties, &wanted)
+        if self._last.due_name is not None and not self._find_due(record.properties, stored_at_ms, &wanted):
+            return False
         if not self.note(
             <PyObject *> queue, position, record.size, stored_at_ms, &wanted, self._last.key_head
         ):
             return False
         self._stored_at_ms = stored_at_ms
+        return True
+
+    cdef bint _find_due(self, Text properties, int64_t stored_at_ms, Wanted *wanted) except -1:
+        """Find out when a message is due; return False when that is Python's to say."""
+        cdef bytes name = self._last.due_name
+        cdef list delays_ms = self._last.delays_ms
+        cdef Text part
+        cdef Text found
+        cdef Span value
+        cdef int64_t number = 0
+        found.at, found.length = properties.at, 0
+        while next_part(&properties, 2, &part):
+            if begins_with(&part, b"TIMER_DEL_UNIQKEY", 17):
+                return False
+            if begins_with(&part, PyBytes_AS_STRING(name), PyBytes_GET_SIZE(name)):
+                # Of two the later holds, unless it is empty.
+                if part.length > PyBytes_GET_SIZE(name) + 1:
+                    found.at = part.at + PyBytes_GET_SIZE(name) + 1
+                    found.length = part.length - PyBytes_GET_SIZE(name) - 1
+        value.at, value.length = found.at, found.length
+        if not 0 <= stored_at_ms < MS_MAX or not read_number(&value, 1, MS_MAX, &number):
+            return False
+        if not delays_ms:
+            wanted.due_ms = number
+        elif number > LEVEL_MAX:
+            return False
+        else:
+            wanted.due_ms = stored_at_ms + <int64_t> delays_ms[min(number, PyList_GET_SIZE(delays_ms)) - 1]
         return True
 
     cdef QueueTail _queue(self, Text *topic, int32_t queue_id):
@@ -138,6 +185,11 @@ cdef class Copies(Notes):
         cdef int64_t stored_at_ms = self._stored_at_ms if self._entries.used else -1
         full, grown = self.enter(index, held_bytes_max, True)
         return full, grown, stored_at_ms
+
+
+cdef inline bint begins_with(Text *part, const char *name, Py_ssize_t length) noexcept nogil:
+    """Whether a pair has a name, with a value or without."""
+    return part.length > length and part.at[length] == 1 and memcmp(part.at, name, length) == 0
 
 
 cdef inline void _find_wanted(Text properties, Wanted *wanted) noexcept nogil:
