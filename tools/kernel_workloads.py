@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from pyromq._kernel.requests.sends import Sends
     from pyromq.broker.topics.intake import PlainDiversion
     from pyromq.net.inlet import Inlet
 
@@ -47,14 +48,9 @@ def _inlet(received: bytes) -> "Inlet":
     return inlet
 
 
-def _sends_of(batch: int, *, more: str = "", way: "PlainDiversion | None" = None) -> Work:
-    """Return the work of taking received sends to a log and two queues, the write itself left out.
-
-    They have more properties, and those of a message that waits elsewhere first go this way.
-    """
-    from pyromq._kernel.storage.tails import IndexTail, QueueTail
-    from pyromq.bench.frames import Queue, send_template
-    from pyromq.broker.requests.send_shortcut import kernel_diversion, make_sends
+def _send_kernel() -> "Sends":
+    """Return the kernel's part of a broker's sends."""
+    from pyromq.broker.requests.send_shortcut import make_sends
 
     kernel = make_sends(
         store_host=HOST,
@@ -66,6 +62,32 @@ def _sends_of(batch: int, *, more: str = "", way: "PlainDiversion | None" = None
         body_bytes_max=4 << 20,
     )
     assert kernel is not None
+    return kernel
+
+
+def _plan(kernel: "Sends", inlet: "Inlet") -> None:
+    """Plan what an inlet received."""
+    kernel.plan(
+        [inlet],
+        0,
+        under_way_max=1,
+        now_ms=1_700_000_000_000,
+        log_end=POSITION,
+        log_room=1 << 30,
+        index_room=1 << 20,
+    )
+
+
+def _sends_of(batch: int, *, more: str = "", way: "PlainDiversion | None" = None) -> Work:
+    """Return the work of taking received sends to a log and two queues, the write itself left out.
+
+    They have more properties, and those of a message that waits elsewhere first go this way.
+    """
+    from pyromq._kernel.storage.tails import IndexTail, QueueTail
+    from pyromq.bench.frames import Queue, send_template
+    from pyromq.broker.requests.send_shortcut import kernel_diversion
+
+    kernel = _send_kernel()
     if way is not None:
         kernel.learn_topic(b"orders", 0, 2)
         diversion = kernel_diversion(way, "broker-a")
@@ -88,15 +110,7 @@ def _sends_of(batch: int, *, more: str = "", way: "PlainDiversion | None" = None
 
     def work() -> int:
         inlet = _inlet(received)
-        kernel.plan(
-            [inlet],
-            0,
-            under_way_max=1,
-            now_ms=1_700_000_000_000,
-            log_end=POSITION,
-            log_room=1 << 30,
-            index_room=1 << 20,
-        )
+        _plan(kernel, inlet)
         messages = kernel.message_count
         kernel.apply(index, 1 << 20)
         kernel.hand_out()
@@ -292,21 +306,11 @@ def end() -> Work:
     """Return the work of committing transactions of messages of 1 KiB, the write itself left out."""
     from pyromq._kernel.storage.tails import IndexTail, QueueTail
     from pyromq.broker.requests.end_shortcut import make_ends
-    from pyromq.broker.requests.send_shortcut import make_sends
     from pyromq.codes import CommandFlag, RequestCode
     from pyromq.wire.command import Command, encode
 
     positions, log = _waiting("RMQ_SYS_TRANS_HALF_TOPIC")
-    kernel = make_sends(
-        store_host=HOST,
-        cluster="DefaultCluster",
-        common_ext={},
-        diverting=(),
-        wait_matters=False,
-        has_index=True,
-        body_bytes_max=4 << 20,
-    )
-    assert kernel is not None
+    kernel = _send_kernel()
     decided = bytearray(MESSAGES // 8 + 1)
     ends = make_ends(lambda: (log, decided, 0, {}), store_host=HOST, body_bytes_max=4 << 20)  # type: ignore[arg-type, return-value]
     kernel.take_in(ends)
@@ -329,19 +333,45 @@ def end() -> Work:
 
     def work() -> int:
         inlet = _inlet(received)
-        kernel.plan(
-            [inlet],
-            0,
-            under_way_max=1,
-            now_ms=1_700_000_000_000,
-            log_end=POSITION,
-            log_room=1 << 30,
-            index_room=1 << 20,
-        )
+        _plan(kernel, inlet)
         kernel.apply(index, 1 << 20)
         kernel.hand_out()
         ends.take_ended()
         decided[:] = bytes(len(decided))
+        assert not inlet.pending_bytes, f"stopped at {inlet.start}"
+        return MESSAGES
+
+    return work
+
+
+@workload("send back")
+def send_back() -> Work:
+    """Return the work of taking messages of 1 KiB back for their next try, the write itself left out."""
+    from pyromq._kernel.storage.tails import IndexTail, QueueTail
+    from pyromq.broker.requests.send_back_shortcut import make_send_backs
+    from pyromq.broker.requests.send_shortcut import kernel_diversion
+    from pyromq.broker.topics.intake import PlainDiversion
+    from pyromq.codes import RequestCode
+    from pyromq.wire.command import Command, encode
+
+    positions, log = _waiting("orders")
+    kernel, index, received = _send_kernel(), IndexTail(5_000_000, 20_000_000), b""
+    delayed = kernel_diversion(
+        PlainDiversion(name="DELAY", topic="SCHEDULE_TOPIC_XXXX", delays_ms=(1_000, 5_000, 10_000)), ""
+    )
+    delayed.learn(2, QueueTail())
+    backs = make_send_backs(lambda: log, delayed, diverting=("DELAY",), body_bytes_max=4 << 20)  # type: ignore[arg-type, return-value]
+    backs.learn_group(b"group", b"%RETRY%group", queue_count=1, first_queue=0, times_max=16)
+    kernel.take_in(backs)
+    for number, position in enumerate(positions):
+        ext = {"offset": str(position), "group": "group", "delayLevel": "0", "maxReconsumeTimes": "16"}
+        received += encode(Command(RequestCode.CONSUMER_SEND_MSG_BACK, opaque=number, ext=ext))
+
+    def work() -> int:
+        inlet = _inlet(received)
+        _plan(kernel, inlet)
+        kernel.apply(index, 1 << 20)
+        kernel.hand_out()
         assert not inlet.pending_bytes, f"stopped at {inlet.start}"
         return MESSAGES
 

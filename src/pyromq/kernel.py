@@ -21,6 +21,7 @@ MODULES = (
     "requests.offsets",
     "requests.pulls",
     "requests.refusals",
+    "requests.send_backs",
     "requests.sends",
     "requests.signatures",
     "spark.columns",

@@ -1,4 +1,4 @@
-"""Ends of transactions and deliveries of delayed messages on the kernel's way, with a broker's defaults."""
+"""Ends of transactions, deliveries of delayed messages and send-backs on the kernel's way, with defaults."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from kinds_stage import ManualStage, Peer, after_a_crash, running_stage
+from kinds_stage import ManualStage, Peer, after_a_crash, properties_of, running_stage
 from transaction_steps import COMMIT, GROUP, HALF, INTERVAL_MS, ROLLBACK, UNKNOWN, end, end_fields, send_half
 
 from pyromq.broker.kinds.delay import TURN_MESSAGES_MAX
@@ -17,7 +17,10 @@ from pyromq.net.routes import Request
 from pyromq.store.store import Draft, MessageStore, Placed
 from pyromq.testing.requests import held_pull_fields, send_v2_fields
 from pyromq.testing.waiting import aeventually
+from pyromq.wire import properties as names
+from pyromq.wire.bodies.group_bodies import SubscriptionGroupConfig
 from pyromq.wire.command import Command, encode
+from pyromq.wire.message_id import offset_message_id, parse_offset_message_id
 
 pytestmark = pytest.mark.skipif(not IS_COMPILED, reason="without the kernel there is no shortcut")
 OP = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
@@ -342,6 +345,117 @@ async def test_messages_of_a_topic_that_was_deleted_meanwhile_make_it_again(stag
     stage.clock.advance(1_000)
 
     assert len(await client.await_stored("orders", 3)) == 3
+
+
+# Send-backs -------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Reader:
+    """A stage, a client that reads and sends back, and what Python handles of its requests."""
+
+    stage: ManualStage
+    client: Peer
+    handled: list[int] = field(default_factory=list)
+
+    async def message(self, body: bytes = b"hello", **properties: str) -> int:
+        """Have a message stored, and return its position."""
+        sent = await self.client.send("orders", body, properties=properties)
+        return parse_offset_message_id((sent.ext or {})["msgId"]).position
+
+    async def send_back(self, position: int, **more: object) -> Command:
+        fields = {"offset": position, "group": "shop", "delayLevel": 0} | more
+        return await self.client.request(RequestCode.CONSUMER_SEND_MSG_BACK, fields)
+
+
+@pytest.fixture(params=list(FlushDiskType))
+async def reader(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[Reader]:
+    async with running_stage(tmp_path, flush_disk_type=request.param) as stage:
+        made = Reader(stage, stage.connect())
+        await made.client.heartbeat(consumer="shop")
+        for _ in range(2):
+            assert (await made.send_back(await made.message(b"first"))).code == ResponseCode.SUCCESS
+
+        def note(request: Request[object]) -> None:
+            made.handled.append(request.command.code)
+
+        stage.broker._table.guard(note, [RequestCode.CONSUMER_SEND_MSG_BACK])
+        yield made
+
+
+@pytest.mark.row("RT-01", "RT-06")
+async def test_a_message_that_is_sent_back_waits_and_comes_again(reader: Reader) -> None:
+    position = await reader.message(b"again", TAGS="paid", KEYS="the-key", own="value")
+
+    answer = await reader.send_back(position)
+
+    assert (answer.code, answer.remark, answer.ext or None) == (ResponseCode.SUCCESS, None, None)
+    assert reader.handled == []
+    *_, waiting = await reader.client.await_stored("SCHEDULE_TOPIC_XXXX", 3, queue_id=2)
+    reader.stage.clock.advance(10_000)
+    *_, retried = await reader.client.await_stored("%RETRY%shop", 3)
+    assert (retried.body, retried.reconsume_times) == (b"again", 1)
+    properties = properties_of(retried)
+    expected = {"RETRY_TOPIC": "orders", "REAL_TOPIC": "%RETRY%shop", "REAL_QID": "0", "DELAY": "3"}
+    assert {name: properties[name] for name in expected} == expected
+    assert properties["WAIT"] == "false"
+    assert properties["ORIGIN_MESSAGE_ID"] == offset_message_id(retried.store_host, position)
+    assert names.encode(names.decode(waiting.properties)) == waiting.properties
+
+
+async def test_each_try_waits_longer_and_keeps_the_first_ones_topic_and_id(reader: Reader) -> None:
+    position = await reader.message(b"again", **{f"own{number}": "value" for number in range(20)})
+    await reader.send_back(position)
+    reader.stage.clock.advance(10_000)
+    *_, first = await reader.client.await_stored("%RETRY%shop", 3)
+
+    assert (await reader.send_back(first.position)).code == ResponseCode.SUCCESS
+    reader.stage.clock.advance(30_000)
+
+    *_, second = await reader.client.await_stored("%RETRY%shop", 4)
+    assert reader.handled == [RequestCode.CONSUMER_SEND_MSG_BACK], "the level's queue had no message before"
+    assert second.reconsume_times == 2
+    assert properties_of(second) == properties_of(first) | {"DELAY": "4"}
+
+
+@pytest.mark.parametrize(
+    "given",
+    [{"delayLevel": -1}, {"maxReconsumeTimes": 0}, {"group": "unknown"}, {"offset": 13}],
+    ids=lambda given: next(iter(given)),
+)
+async def test_dead_letters_and_refusals_are_pythons(reader: Reader, given: dict[str, object]) -> None:
+    position = await reader.message()
+
+    await reader.send_back(position, **given)
+
+    assert len(reader.handled) == 1
+    assert reader.stage.stored_end("SCHEDULE_TOPIC_XXXX", 2) == (3 if "group" in given else 2)
+
+
+async def test_after_a_change_of_the_group_python_has_the_next_send_back(reader: Reader) -> None:
+    position = await reader.message()
+    groups = reader.stage.broker.groups.table
+    groups.put(SubscriptionGroupConfig(group_name="shop", retry_queue_nums=0))
+
+    answer = await reader.send_back(position)
+
+    # A group without retry queues wants none.
+    assert answer.code == ResponseCode.SUCCESS
+    assert len(reader.handled) == 1
+    assert reader.stage.stored_end("SCHEDULE_TOPIC_XXXX", 2) == 2
+
+
+async def test_retry_queues_have_their_turns(reader: Reader) -> None:
+    groups = reader.stage.broker.groups.table
+    groups.put(SubscriptionGroupConfig(group_name="shop", retry_queue_nums=4))
+    for _ in range(9):
+        assert (await reader.send_back(await reader.message())).code == ResponseCode.SUCCESS
+    assert len(reader.handled) == 1
+
+    waiting = (await reader.client.await_stored("SCHEDULE_TOPIC_XXXX", 11, queue_id=2))[3:]
+
+    queues = [int(properties_of(record)["REAL_QID"]) for record in waiting]
+    assert [(queue - queues[0]) % 4 for queue in queues] == [0, 1, 2, 3, 0, 1, 2, 3]
 
 
 def _frame(code: int, fields: dict[str, object], serializer: Serializer, opaque: int) -> bytes:

@@ -105,9 +105,45 @@ def endings(draw: st.DrawFn) -> dict[str, Any]:
     }
 
 
+@st.composite
+def send_backs(draw: st.DrawFn) -> dict[str, Any]:
+    """A send-back of one of the messages that there will be."""
+    return {
+        "back": draw(st.integers(0, 40)),
+        "fields": {"group": draw(st.sampled_from(["readers", "readers", "readers", "others"]))}
+        | {"delayLevel": draw(st.sampled_from(["0", "0", "0", "1", "2", "-1", "x"]))}
+        | draw(
+            st.sampled_from(
+                [{}] * 6
+                + [
+                    {
+                        "maxReconsumeTimes": "16",
+                        "unitMode": "false",
+                        "originMsgId": "id",
+                        "originTopic": "orders",
+                    },
+                    {"maxReconsumeTimes": "1"},
+                    {"maxReconsumeTimes": "0"},
+                    {"maxReconsumeTimes": "-1"},
+                    {"unitMode": "true"},
+                    {"offset": "0"},
+                    {"offset": "77"},
+                    {"originTopic": "ü"},
+                ]
+            )
+        ),
+        "flag": draw(st.sampled_from([0, 0, 0, 2])),
+        "serializer": draw(SERIALIZERS),
+        "opaque": draw(st.integers(0, 9)),
+    }
+
+
 ROUNDS = st.lists(
     st.tuples(
-        st.lists(st.one_of(waiting_sends(), endings(), endings()), max_size=12),
+        st.lists(
+            st.one_of(waiting_sends(), waiting_sends(), endings(), endings(), send_backs(), send_backs()),
+            max_size=12,
+        ),
         st.lists(st.integers(0, 4000), max_size=2),
         st.sampled_from(["", "", "later", "later", "check", "restart"]),
     ),
@@ -122,6 +158,22 @@ def halves_of(broker: Broker) -> list[Record]:
     entries = store.entries(TRANSACTION_HALF, 0, 0, 1000)
     found = [store.record_at(entry.position) for entry in entries]
     return [half for half in found if half is not None]
+
+
+def messages_of(broker: Broker) -> list[int]:
+    """Return where messages are that somebody may have read, those that were retried among them."""
+    store, found = broker.store, []
+    for topic in (*TOPICS, "%RETRY%readers", "%RETRY%others"):
+        for queue_id in range(2):
+            found += [entry.position for entry in store.entries(topic, queue_id, 0, 1000)]
+    return found
+
+
+def back_frame(returned: dict[str, Any], positions: list[int]) -> bytes:
+    """Return the request that sends one of these messages back."""
+    fields = {"offset": str(positions[returned["back"] % len(positions)])} | returned["fields"]
+    code = RequestCode.CONSUMER_SEND_MSG_BACK
+    return frame(code, fields, b"", returned["serializer"], returned["flag"], returned["opaque"])
 
 
 def end_frame(ending: dict[str, Any], halves: list[Record]) -> bytes:
@@ -188,6 +240,12 @@ async def warm_up(side: Side) -> None:
         for which in range(4)
     ]
     await side.warm_up(ends)
+    # The first ones make the groups' topics; the next find them on the disk, and wait for nothing.
+    for group in ("readers", "others", "readers"):
+        for level in ("-1", "1"):
+            fields = {"group": group, "delayLevel": level}
+            returned = {"back": 0, "fields": fields, "flag": 0, "opaque": 1, "serializer": Serializer.JSON}
+            await side.warm_up([back_frame(returned, messages_of(side.broker))])
 
 
 def is_answered(made: bytes) -> bool:
@@ -222,8 +280,15 @@ async def compare(folder: Path, flush: str, rounds: list[Any]) -> None:
 
 async def ask(sides: list[Side], requests: list[Any], cuts: list[int], *, in_order: bool) -> None:
     """Send the requests of a round to both sides, and compare what they answer."""
-    halves = halves_of(sides[1].broker)
-    frames = [one if isinstance(one, bytes) else end_frame(one, halves) for one in requests]
+    halves, positions = halves_of(sides[1].broker), messages_of(sides[1].broker)
+    frames = [
+        one
+        if isinstance(one, bytes)
+        else back_frame(one, positions)
+        if "back" in one
+        else end_frame(one, halves)
+        for one in requests
+    ]
     stream = b"".join([*frames, SENTINEL])
     edges = sorted({0, *(cut % (len(stream) + 1) for cut in cuts), len(stream)})
     # What waits for the disk is answered after the sentinel.

@@ -153,21 +153,23 @@ def _end_frames(count: int) -> list[bytes]:
 
 def _ends_of(positions: list[int]) -> list[bytes]:
     """Return ends of all halves, in every way."""
-    frames = []
-    for at, frame in enumerate(_end_frames(len(positions))):
-        position = str(positions[at // 16]).encode()
-        # Of a binary header the length of the value goes before it.
-        made = frame.replace(b"\0\0\0\x0a@POSITION@", len(position).to_bytes(4, "big") + position)
-        made = made.replace(b"@POSITION@", position)
-        less = len(frame) - len(made)
-        header = int.from_bytes(made[4:8], "big")
-        length = int.from_bytes(made[:4], "big") - less
-        made = length.to_bytes(4, "big") + (header - less).to_bytes(4, "big") + made[8:]
-        if header >> 24:
-            fields = int.from_bytes(made[25:29], "big") - less
-            made = made[:25] + fields.to_bytes(4, "big") + made[29:]
-        frames.append(made)
-    return frames
+    return [_at(frame, positions[at // 16]) for at, frame in enumerate(_end_frames(len(positions)))]
+
+
+def _at(frame: bytes, position: int) -> bytes:
+    """Return a request with a position in its place."""
+    text = str(position).encode()
+    # Of a binary header the length of the value goes before it.
+    made = frame.replace(b"\0\0\0\x0a@POSITION@", len(text).to_bytes(4, "big") + text)
+    made = made.replace(b"@POSITION@", text)
+    less = len(frame) - len(made)
+    header = int.from_bytes(made[4:8], "big")
+    length = int.from_bytes(made[:4], "big") - less
+    made = length.to_bytes(4, "big") + (header - less).to_bytes(4, "big") + made[8:]
+    if header >> 24:
+        fields = int.from_bytes(made[25:29], "big") - less
+        made = made[:25] + fields.to_bytes(4, "big") + made[29:]
+    return made
 
 
 @target("ends.Ends", "again_frames.AgainFrames")
@@ -198,7 +200,7 @@ def ends(random: Random) -> None:
         for queue_id, queue in enumerate(queues):
             kernel.learn(b"orders", queue_id, queue)
         kernel.learn(b"RMQ_SYS_TRANS_OP_HALF_TOPIC", 0, ops)
-        _plan_ends(random, sends, frames)
+        _plan_frames(random, sends, frames)
         before, planned = bytes(bits), sends.message_count
         expect(len(list(iter_records(sends.records))) == planned, "records are whole")
         if random.random() < 0.3:
@@ -214,7 +216,91 @@ def ends(random: Random) -> None:
         expect(all(before[(one - start + start % 8) // 8] >> one % 8 & 1 for one in ended), "its bit says so")
 
 
-def _plan_ends(random: Random, sends: Any, frames: list[bytes]) -> None:
+@cache
+def _back_frames() -> list[bytes]:
+    from pyromq.codes import CommandFlag, RequestCode, Serializer
+    from pyromq.wire.command import Command, encode
+
+    changes: tuple[dict[str, str], ...] = (
+        *[{}] * 8,
+        {"delayLevel": "1", "maxReconsumeTimes": "16", "unitMode": "false"},
+        {"delayLevel": "99", "originMsgId": IDENTITY, "originTopic": "orders"},
+        {"maxReconsumeTimes": "0"},
+        {"delayLevel": "-1"},
+        {"group": "others"},
+        {"group": "g" * 300},
+        {"offset": "-1"},
+    )
+    return [
+        bytes(
+            encode(
+                Command(
+                    RequestCode.CONSUMER_SEND_MSG_BACK,
+                    opaque=7,
+                    flag=flag,
+                    ext={"offset": "@POSITION@", "group": "readers", "delayLevel": "0"} | more,
+                    serializer=serializer,
+                )
+            )
+        )
+        for more in changes
+        for flag in (0, CommandFlag.ONEWAY)
+        for serializer in Serializer
+    ]
+
+
+@target("send_backs.SendBacks", "send_backs.RetryGroup")
+def send_backs(random: Random) -> None:
+    from kernel_send_targets import a_sends
+
+    from pyromq.broker.requests.send_back_shortcut import make_send_backs
+    from pyromq.broker.requests.send_shortcut import kernel_diversion
+    from pyromq.broker.topics.intake import PlainDiversion
+    from pyromq.wire.record import iter_records
+
+    tails = module("tails")
+    positions, log = _stored(random, "orders")
+    delays_ms = tuple(range(1000, 1000 * mostly(random, 19, 2, 5), 1000))
+    delayed = kernel_diversion(
+        PlainDiversion(name="DELAY", topic="SCHEDULE_TOPIC_XXXX", delays_ms=delays_ms), ""
+    )
+    is_open = random.random() < 0.95
+    kernel = make_send_backs(
+        lambda: log if is_open else None,
+        delayed,
+        diverting=("DELAY", "TRAN_MSG", "KEYS") if random.random() < 0.1 else ("DELAY", "TRAN_MSG"),
+        body_bytes_max=4 << 20,
+    )
+    sends = a_sends(random, HOST)
+    sends.take_in(kernel)
+    index, queues = tails.IndexTail(5000, 1 << 20), [tails.QueueTail() for _ in delays_ms]
+    frames = [
+        _at(frame, position) for frame in _back_frames() for position in [*positions[:20], number(random)]
+    ]
+    for _ in range(random.randrange(1, 4)):
+        for level, queue in enumerate(queues):
+            delayed.learn(level, queue)
+        count = mostly(random, 1, 3, 65536)
+        kernel.learn_group(
+            b"readers",
+            mostly(random, b"%RETRY%readers", b"t" * 127),
+            queue_count=count,
+            first_queue=random.randrange(count),
+            times_max=mostly(random, 16, 0, 1 << 40),
+        )
+        _plan_frames(random, sends, frames)
+        planned = sends.message_count
+        expect(len(list(iter_records(sends.records))) == planned, "records are whole")
+        end = sum(queue.end for queue in queues)
+        if random.random() < 0.3:
+            random.choice((sends.drop, sends.forget_all))()
+            continue
+        sends.apply(index, 4096)
+        sends.hand_out()
+        expect(sum(queue.end for queue in queues) == end + planned, "each message has its entry")
+
+
+def _plan_frames(random: Random, sends: Any, frames: list[bytes]) -> None:
     from kernel_inlets import inlet
 
     inlets = [inlet(exact_bytes(some(random, frames, 12)), host=HOST) for _ in range(mostly(random, 2, 1, 5))]

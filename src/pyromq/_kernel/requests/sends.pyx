@@ -8,7 +8,8 @@ Requests of other kinds that store something are planned with the sends (`take_i
 
 Only plain sends are planned: to a queue that Python has made known with `learn`, or to a topic made known with
 `learn_topic` of messages that wait elsewhere first, by a diversion that Python has taught. At a link's first
-frame that is anything else, `plan` leaves that link, and Python goes on with it. `pyromq.broker.requests.handlers.send_handlers` is the same in Python.
+frame that is anything else, `plan` leaves that link, and Python goes on with it.
+`pyromq.broker.requests.handlers.send_handlers` is the same in Python.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE

@@ -57,6 +57,7 @@ from pyromq.broker.requests.handlers.statistics_handlers import StatisticsHandle
 from pyromq.broker.requests.handlers.timer_handlers import TimerHandlers
 from pyromq.broker.requests.handlers.transaction_handlers import TransactionHandlers
 from pyromq.broker.requests.route_facts import BrokerTable
+from pyromq.broker.requests.send_back_shortcut import fast_send_backs
 from pyromq.broker.requests.send_shortcut import FastSends, make_sends
 from pyromq.broker.topics.topics import TopicTable
 from pyromq.clock import Clock
@@ -146,11 +147,7 @@ class HandlerTable:
         )
         self._table.add(kind_routes(retry, transaction, reply))
         if use_kernel and not self._is_slave and len(write.addresses.store_host) == HOST_BYTES_V4:
-            teacher = QueueTeacher(store, topics, announcements)
-            kinds.delayed.deliveries = make_deliveries(store, teacher, announcements, clock)
-            ends = fast_ends(kinds.halves, write, store)
-            transaction.learn = partial(teacher.teach, ends)
-            self._others.append(ends)
+            self._store_again(kinds, announcements, transaction, retry)
         timers = TimerHandlers(
             kinds.timers, store=store, topics=topics, durability=write.durability, settings=settings
         )
@@ -168,6 +165,25 @@ class HandlerTable:
                 use_kernel=use_kernel,
             )
         self._table.add(staging_routes(staging))
+
+    def _store_again(
+        self,
+        kinds: Kinds,
+        announcements: Announcements,
+        transaction: TransactionHandlers,
+        retry: RetryHandlers,
+    ) -> None:
+        """Let the kernel store records of the log again, as the handlers and kinds teach it."""
+        write, store = self._write, self._store
+        teacher = QueueTeacher(store, self._topics, announcements)
+        kinds.delayed.deliveries = make_deliveries(store, teacher, announcements, self._clock)
+        ends = fast_ends(kinds.halves, write, store)
+        transaction.learn = partial(teacher.teach, ends)
+        self._others.append(ends)
+        for plain in kinds.delayed.plain_diversions():
+            fast, send_backs = fast_send_backs(store, self._groups.table, plain, write.intake.diverting)
+            retry.learn = fast.learn
+            self._others.append(send_backs)
 
     def add_groups(
         self, presence: PresenceHandlers, committed_here: CommittedHere | None

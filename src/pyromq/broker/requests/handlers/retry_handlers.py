@@ -8,9 +8,10 @@ It is one message of the log: a crash leaves it there, once, or not at all. A co
 sends the message to the retry topic itself, so it may come once more for each answer that was lost.
 """
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from random import randrange
 
+from pyromq import system_names
 from pyromq.broker.durability.write_path import WritePath
 from pyromq.broker.groups.groups import GroupTable
 from pyromq.broker.kinds.dead_letter_queue import bury, existing_group, times_max
@@ -52,6 +53,8 @@ class RetryHandlers:
         self._topics = topics
         self._groups = groups
         self._settings = settings
+        #: Told of a group, its retry topic, and the delay level in which its message waits.
+        self.learn: Callable[[SubscriptionGroupConfig, str, int], None] | None = None
 
     def send_back(self, request: SendBack) -> Answer | Awaitable[Answer]:
         """Store a message again for a later try. A group without retry queues wants none: nothing is done.
@@ -81,6 +84,8 @@ class RetryHandlers:
         is_saved = self._topics.has_saved(topic, draft.topic)
         placed = self._intake.put(draft, properties)
         if is_saved:
+            if self.learn is not None and draft.topic == system_names.SCHEDULE:
+                self.learn(config, topic, draft.queue_id + 1)
             return self._durability.acknowledge(placed.end, Answer())
         return self._answer_when_saved(placed.end)
 
