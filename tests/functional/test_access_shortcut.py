@@ -183,6 +183,32 @@ async def test_signed_messages_that_wait_go_past_python(guarded: Guarded, proper
 
 
 @needs_kernel
+async def test_ends_and_send_backs_are_looked_at_by_python_each_time(guarded: Guarded) -> None:
+    halves = send_v2_fields("orders", {"TRAN_MSG": "true", "PGROUP": "payers"})
+    for number in range(4):
+        position = guarded.broker.store.max_position
+        sent = await guarded.ask(THE_SHOP, Code.SEND_MESSAGE_V2, halves, b"pay")
+        assert sent.code == ResponseCode.SUCCESS
+        ending = {"producerGroup": "payers", "msgId": "id", "tranStateTableOffset": number}
+        ending |= {"commitLogOffset": position, "commitOrRollback": 8}
+        back = {"offset": position, "group": "billing", "delayLevel": 0}
+        guarded.seen.clear()
+
+        for account in (THE_NOBODY, None, (SHOP, "another-secret")):
+            assert is_denied(await guarded.ask(account, Code.END_TRANSACTION, ending))
+            assert is_denied(await guarded.ask(account, Code.CONSUMER_SEND_MSG_BACK, back))
+        assert (await guarded.ask(THE_SHOP, Code.END_TRANSACTION, ending)).code == ResponseCode.SUCCESS
+        assert (await guarded.ask(THE_SHOP, Code.CONSUMER_SEND_MSG_BACK, back)).code == ResponseCode.SUCCESS
+
+        # What they need depends on the message, not on their fields alone.
+        assert guarded.seen == [Code.END_TRANSACTION, Code.CONSUMER_SEND_MSG_BACK] * 3 + [
+            Code.END_TRANSACTION,
+            Code.CONSUMER_SEND_MSG_BACK,
+        ]
+        assert guarded.stored_count == 3 + number + 1
+
+
+@needs_kernel
 async def test_an_account_is_learnt_by_itself(guarded: Guarded) -> None:
     for account in (THE_OPERATOR, THE_OPERATOR, THE_SHOP, THE_NOBODY, THE_NOBODY, THE_OPERATOR):
         await guarded.send(account)
