@@ -45,6 +45,7 @@ from beside.measuring import (  # noqa: E402
     measure_starts,
     measure_topics,
 )
+from beside.page import put_between  # noqa: E402
 from beside.quiet import touch_memory  # noqa: E402
 from beside.results import Row, machine, rows_of, where  # noqa: E402
 from beside.servers import JVM, SHARED, Stage  # noqa: E402
@@ -100,11 +101,8 @@ def write_results(found: Found, rows: list[Row], pace: Pace, name: str) -> str:
 
 def write_page(note: str, pictures: list[Path]) -> None:
     """Put the table and the pictures between their marks in the documentation."""
-    page = PAGE.read_text()
-    before, _, rest = page.partition(MARKS[0])
-    _, _, after = rest.partition(MARKS[1])
     shown = "".join(f"\n![{path.stem}](../bench/results/{path.name})\n" for path in pictures)
-    PAGE.write_text(f"{before}{MARKS[0]}{note}{shown}{MARKS[1]}{after}")
+    put_between(PAGE, MARKS, note + shown)
 
 
 def main() -> None:

@@ -58,11 +58,11 @@ def draw(chart: Chart, rows: Sequence[Row]) -> Image.Image:
     height = 120 + len(rows) * group
     picture = Image.new("RGB", (WIDTH * SCALE, height * SCALE), PAPER)
     pen = ImageDraw.Draw(picture)
-    _text(pen, 30, 20, chart.title, 28, INK)
+    write_text(pen, 30, 20, chart.title, 28, INK)
     x = 30
     for kind in kinds:
         _box(pen, x, 70, x + 22, 92, COLOURS[kind])
-        _text(pen, x + 32, 68, TITLES[kind], 20, INK)
+        write_text(pen, x + 32, 68, TITLES[kind], 20, INK)
         x += 200
     for number, row in enumerate(rows):
         _group(pen, row, kinds, 115 + number * group)
@@ -71,9 +71,9 @@ def draw(chart: Chart, rows: Sequence[Row]) -> Image.Image:
 
 def _group(pen: ImageDraw.ImageDraw, row: Row, kinds: Sequence[str], top: int) -> None:
     # The font that Pillow brings has no «×».
-    _text(pen, 30, top + 4, row.case.replace("×", " x "), 21, INK)
+    write_text(pen, 30, top + 4, row.case.replace("×", " x "), 21, INK)
     if row.figure.label.endswith(", ms"):
-        _text(pen, 30, top + 32, row.figure.label, 18, PALE)
+        write_text(pen, 30, top + 32, row.figure.label, 18, PALE)
     longest = max((row.values.get(kind) or 0.0 for kind in kinds), default=0.0) or 1.0
     for number, kind in enumerate(kinds):
         value = row.values.get(kind)
@@ -82,12 +82,13 @@ def _group(pen: ImageDraw.ImageDraw, row: Row, kinds: Sequence[str], top: int) -
         y = top + number * BAR
         end = LEFT + max(int((WIDTH - LEFT - RIGHT) * value / longest), 2)
         _box(pen, LEFT, y + 2, end, y + BAR - 2, COLOURS[kind])
-        _text(pen, end + 10, y + 1, row.figure.write(value), 19, INK if kind == PYROMQ else PALE)
+        write_text(pen, end + 10, y + 1, row.figure.write(value), 19, INK if kind == PYROMQ else PALE)
 
 
 def _box(pen: ImageDraw.ImageDraw, left: int, top: int, right: int, bottom: int, colour: str) -> None:
     pen.rectangle((left * SCALE, top * SCALE, right * SCALE, bottom * SCALE), fill=colour)
 
 
-def _text(pen: ImageDraw.ImageDraw, x: int, y: int, text: str, size: int, colour: str) -> None:
+def write_text(pen: ImageDraw.ImageDraw, x: int, y: int, text: str, size: int, colour: str) -> None:
+    """Write a line of text at a place, in pixels of the finished picture."""
     pen.text((x * SCALE, y * SCALE), text, fill=colour, font=ImageFont.load_default(size * SCALE))

@@ -41,11 +41,11 @@ class Pace:
 
 FULL = Pace(
     rounds=3,
-    beat=Beat(warm_up_s=0.5, measured_s=2.0, quiet_wait_s=2.0, delayed=40_000),
+    beat=Beat(warm_up_s=0.5, measured_s=1.6, quiet_wait_s=1.0, delayed=40_000),
     echo_s=1.0,
-    jvm_warm_up_s=20.0,
+    jvm_warm_up_s=15.0,
     starts=3,
-    budget_s=1_000.0,
+    budget_s=800.0,
     touched_bytes=10 * 2**30,
     memory_messages=1_000_000,
     crowd=Crowd(connections=1_000, topics=10_000, queues=8, groups=100, rounds=3),
@@ -55,14 +55,40 @@ QUICK = Pace(
     rounds=1,
     beat=Beat(warm_up_s=0.2, measured_s=0.7, quiet_wait_s=0.4, delayed=5_000),
     echo_s=0.5,
-    jvm_warm_up_s=5.0,
+    jvm_warm_up_s=2.0,
     starts=1,
     budget_s=150.0,
     touched_bytes=4 * 2**30,
     memory_messages=100_000,
     crowd=Crowd(connections=100, topics=10_000, queues=1, groups=10, rounds=1),
-    clients=ClientPace(rounds=1, warm_s=1.0, run_s=1.5, backlog=50_000),
+    clients=ClientPace(rounds=1, warm_s=0.5, run_s=1.0, backlog=50_000),
 )
+#: Seconds beside what a pace says, on a quiet machine of two cores: of a run (connections, topics, disk), of a
+#: start of both brokers, of a client's start.
+RUN_S, START_S, CLIENT_S = 0.6, 4.6, 1.5
+#: Of a case besides: thousands of connections that come and go, and messages that are waited for.
+LONGER_S = {"idle": 5.0, "delay": 11.0, "send-back": 3.0, "p99-70": 2.0}
+#: Of the crowd of topics, and of messages that are sent to fill the memory or a backlog, on both brokers.
+TOPICS_S, FILL_S = 5.0, 5.0
+
+
+def reckoned_s(pace: Pace, cases: Sequence[Case], kinds: Sequence[str]) -> float:
+    """Return about how many seconds a run of everything takes on a quiet machine."""
+    beat, setups = pace.beat, {case.setup for case in cases}
+    each_s = beat.warm_up_s + beat.measured_s + 0.3 * beat.quiet_wait_s + RUN_S
+    runs_s = sum(
+        len([kind for kind in case.kinds if kind in kinds]) * (each_s + LONGER_S.get(case.key, 0.0))
+        for case in cases
+    )
+    echo_s = sum(beat.warm_up_s + pace.echo_s + RUN_S for case in cases if case.has_echo)
+    brokers_s = len(setups) * (START_S + pace.jvm_warm_up_s + 1.0)
+    starts_s = (pace.starts + 1) * START_S
+    clients = pace.clients
+    clients_s = 3 * len(CLIENT_WORKS) * clients.rounds * (clients.warm_s + clients.run_s + CLIENT_S)
+    topics_s = (
+        TOPICS_S + (2 * pace.crowd.rounds + 1) * each_s + pace.crowd.topics * pace.crowd.queues / 20_000
+    )
+    return pace.rounds * runs_s + echo_s + brokers_s + starts_s + clients_s + topics_s + 2 * FILL_S
 
 
 @dataclass

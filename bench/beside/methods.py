@@ -8,7 +8,7 @@ from typing import Any
 from beside.figures import ECHO
 from beside.quiet import busy_s, own_s, wait_for_quiet
 from beside.servers import Broker, end_of, forget_old_files, target_on, wait_until_whole
-from pyromq.bench.bench_run import run_on
+from pyromq.bench.bench_run import BenchTarget, run_on
 from pyromq.bench.frames import GROUP
 from pyromq.bench.process import usage_of
 from pyromq.bench.workload import LoadKind, Workload
@@ -85,9 +85,11 @@ def _during(workload: Workload, beat: Beat) -> Workload:
     return replace(workload, warm_up_s=beat.warm_up_s, duration_s=beat.measured_s)
 
 
-def one_run(broker: Broker, workload: Workload, *, quiet_wait_s: float = 0.0) -> Run:
+def one_run(
+    broker: Broker, workload: Workload, *, quiet_wait_s: float = 0.0, target: BenchTarget | None = None
+) -> Run:
     """Run a workload on a broker; tell what the rest of the machine did meanwhile."""
-    target = target_on(broker, workload)
+    target = target or target_on(broker, workload)
     wait_until_whole(broker)
     if quiet_wait_s:
         wait_for_quiet(quiet_wait_s)

@@ -46,6 +46,8 @@ CLASSPATHS = {APACHE_4: "server-4.9", APACHE_5: "server-5.5.0"}
 ECHO_SOURCE = Path(__file__).resolve().parents[1] / "echo" / "echo.c"
 JVM = ["-server", "-Xms1g", "-Xmx1g", "-XX:+UseG1GC"]
 START_TIMEOUT_S = 60.0
+#: Created with one write to a connection.
+TOPICS_TOGETHER = 500
 #: What a message is answered with that is stored, but not as safe as it should be.
 UNSAFE = (
     ResponseCode.FLUSH_DISK_TIMEOUT,
@@ -135,6 +137,7 @@ class Stage:
         self._folder = folder
         self._closing = closing
         self.environment = apache_home(folder) | OPEN_BUFFERS
+        _write_bytecode(self.environment, folder / "bytecode")
         self._started = 0
         self._name_servers: dict[str, str] = {}
         self._classpaths: dict[str, str] = {}
@@ -239,6 +242,14 @@ class Stage:
             )
 
 
+def _write_bytecode(environment: dict[str, str], folder: Path) -> None:
+    """Have our servers find their modules compiled, as pip leaves them where it installs."""
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)
+    environment["PYTHONPYCACHEPREFIX"] = str(folder)
+    command = [sys.executable, "-c", "import pyromq.cli.servers.broker_servers, pyromq.cli.program"]
+    subprocess.run(command, env=environment, check=True)
+
+
 def _end(process: "subprocess.Popen[bytes]") -> None:
     process.kill()
     process.wait()
@@ -336,6 +347,19 @@ def target_on(broker: Broker, workload: Workload) -> BenchTarget:
             )
             starts = {queue: int((end.ext or {})["offset"]) for queue, end in zip(queues, ends, strict=True)}
     return BenchTarget([queues], starts)
+
+
+def queues_on(broker: Broker, prefix: str, count: int, of_topic: int) -> list[Queue]:
+    """Return so many queues, spread over topics that are created where they are missing."""
+    names = [f"{prefix}-{number}" for number in range(-(-count // of_topic))]
+    missing = [name for name in names if name not in broker.topics]
+    with socket.create_connection(split_address(broker.address), START_TIMEOUT_S) as link:
+        for at in range(0, len(missing), TOPICS_TOGETHER):
+            some = missing[at : at + TOPICS_TOGETHER]
+            exchange(link, [creation(name, of_topic) for name in some], broker.operator)
+            broker.topics.update(some)
+    queues = [Queue(broker.address, "", name, number) for number in range(of_topic) for name in names]
+    return queues[:count]
 
 
 def forget_old_files(broker: Broker) -> None:

@@ -7,6 +7,7 @@ lets arrive between two awaits. The broker, its turn, its routes and its store a
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -184,7 +185,7 @@ async def test_a_plan_has_an_end_and_the_turn_makes_the_next(tmp_path: Path) -> 
 
         assert answered == [[SUCCESS] * 3] * len(senders)
         assert len(crowd.bodies()) == len(senders)
-        written = [end - begin for begin, end in zip(ends, ends[1:], strict=False)]
+        written = [end - begin for begin, end in pairwise(ends)]
         assert sum(written) > 2 * PLAN_BYTES
         assert max(written) <= PLAN_BYTES + NOTED_BYTES_MAX
         if IS_COMPILED:

@@ -8,7 +8,7 @@ import pytest
 
 sys.path.append(str(Path(__file__).parents[3] / "bench"))
 
-from beside.cases import CASES, COSTS, KEYS
+from beside.cases import BESIDE, CASES, COSTS, KEYS
 from beside.figures import (
     APACHE_4,
     ECHO,
@@ -25,7 +25,7 @@ from beside.figures import (
     table_of,
     verdict_of,
 )
-from beside.measuring import Found, Run
+from beside.measuring import FULL, QUICK, Found, Run, reckoned_s
 from beside.results import rows_of
 from beside.setups import SETUPS
 
@@ -159,3 +159,8 @@ def test_cases_whose_messages_are_counted_in_their_topic_have_it_for_themselves(
         if case.workload.kind != "send-back":
             same = [other.key for other in CASES if other.workload.topic == case.workload.topic]
             assert same == [case.key]
+
+
+def test_everything_takes_no_longer_than_it_may() -> None:
+    assert reckoned_s(FULL, CASES, BESIDE) < 19 * 60
+    assert reckoned_s(QUICK, CASES, BESIDE) < 4 * 60
