@@ -10,7 +10,9 @@ from importlib.util import find_spec
 #: The kernel's modules, by room; it is used whole or not at all.
 MODULES = (
     "client.load",
+    "client.plain_sends",
     "client.records",
+    "client.unique_ids",
     "codec.answers",
     "codec.crc32",
     "codec.frames",

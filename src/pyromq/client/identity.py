@@ -5,9 +5,15 @@ import os
 import secrets
 import socket
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from pyromq.config.settings import ClientSettings
-from pyromq.wire.message_id import UniqueIds
+from pyromq.kernel import IS_COMPILED
+
+if TYPE_CHECKING or not IS_COMPILED:
+    from pyromq.wire.message_id import UniqueIds
+else:
+    from pyromq._kernel.client.unique_ids import UniqueIds
 
 DEFAULT_INSTANCE = "DEFAULT"
 

@@ -64,6 +64,8 @@ class RouteCache:
     #: Until when addresses are the last choice to read from.
     _away: dict[str, int] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
+    #: Another number whenever something follows otherwise from the routes than before.
+    revision: int = 0
 
     def get(self, topic: str) -> CachedRoute | None:
         """Return a topic's route, however old."""
@@ -81,6 +83,7 @@ class RouteCache:
                 self._refreshed(topic, old)
                 if any(self._addresses.get(name) != ids for name, ids in addresses.items()):
                     self._addresses = {**self._addresses, **addresses}
+                    self.revision += 1
                 return False
             self._stale.discard(topic)
             now_ms = self.clock.now_ms()
@@ -97,6 +100,7 @@ class RouteCache:
             }
             merged = {**self._addresses, **addresses}
             self._addresses = {name: ids for name, ids in merged.items() if name in named}
+            self.revision += 1
             return True
 
     def keep(self, topic: str) -> None:
@@ -114,8 +118,14 @@ class RouteCache:
 
     def mark_stale(self, topic: str) -> None:
         """Say that the route led nowhere: whoever needs it next should ask the name server again."""
-        if topic in self._routes:
-            self._stale.add(topic)
+        with self._lock:
+            if topic in self._routes and topic not in self._stale:
+                self._stale.add(topic)
+                self.revision += 1
+
+    def is_stale(self, topic: str) -> bool:
+        """Whether the route led nowhere, and was not asked for since."""
+        return topic in self._stale
 
     def wants_refresh(self, topic: str) -> bool:
         """Whether the route is missing, or was marked stale and is not brand-new."""

@@ -113,10 +113,11 @@ class Deadline:
 
     __slots__ = ("_clock", "_end", "timeout_ms")
 
-    def __init__(self, clock: Clock, timeout_ms: int) -> None:
+    def __init__(self, clock: Clock, timeout_ms: int, *, left_s: float | None = None) -> None:
+        """Begin now; or have begun before, so that only a part of the time is left."""
         self._clock = clock
         self.timeout_ms = timeout_ms
-        self._end = clock.monotonic() + timeout_ms / 1_000
+        self._end = clock.monotonic() + (timeout_ms / 1_000 if left_s is None else left_s)
 
     @property
     def has_passed(self) -> bool:

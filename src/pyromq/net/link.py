@@ -48,6 +48,7 @@ from pyromq.config.settings import NetSettings
 from pyromq.errors import ConnectionLost, RemoteProtocolError, RequestTimeout, TlsFailed
 from pyromq.kernel import IS_COMPILED
 from pyromq.net.address import peer_of
+from pyromq.net.awaited import Awaited, AwaitedAnswer
 from pyromq.net.tls_failures import ALERT, ended_after_handshake, speaks_tls_only, tls_failure
 from pyromq.net.turn import Turn
 from pyromq.wire.command import Command, encode, read_command
@@ -93,9 +94,9 @@ class Link(Inlet, asyncio.Protocol):
         "_on_start",
         "_opaque",
         "_out_bytes_low",
-        "_waiting",
         "_want_room",
         "peer",
+        "waiting",
     )
 
     def __init__(
@@ -127,8 +128,8 @@ class Link(Inlet, asyncio.Protocol):
         self._want_room: deque[asyncio.Future[None]] | None = None
 
         self._opaque = 0
-        #: What is awaited, and until when: by the loop's time, and how long that was.
-        self._waiting: dict[int, tuple[asyncio.Future[Command], float, float]] = {}
+        #: The requests that wait for their answers, by their opaques.
+        self.waiting: dict[int, Awaited] = {}
         #: When it is looked for what was awaited too long; one timer serves all.
         self._looks_at = math.inf
         self._look: asyncio.TimerHandle | None = None
@@ -156,15 +157,29 @@ class Link(Inlet, asyncio.Protocol):
         if self.closed:
             raise ConnectionLost(f"the connection to {self.peer} is closed")
         answer: asyncio.Future[Command] = loop.create_future()
-        command.opaque = opaque = self._next_opaque()
+        command.opaque = opaque = self.next_opaque()
         self.send(command)
-        self._waiting[opaque] = (answer, give_up_at, timeout_s)
-        if give_up_at < self._looks_at:
-            self._look_at(loop, give_up_at)
+        self.expect(opaque, AwaitedAnswer(answer, give_up_at, timeout_s))
         try:
             return await answer
         finally:
-            self._waiting.pop(opaque, None)
+            self.waiting.pop(opaque, None)
+
+    @property
+    def takes_requests(self) -> bool:
+        """Whether a request may leave now: there is room, and none waits for it."""
+        return not self.closed and self._has_room() and not self._want_room
+
+    def next_opaque(self) -> int:
+        """Return the number of the next request."""
+        self._opaque = (self._opaque + 1) & 0x7FFFFFFF
+        return self._opaque
+
+    def expect(self, opaque: int, awaited: Awaited) -> None:
+        """Note who waits for the answer to a request, until it comes or is given up."""
+        self.waiting[opaque] = awaited
+        if awaited.give_up_at < self._looks_at:
+            self._look_at(asyncio.get_running_loop(), awaited.give_up_at)
 
     async def room(self, timeout_s: float) -> None:
         """Wait until the peer has taken enough of what was sent before; whoever came first is first.
@@ -215,7 +230,7 @@ class Link(Inlet, asyncio.Protocol):
 
     def oneway(self, command: Command) -> None:
         """Send a request that wants no answer; sets its `opaque` and its flag."""
-        command.opaque = self._next_opaque()
+        command.opaque = self.next_opaque()
         command.flag |= CommandFlag.ONEWAY
         self.send(command)
 
@@ -398,9 +413,9 @@ class Link(Inlet, asyncio.Protocol):
                 return
 
     def _take_answer(self, command: Command) -> None:
-        waiting = self._waiting.pop(command.opaque, None)
-        if waiting is not None and not waiting[0].done():
-            waiting[0].set_result(command)
+        awaited = self.waiting.pop(command.opaque, None)
+        if awaited is not None and not awaited.answer.done():
+            awaited.answer.set_result(command)
 
     def _overflow(self, waiting_bytes: int) -> None:
         _log.warning("%s does not read: %d bytes wait for it; connection closed", self.peer, waiting_bytes)
@@ -409,10 +424,6 @@ class Link(Inlet, asyncio.Protocol):
     def _end_badly(self, what: str) -> None:
         _log.warning("%s %s; connection closed", self.peer, what)
         self.close()
-
-    def _next_opaque(self) -> int:
-        self._opaque = (self._opaque + 1) & 0x7FFFFFFF
-        return self._opaque
 
     def _look_at(self, loop: asyncio.AbstractEventLoop, at: float) -> None:
         if self._look is not None:
@@ -424,24 +435,29 @@ class Link(Inlet, asyncio.Protocol):
         """Give up what was awaited too long, and look again when the next is, but not all the time."""
         now, next_at = loop.time(), math.inf
         self._look, self._looks_at = None, math.inf
-        for answer, give_up_at, timeout_s in self._waiting.values():
-            if give_up_at > now:
-                next_at = min(next_at, give_up_at)
-            elif not answer.done():
-                answer.set_exception(RequestTimeout(f"{self.peer} did not answer within {timeout_s:.1f} s"))
+        for opaque, awaited in tuple(self.waiting.items()):
+            if awaited.give_up_at > now:
+                next_at = min(next_at, awaited.give_up_at)
+                continue
+            # Nobody waits any more, and a late answer is dropped.
+            del self.waiting[opaque]
+            if not awaited.answer.done():
+                awaited.answer.set_exception(
+                    RequestTimeout(f"{self.peer} did not answer within {awaited.timeout_s:.1f} s")
+                )
         if next_at < math.inf:
             self._look_at(loop, max(next_at, now + LOOK_PAUSE_S))
 
     def _give_up_all(self) -> None:
         if self._look is not None:
             self._look.cancel()
-        waiting, self._waiting = self._waiting, {}
+        waiting, self.waiting = self.waiting, {}
         why = f"the connection to {self.peer} ended before the answer"
         if self._is_tls and not self._has_received:
             why = ended_after_handshake(self.peer)
-        for answer, _, _ in waiting.values():
-            if not answer.done():
-                answer.set_exception(self._ended_by or ConnectionLost(why))
+        for awaited in waiting.values():
+            if not awaited.answer.done():
+                awaited.answer.set_exception(self._ended_by or ConnectionLost(why))
         for turn in self._want_room or ():
             if not turn.done():
                 turn.set_exception(ConnectionLost(f"the connection to {self.peer} ended before the request"))

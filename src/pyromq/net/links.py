@@ -6,6 +6,7 @@ others wait for the same one.
 """
 
 import asyncio
+from collections.abc import Callable, Sequence
 
 from pyromq.clock import Clock, SystemClock
 from pyromq.config.settings import NetSettings
@@ -46,6 +47,15 @@ class Links:
         self._opening: dict[str, asyncio.Task[Link]] = {}
         self._is_closed = False
         self._sign = sign
+
+    @property
+    def open_links(self) -> dict[str, Link]:
+        """The links that are open, by address; always the same dictionary."""
+        return self._links
+
+    def offer_answers(self, take: Callable[[Sequence[Link]], bool]) -> None:
+        """Offer what links receive to `take` before it becomes commands; it returns whether it took some."""
+        self._turn.shortcut = take
 
     async def request(self, address: str, command: Command, timeout_s: float) -> Command:
         """Send a request and return its answer, whatever its code; `timeout_s` covers the connecting too.

@@ -28,8 +28,7 @@ Sign = Callable[[Command], None]
 
 def signature(ext: Mapping[str, str], body: bytes, secret: bytes) -> str:
     """Return the signature of a request, as RocketMQ's brokers work it out."""
-    names = sorted(name for name in ext if name not in (SIGNATURE, UNSIGNED_FLAG))
-    return _sign([ext[name] for name in names], body, secret)
+    return _sign(signed_text(ext), body, secret)
 
 
 def is_signed(ext: Mapping[str, str], body: bytes, secret: bytes) -> bool:
@@ -39,8 +38,13 @@ def is_signed(ext: Mapping[str, str], body: bytes, secret: bytes) -> bool:
         return True
     if UNSIGNED_FLAG not in ext:
         return False
-    names = sorted(name for name in ext if name != SIGNATURE)
-    return hmac.compare_digest(_sign([ext[name] for name in names], body, secret).encode(), given)
+    text = "".join([ext[name] for name in sorted(ext) if name != SIGNATURE])
+    return hmac.compare_digest(_sign(text, body, secret).encode(), given)
+
+
+def signed_text(ext: Mapping[str, str]) -> str:
+    """Return the text of a request's fields that is signed, together with the body."""
+    return "".join([ext[name] for name in sorted(ext) if name not in (SIGNATURE, UNSIGNED_FLAG)])
 
 
 def signing_key(secret: bytes) -> SigningKey:
@@ -58,15 +62,11 @@ def signer(access_key: str, secret_key: str, security_token: str = "") -> Sign:
     def sign(command: Command) -> None:
         fields = {**(command.ext or {}), **own}
         fields.pop(SIGNATURE, None)
-        names = sorted(fields)
-        if UNSIGNED_FLAG in fields:
-            names.remove(UNSIGNED_FLAG)
-        text = "".join([fields[name] for name in names]).encode()
-        fields[SIGNATURE] = signed_by(text, command.body)
+        fields[SIGNATURE] = signed_by(signed_text(fields).encode(), command.body)
         command.ext = fields
 
     return sign
 
 
-def _sign(values: list[str], body: bytes, secret: bytes) -> str:
-    return b64encode(hmac.digest(secret, "".join(values).encode() + body, "sha1")).decode()
+def _sign(text: str, body: bytes, secret: bytes) -> str:
+    return b64encode(hmac.digest(secret, text.encode() + body, "sha1")).decode()

@@ -11,17 +11,15 @@ from pyromq.codes import CommandFlag, ResponseCode, Serializer
 from pyromq.config.settings import BrokerSettings
 from pyromq.wire import properties as names
 from pyromq.wire.command import Command, encode
+from pyromq.wire.marks import Parts, cut_at_marks
 
 #: An opaque that stands for itself in no other field.
 _OPAQUE: Final = 2_147_480_001
 #: What follows a piece: nothing, the request's opaque, or the first, second, … varying field.
-NOTHING: Final = 0
 OPAQUE: Final = 1
 FIRST_FIELD: Final = 2
 #: Lengths of frame and header, code, language, version, opaque, flag, and the lengths of remark and fields.
 _BINARY_FIELDS_AT: Final = 8 + 17 + 4
-
-Parts = list[tuple[bytes, int]]
 
 
 def sent_ext(settings: BrokerSettings) -> dict[str, str]:
@@ -43,24 +41,14 @@ def json_parts(fields: Mapping[str, str | None] | None, remark: str | None = Non
     ext = None if fields is None else _marked(fields)
     answer = Command(ResponseCode.SUCCESS, opaque=_OPAQUE, flag=CommandFlag.RESPONSE, remark=remark, ext=ext)
     text = encode(answer)[8:]
-    if any(text.count(mark) != 1 for mark in marks):
-        raise ValueError(f"a field of {fields} looks like a mark")
-    return _cut(text, marks)
+    return cut_at_marks(text, marks)
 
 
 def binary_parts(fields: Mapping[str, str | None]) -> Parts:
     """Return the pieces of a binary header's fields; a value that varies is left out with its length."""
     marks = {_lengthy(mark): kind for mark, kind in _kinds(fields).items()}
     text = encode(Command(0, ext=_marked(fields), serializer=Serializer.ROCKETMQ))[_BINARY_FIELDS_AT:]
-    return _cut(text, marks)
-
-
-def _cut(text: bytes, marks: Mapping[bytes, int]) -> Parts:
-    parts, start = [], 0
-    for at, mark in sorted((text.index(mark), mark) for mark in marks):
-        parts.append((text[start:at], marks[mark]))
-        start = at + len(mark)
-    return [*parts, (text[start:], NOTHING)]
+    return cut_at_marks(text, marks)
 
 
 def _kinds(fields: Mapping[str, str | None]) -> dict[str, int]:

@@ -5,6 +5,7 @@ import os
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
+from pyromq.client.aio.plain_on_loop import PlainOnLoop, plain_on_loop
 from pyromq.client.background_work import Upkeep, akeep_up, upkeep_of
 from pyromq.client.client_session import Session, net_settings
 from pyromq.client.drivers import Asyncio
@@ -40,6 +41,8 @@ class Runner:
         self._driver: Asyncio | None = None
         self._task: asyncio.Task[None] | None = None
         self._is_closed = False
+        #: The sends that need no plan, while the client is open.
+        self.plain_sends: PlainOnLoop | None = None
 
     @property
     def session(self) -> Session:
@@ -62,11 +65,10 @@ class Runner:
             raise ClientClosed(self._complaint())
         if self._session is not None:
             raise AlreadyStarted(f"{self._name} is started already; start it once")
-        self._session = self._new_session()
-        self._driver = Asyncio(
-            Links(net_settings(self._session.settings), handle=_with_news(self._handle), name=self._name),
-            signer(self._session.settings),
-        )
+        self._session = session = self._new_session()
+        links = Links(net_settings(session.settings), handle=_with_news(self._handle), name=self._name)
+        self._driver = Asyncio(links, signer(session.settings))
+        self.plain_sends = plain_on_loop(session, self._driver, links)
         upkeep = upkeep_of(self._session, self._upkeep)
         if upkeep is not None:
             self._task = asyncio.create_task(
@@ -80,6 +82,7 @@ class Runner:
             self._is_closed = True
             return
         self._is_closed = True
+        self.plain_sends = None
         try:
             if self._task is not None:
                 self._task.cancel()

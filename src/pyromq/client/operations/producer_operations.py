@@ -16,6 +16,7 @@ from pyromq.client.operations.declaration import (
     HostedOperation,
     Operation,
 )
+from pyromq.client.operations.plain_operation import PlainOperation
 from pyromq.client.plans import presence_plans, send_plans, timer_plans
 from pyromq.client.plans.send_plans import RetryRule, SendTarget, target_of
 from pyromq.client.producer.groups_in_use import producer_session
@@ -65,7 +66,7 @@ class ProducerOperations(ClientOperations):
         make_session = partial(producer_session, group, addresses, settings, own_hooks)
         self._set_runner(f"producer {group}", make_session, self._upkeep)
 
-    @Operation
+    @PlainOperation
     def send(
         self,
         message: Message,

@@ -17,8 +17,7 @@ begins only when the route or the broker says that the master is being replaced 
 gets no further try.
 """
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
@@ -34,6 +33,7 @@ from pyromq.client.plans.route_plans import publish_route
 from pyromq.client.plans.timer_plans import must_know_timers
 from pyromq.client.producer.outgoing import Outgoing
 from pyromq.client.producer.queue_choice import Selector
+from pyromq.client.route_cache import CachedRoute
 from pyromq.client.steps import Deadline, Plan, ask, tell
 from pyromq.codes import ClientCode, Language, RequestCode, ResponseCode
 from pyromq.errors import (
@@ -65,7 +65,7 @@ DEFAULT_REGION: Final = "DefaultRegion"
 #: Tries of which all brokers are named.
 _BROKERS_TOLD: Final = 5
 #: The fields of SendMessageV2 in which messages to one queue differ, by their names on the wire.
-_SYS_FLAG, _BORN, _FLAG, _PROPERTIES = "f", "g", "h", "i"
+_SYS_FLAG, BORN_FIELD, FLAG_FIELD, _PROPERTIES = "f", "g", "h", "i"
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +97,18 @@ class SendTarget:
 
 
 NEXT_IN_TURN: Final = SendTarget()
+
+
+@dataclass(slots=True)
+class Attempt:
+    """One try of a send to the next queue in turn, and the address that it went to once that is known.
+
+    A first try that was made without the plan has its outcome: the answer, or the failure.
+    """
+
+    queue: MessageQueue
+    address: str | None = None
+    outcome: Command | PyroError | None = None
 
 
 def target_of(queue: MessageQueue | None, selector: Selector | None) -> SendTarget:
@@ -156,18 +168,25 @@ def _send_to_chosen(
                 raise
 
 
+def go_on(
+    session: Session, outgoing: Outgoing, first: Attempt, rule: RetryRule, deadline: Deadline
+) -> Plan[SendResult]:
+    """Go on with a send whose first queue was chosen, and perhaps tried, without the plan."""
+    return _send_in_turn(session, outgoing, rule, deadline, first)
+
+
 def send_oneway(session: Session, outgoing: Outgoing, target: SendTarget, deadline: Deadline) -> Plan[None]:
     """Send without waiting for an answer, and never again."""
     queue = yield from _chosen_queue(session, outgoing, target, deadline)
     if queue is None:
         route = yield from publish_route(session, outgoing.topic, deadline)
         queue = _next_queue(session, route.write_queues, avoid=None)
-    address = _called_at(session, (yield from _address(session, queue, deadline)))
+    address = called_at(session, (yield from _address(session, queue, deadline)))
     if outgoing.is_timed:
         yield from must_know_timers(session, queue.broker_name, address, deadline)
     sending = _sending(session, outgoing, queue, address, CommunicationMode.ONEWAY)
     before_send(session.send_hooks, sending)
-    command = _command(session, _with_properties(outgoing, sending), queue)
+    command = command_of(session, _with_properties(outgoing, sending), queue)
     try:
         yield from tell(address, command, deadline.part_s(deadline.timeout_ms))
     except ConnectFailed as error:
@@ -195,7 +214,7 @@ def _send_at(
     mode: CommunicationMode,
 ) -> Plan[SendResult]:
     """Send to one queue of the master at an address, once, with the hooks around it."""
-    address = _called_at(session, address)
+    address = called_at(session, address)
     if outgoing.is_timed:
         yield from must_know_timers(session, queue.broker_name, address, deadline)
     if not session.send_hooks:
@@ -216,7 +235,7 @@ def _send_at(
 def _send_to(
     session: Session, outgoing: Outgoing, queue: MessageQueue, address: str, deadline: Deadline
 ) -> Plan[SendResult]:
-    command = _command(session, outgoing, queue)
+    command = command_of(session, outgoing, queue)
     try:
         answer = yield from ask(address, command, deadline.part_s(deadline.timeout_ms))
     except ConnectFailed as error:
@@ -250,22 +269,30 @@ def _with_properties(outgoing: Outgoing, sending: Sending) -> Outgoing:
 
 
 def _send_in_turn(
-    session: Session, outgoing: Outgoing, rule: RetryRule, deadline: Deadline
+    session: Session,
+    outgoing: Outgoing,
+    rule: RetryRule,
+    deadline: Deadline,
+    attempt: Attempt | None = None,
 ) -> Plan[SendResult]:
     """Send to the next queue in turn, and after a failure to another broker's."""
-    route = yield from awaited_route(session, outgoing.topic, deadline, is_wanted=rule.tries > 1)
+    route: CachedRoute | None = None
     switch: Switch | None = None
     brokers: list[str] = []
     failure: PyroError | None = None
     not_ok: SendResult | None = None
     while not (brokers and deadline.has_passed):
-        queue = _next_queue(session, route.write_queues, avoid=brokers[-1] if brokers else None)
-        brokers.append(queue.broker_name)
-        address: str | None = None
+        if attempt is None:
+            route = route or (
+                yield from awaited_route(session, outgoing.topic, deadline, is_wanted=rule.tries > 1)
+            )
+            attempt = Attempt(
+                _next_queue(session, route.write_queues, avoid=brokers[-1] if brokers else None)
+            )
+        this, attempt = attempt, None
+        brokers.append(this.queue.broker_name)
         try:
-            with _measured(session, queue):
-                address = yield from _address(session, queue, deadline)
-                result = yield from _send_at(session, outgoing, queue, address, deadline, rule.mode)
+            result = yield from _try(session, outgoing, this, deadline, rule.mode)
         except PyroError as error:
             if error.stale_route:
                 session.routes.mark_stale(outgoing.topic)
@@ -273,10 +300,9 @@ def _send_in_turn(
             if rule.allows(error) and len(brokers) < rule.tries:
                 continue
             switch = switch or Switch(session, outgoing.topic, deadline, is_wanted=rule.tries > 1)
-            next_route = yield from switch.next_route(queue.broker_name, address, error)
-            if next_route is None:
+            route = yield from switch.next_route(this.queue.broker_name, this.address, error)
+            if route is None:
                 break
-            route = next_route
             continue
         if result.status is SendStatus.SEND_OK or not rule.on_status_not_ok:
             return result
@@ -286,9 +312,32 @@ def _send_in_turn(
     if not_ok is not None:
         return not_ok
     assert failure is not None, "a rule has at least one try"
-    if not rule.allows(failure):
-        raise failure
-    raise _gave_up(outgoing.topic, brokers, failure, deadline) from failure
+    raise _gave_up(outgoing.topic, brokers, failure, deadline) if rule.allows(failure) else failure
+
+
+def _try(
+    session: Session, outgoing: Outgoing, attempt: Attempt, deadline: Deadline, mode: CommunicationMode
+) -> Plan[SendResult]:
+    """Make one try, or return what came of one that was made; note how it went where a setting wants it."""
+    queue = attempt.queue
+    if isinstance(attempt.outcome, PyroError):
+        raise attempt.outcome
+    if attempt.outcome is not None:
+        return _result(session, outgoing, queue, attempt.outcome)
+    settings = session.settings
+    is_measured = settings.send_latency_fault_enable or settings.send_least_latency_enable
+    began = session.clock.monotonic() if is_measured else 0.0
+    is_failure = True
+    try:
+        attempt.address = yield from _address(session, queue, deadline)
+        result = yield from _send_at(session, outgoing, queue, attempt.address, deadline, mode)
+        is_failure = False
+    finally:
+        if is_measured:
+            took_ms = round((session.clock.monotonic() - began) * 1_000)
+            session.faults.note(queue.broker_name, took_ms, is_failure=is_failure)
+            session.latencies.note(queue, took_ms, is_failure=is_failure)
+    return result
 
 
 def _next_queue(session: Session, queues: Sequence[MessageQueue], *, avoid: str | None) -> MessageQueue:
@@ -300,24 +349,6 @@ def _next_queue(session: Session, queues: Sequence[MessageQueue], *, avoid: str 
     if settings.send_least_latency_enable:
         return session.latencies.choose(turn, queues, avoid=avoid)
     return turn.choose(queues, avoid=avoid)
-
-
-@contextmanager
-def _measured(session: Session, queue: MessageQueue) -> Iterator[None]:
-    """Note how long a try takes, and whether it fails, where a setting wants to know."""
-    settings = session.settings
-    if not (settings.send_latency_fault_enable or settings.send_least_latency_enable):
-        yield
-        return
-    began = session.clock.monotonic()
-    is_failure = True
-    try:
-        yield
-        is_failure = False
-    finally:
-        took_ms = round((session.clock.monotonic() - began) * 1_000)
-        session.faults.note(queue.broker_name, took_ms, is_failure=is_failure)
-        session.latencies.note(queue, took_ms, is_failure=is_failure)
 
 
 def send_parts(
@@ -384,12 +415,13 @@ def _address(session: Session, queue: MessageQueue, deadline: Deadline) -> Plan[
     return address
 
 
-def _called_at(session: Session, address: str) -> str:
+def called_at(session: Session, address: str) -> str:
     """Return the address to call the broker at that the route has at this one."""
     return vip_address(address) if session.settings.vip_channel_enabled else address
 
 
-def _command(session: Session, outgoing: Outgoing, queue: MessageQueue) -> Command:
+def command_of(session: Session, outgoing: Outgoing, queue: MessageQueue) -> Command:
+    """Return the request that sends a message to a queue."""
     if outgoing.reconsume_times or outgoing.max_reconsume_times is not None:
         ext = write_header(_header(session, outgoing, queue))
         return Command(_code_of(outgoing), ext=ext, body=outgoing.body, language=Language.PYTHON)
@@ -400,8 +432,8 @@ def _command(session: Session, outgoing: Outgoing, queue: MessageQueue) -> Comma
     ext = fields.copy()
     # The order of the fields is theirs already.
     ext[_SYS_FLAG] = str(outgoing.sys_flag)
-    ext[_BORN] = str(session.clock.now_ms())
-    ext[_FLAG] = str(outgoing.flag)
+    ext[BORN_FIELD] = str(session.clock.now_ms())
+    ext[FLAG_FIELD] = str(outgoing.flag)
     ext[_PROPERTIES] = outgoing.properties
     return Command(_code_of(outgoing), ext=ext, body=outgoing.body, language=Language.PYTHON)
 
@@ -424,6 +456,11 @@ def _header(session: Session, outgoing: Outgoing, queue: MessageQueue) -> SendMe
         batch=outgoing.is_batch,
         broker_name=queue.broker_name,
     )
+
+
+def header_of(command: Command) -> SendMessageV2:
+    """Return the header of a request that `command_of` made."""
+    return read_header(SendMessageV2, command.ext)
 
 
 def _code_of(outgoing: Outgoing) -> RequestCode:
@@ -461,9 +498,13 @@ def _gave_up(topic: str, brokers: list[str], failure: PyroError, deadline: Deadl
         f"a send to topic {topic!r} failed {times} in {took_ms} ms, on {', '.join(names)}; the last failure: "
         f"{failure}"
     )
-    if deadline.has_passed:
-        return RequestTimeout(f"{story}; the {deadline.timeout_ms} ms for this send are used up")
-    return SendFailed(story, code=_code(failure), brokers=tuple(brokers))
+    error: PyroError = (
+        RequestTimeout(f"{story}; the {deadline.timeout_ms} ms for this send are used up")
+        if deadline.has_passed
+        else SendFailed(story, code=_code(failure), brokers=tuple(brokers))
+    )
+    error.__cause__ = failure
+    return error
 
 
 def _code(failure: PyroError) -> int:

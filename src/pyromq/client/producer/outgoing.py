@@ -107,7 +107,7 @@ def compressed(outgoing: Outgoing, settings: ClientSettings) -> Outgoing:
 def prepare_plain(message: Message, message_id: str, settings: ClientSettings) -> Outgoing:
     """Return a message as `prepare` does, with its body not compressed yet."""
     body = _checked_body(message, settings)
-    pairs = _pairs(message, message_id, settings.namespace)
+    pairs = pairs_of(message, message_id, settings.namespace)
     is_reply = pairs.get(names.MSG_TYPE) == REPLY
     sys_flag = 0
     if pairs.get(names.TRANSACTION_PREPARED, "").lower() == "true":
@@ -117,7 +117,7 @@ def prepare_plain(message: Message, message_id: str, settings: ClientSettings) -
         # The topic of replies is the cluster's own.
         topic=message.topic if is_reply else wrap(settings.namespace, message.topic),
         body=body,
-        properties=_encoded(pairs),
+        properties=encoded(pairs),
         message_id=pairs[names.UNIQ_KEY],
         flag=message.flag,
         sys_flag=int(sys_flag),
@@ -163,10 +163,10 @@ def _parts(messages: Sequence[Message], message_ids: Sequence[str], settings: Cl
     parts: list[_Part] = []
     for message, message_id in zip(messages, message_ids, strict=True):
         body = _checked_body(message, settings)
-        pairs = _pairs(message, message_id, settings.namespace)
+        pairs = pairs_of(message, message_id, settings.namespace)
         if names.TRANSACTION_PREPARED in pairs:
             raise _illegal("a message of a transaction cannot be in a batch; send it on its own")
-        properties = _encoded(pairs)
+        properties = encoded(pairs)
         parts.append(
             _Part(
                 message,
@@ -263,7 +263,8 @@ def _check_batch(messages: Sequence[Message]) -> None:
             raise _illegal(f"a batch cannot go to a retry topic ({message.topic})")
 
 
-def _pairs(message: Message, message_id: str, namespace: str) -> dict[str, str]:
+def pairs_of(message: Message, message_id: str, namespace: str) -> dict[str, str]:
+    """Return the properties of a message; raise MessageIllegal when one breaks a rule."""
     for name, value in message.properties.items():
         _check_property(name, value)
     pairs = dict(message.properties)
@@ -299,7 +300,8 @@ def _check_property(name: str, value: str) -> None:
         raise _illegal(f"property {name!r} has an empty name or value, which does not travel; leave it out")
 
 
-def _encoded(pairs: Mapping[str, str]) -> str:
+def encoded(pairs: Mapping[str, str]) -> str:
+    """Return properties as they travel; raise MessageIllegal when they cannot."""
     text = names.encode(pairs)
     # Nobody but the encoding itself may have put separators there.
     if text.count("\x01") != len(pairs) or text.count("\x02") != len(pairs) - 1:

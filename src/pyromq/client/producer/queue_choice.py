@@ -31,14 +31,15 @@ class RoundRobin:
 
         If there is none, it is the next queue of that broker.
         """
-        turn = self._turn()
+        turn = self.turn()
         for _ in queues:
             queue = queues[next(turn) % len(queues)]
             if queue.broker_name != avoid:
                 return queue
         return queues[next(turn) % len(queues)]
 
-    def _turn(self) -> Iterator[int]:
+    def turn(self) -> Iterator[int]:
+        """Return the numbers of the thread's turns, the next one first."""
         turn: Iterator[int] | None = getattr(self._turns, "turn", None)
         if turn is None:
             # Whole numbers below 2^31, as RocketMQ's ThreadLocalIndex starts with.

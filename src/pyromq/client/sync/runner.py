@@ -38,6 +38,8 @@ class Runner:
         self._driver: Blocking | None = None
         self._thread: threading.Thread | None = None
         self._is_closed = False
+        #: The sends that need no plan, while the client is open.
+        self.plain_sends: None = None
 
     @property
     def session(self) -> Session:
