@@ -10,8 +10,8 @@ a warm-up: messages a second, and messages for each second of processor time tha
 other. *threads*: 64 threads do so. *async*: 256 sends are under way. *push*: a push consumer empties a topic;
 its listener counts.
 
-The goal (issue 5): async producer and push consumer ahead of the C++ wheel, and at least half of the Java
-client's messages for a second of processor time.
+The goals are for each second of processor time, beside the Java client: asynchronous sends and sends on 64
+threads at least as many, pushed messages one and a half times as many.
 """
 
 import argparse
@@ -62,19 +62,22 @@ def table(figures: list[ClientFigure]) -> list[str]:
     return [line.rstrip() for line in lines]
 
 
+#: Work, our client that the goal is for, and what it is to reach of Java's messages a CPU-second.
+GOALS = (("async", OURS_ASYNC, 1.0), ("threads", OURS, 1.0), ("push", OURS, 1.5), ("push", OURS_ASYNC, 1.5))
+
+
 def verdicts(figures: list[ClientFigure]) -> list[str]:
     """Return which of the goals are met."""
     by_name = {(figure.work, figure.client): figure for figure in figures}
     said = []
-    for work in ("async", "push"):
-        ours = by_name.get((work, OURS_ASYNC))
-        java, cpp = by_name.get((work, JAVA)), by_name.get((work, CPP))
-        if ours is not None and cpp is not None:
-            is_met = ours.per_second > cpp.per_second and ours.per_cpu_second > cpp.per_cpu_second
-            said.append(f"{work}: {'' if is_met else 'NOT '}ahead of the C++ wheel")
+    for work, client, goal in GOALS:
+        ours, java = by_name.get((work, client)), by_name.get((work, JAVA))
         if ours is not None and java is not None:
-            is_met = ours.per_cpu_second * 2 >= java.per_cpu_second
-            said.append(f"{work}: {'' if is_met else 'NOT '}at least half of Java's per CPU-second")
+            part = ours.per_cpu_second / java.per_cpu_second
+            said.append(
+                f"{work}, {client}: {part:.2f} of Java's per CPU-second, goal {goal:.1f}: "
+                f"{'met' if part >= goal else 'NOT met'}"
+            )
     return said
 
 

@@ -10,7 +10,7 @@ import sys
 from array import array
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pyromq._kernel.requests.sends import Sends
@@ -625,6 +625,91 @@ def publish() -> Work:
         )
         plan.apply(index, 1 << 20)
         return count
+
+    return work
+
+
+def _plain_sends() -> "tuple[Any, Any]":
+    """Return a producer's plain sends to a known topic, and the connection that their frames go to."""
+    from pyromq._kernel.codec.inlets import Inlet, TurnInlets
+    from pyromq.client.client_session import new_session
+    from pyromq.client.producer.plain_teaching import PlainSendTeacher
+    from pyromq.client.producer.queue_choice import RoundRobin
+    from pyromq.config.settings import ClientSettings
+    from pyromq.wire.bodies.route_bodies import BrokerData, BrokerQueues, TopicRoute
+
+    class Connection(Inlet):
+        """A connection without a peer."""
+
+        takes_requests = True
+        opaque = 1_000_000
+
+        def next_opaque(self) -> int:
+            self.opaque += 1
+            return self.opaque
+
+        def expect(self, opaque: int, awaited: object) -> None:
+            self.waiting[opaque] = awaited
+
+    turn = TurnInlets()
+    turn.is_planned = True
+    connection = Connection(turn, lambda: 0.0, 1 << 30)
+    connection.waiting = {}
+    session = new_session("producers", ("127.0.0.1:9876",), ClientSettings(client_ip="127.0.0.1"))
+    queues = BrokerQueues(broker_name="a", read_queue_nums=4, write_queue_nums=4, perm=6)
+    broker = BrokerData(cluster="c", broker_name="a", broker_addrs={0: "127.0.0.1:10911"})
+    session.routes.put("orders", TopicRoute(queue_datas=[queues], broker_datas=[broker]))
+    session._turns["orders"] = RoundRobin(start=0)
+    return PlainSendTeacher(session, {"127.0.0.1:10911": connection}), connection
+
+
+@workload("plain send of a client")
+def plain_send() -> Work:
+    """Return the work of putting a client's sends of 1 KiB, with a tag and a key, on their connection."""
+    from pyromq.model import Message
+
+    teacher, _ = _plain_sends()
+    messages = [Message("orders", BODY, tags="paid", keys=f"key-{number}") for number in range(MESSAGES)]
+    teacher.learn(messages[0])
+
+    def work() -> int:
+        for message in messages:
+            assert teacher.kernel.begin(message, None, 1_700_000_000_000, 0.0, 3.0) is not None
+        return MESSAGES
+
+    return work
+
+
+@workload("answer to a client's send")
+def plain_answer() -> Work:
+    """Return the work of giving received answers to the sends that wait for them."""
+    from pyromq.codes import CommandFlag
+    from pyromq.model import Message
+    from pyromq.wire.command import Command, encode
+
+    class Told:
+        """A place for an answer."""
+
+        def done(self) -> bool:
+            return False
+
+        def set_result(self, result: object) -> None:
+            pass
+
+    teacher, connection = _plain_sends()
+    message, frames = Message("orders", BODY), []
+    teacher.learn(message)
+    for number in range(MESSAGES):
+        send = teacher.kernel.begin(message, Told(), 1_700_000_000_000, 0.0, 3.0)
+        ext = {"queueId": str(number % 4), "TRACE_ON": "true", "MSG_REGION": "DefaultRegion"}
+        ext |= {"msgId": "7F00000100002A9F0000000000000000", "queueOffset": "1234567"}
+        frames.append(encode(Command(0, opaque=send.opaque, flag=CommandFlag.RESPONSE, ext=ext)))
+    connection.feed(b"".join(frames))
+
+    def work() -> int:
+        assert teacher.kernel.take_answers([connection])
+        assert not connection.waiting
+        return MESSAGES
 
     return work
 

@@ -22,6 +22,7 @@ from pyromq import ClientSettings, Message, aio
 from pyromq.codes import RequestCode as Code
 from pyromq.codes import ResponseCode
 from pyromq.errors import ConfigError, Refused, SendFailed
+from pyromq.kernel import IS_COMPILED
 from pyromq.testing.cluster import Cluster
 from pyromq.testing.manual_clock import ManualClock
 from pyromq.testing.waiting import aeventually
@@ -173,6 +174,27 @@ async def test_our_client_signs_what_it_sends_and_reads(cluster: Cluster) -> Non
         pulled = await consumer.pull(sent.queue, 0)
 
     assert [message.body for message in pulled.messages] == [b"one"]
+
+
+async def test_plain_sends_are_signed_and_refused_as_others_are(cluster: Cluster) -> None:
+    settings = settings_of(THE_SHOP)
+    async with aio.Producer("producers", cluster.namesrv_address, settings) as producer:
+        sent = [
+            await producer.send(Message("orders", b"%d" % n, tags="paid", properties={"city": 'Å"bo'}))
+            for n in range(20)
+        ]
+        assert len({(one.queue, one.queue_offset) for one in sent}) == 20
+        if IS_COMPILED:
+            assert producer._runner.plain_sends._teacher.kernel.knows_topic("orders")
+        for _ in range(3):
+            with pytest.raises((SendFailed, Refused), match="topic:secrets"):
+                await producer.send(Message("secrets", b"x"))
+    # The broker works the signature out for each request.
+    wrong = ClientSettings(access_key=SHOP, secret_key=OPERATOR_SECRET, retry_times_when_send_failed=0)
+    async with aio.Producer("others", cluster.namesrv_address, wrong) as producer:
+        for _ in range(3):
+            with pytest.raises((SendFailed, Refused)):
+                await producer.send(Message("orders", b"x"))
 
 
 async def test_our_client_is_told_why_it_is_refused(cluster: Cluster) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import trustme
 from doctor_stage import DoctorStage
 from typer.testing import CliRunner
 
-from pyromq import ClientSettings, Message, aio
+from pyromq import ClientSettings, Message, Producer, SendResult, SendStatus, aio
 from pyromq.broker.broker import Broker
 from pyromq.cli.credentials import client_settings
 from pyromq.cli.main import app
@@ -20,6 +21,7 @@ from pyromq.config.choices import TlsServerMode
 from pyromq.config.load import build
 from pyromq.config.settings import BrokerProcess, NamesrvSettings, NetSettings
 from pyromq.errors import PyroError
+from pyromq.kernel import IS_COMPILED
 from pyromq.namesrv.namesrv import NameServer
 
 
@@ -82,6 +84,29 @@ async def test_messages_go_in_and_out_where_only_tls_is_taken(secured: Secured) 
     )
 
     assert await send_and_read(secured.name_server, settings) == [b"unseen on its way"]
+
+
+async def test_many_sends_share_a_connection_of_tls(secured: Secured) -> None:
+    """Those of tasks and those of threads; from the second on they are plain, without a plan."""
+    settings = ClientSettings(
+        use_tls=True, tls_client_auth_server=True, tls_client_trust_cert_path=str(secured.authority)
+    )
+    async with aio.Producer("tasks", secured.name_server, settings) as producer:
+        await producer.send(Message("orders", b"first"))
+        sent = await asyncio.gather(*(producer.send(Message("orders", b"%d" % n)) for n in range(300)))
+
+    def on_threads() -> list[SendResult]:
+        with Producer("threads", secured.name_server, settings) as producer, ThreadPoolExecutor(16) as pool:
+            for _ in range(8):
+                producer.send(Message("orders", b"first"))
+            shared = producer._runner.plain_sends._links.shared_links if IS_COMPILED else [""]
+            results = list(pool.map(lambda n: producer.send(Message("orders", b"%d" % n)), range(300)))
+            assert len(shared) == 1
+            return results
+
+    sent += await asyncio.to_thread(on_threads)
+    assert len({(one.queue, one.queue_offset) for one in sent}) == 600
+    assert {one.status for one in sent} == {SendStatus.SEND_OK}
 
 
 async def test_commands_speak_tls_as_the_environment_says(secured: Secured) -> None:

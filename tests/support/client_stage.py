@@ -6,7 +6,7 @@ from typing import TypeVar
 
 from pyromq.client.client_session import Session
 from pyromq.client.hooks import SendHook
-from pyromq.client.identity import ClientIdentity
+from pyromq.client.identity import ClientIdentity, UniqueIds
 from pyromq.client.name_servers import NameServers
 from pyromq.client.route_cache import RouteCache
 from pyromq.client.steps import Alone, Brought, Call, Fetch, Pause, Plan, Save, Step
@@ -26,7 +26,6 @@ from pyromq.wire.command import Command
 from pyromq.wire.header import read_header, write_header
 from pyromq.wire.headers.namesrv_headers import GetRouteInfo
 from pyromq.wire.headers.send_headers import SendMessageAnswer, SendMessageV2
-from pyromq.wire.message_id import UniqueIds
 
 T = TypeVar("T")
 Broker = Callable[[Command], Command]

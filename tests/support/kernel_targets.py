@@ -18,6 +18,7 @@ import kernel_inlet_targets  # noqa: F401
 import kernel_load_targets  # noqa: F401
 import kernel_message_targets  # noqa: F401
 import kernel_offset_targets  # noqa: F401
+import kernel_plain_targets  # noqa: F401
 import kernel_pull_targets  # noqa: F401
 import kernel_scan_targets  # noqa: F401
 import kernel_send_targets  # noqa: F401

@@ -8,7 +8,7 @@ import msgspec
 from pyromq.wire.command import Command
 
 
-class Answer(Protocol):
+class AnswerPlace(Protocol):
     """A place for an answer, or for the error that comes instead: a future, or a thread's."""
 
     def done(self) -> bool:
@@ -28,7 +28,7 @@ class Awaited(Protocol):
     """A request that waits for its answer, for a time by the clock of its connection."""
 
     @property
-    def answer(self) -> Answer:
+    def answer(self) -> AnswerPlace:
         """The place for the answer."""
         ...
 

@@ -4,6 +4,9 @@ A request has a socket to itself from its first byte to its answer, so threads n
 cannot take each other's answers; idle sockets are kept for the next request to the same address. A socket
 whose request timed out is closed: its late answer has nobody left to read it. After a fork the child leaves
 the parent's sockets alone and opens its own.
+
+Plain sends of a producer are another matter: they are many, short and answered at once, and those of all
+threads to one address share a connection (`shared_link.py`).
 """
 
 import contextlib
@@ -13,12 +16,20 @@ import socket
 import ssl
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from pyromq.codes import CommandFlag, ResponseCode
 from pyromq.config.settings import NetSettings
-from pyromq.errors import ClientClosed, ConnectFailed, ConnectionLost, RemoteProtocolError, RequestTimeout
+from pyromq.errors import (
+    ClientClosed,
+    ConnectFailed,
+    ConnectionLost,
+    NetworkError,
+    RemoteProtocolError,
+    RequestTimeout,
+)
 from pyromq.net.address import split_address
+from pyromq.net.shared_link import SharedLink
 from pyromq.net.tls import client_context
 from pyromq.net.tls_failures import ALERT, ended_after_handshake, is_of_tls, speaks_tls_only, tls_failure
 from pyromq.wire.command import Command, CommandReader, encode
@@ -35,6 +46,9 @@ class BlockingLinks:
         self._opaques = itertools.count(1)
         self._lock = threading.Lock()
         self._idle: dict[str, list[_BlockingLink]] = {}
+        #: Connections that threads share, by address; always the same dictionary.
+        self.shared_links: dict[str, SharedLink] = {}
+        self._opening: set[str] = set()
         self._process_id = os.getpid()
         self._is_closed = False
 
@@ -81,6 +95,34 @@ class BlockingLinks:
         with self._borrowed(address, deadline) as link:
             link.send(command, deadline)
 
+    def open_shared(
+        self, address: str, timeout_s: float, take_answers: Callable[[Sequence[SharedLink]], bool]
+    ) -> None:
+        """Open the connection that threads share, unless there is one or somebody opens it; or leave it."""
+        with self._lock:
+            if self._is_closed or address in self.shared_links or address in self._opening:
+                return
+            self._opening.add(address)
+        try:
+            connection = self._connect(address, time.monotonic() + timeout_s)
+            link = SharedLink(
+                connection,
+                address,
+                frame_bytes_max=self._settings.frame_bytes_max,
+                take_answers=take_answers,
+                on_end=self._forget_shared,
+            )
+            with self._lock:
+                if not self._is_closed:
+                    self.shared_links[address] = link
+                    return
+            link.close()
+        except NetworkError:
+            # Whoever sends has its answer already; the next one may try again.
+            return
+        finally:
+            self._opening.discard(address)
+
     def close(self) -> None:
         """Close the idle sockets; those in use are closed when their requests end."""
         self._after_fork()
@@ -90,6 +132,8 @@ class BlockingLinks:
         for links in idle.values():
             for link in links:
                 link.close()
+        for shared in tuple(self.shared_links.values()):
+            shared.close()
 
     @contextlib.contextmanager
     def _borrowed(self, address: str, deadline: float) -> "Iterator[_BlockingLink]":
@@ -126,7 +170,15 @@ class BlockingLinks:
                 return
         link.close()
 
+    def _forget_shared(self, link: SharedLink) -> None:
+        if self.shared_links.get(link.address) is link:
+            del self.shared_links[link.address]
+
     def _open(self, address: str, deadline: float) -> "_BlockingLink":
+        connection = self._connect(address, deadline)
+        return _BlockingLink(connection, address, self._settings.frame_bytes_max)
+
+    def _connect(self, address: str, deadline: float) -> socket.socket:
         host, port = split_address(address)
         timeout_s = min(self._settings.connect_timeout_millis / 1000, _left(deadline, address))
         try:
@@ -140,7 +192,7 @@ class BlockingLinks:
             if self._context is not None and is_of_tls(error):
                 raise tls_failure(address, error) from error
             raise ConnectFailed(f"no connection to {address}: {error.strerror or error}") from error
-        return _BlockingLink(connection, address, self._settings.frame_bytes_max)
+        return connection
 
     def _after_fork(self) -> None:
         if self._process_id == os.getpid():
@@ -153,6 +205,9 @@ class BlockingLinks:
         for links in idle.values():
             for link in links:
                 link.forget()
+        for shared in tuple(self.shared_links.values()):
+            shared.forget()
+        self.shared_links.clear()
 
 
 class _BlockingLink:

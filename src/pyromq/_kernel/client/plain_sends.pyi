@@ -4,7 +4,7 @@ from typing import Any, Final
 from pyromq.client.producer.queue_choice import RoundRobin
 from pyromq.client.route_cache import RouteCache
 from pyromq.model import MessageQueue
-from pyromq.net.awaited import Answer
+from pyromq.net.awaited import AnswerPlace
 from pyromq.wire.marks import Parts
 from pyromq.wire.message_id import UniqueIds
 from pyromq.wire.signing_key import SigningKey
@@ -66,6 +66,6 @@ class PlainSends:
     def knows_topic(self, topic: str) -> bool: ...
     def knows_shape(self, names: tuple[str, ...], has_keys: bool, has_tags: bool) -> bool: ...
     def begin(
-        self, message: object, answer: Answer, now_ms: int, give_up_at: float, timeout_s: float
+        self, message: object, answer: AnswerPlace, now_ms: int, give_up_at: float, timeout_s: float
     ) -> PlainSend | None: ...
     def take_answers(self, links: Sequence[Any]) -> bool: ...

@@ -1,6 +1,6 @@
 """Plain sends of a producer: messages ─► frames on a connection, answers ─► results.
 
-`pyromq.client.producer.plain_sends` teaches what all messages to a queue have in common, cut out of a frame
+`pyromq.client.producer.plain_teaching` teaches what all messages to a queue have in common, cut out of a frame
 that Python encoded (`Lane`), and the order of the properties (`Shape`). The plan of a send is the same in
 Python, and has the say over everything else: a message, a route or an answer that is not plain is left to it.
 """
@@ -413,9 +413,9 @@ cdef class PlainSends:
             result = self._result(send, &frame)
             if result is None:
                 break
-            del waiting[frame.opaque]
             at = frame.end
-            if not send.answer.done():
+            # Another thread may have given it up just now.
+            if waiting.pop(frame.opaque, None) is not None and not send.answer.done():
                 send.answer.set_result(result)
         if at == begin:
             return False

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyromq.client.client_session import Session
 from pyromq.client.drivers import Asyncio
-from pyromq.client.producer.plain_sends import PlainSendTeacher, may_send_plainly
+from pyromq.client.producer.plain_teaching import PlainSendTeacher, may_send_plainly
 from pyromq.client.steps import Deadline
 from pyromq.errors import PyroError
 from pyromq.model import Message, SendResult
@@ -24,6 +24,7 @@ class PlainOnLoop:
     def __init__(self, session: Session, driver: Asyncio, links: Links) -> None:
         self._session = session
         self._driver = driver
+        self._links = links
         self._teacher = PlainSendTeacher(session, links.open_links)
         links.offer_answers(self._teacher.kernel.take_answers)
         self._loop = asyncio.get_running_loop()
@@ -42,8 +43,8 @@ class PlainOnLoop:
             return None
         give_up_at = self._time() + timeout_s
         begun = self._begin(message, self._create_future(), self._now_ms(), give_up_at, timeout_s)
-        if begun is None:
-            self._teacher.learn(message)
+        if begun is None and self._teacher.learn(message):
+            begun = self._begin(message, self._create_future(), self._now_ms(), give_up_at, timeout_s)
         return begun
 
     def go_on(

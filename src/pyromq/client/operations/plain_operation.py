@@ -1,6 +1,6 @@
 """The declaration of `send`: a plan, and the shorter way of plain sends.
 
-See `client/producer/plain_sends.py` for which sends are plain, and what becomes of them otherwise.
+See `client/producer/plain_teaching.py` for which sends are plain, and what becomes of them otherwise.
 """
 
 from typing import Any

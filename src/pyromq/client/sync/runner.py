@@ -10,6 +10,7 @@ from pyromq.client.client_session import Session, net_settings
 from pyromq.client.drivers import Blocking
 from pyromq.client.signing import signer
 from pyromq.client.steps import Plan
+from pyromq.client.sync.plain_on_threads import PlainOnThreads, plain_on_threads
 from pyromq.errors import AlreadyStarted, ClientClosed
 from pyromq.net.blocking import BlockingLinks
 
@@ -39,7 +40,7 @@ class Runner:
         self._thread: threading.Thread | None = None
         self._is_closed = False
         #: The sends that need no plan, while the client is open.
-        self.plain_sends: None = None
+        self.plain_sends: PlainOnThreads | None = None
 
     @property
     def session(self) -> Session:
@@ -94,12 +95,15 @@ class Runner:
                     driver.run(farewell(session))
             finally:
                 self._is_closed = True
+                self.plain_sends = None
                 driver.close()
 
     def _open(self) -> Session:
         session = self._new_session()
-        driver = Blocking(BlockingLinks(net_settings(session.settings)), signer(session.settings))
+        links = BlockingLinks(net_settings(session.settings))
+        driver = Blocking(links, signer(session.settings))
         self._session, self._driver = session, driver
+        self.plain_sends = plain_on_threads(session, driver, links)
         upkeep = upkeep_of(session, self._upkeep)
         if upkeep is not None:
             self._thread = threading.Thread(

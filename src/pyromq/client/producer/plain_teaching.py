@@ -78,16 +78,17 @@ class PlainSendTeacher:
             ),
         )
 
-    def learn(self, message: Message) -> None:
-        """Teach what the kernel did not know of a message, if the next one like it can be plain."""
+    def learn(self, message: Message) -> bool:
+        """Teach what the kernel did not know of a message; return whether it knows something more now."""
         if type(message) is not Message or type(message.properties) is not dict:
-            return
-        topic = message.topic
+            return False
+        topic, has_learnt = message.topic, False
         if type(topic) is str and not self.kernel.knows_topic(topic):
-            self._learn_topic(topic)
+            has_learnt = self._learn_topic(topic)
         keys = (tuple(message.properties), bool(message.keys), bool(message.tags))
         if not self.kernel.knows_shape(*keys) and self.kernel.shape_count < SHAPES_MAX:
-            self._learn_shape(*keys)
+            has_learnt |= self._learn_shape(*keys)
+        return has_learnt
 
     def rest(
         self,
@@ -105,7 +106,7 @@ class PlainSendTeacher:
         first = Attempt(lane.wire_queue, None if outcome is None else lane.address, outcome)
         return send_plans.go_on(session, outgoing, first, send_plans.sync_rule(session), deadline)
 
-    def _learn_topic(self, name: str) -> None:
+    def _learn_topic(self, name: str) -> bool:
         session = self._session
         routes, namespace = session.routes, session.settings.namespace
         # Asked first: a change from here on is one that the kernel notices.
@@ -113,17 +114,18 @@ class PlainSendTeacher:
         topic = wrap(namespace, name)
         route = routes.get(topic)
         if route is None or not route.write_queues or routes.is_stale(topic) or not _is_sendable(name):
-            return
+            return False
         lanes = []
         for queue in route.write_queues:
             address = routes.master_address(queue.broker_name)
             if address is None:
-                return
+                return False
             lane = self._lane(queue, send_plans.called_at(session, address))
             if lane is None:
-                return
+                return False
             lanes.append(lane)
         self.kernel.learn_topic(name, lanes, session.turn(topic), revision)
+        return True
 
     def _lane(self, queue: MessageQueue, address: str) -> "kernel.Lane | None":
         """Return what the messages to a queue have in common; None when it cannot be told from the rest."""
@@ -157,9 +159,9 @@ class PlainSendTeacher:
         header = cut_at_marks(encode(command)[8:], {**marks, b"%d" % _OPAQUE: kernel.OPAQUE})
         return kernel.Lane(unwrap_queue(session.settings.namespace, queue), queue, address, header, signed)
 
-    def _learn_shape(self, own: tuple[str, ...], has_keys: bool, has_tags: bool) -> None:  # noqa: FBT001  a key
+    def _learn_shape(self, own: tuple[str, ...], has_keys: bool, has_tags: bool) -> bool:  # noqa: FBT001  a key
         if len(own) > kernel.VALUES_MAX or not _NOT_PLAIN.isdisjoint(own):
-            return
+            return False
         values = {f"@{number}@": kernel.VALUES + number for number in range(len(own))}
         marked = Message(
             "",
@@ -178,8 +180,9 @@ class PlainSendTeacher:
             json = cut_at_marks(msgspec.json.encode(text)[1:-1], marks)
         except (MessageIllegal, UnicodeEncodeError, ValueError):
             # The plan says what is wrong with the message, or sends it.
-            return
+            return False
         self.kernel.learn_shape(own, has_keys, has_tags, kernel.Shape(plain, json))
+        return True
 
 
 def may_send_plainly(session: Session) -> bool:
