@@ -21,6 +21,7 @@ from pyromq import (
     reply_to,
     select_by_hash,
 )
+from pyromq.kernel import IS_COMPILED
 from pyromq.testing.waiting import eventually
 
 pytestmark = [pytest.mark.interop, pytest.mark.long, pytest.mark.timeout(300)]
@@ -91,6 +92,40 @@ def test_a_listener_gets_what_it_wants_and_what_is_delayed_later(
     assert sorted(handler.bodies) == [b"delayed", b"paid", b"refunded"]
     assert delayed.message_id == sent.message_id
     assert delayed.stored_at_ms - delayed.born_at_ms >= 900
+
+
+@pytest.mark.row("SM-01", "SM-17")
+def test_plain_sends_are_stored_as_they_were_sent(face: Face, address: str, topic: str) -> None:
+    """From the second on they have no plan: the kernel makes their frames and reads the broker's answers."""
+    with face.Producer("plain_producer", address) as sender:
+        sent = {
+            result.message_id: (number, result)
+            for number in range(60)
+            for result in [
+                sender.send(
+                    Message(
+                        topic,
+                        b"%d" % number,
+                        tags="paid",
+                        keys=["a", f"k{number}"],
+                        properties={"city": 'Å"bo'},
+                    )
+                )
+            ]
+        }
+        if IS_COMPILED:
+            plain = sender._runner.plain_sends
+            assert plain._teacher.kernel.knows_topic(topic)
+
+    stored = read_topic(address, topic, 60)
+
+    assert {message.message_id for message in stored} == set(sent)
+    for message in stored:
+        number, result = sent[message.message_id]
+        assert (message.body, message.tags) == (b"%d" % number, "paid")
+        assert (message.properties["KEYS"], message.properties["city"]) == (f"a k{number}", 'Å"bo')
+        assert (message.queue, message.queue_offset) == (result.queue, result.queue_offset)
+        assert message.offset_message_id == result.offset_message_id
 
 
 @pytest.mark.row("RT-01", "RT-06")

@@ -40,6 +40,8 @@ RECEIVE_BYTES: Final = 256 * 1024
 IDLE_S: Final = 1.0
 #: Seconds after which a thread that cannot write looks whether it has to read.
 WRITE_LOOK_S: Final = 0.05
+#: Seconds of one wait at most; whoever waits looks at its own time then. `poll` takes no number at will.
+WAIT_S_MAX: Final = 60.0
 #: A connection that has so many bytes to write takes no further requests.
 OUT_BYTES_MAX: Final = 4 * 1024 * 1024
 _WOULD_BLOCK: Final = (BlockingIOError, InterruptedError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
@@ -214,7 +216,7 @@ class SharedLink(Inlet):
                     if not self._chain:
                         self._write_beside_reader(give_up_at)
                     if answer.outcome is None:
-                        answer.sleep(left_s)
+                        answer.sleep(min(left_s, WAIT_S_MAX))
             return answer.outcome
         finally:
             answer.has_left = True
@@ -260,7 +262,7 @@ class SharedLink(Inlet):
                 return
             events = select.POLLIN | (select.POLLOUT if self._unsent else 0)
             poll.register(self._fd, events)
-            poll.poll(left_s * 1_000)
+            poll.poll(min(left_s, WAIT_S_MAX) * 1_000)
 
     def _write_beside_reader(self, give_up_at: float) -> None:
         """Write what is there, for as long as somebody else reads."""

@@ -6,47 +6,28 @@ See `client/producer/plain_teaching.py` for which sends are plain, and what beco
 from typing import Any
 
 from pyromq.client.operations.declaration import Body, Method, Operation, P, T
-from pyromq.client.producer.queue_choice import Selector
 from pyromq.errors import PyroError
-from pyromq.model import Message, MessageQueue, SendResult
+from pyromq.model import Message, SendResult
 
 
 def _send(body: Body) -> Method:
-    def call(
-        self: Any,
-        message: Message,
-        *,
-        queue: MessageQueue | None = None,
-        selector: Selector | None = None,
-        timeout_ms: int | None = None,
-    ) -> Any:
+    def call(self: Any, message: Message, *, timeout_ms: int | None = None, **target: Any) -> Any:
         plain = self._runner.plain_sends
-        if plain is not None and queue is None and selector is None:
+        if plain is not None and not target:
             result = plain.send(message, timeout_ms)
             if result is not None:
                 return result
-        return self._runner.run(body(self, message, queue=queue, selector=selector, timeout_ms=timeout_ms))
+        return self._runner.run(body(self, message, timeout_ms=timeout_ms, **target))
 
     return call
 
 
 def _send_on_loop(body: Body) -> Method:
-    async def call(
-        self: Any,
-        message: Message,
-        *,
-        queue: MessageQueue | None = None,
-        selector: Selector | None = None,
-        timeout_ms: int | None = None,
-    ) -> Any:
+    async def call(self: Any, message: Message, *, timeout_ms: int | None = None, **target: Any) -> Any:
         plain = self._runner.plain_sends
-        begun = None
-        if plain is not None and queue is None and selector is None:
-            begun = plain.begin(message, timeout_ms)
+        begun = plain.begin(message, timeout_ms) if plain is not None and not target else None
         if begun is None:
-            return await self._runner.run(
-                body(self, message, queue=queue, selector=selector, timeout_ms=timeout_ms)
-            )
+            return await self._runner.run(body(self, message, timeout_ms=timeout_ms, **target))
         outcome = None
         if begun.frame is not None:
             try:
