@@ -63,8 +63,8 @@ QUICK = Pace(
     crowd=Crowd(connections=100, topics=10_000, queues=1, groups=10, rounds=1),
     clients=ClientPace(rounds=1, warm_s=0.5, run_s=1.0, backlog=50_000),
 )
-#: Seconds beside what a pace says, on a quiet machine of two cores: of a run (connections, topics, disk), of a
-#: start of both brokers, of a client's start.
+#: Seconds beside what a pace says, on a quiet machine of two cores: of a run (connections, topics, disk), of
+#: a start of both brokers, of a client's start.
 RUN_S, START_S, CLIENT_S = 0.6, 4.6, 1.5
 #: Of a case besides: thousands of connections that come and go, and messages that are waited for.
 LONGER_S = {"idle": 5.0, "delay": 11.0, "send-back": 3.0, "p99-70": 2.0}
