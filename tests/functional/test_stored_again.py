@@ -1,7 +1,7 @@
 """Ends of transactions, deliveries of delayed messages and send-backs on the kernel's way, with defaults."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -21,6 +21,7 @@ from pyromq.wire import properties as names
 from pyromq.wire.bodies.group_bodies import SubscriptionGroupConfig
 from pyromq.wire.command import Command, encode
 from pyromq.wire.message_id import offset_message_id, parse_offset_message_id
+from pyromq.wire.record import Record
 
 pytestmark = pytest.mark.skipif(not IS_COMPILED, reason="without the kernel there is no shortcut")
 OP = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
@@ -345,6 +346,73 @@ async def test_messages_of_a_topic_that_was_deleted_meanwhile_make_it_again(stag
     stage.clock.advance(1_000)
 
     assert len(await client.await_stored("orders", 3)) == 3
+
+
+# Timed messages ---------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def put_together(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many messages Python stores with each write of several."""
+    counts: list[int] = []
+    put = MessageStore.put_batch
+
+    def noted(store: MessageStore, drafts: Iterable[Draft], *, is_for_room: bool = False) -> list[Placed]:
+        placed = put(store, drafts, is_for_room=is_for_room)
+        counts.append(len(placed))
+        return placed
+
+    monkeypatch.setattr(MessageStore, "put_batch", noted)
+    return counts
+
+
+@pytest.mark.row("MM-09")
+async def test_timed_messages_that_are_due_are_stored_as_python_stores_them(
+    stage: ManualStage, put_together: list[int]
+) -> None:
+    client = stage.connect()
+
+    async def deliver(first: int, count: int) -> list[Record]:
+        for number in range(count):
+            properties = {"TIMER_DELAY_MS": "1000", "KEYS": "the-key"}
+            await client.send("orders", b"%d" % (first + number), properties=properties)
+        stage.clock.advance(1_000)
+        await aeventually(lambda: stage.stored_end("orders") == first + count)
+        return await client.stored("orders", offset=first)
+
+    by_python = await deliver(0, 1)
+    assert sum(put_together) == 1
+    by_kernel = await deliver(1, 20)
+
+    assert sum(put_together) == 1
+    assert [int(record.body) for record in by_kernel] == list(range(1, 21))
+    for record in (*by_python, *by_kernel):
+        properties = properties_of(record)
+        waiting = stage.broker.store.record_at(record.prepared_position - 1)
+        assert waiting is not None
+        assert (waiting.topic, waiting.body) == ("rmq_sys_wheel_timer", record.body)
+        assert properties["TIMER_ENQUEUE_MS"] == str(waiting.stored_at_ms)
+        assert properties["TIMER_DEQUEUE_MS"] == str(record.stored_at_ms)
+        assert record.properties.startswith(waiting.properties)
+    assert await stage.broker.kinds.timers.count() == 0
+
+
+async def test_timed_messages_that_came_do_not_come_again_after_a_crash(
+    stage: ManualStage, tmp_path: Path
+) -> None:
+    client = stage.connect()
+    for count in (1, 10):
+        for _ in range(count):
+            await client.send("orders", b"soon", properties={"TIMER_DELAY_MS": "1000"})
+        stage.clock.advance(1_000)
+        await aeventually(lambda: stage.stored_end("orders") in (1, 11))
+    await client.send("orders", b"later", properties={"TIMER_DELAY_MS": "1000"})
+    await client.await_stored("orders", 11)
+
+    async with after_a_crash(stage, tmp_path.with_name(f"{tmp_path.name}-survivor")) as survivor:
+        survivor.clock.advance(1_000)
+        stored = await survivor.connect().await_stored("orders", 12)
+        assert [record.body for record in stored] == [b"soon"] * 11 + [b"later"]
 
 
 # Send-backs -------------------------------------------------------------------------------------------------

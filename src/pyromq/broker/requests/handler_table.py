@@ -176,7 +176,9 @@ class HandlerTable:
         """Let the kernel store records of the log again, as the handlers and kinds teach it."""
         write, store = self._write, self._store
         teacher = QueueTeacher(store, self._topics, announcements)
-        kinds.delayed.deliveries = make_deliveries(store, teacher, announcements, self._clock)
+        deliveries = make_deliveries(store, teacher, announcements, self._clock)
+        kinds.delayed.deliveries = deliveries
+        kinds.timers.deliver_with(deliveries)
         ends = fast_ends(kinds.halves, write, store)
         transaction.learn = partial(teacher.teach, ends)
         self._others.append(ends)

@@ -5,11 +5,13 @@ here, so that none of them is delivered, listed or recalled a second time.
 """
 
 import logging
+from array import array
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import takewhile
 
+from pyromq.broker.kinds.deliveries import Deliveries
 from pyromq.broker.kinds.timers.near import Row
 from pyromq.broker.kinds.timers.timed import delivered_draft, recall_draft, rolled_draft
 from pyromq.clock import Clock
@@ -32,6 +34,8 @@ class Endings:
         #: Where the done record is, and the row of the waiting one, in the log's order.
         self._done: deque[tuple[int, Row]] = deque()
         self._positions: set[int] = set()
+        #: What stores many with one write, where there is a kernel.
+        self.deliveries: Deliveries | None = None
 
     def __len__(self) -> int:
         return len(self._done)
@@ -45,7 +49,28 @@ class Endings:
         Raises StoreError when the store takes none now; those that ended all the same are in here.
         """
         now_ms = self._clock.now_ms()
-        self._end(rows, lambda record: delivered_draft(record, now_ms), self._store.put_batch)
+        self._end(
+            self._deliver_plain(rows), lambda record: delivered_draft(record, now_ms), self._put_in_own_topics
+        )
+
+    def _deliver_plain(self, rows: Sequence[Row]) -> Sequence[Row]:
+        """Store messages as far as the kernel can; return the rest, which begins with one for Python."""
+        left = [row for row in rows if row[1] not in self._positions]
+        while self.deliveries is not None and left:
+            placed = self.deliveries.deliver(array("q", [row[1] for row in left]), WHEEL_TIMER)
+            if not placed:
+                break
+            for position, row in zip(placed, left, strict=False):
+                self._add(position, row)
+            left = left[len(placed) :]
+        return left
+
+    def _put_in_own_topics(self, drafts: list[Draft]) -> list[Placed]:
+        placed = self._store.put_batch(drafts)
+        if self.deliveries is not None:
+            for topic, queue_id in {(draft.topic, draft.queue_id) for draft in drafts}:
+                self.deliveries.learn(topic, queue_id)
+        return placed
 
     def roll(self, rows: Sequence[Row]) -> None:
         """Store messages again in the timer topic, where they wait on; raises as `deliver` does."""

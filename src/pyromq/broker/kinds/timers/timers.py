@@ -19,6 +19,7 @@ from typing import Final
 
 from pyromq.broker.durability.acknowledgement import Durability
 from pyromq.broker.kinds.alarm import Alarm
+from pyromq.broker.kinds.deliveries import Deliveries
 from pyromq.broker.kinds.kind_follower import KindFollower
 from pyromq.broker.kinds.stored_again import QUEUE_ID
 from pyromq.broker.kinds.timers.ending import Endings
@@ -72,6 +73,10 @@ class Timers(KindFollower):
         self._alarm: Alarm | None = None
         self._not_before_ms = 0
         self._last_error = ""
+
+    def deliver_with(self, deliveries: Deliveries) -> None:
+        """Have messages delivered many with one write, as far as the kernel can."""
+        self._endings.deliveries = deliveries
 
     # A life
 
