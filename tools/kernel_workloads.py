@@ -194,64 +194,136 @@ def refuse() -> Work:
     return work
 
 
-@workload("pull")
-def pull() -> Work:
-    """Return the work of pulls of 20 messages of 1 KiB each, from a log that another queue shares."""
-    from types import SimpleNamespace
+class _Pulled:
+    """A queue of 1 KiB messages in a log that another queue shares, and a kernel that knows its pulls."""
 
-    from pyromq._kernel.storage.tails import QueueTail
-    from pyromq.broker.delivery.pull_shortcut import _key_of, make_pulls
-    from pyromq.codes import RequestCode
-    from pyromq.config.settings import StoreSettings
-    from pyromq.store.consumequeue import ENTRY
-    from pyromq.wire.command import Command, encode
-    from pyromq.wire.header import write_header
-    from pyromq.wire.headers.pull_headers import PullMessage
-    from pyromq.wire.record import Record, encode_record
+    def __init__(self) -> None:
+        from types import SimpleNamespace
 
-    log, entries = b"", b""
-    for number in range(2 * MESSAGES):
-        properties = f"UNIQ_KEY\x017F00000100010CA5D2F8{number:012X}\x02TAGS\x01paid"
-        record = encode_record(Record(topic="orders", body=BODY, properties=properties, position=len(log)))
-        if number % 2 == 0:
-            entries += ENTRY.pack(len(log), len(record), 97)
-        log += record
+        from pyromq._kernel.storage.tails import QueueTail
+        from pyromq.broker.delivery.pull_shortcut import make_pulls
+        from pyromq.config.settings import StoreSettings
+        from pyromq.store.consumequeue import ENTRY
+        from pyromq.wire.record import Record, encode_record
 
-    class Queue(QueueTail):
-        min_offset = 0
+        log, entries = b"", b""
+        for number in range(2 * MESSAGES):
+            properties = f"UNIQ_KEY\x017F00000100010CA5D2F8{number:012X}\x02TAGS\x01paid"
+            record = encode_record(
+                Record(topic="orders", body=BODY, properties=properties, position=len(log))
+            )
+            if number % 2 == 0:
+                entries += ENTRY.pack(len(log), len(record), 97)
+            log += record
 
-        def read(self, offset: int, count: int) -> bytes:
-            return entries[ENTRY.size * offset : ENTRY.size * (offset + count)]
+        class Queue(QueueTail):
+            min_offset = 0
 
-    queue, kernel = Queue(), make_pulls(StoreSettings(), broker_id=0)
-    queue.end = MESSAGES
-    segment = SimpleNamespace(base=0, end=len(log), map=log)
-    files = SimpleNamespace(end=len(log), written_from=0, segments=[segment], segment_at=lambda _: segment)
-    received = b""
-    for offset in range(0, MESSAGES, 20):
+            def read(self, offset: int, count: int) -> bytes:
+                return entries[ENTRY.size * offset : ENTRY.size * (offset + count)]
+
+        self.queue, self.kernel = Queue(), make_pulls(StoreSettings())
+        self.queue.end = MESSAGES
+        segment = SimpleNamespace(base=0, end=len(log), map=log)
+        self.log: Any = SimpleNamespace(
+            end=len(log), written_from=0, segments=[segment], segment_at=lambda _: segment
+        )
+        #: Where the log is, and what time it is, for calls of the kernel.
+        self.at: dict[str, int] = {"readable": 1 << 62, "disk_position": 0, "now_ms": 0}
+        self.room: dict[str, int] = {"hold_room": 1000, "hold_ms": -1, "under_way_max": 1000}
+
+    def frame(self, offset: int, serializer: int = 0, flags: int = 6) -> bytes:
+        """Return a pull of 20 messages from an offset, which the kernel knows from now on."""
+        from pyromq._kernel.requests.reading import PullPlan
+        from pyromq.broker.delivery.pull_shortcut import _key_of
+        from pyromq.codes import RequestCode, Serializer
+        from pyromq.wire.command import Command, encode
+        from pyromq.wire.header import write_header
+        from pyromq.wire.headers.pull_headers import PullMessage
+
         header = PullMessage(
             consumer_group="group",
             topic="orders",
             queue_id=0,
             queue_offset=offset,
             max_msg_nums=20,
-            sys_flag=6,
-            commit_offset=0,
+            sys_flag=flags,
+            commit_offset=offset,
             suspend_timeout_millis=15_000,
             subscription="paid",
             sub_version=0,
             expression_type="TAG",
         )
-        received += encode(Command(RequestCode.PULL_MESSAGE, opaque=offset, ext=write_header(header)))
-    key = _key_of(header)
-    assert key is not None
-    kernel.learn(key, queue, b"orders", 0, frozenset({97}), "who", array("q", [-1]))
+        key = _key_of(header)
+        assert key is not None
+        plan = PullPlan(
+            self.queue,
+            header=header,
+            codes=frozenset({97}),
+            broker_ids=(0, 0),
+            offsets={0: 0},
+            name="orders@group",
+            reached=array("q", [-1]),
+            revision=array("q", [0]),
+        )
+        self.kernel.learn(key, plan)
+        command = Command(
+            RequestCode.PULL_MESSAGE,
+            opaque=offset,
+            ext=write_header(header),
+            serializer=Serializer(serializer),
+        )
+        return bytes(encode(command))
+
+
+def _pulls_of(serializer: int, flags: int) -> Work:
+    stage = _Pulled()
+    received = b"".join(stage.frame(offset, serializer, flags) for offset in range(0, MESSAGES, 20))
 
     def work() -> int:
         inlet = _inlet(received)
-        kernel.answer([inlet], log=files, disk_position=0)  # type: ignore[arg-type]
+        stage.kernel.answer([inlet], stage.log, **stage.at, **stage.room)  # type: ignore[arg-type]
         assert not inlet.pending_bytes, f"stopped at {inlet.start}"
         return MESSAGES
+
+    return work
+
+
+@workload("pull")
+def pull() -> Work:
+    """Return the work of pulls of 20 messages of 1 KiB each, from a log that another queue shares."""
+    return _pulls_of(0, 6)
+
+
+@workload("pull, binary header")
+def binary_pull() -> Work:
+    """Return the work of the same pulls with binary headers."""
+    return _pulls_of(1, 6)
+
+
+@workload("pull with a commit")
+def committing_pull() -> Work:
+    """Return the work of the same pulls when each brings an offset to commit, as push consumers' do."""
+    return _pulls_of(0, 7)
+
+
+@workload("held pull")
+def held_pull() -> Work:
+    """Return the work of pulls that are held one each by their connections, and woken by one message."""
+    stage = _Pulled()
+    received = stage.frame(MESSAGES - 1)
+    count = MESSAGES // 2
+
+    def work() -> int:
+        stage.queue.end = MESSAGES - 1
+        inlets = [_inlet(received) for _ in range(count)]
+        stage.kernel.answer(inlets, stage.log, **stage.at, **stage.room)  # type: ignore[arg-type]
+        assert stage.kernel.holds.count == count, f"{stage.kernel.holds.count} are held"
+        stage.queue.end = MESSAGES
+        stage.kernel.holds.grew([(stage.queue, MESSAGES - 1)])  # type: ignore[list-item]
+        stage.kernel.holds.wake(stage.kernel.reader, stage.log, **stage.at)
+        assert stage.kernel.holds.count == 0, f"{stage.kernel.holds.count} are still held"
+        return count
 
     return work
 

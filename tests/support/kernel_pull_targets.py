@@ -41,7 +41,7 @@ def _pull_frames() -> list[bytes]:
     return [
         bytes(encode(Command(RequestCode.PULL_MESSAGE, opaque=7, ext=ext, serializer=serializer)))
         for offset, count in ((0, 32), (0, 32), (1, 32), (2, 1), (5, 0), (20, -1), (1 << 61, 32))
-        for flags in ("4", "5")
+        for flags in ("4", "5", "6", "7")
         for ext in [asked | {"queueOffset": str(offset), "maxMsgNums": str(count), "sysFlag": flags}]
         for serializer in Serializer
     ]
@@ -85,42 +85,109 @@ def _stored(random: Random) -> tuple[bytes, Any]:
     return mutated(random, entries) if random.random() < 0.2 else entries, log
 
 
-@target("pulls.Pulls", "pulls.Limits", "pulls.PullPlan")
+@target(
+    "pulls.Pulls",
+    "reading.Limits",
+    "reading.PullPlan",
+    "reading.PullReader",
+    "holds.Holds",
+    "holds.HeldPull",
+)
 def pulls(random: Random) -> None:
     from kernel_inlets import answers_of
 
-    from pyromq.broker.delivery.pull_shortcut import _key_of, make_pulls
+    from pyromq.broker.delivery.pull_shortcut import make_pulls
     from pyromq.config.settings import StoreSettings
     from pyromq.wire.command import CommandReader
 
     entries, log = _stored(random)
+    kernel, kept = make_pulls(StoreSettings()), {0: random.choice((0, 3, 1 << 70))}
+    queue, reached, revision = _queue(random, entries), array("q", [-1]), array("q", [0])
+    _teach(random, kernel, queue, kept, reached, revision)
+    inlets: list[Any] = []
+    for now_ms in range(random.randrange(1, 5)):
+        at = {
+            "readable": random.choice((0, 700, 1 << 62)),
+            "disk_position": random.choice((0, 1 << 40)),
+            "now_ms": mostly(random, now_ms, 1 << 61),
+        }
+        inlets += [_inlet(random) for _ in range(mostly(random, 1, 0, 3))]
+        lengths = [len(one.received) for one in inlets]
+        limits = {"hold_room": mostly(random, 9, 0, 1), "hold_ms": random.choice((-1, 0, 2))}
+        count, _, commits = kernel.answer(inlets, log, under_way_max=mostly(random, 9, 0, 1), **limits, **at)
+        for one, length in zip(inlets, lengths, strict=True):
+            expect(one.start <= length, "the pulls end in what was received")
+        expect(len(commits) <= count, "a commit comes with an answer")
+        expect(reached[0] <= queue.end, "nobody gets behind the end of a queue")
+        _change(random, kernel, inlets, revision)
+        kernel.holds.grew([(queue, random.randrange(queue.end + 2))])
+        for wake in (kernel.holds.wake, kernel.holds.sweep):
+            _, _, left = wake(kernel.reader, log, **at)
+            expect(all(not pull.inlet.closed for pull in left), "nobody answers who has gone")
+        expect(kernel.holds.count == sum(len(one.held or ()) for one in inlets), "all slots are counted")
+    kernel.holds.take_all()
+    expect(kernel.holds.count == 0, "nothing is held any more")
+    for one in inlets:
+        reader = CommandReader()
+        reader.feed(answers_of(one))
+        while reader.next_command() is not None:
+            pass
+        expect(not reader.pending_bytes, "answers are whole")
 
+
+def _queue(random: Random, entries: bytes) -> Any:
     class Queue(module("tails").QueueTail):  # type: ignore[misc]
         min_offset = mostly(random, 0, 3)
 
         def read(self, offset: int, count: int) -> bytes:
             return entries[20 * offset : 20 * (offset + count)]
 
-    queue, kernel, reached = Queue(), make_pulls(StoreSettings(), broker_id=0), array("q", [-1])
+        def end_before(self, position: int) -> int:
+            return random.randrange(self.end + 1)
+
+    queue = Queue()
     queue.end = len(entries) // 20
-    for flags in (4, 5):
+    # The newest entries are in memory, and the readable end is found there.
+    queue.held = bytearray(entries[20 * random.randrange(queue.end + 1) : 20 * queue.end])
+    queue.reach = random.choice((0, 1 << 40))
+    return queue
+
+
+def _teach(
+    random: Random, kernel: Any, queue: Any, kept: Any, reached: "array[int]", revision: "array[int]"
+) -> None:
+    from pyromq.broker.delivery.pull_shortcut import _key_of
+
+    for flags in (4, 5, 6, 7):
         _pull_header().sys_flag = flags
         codes = random.choice((None, None, frozenset(), frozenset({1}), frozenset({0, 1, 2})))
-        kernel.learn(_key_of(_pull_header()), queue, b"orders", 0, codes, "who", reached)
-    for _ in range(random.randrange(1, 5)):
-        inlets = [_inlet(random) for _ in range(mostly(random, 1, 0, 3))]
-        lengths = [len(one.received) for one in inlets]
-        count, commits = kernel.answer(inlets, log=log, disk_position=random.choice((0, 1 << 40)))
-        for one, length in zip(inlets, lengths, strict=True):
-            expect(one.start <= length, "the pulls end in what was received")
-        expect(len(commits) <= count, "a commit comes with an answer")
-        expect(reached[0] <= queue.end, "nobody gets behind the end of a queue")
-        expect(not count or reached[0] > 0, "an answer says how far it went")
-        reader = CommandReader()
-        reader.feed(b"".join(answers_of(one) for one in inlets))
-        expect(sum(1 for _ in iter(reader.next_command, None)) == count, "answers are whole")
-        if random.random() < 0.2:
-            random.choice((kernel.release, kernel.forget_all))()
+        plan = module("reading").PullPlan(
+            queue,
+            header=_pull_header(),
+            codes=codes,
+            broker_ids=(0, random.choice((0, 1))),
+            offsets=random.choice((None, kept)),
+            name=random.choice((None, "orders@group")),
+            reached=reached,
+            revision=revision,
+        )
+        kernel.learn(_key_of(_pull_header()), plan)
+
+
+def _change(random: Random, kernel: Any, inlets: list[Any], revision: "array[int]") -> None:
+    """Let something happen between two turns."""
+    what = random.randrange(12)
+    if what == 0:
+        kernel.reader.release()
+    elif what == 1:
+        kernel.forget_all()
+    elif what == 2:
+        revision[0] += 1
+    elif what == 3 and inlets:
+        one = random.choice(inlets)
+        one.closed = True
+        for pull in tuple(one.held or ()):
+            pull.drop()
 
 
 def _inlet(random: Random) -> Any:

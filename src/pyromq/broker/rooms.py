@@ -78,7 +78,7 @@ class BrokerRooms:
         )
         self.kinds = make_kinds(root, self.store, self.groups.offsets, settings.broker, clock, files=files)
         arrivals = self.delivery.arrivals
-        self.busy = Busy(self.live, clock, held_pulls=lambda: arrivals.held_count, step=self._turn.relent)
+        self.busy = Busy(self.live, clock, held_pulls=lambda: arrivals.request_count, step=self._turn.relent)
         self._table = BrokerTable(())
         self._access = make_access_control(settings, self.store, clock, self._table)
         self._presence = PresenceHandlers(self.groups, self.topics, self.delivery.filters, clock)

@@ -108,6 +108,7 @@ class Inlet:
         "_turn",
         "_turn_bytes",
         "closed",
+        "held",
         "peer_host_bytes",
         "read_at",
         "received",
@@ -137,6 +138,8 @@ class Inlet:
         self.unsettled = 0
         #: Called when the last of them is settled.
         self.when_settled: Callable[[], None] | None = None
+        #: Pulls that the kernel holds for it, each with `drop`; None when there never was one.
+        self.held: dict[Any, None] | None = None
         self._turn: Any = turn
         self._monotonic = monotonic
         self._is_caller = is_caller
@@ -219,7 +222,7 @@ class Inlet:
     @property
     def under_way_count(self) -> int:
         """The number of requests, and of turns of requests, whose answers are awaited."""
-        return len(self.under_way) + self.unsettled
+        return len(self.under_way) + self.unsettled + len(self.held or ())
 
     def settled_one(self) -> None:
         """Note that the answers of a turn wait no longer."""

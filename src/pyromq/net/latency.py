@@ -5,7 +5,7 @@ kernel answers are timed by the turn: one observation for all plain sends, or pu
 """
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from functools import partial
 from time import perf_counter
@@ -53,6 +53,15 @@ class RequestTimes:
             return is_handled
 
         return timed
+
+    def held(self, request_code: int) -> Callable[[int], None]:
+        """Return what is told for how many milliseconds requests were held that are answered together."""
+        labels = _labels(request_code, int(ResponseCode.SUCCESS), is_held=True)
+
+        def observe(held_ms: int) -> None:
+            self.histogram.observe(held_ms, labels)
+
+        return observe
 
     def _timed(self, route: Route[Any]) -> Route[Any]:
         inner, code, holds = route.handle, int(route.code), route.holds

@@ -463,6 +463,8 @@ class Link(Inlet, asyncio.Protocol):
                 turn.set_exception(ConnectionLost(f"the connection to {self.peer} ended before the request"))
         for future in tuple(self.under_way):
             future.cancel()
+        for pull in tuple(self.held or ()):
+            pull.drop()
         if self.when_settled is not None:
             self.when_settled()
 

@@ -169,7 +169,7 @@ class RequestTable:
     `on_refused`, if set, is told after each request that a handler or a guard refused.
     """
 
-    __slots__ = ("admit", "by_code", "on_refused", "pressure", "unknown")
+    __slots__ = ("admit", "answer", "by_code", "on_refused", "pressure", "unknown")
 
     def __init__(
         self,
@@ -182,6 +182,8 @@ class RequestTable:
         self.admit: Admit | None = None
         self.on_refused: Callable[[], None] | None = None
         self.pressure: Pressure | None = None
+        #: Answers a request that was let in before, as the dispatcher of the table does.
+        self.answer: Callable[[Link, Command, Callable[[], Answer]], None] | None = None
         self.add(routes)
 
     def add(self, routes: Iterable[Route[Any]]) -> None:
@@ -211,6 +213,15 @@ class Dispatcher:
         self._unknown = table.unknown
         self._name = name
         self._under_way_max = requests_under_way_max
+        table.answer = self.answer
+
+    def answer(self, link: Link, command: Command, handle: Callable[[], Answer]) -> None:
+        """Answer a request that was let in before, with what `handle` returns or raises now."""
+        try:
+            answer = handle()
+        except Exception as error:  # noqa: BLE001  the border: whatever a handler raises is answered
+            answer = self._answer_to(error, link, command)
+        self._send(link, command, answer)
 
     def __call__(self, link: Link, command: Command) -> None:
         """Handle a request, now or in a task."""

@@ -32,7 +32,7 @@ cdef class AnswerHead:
     cdef Part _parts[PARTS_MAX]
     cdef Part _binary_parts[PARTS_MAX]
     cdef int _part_count, _binary_part_count
-    cdef int _language, _version
+    cdef int _code, _language, _version
     #: Bytes that a head has at most, the texts among its values left out.
     cdef Py_ssize_t bytes_max
 

@@ -24,13 +24,15 @@ cdef class AnswerHead:
     """Everything of an answer but its body."""
 
     def __cinit__(
-        self, *, list parts not None, list binary_parts not None, bytes remark not None, int language, int version
+        self, *, list parts not None, list binary_parts not None, bytes remark not None, int language, int version,
+        int code=0,
     ):
         self._literals = b"".join([literal for literal, _ in parts])
         self._binary_literals = b"".join([literal for literal, _ in binary_parts])
         self._part_count = _set_parts(self._parts, parts)
         self._binary_part_count = _set_parts(self._binary_parts, binary_parts)
         self._remark = remark
+        self._code = code
         self._language = language
         self._version = version
         self.bytes_max = (
@@ -48,7 +50,7 @@ cdef class AnswerHead:
         if frame.is_json:
             at = _fill(at, PyBytes_AS_STRING(self._literals), self._parts, self._part_count, values, False)
         else:
-            at = store16(at, 0)
+            at = store16(at, <int16_t> self._code)
             at[0] = <uint8_t> self._language
             at = store16(at + 1, <int16_t> self._version)
             at = store32(at, frame.opaque)

@@ -29,6 +29,8 @@ cdef class Inlet:
     cdef public set under_way
     cdef public Py_ssize_t unsettled
     cdef public object when_settled
+    #: Pulls that are held for it, None when there never was one; each is dropped when the connection ends.
+    cdef public dict held
     #: See `net/link.py`: when bytes last moved, since when the next frame may wait, when it was read.
     cdef public object _active_at, waits_since, read_at
     cdef public object _transport, _monotonic

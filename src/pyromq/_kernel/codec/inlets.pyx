@@ -14,6 +14,7 @@ from cpython.bytearray cimport (
     PyByteArray_AS_STRING, PyByteArray_FromStringAndSize, PyByteArray_GET_SIZE, PyByteArray_Resize
 )
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
+from cpython.dict cimport PyDict_Size
 from cpython.list cimport PyList_GET_SIZE
 from cpython.set cimport PySet_GET_SIZE
 from libc.stdint cimport uint8_t
@@ -174,7 +175,8 @@ cdef class Inlet:
         return self.under_way_number()
 
     cdef Py_ssize_t under_way_number(self):
-        return PySet_GET_SIZE(self.under_way) + self.unsettled
+        cdef Py_ssize_t held = 0 if self.held is None else PyDict_Size(self.held)
+        return PySet_GET_SIZE(self.under_way) + self.unsettled + held
 
     def settled_one(self):
         """Note that the answers of a turn wait no longer."""

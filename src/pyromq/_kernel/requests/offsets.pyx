@@ -16,9 +16,7 @@ from pyromq._kernel.codec.blocks cimport Block, need
 from pyromq._kernel.codec.frames cimport READ, Frame, Span, find_field, read_bool, read_frame, read_number
 from pyromq._kernel.codec.inlets cimport Inlet
 from pyromq._kernel.requests.signatures cimport Signatures
-
-cdef extern from "Python.h":
-    long long PyLong_AsLongLongAndOverflow(object number, int *overflow) except? -1
+from pyromq._kernel.storage.progress cimport read_progress
 
 cdef enum:
     QUERY_CONSUMER_OFFSET = 14
@@ -147,7 +145,7 @@ cdef class Offsets:
         if field == NULL or not read_number(field, -(1 << 62), 1 << 62, &offset):
             return False
         plan = self._plan_of(frame)
-        if plan is None or not plan.takes_commits or not _read_offset(plan, &before) or offset < before:
+        if plan is None or not plan.takes_commits or not read_progress(plan.offsets, plan.queue_id, &before) or offset < before:
             return False
         if offset != before:
             plan.offsets[plan.queue_id] = offset
@@ -165,7 +163,7 @@ cdef class Offsets:
         if frame.flag & FLAG_ONEWAY or (field != NULL and not read_bool(field, &ignored)):
             return False
         plan = self._plan_of(frame)
-        if plan is None or not _read_offset(plan, &offset) or offset < 0:
+        if plan is None or not read_progress(plan.offsets, plan.queue_id, &offset) or offset < 0:
             return False
         self._write(self._found, frame, offset)
         return True
@@ -187,16 +185,6 @@ cdef class Offsets:
         at = head.write(self._answers.bytes + self._answers.used, frame, values, 0)
         self._answers.used = at - self._answers.bytes
         return 0
-
-
-cdef bint _read_offset(OffsetPlan plan, int64_t *offset) except -1:
-    """Read where the group is; return whether it is anywhere."""
-    cdef int overflow = 0
-    found = plan.offsets.get(plan.queue_id)
-    if type(found) is not int:
-        return False
-    offset[0] = PyLong_AsLongLongAndOverflow(found, &overflow)
-    return overflow == 0
 
 
 cdef bytes _key_of(Frame *frame):

@@ -6,6 +6,9 @@ Held pulls cost nothing but their entry: no task, no timer. The store tells of e
 a burst of messages is one answer and not many. Every few seconds a sweep answers those whose time is up, and
 those whose queue grew by what nobody announced.
 
+Where the kernel runs it holds most pulls itself (`compiled`), by the same rules. Here are those that take the
+long way, by a filter of properties for one.
+
 A message is announced once it may be read. Under asynchronous flush that is at once. Under synchronous flush
 a master lets nobody read what its disk does not have yet. With failover a master that waits for its slaves
 lets nobody read what they do not have yet, and a slave what its master has not confirmed. With a write buffer
@@ -14,9 +17,10 @@ same offset would be given to another message, and whoever had read the first wo
 """
 
 from collections import deque
-from collections.abc import Callable, Container, Iterable
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Protocol
 
 from pyromq.clock import Clock
 from pyromq.net.turn import Turn, TurnStep
@@ -52,6 +56,35 @@ class HeldPull:
         )
 
 
+#: Queues that got messages, each with the offset of the first.
+Grown = Sequence[tuple[ConsumeQueue, int]]
+
+
+class CompiledHolds(Protocol):
+    """The pulls that the kernel holds."""
+
+    @property
+    def held_count(self) -> int:
+        """The number of held pulls."""
+        ...
+
+    def grew(self, grown: Grown) -> tuple[Sequence[ConsumeQueue], bool]:
+        """Note queues that got messages; return those without a held pull, and whether there are others."""
+        ...
+
+    def wake(self) -> None:
+        """Answer the pulls that want what came."""
+        ...
+
+    def sweep(self) -> None:
+        """Answer the pulls whose time is up or whose queue has grown."""
+        ...
+
+    def wake_all(self) -> None:
+        """Answer every pull, for the broker stops."""
+        ...
+
+
 class Arrivals:
     """The held pulls of all queues."""
 
@@ -71,10 +104,17 @@ class Arrivals:
         self.is_over = False
         #: Told of each queue that a pull begins to wait for.
         self.on_hold: Callable[[str, int], None] = lambda _topic, _queue_id: None
+        #: The pulls that the kernel holds; None without it.
+        self.compiled: CompiledHolds | None = None
 
     @property
     def held_count(self) -> int:
         """The number of held pulls."""
+        return self._count if self.compiled is None else self._count + self.compiled.held_count
+
+    @property
+    def request_count(self) -> int:
+        """The number of held pulls that are requests under way: those that are held here."""
         return self._count
 
     @property
@@ -82,9 +122,13 @@ class Arrivals:
         """The number of characters in the subscriptions of all held pulls."""
         return self._characters
 
+    def room(self, pulls_max: int) -> int:
+        """Return how many more pulls may be held; one that may not is answered at once."""
+        return max(pulls_max - self.held_count, 0) if self._characters < HELD_CHARACTERS_MAX else 0
+
     def has_room(self, pulls_max: int) -> bool:
-        """Return whether one more pull may be held; one that may not is answered at once."""
-        return self._count < pulls_max and self._characters < HELD_CHARACTERS_MAX
+        """Return whether one more pull may be held."""
+        return self.room(pulls_max) > 0
 
     def hold(self, topic: str, queue_id: int, pull: HeldPull) -> None:
         """Keep a pull until its queue grows or its time is up."""
@@ -94,8 +138,17 @@ class Arrivals:
         self.on_hold(topic, queue_id)
 
     def is_awaited(self, topic: str, queue_id: int) -> bool:
-        """Return whether a pull waits for a queue."""
+        """Return whether a pull that is held here waits for a queue."""
         return (topic, queue_id) in self._held
+
+    def grew(self, grown: Grown) -> Sequence[ConsumeQueue]:
+        """Let the kernel know of queues that grew; return those that no pull waits for there."""
+        if self.compiled is None:
+            return [queue for queue, _ in grown]
+        others, is_awaited = self.compiled.grew(grown)
+        if is_awaited:
+            self._step.due()
+        return others
 
     def drop(self, topic: str, queue_id: int, pull: HeldPull) -> None:
         """Forget a pull whose client has gone; one that was woken already is no longer known."""
@@ -119,6 +172,8 @@ class Arrivals:
 
         A pull that wakes for nothing it wants is told so and moves on past it, as with RocketMQ.
         """
+        if self.compiled is not None:
+            self.compiled.sweep()
         now_ms, max_offset = self._clock.now_ms(), self._max_offset
         grown = []
         for queue, held in self._held.items():
@@ -133,6 +188,8 @@ class Arrivals:
     def wake_all(self) -> None:
         """Wake every pull, for the broker stops."""
         self.is_over = True
+        if self.compiled is not None:
+            self.compiled.wake_all()
         for queue in list(self._held):
             self._wake_if(queue, lambda _pull: True)
 
@@ -155,6 +212,8 @@ class Arrivals:
         woken, self._woken = self._woken, []
         for pull in woken:
             pull.wake()
+        if self.compiled is not None:
+            self.compiled.wake()
 
 
 class Announcements:
@@ -164,7 +223,8 @@ class Announcements:
         self._store = store
         self._log = store.log
         self._arrivals = arrivals
-        self._held: deque[tuple[int, str, int, int, int]] = deque()
+        #: Queues that grew by what may not be read yet: the log's end then, the queues, and their ends.
+        self._held: deque[tuple[int, Grown, Sequence[int]]] = deque()
         #: Up to where messages may be read, by each of the reasons that matter here.
         self._limits: dict[str, int] = {}
         #: Where the log must be confirmed before an end is told: what stands before was told by others.
@@ -189,27 +249,39 @@ class Announcements:
 
     def stored(self, topic: str, queue_id: int, end: int, tags_code: int) -> None:
         """Announce a message that made its queue `end` long, now or when it may be read."""
-        if self._is_readable():
-            self._arrivals.announce(topic, queue_id, end, tags_code)
-        else:
-            self._held.append((self._store.max_position, topic, queue_id, end - 1, end))
+        if not self._is_readable():
+            self.grew(topic, queue_id, end - 1, end)
+            return
+        self._arrivals.announce(topic, queue_id, end, tags_code)
+        if self._arrivals.compiled is not None:
+            queue = self._store.queue(topic, queue_id)
+            if queue is not None and queue.watched:
+                self._arrivals.grew(((queue, end - 1),))
 
     def watch(self, queue: ConsumeQueue) -> None:
         """Have the kernel say of a queue when it grows, if somebody waits for it, or may do so."""
-        queue.watched = self.are_held_back or self._arrivals.is_awaited(queue.topic, queue.queue_id)
-
-    def grew_planned(self, grown: Iterable[tuple[ConsumeQueue, int]]) -> None:
-        """Announce what queues got that the kernel planned, each from an offset on."""
-        for queue, first in grown:
-            self.grew(queue.topic, queue.queue_id, first, queue.end)
-            self.watch(queue)
+        # Where a pull that the kernel holds waits, it is watched already.
+        queue.watched = queue.watched or self._is_watched(queue)
 
     def grew(self, topic: str, queue_id: int, first: int, end: int) -> None:
         """Announce the messages from one offset of a queue up to another; see `stored`."""
+        queue = self._store.queue(topic, queue_id)
+        if queue is None:
+            return
         if self._is_readable():
-            self._announce(topic, queue_id, first, end)
+            self._announce(((queue, first),), (end,))
         else:
-            self._held.append((self._store.max_position, topic, queue_id, first, end))
+            self._held.append((self._store.max_position, ((queue, first),), (end,)))
+
+    def grew_planned(self, grown: Grown) -> None:
+        """Announce the messages from one offset of each queue up to its end; see `stored`.
+
+        A queue that nobody waits for any more is watched no longer.
+        """
+        if self._is_readable():
+            self._announce(grown, None)
+        else:
+            self._held.append((self._store.max_position, grown, [queue.end for queue, _ in grown]))
 
     def confirmed_up_to(self, position: int) -> None:
         """Let messages be read up to a position of the log, as far as the other replicas are concerned."""
@@ -224,6 +296,9 @@ class Announcements:
         """Let messages be read up to a position of the log, as far as its files are concerned."""
         self._limit("files", position)
 
+    def _is_watched(self, queue: ConsumeQueue) -> bool:
+        return self.are_held_back or self._arrivals.is_awaited(queue.topic, queue.queue_id)
+
     def _is_readable(self) -> bool:
         """Return whether the newest message may be read: the write buffer may have been committed with it."""
         readable = self._store.readable_position
@@ -234,10 +309,20 @@ class Announcements:
         position = self._store.readable_position = min(self._limits.values())
         held = self._held
         while held and held[0][0] <= position:
-            _, topic, queue_id, first, end = held.popleft()
-            self._announce(topic, queue_id, first, end)
+            _, grown, ends = held.popleft()
+            self._announce(grown, ends)
 
-    def _announce(self, topic: str, queue_id: int, first: int, end: int) -> None:
+    def _announce(self, grown: Grown, ends: Sequence[int] | None) -> None:
+        """Announce messages that may be read; without `ends` all that the queues have."""
+        arrivals = self._arrivals
+        if arrivals.request_count:
+            for at, (queue, first) in enumerate(grown):
+                self._announce_each(queue, first, queue.end if ends is None else ends[at])
+        for queue in arrivals.grew(grown):
+            queue.watched = self._is_watched(queue)
+
+    def _announce_each(self, queue: ConsumeQueue, first: int, end: int) -> None:
+        topic, queue_id = queue.topic, queue.queue_id
         while first < end and self._arrivals.is_awaited(topic, queue_id):
             entries = self._store.entries(topic, queue_id, first, end - first)
             if not entries:

@@ -8,9 +8,12 @@ A client's id is what it says itself. With access control it belongs to the acco
 first, as long as that connection lives: replies go there, whoever else says the same.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from array import array
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import count
+
+from msgspec.structs import replace
 
 from pyromq.clock import Clock
 from pyromq.net.link import Link
@@ -45,6 +48,8 @@ class ConsumerGroup:
     consume_from_where: str
     members: dict[Link, ClientChannel] = field(default_factory=dict)
     subscriptions: dict[str, Subscription] = field(default_factory=dict)
+    #: Raised when the group's pulls may get something else: by its model, or by what a subscription says.
+    revision: int = 0
 
     @property
     def links(self) -> list[Link]:
@@ -60,12 +65,6 @@ class ConsumerGroup:
         """Return the member with this id."""
         return next((client for client in self.members.values() if client.client_id == client_id), None)
 
-    def has_all(self, subscriptions: Sequence[Subscription]) -> bool:
-        """Return whether a heartbeat's subscriptions are those that are known."""
-        return len(subscriptions) == len(self.subscriptions) and all(
-            self.subscriptions.get(subscription.topic) == subscription for subscription in subscriptions
-        )
-
     def subscribe(self, subscriptions: Iterable[Subscription]) -> bool:
         """Take over a heartbeat's subscriptions and return whether topics came or went.
 
@@ -74,12 +73,17 @@ class ConsumerGroup:
         """
         wanted = {subscription.topic: subscription for subscription in subscriptions}
         is_changed = wanted.keys() != self.subscriptions.keys()
+        if is_changed:
+            self.revision += 1
         for topic in self.subscriptions.keys() - wanted.keys():
             del self.subscriptions[topic]
         for topic, subscription in wanted.items():
             known = self.subscriptions.get(topic)
             if known is None or subscription.sub_version > known.sub_version:
                 self.subscriptions[topic] = subscription
+                # Each member has a version of its own: that alone changes nothing for those that pull.
+                if known is None or known != replace(subscription, sub_version=known.sub_version):
+                    self.revision += 1
         return is_changed
 
 
@@ -91,8 +95,8 @@ class Consumers:
         self._groups: dict[str, ConsumerGroup] = {}
         #: The groups that a connection is in: its end must not cost a look into all groups.
         self._names: dict[Link, list[str]] = {}
-        #: A number that each change of a group's model or subscriptions raises.
-        self.revision = 0
+        #: One number for each group that somebody follows; see `revision`.
+        self._revisions: dict[str, array[int]] = {}
 
     @property
     def groups(self) -> Mapping[str, ConsumerGroup]:
@@ -103,6 +107,19 @@ class Consumers:
         """Return a group that has members."""
         return self._groups.get(group)
 
+    def revision(self, group: str) -> "array[int]":
+        """Return one number, an int64, that is raised when the group's pulls may get something else.
+
+        It costs one look to see that nothing changed, and the changes of other groups are not seen.
+        """
+        return self._revisions.setdefault(group, array("q", (0,)))
+
+    def changed(self, group: str) -> None:
+        """Note that the group's pulls may get something else; nobody follows its old number any more."""
+        revision = self._revisions.pop(group, None)
+        if revision is not None:
+            revision[0] += 1
+
     def register(self, client: ClientChannel, part: ConsumerPart) -> bool:
         """Note a member's heartbeat; return whether members or topics of the group changed by it."""
         group = self._groups.get(part.group_name)
@@ -111,8 +128,10 @@ class Consumers:
                 part.group_name, part.consume_type, part.message_model, part.consume_from_where
             )
             self._groups[part.group_name] = group
-        if group.message_model != part.message_model or not group.has_all(part.subscriptions):
-            self.revision += 1
+            self.changed(part.group_name)
+        before = group.revision
+        if group.message_model != part.message_model:
+            group.revision += 1
         group.consume_type = part.consume_type
         group.message_model = part.message_model
         group.consume_from_where = part.consume_from_where
@@ -120,14 +139,17 @@ class Consumers:
         if is_new:
             self._names.setdefault(client.link, []).append(part.group_name)
         group.members[client.link] = client
-        return group.subscribe(part.subscriptions) or is_new
+        is_changed = group.subscribe(part.subscriptions)
+        if group.revision != before:
+            self.changed(part.group_name)
+        return is_changed or is_new
 
     def forget_subscriptions(self, group_name: str) -> None:
         """Take over what the next heartbeat says, even if it is older than what is known."""
         group = self._groups.get(group_name)
         if group is not None:
             group.subscriptions.clear()
-        self.revision += 1
+        self.changed(group_name)
 
     def leave(self, group_name: str, link: Link) -> ConsumerGroup | None:
         """Take a connection out of a group; return the group, as it is now, if the connection was in it."""
@@ -137,7 +159,7 @@ class Consumers:
         _forget(self._names, link, group_name)
         if not group.members:
             del self._groups[group_name]
-            self.revision += 1
+            self.changed(group_name)
         return group
 
     def names_of(self, link: Link) -> tuple[str, ...]:

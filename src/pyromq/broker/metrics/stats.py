@@ -94,6 +94,8 @@ class BrokerStats:
         self._cluster = cluster
         #: Asked for what the kernel gave out since it was asked last.
         self.take_served: Callable[[], Served] = dict
+        #: Asked then how many of its pulls found nothing.
+        self.take_missed: Callable[[], int] = int
         #: Told the sizes of a queue's newest messages, and for how many new ones they stand.
         self.on_sizes: Callable[[list[int], int], None] | None = None
         self.started_at_ms = clock.now_ms()
@@ -175,6 +177,7 @@ class BrokerStats:
             self._add_got(group, topic, count, size, pulls)
             found += pulls
         self._found += found
+        self._missed += self.take_missed()
         before = self._totals
         own_got = self._counted.get((BROKER_GET_NUMS, self._cluster))
         self._totals = MessageTotals(

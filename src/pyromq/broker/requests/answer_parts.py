@@ -30,7 +30,9 @@ def sent_ext(settings: BrokerSettings) -> dict[str, str]:
     }
 
 
-def json_parts(fields: Mapping[str, str | None] | None, remark: str | None = None) -> Parts:
+def json_parts(
+    fields: Mapping[str, str | None] | None, remark: str | None = None, code: int = ResponseCode.SUCCESS
+) -> Parts:
     """Return the pieces of a JSON header, each with what follows it; the fields that are None vary.
 
     Without `fields` it has none, not even an empty map.
@@ -39,7 +41,7 @@ def json_parts(fields: Mapping[str, str | None] | None, remark: str | None = Non
     marks = {mark.encode(): kind for mark, kind in _kinds(fields or {}).items()}
     marks[str(_OPAQUE).encode()] = OPAQUE
     ext = None if fields is None else _marked(fields)
-    answer = Command(ResponseCode.SUCCESS, opaque=_OPAQUE, flag=CommandFlag.RESPONSE, remark=remark, ext=ext)
+    answer = Command(code, opaque=_OPAQUE, flag=CommandFlag.RESPONSE, remark=remark, ext=ext)
     text = encode(answer)[8:]
     return cut_at_marks(text, marks)
 

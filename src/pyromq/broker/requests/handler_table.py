@@ -47,7 +47,7 @@ from pyromq.broker.requests.handlers.configuration_handlers import Configuration
 from pyromq.broker.requests.handlers.operation_handlers import OperationHandlers
 from pyromq.broker.requests.handlers.presence_handlers import PresenceHandlers
 from pyromq.broker.requests.handlers.progress_handlers import ProgressHandlers
-from pyromq.broker.requests.handlers.pull_handlers import MASTER_ID, PullHandlers
+from pyromq.broker.requests.handlers.pull_handlers import PullHandlers
 from pyromq.broker.requests.handlers.query_handlers import QueryHandlers
 from pyromq.broker.requests.handlers.relay_handlers import RelayHandlers
 from pyromq.broker.requests.handlers.reply_handlers import ReplyHandlers
@@ -278,9 +278,7 @@ class HandlerTable:
         is_usable = use_kernel and not self._is_slave
         signed = self._signed = self._fast_signatures() if use_kernel else None
         sends = self._fast_sends(send, delivery, busy) if is_usable else None
-        # With failover, the replicas decide what may be read.
-        reads_all = not self._settings.broker.failover
-        pulls = self._fast_pulls(pull, metrics) if is_usable and reads_all else None
+        pulls = self._fast_pulls(pull, delivery, metrics) if use_kernel else None
         offsets = self._fast_offsets(progress) if use_kernel else None
         shortcut = self._write.durability.shortcut(
             _observed(sends, metrics.request_times, RequestCode.SEND_MESSAGE_V2),
@@ -340,19 +338,23 @@ class HandlerTable:
         progress.learn = fast.learn
         return fast
 
-    def _fast_pulls(self, pull: PullHandlers, metrics: BrokerMetrics) -> FastPulls:
-        signatures = self._signatures(_PULLS)
+    def _fast_pulls(self, pull: PullHandlers, delivery: PullDelivery, metrics: BrokerMetrics) -> FastPulls:
+        pulls = make_pulls(self._settings.store)
+        pulls.guard(self._signatures(_PULLS))
         fast = FastPulls(
-            partial(make_pulls, self._settings.store, broker_id=MASTER_ID, signatures=signatures),
+            pulls,
             store=self._store,
             topics=self._topics,
             groups=self._groups,
+            arrivals=delivery.arrivals,
             live=self._live,
+            clock=self._clock,
         )
+        fast.answer_again, fast.read_again = self._table.answer, pull.read_again
+        if metrics.request_times is not None:
+            fast.on_woken = metrics.request_times.held(RequestCode.PULL_MESSAGE)
         pull.learn = fast.learn
-        metrics.stats.take_served = fast.take_served
-        # A renewal drops the kernel's counts; they are taken before.
-        fast.before_renewal = metrics.stats.look
+        metrics.stats.take_served, metrics.stats.take_missed = fast.take_served, fast.take_missed
         return fast
 
 

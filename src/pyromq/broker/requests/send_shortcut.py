@@ -117,7 +117,8 @@ class FastSends:
             if grown is not None:
                 has_handled = True
                 self._stored(log_end)
-                self._announcements.grew_planned(grown)
+                if grown:
+                    self._announcements.grew_planned(grown)
         return has_handled
 
     def _stored(self, log_end: int) -> None:

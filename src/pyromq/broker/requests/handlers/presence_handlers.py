@@ -137,7 +137,7 @@ class PresenceHandlers:
         left = [self._consumers.leave(name, link) for link in ruling.expelled]
         if ruling.expelled:
             # What the kernel has learnt of the group's pulls, it answers to whoever asks.
-            self._consumers.revision += 1
+            self._consumers.changed(name)
         if ruling.is_turned:
             self._filters.forget(name)
             self._consumers.forget_subscriptions(name)

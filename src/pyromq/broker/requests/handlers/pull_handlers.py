@@ -170,10 +170,7 @@ class PullHandlers:
             if later.done():
                 return
             try:
-                answer = self._read(request).answer
-                if answer.code == ResponseCode.PULL_NOT_FOUND:
-                    self._check_not_over()
-                later.set_result(answer)
+                later.set_result(self.read_again(request))
             except Refused as refusal:
                 # The topic or the subscription may have gone while the pull was held.
                 later.set_exception(refusal)
@@ -194,6 +191,13 @@ class PullHandlers:
 
         later.add_done_callback(forget)
         return later
+
+    def read_again(self, request: PullRequest) -> Answer:
+        """Return the answer to a pull that was held and is woken; raise Refused if it may not be any more."""
+        answer = self._read(request).answer
+        if answer.code == ResponseCode.PULL_NOT_FOUND:
+            self._check_not_over()
+        return answer
 
     def _matches_at(self, header: PullMessage, matches: MatchesRecord, offset: int) -> bool:
         queue = self._store.queue(header.topic, header.queue_id)
