@@ -75,6 +75,8 @@ class RouteTable:
         self._clusters: dict[str, set[str]] = {}
         self._live: dict[str, _Live] = {}
         self._filters: dict[str, list[str]] = {}
+        #: Told of each topic whose route is another now; None: the routes of any topics may be.
+        self.on_changed: Callable[[str | None], None] = lambda _topic: None
 
     # Brokers come and go -------------------------------------------------------------------------------
 
@@ -90,10 +92,13 @@ class RouteTable:
             broker = self._brokers[said.broker_name] = _Broker(said.cluster, {})
         is_new = broker.addresses.get(said.broker_id) is None
         # An address has one id: a slave that became master must not stay a slave too.
-        for broker_id, address in tuple(broker.addresses.items()):
+        before = dict(broker.addresses)
+        for broker_id, address in before.items():
             if address == said.address and broker_id != said.broker_id:
                 del broker.addresses[broker_id]
         broker.addresses[said.broker_id] = said.address
+        if broker.addresses != before or said.filter_servers != self._filters.get(said.address, []):
+            self.on_changed(None)
 
         version = said.topics.data_version
         if said.broker_id == MASTER_ID and (is_new or self.has_changed(said.address, version)):
@@ -118,6 +123,7 @@ class RouteTable:
         broker = self._brokers.get(broker_name)
         # RocketMQ 4.9 removes the id whoever has it by now; 5.x, like this, only while it is that address:
         # a master that was replaced and stops late must not take its successor along.
+        self.on_changed(None)
         if broker is None or broker.addresses.get(broker_id) != address:
             return
         del broker.addresses[broker_id]
@@ -139,6 +145,11 @@ class RouteTable:
         for address in gone:
             self._drop(address)
         return gone
+
+    def is_registered(self, broker_name: str, broker_id: int, address: str) -> bool:
+        """Return whether a broker is in the table as it says that it is, with topics of some version."""
+        broker = self._brokers.get(broker_name)
+        return broker is not None and broker.addresses.get(broker_id) == address and address in self._live
 
     def version_of(self, address: str) -> DataVersion | None:
         """Return the version of the topics that a broker registered last."""
@@ -236,6 +247,7 @@ class RouteTable:
 
     def delete_topic(self, topic: str, cluster: str | None = None) -> None:
         """Forget a topic's route, on the brokers of one cluster or on all."""
+        self.on_changed(topic)
         if cluster is None:
             self._topics.pop(topic, None)
             return
@@ -258,13 +270,17 @@ class RouteTable:
     # Inside --------------------------------------------------------------------------------------------
 
     def _set_queues(self, broker_name: str, topic: TopicConfig) -> None:
-        self._topics.setdefault(topic.topic_name, {})[broker_name] = BrokerQueues(
+        queues = BrokerQueues(
             broker_name=broker_name,
             read_queue_nums=topic.read_queue_nums,
             write_queue_nums=topic.write_queue_nums,
             perm=topic.perm,
             topic_sys_flag=topic.topic_sys_flag,
         )
+        by_broker = self._topics.setdefault(topic.topic_name, {})
+        if by_broker.get(broker_name) != queues:
+            by_broker[broker_name] = queues
+            self.on_changed(topic.topic_name)
 
     def _master_of(self, broker: _Broker) -> Master | None:
         address = broker.addresses.get(MASTER_ID)
@@ -278,6 +294,7 @@ class RouteTable:
         )
 
     def _drop(self, address: str) -> None:
+        self.on_changed(None)
         self._live.pop(address, None)
         self._filters.pop(address, None)
         for broker_name, broker in tuple(self._brokers.items()):
@@ -307,6 +324,7 @@ class RouteTable:
         )
 
     def _change_permission(self, broker_name: str, change: Callable[[int], int]) -> int:
+        self.on_changed(None)
         count = 0
         for queues in self._topics.values():
             mine = queues.get(broker_name)
