@@ -9,6 +9,8 @@ from hypothesis import HealthCheck, settings
 from hypothesis.stateful import run_state_machine_as_test
 from store_machine import StoreMachine, queues
 
+from pyromq.store.index import indexfile
+
 BOUNDED = settings(
     max_examples=times(20), stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
 )
@@ -30,6 +32,14 @@ def test_the_store_is_a_dictionary_that_survives_stops_kills_and_power_cuts() ->
 
     print(dict(done))
     assert all(done[what] for what in SEEN)
+
+
+def test_so_does_one_that_writes_its_keys_little_by_little(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Slots are written in parts between messages, and a crash may come between any two."""
+    monkeypatch.setattr(indexfile, "HELD_SLOTS_MAX", 3)
+    monkeypatch.setattr(indexfile, "HELD_ENTRIES_BYTES", 60)
+
+    run_state_machine_as_test(StoreMachine, settings=BOUNDED)
 
 
 def test_a_power_cut_while_the_queues_are_made_again_loses_no_key() -> None:

@@ -38,7 +38,10 @@ def index_tail(random: Random) -> None:
         elif roll < 0.05:
             # Without a file, or with one that is too short, there is nothing to write into.
             with suppress(ValueError):
-                tail.slot_parts()
+                tail.note_slots()
+                tail.noted_parts(random.randrange(1, 4))
+        elif roll < 0.06:
+            tail.forget_noted()
         else:
             key_hash = random.randrange(1 << random.choice((3, 12, 31)))
             newest[key_hash % slots] = tail.count
@@ -46,9 +49,15 @@ def index_tail(random: Random) -> None:
     tail.look = None
     expect(all(tail.newest(slot) == entry for slot, entry in newest.items()), "the newest entry is found")
     tail.look = exact(bytes(40 + 4 * slots))
-    written = b"".join(part for part, _ in tail.slot_parts())
+    tail.note_slots()
+    written = b""
+    while parts := tail.noted_parts(random.choice((1, 2, 100))):
+        written += b"".join(part for part, _ in parts)
     slots_held = sum(any(written[at : at + 4]) for at in range(0, len(written), 4))
     expect(tail.held_slots_count() == slots_held, "held slots are written")
+    tail.put(5, 1, 1)
+    tail.drop_noted()
+    expect(tail.held_slots_count() == 1, "what came later is held on")
 
 
 def _refuses_to_grow(held: bytearray, add: Callable[[], object]) -> None:

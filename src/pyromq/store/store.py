@@ -24,7 +24,7 @@ from pyromq.store.consumequeue import HELD_BYTES_MAX, ConsumeQueue
 from pyromq.store.delay_levels import parse_delay_levels
 from pyromq.store.files import FileLock, Files, SystemFiles
 from pyromq.store.follower import KEPT_TOPICS, Follower, StoreFile, TopicFollower, entry_of, has_queue_entry
-from pyromq.store.index.indexfile import HELD_SLOTS_MAX, IndexFile
+from pyromq.store.index.indexfile import IndexFile
 from pyromq.store.messages import Draft, Placed, Queried, QueueEntry, encode_all, make_record
 from pyromq.store.queue_sync import QueueSync
 from pyromq.store.reading import GetStatus, Got
@@ -258,8 +258,8 @@ class MessageStore(StoredMessages):
         try:
             for queue in queues:
                 queue.settle()
-            if index is not None and index.held_slots_count() >= HELD_SLOTS_MAX:
-                index.settle()
+            if index is not None:
+                index.settle_some()
         except StoreError as error:
             # The log has the messages, and the followers have them in memory; only the next is refused.
             self._note_failure(error)
@@ -491,18 +491,16 @@ class MessageStore(StoredMessages):
         files = [] if last is None or last.is_done else list(last.files)
         self._queue_sync = QueueSync(self, files, self._log.end, self._queues.reach, self._last_stored_at_ms)
         self._queues.begin_settling()
+        self._index.begin_settling()
         return self._queue_sync
 
     def settle_some(self, queue_sync: QueueSync) -> None:
         """Do a part of a `QueueSync` that only the store's thread may do."""
         try:
-            if self._queues.settle_some():
-                # The index is one file, and needs no parts.
+            if self._queues.settle_some() and self._index.settle_some():
                 queue_sync.files += self._queues.take_unsynced()
-                if self._index in self._followers:
-                    queue_sync.files += [
-                        file for file in self._index.settle() if file not in queue_sync.files
-                    ]
+                written = self._index.take_unsynced()
+                queue_sync.files += [file for file in written if file not in queue_sync.files]
                 queue_sync.is_settled = True
         except StoreError as error:
             self._note_failure(error)

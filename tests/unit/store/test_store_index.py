@@ -8,8 +8,10 @@ import pytest
 from key_collision import key_with_hash
 
 from pyromq.codes import SysFlag
+from pyromq.errors import DiskFull
 from pyromq.store.files import SystemFile, SystemFiles
 from pyromq.store.follower import LogEntry
+from pyromq.store.index import indexfile
 from pyromq.store.index.index import KeyIndex, key_hash
 from pyromq.wire.java_hash import java_hash
 
@@ -61,6 +63,62 @@ def test_the_smallest_number_of_java_becomes_zero():
 
     assert java_hash(f"orders#{key}") == -(2**31)
     assert key_hash("orders", key) == 0
+
+
+def test_slots_that_are_written_part_by_part_are_those_that_are_written_at_once(tmp_path, monkeypatch):
+    keys = [f"key {number * 7919}" for number in range(600)]
+    files = []
+    for held_max, entries_bytes in ((40, 100), (100_000, 1 << 30)):
+        monkeypatch.setattr(indexfile, "HELD_SLOTS_MAX", held_max)
+        monkeypatch.setattr(indexfile, "HELD_ENTRIES_BYTES", entries_bytes)
+        folder = tmp_path / str(held_max)
+        index = KeyIndex(SystemFiles(), folder, slots=90_000, entries_max=1_000, now_ms=lambda: NOW_MS)
+        held = []
+        for number, key in enumerate(keys):
+            index.apply(entry(number * 100, unique_id=key))
+            assert find(index, keys[number // 2]) == [number // 2 * 100]
+            held.append(index.newest.held_slots_count())
+        assert max(held) < (200 if held_max == 40 else 601), "many parts were written meanwhile"
+        index.settle()
+        index.close()
+        [path] = folder.iterdir()
+        files.append(path.read_bytes())
+
+    assert files[0] == files[1]
+
+
+def test_slots_are_held_on_when_a_part_of_them_cannot_be_written(tmp_path, monkeypatch):
+    monkeypatch.setattr(indexfile, "HELD_SLOTS_MAX", 50)
+    index = KeyIndex(
+        SystemFiles(), tmp_path / "index", slots=90_000, entries_max=1_000, now_ms=lambda: NOW_MS
+    )
+    parts, write_each = [], SystemFile.write_each
+
+    def write_some(file, parts_now):
+        parts.append(len(parts_now))
+        if len(parts) == 3:
+            raise DiskFull("no room")
+        write_each(file, parts_now)
+
+    monkeypatch.setattr(SystemFile, "write_each", write_some)
+    refused = 0
+    for number in range(120):
+        try:
+            index.apply(entry(number * 100, unique_id=f"key {number * 7919}"))
+        except DiskFull:
+            refused += 1
+    index.settle()
+    index.close()
+
+    again = KeyIndex(
+        SystemFiles(), tmp_path / "index", slots=90_000, entries_max=1_000, now_ms=lambda: NOW_MS
+    )
+    again.load()
+    assert refused == 1
+    assert [find(again, f"key {number * 7919}") for number in range(120)] == [
+        [number * 100] for number in range(120)
+    ]
+    again.close()
 
 
 @pytest.mark.row("ST-17")

@@ -20,6 +20,7 @@ from pyromq._kernel.storage.tails cimport IndexTail, QueueTail
 
 cdef enum:
     QUEUE_ENTRY_BYTES = 20
+    KEYS_EXPECTED = 12
 
 
 cdef class Notes:
@@ -102,7 +103,7 @@ cdef class Notes:
         Return the queues that hold `held_bytes_max` or more, and those that are watched or followed, or all, each
         with the offset from which on its messages are new.
         """
-        cdef Py_ssize_t i = 0, key = 0
+        cdef Py_ssize_t i = 0, key = 0, keys = self._hashes.used // <Py_ssize_t> sizeof(int32_t)
         cdef int k
         cdef Entry *entry
         cdef QueueTail queue
@@ -120,6 +121,8 @@ cdef class Notes:
             ):
                 full.append(queue)
             for k in range(entry.hash_count):
+                if key + KEYS_EXPECTED < keys:
+                    index.expect((<int32_t *> self._hashes.bytes)[key + KEYS_EXPECTED])
                 index.enter((<int32_t *> self._hashes.bytes)[key], entry.position, entry.stored_at_ms)
                 key += 1
             i += sizeof(Entry)

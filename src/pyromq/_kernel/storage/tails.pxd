@@ -31,8 +31,14 @@ cdef class IndexTail:
     #: An open-addressing table from slot to entry number: pairs, slot -1 where it is free.
     cdef int32_t *_table
     cdef Py_ssize_t _table_size, _table_used
+    #: The slots that were noted to be written, in their order, how many were given, and the count of entries then.
+    cdef HeldSlot *_noted
+    cdef Py_ssize_t _noted_count, _noted_at
+    cdef int64_t _noted_before
 
     cdef int enter(self, int64_t key_hash, int64_t position, int64_t stored_at_ms) except -1
+    cdef void expect(self, int64_t key_hash) noexcept
     cdef int64_t find(self, int64_t slot) noexcept
+    cdef int _hold(self, int32_t slot, int32_t number) except -1
     cdef int _grow_table(self) except -1
     cdef tuple _part(self, HeldSlot *held, Py_ssize_t count)

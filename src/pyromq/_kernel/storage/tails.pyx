@@ -8,8 +8,19 @@ from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE, PyBy
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 from libc.stdlib cimport free, malloc
+from libc.string cimport memcpy
 
 from pyromq._kernel.codec.bigend cimport load32, store32, store64
+
+cdef extern from *:
+    """
+    #if defined(__GNUC__) || defined(__clang__)
+    #define pyromq_prefetch(at) __builtin_prefetch(at)
+    #else
+    #define pyromq_prefetch(at) ((void) (at))
+    #endif
+    """
+    void pyromq_prefetch(const void *at) noexcept nogil
 
 cdef enum:
     QUEUE_ENTRY_BYTES = 20
@@ -65,6 +76,7 @@ cdef class IndexTail:
 
     def __dealloc__(self):
         free(self._table)
+        free(self._noted)
         if self._look is not None:
             PyBuffer_Release(&self._view)
 
@@ -98,13 +110,11 @@ cdef class IndexTail:
         cdef uint8_t *at
         if 0 < self.begin_at_ms < stored_at_ms:
             seconds = min((stored_at_ms - self.begin_at_ms) // 1000, <int64_t> SECONDS_MAX)
-        if 2 * (self._table_used + 1) > self._table_size:
-            self._grow_table()
         PyByteArray_Resize(self.held, length + INDEX_ENTRY_BYTES)
         at = <uint8_t *> PyByteArray_AS_STRING(self.held) + length
         at = store64(store32(at, <int32_t> key_hash), position)
         store32(store32(at, <int32_t> seconds), <int32_t> before)
-        self._table_used += _enter(self._table, self._table_size, <int32_t> slot, <int32_t> number)
+        self._hold(<int32_t> slot, <int32_t> number)
         if number == 1:
             self.begin_position = position
             self.begin_at_ms = stored_at_ms
@@ -114,6 +124,14 @@ cdef class IndexTail:
         self.end_position = position
         self.end_at_ms = stored_at_ms
         return 0
+
+    cdef void expect(self, int64_t key_hash) noexcept:
+        """Have the processor bring what `enter` will look at: it is anywhere in twenty megabytes."""
+        cdef int64_t slot = _slot_of(key_hash, self.slots)
+        cdef int64_t at = HEADER_BYTES + slot * SLOT_BYTES
+        pyromq_prefetch(self._table + 2 * _home_of(<int32_t> slot, self._table_size))
+        if self._look is not None and 0 <= slot and at + SLOT_BYTES <= self._view.len:
+            pyromq_prefetch(<const uint8_t *> self._view.buf + at)
 
     cdef int64_t find(self, int64_t slot) noexcept:
         cdef int32_t *pair = _find(self._table, self._table_size, <int32_t> slot)
@@ -126,31 +144,73 @@ cdef class IndexTail:
             number = load32(<const uint8_t *> self._view.buf + at)
         return number if 0 < number < self.count else 0
 
-    def slot_parts(self):
-        """Return what is to be written of the slots, each part with its place in the file."""
-        cdef Py_ssize_t i, first = 0, count = 0, room = self._table_used + 1
-        cdef HeldSlot *space
+    @property
+    def is_noted(self):
+        """Whether slots are noted that are to be written."""
+        return self._noted != NULL
+
+    def note_slots(self):
+        """Note which slots are held now, so that they can be written part by part."""
+        cdef Py_ssize_t i, count = 0, room = self._table_used + 1
+        cdef HeldSlot *space = <HeldSlot *> malloc(2 * room * sizeof(HeldSlot))
         cdef HeldSlot *held
+        if space == NULL:
+            raise MemoryError
+        for i in range(self._table_size):
+            if self._table[2 * i] >= 0:
+                space[count].slot = self._table[2 * i]
+                space[count].number = self._table[2 * i + 1]
+                count += 1
+        held = _sorted(space, space + room, count)
+        if held != space:
+            memcpy(space, held, count * sizeof(HeldSlot))
+        self.forget_noted()
+        self._noted = space
+        self._noted_count = count
+        self._noted_before = self.count
+
+    def noted_parts(self, Py_ssize_t most):
+        """Return the next parts of what is to be written of the noted slots, each with its place in the file.
+
+        There are no more when it returns none.
+        """
+        cdef Py_ssize_t i, first = self._noted_at
+        cdef HeldSlot *held = self._noted
         cdef list parts = []
         if self._look is None:
             raise ValueError("there is no file to look into")
-        space = <HeldSlot *> malloc(2 * room * sizeof(HeldSlot))
-        if space == NULL:
-            raise MemoryError
-        try:
-            for i in range(self._table_size):
-                if self._table[2 * i] >= 0:
-                    space[count].slot = self._table[2 * i]
-                    space[count].number = self._table[2 * i + 1]
-                    count += 1
-            held = _sorted(space, space + room, count)
-            for i in range(1, count + 1):
-                if i == count or _is_far(held[first].slot, held[i - 1].slot, held[i].slot):
-                    parts.append(self._part(held + first, i - first))
-                    first = i
-        finally:
-            free(space)
+        for i in range(first + 1, self._noted_count + 1):
+            if len(parts) >= most:
+                break
+            if i == self._noted_count or _is_far(held[first].slot, held[i - 1].slot, held[i].slot):
+                parts.append(self._part(held + first, i - first))
+                first = i
+        self._noted_at = first
         return parts
+
+    def forget_noted(self):
+        """Forget what was noted; it is held on."""
+        free(self._noted)
+        self._noted = NULL
+        self._noted_count = self._noted_at = 0
+
+    def drop_noted(self):
+        """Forget the noted slots, which are written, and return the count of entries when they were noted."""
+        cdef Py_ssize_t i, size = self._table_size
+        cdef int32_t *held = self._table
+        cdef int32_t *table = <int32_t *> malloc(2 * TABLE_SIZE_MIN * sizeof(int32_t))
+        if table == NULL:
+            raise MemoryError
+        _clear(table, TABLE_SIZE_MIN)
+        self._table, self._table_size, self._table_used = table, TABLE_SIZE_MIN, 0
+        try:
+            for i in range(size):
+                if held[2 * i] >= 0 and held[2 * i + 1] >= self._noted_before:
+                    self._hold(held[2 * i], held[2 * i + 1])
+        finally:
+            free(held)
+        self.forget_noted()
+        return self._noted_before
 
     cdef tuple _part(self, HeldSlot *held, Py_ssize_t count):
         cdef Py_ssize_t i
@@ -171,10 +231,17 @@ cdef class IndexTail:
         return self._table_used
 
     def drop_held(self):
-        """Forget what is held: it was written, or cut off."""
+        """Forget what is held, because it was cut off."""
+        self.forget_noted()
         PyByteArray_Resize(self.held, 0)
         _clear(self._table, self._table_size)
         self._table_used = 0
+
+    cdef int _hold(self, int32_t slot, int32_t number) except -1:
+        if 2 * (self._table_used + 1) > self._table_size:
+            self._grow_table()
+        self._table_used += _enter(self._table, self._table_size, slot, number)
+        return 0
 
     cdef int _grow_table(self) except -1:
         cdef Py_ssize_t i, size = 2 * self._table_size
@@ -239,9 +306,13 @@ cdef void _clear(int32_t *table, Py_ssize_t size) noexcept nogil:
         table[2 * i] = -1
 
 
+cdef inline Py_ssize_t _home_of(int32_t slot, Py_ssize_t size) noexcept nogil:
+    return (<uint32_t> slot * <uint32_t> 2654435769) & <uint32_t> (size - 1)
+
+
 cdef int32_t *_find(int32_t *table, Py_ssize_t size, int32_t slot) noexcept nogil:
     """Return the pair of a slot, or the free one that it would take."""
-    cdef Py_ssize_t i = (<uint32_t> slot * <uint32_t> 2654435769) & <uint32_t> (size - 1)
+    cdef Py_ssize_t i = _home_of(slot, size)
     while table[2 * i] != slot and table[2 * i] >= 0:
         i = (i + 1) & (size - 1)
     return table + 2 * i

@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 from pyromq.errors import DiskFull
 from pyromq.store.files import Files
 from pyromq.store.follower import LogEntry, has_index_entry
-from pyromq.store.index.indexfile import HELD_SLOTS_MAX, HasKey, IndexFile
+from pyromq.store.index.indexfile import HasKey, IndexFile
 from pyromq.wire.java_hash import java_hash
 from pyromq.wire.properties import KEYS, UNIQ_KEY, find_text, index_keys
 from pyromq.wire.record import Record
@@ -112,8 +112,8 @@ class KeyIndex:
         full, self._full = self._full, None
         if full is not None:
             raise full
-        if file is not None and file.held_slots_count() >= HELD_SLOTS_MAX:
-            file.settle()
+        if file is not None:
+            file.settle_some()
 
     def _add_file(self) -> IndexFile:
         # Two files that are filled within a millisecond must not get one name.
@@ -151,6 +151,19 @@ class KeyIndex:
         """Write what is held in memory, and return the files that have unsynced bytes."""
         for file in self._row:
             file.settle()
+        return self.take_unsynced()
+
+    def begin_settling(self) -> None:
+        """Begin to write what is held in memory now."""
+        for file in self._row:
+            file.begin_settling()
+
+    def settle_some(self) -> bool:
+        """Write some of it, and return whether nothing is left to do."""
+        return all(file.settle_wanted() for file in self._row)
+
+    def take_unsynced(self) -> list[IndexFile]:
+        """Return the files with bytes that were not asked to be synced yet."""
         return [file for file in self._row if file.take_unsynced()]
 
     def query(

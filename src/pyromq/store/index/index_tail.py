@@ -26,6 +26,9 @@ class IndexTail:
 
     __slots__ = (
         "_held_slots",
+        "_noted",
+        "_noted_at",
+        "_noted_before",
         "begin_at_ms",
         "begin_position",
         "count",
@@ -46,6 +49,9 @@ class IndexTail:
         self.held = bytearray()
         self.look: mmap | None = None
         self._held_slots: dict[int, int] = {}
+        #: The slots that were noted to be written, how many were given, and the count of entries then.
+        self._noted: list[tuple[int, int]] | None = None
+        self._noted_at = self._noted_before = 0
 
     def put(self, key_hash: int, position: int, stored_at_ms: int) -> None:
         """Hold a key of the message at a position; there must be room for one more entry."""
@@ -72,8 +78,20 @@ class IndexTail:
             number = _unpack_slot(self.look, HEADER_BYTES + slot * SLOT_BYTES)[0]
         return number if 0 < number < self.count else 0
 
-    def slot_parts(self) -> list[tuple[bytes, int]]:
-        """Return what is to be written of the slots, each part with its place in the file.
+    @property
+    def is_noted(self) -> bool:
+        """Whether slots are noted that are to be written."""
+        return self._noted is not None
+
+    def note_slots(self) -> None:
+        """Note which slots are held now, so that they can be written part by part."""
+        self._noted = sorted(self._held_slots.items())
+        self._noted_at, self._noted_before = 0, self.count
+
+    def noted_parts(self, most: int) -> list[tuple[bytes, int]]:
+        """Return the next parts of what is to be written of the noted slots, each with its place in the file.
+
+        There are no more when it returns none.
 
         Slots that are less than a page apart are one part, with what stands between them as it is: to write
         it again costs less than a call, and the ids of one producer's messages hash to slots that are near
@@ -82,22 +100,41 @@ class IndexTail:
         assert self.look is not None
         parts: list[tuple[bytearray, int]] = []
         first = last = -_PART_BYTES_MAX
-        for slot, number in sorted(self._held_slots.items()):
+        noted = self._noted or []
+        while self._noted_at < len(noted):
+            slot, number = noted[self._noted_at]
             is_far = (slot - last) * SLOT_BYTES > _PAGE_BYTES
             if is_far or (slot - first) * SLOT_BYTES >= _PART_BYTES_MAX:
+                if len(parts) >= most:
+                    break
                 parts.append((bytearray(), HEADER_BYTES + slot * SLOT_BYTES))
                 first = slot
             last = slot
             part, at = parts[-1]
             part += self.look[at + len(part) : HEADER_BYTES + slot * SLOT_BYTES + SLOT_BYTES]
             _pack_slot(part, len(part) - SLOT_BYTES, number)
+            self._noted_at += 1
         return [(bytes(part), at) for part, at in parts]
+
+    def forget_noted(self) -> None:
+        """Forget what was noted; it is held on."""
+        self._noted = None
+
+    def drop_noted(self) -> int:
+        """Forget the noted slots, which are written, and return the count of entries when they were noted.
+
+        Those that have changed since are held on.
+        """
+        before, self._noted = self._noted_before, None
+        self._held_slots = {slot: number for slot, number in self._held_slots.items() if number >= before}
+        return before
 
     def held_slots_count(self) -> int:
         """Return how many slots are not yet written."""
         return len(self._held_slots)
 
     def drop_held(self) -> None:
-        """Forget what is held: it was written, or cut off."""
+        """Forget what is held, because it was cut off."""
+        self._noted = None
         self.held.clear()
         self._held_slots.clear()

@@ -20,6 +20,7 @@ from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from pyromq.errors import StoreError
 from pyromq.kernel import IS_COMPILED
 from pyromq.store.files import Files
 from pyromq.store.segment import Segment
@@ -38,8 +39,15 @@ ENTRY: Final = struct.Struct(">iqii")
 ENTRY_BYTES: Final = 20
 assert (HEADER.size, SLOT.size, ENTRY.size) == (HEADER_BYTES, SLOT_BYTES, ENTRY_BYTES)
 
-#: What is held is written when it is this many slots: it is worth a few system calls then.
-HELD_SLOTS_MAX: Final = 128
+#: Held slots are written when they are so many. Keys of many topics or producers are anywhere in the slots:
+#: fewer would be a write each, and these are most of the slots' pages, sixteen in a write.
+HELD_SLOTS_MAX: Final = 32_768
+#: Held entries, which are one behind the other, are written when they are this many bytes.
+HELD_ENTRIES_BYTES: Final = 1 << 16
+#: A part of the slots is written for so many new keys: the last one before as many slots are held again.
+_KEYS_A_PART: Final = 32
+#: How many parts are made before they are written.
+_PARTS_AT_ONCE: Final = 8
 _NEVER_WRITTEN: Final = bytes(ENTRY_BYTES)
 _CHUNK_BYTES: Final = 16384
 _CARRIED: Final = b"\x80"
@@ -55,7 +63,10 @@ class IndexFile(IndexTail):
         "_entries_at",
         "_has_unsynced",
         "_is_made",
+        "_looked_at",
         "_segment",
+        "_settled",
+        "_wanted",
         "path",
     )
 
@@ -66,6 +77,9 @@ class IndexFile(IndexTail):
         self._segment = Segment(files, path, size=self._entries_at + entries_max * ENTRY_BYTES)
         self._has_unsynced = False
         self._is_made = True
+        self._looked_at = 0
+        #: How many entries there were when all was written that was held, and when that was last asked for.
+        self._settled = self._wanted = 0
 
     @property
     def full_bytes(self) -> int:
@@ -105,19 +119,71 @@ class IndexFile(IndexTail):
             return ENTRY.unpack_from(self.held, (number - held_from) * ENTRY_BYTES)
         return ENTRY.unpack_from(self._segment.map, self._entries_at + number * ENTRY_BYTES)
 
+    def settle_some(self) -> None:
+        """Write a part of what is held if that is much; to be called after each write to the log.
+
+        The slots that are held then are written part by part, so that nobody waits for all of them.
+        """
+        new, self._looked_at = self.count - self._looked_at, self.count
+        if len(self.held) >= HELD_ENTRIES_BYTES:
+            self._write_entries()
+        if not self.is_noted:
+            if self.held_slots_count() < HELD_SLOTS_MAX:
+                return
+            self._note_slots()
+        self._write_slots(1 + new // _KEYS_A_PART)
+
+    def begin_settling(self) -> None:
+        """Have all that is held now written, by `settle_wanted`."""
+        self._wanted = self.count
+        self.forget_noted()
+
+    def settle_wanted(self, parts: int = _PARTS_AT_ONCE) -> bool:
+        """Write some of what was held when `begin_settling` was called; return whether nothing is left."""
+        if self._settled < self._wanted and (self.held or self.held_slots_count()):
+            if not self.is_noted:
+                self._note_slots()
+            self._write_slots(parts)
+            return False
+        return True
+
     def settle(self) -> None:
         """Write what is held: the entries first, so that no slot ever points at one that is not there."""
+        if not self._is_made:
+            self.make()
+        self.begin_settling()
+        while not self.settle_wanted():
+            pass
+
+    def _note_slots(self) -> None:
+        self._write_entries()
+        self.prepare()
+        self.note_slots()
+
+    def _write_entries(self) -> None:
         if not self._is_made:
             self.make()
         if not self.held:
             return
         self._has_unsynced = True
-        file = self._segment.file
-        file.write(self.held, self._entries_at + self.count * ENTRY_BYTES - len(self.held))
-        self.prepare()
-        file.write_each(self.slot_parts())
-        self._write_header()
-        self.drop_held()
+        self._segment.file.write(self.held, self._entries_at + self.count * ENTRY_BYTES - len(self.held))
+        self.held.clear()
+
+    def _write_slots(self, count: int) -> None:
+        """Write so many parts of the noted slots; after an error they are all held on."""
+        self._has_unsynced = True
+        try:
+            while count > 0 and (parts := self.noted_parts(min(count, _PARTS_AT_ONCE))):
+                self._segment.file.write_each(parts)
+                count -= len(parts)
+            if count > 0:
+                # The header counts all entries.
+                self._write_entries()
+                self._write_header()
+                self._settled = self.drop_noted()
+        except StoreError:
+            self.forget_noted()
+            raise
 
     def take_unsynced(self) -> bool:
         """Return whether bytes were written since the last call."""
@@ -194,6 +260,7 @@ class IndexFile(IndexTail):
         """
         self.drop_held()
         self.count = count
+        self._settled = 0
         mended = self._mended_slots(is_whole=is_whole)
         _, self.end_position, seconds, _ = self._entry(self.count - 1)
         self.end_at_ms = self.begin_at_ms + seconds * 1000
