@@ -81,7 +81,7 @@ def read(shell: Any, address: str, topic: str) -> list[str]:
 
 def brokers_of(shell: Any, address: str, topic: str) -> list[str]:
     """Return the names of the brokers that have a topic."""
-    route = json.loads(shell.output_of("admin", "topicRoute", "-n", address, "-t", topic, "--json"))
+    route = json.loads(shell.output_of("admin", "topicRoute", "-n", address, "-t", topic))
     return [broker["brokerName"] for broker in route["brokerDatas"]]
 
 
