@@ -31,12 +31,14 @@ class Clock(Protocol):
 class SystemClock:
     """The machine's own clocks."""
 
+    def __init__(self) -> None:
+        #: The machine's monotonic seconds, without a call in between: it is asked several times a turn. Bound
+        #: here and not with the class, so that a simulated machine's time is asked where there is one.
+        self.monotonic = time.monotonic
+
     def now_ms(self) -> int:
         """Return wall time in milliseconds since 1970."""
         return time.time_ns() // 1_000_000
-
-    #: The machine's monotonic seconds, without a call in between: it is asked several times a turn.
-    monotonic = staticmethod(time.monotonic)
 
     def on_move(self, callback: Callable[[], None]) -> Callable[[], None]:
         """Do nothing: these clocks move on their own."""
