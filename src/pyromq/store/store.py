@@ -259,7 +259,7 @@ class MessageStore(StoredMessages):
             for queue in queues:
                 queue.settle()
             if index is not None:
-                index.settle_some()
+                self._index.settle_much(index)
         except StoreError as error:
             # The log has the messages, and the followers have them in memory; only the next is refused.
             self._note_failure(error)

@@ -18,6 +18,7 @@ from typing import Final, NamedTuple
 from pyromq.errors import DiskFull
 from pyromq.store.files import Files
 from pyromq.store.follower import LogEntry, has_index_entry
+from pyromq.store.index import indexfile
 from pyromq.store.index.indexfile import HasKey, IndexFile
 from pyromq.wire.java_hash import java_hash
 from pyromq.wire.properties import KEYS, UNIQ_KEY, find_text, index_keys
@@ -113,6 +114,16 @@ class KeyIndex:
         if full is not None:
             raise full
         if file is not None:
+            self.settle_much(file)
+
+    def settle_much(self, file: IndexFile) -> None:
+        """Write a part of what a file holds if that is much; to be called after each write to the log."""
+        # Looked at here, because it is asked after each write, and there is rarely much.
+        if (
+            file.is_noted
+            or len(file.held) >= indexfile.HELD_ENTRIES_BYTES
+            or file.held_slots_count() >= indexfile.HELD_SLOTS_MAX
+        ):
             file.settle_some()
 
     def _add_file(self) -> IndexFile:

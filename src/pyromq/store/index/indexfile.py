@@ -120,17 +120,19 @@ class IndexFile(IndexTail):
         return ENTRY.unpack_from(self._segment.map, self._entries_at + number * ENTRY_BYTES)
 
     def settle_some(self) -> None:
-        """Write a part of what is held if that is much; to be called after each write to the log.
+        """Write a part of what is held, which is much.
 
-        The slots that are held then are written part by part, so that nobody waits for all of them.
+        The slots that are held then are written part by part, so that nobody waits for all of them: so many
+        for each call as keys came since the last one.
         """
-        new, self._looked_at = self.count - self._looked_at, self.count
         if len(self.held) >= HELD_ENTRIES_BYTES:
             self._write_entries()
         if not self.is_noted:
             if self.held_slots_count() < HELD_SLOTS_MAX:
                 return
             self._note_slots()
+            self._looked_at = self.count
+        new, self._looked_at = self.count - self._looked_at, self.count
         self._write_slots(1 + new // _KEYS_A_PART)
 
     def begin_settling(self) -> None:
