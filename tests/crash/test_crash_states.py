@@ -268,6 +268,28 @@ def test_a_restart_after_a_failed_sync_promises_only_what_the_disk_has():
     assert bodies(again) == [b"unlucky", b"lucky"]
 
 
+@pytest.mark.row("FL-02")
+def test_a_restart_after_a_failed_sync_that_makes_all_queues_again_promises_only_what_the_disk_has():
+    disk = SimulatedDisk()
+    store = open_on(disk)
+    store.put(draft(b"safe"))
+    store.sync_queues()
+    store.put(draft(b"unlucky"))
+    # Without a queue that is there, the next start begins with the log, and not where the checkpoint says.
+    store.delete_topic("orders")
+    disk.fail_syncs(under="commitlog")
+    with pytest.raises(SyncFailed):
+        store.sync()
+    disk.kill_processes()
+    restarted = open_on(disk)
+    restarted.put(draft(b"lucky"))
+    restarted.sync()
+
+    again = open_on(SimulatedDisk(disk.platter.image()))
+
+    assert bodies(again) == [b"safe", b"unlucky", b"lucky"]
+
+
 @pytest.mark.row("ST-02")
 def test_a_queue_whose_folder_was_just_made_when_the_process_died_survives_a_later_power_cut():
     disk = SimulatedDisk()

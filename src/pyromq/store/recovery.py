@@ -138,8 +138,10 @@ class Recovery:
             report.start = self._find_start(report)
             self._replay(report)
             self.log.cut_at(report.end, synced=report.start)
-            if not report.was_clean and report.start == self.checkpoint.safe_position:
-                self.log.write_again(report.start)
+            safe = self.checkpoint.safe_position
+            if not report.was_clean and safe is not None:
+                # Also when the queues are made again from the log's beginning.
+                self.log.write_again(safe)
 
     def _forget_followers(self, report: Recovered) -> None:
         """Without a log there is nothing to follow (CommitLog.java, recoverNormally)."""
