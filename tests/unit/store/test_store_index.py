@@ -87,6 +87,28 @@ def test_slots_that_are_written_part_by_part_are_those_that_are_written_at_once(
     assert files[0] == files[1]
 
 
+def test_a_copy_that_is_made_while_slots_are_written_has_the_slot_of_each_entry_that_it_counts(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setattr(indexfile, "HELD_SLOTS_MAX", 40)
+    slots, counts = 90_000, set()
+    index = KeyIndex(SystemFiles(), tmp_path / "index", slots=slots, entries_max=1_000, now_ms=lambda: NOW_MS)
+    for number in range(600):
+        index.apply(entry(number * 100, unique_id=f"key {number * 7919}"))
+        # As a backup, or another broker behind a kill, would find it.
+        data = the_file(tmp_path).read_bytes()
+        count, end_position = HEADER.unpack_from(data)[5], HEADER.unpack_from(data)[3]
+        for one in range(max(count - 10, 1), count):
+            hashed, position, _, _ = ENTRY.unpack_from(data, 40 + slots * 4 + one * 20)
+            (newest,) = struct.unpack_from(">i", data, 40 + hashed % slots * 4)
+            assert newest >= one
+        assert count < 2 or position == end_position
+        counts.add(count)
+    index.close()
+
+    assert len(counts) > 5
+
+
 def test_slots_are_held_on_when_a_part_of_them_cannot_be_written(tmp_path, monkeypatch):
     monkeypatch.setattr(indexfile, "HELD_SLOTS_MAX", 50)
     index = KeyIndex(

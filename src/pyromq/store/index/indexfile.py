@@ -64,6 +64,7 @@ class IndexFile(IndexTail):
         "_has_unsynced",
         "_is_made",
         "_looked_at",
+        "_noted_header",
         "_segment",
         "_settled",
         "_wanted",
@@ -78,6 +79,8 @@ class IndexFile(IndexTail):
         self._has_unsynced = False
         self._is_made = True
         self._looked_at = 0
+        #: The header as it was when slots were noted: what it counts has its slots when they are written.
+        self._noted_header = b""
         #: How many entries there were when all was written that was held, and when that was last asked for.
         self._settled = self._wanted = 0
 
@@ -97,7 +100,7 @@ class IndexFile(IndexTail):
         self._segment.make()
         self._has_unsynced = True
         if self.end_position:
-            self._write_header()
+            self._segment.file.write(self._header(), 0)
         self._is_made = True
 
     def load(self, *, is_named: bool = True) -> None:
@@ -161,6 +164,7 @@ class IndexFile(IndexTail):
         self._write_entries()
         self.prepare()
         self.note_slots()
+        self._noted_header = self._header()
 
     def _write_entries(self) -> None:
         if not self._is_made:
@@ -179,9 +183,8 @@ class IndexFile(IndexTail):
                 self._segment.file.write_each(parts)
                 count -= len(parts)
             if count > 0:
-                # The header counts all entries.
-                self._write_entries()
-                self._write_header()
+                # Whoever opens the file after a kill, or copies it, finds each counted entry by its slot.
+                self._segment.file.write(self._noted_header, 0)
                 self._settled = self.drop_noted()
         except StoreError:
             self.forget_noted()
@@ -192,18 +195,15 @@ class IndexFile(IndexTail):
         unsynced, self._has_unsynced = self._has_unsynced, False
         return unsynced
 
-    def _write_header(self) -> None:
-        self._segment.file.write(
-            HEADER.pack(
-                self.begin_at_ms,
-                self.end_at_ms,
-                self.begin_position,
-                self.end_position,
-                self.slots_used,
-                # A file without entries has 0 here, as RocketMQ leaves it.
-                self.count if self.count > 1 else 0,
-            ),
-            0,
+    def _header(self) -> bytes:
+        return HEADER.pack(
+            self.begin_at_ms,
+            self.end_at_ms,
+            self.begin_position,
+            self.end_position,
+            self.slots_used,
+            # A file without entries has 0 here, as RocketMQ leaves it.
+            self.count if self.count > 1 else 0,
         )
 
     def sync(self) -> None:
@@ -267,7 +267,7 @@ class IndexFile(IndexTail):
         _, self.end_position, seconds, _ = self._entry(self.count - 1)
         self.end_at_ms = self.begin_at_ms + seconds * 1000
         self._has_unsynced = True
-        self._write_header()
+        self._segment.file.write(self._header(), 0)
         self._segment.file.write_each(
             [(_pack_slot(number), HEADER_BYTES + slot * SLOT_BYTES) for slot, number in mended.items()]
         )
