@@ -30,6 +30,8 @@ from pyromq.torture.variation import Variation
 PROBE = ProbePlan(producers=5, pause_s=0.03)
 #: A machine that is busy with other things is no fault of the group's.
 SETTLE_S_MAX = 60.0
+#: Seconds of load behind the last fault: on a busy machine little is acknowledged while there are faults.
+QUIET_S = 4.0
 
 
 class Forked:
@@ -107,7 +109,7 @@ def run_variation(
     order = Order(
         plan=plan,
         seed=variation.seed,
-        seconds=variation.seconds,
+        seconds=variation.seconds + QUIET_S,
         schedule=variation.faults,
         workload=None,
         probe=PROBE,

@@ -166,8 +166,9 @@ class Run:
         cluster.wires.distance_s = order.distance_s
         self.nemesis = Nemesis(cluster, self.history, self.now_s, stage)
         tasks = {asyncio.create_task(self.nemesis.run(order.schedule))}
-        if workload is not None:
-            tasks.add(asyncio.create_task(workload.run(order.seconds)))
+        # Without a workload the probes go on for as long, behind the last fault too.
+        rest = asyncio.sleep(order.seconds) if workload is None else workload.run(order.seconds)
+        tasks.add(asyncio.create_task(rest))
         stopping = asyncio.create_task(self._stop.wait())
         try:
             await _until_done_or(tasks, stopping)
