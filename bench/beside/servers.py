@@ -1,6 +1,7 @@
 """The servers that are compared: started in folders of their own, one awake at a time, ended together."""
 
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -101,7 +102,7 @@ class Broker:
             process.send_signal(signal.SIGCONT)
 
     def stop(self) -> None:
-        """End it, and its slave."""
+        """End it, and its slave, and remove what they stored: the next brokers need the room."""
         self.wake()
         for process in self._processes:
             process.terminate()
@@ -111,6 +112,9 @@ class Broker:
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
+        for one in (self, self.slave):
+            if one is not None:
+                shutil.rmtree(one.folder / "store", ignore_errors=True)
 
     @property
     def _processes(self) -> "list[subprocess.Popen[bytes]]":

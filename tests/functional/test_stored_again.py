@@ -18,6 +18,7 @@ from pyromq.store.store import Draft, MessageStore, Placed
 from pyromq.testing.requests import held_pull_fields, send_v2_fields
 from pyromq.testing.waiting import aeventually
 from pyromq.wire import properties as names
+from pyromq.wire.batch import BatchUnit, encode_batch
 from pyromq.wire.bodies.group_bodies import SubscriptionGroupConfig
 from pyromq.wire.command import Command, encode
 from pyromq.wire.message_id import offset_message_id, parse_offset_message_id
@@ -469,6 +470,22 @@ async def test_a_message_that_is_sent_back_waits_and_comes_again(reader: Reader)
     assert properties["WAIT"] == "false"
     assert properties["ORIGIN_MESSAGE_ID"] == offset_message_id(retried.store_host, position)
     assert names.encode(names.decode(waiting.properties)) == waiting.properties
+
+
+async def test_a_message_of_a_batch_is_sent_back_without_python(reader: Reader) -> None:
+    # As Java's: WAIT is among the properties of each message, and among those of the batch.
+    unit = BatchUnit(flag=0, body=b"again", properties="UNIQ_KEY\x010A\x02WAIT\x01true\x02own\x01value")
+    fields = send_v2_fields("orders", {"WAIT": "true"}, batch=True)
+    sent = await reader.client.request(RequestCode.SEND_BATCH_MESSAGE, fields, body=encode_batch([unit]))
+    position = parse_offset_message_id((sent.ext or {})["msgId"]).position
+
+    assert (await reader.send_back(position)).code == ResponseCode.SUCCESS
+
+    assert reader.handled == []
+    *_, waiting = await reader.client.await_stored("SCHEDULE_TOPIC_XXXX", 3, queue_id=2)
+    properties = names.decode(waiting.properties)
+    assert (properties["WAIT"], properties["own"]) == ("false", "value")
+    assert names.encode(properties) == waiting.properties
 
 
 async def test_each_try_waits_longer_and_keeps_the_first_ones_topic_and_id(reader: Reader) -> None:

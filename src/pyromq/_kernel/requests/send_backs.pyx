@@ -18,7 +18,7 @@ from pyromq._kernel.codec.layout cimport BORN_HOST_AT, POSITION_AT, STORE_HOST_A
 from pyromq._kernel.requests.again_frames cimport AgainFrames, is_plainly_written
 from pyromq._kernel.storage.diversions cimport NUMBER_BYTES_MAX, Diversion, Waiting
 from pyromq._kernel.storage.drafts cimport Draft, is_text, note_pairs
-from pyromq._kernel.storage.pairs cimport Pair, count_of, join, put_in_order, put_pair, reads, split
+from pyromq._kernel.storage.pairs cimport Pair, count_of, join, put_in_order, put_pair, reads, split, unite
 from pyromq._kernel.storage.plans cimport Plan
 
 cdef enum:
@@ -172,6 +172,8 @@ cdef class SendBacks(AgainFrames):
         cdef Py_ssize_t topic_length = PyBytes_GET_SIZE(group.topic)
         self._pairs.used = 0
         split(record.properties.at, record.properties.at + record.properties.length, &self._pairs)
+        # A message of a batch has WAIT twice: its own, and the batch's.
+        unite(&self._pairs)
         if not is_text(record.topic.at, record.topic.length) or self._is_excluded():
             return False
         _write_id(message_id, record)

@@ -16,6 +16,7 @@ cdef enum:
     FEW = 12
     #: A bucket with more is Python's: to find two of one name in it takes the square of its pairs.
     CHAIN_MAX = 16
+    UNITED_MAX = 32
 
 
 cdef struct Pair:
@@ -58,6 +59,28 @@ cdef inline int split(const uint8_t *at, const uint8_t *end, Block *pairs) excep
         if name_end != NULL and name_end > at and name_end + 1 < pair_end:
             put_pair(pairs, at, name_end - at, name_end + 1, pair_end - name_end - 1)
         at = pair_end + 1
+    return 0
+
+
+cdef inline int unite(Block *block) noexcept nogil:
+    """Make one pair of those with one name: where the first stands, with the value of the last.
+
+    So a map does that gets one after the other. Of more than UNITED_MAX nothing is looked at: `put_in_order`
+    finds out.
+    """
+    cdef Pair *pairs = <Pair *> block.bytes
+    cdef Py_ssize_t i, k, kept = 0, count = count_of(block)
+    if count > UNITED_MAX:
+        return 0
+    for i in range(count):
+        for k in range(kept):
+            if reads(&pairs[k].name, <const char *> pairs[i].name.at, pairs[i].name.length):
+                pairs[k].value = pairs[i].value
+                break
+        else:
+            pairs[kept] = pairs[i]
+            kept += 1
+    block.used = kept * <Py_ssize_t> sizeof(Pair)
     return 0
 
 
