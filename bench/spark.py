@@ -20,7 +20,6 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
-from mmap import mmap
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -33,6 +32,7 @@ sys.path.insert(0, str(ROOT / "tests/interop"))  # which know what comes from Ma
 
 from beside import spark_rows  # noqa: E402
 from beside.kafka import connector_classpath, create_in_kafka, start_kafka  # noqa: E402
+from beside.quiet import touch_memory  # noqa: E402
 from beside.results import machine, where  # noqa: E402
 from beside.spark_cases import CORES, KAFKA_ROWS, QUEUES, ROWS, TOPIC, Case, Stage, cases_of, drain  # noqa: E402
 
@@ -46,26 +46,6 @@ MARKS = ("<!-- spark: begin -->\n", "<!-- spark: end -->\n")
 LOAD_MAX = 1.0
 #: What a round leaves in the page cache for each row, ours and Kafka's together.
 ROUND_BYTES = 1_700
-
-
-def touch_memory(size: int) -> None:
-    """Have the machine lend us so many bytes of memory, and give them back, before anything is timed.
-
-    A virtual machine gets its memory when it is first used, page by page, at 16 µs for each: more than all
-    else that writing such a page costs. On a machine that has been up for a day no page is new.
-    """
-    piece = bytes(1 << 20)
-    with mmap(-1, size) as memory:
-        for at in range(0, size - len(piece) + 1, len(piece)):
-            memory[at : at + len(piece)] = piece
-
-
-def available_bytes() -> int:
-    """Return how much memory there is for the taking."""
-    for line in Path("/proc/meminfo").read_text().splitlines():
-        if line.startswith("MemAvailable:"):
-            return int(line.split()[1]) * 1024
-    return 0
 
 
 @contextmanager
@@ -193,7 +173,7 @@ def main() -> None:
     rounds = options.rounds or (2 if options.quick else 5)
     load = os.getloadavg()[0]
     if not options.quick:
-        touch_memory(min(rows * (rounds + 2) * ROUND_BYTES, available_bytes() * 6 // 10))
+        touch_memory(rows * (rounds + 2) * ROUND_BYTES)
     with tempfile.TemporaryDirectory(prefix="pyromq-spark-") as folder, running(Path(folder), rows) as stage:
         took = measure(stage, rounds)
         lines = lines_of(cases_of(stage), took, rows)

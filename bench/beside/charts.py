@@ -91,4 +91,9 @@ def _box(pen: ImageDraw.ImageDraw, left: int, top: int, right: int, bottom: int,
 
 def write_text(pen: ImageDraw.ImageDraw, x: int, y: int, text: str, size: int, colour: str) -> None:
     """Write a line of text at a place, in pixels of the finished picture."""
-    pen.text((x * SCALE, y * SCALE), text, fill=colour, font=ImageFont.load_default(size * SCALE))
+    pen.text(
+        (x * SCALE, y * SCALE),
+        text.replace("µs", "microseconds"),
+        fill=colour,
+        font=ImageFont.load_default(size * SCALE),
+    )

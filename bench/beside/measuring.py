@@ -10,7 +10,7 @@ from beside.cases import BACKLOG, BACKLOG_TOPIC, CLIENT_WORKS, Case, fill
 from beside.client_runs import JAVA, OURS, OURS_ASYNC, ClientPace, measure_clients
 from beside.figures import APACHE_4, ECHO, PYROMQ
 from beside.methods import Beat, Run, one_run
-from beside.quiet import QUIET_CORES, busy_s, own_s, say, wait_for_quiet
+from beside.quiet import QUIET_CORES, busy_s, own_s, say, spare_memory, wait_for_quiet
 from beside.servers import Broker, Stage, awake, first_send, wait_until_whole
 from beside.setups import PLAIN, SETUPS, Setup
 from pyromq.bench.crowd import Crowd, run_many
@@ -266,6 +266,7 @@ def measure_topics(stage: Stage, pace: Pace) -> Run:
             warm_up_s=pace.beat.warm_up_s,
             duration_s=pace.beat.measured_s,
         )
+        spare_memory.let_go()
         report = run_many(
             pace.crowd, workload, name_server=broker.name_server, server_pid=broker.pid, say=say
         )

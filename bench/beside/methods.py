@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from beside.figures import ECHO
-from beside.quiet import busy_s, own_s, wait_for_quiet
+from beside.quiet import busy_s, given_back_mib, own_s, spare_memory, wait_for_quiet
 from beside.servers import Broker, end_of, forget_old_files, target_on, wait_until_whole
 from pyromq.bench.bench_run import BenchTarget, run_on
 from pyromq.bench.frames import GROUP
@@ -94,6 +94,8 @@ def one_run(
     if quiet_wait_s:
         wait_for_quiet(quiet_wait_s)
     pids = [broker.pid] if broker.slave is None else [broker.pid, broker.slave.pid]
+    spare_memory.let_go()
+    given_back = given_back_mib()
     busy, ours, theirs = busy_s(), own_s(), [usage_of(pid).cpu_s for pid in pids]
     began_at = time.monotonic()
     report = run_on(target, workload, server_pid=broker.pid)
@@ -102,6 +104,7 @@ def one_run(
     used = [usage_of(pid).cpu_s - before for pid, before in zip(pids, theirs, strict=True)]
     others = (busy_s() - busy) - sum(used) - (own_s() - ours)
     record["others_cores"] = round(max(others, 0.0) / wall_s, 2)
+    record["given_back_mib"] = given_back_mib() - given_back
     if broker.slave is not None:
         record["slave_us"] = round(1e6 * used[1] / max(record["messages_in_all"], 1), 2)
     if report.idle_bytes is not None:
@@ -111,6 +114,7 @@ def one_run(
     if workload.idle:
         _wait_until_calm(broker)
     forget_old_files(broker)
+    spare_memory.keep()
     return record
 
 
