@@ -87,3 +87,20 @@ def test_a_header_that_ends_within_a_text_is_left_to_python(cut: int) -> None:
 
 def test_what_stands_before_the_first_brace_leaves_the_send_to_python() -> None:
     assert _planned(_frame(b"value", before=b" ")) is None
+
+
+@pytest.mark.parametrize("before", ['"extFields":{', "{"], ids=["a field", "the language"])
+def test_an_escape_that_means_nothing_leaves_the_send_to_python_even_where_nobody_reads_it(
+    before: str,
+) -> None:
+    name = "language" if before == "{" else "z"
+
+    def framed(escaped: bytes) -> bytes:
+        more = before.encode() + b'"%s":"x%sx",' % (name.encode(), escaped)
+        header = _frame(b"v")[8:].replace(before.encode(), more, 1)
+        return struct.pack(">ii", len(header) + 4, len(header)) + header
+
+    for escaped in PLAIN:
+        assert _planned(framed(escaped.encode())) == {"k": "v", "n": "v", "CLUSTER": "c"}
+    for broken in (b"x", b"h", b"N", b"u12", b"u000", b"u000g", b"u00g0", b"ud800", b"\x80"):
+        assert _planned(framed(b"\\" + broken)) is None

@@ -240,15 +240,28 @@ cdef inline const uint8_t *_string(const uint8_t *at, const uint8_t *end, Span *
     text.is_escaped = False
     at = pyromq_skip_plain(at + 1, end)
     while end - at >= 2 and at[0] == c'\\':
-        # What stands behind a backslash does not end the string.
-        if at[1] < 0x20 or at[1] >= 0x80:
+        # It means something even where nobody asks for the text.
+        at = _behind_escape(at, end)
+        if at == NULL:
             return NULL
         text.is_escaped = True
-        at = pyromq_skip_plain(at + 2, end)
+        at = pyromq_skip_plain(at, end)
     if at >= end or at[0] != c'"':
         return NULL
     text.length = at - text.at
     return at + 1
+
+
+cdef inline const uint8_t *_behind_escape(const uint8_t *at, const uint8_t *end) noexcept nogil:
+    """Return the byte behind a backslash and what it escapes, NULL unless that is an ASCII character."""
+    cdef uint8_t letter = at[1]
+    if letter == c'u':
+        if end - at < 6 or at[2] != c'0' or at[3] != c'0' or not c'0' <= at[4] <= c'7' or _hex(at[5]) < 0:
+            return NULL
+        return at + 6
+    if letter == c'"' or letter == c'\\' or letter == c'/' or letter == c'n' or letter == c't' or letter == c'r':
+        return at + 2
+    return at + 2 if letter == c'b' or letter == c'f' else NULL
 
 
 cdef const uint8_t *_scalar(const uint8_t *at, const uint8_t *end, Span *text) noexcept nogil:
