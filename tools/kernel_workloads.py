@@ -373,9 +373,41 @@ def _waiting(topic: str) -> tuple[list[int], object]:
     return positions, SimpleNamespace(end=len(log), written_from=0, segment_at=lambda _: segment)
 
 
+#: The account that signs, in some workloads.
+ACCOUNT, SECRET = "web-shop", "web-shops-secret"
+
+
+def _guard(
+    kernel: "Sends", log: Any, code: int, place: bytes, fields: tuple[bytes, ...], *learnt: bytes
+) -> None:
+    """Have a broker's sends look at signatures, and let requests of an account pass."""
+    from pyromq._kernel.requests.signatures import Signatures
+    from pyromq.wire.signature import signing_key
+
+    signatures = Signatures({code: (fields, place)}, log)
+    assert signatures.learn(ACCOUNT.encode(), signing_key(SECRET.encode()), code, learnt)
+    kernel.guard(signatures)
+
+
+def _sign(command: Any) -> None:
+    from pyromq.wire.signature import signer
+
+    signer(ACCOUNT, SECRET)(command)
+
+
 @workload("end")
 def end() -> Work:
     """Return the work of committing transactions of messages of 1 KiB, the write itself left out."""
+    return _ends_of(is_signed=False)
+
+
+@workload("end, signed")
+def end_signed() -> Work:
+    """Return the same of an account."""
+    return _ends_of(is_signed=True)
+
+
+def _ends_of(*, is_signed: bool) -> Work:
     from pyromq._kernel.storage.tails import IndexTail, QueueTail
     from pyromq.broker.requests.end_shortcut import make_ends
     from pyromq.codes import CommandFlag, RequestCode
@@ -400,8 +432,13 @@ def end() -> Work:
             "msgId": f"7F00000100010CA5D2F8{number:012X}",
             "transactionId": f"7F00000100010CA5D2F8{number:012X}",
         }
-        code, flag = RequestCode.END_TRANSACTION, CommandFlag.ONEWAY
-        received += encode(Command(code, opaque=number, flag=flag, ext=ext))
+        command = Command(RequestCode.END_TRANSACTION, opaque=number, flag=CommandFlag.ONEWAY, ext=ext)
+        if is_signed:
+            _sign(command)
+        received += encode(command)
+    if is_signed:
+        learnt = b"RMQ_SYS_TRANS_HALF_TOPIC", b"orders"
+        _guard(kernel, log, RequestCode.END_TRANSACTION, b"commitLogOffset", (), *learnt)
 
     def work() -> int:
         inlet = _inlet(received)
@@ -419,6 +456,16 @@ def end() -> Work:
 @workload("send back")
 def send_back() -> Work:
     """Return the work of taking messages of 1 KiB back for their next try, the write itself left out."""
+    return _send_backs_of(is_signed=False)
+
+
+@workload("send back, signed")
+def send_back_signed() -> Work:
+    """Return the same of an account."""
+    return _send_backs_of(is_signed=True)
+
+
+def _send_backs_of(*, is_signed: bool) -> Work:
     from pyromq._kernel.storage.tails import IndexTail, QueueTail
     from pyromq.broker.requests.send_back_shortcut import make_send_backs
     from pyromq.broker.requests.send_shortcut import kernel_diversion
@@ -437,7 +484,13 @@ def send_back() -> Work:
     kernel.take_in(backs)
     for number, position in enumerate(positions):
         ext = {"offset": str(position), "group": "group", "delayLevel": "0", "maxReconsumeTimes": "16"}
-        received += encode(Command(RequestCode.CONSUMER_SEND_MSG_BACK, opaque=number, ext=ext))
+        command = Command(RequestCode.CONSUMER_SEND_MSG_BACK, opaque=number, ext=ext)
+        if is_signed:
+            _sign(command)
+        received += encode(command)
+    if is_signed:
+        learnt = b"group", b"orders", b"orders"
+        _guard(kernel, log, RequestCode.CONSUMER_SEND_MSG_BACK, b"offset", (b"group",), *learnt)
 
     def work() -> int:
         inlet = _inlet(received)

@@ -26,6 +26,7 @@ from pyromq.config.settings import BrokerProcess
 from pyromq.kernel import IS_COMPILED
 from pyromq.net.link import Link
 from pyromq.net.routes import Answer, Caller
+from pyromq.system_names import SCHEDULE, TRANSACTION_HALF
 from pyromq.testing.manual_clock import ManualClock
 from pyromq.testing.requests import batch_body, pull_fields, send_fields, send_v2_fields
 from pyromq.testing.waiting import aeventually
@@ -92,6 +93,40 @@ class Guarded:
         fields = {"consumerGroup": "billing", "topic": "orders", "queueId": 0}
         return await self.ask(account, Code.QUERY_CONSUMER_OFFSET, fields, **changes)
 
+    async def half(self, account: Account, topic: str = "orders", **changes: str) -> dict[str, object]:
+        """Send a half, and return the fields of the request that commits it."""
+        store = self.broker.store
+        offset = store.max_offset(TRANSACTION_HALF, 0)
+        properties = {"TRAN_MSG": "true", "PGROUP": "payers"} | changes
+        sent = await self.ask(account, Code.SEND_MESSAGE_V2, send_v2_fields(topic, properties), b"pay")
+        assert sent.code == ResponseCode.SUCCESS, sent.remark
+        [entry] = store.entries(TRANSACTION_HALF, 0, offset, 1)
+        ending = {"producerGroup": "payers", "msgId": "id", "tranStateTableOffset": offset}
+        return ending | {"commitLogOffset": entry.position, "commitOrRollback": 8}
+
+    async def end(self, account: Account | None, ending: dict[str, object], **changes: str) -> Command:
+        return await self.ask(account, Code.END_TRANSACTION, ending, **changes)
+
+    async def send_back(
+        self, account: Account | None, topic: str = "orders", group: str = "billing", **changes: str
+    ) -> Command:
+        """Send the first message of a topic back."""
+        [entry] = self.broker.store.entries(topic, 0, 0, 1)
+        back = {"offset": entry.position, "group": group, "delayLevel": 0}
+        return await self.ask(account, Code.CONSUMER_SEND_MSG_BACK, back, **changes)
+
+    async def teach_again(self) -> None:
+        """Let the kernel learn what the shop ends and sends back."""
+        # The first makes the topic of the group's retries.
+        for _ in range(2):
+            assert (await self.send_back(THE_SHOP)).code == ResponseCode.SUCCESS
+        await self.teach()
+        for _ in range(2):
+            ending = await self.half(THE_SHOP)
+            assert (await self.end(THE_SHOP, ending)).code == ResponseCode.SUCCESS
+        assert (await self.send_back(THE_SHOP)).code == ResponseCode.SUCCESS
+        self.seen.clear()
+
     async def teach(self) -> None:
         """Let the kernel learn what the shop does."""
         for _ in range(3):
@@ -104,6 +139,11 @@ class Guarded:
     @property
     def stored_count(self) -> int:
         return self.broker.store.max_offset("orders", 0)
+
+    @property
+    def returned_count(self) -> int:
+        """How many messages wait for their first retry."""
+        return self.broker.store.max_offset(SCHEDULE, 2)
 
     async def accounts(self, text: str) -> None:
         """Write other accounts, and return when they hold."""
@@ -180,32 +220,6 @@ async def test_signed_messages_that_wait_go_past_python(guarded: Guarded, proper
     )
     assert is_denied(spoilt)
     assert guarded.stored_count == 3
-
-
-@needs_kernel
-async def test_ends_and_send_backs_are_looked_at_by_python_each_time(guarded: Guarded) -> None:
-    halves = send_v2_fields("orders", {"TRAN_MSG": "true", "PGROUP": "payers"})
-    for number in range(4):
-        position = guarded.broker.store.max_position
-        sent = await guarded.ask(THE_SHOP, Code.SEND_MESSAGE_V2, halves, b"pay")
-        assert sent.code == ResponseCode.SUCCESS
-        ending = {"producerGroup": "payers", "msgId": "id", "tranStateTableOffset": number}
-        ending |= {"commitLogOffset": position, "commitOrRollback": 8}
-        back = {"offset": position, "group": "billing", "delayLevel": 0}
-        guarded.seen.clear()
-
-        for account in (THE_NOBODY, None, (SHOP, "another-secret")):
-            assert is_denied(await guarded.ask(account, Code.END_TRANSACTION, ending))
-            assert is_denied(await guarded.ask(account, Code.CONSUMER_SEND_MSG_BACK, back))
-        assert (await guarded.ask(THE_SHOP, Code.END_TRANSACTION, ending)).code == ResponseCode.SUCCESS
-        assert (await guarded.ask(THE_SHOP, Code.CONSUMER_SEND_MSG_BACK, back)).code == ResponseCode.SUCCESS
-
-        # What they need depends on the message, not on their fields alone.
-        assert guarded.seen == [Code.END_TRANSACTION, Code.CONSUMER_SEND_MSG_BACK] * 3 + [
-            Code.END_TRANSACTION,
-            Code.CONSUMER_SEND_MSG_BACK,
-        ]
-        assert guarded.stored_count == 3 + number + 1
 
 
 @needs_kernel
@@ -383,3 +397,153 @@ async def test_an_accounts_white_list_saves_the_signature_of_each_request_and_is
 
     assert is_denied(await guarded.send(None, AccessKey=SHOP))
     assert not is_denied(await guarded.send(THE_SHOP))
+
+
+# Ends of transactions and send-backs: what they need depends on the message that they name ------------------
+
+
+@needs_kernel
+@pytest.mark.parametrize("serializer", Serializer)
+async def test_signed_ends_and_send_backs_go_past_python(guarded: Guarded, serializer: Serializer) -> None:
+    await guarded.teach_again()
+    stored, returned = guarded.stored_count, guarded.returned_count
+    async with WireClient(guarded.broker.address, serializer=serializer) as guarded.client:
+        for number in range(5):
+            ending = await guarded.half(THE_SHOP)
+            ending["commitOrRollback"] = 12 if number == 4 else 8
+            assert (await guarded.end(THE_SHOP, ending)).code == ResponseCode.SUCCESS
+            assert (await guarded.send_back(THE_SHOP)).code == ResponseCode.SUCCESS
+
+    assert guarded.seen == []
+    assert guarded.stored_count == stored + 4
+    assert guarded.returned_count == returned + 5
+
+
+async def test_ends_and_send_backs_of_others_are_refused_each_time(guarded: Guarded) -> None:
+    await guarded.teach_again()
+    for _ in range(3):
+        ending = await guarded.half(THE_SHOP)
+        stored, returned = guarded.stored_count, guarded.returned_count
+        for account in (THE_NOBODY, None, (SHOP, "another-secret")):
+            assert is_denied(await guarded.end(account, ending))
+            assert is_denied(await guarded.send_back(account))
+        assert is_denied(await guarded.end(THE_SHOP, ending, commitOrRollback="12"))
+        assert is_denied(await guarded.send_back(THE_SHOP, delayLevel="1"))
+        assert (guarded.stored_count, guarded.returned_count) == (stored, returned)
+
+        # It was not decided by those who may not.
+        assert (await guarded.end(THE_SHOP, ending)).code == ResponseCode.SUCCESS
+        assert (await guarded.send_back(THE_SHOP)).code == ResponseCode.SUCCESS
+        assert (guarded.stored_count, guarded.returned_count) == (stored + 1, returned + 1)
+
+
+async def test_an_end_is_looked_at_for_the_topic_of_its_half(guarded: Guarded) -> None:
+    await guarded.teach_again()
+    # What a producer says of the place of its message does not count.
+    secret = await guarded.half(THE_OPERATOR, "secrets", REAL_TOPIC="orders")
+    own, clicks = await guarded.half(THE_SHOP), await guarded.half(THE_SHOP, "clicks")
+
+    for _ in range(3):
+        assert is_denied(await guarded.end(THE_SHOP, secret))
+        assert is_denied(await guarded.end(THE_SHOP, own, commitLogOffset=str(secret["commitLogOffset"])))
+    assert (await guarded.end(THE_SHOP, own)).code == ResponseCode.SUCCESS
+    assert (await guarded.end(THE_SHOP, clicks)).code == ResponseCode.SUCCESS
+
+    assert guarded.broker.store.max_offset("secrets", 0) == 0
+    assert (await guarded.end(THE_OPERATOR, secret)).code == ResponseCode.SUCCESS
+    assert guarded.broker.store.max_offset("secrets", 0) == 1
+
+
+async def test_a_send_back_is_looked_at_for_the_topic_of_its_message_and_for_its_group(
+    guarded: Guarded,
+) -> None:
+    await guarded.teach_again()
+    for topic, account in (("secrets", THE_OPERATOR), ("clicks", THE_SHOP), ("prices", THE_OPERATOR)):
+        assert (await guarded.send(account, topic)).code == ResponseCode.SUCCESS
+    returned = guarded.returned_count
+
+    for _ in range(3):
+        for topic in ("secrets", "clicks"):
+            assert is_denied(await guarded.send_back(THE_SHOP, topic))
+        assert is_denied(await guarded.send_back(THE_SHOP, group="auditors"))
+        # Who may read a topic may send its messages back.
+        assert (await guarded.send_back(THE_SHOP, "prices")).code == ResponseCode.SUCCESS
+
+    assert guarded.returned_count == returned + 3
+
+
+@needs_kernel
+async def test_a_message_that_waits_is_sent_back_for_the_topic_that_it_waits_for(guarded: Guarded) -> None:
+    await guarded.teach_again()
+    secret, own = await guarded.half(THE_OPERATOR, "secrets"), await guarded.half(THE_SHOP)
+    guarded.seen.clear()
+
+    for half, is_own in ((own, True), (secret, False), (own, True), (secret, False), (own, True)):
+        back = {"offset": half["commitLogOffset"], "group": "billing", "delayLevel": 0}
+        answer = await guarded.ask(THE_SHOP, Code.CONSUMER_SEND_MSG_BACK, back)
+        assert is_denied(answer) is not is_own
+
+    # Only its first, of this topic and for orders, was Python's to look at.
+    assert guarded.seen == [Code.CONSUMER_SEND_MSG_BACK] * 3
+
+
+async def test_what_stands_in_a_body_is_no_message(guarded: Guarded) -> None:
+    await guarded.teach_again()
+    [entry] = guarded.broker.store.entries("orders", 0, 0, 1)
+    inner = guarded.broker.store.log.record_bytes(entry.position)
+    assert inner is not None
+    fields = send_v2_fields("clicks")
+    assert (await guarded.ask(THE_SHOP, Code.SEND_MESSAGE_V2, fields, inner)).code == ResponseCode.SUCCESS
+    [outer] = guarded.broker.store.entries("clicks", 0, 0, 1)
+    returned = guarded.returned_count
+
+    for distance in (0, 1, 88):
+        back = {"offset": outer.position + distance, "group": "billing", "delayLevel": 0}
+        answer = await guarded.ask(THE_SHOP, Code.CONSUMER_SEND_MSG_BACK, back)
+        assert answer.code == ResponseCode.SYSTEM_ERROR
+        assert is_denied(answer) is (distance == 0)
+    assert guarded.returned_count == returned
+
+
+@pytest.mark.parametrize(
+    "taken",
+    [
+        ("orders=PUB|SUB", "orders=DENY"),
+        (SHOP_SECRET, "the-next-secret"),
+        (f"accessKey: {SHOP}", "accessKey: another-shop"),
+    ],
+)
+async def test_ends_and_send_backs_stop_with_the_permission_and_go_on_with_it(
+    guarded: Guarded, taken: tuple[str, str]
+) -> None:
+    await guarded.teach_again()
+    endings = [await guarded.half(THE_SHOP) for _ in range(4)]
+    stored, returned = guarded.stored_count, guarded.returned_count
+    assert (await guarded.end(THE_SHOP, endings[0])).code == ResponseCode.SUCCESS
+
+    await guarded.accounts(ACCOUNTS.replace(*taken))
+    assert is_denied(await guarded.end(THE_SHOP, endings[1]))
+    assert is_denied(await guarded.send_back(THE_SHOP))
+    assert (guarded.stored_count, guarded.returned_count) == (stored + 1, returned)
+
+    await guarded.accounts(ACCOUNTS)
+    for ending in endings[1:]:
+        assert (await guarded.end(THE_SHOP, ending)).code == ResponseCode.SUCCESS
+        assert (await guarded.send_back(THE_SHOP)).code == ResponseCode.SUCCESS
+    assert (guarded.stored_count, guarded.returned_count) == (stored + 4, returned + 3)
+
+
+async def test_permissions_to_send_and_to_read_are_told_apart(guarded: Guarded) -> None:
+    await guarded.teach_again()
+    ending = await guarded.half(THE_SHOP)
+
+    await guarded.accounts(ACCOUNTS.replace("orders=PUB|SUB", "orders=SUB"))
+    assert is_denied(await guarded.end(THE_SHOP, ending))
+    assert (await guarded.send_back(THE_SHOP)).code == ResponseCode.SUCCESS
+
+    await guarded.accounts(ACCOUNTS.replace("orders=PUB|SUB", "orders=PUB"))
+    assert (await guarded.end(THE_SHOP, ending)).code == ResponseCode.SUCCESS
+    assert is_denied(await guarded.send_back(THE_SHOP))
+
+    await guarded.accounts(ACCOUNTS.replace("billing=SUB", "billing=DENY"))
+    assert is_denied(await guarded.send_back(THE_SHOP))

@@ -2,7 +2,8 @@
 
 A broker with the kernel and one without get the same requests at the same time. Accounts, permissions and
 white lists change between the requests. Every answer is the same, and so is what is stored, what was
-committed, and how many requests were refused.
+committed, and how many requests were refused. Ends of transactions and send-backs name messages that the
+requests before them stored.
 """
 
 import asyncio
@@ -10,7 +11,7 @@ import json
 import logging
 import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +25,11 @@ from pyromq.codes import RequestCode, Serializer
 from pyromq.config.load import build
 from pyromq.config.settings import BrokerProcess
 from pyromq.kernel import WHY_PURE
+from pyromq.system_names import TRANSACTION_HALF
 from pyromq.testing.manual_clock import ManualClock
 from pyromq.testing.requests import batch_body, pull_fields, send_fields, send_v2_fields
 from pyromq.wire.command import Command, encode
+from pyromq.wire.record import Record
 from pyromq.wire.signature import SIGNATURE, signature
 
 pytestmark = pytest.mark.skipif(WHY_PURE is not None, reason=f"there is nothing to compare: {WHY_PURE}")
@@ -87,49 +90,77 @@ OPEN = json.dumps(
 
 # Requests ---------------------------------------------------------------------------------------------------
 
+HALF = {"TRAN_MSG": "true", "PGROUP": "payers"}
+END = {"producerGroup": "payers", "msgId": "id"}
 
-def frame(
-    code: int,
-    fields: dict[str, Any],
-    body: bytes,
-    account: tuple[str, str],
-    serializer: int = Serializer.JSON,
-    changes: dict[str, str | None] | None = None,
-    sent_body: bytes | None = None,
-) -> bytes:
-    """Return a signed request; `changes` are made behind the signature, None takes a field away."""
-    ext = {name: value if isinstance(value, str) else str(value).lower() for name, value in fields.items()}
-    ext["AccessKey"] = account[0]
-    ext[SIGNATURE] = signature(ext, body, account[1].encode())
-    for name, text in (changes or {}).items():
-        ext.pop(name, None)
-        if text is not None:
-            ext[name] = text
-    sent = body if sent_body is None else sent_body
-    return encode(Command(code, opaque=code, ext=ext, body=sent, serializer=serializer))
+
+@dataclass(frozen=True)
+class Asked:
+    """A request of an account; `changes` are made behind the signature, None takes a field away."""
+
+    code: int
+    fields: dict[str, Any]
+    body: bytes = b""
+    account: tuple[str, str] = (ACCOUNTS[0], SECRETS[0])
+    serializer: int = Serializer.JSON
+    changes: dict[str, str | None] = field(default_factory=dict)
+    sent_body: bytes | None = None
+    #: Which of the stored messages it names.
+    which: int = 0
+
+    def frame(self, halves: list[Record], messages: list[Record]) -> bytes:
+        """Return its bytes, when these messages are stored."""
+        fields = self.fields | self._place(halves, messages)
+        ext = {name: one if isinstance(one, str) else str(one).lower() for name, one in fields.items()}
+        ext["AccessKey"] = self.account[0]
+        ext[SIGNATURE] = signature(ext, self.body, self.account[1].encode())
+        for name, text in self.changes.items():
+            ext.pop(name, None)
+            if text is not None:
+                ext[name] = text
+        sent = self.body if self.sent_body is None else self.sent_body
+        return encode(Command(self.code, opaque=self.code, ext=ext, body=sent, serializer=self.serializer))
+
+    def _place(self, halves: list[Record], messages: list[Record]) -> dict[str, int]:
+        if self.code == RequestCode.END_TRANSACTION:
+            # The newest first, and now and then it names what is no half.
+            found = [*reversed(halves), *messages[:2]]
+            half = found[self.which % len(found)]
+            return {"commitLogOffset": half.position, "tranStateTableOffset": half.queue_offset}
+        if self.code == RequestCode.CONSUMER_SEND_MSG_BACK:
+            found = [*messages, *halves[:2]]
+            return {"offset": found[self.which % len(found)].position}
+        return {}
 
 
 @st.composite
-def asked(draw: st.DrawFn) -> tuple[int, dict[str, Any], bytes]:
+def asked(draw: st.DrawFn) -> Asked:
     topic, group = draw(st.sampled_from(TOPICS)), draw(st.sampled_from(GROUPS))
-    kind = draw(st.integers(0, 5))
+    kind = draw(st.integers(0, 9))
     properties = draw(st.sampled_from([{}, {"TAGS": "a"}, {"KEYS": 'k "1" \\', "TAGS": "b"}, {"KEYS": "ü"}]))
     body = draw(st.binary(max_size=90))
     if kind == 0:
-        return RequestCode.SEND_MESSAGE, send_fields(topic, properties), body
+        return Asked(RequestCode.SEND_MESSAGE, send_fields(topic, properties), body)
     if kind <= 2:
-        return RequestCode.SEND_MESSAGE_V2, send_v2_fields(topic, properties), body
+        waits = draw(st.sampled_from([{}, {}, HALF, {"DELAY": "1"}]))
+        return Asked(RequestCode.SEND_MESSAGE_V2, send_v2_fields(topic, properties | waits), body)
     if kind == 3:
         fields = send_v2_fields(topic, properties, batch=True)
-        return RequestCode.SEND_BATCH_MESSAGE, fields, batch_body([body, b"two"], {"TAGS": "a"})
+        return Asked(RequestCode.SEND_BATCH_MESSAGE, fields, batch_body([body, b"two"], {"TAGS": "a"}))
+    if kind <= 5:
+        fate, which = draw(st.sampled_from([8, 8, 12])), draw(st.integers(0, 20))
+        return Asked(RequestCode.END_TRANSACTION, END | {"commitOrRollback": fate}, which=which)
+    if kind <= 7:
+        back = {"group": group, "delayLevel": draw(st.sampled_from([0, 0, 1, -1]))}
+        return Asked(RequestCode.CONSUMER_SEND_MSG_BACK, back, which=draw(st.integers(0, 20)))
     place = {"consumerGroup": group, "topic": topic, "queueId": 0}
-    if kind == 4:
+    if kind == 8:
         if draw(st.booleans()):
-            return RequestCode.QUERY_CONSUMER_OFFSET, place, b""
+            return Asked(RequestCode.QUERY_CONSUMER_OFFSET, place)
         commit = place | {"commitOffset": draw(st.integers(0, 20))}
-        return RequestCode.UPDATE_CONSUMER_OFFSET, commit, b""
+        return Asked(RequestCode.UPDATE_CONSUMER_OFFSET, commit)
     fields = pull_fields(topic, group, queueOffset=draw(st.integers(0, 3)), maxMsgNums=2)
-    return RequestCode.PULL_MESSAGE, fields, b""
+    return Asked(RequestCode.PULL_MESSAGE, fields)
 
 
 CHANGES: st.SearchStrategy[dict[str, str | None]] = st.sampled_from(
@@ -145,6 +176,11 @@ CHANGES: st.SearchStrategy[dict[str, str | None]] = st.sampled_from(
         {"topic": "payments"},
         {"b": None},
         {"consumerGroup": "auditors"},
+        {"group": "auditors"},
+        {"offset": "0"},
+        {"commitLogOffset": "0"},
+        {"commitLogOffset": "077"},
+        {"commitOrRollback": "12"},
         {"i": ""},
         {"zz": "more"},
         {"zz": ""},
@@ -154,41 +190,57 @@ CHANGES: st.SearchStrategy[dict[str, str | None]] = st.sampled_from(
 
 
 @st.composite
-def requests(draw: st.DrawFn) -> bytes:
-    code, fields, body = draw(asked())
+def requests(draw: st.DrawFn) -> Asked:
+    one = draw(asked())
     account = (draw(st.sampled_from(ACCOUNTS)), SECRETS[draw(st.sampled_from([0, 0, 0, 0, 0, 1]))])
-    serializer = draw(st.sampled_from(list(Serializer)))
-    changes, sent_body = None, None
+    one = replace(one, account=account, serializer=draw(st.sampled_from(list(Serializer))))
     spoils = draw(st.integers(0, 5))
     if spoils == 0:
-        changes = draw(CHANGES)
+        one = replace(one, changes=draw(CHANGES))
     if spoils == 1:
-        sent_body = draw(st.binary(max_size=3))
+        one = replace(one, sent_body=draw(st.binary(max_size=3)))
     # Its place among the fields of JSON is a matter of Java's map, so other names move it.
-    more = {"zz": "x"} if draw(st.booleans()) else {}
-    return frame(code, fields | more, body, account, serializer, changes, sent_body)
+    return replace(one, fields=one.fields | {"zz": "x"}) if draw(st.booleans()) else one
 
 
-#: What makes topics and progress, and teaches the kernel, twice: the first round is not on disk yet.
-FIRST = [
-    made
-    for _ in range(2)
-    for account in ACCOUNTS
-    for topic in TOPICS
-    for made in (
-        frame(310, send_v2_fields(topic, {"TAGS": "a"}), b"first", (account, SECRETS[0])),
-        *(
-            frame(code, fields | more, b"", (account, SECRETS[0]))
-            for group in GROUPS
-            for place in [{"consumerGroup": group, "topic": topic, "queueId": 0}]
-            for code, fields, more in (
-                (11, pull_fields(topic, group), {}),
-                (15, place, {"commitOffset": 1}),
-                (14, place, {}),
+def first() -> list[list[Asked]]:
+    """Return what makes topics and progress, and teaches the kernel; the first round is not on disk yet."""
+    sends, waiting, ends, backs = [], [], [], []
+    for account in ACCOUNTS:
+        for topic in TOPICS:
+            one = Asked(310, send_v2_fields(topic, {"TAGS": "a"}), b"first", (account, SECRETS[0]))
+            sends.append(one)
+            waiting += [replace(one, fields=send_v2_fields(topic, more)) for more in (HALF, {"DELAY": "1"})]
+            for group in GROUPS:
+                place = {"consumerGroup": group, "topic": topic, "queueId": 0}
+                for code, fields in (
+                    (11, pull_fields(topic, group)),
+                    (15, place | {"commitOffset": 1}),
+                    (14, place),
+                ):
+                    sends.append(replace(one, code=code, fields=fields, body=b""))
+            end = Asked(RequestCode.END_TRANSACTION, END | {"commitOrRollback": 8}, b"", one.account)
+            # The oldest halves: there are twelve then.
+            ends.append(replace(end, which=8 + len(ends)))
+        for which, group in enumerate(GROUPS):
+            fields = {"group": group, "delayLevel": 1}
+            backs.append(
+                Asked(RequestCode.CONSUMER_SEND_MSG_BACK, fields, b"", (account, SECRETS[0]), which=which)
             )
-        ),
-    )
-]
+    # The first that a group sends back makes its topic, and is answered when that is on disk.
+    return [
+        sends,
+        sends,
+        *([one] for one in backs),
+        *([one] for one in backs),
+        sends,
+        waiting,
+        waiting,
+        waiting,
+        ends,
+        backs,
+    ]
+
 
 # Two brokers ------------------------------------------------------------------------------------------------
 
@@ -221,6 +273,15 @@ class Side:
         access = self.broker._access
         assert access is not None
         await access.look()
+
+    def stored(self) -> tuple[list[Record], list[Record]]:
+        """Return the halves that are stored, and the messages that somebody may read."""
+        store, found = self.broker.store, []
+        for topics in ((TRANSACTION_HALF,), TOPICS):
+            entries = [entry for topic in topics for entry in store.entries(topic, 0, 0, 1000)]
+            records = [store.record_at(entry.position) for entry in entries]
+            found.append([record for record in records if record is not None])
+        return found[0], found[1]
 
     async def ask(self, frames: list[bytes]) -> list[bytes]:
         """Send requests at once, and return their answers without this side's port."""
@@ -258,18 +319,19 @@ class Side:
         return files | {"progress": sorted(progress.split()), "refused": access.refused_count}
 
 
-async def compare(folder: Path, steps: list[str | list[bytes]]) -> None:
+async def compare(folder: Path, steps: list[str | list[Asked]]) -> None:
     clock = ManualClock()
     compiled, pure = sides = [Side(folder / str(number), number == 0, clock) for number in range(2)]
     for side in sides:
         await side.start()
-    assert await compiled.ask(FIRST) == await pure.ask(FIRST)
-    for step in steps:
+    for step in [*first(), *steps]:
         if isinstance(step, str):
             for side in sides:
                 await side.change(step)
         else:
-            assert await compiled.ask(step) == await pure.ask(step)
+            stored = pure.stored()
+            frames = [one.frame(*stored) for one in step]
+            assert await compiled.ask(frames) == await pure.ask(frames)
     for side in sides:
         await side.close()
     assert compiled.left() == pure.left()
@@ -289,14 +351,14 @@ def quiet() -> Iterator[None]:
 @given(
     steps=st.lists(
         st.one_of(
-            st.lists(requests(), min_size=1, max_size=20),
-            st.lists(requests(), min_size=1, max_size=20),
+            st.lists(requests(), min_size=4, max_size=20),
+            st.lists(requests(), min_size=4, max_size=20),
             accounts_files(),
         ),
-        min_size=1,
+        min_size=3,
         max_size=12,
     )
 )
-def test_the_kernel_and_python_let_the_same_requests_pass(steps: list[str | list[bytes]]) -> None:
+def test_the_kernel_and_python_let_the_same_requests_pass(steps: list[str | list[Asked]]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         asyncio.run(compare(Path(folder), steps))

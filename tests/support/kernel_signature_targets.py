@@ -5,14 +5,49 @@ from base64 import b64encode
 from functools import cache
 from hashlib import sha1
 from random import Random
+from types import SimpleNamespace
 from typing import Any
 
-from kernel_inputs import exact, exact_bytes, expect, module, mostly, some, target
+from kernel_inputs import exact, exact_bytes, expect, module, mostly, mutated, some, target
 
 ACCOUNT, SECRET, HOST = "web-shop", b"web-shops-secret", b"\x7f\0\0\x01\0\0\x2a\x9f"
-#: Code ─► the fields that say what is needed.
-RULES = {310: (b"b",), 11: (b"topic", b"consumerGroup"), 14: ()}
-VALUES = (b"orders", b"billing")
+#: Code ─► the fields that say what is needed, and the one that gives the place of a message.
+RULES = {
+    310: ((b"b",), None),
+    11: ((b"topic", b"consumerGroup"), None),
+    14: ((), None),
+    36: ((b"group",), b"offset"),
+    37: ((), b"commitLogOffset"),
+}
+#: What is learnt of each.
+VALUES = {310: (b"orders",), 11: (b"orders", b"billing"), 14: (), 36: (b"billing",), 37: ()}
+#: What the messages say: of 36 and 37 that is learnt behind their values.
+HALF = "RMQ_SYS_TRANS_HALF_TOPIC"
+TOPICS = (("orders", "orders"), (HALF, "orders"), (HALF, "secrets"), (HALF, ""), ("secrets", ""))
+LEARNT = TOPICS[1]
+
+
+@cache
+def _log() -> tuple[list[int], bytes]:
+    """Return the positions of messages, and a log that has them."""
+    from pyromq.wire.record import Record, encode_record
+
+    positions, log = [], b""
+    for topic, waits_for in TOPICS:
+        properties = f"KEYS\x01k\x02REAL_TOPIC\x01{waits_for}"
+        positions.append(len(log))
+        log += encode_record(Record(topic=topic, body=b"x", properties=properties, position=len(log)))
+    return positions, log
+
+
+def _a_log(random: Random) -> SimpleNamespace:
+    """Return the log in one file, which may be damaged or cut."""
+    log = _log()[1]
+    held = exact(log if random.random() < 0.8 else mutated(random, log))
+    segment = SimpleNamespace(base=0, end=len(log), map=held)
+    end = mostly(random, len(log), random.randrange(len(log)))
+    written_from = random.choice((0, 1 << 40))
+    return SimpleNamespace(end=end, written_from=written_from, segment_at=lambda _: segment, held=held)
 
 
 @cache
@@ -30,6 +65,9 @@ def _signed_frames() -> list[bytes]:
         (11, pull_fields("orders", "billing"), b""),
         (14, {"": "", "aa": "1" * 200, "a": "/"}, b""),
         (14, {f"field-{number}": "x" for number in range(29)}, b""),
+        *[(36, {"offset": place, "group": "billing"}, b"") for place in _log()[0]],
+        *[(37, {"commitLogOffset": place, "commitOrRollback": 8}, b"") for place in _log()[0]],
+        (37, {"commitLogOffset": 1 << 40}, b""),
     ]
     frames = []
     for code, fields, body in asked:
@@ -63,13 +101,18 @@ def _with_slashes(frame: bytes) -> bytes:
 def signatures(random: Random) -> None:
     from pyromq.errors import RemoteProtocolError
     from pyromq.wire.command import CommandReader
+    from pyromq.wire.properties import find_text
+    from pyromq.wire.record import decode_record
     from pyromq.wire.signature import is_signed
 
-    kernel, key = module("signatures").Signatures(RULES), module("sha1").SigningKey(exact_bytes(SECRET))
-    for code, names in RULES.items():
-        count = mostly(random, len(names), 0, 1, 3)
-        values = tuple(exact_bytes(one) for one in (*VALUES, b"x" * random.randrange(600))[:count])
-        kernel.learn(exact_bytes(ACCOUNT.encode()), key, code, values)
+    log = _a_log(random)
+    kernel = module("signatures").Signatures(RULES, log)
+    key = module("sha1").SigningKey(exact_bytes(SECRET))
+    for code, (_, place) in RULES.items():
+        values = [*VALUES[code], *([] if place is None else [one.encode() for one in LEARNT])]
+        count = mostly(random, len(values), 0, 1, 3)
+        learnt = tuple(exact_bytes(one) for one in [*values, b"x" * random.randrange(600)][:count])
+        kernel.learn(exact_bytes(ACCOUNT.encode()), key, code, learnt)
     for _ in range(random.randrange(1, 5)):
         if random.random() < 0.1:
             random.choice((kernel.forget_all, lambda: kernel.learn_host(HOST)))()
@@ -90,8 +133,13 @@ def signatures(random: Random) -> None:
         if not is_white:
             expect(ext["AccessKey"] == ACCOUNT, "whose it is was learnt")
             expect(is_signed(ext, command.body, SECRET), "it is signed")
-            needed = [ext[name.decode()].encode() for name in RULES[command.code]]
-            expect(needed == [*VALUES[: len(needed)]], "what it needs was learnt")
+            names, place = RULES[command.code]
+            needed = tuple(ext[name.decode()].encode() for name in names)
+            expect(needed == VALUES[command.code], "what it needs was learnt")
+            if place is not None:
+                record = decode_record(memoryview(log.held), int(ext[place.decode()]), check_crc=False)
+                found = record.topic, find_text(record.properties, "REAL_TOPIC") or ""
+                expect(found == LEARNT, "its message has the learnt topics")
 
 
 @target("sha1.sha1", "sha1.SigningKey", "sha1.is_in_processor")

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from pyromq.codes import Serializer
 from pyromq.wire.command import Command, CommandReader, encode
+from pyromq.wire.record import Record, encode_record
 from pyromq.wire.signature import is_signed, signature, signing_key
 
 kernel = pytest.importorskip("pyromq._kernel.requests.signatures")
@@ -30,7 +31,7 @@ FIELDS = {
 
 def taught(**changes: Any) -> Any:
     """Return what lets sends of the shop to `orders` pass."""
-    made = kernel.Signatures({CODE: (b"b",)})
+    made = kernel.Signatures({CODE: ((b"b",), None)})
     known = {"key": signing_key(SECRET), "code": CODE, "values": (b"orders",)} | changes
     assert made.learn(SHOP, known["key"], known["code"], known["values"])
     return made
@@ -116,7 +117,7 @@ def test_a_request_without_one_of_its_fields_does_not_pass(missing: str) -> None
 
 
 def test_only_what_was_learnt_passes() -> None:
-    assert not kernel.Signatures({CODE: (b"b",)}).lets_pass(as_json(signed(FIELDS)), HERE)
+    assert not kernel.Signatures({CODE: ((b"b",), None)}).lets_pass(as_json(signed(FIELDS)), HERE)
     assert not kernel.Signatures({}).lets_pass(as_json(signed(FIELDS)), HERE)
     for fields in (FIELDS | {"b": "secrets"}, FIELDS | {"AccessKey": "rival"}, FIELDS | {"b": ""}):
         assert not taught().lets_pass(as_json(signed(fields)), HERE)
@@ -157,7 +158,7 @@ def test_from_a_host_that_was_learnt_all_that_the_kernel_handles_passes() -> Non
 
 
 def test_no_two_requests_have_the_same_fact() -> None:
-    signatures = kernel.Signatures({11: (b"topic", b"consumerGroup")})
+    signatures = kernel.Signatures({11: ((b"topic", b"consumerGroup"), None)})
     signatures.learn(SHOP, signing_key(SECRET), 11, (b"orders", b"billing"))
     access = {"AccessKey": SHOP.decode()}
 
@@ -174,7 +175,7 @@ def test_no_two_requests_have_the_same_fact() -> None:
 
 
 def test_what_has_no_rule_or_is_too_long_is_not_learnt() -> None:
-    signatures, key = kernel.Signatures({CODE: (b"b",), 14: ()}), signing_key(SECRET)
+    signatures, key = kernel.Signatures({CODE: ((b"b",), None), 14: ((), None)}), signing_key(SECRET)
 
     assert signatures.learn(SHOP, key, 14, ())
     assert not signatures.learn(SHOP, key, 320, (b"orders",))
@@ -183,9 +184,11 @@ def test_what_has_no_rule_or_is_too_long_is_not_learnt() -> None:
     assert not signatures.learn(b"k" * 600, key, CODE, (b"orders",))
     assert not signatures.lets_pass(as_json(signed(FIELDS | {"b": "t" * 600})), HERE)
     with pytest.raises(ValueError, match="too many"):
-        kernel.Signatures({CODE: (b"a", b"b", b"c", b"d", b"e")})
+        kernel.Signatures({CODE: ((b"a", b"b", b"c", b"d", b"e"), None)})
     with pytest.raises(ValueError, match="too many"):
-        kernel.Signatures(dict.fromkeys(range(33), ()))
+        kernel.Signatures(dict.fromkeys(range(33), ((), None)))
+    with pytest.raises(ValueError, match="no log"):
+        kernel.Signatures({37: ((), b"commitLogOffset")})
 
 
 # As it may stand in JSON ------------------------------------------------------------------------------------
@@ -251,6 +254,130 @@ def test_a_field_that_stands_twice_is_left_to_python() -> None:
 
         assert is_signed(command_of(frame).ext or {}, b"", SECRET)
         assert not taught().lets_pass(frame, HERE)
+
+
+# Requests that name a message -------------------------------------------------------------------------------
+
+HALF = "RMQ_SYS_TRANS_HALF_TOPIC"
+#: Topics, and what the messages say of the topic that they wait for.
+MESSAGES = (
+    ("orders", ""),
+    (HALF, "REAL_TOPIC\x01orders\x02REAL_QID\x010"),
+    (HALF, "REAL_TOPIC\x01secrets"),
+    (HALF, "PGROUP\x01payers"),
+    (HALF, "REAL_TOPIC\x01secrets\x02a\x01b\x02REAL_TOPIC\x01orders\x02REAL_TOPIC\x01\x02"),
+    ("secrets", ""),
+    ("orders", "REAL_TOPIC\x01orders"),
+    ("order", "REAL_TOPIC\x01s"),
+)
+
+
+class Log:
+    """A log of one file, which says how often it was looked at."""
+
+    def __init__(self, *, written_from: int = 0) -> None:
+        self.positions, data = [], b""
+        for topic, properties in MESSAGES:
+            self.positions.append(len(data))
+            data += encode_record(
+                Record(topic=topic, body=b"body", properties=properties, position=len(data))
+            )
+        self.end, self.written_from, self.map = len(data), written_from, bytearray(data)
+        self.base, self.looks = 0, 0
+
+    def segment_at(self, _position: int) -> Any:
+        self.looks += 1
+        return self
+
+
+def naming(log: Log, *values: bytes) -> Any:
+    """Return what lets the shop send messages of one kind back for a group."""
+    made = kernel.Signatures({36: ((b"group",), b"offset")}, log)
+    assert made.learn(SHOP, signing_key(SECRET), 36, (b"billing", *values))
+    return made
+
+
+def back(position: object, **more: str) -> bytes:
+    fields = {"offset": str(position), "group": "billing", "AccessKey": SHOP.decode()}
+    return as_json(signed(fields | more), code=36)
+
+
+@pytest.mark.parametrize(
+    ("values", "passing"),
+    [
+        ((b"orders", b""), {0}),
+        ((HALF.encode(), b"orders"), {1, 4}),
+        ((HALF.encode(), b"secrets"), {2}),
+        ((HALF.encode(), b""), {3}),
+        ((b"secrets", b""), {5}),
+        ((b"orders", b"orders"), {6}),
+        ((b"", b"orders"), set()),
+    ],
+    ids=str,
+)
+def test_only_requests_for_messages_of_the_learnt_topics_pass(
+    values: tuple[bytes, ...], passing: set[int]
+) -> None:
+    log = Log()
+    signatures = naming(log, *values)
+
+    assert {
+        number for number, at in enumerate(log.positions) if signatures.lets_pass(back(at), HERE)
+    } == passing
+    assert not signatures.lets_pass(back(log.positions[0], group="auditors"), HERE)
+
+
+@pytest.mark.parametrize("position", [1, -1, 88, 1 << 40, "", "00", "+0", "x", "0 "], ids=str)
+def test_what_is_no_place_of_a_message_is_left_to_python(position: object) -> None:
+    signatures = naming(Log(), b"orders", b"")
+
+    assert signatures.lets_pass(back(0), HERE)
+    assert not signatures.lets_pass(back(position), HERE)
+
+
+def test_a_request_that_names_no_message_is_left_to_python() -> None:
+    fields = {"group": "billing", "AccessKey": SHOP.decode()}
+
+    assert not naming(Log(), b"orders", b"").lets_pass(as_json(signed(fields), code=36), HERE)
+
+
+def test_a_message_that_is_damaged_is_left_to_python() -> None:
+    log = Log(written_from=1 << 40)
+    signatures = naming(log, b"orders", b"")
+    assert signatures.lets_pass(back(0), HERE)
+
+    log.map[88] ^= 1
+
+    assert not signatures.lets_pass(back(0), HERE)
+
+
+def test_a_message_is_looked_for_each_time_and_nothing_of_the_log_is_kept() -> None:
+    log = Log()
+    signatures = naming(log, b"orders", b"")
+    for looks in range(1, 4):
+        assert signatures.lets_pass(back(0), HERE)
+        assert log.looks == looks
+
+        # A file that somebody looks at cannot grow.
+        log.map += b"x"
+
+
+def test_what_names_a_message_is_learnt_with_both_its_topics() -> None:
+    signatures, key = kernel.Signatures({36: ((b"group",), b"offset")}, Log()), signing_key(SECRET)
+
+    assert not signatures.learn(SHOP, key, 36, (b"billing",))
+    assert not signatures.learn(SHOP, key, 36, (b"billing", b"orders"))
+    assert signatures.learn(SHOP, key, 36, (b"billing", b"orders", b""))
+    assert not signatures.learn(SHOP, key, 36, (b"billing", b"t" * 600, b""))
+
+
+def test_from_a_host_that_was_learnt_no_message_is_looked_for() -> None:
+    log = Log()
+    signatures = naming(log, b"orders", b"")
+    signatures.learn_host(HERE)
+
+    assert signatures.lets_pass(back(log.positions[5]), HERE)
+    assert log.looks == 0
 
 
 # Any request ------------------------------------------------------------------------------------------------

@@ -219,6 +219,8 @@ cdef class Sends(Plan):
             i += 1
         for other in self._others:
             other.end_plan()
+        if self._signatures is not None:
+            self._signatures.release()
         return i
 
     cdef int _plan_inlet(self, Py_ssize_t place, Inlet inlet) except -1:

@@ -3,6 +3,9 @@
     AccessKey, code, fields that say what is needed     was it let through? ─► the account's key
     all fields by name, the body                        signed with this key, for every request anew
 
+What the end of a transaction and a send-back need is said by the message that they name by its position: by its
+topic, and by the topic that it waits for. The message is looked up for every request anew.
+
 Python teaches what an account may do (`learn`), and from which hosts everything is let in (`learn_host`). It
 has both forgotten when the accounts change. What is not known, and what does not match, is left to Python, which
 refuses it.
@@ -10,15 +13,18 @@ refuses it.
 
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
-from libc.stdint cimport int32_t, uint8_t
+from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.stdlib cimport free
 from libc.string cimport memcmp, memcpy
 
 from pyromq._kernel.codec.blocks cimport Block, need
 from pyromq._kernel.codec.frames cimport (
-    FIELDS_MAX, READ, UNESCAPE_BEYOND, Field, Frame, Span, find_field, read_frame, unescape
+    FIELDS_MAX, READ, UNESCAPE_BEYOND, Field, Frame, Span, find_field, read_frame, read_number, unescape
 )
+from pyromq._kernel.codec.layout cimport Plain, Text
 from pyromq._kernel.codec.sha1 cimport SIGNATURE_CHARACTERS, SigningKey
+from pyromq._kernel.storage.again cimport value_in
+from pyromq._kernel.storage.log_views cimport LogViews
 
 cdef enum:
     #: Each character may stand as `\u00xx`.
@@ -29,15 +35,17 @@ cdef enum:
 cdef class Signatures:
     """Looks at signed requests. One for each broker.
 
-    `rules` says of each code by which fields Python finds out what is needed.
+    `rules` says of each code by which fields Python finds out what is needed, and by the message in `log` at the
+    position that which field gives, or None.
     """
 
-    def __cinit__(self, dict rules not None):
+    def __cinit__(self, dict rules not None, log=None):
         cdef Rule *rule
         if len(rules) > RULES_MAX:
             raise ValueError("too many rules")
         self._named = tuple(rules.items())
-        for code, fields in self._named:
+        self._log, self._views = log, LogViews()
+        for code, (fields, place) in self._named:
             if len(fields) > FACT_FIELDS_MAX:
                 raise ValueError(f"code {code} has too many fields")
             rule = &self._rules[self._rule_count]
@@ -46,6 +54,11 @@ cdef class Signatures:
                 rule.names[rule.field_count] = PyBytes_AS_STRING(<bytes?> name)
                 rule.lengths[rule.field_count] = PyBytes_GET_SIZE(name)
                 rule.field_count += 1
+            if place is not None:
+                if log is None:
+                    raise ValueError(f"there is no log for code {code}")
+                rule.place = PyBytes_AS_STRING(<bytes?> place)
+                rule.place_length = PyBytes_GET_SIZE(place)
             self._rule_count += 1
         self.forget_all()
 
@@ -55,12 +68,13 @@ cdef class Signatures:
     def learn(self, bytes access_key not None, SigningKey key not None, int32_t code, tuple values not None):
         """Let requests of this code and with these fields pass that are signed with the key.
 
+        Behind the fields are the topic of the message and the one that it waits for, where the code has a place.
         Return whether that was new; it is not when there is no rule for the code, or the values are too long.
         """
         cdef uint8_t fact[FACT_BYTES_MAX]
         cdef uint8_t *at
         cdef Rule *rule = self._rule_of(code)
-        if rule == NULL or rule.field_count != len(values):
+        if rule == NULL or rule.field_count + (0 if rule.place == NULL else 2) != len(values):
             return False
         at = _begin(fact, code)
         for value in (access_key, *values):
@@ -99,7 +113,10 @@ cdef class Signatures:
         else:
             at = <const uint8_t *> PyByteArray_AS_STRING(<bytearray?> received)
             length = PyByteArray_GET_SIZE(received)
-        return read_frame(at, at + length, &frame) == READ and self.allows(&frame, host)
+        try:
+            return read_frame(at, at + length, &frame) == READ and self.allows(&frame, host)
+        finally:
+            self.release()
 
     cdef bint allows(self, Frame *frame, bytes host) except -1:
         """Return whether a frame passes; False leaves it to Python. Ask with a code that you handle."""
@@ -114,6 +131,13 @@ cdef class Signatures:
             return False
         key = self._known.get(fact)
         return key is not None and self._is_signed(frame, key)
+
+    cdef int release(self) except -1:
+        """Let go of the log, which was looked at since the last time."""
+        if self._is_looking:
+            self._is_looking = False
+            self._views.release()
+        return 0
 
     cdef Rule *_rule_of(self, int32_t code) noexcept:
         cdef int i
@@ -136,7 +160,33 @@ cdef class Signatures:
                 return None
             if i < rule.field_count:
                 field = find_field(frame, rule.names[i], rule.lengths[i])
+        if rule.place != NULL:
+            at = self._add_topics(frame, rule, at, fact + FACT_BYTES_MAX)
+            if at == NULL:
+                return None
         return PyBytes_FromStringAndSize(<char *> fact, at - fact)
+
+    cdef uint8_t *_add_topics(self, Frame *frame, Rule *rule, uint8_t *at, uint8_t *end) except? NULL:
+        """Add to a fact what the message says that a request names by its position: its topic, and REAL_TOPIC.
+
+        Return the byte behind them, NULL when there is no room, or no such message that is plain.
+        """
+        cdef Span *field = find_field(frame, rule.place, rule.place_length)
+        cdef int64_t position = 0
+        cdef Plain record
+        cdef Text waits_for
+        if field == NULL or not read_number(field, 0, 1 << 62, &position):
+            return NULL
+        if not self._is_looking:
+            self._is_looking = True
+            self._views.begin(self._log)
+        if not self._views.read(position, &record):
+            return NULL
+        at = _add_part(at, end, record.topic.at, record.topic.length)
+        if at == NULL:
+            return NULL
+        value_in(&record.properties, b"REAL_TOPIC\x01", 11, &waits_for)
+        return _add_part(at, end, waits_for.at, waits_for.length)
 
     cdef bint _is_signed(self, Frame *frame, key) except -1:
         """Return whether a frame has the signature that a key makes of its fields and its body."""

@@ -58,11 +58,21 @@ def own_signer(settings: BrokerSettings) -> Sign | None:
 def topic_at(store: MessageStore, position: int) -> str | None:
     """Return the topic that the message at a position is for; see `needs.TopicAt`."""
     try:
-        record = store.record_at(position)
+        topics = topics_at(store, position)
     except StoreError:
         return ""
+    if topics is None:
+        return None
+    topic, waits_for = topics
+    return waits_for if topic_names.is_brokers_own(topic) else topic
+
+
+def topics_at(store: MessageStore, position: int) -> tuple[str, str] | None:
+    """Return the topic of the message at a position and the one that it waits for; None: no message.
+
+    Whatever `topic_at` says follows from these two. Raises StoreError when the message does not read.
+    """
+    record = store.record_at(position)
     if record is None:
         return None
-    if topic_names.is_brokers_own(record.topic):
-        return names.decode(record.properties).get(names.REAL_TOPIC, "")
-    return record.topic
+    return record.topic, names.decode(record.properties).get(names.REAL_TOPIC, "")

@@ -72,23 +72,29 @@ class Anybody:
 class Named:
     """The topics or groups that fields of a request name; its header must have them.
 
-    `is_by_fields`: nothing else is looked at, so what is needed holds for each request with the same fields.
+    With a `place` the topic of a message counts, too: of that at the position which this field gives. Nothing
+    else is looked at: what is needed holds for each request with the same fields and such a message.
     """
 
     look: Callable[..., Need]
     fields: tuple[str, ...]
-    is_by_fields: bool = True
+    place: str | None = None
+
+    @property
+    def all_fields(self) -> tuple[str, ...]:
+        """All fields that are looked at."""
+        return self.fields if self.place is None else (self.place, *self.fields)
 
     def __call__(self, asked: AskedRequest) -> Need:
         """Return what the fields of this request name."""
-        return self.look(asked, *self.fields)
+        return self.look(asked, *self.all_fields)
 
 
-def fields_of(needs: Needs) -> tuple[str, ...] | None:
-    """Return the fields that alone say what a request needs; None where its body or the log is looked at."""
+def looked_at(needs: Needs) -> tuple[tuple[str, ...], str | None] | None:
+    """Return the fields and the place that say what a request needs; None where its body does."""
     if isinstance(needs, Anybody):
-        return ()
-    return needs.fields if isinstance(needs, Named) and needs.is_by_fields else None
+        return (), None
+    return (needs.fields, needs.place) if isinstance(needs, Named) else None
 
 
 def administrator(_asked: AskedRequest) -> Need:
@@ -131,16 +137,12 @@ def is_in(group: str) -> Named:
 
 def reads_message_at(position: str) -> Named:
     """SUB for the topic of the message at the position that a field gives."""
-    return Named(
-        lambda asked, name: asked.with_message_at(name, Permission.SUB), (position,), is_by_fields=False
-    )
+    return Named(lambda asked, name: asked.with_message_at(name, Permission.SUB), (), position)
 
 
 def ends_message_at(position: str) -> Named:
     """PUB for the topic of the message at the position that a field gives."""
-    return Named(
-        lambda asked, name: asked.with_message_at(name, Permission.PUB), (position,), is_by_fields=False
-    )
+    return Named(lambda asked, name: asked.with_message_at(name, Permission.PUB), (), position)
 
 
 def takes_back(position: str, group: str) -> Named:
@@ -149,7 +151,7 @@ def takes_back(position: str, group: str) -> Named:
     def look(asked: AskedRequest, position: str, group: str) -> Need:
         return asked.with_message_at(position, Permission.SUB, (_group(asked.field(group)), Permission.SUB))
 
-    return Named(look, (position, group), is_by_fields=False)
+    return Named(look, (group,), position)
 
 
 def joins(asked: AskedRequest) -> Need:

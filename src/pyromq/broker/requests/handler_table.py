@@ -293,7 +293,7 @@ class HandlerTable:
         access = self._access
         if access is None:
             return None
-        signed = FastSignatures(self._table, lambda: access.rules)
+        signed = FastSignatures(self._table, lambda: access.rules, self._store)
         access.learn = signed.learn
         return signed
 
@@ -314,7 +314,7 @@ class HandlerTable:
         )
         if sends is None:
             return None
-        sends.guard(self._signatures(_SENDS))
+        sends.guard(self._signatures((*_SENDS, *(others.code for others in self._others))))
         for others in self._others:
             sends.take_in(others)
         fast = FastSends(

@@ -49,7 +49,7 @@ class BrokerRoute(Route[H]):
             raise ValueError(f"code {self.code} writes: a slave cannot answer it")
         if isinstance(self.needs, Named):
             known = getattr(self.header, "__struct_encode_fields__", ())
-            missing = [name for name in self.needs.fields if name not in known]
+            missing = [name for name in self.needs.all_fields if name not in known]
             if missing:
                 raise ValueError(f"code {self.code} needs a permission by {missing}, which its header lacks")
 
