@@ -1,10 +1,11 @@
 """A broker under callgrind, and sends of a generator beside it: what a whole process does for each of them.
 
-    valgrind … python tools/process_workload.py MARKS CONNECTIONS MESSAGES
+    valgrind … python tools/process_workload.py MARKS CONNECTIONS:MESSAGES …
 
 Started by `kernel_instructions.py`. The generator is a process of its own, which valgrind does not follow.
 It is many times faster than the broker here, so each turn of the loop finds a request on every connection.
-Counting begins and ends while it sends, between two turns.
+With one connection a turn has one message, as all turns have at a low rate.
+Counting begins and ends while it sends, between two turns. Each load has a broker of its own.
 """
 
 import asyncio
@@ -22,7 +23,7 @@ TOPIC: Final = "guard"
 QUEUES: Final = 8
 #: Sent before the first that is counted: Python takes the first of each queue, and code gets its caches.
 WARM: Final = 2_000
-LOOK_S: Final = 0.05
+LOOK_S: Final = 0.2
 #: What `testing` makes small has its usual size: no file is filled while instructions are counted.
 USUAL: Final[dict[str, Any]] = {
     "mapped_file_size_commit_log": 1 << 30,
@@ -67,5 +68,12 @@ def _stored(broker: Broker) -> int:
     return sum(queue.end for queue in queues if queue is not None)
 
 
+async def count_all(marks: ctypes.CDLL, loads: list[str]) -> None:
+    """Count one load after the other."""
+    for load in loads:
+        connections, messages = map(int, load.split(":"))
+        await count(marks, connections, messages)
+
+
 if __name__ == "__main__":
-    run(count(ctypes.CDLL(Path(sys.argv[1]).as_posix()), int(sys.argv[2]), int(sys.argv[3])))
+    run(count_all(ctypes.CDLL(Path(sys.argv[1]).as_posix()), sys.argv[2:]))
