@@ -9,13 +9,14 @@ import re
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
-from types import FrameType
+from types import CodeType, FrameType
 from typing import Any
 
 import pytest
 
 import pyromq
 from pyromq.broker.broker import Broker
+from pyromq.broker.durability.acknowledgement import Durability
 from pyromq.codes import RequestCode, ResponseCode
 from pyromq.kernel import IS_COMPILED
 from pyromq.net.link import Link
@@ -54,8 +55,13 @@ class Trace:
     def __init__(self) -> None:
         self.modules: list[str] = []
         self.woken_count = 0
-        # What the inlet of a link calls, compiled or not, and the end of the turn.
-        self._roots = {Turn.begin.__code__, Link._handle_received.__code__, Turn._end.__code__}
+        # What inlets and the end of their turn call, compiled or not.
+        self._roots = {Link._handle_received.__code__, Link.handle_left.__code__, Turn._run_steps.__code__}
+        self._roots |= {
+            code
+            for code in Durability.shortcut.__code__.co_consts
+            if isinstance(code, CodeType) and code.co_name == "take"
+        }
         #: The frames that are running: of a root, and of a pull that was woken.
         self._root: FrameType | None = None
         self._pull: FrameType | None = None

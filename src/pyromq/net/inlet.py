@@ -1,12 +1,13 @@
 """Received bytes of a connection, and answers to them, until the turn of the loop ends.
 
     data_received    bytes ──► the inlet, which notes itself in its turn
-    (shortcuts plan and answer what stands at the front of noted inlets)
+    end              noted inlets ──► shortcuts, which plan and answer what stands at the front of them
     send_frames      answers ──► the inlet, which joins the end of its turn
-    end_turn_of      answers ──► the transport, in one write
+    end              answers ──► the transport, in one write
 
 `pyromq._kernel.codec.inlets` has the same, compiled; `Turn` and `Link` inherit from whichever runs. What is
-done for each event of a socket, and for each connection at the end of a turn, is here, and nothing else is.
+done for each event of a socket, at the end of each turn, and for each connection then, is here, and nothing
+else is.
 """
 
 from __future__ import annotations
@@ -30,16 +31,20 @@ OUTPUT_FACTOR_MAX: Final = 16
 
 
 class TurnInlets:
-    """The inlets that take part in a turn. `Turn` inherits it, and has `plan_end`."""
+    """The inlets that take part in a turn, its beginning and end. `Turn` inherits it and has the rest."""
 
     __slots__ = (
         "_ended_at",
         "_is_idle",
+        "_is_taken",
         "_monotonic",
         "began_at",
+        "call_soon",
+        "has_due_steps",
         "is_planned",
         "joined",
         "looked_at",
+        "may_leave",
         "noted",
         "shortcut",
     )
@@ -59,33 +64,86 @@ class TurnInlets:
         self.joined: list[Any] = []
         #: Whether there is to be an end of this turn.
         self.is_planned = False
+        #: Asked before the answers of a turn leave; None: they may.
+        self.may_leave: Callable[[], bool] | None = None
+        #: Whether a step is due, and whether somebody has this turn alone.
+        self.has_due_steps = False
+        self._is_taken = False
+        #: The running loop's; None: it is asked for when it is needed.
+        self.call_soon: Callable[[Callable[[], None]], object] | None = None
 
-    def begin(self) -> None:
-        """Note that bytes were read, and since when they may have been there to be read.
+    def plan_end(self) -> None:
+        """Let there be an end of this turn."""
+        if self.is_planned:
+            return
+        self.is_planned = True
+        if self.call_soon is None:
+            # Asked once for many turns: it costs as much as a system call, which it makes.
+            self.call_soon = asyncio.get_running_loop().call_soon
+        self.call_soon(self.end)
 
-        A link calls it with the first bytes of a turn.
-        """
+    def _begin(self) -> None:
+        """Note that bytes were read, and since when they may have been there to be read."""
         now = self._monotonic()
         # Time alone does not tell: it passes also while the process gets no processor.
         if self._is_idle and now - self._ended_at > IDLE_S:
             self.looked_at = now
         self.began_at = now
-        if not self.is_planned:
-            self.plan_end()
+        self.plan_end()
 
-    def plan_end(self) -> None:
-        """Let there be an end of this turn."""
+    def end(self) -> None:
+        """Handle what noted inlets received, run what is due, and let the inlets that joined write."""
+        # What is handled here is a part of the turn.
+        if self.noted:
+            self._handle_noted()
+        self.is_planned = False
+        now = self._monotonic()
+        if self.began_at is not None:
+            self.looked_at, self._ended_at, self.began_at = self.began_at, now, None
+            self._is_idle = now - self.looked_at < IDLE_S
+            if not self._is_idle:
+                self._look_for_bytes(2)
+        if self.has_due_steps:
+            self._run_steps()
+        if self._is_taken:
+            self._pass_on()
+        if self.joined:
+            self._write(now)
+
+    def _handle_noted(self) -> None:
+        inlets, self.noted = self.noted, []
+        try:
+            if self.shortcut is not None:
+                self.shortcut(inlets)
+        except Exception:  # noqa: BLE001  our own mistake: nobody knows what was handled
+            self._give_up(inlets)
+        for inlet in _left_over(inlets):
+            inlet.handle_left()
+
+    def _write(self, now: float) -> None:
+        inlets, self.joined = self.joined, []
+        if self.may_leave is not None and not self.may_leave():
+            self._keep_back(inlets)
+            return
+        for inlet in inlets:
+            inlet._end_turn(now)
+
+    # What `Turn` does
+
+    def _give_up(self, inlets: list[Any]) -> None:
         raise NotImplementedError
 
-    def take_noted(self) -> list[Any]:
-        """Return the inlets that were noted, and note others from now on."""
-        noted, self.noted = self.noted, []
-        return noted
+    def _keep_back(self, inlets: list[Any]) -> None:
+        raise NotImplementedError
 
-    def take_joined(self) -> list[Any]:
-        """Return the inlets that joined, and let others join from now on."""
-        joined, self.joined = self.joined, []
-        return joined
+    def _look_for_bytes(self, turns: int) -> None:
+        raise NotImplementedError
+
+    def _run_steps(self) -> None:
+        raise NotImplementedError
+
+    def _pass_on(self) -> None:
+        raise NotImplementedError
 
 
 class Inlet:
@@ -174,7 +232,7 @@ class Inlet:
         turn = self._turn
         if not self._is_caller:
             if turn.began_at is None:
-                turn.begin()
+                turn._begin()
             self._active_at = turn.began_at
             # Frames that are left are older.
             if not self._has_frames_left:
@@ -185,8 +243,7 @@ class Inlet:
             if not self._is_noted:
                 self._is_noted = True
                 turn.noted.append(self)
-                if not turn.is_planned:
-                    turn.plan_end()
+                turn.plan_end()
             if self._turn_bytes > TURN_BYTES_MAX:
                 self._settle()
             return
@@ -245,8 +302,7 @@ class Inlet:
         if not self._is_in_turn:
             self._is_in_turn = True
             self._turn.joined.append(self)
-            if not self._turn.is_planned:
-                self._turn.plan_end()
+            self._turn.plan_end()
 
     def _write(self) -> None:
         transport = self._transport
@@ -288,8 +344,12 @@ class Inlet:
     def _overflow(self, waiting_bytes: int) -> None:
         raise NotImplementedError
 
+    def handle_left(self) -> None:
+        """Handle what arrived in this turn and the shortcut left. The turn calls it."""
+        raise NotImplementedError
 
-def left_over(noted: list[Any]) -> list[Any]:
+
+def _left_over(noted: list[Any]) -> list[Any]:
     """Return the inlets that have bytes left, and let all be noted again."""
     left = []
     for inlet in noted:
@@ -297,12 +357,6 @@ def left_over(noted: list[Any]) -> list[Any]:
         if not inlet.closed and inlet.pending_bytes:
             left.append(inlet)
     return left
-
-
-def end_turn_of(joined: list[Any], now: float) -> None:
-    """End the turn of inlets; `now` is the time of that."""
-    for inlet in joined:
-        inlet._end_turn(now)
 
 
 def waiting_since(inlets: list[Any]) -> float:

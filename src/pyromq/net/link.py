@@ -280,6 +280,7 @@ class Link(Inlet, asyncio.Protocol):
         """Start."""
         # uvloop's transports do not inherit from asyncio.Transport; they only look the same.
         self._transport = cast(asyncio.Transport, transport)
+        self._turn.forget_loop()
         self._transport.set_write_buffer_limits(high=self._out_bytes_high, low=self._out_bytes_low)
         self.peer, self.peer_host_bytes = peer_of(transport.get_extra_info("peername"))
         self._is_tls = transport.get_extra_info("ssl_object") is not None
@@ -314,7 +315,7 @@ class Link(Inlet, asyncio.Protocol):
         self._on_end(self)
 
     def handle_left(self) -> None:
-        """Handle what arrived in this turn and the shortcut left. `Turn` calls it."""
+        """Handle what arrived in this turn and the shortcut left. The turn calls it."""
         if not self.closed:
             self._handle_frames(was_asked=True)
             self._settle()

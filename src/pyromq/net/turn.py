@@ -11,7 +11,8 @@ A turn begins with the first bytes that the loop finds readable, and ends when t
 that was ready. Whoever has something to do then marks its `TurnStep` as due, or joins with its link. The
 first of them plans the end; it is one `call_soon` for a turn, however many links and frames took part. A step
 that finds more to do marks itself again, and runs in the next turn. A server's owner makes its steps in one
-place (`broker/end_of_turn.py`), so their order can be read there.
+place (`broker/end_of_turn.py`), so their order can be read there. What is done at the end of every turn is in
+`net/inlet.py`, and compiled; what is seldom done is here.
 
 `may_leave` is the last look before answers are handed to the system: whether what they say still holds. If
 not, none of them leaves, and the links of the turn end: whoever asked hears nothing rather than something
@@ -34,9 +35,9 @@ from typing import TYPE_CHECKING
 from pyromq.kernel import IS_COMPILED
 
 if TYPE_CHECKING or not IS_COMPILED:
-    from pyromq.net.inlet import IDLE_S, TurnInlets, end_turn_of, left_over
+    from pyromq.net.inlet import TurnInlets
 else:
-    from pyromq._kernel.codec.inlets import IDLE_S, TurnInlets, end_turn_of, left_over
+    from pyromq._kernel.codec.inlets import TurnInlets
 
 if TYPE_CHECKING:
     from pyromq.net.link import Link
@@ -67,26 +68,16 @@ class TurnStep:
 class Turn(TurnInlets):
     """The turns of the loop for one server or one client's connections, and the steps at their ends."""
 
-    __slots__ = (
-        "_is_taken",
-        "_steps",
-        "_want_turn",
-        "has_due_steps",
-        "may_leave",
-    )
+    __slots__ = ("_steps", "_want_turn")
 
     def __init__(
         self, may_leave: Callable[[], bool] | None = None, *, monotonic: Callable[[], float] = time.monotonic
     ) -> None:
         super().__init__()
         self._monotonic = monotonic
-        #: Asked before the answers of a turn leave.
         self.may_leave = may_leave
         self._steps: list[TurnStep] = []
-        #: Whether one of them is due.
-        self.has_due_steps = False
-        #: Whether somebody has this turn alone, and who waits for one.
-        self._is_taken = False
+        #: Who waits for a turn alone.
         self._want_turn: deque[asyncio.Future[None]] = deque()
 
     def step(self) -> TurnStep:
@@ -95,11 +86,9 @@ class Turn(TurnInlets):
         self._steps.append(step)
         return step
 
-    def plan_end(self) -> None:
-        """Let there be an end of this turn."""
-        if not self.is_planned:
-            self.is_planned = True
-            asyncio.get_running_loop().call_soon(self._end)
+    def forget_loop(self) -> None:
+        """Have the next turns end in the loop that runs then; whoever has a new connection calls it."""
+        self.call_soon = None
 
     # One expensive request a turn ------------------------------------------------------------------------
     #
@@ -127,24 +116,6 @@ class Turn(TurnInlets):
 
     # Inside ----------------------------------------------------------------------------------------------
 
-    def _end(self) -> None:
-        # What is handled here is a part of the turn.
-        if self.noted:
-            self._handle_noted()
-        self.is_planned = False
-        now = self._monotonic()
-        if self.began_at is not None:
-            self.looked_at, self._ended_at, self.began_at = self.began_at, now, None
-            self._is_idle = now - self.looked_at < IDLE_S
-            if not self._is_idle:
-                self._look_for_bytes(2)
-        if self.has_due_steps:
-            self._run_steps()
-        if self._is_taken:
-            self._pass_on()
-        if self.joined:
-            self._write(now)
-
     def _run_steps(self) -> None:
         self.has_due_steps = False
         for step in self._steps:
@@ -155,17 +126,17 @@ class Turn(TurnInlets):
                 except Exception:  # noqa: BLE001  our own mistake; the links of this turn must still write
                     _log.exception("a step at the end of a turn failed")
 
-    def _handle_noted(self) -> None:
-        links = self.take_noted()
-        try:
-            if self.shortcut is not None:
-                self.shortcut(links)
-        except Exception:  # noqa: BLE001  our own mistake: nobody knows what was handled
-            _log.exception("frames of %d connections could not be handled; they are closed", len(links))
-            for link in links:
-                link.close()
-        for link in left_over(links):
-            link.handle_left()
+    def _give_up(self, links: list[Link]) -> None:
+        """Close links after a mistake of the shortcut."""
+        _log.exception("frames of %d connections could not be handled; they are closed", len(links))
+        for link in links:
+            link.close()
+
+    def _keep_back(self, links: list[Link]) -> None:
+        """End links whose answers do not hold."""
+        _log.warning("answers to %d connections do not hold any more; they are closed instead", len(links))
+        for link in links:
+            link.abort()
 
     def _look_for_bytes(self, turns: int) -> None:
         """Note that the loop is idle if no bytes are read in so many turns."""
@@ -175,17 +146,6 @@ class Turn(TurnInlets):
             asyncio.get_running_loop().call_soon(self._look_for_bytes, turns - 1)
         else:
             self._is_idle = True
-
-    def _write(self, now: float) -> None:
-        links = self.take_joined()
-        if self.may_leave is not None and not self.may_leave():
-            _log.warning(
-                "answers to %d connections do not hold any more; they are closed instead", len(links)
-            )
-            for link in links:
-                link.abort()
-            return
-        end_turn_of(links, now)
 
     def _pass_on(self) -> None:
         """Give the next turn to the first who waits for one."""

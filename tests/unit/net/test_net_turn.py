@@ -27,8 +27,11 @@ class NotingTransport(ListTransport):
     def abort(self) -> None:
         self._done.append("abort")
 
+    def close(self) -> None:
+        self._done.append("close")
 
-def answer_something(turn: Turn, done: list[str]) -> None:
+
+def answer_something(turn: Turn, done: list[str]) -> Link:
     """Have a link take part in the turn with an answer."""
     link = Link(
         NetSettings(),
@@ -39,6 +42,7 @@ def answer_something(turn: Turn, done: list[str]) -> None:
     )
     link.connection_made(NotingTransport(done))  # type: ignore[arg-type]
     link.send_frames(b"answer")
+    return link
 
 
 def noting(done: list[str], name: str) -> Callable[[], None]:
@@ -122,3 +126,38 @@ async def test_what_the_steps_say_is_looked_at_before_answers_leave() -> None:
     await turn_over()
 
     assert done == ["the lease ended", "abort"]
+
+
+def test_links_that_are_opened_in_another_loop_have_their_turns_there() -> None:
+    turn, done = Turn(), list[str]()
+
+    async def answer() -> None:
+        answer_something(turn, done)
+        await turn_over()
+
+    for count in (1, 2):
+        asyncio.run(answer())
+        assert done == ["write"] * count
+
+
+async def test_what_fails_for_noted_links_closes_them_and_the_next_turn_ends(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    turn, done = Turn(), list[str]()
+    link = answer_something(turn, done)
+    link.data_received(b"\0")
+    await turn_over()
+
+    def fail(_links: list[Link]) -> bool:
+        raise ValueError("a mistake")
+
+    turn.shortcut = fail
+    link.data_received(b"\0")
+    with caplog.at_level(logging.ERROR):
+        await turn_over()
+    answer_something(turn, done)
+    await turn_over()
+
+    assert link.closed
+    assert "frames of 1 connections could not be handled; they are closed" in caplog.text
+    assert done == ["write", "close", "write"]

@@ -14,8 +14,17 @@ cdef class TurnInlets:
     cdef public object shortcut
     cdef public list noted, joined
     cdef public bint is_planned
+    #: Asked before answers leave; None: they may.
+    cdef public object may_leave
+    #: Whether something is due, and whether somebody has this turn alone: then Python is called.
+    cdef public bint has_due_steps, _is_taken
+    #: What calls back when the turn ends; None: it is found out.
+    cdef public object call_soon
 
-    cpdef begin(self)
+    cdef int _begin(self) except -1
+    cdef int _plan_end(self) except -1
+    cdef int _handle_noted(self) except -1
+    cdef int _write(self, now) except -1
 
 
 cdef class Inlet:

@@ -1,14 +1,16 @@
 """Received bytes of connections, and answers to them, until the turn of the loop ends.
 
     data_received    bytes ──► the inlet, which notes itself in its turn
-    (shortcuts plan and answer what stands at the front of noted inlets)
+    end              noted inlets ──► shortcuts, which plan and answer what stands at the front of them
     send_frames      answers ──► the inlet, which joins the end of its turn
-    end_turn_of      answers ──► the transport, in one write
+    end              answers ──► the transport, in one write
 
-`pyromq.net.inlet` is the same in Python, and `pyromq.net.link` inherits it: limits, first bytes, requests of
-our own, and everything that is not plain stay there. The clock and the transport are Python's; they are
-called, and nothing is known of them here.
+`pyromq.net.inlet` is the same in Python; `pyromq.net.link` and `pyromq.net.turn` inherit it: limits, first
+bytes, requests of our own, steps, and everything that is not plain stay there. The clock, the loop and the
+transport are Python's; they are called, and nothing is known of them here.
 """
+
+from asyncio import get_running_loop
 
 from cpython.bytearray cimport (
     PyByteArray_AS_STRING, PyByteArray_FromStringAndSize, PyByteArray_GET_SIZE, PyByteArray_Resize
@@ -35,7 +37,7 @@ OUTPUT_FACTOR_MAX = OUTPUT_FACTOR_MAX_
 
 
 cdef class TurnInlets:
-    """The inlets that take part in a turn. `Turn` inherits it, and has `plan_end`."""
+    """The inlets that take part in a turn, its beginning and end. `Turn` inherits it and has the rest."""
 
     def __cinit__(self, *args, **kwargs):
         self.noted = []
@@ -43,27 +45,72 @@ cdef class TurnInlets:
         self.looked_at = 0.0
         self._is_idle = True
 
-    cpdef begin(self):
+    def plan_end(self):
+        """Let there be an end of this turn."""
+        self._plan_end()
+
+    cdef int _plan_end(self) except -1:
+        if self.is_planned:
+            return 0
+        self.is_planned = True
+        if self.call_soon is None:
+            self.call_soon = get_running_loop().call_soon
+        self.call_soon(self.end)
+        return 0
+
+    cdef int _begin(self) except -1:
         """Note that bytes were read, and since when they may have been there to be read."""
         now = self._monotonic()
         # Time alone does not tell: it passes also while the process gets no processor.
         if self._is_idle and <double> now - self._ended_at > IDLE_S_:
             self.looked_at = now
         self.began_at = now
-        if not self.is_planned:
-            self.plan_end()
+        return self._plan_end()
 
-    def take_noted(self):
-        """Return the inlets that were noted, and note others from now on."""
-        noted = self.noted
+    def end(self):
+        """Handle what noted inlets received, run what is due, and let the inlets that joined write."""
+        # What is handled here is a part of the turn.
+        if PyList_GET_SIZE(self.noted):
+            self._handle_noted()
+        self.is_planned = False
+        now = self._monotonic()
+        if self.began_at is not None:
+            self.looked_at = self.began_at
+            self._ended_at = now
+            self.began_at = None
+            self._is_idle = self._ended_at - <double> self.looked_at < IDLE_S_
+            if not self._is_idle:
+                self._look_for_bytes(2)
+        if self.has_due_steps:
+            self._run_steps()
+        if self._is_taken:
+            self._pass_on()
+        if PyList_GET_SIZE(self.joined):
+            self._write(now)
+
+    cdef int _handle_noted(self) except -1:
+        cdef list inlets = self.noted
+        cdef Inlet inlet
         self.noted = []
-        return noted
+        try:
+            if self.shortcut is not None:
+                self.shortcut(inlets)
+        except Exception:
+            self._give_up(inlets)
+        for inlet in left_over(inlets):
+            inlet.handle_left()
+        return 0
 
-    def take_joined(self):
-        """Return the inlets that joined, and let others join from now on."""
-        joined = self.joined
+    cdef int _write(self, now) except -1:
+        cdef list inlets = self.joined
+        cdef Inlet inlet
         self.joined = []
-        return joined
+        if self.may_leave is not None and not self.may_leave():
+            self._keep_back(inlets)
+            return 0
+        for inlet in inlets:
+            inlet._end_turn(now)
+        return 0
 
 
 cdef class Inlet:
@@ -97,7 +144,7 @@ cdef class Inlet:
             return
         if not self._is_caller:
             if turn.began_at is None:
-                turn.begin()
+                turn._begin()
             self._active_at = turn.began_at
             # Frames that are left are older.
             if not self._has_frames_left:
@@ -109,8 +156,7 @@ cdef class Inlet:
             if not self._is_noted:
                 self._is_noted = True
                 turn.noted.append(self)
-                if not turn.is_planned:
-                    turn.plan_end()
+                turn._plan_end()
             if self._turn_bytes > TURN_BYTES_MAX_:
                 self._settle()
             return
@@ -203,8 +249,7 @@ cdef class Inlet:
         if not self._is_in_turn:
             self._is_in_turn = True
             turn.joined.append(self)
-            if not turn.is_planned:
-                turn.plan_end()
+            turn._plan_end()
 
     cpdef _write(self):
         cdef list out = self._out
@@ -237,7 +282,7 @@ cdef class Inlet:
         return 0
 
 
-def left_over(list noted not None):
+cdef list left_over(list noted):
     """Return the inlets that have bytes left, and let all be noted again."""
     cdef list left = []
     cdef Inlet inlet
@@ -246,13 +291,6 @@ def left_over(list noted not None):
         if not inlet.closed and inlet.start < len(inlet.received):
             left.append(inlet)
     return left
-
-
-def end_turn_of(list joined not None, now not None):
-    """End the turn of inlets; `now` is the time of that."""
-    cdef Inlet inlet
-    for inlet in joined:
-        inlet._end_turn(now)
 
 
 def waiting_since(list inlets not None):
