@@ -23,7 +23,7 @@ TOPIC: Final = "guard"
 QUEUES: Final = 8
 #: Sent before the first that is counted: Python takes the first of each queue, and code gets its caches.
 WARM: Final = 2_000
-LOOK_S: Final = 0.2
+LOOK_S: Final = 0.1
 #: What `testing` makes small has its usual size: no file is filled while instructions are counted.
 USUAL: Final[dict[str, Any]] = {
     "mapped_file_size_commit_log": 1 << 30,

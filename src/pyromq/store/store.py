@@ -73,10 +73,11 @@ class MessageStore(StoredMessages):
         self.may_go_before: Callable[[int], int] = lambda position: position
         self.delays_ms = parse_delay_levels(settings.message_delay_level)
         self._followers: tuple[Follower, ...] = (self._queues,)
-        if settings.message_index_enable:
+        self._has_index = settings.message_index_enable
+        if self._has_index:
             self._followers += (self._index,)
         self._arriving = Arriving(settings.mapped_file_size_commit_log)
-        self._copies = make_copies(has_index=settings.message_index_enable)
+        self._copies = make_copies(has_index=self._has_index)
         self._checkpoint = Checkpoint(self._files, self._root / "checkpoint")
         self._abort = AbortFile(self._files, self._root / ABORT_FILE)
         self._lock: FileLock | None = None
@@ -119,7 +120,7 @@ class MessageStore(StoredMessages):
         recovery = Recovery(
             log=self._log,
             queues=self._queues,
-            index=self._index if self._index in self._followers else None,
+            index=self._index if self._has_index else None,
             checkpoint=self._checkpoint,
             delays_ms=self.delays_ms,
             check_crc=self.settings.check_crc_on_recover,
@@ -246,7 +247,7 @@ class MessageStore(StoredMessages):
         """
         self._append(plan.records)
         self._last_stored_at_ms = stored_at_ms
-        index = self._index.newest if self._index in self._followers else None
+        index = self._index.newest() if self._has_index else None
         full, grown = plan.apply(index, HELD_BYTES_MAX)
         self._settle_full(full, index)
         for queue, first in grown:
@@ -393,7 +394,7 @@ class MessageStore(StoredMessages):
         """Let the followers have the records that the kernel planned, and the log has now."""
         if self._copies is None or not self._copies.message_count:
             return
-        index = self._index.newest if self._index in self._followers else None
+        index = self._index.newest() if self._has_index else None
         full, grown, self._last_stored_at_ms = self._copies.apply(index, HELD_BYTES_MAX)
         self._settle_full(full, index)
         for queue, first in grown:

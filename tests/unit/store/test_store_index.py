@@ -77,7 +77,7 @@ def test_slots_that_are_written_part_by_part_are_those_that_are_written_at_once(
         for number, key in enumerate(keys):
             index.apply(entry(number * 100, unique_id=key))
             assert find(index, keys[number // 2]) == [number // 2 * 100]
-            held.append(index.newest.held_slots_count())
+            held.append(index.newest().held_slots_count())
         assert max(held) < (200 if held_max == 40 else 601), "many parts were written meanwhile"
         index.settle()
         index.close()

@@ -145,6 +145,15 @@ cdef class IndexTail:
         return number if 0 < number < self.count else 0
 
     @property
+    def room(self):
+        """The number of keys that still go into the file."""
+        return self.entries_max - self.count
+
+    def holds_much(self, Py_ssize_t entries_bytes, Py_ssize_t slots):
+        """Return whether so many bytes of entries or so many slots are held, or some are being written."""
+        return self._noted != NULL or PyByteArray_GET_SIZE(self.held) >= entries_bytes or self._table_used >= slots
+
+    @property
     def is_noted(self):
         """Whether slots are noted that are to be written."""
         return self._noted != NULL

@@ -60,7 +60,7 @@ ReadAgain = Callable[[Request[PullMessage]], Answer]
 
 
 class FastPulls:
-    """Offers received bytes to the kernel, and teaches it pulls. Links have it as their shortcut.
+    """Offers received bytes to the kernel, and teaches it pulls. `take` is a shortcut of links.
 
     `Arrivals` has it for the pulls that the kernel holds.
     """
@@ -98,7 +98,7 @@ class FastPulls:
         store.on_files_gone = pulls.reader.release
         arrivals.compiled = self
 
-    def __call__(self, links: list[Link]) -> bool:
+    def take(self, links: list[Link]) -> bool:
         """Answer or hold the pulls at the front of what links received; return whether there was one."""
         arrivals, settings = self._arrivals, self._settings
         if self._forget_if_changed() or arrivals.is_over:

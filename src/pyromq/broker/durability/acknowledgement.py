@@ -202,9 +202,8 @@ class Durability(LogSync):
         if self._busy is not None:
             self._busy.waits(code, answered)
 
-    @property
     def is_open(self) -> bool:
-        """Whether requests of every kind may pass, but for pressure."""
+        """Return whether requests of every kind may pass, but for pressure."""
         return (
             (self._lease.is_lasting or self._lease.is_held)
             and not self.is_handing_over
@@ -268,7 +267,7 @@ class Durability(LogSync):
             )
 
         def take(links: list[Link]) -> bool:
-            if not self.is_open:
+            if not self.is_open():
                 return False
             has_handled = False
             taken, refused = self._parted(busy, queue_of_sends, links)

@@ -22,7 +22,7 @@ KEY_BYTES_MAX: Final = 1_024
 
 
 class FastOffsets:
-    """Offers received bytes to the kernel, and teaches it queues. Links have it as their shortcut.
+    """Offers received bytes to the kernel, and teaches it queues. `take` is a shortcut of links.
 
     Without `takes_commits` it answers queries only: a slave notes each commit for its master.
     """
@@ -33,7 +33,7 @@ class FastOffsets:
         self._takes_commits = takes_commits
         self._revision = table.revision
 
-    def __call__(self, links: list[Link]) -> bool:
+    def take(self, links: list[Link]) -> bool:
         """Answer the commits and queries at the front of what links received; return whether one was."""
         if self._forget_if_changed() or not self._offsets.plan_count:
             return False

@@ -358,5 +358,9 @@ class HandlerTable:
         return fast
 
 
-def _observed(shortcut: Shortcut | None, times: RequestTimes | None, code: int) -> Shortcut | None:
-    return shortcut if times is None else times.around(shortcut, code)
+def _observed(
+    fast: FastSends | FastPulls | FastOffsets | None, times: RequestTimes | None, code: int
+) -> Shortcut | None:
+    if fast is None or times is None:
+        return None if fast is None else fast.take
+    return times.around(fast.take, code)

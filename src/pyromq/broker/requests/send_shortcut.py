@@ -49,7 +49,7 @@ QUEUES_AT_ONCE: Final = 256
 
 
 class FastSends:
-    """Offers received bytes to the kernel, and teaches it queues. Links have it as their shortcut."""
+    """Offers received bytes to the kernel, and teaches it queues. `take` is a shortcut of links."""
 
     def __init__(
         self,
@@ -84,7 +84,7 @@ class FastSends:
         self._diversions: dict[str, Diversion] = {}
         delivery.arrivals.on_hold = self._watch
 
-    def __call__(self, links: list[Link]) -> bool:
+    def take(self, links: list[Link]) -> bool:
         """Handle the plain sends at the front of what links received; return whether there was one."""
         topics_revision, live_revision = self._revision
         if topics_revision != self._topics.revision or live_revision != self._live.revision:

@@ -119,11 +119,7 @@ class KeyIndex:
     def settle_much(self, file: IndexFile) -> None:
         """Write a part of what a file holds if that is much; to be called after each write to the log."""
         # Looked at here, because it is asked after each write, and there is rarely much.
-        if (
-            file.is_noted
-            or len(file.held) >= indexfile.HELD_ENTRIES_BYTES
-            or file.held_slots_count() >= indexfile.HELD_SLOTS_MAX
-        ):
+        if file.holds_much(indexfile.HELD_ENTRIES_BYTES, indexfile.HELD_SLOTS_MAX):
             file.settle_some()
 
     def _add_file(self) -> IndexFile:
@@ -143,20 +139,20 @@ class KeyIndex:
             self._full = full
         return file
 
-    @property
     def newest(self) -> IndexFile | None:
-        """The file that the next key goes into, ready for it; None when that is a new one."""
-        file = self._row[-1] if self._row else None
-        if file is None or file.count >= file.entries_max or self._full is not None:
+        """Return the file that the next key goes into, ready for it; None when that is a new one."""
+        row = self._row
+        if not row or self._full is not None or row[-1].room <= 0:
             return None
+        file = row[-1]
         if file.look is None:
             file.prepare()
         return file
 
     def room(self) -> int:
         """Return how many keys go into the newest file; 0 when the next one needs a new file."""
-        newest = self.newest
-        return 0 if newest is None else newest.entries_max - newest.count
+        newest = self.newest()
+        return 0 if newest is None else newest.room
 
     def settle(self) -> list[IndexFile]:
         """Write what is held in memory, and return the files that have unsynced bytes."""

@@ -79,6 +79,15 @@ class IndexTail:
         return number if 0 < number < self.count else 0
 
     @property
+    def room(self) -> int:
+        """The number of keys that still go into the file."""
+        return self.entries_max - self.count
+
+    def holds_much(self, entries_bytes: int, slots: int) -> bool:
+        """Return whether so many bytes of entries or so many slots are held, or some are being written."""
+        return self.is_noted or len(self.held) >= entries_bytes or len(self._held_slots) >= slots
+
+    @property
     def is_noted(self) -> bool:
         """Whether slots are noted that are to be written."""
         return self._noted is not None
