@@ -8,10 +8,9 @@ kernel's own modules counts, not what they call in Python and in the C library. 
 instructions of the same kernel, so counts are compared only with those of the same tools. Status 77: they
 cannot be counted, or not compared, here. `kernel_workloads.py` has the work.
 
-Two workloads count everything that a broker's process does for a send in user space: the kernel, the
-interpreter, uvloop and the C library (`process_workload.py`). At 64×1 many messages share a turn of the loop,
-at 1×1 each has one of its own. Requests come when they come, so these counts vary by some per cent from run
-to run.
+Others count everything that a broker's process does for a message in user space: the kernel, the interpreter,
+uvloop and the C library (`process_workload.py`): for a send at 64×1 and at 1×1, and for a send that wakes a held pull, with
+the next pull that is held. Requests come when they come, so these counts vary by some per cent from run to run.
 """
 
 import argparse
@@ -34,9 +33,9 @@ FOLDER = ROOT / "build" / "guard"
 RECORDED = ROOT / "bench" / "results" / "kernel_instructions.json"
 KERNEL = "/pyromq/_kernel/"
 TOLERANCE = 0.10
-#: Of the whole process: connections and messages of each load, and the key that they have in the record. Five
-#: runs on a machine with four times as much to do as it has cores were within 3 % of each other.
-LOADS = ("64:6000", "1:2000")
+#: Of the whole process: shapes of load with how many messages are counted, and the key in the record. Five runs
+#: on a machine with four times as much to do as it has cores were within 3 % of each other.
+SHAPES = {"send at 64×1": 6_000, "send at 1×1": 2_000, "send, wake, hold again": 1_500}
 PROCESS = "process"
 STATUS_SLOWER = 1
 STATUS_CANNOT = 77
@@ -63,7 +62,11 @@ def main() -> int:
         "per_message": count("kernel_workloads.py", of=KERNEL),
         PROCESS: {
             "tools": process_tools_here(),
-            "per_message": count("process_workload.py", *LOADS, of=""),
+            "per_message": {
+                name: spent
+                for shape, messages in SHAPES.items()
+                for name, spent in count("process_workload.py", shape, str(messages), of="").items()
+            },
         },
     }
     if asked.record:

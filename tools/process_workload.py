@@ -1,17 +1,18 @@
-"""A broker under callgrind, and sends of a generator beside it: what a whole process does for each of them.
+"""A broker under callgrind, and a generator beside it: what a whole process does for each message.
 
-    valgrind … python tools/process_workload.py MARKS CONNECTIONS:MESSAGES …
+    valgrind … python tools/process_workload.py MARKS SHAPE MESSAGES
 
 Started by `kernel_instructions.py`. The generator is a process of its own, which valgrind does not follow.
-It is many times faster than the broker here, so each turn of the loop finds a request on every connection.
-With one connection a turn has one message, as all turns have at a low rate.
-Counting begins and ends while it sends, between two turns. Each load has a broker of its own.
+Without a rate it is many times faster than the broker here, so each turn of the loop finds a request on every
+connection; with one connection a turn has one message, as most have at a low rate. With a rate that the broker keeps up with even here, a turn has one event. Counting begins and ends
+while the generator sends, between two turns.
 """
 
 import asyncio
 import ctypes
 import gc
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,10 +21,7 @@ from pyromq.net.loop import run
 from pyromq.testing.cluster import Cluster
 
 TOPIC: Final = "guard"
-QUEUES: Final = 8
-#: Sent before the first that is counted: Python takes the first of each queue, and code gets its caches.
-WARM: Final = 2_000
-LOOK_S: Final = 0.1
+LOOK_S: Final = 0.05
 #: What `testing` makes small has its usual size: no file is filled while instructions are counted.
 USUAL: Final[dict[str, Any]] = {
     "mapped_file_size_commit_log": 1 << 30,
@@ -33,25 +31,44 @@ USUAL: Final[dict[str, Any]] = {
 }
 
 
-async def count(marks: ctypes.CDLL, connections: int, messages: int) -> None:
+@dataclass(frozen=True)
+class Shape:
+    """A load: the arguments of `pyromq bench`, and the queues of the topic."""
+
+    load: tuple[str, ...]
+    queues: int
+    #: Sent before the first that is counted: Python takes the first of each queue, and code gets its caches.
+    warm: int
+
+
+SHAPES: Final = {
+    "send at 64×1": Shape(("produce", "-c", "64", "-w", "1", "--keys"), 8, 2_000),
+    "send at 1×1": Shape(("produce", "-c", "1", "-w", "1", "--keys"), 8, 2_000),
+    "send, wake, hold again": Shape(
+        ("roundtrip", "-c", "8", "-w", "256", "--readers", "64", "-r", "300"), 64, 500
+    ),
+}
+
+
+async def count(marks: ctypes.CDLL, name: str, messages: int) -> None:
     """Have messages sent, and tell callgrind when to count."""
+    shape = SHAPES[name]
     async with Cluster(**USUAL) as cluster:
         broker = cluster.brokers["broker-a"]
-        options = ["-t", TOPIC, "-q", str(QUEUES), "-c", str(connections), "-w", "1", "--keys"]
         # As many more: all connections are busy until the counting ends, however late it began.
-        total = messages + 2 * WARM
+        total = messages + 2 * shape.warm
         generator = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "pyromq", "bench", "produce", "-n", cluster.namesrv_address),
-            *(*options, "--count", str(total), "--json"),
+            *(sys.executable, "-m", "pyromq", "bench", *shape.load, "-n", cluster.namesrv_address),
+            *("-t", TOPIC, "-q", str(shape.queues), "--count", str(total), "--json"),
             stdout=asyncio.subprocess.DEVNULL,
         )
-        await _until(broker, WARM, generator)
+        await _until(broker, shape.warm, generator)
         # The garbage of the start is no send's.
         gc.collect()
         marks.begin()
         began_at = _stored(broker)
         await _until(broker, began_at + messages, generator)
-        marks.end(f"whole process, send at {connections}×1|{_stored(broker) - began_at}".encode())
+        marks.end(f"whole process, {name}|{_stored(broker) - began_at}".encode())
         await generator.wait()
 
 
@@ -64,16 +81,8 @@ async def _until(broker: Broker, wanted: int, generator: asyncio.subprocess.Proc
 
 def _stored(broker: Broker) -> int:
     """Return how many messages the topic has."""
-    queues = (broker.store.queue(TOPIC, number) for number in range(QUEUES))
-    return sum(queue.end for queue in queues if queue is not None)
-
-
-async def count_all(marks: ctypes.CDLL, loads: list[str]) -> None:
-    """Count one load after the other."""
-    for load in loads:
-        connections, messages = map(int, load.split(":"))
-        await count(marks, connections, messages)
+    return sum(queue.end for queue in broker.store.queues if queue.topic == TOPIC)
 
 
 if __name__ == "__main__":
-    run(count_all(ctypes.CDLL(Path(sys.argv[1]).as_posix()), sys.argv[2:]))
+    run(count(ctypes.CDLL(Path(sys.argv[1]).as_posix()), sys.argv[2], int(sys.argv[3])))
