@@ -9,8 +9,9 @@ instructions of the same kernel, so counts are compared only with those of the s
 cannot be counted, or not compared, here. `kernel_workloads.py` has the work.
 
 Others count everything that a broker's process does for a message in user space: the kernel, the interpreter,
-uvloop and the C library (`process_workload.py`): for a send at 64×1 and at 1×1, and for a send that wakes a held pull, with
-the next pull that is held. Requests come when they come, so these counts vary by some per cent from run to run.
+uvloop and the C library (`process_workload.py`): for a send at 64×1 and at 1×1, and for a send that wakes a
+held pull, with the next pull that is held. Requests come when they come, so these counts vary by some per
+cent from run to run.
 """
 
 import argparse
@@ -33,8 +34,8 @@ FOLDER = ROOT / "build" / "guard"
 RECORDED = ROOT / "bench" / "results" / "kernel_instructions.json"
 KERNEL = "/pyromq/_kernel/"
 TOLERANCE = 0.10
-#: Of the whole process: shapes of load with how many messages are counted, and the key in the record. Five runs
-#: on a machine with four times as much to do as it has cores were within 3 % of each other.
+#: Of the whole process: shapes of load with how many messages are counted, and the key in the record. Five
+#: runs on a machine with four times as much to do as it has cores were within 3 % of each other.
 SHAPES = {"send at 64×1": 6_000, "send at 1×1": 2_000, "send, wake, hold again": 1_500}
 PROCESS = "process"
 STATUS_SLOWER = 1

@@ -4,8 +4,8 @@
 
 Started by `kernel_instructions.py`. The generator is a process of its own, which valgrind does not follow.
 Without a rate it is many times faster than the broker here, so each turn of the loop finds a request on every
-connection; with one connection a turn has one message, as most have at a low rate. With a rate that the broker keeps up with even here, a turn has one event. Counting begins and ends
-while the generator sends, between two turns.
+connection; with one connection a turn has one message. With a rate that the broker keeps up with even here, a
+turn has one event. Counting begins and ends while the generator sends, between two turns.
 """
 
 import asyncio
