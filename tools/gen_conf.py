@@ -12,7 +12,8 @@ from pyromq.config.field import Setting, settings_of
 from pyromq.config.idle import IDLE
 from pyromq.config.idle_table import Idle
 from pyromq.config.pressure import PressureSettings
-from pyromq.config.rocketmq import REFUSED, RENAMED
+from pyromq.config.rocketmq import REFUSED
+from pyromq.config.setting_names import RENAMED
 from pyromq.config.settings import (
     BrokerSettings,
     ClientSettings,

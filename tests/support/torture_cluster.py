@@ -9,7 +9,7 @@ from random import Random
 from typing import Any
 
 from pyromq.config.load import settings_by_name
-from pyromq.config.rocketmq import our_name
+from pyromq.config.setting_names import our_name
 from pyromq.config.settings import BrokerProcess
 from pyromq.config.values import Value, read_value
 from pyromq.testing.cluster import Cluster

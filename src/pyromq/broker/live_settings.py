@@ -19,7 +19,7 @@ from pyromq.codes import ResponseCode
 from pyromq.config.live import as_properties, change_in_place, idle_updates
 from pyromq.config.load import settings_by_name
 from pyromq.config.properties_file import read_properties, write_properties
-from pyromq.config.rocketmq import our_name
+from pyromq.config.setting_names import our_name
 from pyromq.config.settings import BrokerProcess
 from pyromq.errors import ConfigError, ServerFailed
 from pyromq.name_rules import TEXT_CHARACTERS_MAX

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 
 from pyromq.config.field import settings_of
 from pyromq.config.idle_table import GROUPS, Idle
-from pyromq.config.rocketmq import NO_EFFECT, SERVER_CLASSES, our_name
+from pyromq.config.rocketmq import NO_EFFECT
+from pyromq.config.setting_names import SERVER_CLASSES, our_name
 from pyromq.config.values import Value, write_value
 
 #: Every setting without effect, by RocketMQ's name.

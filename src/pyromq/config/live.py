@@ -7,14 +7,16 @@ returns new settings: code that asks for them anew sees the change whole.
 import dataclasses
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pyromq.config.field import Setting, settings_of
-from pyromq.config.idle import Unheeded, unheeded
 from pyromq.config.load import Process, nearest, settings_by_name
-from pyromq.config.rocketmq import NO_EFFECT, our_name
+from pyromq.config.setting_names import OUR_NAMES, our_name
 from pyromq.config.values import Value, read_value, write_value
 from pyromq.errors import ConfigError
+
+if TYPE_CHECKING:
+    from pyromq.config.idle import Unheeded
 
 #: What names files, or makes RocketMQ's brokers run commands: CVE-2023-33246, CVE-2023-37582.
 _HARMFUL = re.compile(r"path|dir$|home|folder|filterserver|command|(?<!sub)script", re.IGNORECASE)
@@ -53,18 +55,24 @@ def changed(process: Process, updates: Mapping[str, str]) -> Process:
                 values[name] = read_value(known[name], text)
             except ValueError as error:
                 problems.append(f"{key}: {error}")
-        elif key not in NO_EFFECT:
-            meant = nearest(key, [setting.key for setting in known.values()])
-            problems.append(f"{key} is not a known setting" + (f"; did you mean {meant}?" if meant else ""))
+        elif (problem := _unknown(key, known)) is not None:
+            problems.append(problem)
     if problems:
         raise ConfigError("\n".join(problems))
     return _replaced(process, values)
 
 
-def idle_updates(updates: Mapping[str, str]) -> list[Unheeded]:
+def idle_updates(updates: Mapping[str, str]) -> "list[Unheeded]":
     """Return those of the changes that have no effect here."""
+    others = {key: value for key, value in updates.items() if our_name(key) not in OUR_NAMES}
+    if not others:
+        return []
+    # Only a key that is none of ours pays for the table of those without effect.
+    from pyromq.config.idle import unheeded
+    from pyromq.config.rocketmq import NO_EFFECT
+
     told = (
-        unheeded(key, value, "changed while this runs") for key, value in updates.items() if key in NO_EFFECT
+        unheeded(key, value, "changed while this runs") for key, value in others.items() if key in NO_EFFECT
     )
     return [one for one in told if one is not None]
 
@@ -84,6 +92,17 @@ def change_in_place(process: Process, updates: Mapping[str, str]) -> None:
 def own_copy(process: Process) -> Process:
     """Return the same settings, which nobody else holds on to."""
     return _replaced(process, {})
+
+
+def _unknown(key: str, known: Mapping[str, Setting]) -> str | None:
+    """Return what is wrong with a key that is no setting here; None if RocketMQ has one of that name."""
+    # As in `idle_updates`.
+    from pyromq.config.rocketmq import NO_EFFECT
+
+    if key in NO_EFFECT:
+        return None
+    meant = nearest(key, [setting.key for setting in known.values()])
+    return f"{key} is not a known setting" + (f"; did you mean {meant}?" if meant else "")
 
 
 def _shown(setting: Setting, value: str) -> str:

@@ -8,16 +8,18 @@ every value that does not read is named, with its source, all of them in one Con
 import dataclasses
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from pyromq.config.checks import SettingConflict, conflicts
 from pyromq.config.field import Setting, settings_of
-from pyromq.config.idle import Unheeded, unheeded
 from pyromq.config.properties_file import read_properties
-from pyromq.config.rocketmq import NO_EFFECT, OUR_NAMES, REFUSED, Meaning, meaning_of, our_name
+from pyromq.config.setting_names import OUR_NAMES, our_name
 from pyromq.config.settings import BrokerProcess, NamesrvProcess, UpProcess
 from pyromq.config.values import Value, read_value
 from pyromq.errors import ConfigError
+
+if TYPE_CHECKING:
+    from pyromq.config.idle import Unheeded
 
 #: A process's settings: a frozen class whose fields are settings classes.
 Process = TypeVar("Process", BrokerProcess, NamesrvProcess, UpProcess)
@@ -41,7 +43,7 @@ class Loaded(Generic[Process]):
     process: Process
     sources: Mapping[str, str]
     #: Settings that were given, differ from RocketMQ's default, and have no effect.
-    unheeded: tuple[Unheeded, ...] = ()
+    unheeded: "tuple[Unheeded, ...]" = ()
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -71,7 +73,7 @@ def load(kind: type[Process], given: Iterable[GivenSetting]) -> Loaded[Process]:
         elif (problem := _unusable(item, known)) is not None:
             problems.append(problem)
         else:
-            idle[item.key] = unheeded(item.key, item.value, item.source)
+            idle[item.key] = _told(item)
     if problems:
         raise ConfigError("\n".join(problems))
     process: Process = build(kind, values)
@@ -177,8 +179,19 @@ def nearest(word: str, words: Iterable[str], *, cutoff: float = 0.6) -> str | No
     return by_lower[close[0]] if close else None
 
 
+def _told(item: GivenSetting) -> "Unheeded | None":
+    """Return what to tell of a key without effect, if anything."""
+    # Only a key that is no setting of this process pays for the table of those without effect.
+    from pyromq.config.idle import unheeded
+
+    return unheeded(item.key, item.value, item.source)
+
+
 def _unusable(item: GivenSetting, known: Mapping[str, Setting]) -> str | None:
     """Return what is wrong with a key that this process does not have, or None if it may be ignored."""
+    # As above.
+    from pyromq.config.rocketmq import NO_EFFECT, REFUSED, Meaning, meaning_of
+
     if item.key in REFUSED and str(item.value).strip().lower() == "true":
         return f"{item.source}: {item.key}: cannot be true here: {REFUSED[item.key]}"
     if meaning_of(item.key) is not Meaning.UNKNOWN:

@@ -1,8 +1,8 @@
-"""RocketMQ's property names, sorted by what they mean here.
+"""RocketMQ's property names, sorted by what they mean here; read only when a key is none of our settings'.
 
-*Same*: ours under RocketMQ's spelling. *Renamed*: ours under another name. *No effect here*: accepted,
-because RocketMQ's files must work as they are; `idle.py` says why, and a start names those that a user gave.
-*Refused*: a promise that would be broken silently (access control, replication by DLedger) stops the start.
+*Ours*: see `setting_names.py`. *No effect here*: accepted, because RocketMQ's files must work as they are;
+`idle.py` says why, and a start names those that a user gave. *Refused*: a promise that would be broken
+silently (access control, replication by DLedger) stops the start.
 
 The names are those of the setters of the classes that `BrokerStartup` and `NamesrvStartup` fill; they say
 which spelling a file needs (`dLegerGroup`, `brokerIP1`).
@@ -10,9 +10,7 @@ which spelling a file needs (`dLegerGroup`, `brokerIP1`).
 
 from enum import Enum
 
-from pyromq.config.field import settings_of
-from pyromq.config.pressure import PressureSettings
-from pyromq.config.settings import BrokerSettings, NamesrvSettings, NetSettings, StoreSettings
+from pyromq.config.setting_names import OUR_NAMES, SAME, our_name
 
 #: Properties of BrokerConfig in RocketMQ 4.9.8.
 BROKER_CONFIG = """
@@ -185,26 +183,6 @@ abortFile checkTransactionMessageEnable storeCheckpoint storePathAbortFile store
 storePathIndex
 """
 
-#: The TLS properties come from `tls.properties` or `-D` in RocketMQ; here they are settings like others. The
-#: two sizes are spelt as RocketMQ did before 4.6, and most manuals still do.
-RENAMED = {
-    "mapedFileSizeCommitLog": "mapped_file_size_commit_log",
-    "mapedFileSizeConsumeQueue": "mapped_file_size_consume_queue",
-    "tls.server.mode": "tls_server_mode",
-    "tls.server.certPath": "tls_server_cert_path",
-    "tls.server.keyPath": "tls_server_key_path",
-    "tls.server.keyPassword": "tls_server_key_password",
-    "tls.server.need.client.auth": "tls_server_need_client_auth",
-    "tls.server.authClient": "tls_server_auth_client",
-    "tls.server.trustCertPath": "tls_server_trust_cert_path",
-    "tls.enable": "use_tls",
-    "tls.client.authServer": "tls_client_auth_server",
-    "tls.client.trustCertPath": "tls_client_trust_cert_path",
-    "tls.client.certPath": "tls_client_cert_path",
-    "tls.client.keyPath": "tls_client_key_path",
-    "tls.client.keyPassword": "tls_client_key_password",
-}
-
 _OPEN_TO_ALL = "RocketMQ 5's access control is not built; 4.9's is: aclEnable=true, with plain_acl.yml"
 #: Property → why `true` is not accepted. Any other value of these has no effect.
 REFUSED = {
@@ -215,9 +193,6 @@ REFUSED = {
     "duplicationEnable": "a second copy of the log is not kept",
 }
 
-SERVER_CLASSES = (BrokerSettings, PressureSettings, StoreSettings, NetSettings, NamesrvSettings)
-#: RocketMQ's spelling → our name, of every setting of a server.
-SAME = {setting.key: setting.name for owner in SERVER_CLASSES for setting in settings_of(owner)}
 APACHE_NAMES = frozenset(
     " ".join(
         [
@@ -248,11 +223,6 @@ class Meaning(Enum):
     UNKNOWN = "unknown"
 
 
-def our_name(key: str) -> str:
-    """Return our name of a key: from RocketMQ's spelling, a renamed one, or our own; else the key itself."""
-    return SAME.get(key) or RENAMED.get(key) or key
-
-
 def meaning_of(key: str) -> Meaning:
     """Sort a key of a settings file."""
     if our_name(key) in OUR_NAMES:
@@ -260,6 +230,5 @@ def meaning_of(key: str) -> Meaning:
     return Meaning.NO_EFFECT if key in NO_EFFECT or key.startswith(_IGNORED_PREFIX) else Meaning.UNKNOWN
 
 
-OUR_NAMES = frozenset(SAME.values())
 #: System properties of RocketMQ's network layer, sometimes pasted into files.
 _IGNORED_PREFIX = "com.rocketmq."

@@ -12,7 +12,7 @@ from pyromq.codes import ResponseCode
 from pyromq.config.live import as_properties, changed, idle_updates
 from pyromq.config.load import settings_by_name
 from pyromq.config.properties_file import read_properties, write_properties
-from pyromq.config.rocketmq import our_name
+from pyromq.config.setting_names import our_name
 from pyromq.config.settings import NamesrvProcess
 from pyromq.errors import ConfigError, Refused, StoreError
 from pyromq.name_rules import TEXT_CHARACTERS_MAX

@@ -9,7 +9,8 @@ import pytest
 from pyromq.config.idle import IDLE, SECRET, unheeded
 from pyromq.config.idle_table import GROUPS, LostPromise
 from pyromq.config.load import GivenSetting, load
-from pyromq.config.rocketmq import APACHE_NAMES, NO_EFFECT, REFUSED, SAME
+from pyromq.config.rocketmq import APACHE_NAMES, NO_EFFECT, REFUSED
+from pyromq.config.setting_names import SAME
 from pyromq.config.settings import NamesrvProcess
 
 ROOT = Path(__file__).parents[3]

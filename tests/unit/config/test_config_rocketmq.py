@@ -1,17 +1,8 @@
 import pytest
 
 from pyromq.config.field import settings_of
-from pyromq.config.rocketmq import (
-    APACHE_NAMES,
-    NO_EFFECT,
-    OUR_NAMES,
-    REFUSED,
-    RENAMED,
-    SAME,
-    Meaning,
-    meaning_of,
-    our_name,
-)
+from pyromq.config.rocketmq import APACHE_NAMES, NO_EFFECT, REFUSED, Meaning, meaning_of
+from pyromq.config.setting_names import OUR_NAMES, RENAMED, SAME, our_name
 from pyromq.config.settings import BrokerSettings, NamesrvSettings, NetSettings, StoreSettings
 
 
