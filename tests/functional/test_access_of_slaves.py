@@ -10,7 +10,7 @@ from access_stage import ACCOUNTS, OPERATOR, OPERATOR_SECRET, ask_as, write_acco
 from slave_stage import Pair
 
 from pyromq.broker.replication.client import ReplicationClient
-from pyromq.broker.replication.role import Following
+from pyromq.broker.replication.following import Following
 from pyromq.clock import SystemClock
 from pyromq.config.settings import NamesrvSettings, NetSettings
 from pyromq.namesrv.namesrv import NameServer

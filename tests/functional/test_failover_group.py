@@ -23,7 +23,7 @@ from failover_stage import (
 from pyromq.broker.failover import supervisor
 from pyromq.broker.failover.endpoints import read_endpoints
 from pyromq.broker.failover.etcd_client import EtcdClient, Transaction
-from pyromq.broker.replication.role import Following
+from pyromq.broker.replication.following import Following
 from pyromq.codes import RequestCode, ResponseCode
 from pyromq.errors import ListenFailed, PyroError, SyncFailed
 from pyromq.store.files import DiskUse, SystemFile, SystemFiles

@@ -13,7 +13,8 @@ from replication_stage import Stage as Links
 from staged_files import StagedFiles
 
 from pyromq.broker.durability.acknowledgement import Durability, FlushTimeout
-from pyromq.broker.replication.role import Following, Leading
+from pyromq.broker.replication.following import Following
+from pyromq.broker.replication.role import Leading
 from pyromq.broker.replication.standing import Leader, Standing
 from pyromq.clock import SystemClock
 from pyromq.codes import ResponseCode

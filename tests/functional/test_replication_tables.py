@@ -12,7 +12,7 @@ from slave_stage import Pair, running_pair
 
 from pyromq.broker.broker import Broker
 from pyromq.broker.replication.copied_tables import CopiedTables, TableCopier
-from pyromq.broker.replication.role import Following
+from pyromq.broker.replication.following import Following
 from pyromq.broker.replication.standing import Leader, Standing
 from pyromq.clock import SystemClock
 from pyromq.codes import RequestCode, ResponseCode

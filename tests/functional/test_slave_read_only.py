@@ -7,7 +7,7 @@ import pytest
 from kinds_stage import HOUR_MS, Peer, settle
 from slave_stage import SLAVE_ID, Pair, running_pair
 
-from pyromq.broker.replication.role import Following
+from pyromq.broker.replication.following import Following
 from pyromq.codes import RequestCode, ResponseCode
 from pyromq.model import MessageQueue
 from pyromq.testing.manual_clock import ManualClock

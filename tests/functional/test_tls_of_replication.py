@@ -12,7 +12,7 @@ from failover_stage import is_acknowledged
 from harness.ports import free_broker_port
 
 from pyromq.broker.broker import Broker
-from pyromq.broker.replication.role import Following
+from pyromq.broker.replication.following import Following
 from pyromq.clock import SystemClock
 from pyromq.config.load import build
 from pyromq.config.settings import MIB, BrokerProcess, NamesrvSettings, NetSettings

@@ -9,7 +9,7 @@ from kinds_stage import ManualStage, Stage, running_stage
 
 from pyromq.broker.broker import Broker
 from pyromq.broker.replication.copied_tables import TableCopier
-from pyromq.broker.replication.role import Following
+from pyromq.broker.replication.following import Following
 from pyromq.clock import Clock, SystemClock
 from pyromq.config.choices import BrokerRole
 from pyromq.config.settings import MIB, NamesrvSettings, NetSettings, StoreSettings

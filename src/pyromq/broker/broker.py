@@ -21,9 +21,8 @@ from pyromq.broker.durability.acknowledgement import Durability
 from pyromq.broker.durability.write_path import WritePath
 from pyromq.broker.kinds.transaction_checks import TransactionChecks
 from pyromq.broker.replication.committed_here import CommittedHere
-from pyromq.broker.replication.copied_tables import CopiedTables
 from pyromq.broker.replication.divergence import Diverged
-from pyromq.broker.replication.role import Following, Leading, Replicating, make_role
+from pyromq.broker.replication.role import Leading, Replicating, make_role
 from pyromq.broker.replication.standing import Standing
 from pyromq.broker.requests.handler_table import HandlerTable
 from pyromq.broker.requests.refusal_causes import LOOK_S as REFUSALS_LOOK_S
@@ -194,12 +193,12 @@ class Broker(BrokerRooms):
         self._run_jobs(durability, surroundings)
         self._watch_refusals(durability, role)
         await self._metrics.serve(self._figures(server, role), self._lags, closing)
-        if isinstance(role, Following):
-            role.start(self._background)
-            self.kinds.follow(durability, self._background)
-        else:
+        if isinstance(role, Leading):
             closing.callback(self.kinds.stop)
             self.kinds.lead(durability, self._background)
+        else:
+            role.start(self._background)
+            self.kinds.follow(durability, self._background)
 
     def _take_role(self) -> Replicating:
         role = self.replicating = make_role(
@@ -275,11 +274,13 @@ class Broker(BrokerRooms):
             addresses=addresses,
         )
         committed_here = None
-        if isinstance(role, Following):
+        if not isinstance(role, Leading):
             committed_here = role.prepare(
                 surroundings,
                 durability,
-                CopiedTables(topics=self.topics, groups=self.groups, delayed=self.kinds.delayed),
+                topics=self.topics,
+                groups=self.groups,
+                delayed=self.kinds.delayed,
                 on_master_role=self._metrics.stats.note_master_role,
                 on_diverged=self._on_diverged,
             )

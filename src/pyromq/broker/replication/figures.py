@@ -1,9 +1,13 @@
 """The metrics of replication: slaves, their lag, and whether a slave copies."""
 
-from pyromq.broker.replication.client import ReplicationClient
+from typing import TYPE_CHECKING
+
 from pyromq.broker.replication.followers import Followers
 from pyromq.net.metrics import Figure, FigureKind
 from pyromq.store.store import MessageStore
+
+if TYPE_CHECKING:
+    from pyromq.broker.replication.client import ReplicationClient
 
 
 def leading_figures(followers: Followers, store: MessageStore) -> list[Figure]:
@@ -33,7 +37,7 @@ def leading_figures(followers: Followers, store: MessageStore) -> list[Figure]:
     ]
 
 
-def following_figures(client: ReplicationClient) -> list[Figure]:
+def following_figures(client: "ReplicationClient") -> list[Figure]:
     """Return what there is to see of a slave."""
     return [
         Figure(

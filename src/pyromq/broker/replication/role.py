@@ -1,52 +1,47 @@
 """The role of a broker in its group of replicas: a master lets slaves copy its log, a slave copies.
 
+A master's is here; `following.py` has a slave's, which only a slave imports.
+
 master   followers ─► confirmed ─► answers of a synchronous master, and what may be read with failover
          disk ─► flushed ─► what may be read under synchronous flush
          files ─► committed ─► what may be read and is sent to slaves, with a write buffer
 slave    copies the log ─► the store applies it; copies the tables of topics, groups and progress
 """
 
-import dataclasses
 import logging
 import ssl
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias
 
 from pyromq.broker.addresses import slaves_address
-from pyromq.broker.background import Background
 from pyromq.broker.delivery.arrivals import Announcements
 from pyromq.broker.durability.acknowledgement import Durability
 from pyromq.broker.durability.replica_wait import Replicated
 from pyromq.broker.end_of_turn import BrokerTurn
 from pyromq.broker.replication.adoption import adopt_delivered
-from pyromq.broker.replication.client import CopyEvents, FailoverSlave, MasterSource, ReplicationClient
-from pyromq.broker.replication.committed_here import CommittedHere
-from pyromq.broker.replication.copied_tables import FAILOVER_PERIOD_S, PERIOD_S, CopiedTables, TableCopier
-from pyromq.broker.replication.divergence import Diverged
-from pyromq.broker.replication.figures import following_figures, leading_figures
+from pyromq.broker.replication.figures import leading_figures
 from pyromq.broker.replication.followers import Followers
 from pyromq.broker.replication.ha_server import ReplicationServer
-from pyromq.broker.replication.slave_refusals import guard_slave
-from pyromq.broker.replication.standing import Leader, Standing
+from pyromq.broker.replication.standing import Standing
 from pyromq.broker.requests.route_facts import BrokerTable
-from pyromq.broker.surroundings import Surroundings
 from pyromq.broker.topics.topics import TopicTable
 from pyromq.clock import Clock
 from pyromq.config.choices import BrokerRole
 from pyromq.config.settings import BrokerProcess
 from pyromq.errors import ConfigError, ListenFailed
 from pyromq.net.metrics import Figure
-from pyromq.net.tls import client_context, server_context
+from pyromq.net.tls import server_context
 from pyromq.net.turn import TurnStep
 from pyromq.store.epochs import FILE_NAME, Epochs
 from pyromq.store.files import Files, SystemFiles
 from pyromq.store.store import MessageStore
 
-log = logging.getLogger(__name__)
+if TYPE_CHECKING:
+    from pyromq.broker.replication.following import Following
 
-#: The first look is early: the master may be there already.
-FIRST_COPY_S = 0.5
+log = logging.getLogger(__name__)
 
 
 class Leading:
@@ -174,163 +169,7 @@ class Leading:
             self._replicated.raise_to(position)
 
 
-class Following:
-    """A slave's duties towards its master. In `step`, the end of a turn, it goes on copying."""
-
-    elsewhere: Replicated | None = None
-    #: A slave has no slaves.
-    slaves: ReplicationServer | None = None
-
-    def __init__(
-        self,
-        store: MessageStore,
-        settings: BrokerProcess,
-        clock: Clock,
-        standing: Standing,
-        *,
-        announcements: Announcements,
-        epochs: Epochs | None,
-        step: TurnStep,
-    ) -> None:
-        self._store = store
-        self._settings = settings
-        self._clock = clock
-        self._standing = standing
-        self._announcements = announcements
-        self._epochs = epochs
-        self._step = step
-        #: Asked where the master is when nobody was elected: the name servers know.
-        self.find_leader: Callable[[], Leader | None] = lambda: None
-        self.client: ReplicationClient | None = None
-        self.copier: TableCopier | None = None
-        if epochs is not None:
-            # Nobody knows more of what is confirmed, until the master says so. Of a slave less is expected.
-            announcements.ends_known_from = min(1, store.max_position)
-            announcements.confirmed_up_to(min(standing.confirmed, store.max_position))
-
-    @property
-    def confirmed(self) -> int:
-        """Up to where the log is known to be confirmed."""
-        return self._store.readable_position or 0
-
-    def guard(self, table: BrokerTable, _durability: Durability) -> None:
-        """Refuse what only a master does."""
-        guard_slave(table, self._settings.broker.broker_name)
-
-    async def listen(self, port: int) -> int:
-        """Return the port where slaves would connect if this became their master."""
-        return self._settings.store.ha_listen_port or port + 1
-
-    def attach(self, _durability: Durability, topics: TopicTable) -> None:
-        """Let the copier know of topics that come with the log."""
-        self._announcements.topics = topics.configs
-        self._announcements.on_unknown = lambda topic, _queue_id: self.copied(topic)
-
-    def prepare(
-        self,
-        surroundings: Surroundings,
-        durability: Durability,
-        tables: CopiedTables,
-        *,
-        on_master_role: Callable[[str], None],
-        on_diverged: Callable[[Diverged], None],
-    ) -> CommittedHere:
-        """Build the clients that copy the log and the tables; return the offsets committed at this slave.
-
-        `on_diverged` is told how this log differs from the master's.
-        """
-        store, settings, epochs = self._store, self._settings, self._epochs
-        links = surroundings.links
-        self.find_leader = lambda: surroundings.registration.leader
-        self.client = ReplicationClient(
-            store,
-            self._clock,
-            MasterSource(
-                ha_address=self._ha_address,
-                address=self._address,
-                links=links,
-                tls=_context_for_master(settings),
-            ),
-            events=CopyEvents(
-                on_diverged=on_diverged,
-                on_copied=durability.appended,
-                on_following=self._copy_tables_soon,
-                on_confirmed=self._announcements.confirmed_up_to,
-                on_disk=durability.flushed if durability.syncs_all else None,
-            ),
-            failover=None
-            if epochs is None
-            else FailoverSlave(
-                epochs=epochs, epoch=self._standing.epoch, broker_id=settings.broker.broker_id
-            ),
-            step=self._step,
-        )
-        self.copier = TableCopier(
-            tables,
-            store=store,
-            links=links,
-            durability=durability,
-            master=self._copied_from,
-            on_master_role=on_master_role,
-        )
-        return self.copier.committed_here
-
-    def start(self, background: Background) -> None:
-        """Begin to copy."""
-        assert self.client is not None
-        assert self.copier is not None
-        self.client.start()
-        background.every(
-            "copy the master's tables",
-            PERIOD_S if self._epochs is None else FAILOVER_PERIOD_S,
-            self.copier.copy,
-            first_s=FIRST_COPY_S,
-        )
-
-    def _copy_tables_soon(self) -> None:
-        assert self.copier is not None
-        self.copier.copy_soon()
-
-    def figures(self) -> list[Figure]:
-        """Return what metrics tell of it."""
-        return [] if self.client is None else following_figures(self.client)
-
-    def copied(self, topic: str) -> None:
-        """Note a topic of a message that came from the master."""
-        if self.copier is not None:
-            self.copier.learn(topic)
-
-    async def close(self) -> None:
-        """Stop copying."""
-        if self.copier is not None:
-            await self.copier.close()
-        if self.client is not None:
-            await self.client.close()
-
-    def _leader(self) -> Leader | None:
-        return self._standing.leader or self.find_leader()
-
-    def _ha_address(self) -> str | None:
-        said = self._settings.store.ha_master_address
-        leader = self._leader()
-        return said or (None if leader is None else leader.ha_address)
-
-    def _copied_from(self) -> str | None:
-        """Return whose tables are copied: with failover, of none but the master that sends its log.
-
-        Whoever was elected last may have come back with less than is here, and be master no more; its tables
-        are no newer than the own ones.
-        """
-        if self._epochs is not None and (self.client is None or not self.client.is_connected):
-            return None
-        return self._address()
-
-    def _address(self) -> str | None:
-        leader = self._leader()
-        return None if leader is None else leader.address
-
-
-Replicating = Leading | Following
+Replicating: TypeAlias = "Leading | Following"
 
 
 def make_role(
@@ -346,6 +185,9 @@ def make_role(
     """Return the role of a broker in its group; its store is open."""
     epochs = _load_epochs(store, settings, standing, files) if settings.broker.failover else None
     if settings.broker.broker_role == BrokerRole.SLAVE:
+        # Only a slave pays for what copies.
+        from pyromq.broker.replication.following import Following
+
         return Following(
             store, settings, clock, standing, announcements=announcements, epochs=epochs, step=turn.copy
         )
@@ -377,9 +219,3 @@ def _context_for_slaves(settings: BrokerProcess) -> ssl.SSLContext | None:
             "haUseTLS needs this broker's certificate: set tlsServerCertPath and tlsServerKeyPath"
         )
     return context
-
-
-def _context_for_master(settings: BrokerProcess) -> ssl.SSLContext | None:
-    if not settings.store.ha_use_tls:
-        return None
-    return client_context(dataclasses.replace(settings.net, use_tls=True))

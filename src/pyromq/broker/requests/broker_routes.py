@@ -12,7 +12,7 @@ it, whether it writes, whether a slave answers it, how long its body may be. Mos
 where the answer of that request has fields, and none where it has not.
 """
 
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from pyromq.broker.access.needs import (
     Anybody,
@@ -28,7 +28,6 @@ from pyromq.broker.access.needs import (
     reads_or_administers,
     takes_back,
 )
-from pyromq.broker.failover.reports import ReplicaHandlers
 from pyromq.broker.requests.handlers.access_handlers import AccessHandlers
 from pyromq.broker.requests.handlers.admin_handlers import AdminHandlers
 from pyromq.broker.requests.handlers.configuration_handlers import ConfigurationHandlers, ResumeHandlers
@@ -65,6 +64,9 @@ from pyromq.wire.headers import (
     transaction_headers,
 )
 from pyromq.wire.headers.namesrv_headers import NoFields
+
+if TYPE_CHECKING:
+    from pyromq.broker.failover.reports import ReplicaHandlers
 
 Routes = list[BrokerRoute[Any]]
 
@@ -354,7 +356,7 @@ def access_routes(access: AccessHandlers) -> Routes:
     ]
 
 
-def replica_routes(replicas: ReplicaHandlers | None) -> Routes:
+def replica_routes(replicas: "ReplicaHandlers | None") -> Routes:
     """Return the routes of the replica group; a broker without failover answers that its role is fixed."""
     h, fixed = replica_headers, _refuse_without_failover
     switch = fixed if replicas is None else replicas.switch
