@@ -145,7 +145,7 @@ async def test_a_slave_is_read_from_as_its_master_is(pair: Pair) -> None:
 async def test_a_topic_that_is_new_is_read_at_the_slave_although_the_master_dies_soon(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pyromq.broker.replication.role.PERIOD_S", 3_600.0)
+    monkeypatch.setattr("pyromq.broker.replication.following.PERIOD_S", 3_600.0)
     async with running_pair(tmp_path) as pair:
         await filled(pair)
         copies = pair.copier.copies

@@ -14,7 +14,7 @@ import logging
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pyromq.broker.addresses import BrokerAddresses, advertise
 from pyromq.broker.durability.acknowledgement import Durability
@@ -35,11 +35,13 @@ from pyromq.config.settings import BrokerProcess
 from pyromq.episodes import Episodes
 from pyromq.errors import ListenFailed
 from pyromq.kernel import IS_COMPILED
-from pyromq.net.metrics import MetricsPage
 from pyromq.net.routes import Route
 from pyromq.net.server import Server
 from pyromq.net.turn import Shortcut
 from pyromq.store.files import Files
+
+if TYPE_CHECKING:
+    from pyromq.net.metrics import MetricsPage
 
 log = logging.getLogger(__name__)
 
@@ -131,7 +133,7 @@ class Broker(BrokerRooms):
         return self._table.codes
 
     @property
-    def metrics(self) -> MetricsPage | None:
+    def metrics(self) -> "MetricsPage | None":
         """The page of metrics, while it is served."""
         return self._metrics.page
 
@@ -192,7 +194,7 @@ class Broker(BrokerRooms):
         closing.push_async_callback(self._background.close)
         self._run_jobs(durability, surroundings)
         self._watch_refusals(durability, role)
-        await self._metrics.serve(self._figures(server, role), self._lags, closing)
+        await self._serve_metrics(server, role, closing)
         if isinstance(role, Leading):
             closing.callback(self.kinds.stop)
             self.kinds.lead(durability, self._background)

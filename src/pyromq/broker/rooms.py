@@ -15,6 +15,7 @@ are built when it starts: they need an open store, or an address.
 """
 
 import sys
+from contextlib import AsyncExitStack
 from dataclasses import replace
 from pathlib import Path
 
@@ -29,10 +30,7 @@ from pyromq.broker.groups.group_room import Groups
 from pyromq.broker.json_table import save_all
 from pyromq.broker.kinds.kinds import make_kinds
 from pyromq.broker.live_settings import BrokerLiveSettings
-from pyromq.broker.metrics.exposition import group_figures, request_figures, topic_figures, traffic_figures
-from pyromq.broker.metrics.metrics_lag import Lags
 from pyromq.broker.metrics.metrics_room import BrokerMetrics
-from pyromq.broker.metrics.metrics_store import store_figures, waiting_figures
 from pyromq.broker.replication.adoption import adopt_topics
 from pyromq.broker.replication.role import Replicating
 from pyromq.broker.requests.busy import Busy
@@ -45,7 +43,6 @@ from pyromq.config.choices import BrokerRole, FlushDiskType
 from pyromq.config.live import own_copy
 from pyromq.config.settings import BrokerProcess
 from pyromq.errors import ConfigError
-from pyromq.net.metrics import Figure
 from pyromq.net.server import Server
 from pyromq.store.files import Files
 from pyromq.store.store import MessageStore
@@ -83,7 +80,6 @@ class BrokerRooms:
         self._access = make_access_control(settings, self.store, clock, self._table)
         self._presence = PresenceHandlers(self.groups, self.topics, self.delivery.filters, clock)
         self._metrics = BrokerMetrics(self.store, settings.broker, clock)
-        self._lags = Lags(self.groups.offsets, self.topics, self.store, clock)
         self._old_files = OldFiles(self.store, settings.store, clock)
 
     def _load(self, cut_at: int | None) -> None:
@@ -135,9 +131,21 @@ class BrokerRooms:
             }
         )
 
-    def _figures(self, server: Server, role: Replicating) -> list[Figure]:
-        """Return the metrics of all rooms."""
-        return [
+    async def _serve_metrics(self, server: Server, role: Replicating, closing: AsyncExitStack) -> None:
+        """Serve the metrics of all rooms until `closing` is, if the settings want them."""
+        if not self._metrics.is_served:
+            return
+        # Only now: a broker that serves no metrics does without these.
+        from pyromq.broker.metrics.exposition import (
+            group_figures,
+            request_figures,
+            topic_figures,
+            traffic_figures,
+        )
+        from pyromq.broker.metrics.metrics_lag import Lags
+        from pyromq.broker.metrics.metrics_store import store_figures, waiting_figures
+
+        figures = [
             *traffic_figures(self._metrics.stats),
             *group_figures(self.groups),
             *request_figures(server, self.busy, self.delivery.arrivals),
@@ -146,6 +154,8 @@ class BrokerRooms:
             *waiting_figures(self.store, self.kinds),
             *role.figures(),
         ]
+        lags = Lags(self.groups.offsets, self.topics, self.store, self._clock)
+        await self._metrics.serve(figures, lags, closing)
 
 
 def _make_store(settings: BrokerProcess, clock: Clock, files: Files | None) -> MessageStore:

@@ -4,7 +4,6 @@ Plain escape codes instead of rich: the servers print ten lines in their life, a
 than the broker takes to start.
 """
 
-import json
 import os
 import sys
 from collections.abc import Mapping, Sequence
@@ -49,6 +48,9 @@ def outlive_reader() -> None:
 
 def say_json(record: Mapping[str, Any]) -> None:
     """Print an object as one line of JSON."""
+    # Only now: a server that nobody asks for JSON does without it.
+    import json
+
     say(json.dumps(record, ensure_ascii=False, separators=(",", ":")))
 
 

@@ -7,6 +7,7 @@ others wait for the same one.
 
 import asyncio
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from pyromq.clock import Clock, SystemClock
 from pyromq.config.settings import NetSettings
@@ -18,7 +19,9 @@ from pyromq.net.tls import client_context
 from pyromq.net.tls_failures import is_of_tls, tls_failure
 from pyromq.net.turn import Turn
 from pyromq.wire.command import Command
-from pyromq.wire.signature import Sign
+
+if TYPE_CHECKING:
+    from pyromq.wire.signature import Sign
 
 #: How long `close` waits for servers to take what was written.
 CLOSE_GRACE_S = 0.5
@@ -34,7 +37,7 @@ class Links:
         handle: RequestTable | None = None,
         clock: Clock | None = None,
         name: str = "client",
-        sign: Sign | None = None,
+        sign: "Sign | None" = None,
     ) -> None:
         self._settings = settings
         self._clock = clock or SystemClock()

@@ -118,29 +118,20 @@ class Server:
                 link.close()
 
     def _bind(self, host: str, port: int) -> socket.socket:
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        # asyncio sends small answers at once (TCP_NODELAY) only on sockets that name their protocol.
-        listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+        settings = self._settings
         try:
-            listening.settimeout(0.0)
-            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            # Accepted sockets inherit the buffer sizes.
-            for option, size in (
-                (socket.SO_SNDBUF, self._settings.server_socket_snd_buf_size),
-                (socket.SO_RCVBUF, self._settings.server_socket_rcv_buf_size),
-            ):
-                if size:
-                    listening.setsockopt(socket.SOL_SOCKET, option, size)
-            # An empty address would mean all of them.
-            listening.bind((host or "127.0.0.1", port))
-            listening.listen(self._settings.server_socket_backlog)
+            return listening_socket(
+                host,
+                port,
+                backlog=settings.server_socket_backlog,
+                send_bytes=settings.server_socket_snd_buf_size,
+                receive_bytes=settings.server_socket_rcv_buf_size,
+            )
         except OSError as error:
-            listening.close()
             raise ListenFailed(
                 f"{self._name} cannot listen on {host}:{port}: {error.strerror or error}; "
                 "choose another listenPort or bindAddress"
             ) from error
-        return listening
 
     def _new_link(self) -> Link:
         return Link(
@@ -177,3 +168,29 @@ class Server:
     def _sweep_now(self) -> None:
         self.close_idle()
         self._plan_sweep()
+
+
+def listening_socket(
+    host: str, port: int, *, backlog: int, send_bytes: int = 0, receive_bytes: int = 0
+) -> socket.socket:
+    """Return a socket that listens on an address; raise OSError when that cannot be.
+
+    A loop that is given a host and not a socket would import the tables of international host names.
+    """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    # asyncio sends small answers at once (TCP_NODELAY) only on sockets that name their protocol.
+    listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    try:
+        listening.settimeout(0.0)
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        # Accepted sockets inherit the buffer sizes.
+        for option, size in ((socket.SO_SNDBUF, send_bytes), (socket.SO_RCVBUF, receive_bytes)):
+            if size:
+                listening.setsockopt(socket.SOL_SOCKET, option, size)
+        # An empty address would mean all of them.
+        listening.bind((host or "127.0.0.1", port))
+        listening.listen(backlog)
+    except OSError:
+        listening.close()
+        raise
+    return listening

@@ -12,7 +12,6 @@ Writing goes through `pwrite`, where a full disk is an error and not a signal; r
 a map of the whole file, which always shows what was written before.
 """
 
-import ctypes
 import errno
 import fcntl
 import mmap
@@ -22,6 +21,7 @@ import resource
 import struct
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -333,11 +333,15 @@ class SystemDisk:
     @property
     def is_reliable(self) -> bool:
         """Whether the system tells what it could not write: Linux does since 5.8."""
-        return _syncfs is not None
+        return _find_syncfs() is not None
 
     def sync(self) -> None:
         """Return when everything written to the disk is on it."""
-        if _syncfs is None or _syncfs(self._fd):
+        # As in `_find_syncfs`.
+        import ctypes
+
+        syncfs = _find_syncfs()
+        if syncfs is None or syncfs(self._fd):
             raise SyncFailed(f"syncing the disk of {self._folder} failed: {os.strerror(ctypes.get_errno())}")
 
     def close(self) -> None:
@@ -347,15 +351,16 @@ class SystemDisk:
             os.close(fd)
 
 
+@cache
 def _find_syncfs() -> Callable[[int], int] | None:
     system = os.uname()
     version = re.match(r"(\d+)\.(\d+)", system.release)
     if system.sysname != "Linux" or version is None or (int(version[1]), int(version[2])) < (5, 8):
         return None
+    # Only now: a broker with few queues never syncs a whole disk.
+    import ctypes
+
     return getattr(ctypes.CDLL(None, use_errno=True), "syncfs", None)
-
-
-_syncfs: Final = _find_syncfs()
 
 
 def open_files_max() -> int:

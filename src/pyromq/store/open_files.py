@@ -44,12 +44,12 @@ class OpenFiles:
 
     def sync(self, segments: list[Segment]) -> None:
         """Put what was written to these files on the disk, with their names; may run in another thread."""
-        is_reliable = self._disk is not None and self._disk.is_reliable
-        if len(segments) <= _FILES_SYNCED_ALONE_MAX or not is_reliable:
+        disk = self._disk
+        if len(segments) <= _FILES_SYNCED_ALONE_MAX or disk is None or not disk.is_reliable:
             segments = [segment for segment in segments if not segment.sync()]
-        if segments and self._disk is not None and is_reliable:
+        if segments and disk is not None and disk.is_reliable:
             unnamed = [segment for segment in segments if not segment.is_named]
-            self._disk.sync()
+            disk.sync()
             for segment in unnamed:
                 segment.is_named = True
 

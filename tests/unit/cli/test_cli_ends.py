@@ -35,7 +35,7 @@ def test_ctrl_c_while_modules_are_imported_leaves_no_trace(tmp_path: Path) -> No
 
 def test_ctrl_c_while_a_servers_modules_are_imported_leaves_no_trace(tmp_path: Path) -> None:
     """A server imports most of its modules after its settings were read."""
-    (tmp_path / "sqlite3.py").write_text(
+    (tmp_path / "random.py").write_text(
         "import os, signal\nos.kill(os.getpid(), signal.SIGINT)\nsignal.pause()\n"
     )
 

@@ -2,10 +2,10 @@
 
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
-from pyromq.broker.access.control import AccessControl
 from pyromq.broker.requests.route_facts import BrokerTable
 from pyromq.broker.topics import topic_names
 from pyromq.clock import Clock
@@ -14,7 +14,10 @@ from pyromq.config.settings import BrokerProcess, BrokerSettings
 from pyromq.errors import ConfigError, StoreError
 from pyromq.store.store import MessageStore
 from pyromq.wire import properties as names
-from pyromq.wire.signature import Sign, signer
+
+if TYPE_CHECKING:
+    from pyromq.broker.access.control import AccessControl
+    from pyromq.wire.signature import Sign
 
 
 class _Credentials(msgspec.Struct, rename="camel"):
@@ -25,10 +28,13 @@ class _Credentials(msgspec.Struct, rename="camel"):
 
 def make_access_control(
     settings: BrokerProcess, store: MessageStore, clock: Clock, table: BrokerTable
-) -> AccessControl | None:
+) -> "AccessControl | None":
     """Return the access control of a broker, and put it before its table; None where it is off."""
     if not settings.broker.acl_enable:
         return None
+    # Only now: a broker without access control does without it.
+    from pyromq.broker.access.control import AccessControl
+
     folder = settings.broker.acl_folder or str(Path(settings.store.store_path_root_dir) / "config")
     control = AccessControl(
         Path(folder),
@@ -41,11 +47,14 @@ def make_access_control(
     return control
 
 
-def own_signer(settings: BrokerSettings) -> Sign | None:
+def own_signer(settings: BrokerSettings) -> "Sign | None":
     """Return what signs this broker's own requests. Raises ConfigError, which does not show the secret."""
     text = settings.inner_client_authentication_credentials
     if not text:
         return None
+    # Only now: few brokers sign.
+    from pyromq.wire.signature import signer
+
     try:
         own = msgspec.json.decode(text, type=_Credentials)
     except msgspec.MsgspecError:

@@ -11,7 +11,7 @@ none, because RocketMQ's broker and its tools expect it.
 import logging
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -20,8 +20,6 @@ from pyromq.clock import Clock
 from pyromq.codes import ResponseCode
 from pyromq.config.settings import BrokerSettings
 from pyromq.errors import BodyError, CorruptRecord, FilterError, Refused, ServerFailed
-from pyromq.filter import sql_filter
-from pyromq.filter.sql_filter import SqlFilter, compile_sql
 from pyromq.filter.tags import parse_tags, wants_all
 from pyromq.name_rules import shortened, why_no_stored_group, why_no_stored_topic
 from pyromq.store.files import Files, SystemFiles
@@ -31,6 +29,9 @@ from pyromq.wire.bodies.heartbeat_bodies import Subscription
 from pyromq.wire.java_hash import java_hash
 from pyromq.wire.java_json import dumps, loads
 from pyromq.wire.record import read_properties
+
+if TYPE_CHECKING:
+    from pyromq.filter.sql_filter import SqlFilter
 
 log = logging.getLogger(__name__)
 
@@ -55,9 +56,9 @@ class GroupFilter(msgspec.Struct, kw_only=True, rename="camel"):
     dead_time: int = 0
 
     @property
-    def compiled(self) -> SqlFilter:
+    def compiled(self) -> "SqlFilter":
         """The test that the expression is; raises FilterError for one that another broker has let through."""
-        return compile_sql(self.expression)
+        return _compile(self.expression)
 
 
 class FilterTable:
@@ -77,6 +78,9 @@ class FilterTable:
         """Read the file, if filters are enabled; nobody is there yet to want any of them."""
         if not self._settings.enable_property_filter:
             return
+        # Only now, as in `_compile`: the first subscription does not wait for the grammar.
+        from pyromq.filter import sql_filter
+
         sql_filter.prepare()
         now_ms = self._clock.now_ms()
         for each in self._file.load(_decode, field="filterDataByTopic") or ():
@@ -138,7 +142,7 @@ class FilterTable:
         known = self.get(topic, group)
         if known is None:
             try:
-                compile_sql(expression)
+                _compile(expression)
             except FilterError as error:
                 cause = f" {error}"
             else:
@@ -168,9 +172,9 @@ class FilterTable:
 
         return matches
 
-    def _compiled(self, expression: str | None) -> SqlFilter:
+    def _compiled(self, expression: str | None) -> "SqlFilter":
         try:
-            return compile_sql(expression or "")
+            return _compile(expression or "")
         except FilterError as error:
             raise Refused(ResponseCode.SUBSCRIPTION_PARSE_FAILED, str(error)) from error
 
@@ -184,7 +188,7 @@ class FilterTable:
                 self._file.changed()
             return
         try:
-            compile_sql(subscription.sub_string)
+            _compile(subscription.sub_string)
         except FilterError as error:
             log.warning("group %s, topic %s: %s", group, subscription.topic, error)
             # The members are told when they pull; another filter than they want would hide it.
@@ -254,10 +258,22 @@ def forget_expressions(subscriptions: Iterable[Subscription]) -> None:
     """Let go what was remembered of subscriptions that nobody has any more."""
     for subscription in subscriptions:
         _code_test.discard(subscription.sub_string)
-        compile_sql.discard(subscription.sub_string)
+        if subscription.expression_type == SQL92:
+            # Only now, as in `_compile`.
+            from pyromq.filter.sql_filter import compile_sql
+
+            compile_sql.discard(subscription.sub_string)
 
 
-def record_test(compiled: SqlFilter) -> Matches:
+def _compile(expression: str) -> "SqlFilter":
+    """Return the filter that an expression is; raise FilterError with the place and the cause."""
+    # Only now: SQL is off (enablePropertyFilter) at most brokers, and this takes a third of a megabyte.
+    from pyromq.filter.sql_filter import compile_sql
+
+    return compile_sql(expression)
+
+
+def record_test(compiled: "SqlFilter") -> Matches:
     """Return the test of records that a filter of properties is."""
     wants = compiled.matches
     return lambda record: wants(_properties_of(record))
@@ -296,7 +312,7 @@ def _is_good(each: GroupFilter) -> bool:
         log.warning("the filter of group %s for topic %s is left out: %s", *names, fault)
         return False
     try:
-        compile_sql(each.expression)
+        _compile(each.expression)
     except FilterError as error:
         log.warning("the filter of group %s for topic %s: %s", each.consumer_group, each.topic, error)
         return False

@@ -4,7 +4,6 @@ Names and labels are RocketMQ 5.x's where it has them, else `pyromq_…`. docs/r
 each metric, and a test compares that page with what a broker serves. `net/metrics.py` reads and serves them.
 """
 
-import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -25,26 +24,15 @@ from pyromq.broker.requests.busy import Busy
 from pyromq.broker.topics.topic_names import DEAD_LETTER_PREFIX, RETRY_PREFIX
 from pyromq.broker.topics.topics import TopicTable
 from pyromq.codes import Language
-from pyromq.config.choices import MetricsExporterType
 from pyromq.config.settings import BrokerSettings
 from pyromq.net.latency import RequestTimes
 from pyromq.net.metrics import Figure, FigureKind, Histogram, Values
 from pyromq.net.server import Server
 from pyromq.system_names import is_system_topic
 
-log = logging.getLogger(__name__)
-
 #: RocketMQ's bounds of message sizes, and two below them.
 SIZE_BOUNDS = (256, 1024, 4096, 65_536, 524_288, 1 << 20, 2 << 20, 4 << 20)
 SECONDS_BOUNDS = (0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10)
-
-
-def are_wanted(settings: BrokerSettings) -> bool:
-    """Whether a broker's metrics are to be served; an exporter that PyroMQ does not have is logged."""
-    kind = settings.metrics_exporter_type
-    if kind not in (MetricsExporterType.PROM, MetricsExporterType.DISABLE):
-        log.warning("metricsExporterType=%s has no effect here; PROM serves metrics to Prometheus", kind)
-    return kind == MetricsExporterType.PROM
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,18 +7,22 @@ hands them to `serve`.
 import logging
 from collections.abc import Iterable
 from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING
 
 from pyromq.broker.background import Background
 from pyromq.broker.durability.acknowledgement import Durability
-from pyromq.broker.metrics.exposition import Observed, are_wanted
-from pyromq.broker.metrics.metrics_lag import Lags
 from pyromq.broker.metrics.stats import SAMPLE_S, BrokerStats
 from pyromq.clock import Clock
+from pyromq.config.choices import MetricsExporterType
 from pyromq.config.settings import BrokerSettings
-from pyromq.net.latency import RequestTimes
-from pyromq.net.metrics import LOOPBACK, Figure, MetricsPage, build_info
 from pyromq.net.routes import RequestTable
 from pyromq.store.store import MessageStore
+
+if TYPE_CHECKING:
+    from pyromq.broker.metrics.exposition import Observed
+    from pyromq.broker.metrics.metrics_lag import Lags
+    from pyromq.net.latency import RequestTimes
+    from pyromq.net.metrics import Figure, MetricsPage
 
 log = logging.getLogger(__name__)
 
@@ -30,12 +34,17 @@ class BrokerMetrics:
         self._settings = settings
         self.stats = BrokerStats(store, clock, cluster=settings.broker_cluster_name)
         #: The histograms; None where no metrics are served.
-        self._observed = Observed() if are_wanted(settings) else None
+        self._observed = _new_observed() if _are_wanted(settings) else None
         #: The page, while it is served.
         self.page: MetricsPage | None = None
 
     @property
-    def request_times(self) -> RequestTimes | None:
+    def is_served(self) -> bool:
+        """Whether the settings want the page of metrics."""
+        return self._observed is not None
+
+    @property
+    def request_times(self) -> "RequestTimes | None":
         """The histogram of request durations; None where no metrics are served."""
         return None if self._observed is None else self._observed.requests
 
@@ -49,10 +58,11 @@ class BrokerMetrics:
         """Count messages from now on."""
         background.every("count messages", SAMPLE_S, self.stats.sample)
 
-    async def serve(self, figures: Iterable[Figure], lags: Lags, closing: AsyncExitStack) -> None:
-        """Serve the page of metrics, if the settings want it, until `closing` is."""
-        if self._observed is None:
-            return
+    async def serve(self, figures: "Iterable[Figure]", lags: "Lags", closing: AsyncExitStack) -> None:
+        """Serve the page of metrics, which the settings want, until `closing` is."""
+        from pyromq.net.metrics import LOOPBACK, MetricsPage, build_info
+
+        assert self._observed is not None
         settings = self._settings
         page = MetricsPage(
             [build_info(), *figures, *lags.figures()],
@@ -70,3 +80,18 @@ class BrokerMetrics:
         self.page = page
         closing.push_async_callback(page.close)
         log.info("metrics at %s", page.url)
+
+
+def _are_wanted(settings: BrokerSettings) -> bool:
+    """Whether a broker's metrics are to be served; an exporter that PyroMQ does not have is logged."""
+    kind = settings.metrics_exporter_type
+    if kind not in (MetricsExporterType.PROM, MetricsExporterType.DISABLE):
+        log.warning("metricsExporterType=%s has no effect here; PROM serves metrics to Prometheus", kind)
+    return kind == MetricsExporterType.PROM
+
+
+def _new_observed() -> "Observed":
+    # Only now: a broker that serves no metrics does without their modules.
+    from pyromq.broker.metrics.exposition import Observed
+
+    return Observed()

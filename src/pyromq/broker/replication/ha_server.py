@@ -24,6 +24,7 @@ from pyromq.clock import Clock
 from pyromq.config.settings import StoreSettings
 from pyromq.errors import ListenFailed, ProtocolError
 from pyromq.net.address import peer_of
+from pyromq.net.server import listening_socket
 from pyromq.net.turn import Turn, TurnStep
 from pyromq.store.epochs import Epochs
 from pyromq.store.store import MessageStore
@@ -34,6 +35,8 @@ WRITE_BYTES_HIGH: Final = 1 << 20
 WRITE_BYTES_LOW: Final = 256 << 10
 STRANGERS_MAX: Final = 16
 LINKS_MAX: Final = 64
+#: Connections that the system holds until they are accepted.
+_BACKLOG: Final = 100
 #: How soon a slave to which nothing else is sent hears up to where the log is confirmed.
 NEWS_PAUSE_S: Final = 0.1
 #: A link is looked at so often within the shortest of its intervals.
@@ -291,16 +294,17 @@ class ReplicationServer:
 
     async def start(self, host: str, port: int) -> tuple[str, int]:
         """Listen, and return the address with its real port; raise ListenFailed when that cannot be."""
-        loop = asyncio.get_running_loop()
         try:
-            self._listener = await loop.create_server(
-                self._new_link, host, port, reuse_address=True, ssl=self._tls
-            )
+            listening = listening_socket(host, port, backlog=_BACKLOG)
         except OSError as error:
             raise ListenFailed(
                 f"slaves cannot be served on {host}:{port}: {error.strerror or error}; choose another "
                 f"haListenPort or bindAddress"
             ) from error
+        loop = asyncio.get_running_loop()
+        self._listener = await loop.create_server(
+            self._new_link, sock=listening, backlog=_BACKLOG, ssl=self._tls
+        )
         self._look_later()
 
         def look_soon() -> None:

@@ -21,7 +21,6 @@ from pyromq.broker.durability.acknowledgement import Durability
 from pyromq.broker.durability.replica_wait import Replicated
 from pyromq.broker.end_of_turn import BrokerTurn
 from pyromq.broker.replication.adoption import adopt_delivered
-from pyromq.broker.replication.figures import leading_figures
 from pyromq.broker.replication.followers import Followers
 from pyromq.broker.replication.ha_server import ReplicationServer
 from pyromq.broker.replication.standing import Standing
@@ -31,7 +30,6 @@ from pyromq.clock import Clock
 from pyromq.config.choices import BrokerRole
 from pyromq.config.settings import BrokerProcess
 from pyromq.errors import ConfigError, ListenFailed
-from pyromq.net.metrics import Figure
 from pyromq.net.tls import server_context
 from pyromq.net.turn import TurnStep
 from pyromq.store.epochs import FILE_NAME, Epochs
@@ -40,6 +38,7 @@ from pyromq.store.store import MessageStore
 
 if TYPE_CHECKING:
     from pyromq.broker.replication.following import Following
+    from pyromq.net.metrics import Figure
 
 log = logging.getLogger(__name__)
 
@@ -152,8 +151,11 @@ class Leading:
             log.warning("%s; no slave can follow this broker", error)
             return port + 1
 
-    def figures(self) -> list[Figure]:
+    def figures(self) -> "list[Figure]":
         """Return what metrics tell of it."""
+        # Only now: a broker that serves no metrics does without them.
+        from pyromq.broker.replication.figures import leading_figures
+
         return leading_figures(self.followers, self._store)
 
     async def close(self) -> None:

@@ -8,8 +8,6 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from pyromq.broker.access.control import AccessControl
-from pyromq.broker.access.signed_shortcut import FastSignatures
 from pyromq.broker.delivery.arrivals import Announcements
 from pyromq.broker.delivery.pull_delivery import PullDelivery
 from pyromq.broker.delivery.pull_shortcut import FastPulls, make_pulls
@@ -63,7 +61,6 @@ from pyromq.broker.topics.topics import TopicTable
 from pyromq.clock import Clock
 from pyromq.codes import RequestCode
 from pyromq.config.choices import BrokerRole
-from pyromq.net.latency import RequestTimes
 from pyromq.net.turn import Shortcut, Turn
 from pyromq.store.store import MessageStore
 from pyromq.wire.record import HOST_BYTES_V4
@@ -71,6 +68,9 @@ from pyromq.wire.record import HOST_BYTES_V4
 if TYPE_CHECKING:
     from pyromq._kernel.requests.again_frames import AgainFrames
     from pyromq._kernel.requests.signatures import Signatures
+    from pyromq.broker.access.control import AccessControl
+    from pyromq.broker.access.signed_shortcut import FastSignatures
+    from pyromq.net.latency import RequestTimes
 
 #: The codes that each shortcut handles.
 _SENDS: Final = (RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE)
@@ -243,7 +243,7 @@ class HandlerTable:
         if not settings.failover:
             self._table.add(replica_routes(None))
 
-    def add_access(self, access: AccessControl | None) -> None:
+    def add_access(self, access: "AccessControl | None") -> None:
         """Add the handlers of accounts."""
         self._access = access
         settings = self._settings.broker
@@ -288,11 +288,14 @@ class HandlerTable:
         )
         return shortcut if signed is None or shortcut is None else signed.around(shortcut)
 
-    def _fast_signatures(self) -> FastSignatures | None:
+    def _fast_signatures(self) -> "FastSignatures | None":
         """Return what has the kernel look at signatures; None without access control."""
         access = self._access
         if access is None:
             return None
+        # Only now, like the access control itself.
+        from pyromq.broker.access.signed_shortcut import FastSignatures
+
         signed = FastSignatures(self._table, lambda: access.rules, self._store)
         access.learn = signed.learn
         return signed
@@ -359,7 +362,7 @@ class HandlerTable:
 
 
 def _observed(
-    fast: FastSends | FastPulls | FastOffsets | None, times: RequestTimes | None, code: int
+    fast: FastSends | FastPulls | FastOffsets | None, times: "RequestTimes | None", code: int
 ) -> Shortcut | None:
     if fast is None or times is None:
         return None if fast is None else fast.take

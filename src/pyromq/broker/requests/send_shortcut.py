@@ -16,7 +16,7 @@ way.
 """
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from pyromq.broker.delivery.pull_delivery import PullDelivery
 from pyromq.broker.durability.acknowledgement import Durability
@@ -30,7 +30,6 @@ from pyromq.broker.topics.topics import TopicTable
 from pyromq.clock import Clock
 from pyromq.codes import VERSION, VERSION_5, Language, ResponseCode, SysFlag
 from pyromq.errors import Refused, StoreError
-from pyromq.net.inlet import Inlet
 from pyromq.net.link import Link
 from pyromq.store.store import MessageStore
 from pyromq.wire.bodies.topic_bodies import TopicConfig
@@ -40,10 +39,11 @@ from pyromq.wire.record import HOST_BYTES_V4, TOPIC_BYTES_MAX_V1
 if TYPE_CHECKING:
     from pyromq._kernel.requests.sends import Sends
     from pyromq._kernel.storage.diversions import Diversion
+    from pyromq.net.inlet import Inlet
 
 MULTI_TAG: Final = "MULTI_TAG"
 #: A link, answers to it, and to how many sends.
-Answered = tuple[Inlet, bytes, int]
+Answered: TypeAlias = "tuple[Inlet, bytes, int]"
 #: Queues of a topic that are learnt with its first message.
 QUEUES_AT_ONCE: Final = 256
 

@@ -5,7 +5,6 @@ those who cannot wait: it ends the process as it would any other.
 """
 
 import asyncio
-import json
 import logging
 import os
 import signal
@@ -67,6 +66,9 @@ def _on_signal(loop: asyncio.AbstractEventLoop, stop: asyncio.Event) -> None:
 
 def _write_whole(path: Path, record: Mapping[str, Any]) -> None:
     """Write a file so that whoever sees it sees all of it."""
+    # Only now: few ask for such a file.
+    import json
+
     beside = path.with_name(f".{path.name}.{os.getpid()}")
     beside.write_text(json.dumps(record) + "\n")
     beside.replace(path)

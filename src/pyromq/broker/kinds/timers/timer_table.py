@@ -21,16 +21,18 @@ every row, and the loop would win it each time.
 """
 
 import logging
-import sqlite3
 import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pyromq.broker.kinds.timers.due_rows import ROW
 from pyromq.broker.kinds.timers.near import DUE_MS_MAX, POSITION_MAX, Row
 from pyromq.errors import CorruptRecord, DiskFull, StoreError
+
+if TYPE_CHECKING:
+    import sqlite3
 
 log = logging.getLogger(__name__)
 
@@ -82,7 +84,6 @@ _OLD: Final = _AS_HEX.format(f"SELECT row FROM ({_PAGE}) WHERE {_POSITION} < ?")
 _LAST: Final = f"SELECT max(row) FROM ({_PAGE})"
 _FORGET: Final = f"DELETE FROM waiting WHERE {_POSITION} < ?"
 _HAS: Final = "SELECT count(*) FROM waiting WHERE row > ? AND row <= ?"
-_DAMAGED: Final = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_MISMATCH})
 #: Extended error codes have the plain one in their last byte.
 _PLAIN_CODE: Final = 0xFF
 _NUMBER: Final = struct.Struct(">Q")
@@ -154,7 +155,10 @@ class WaitingTable:
             _, offset, position, *last, self.count = row
             return TimerProgress(offset, position, tuple(last))
 
-    def _connect(self) -> sqlite3.Connection:
+    def _connect(self) -> "sqlite3.Connection":
+        # Only now: a broker without timed messages does without SQLite.
+        import sqlite3
+
         if self._path is None:
             path = ":memory:"
         else:
@@ -169,7 +173,7 @@ class WaitingTable:
             raise
         return connection
 
-    def _make(self, connection: sqlite3.Connection) -> None:
+    def _make(self, connection: "sqlite3.Connection") -> None:
         with self._transaction():
             for statement in _SCHEMA:
                 connection.execute(statement)
@@ -250,16 +254,17 @@ class WaitingTable:
         connection, self._connection = self._connection, None
         if connection is not None:
             try:
-                connection.close()
-            except sqlite3.Error as error:
-                log.warning("%s was not closed in order: %s", self._path, error)
+                with _errors_mapped(self._path):
+                    connection.close()
+            except StoreError as error:
+                log.warning("not closed in order: %s", error)
 
-    def _opened(self) -> sqlite3.Connection:
+    def _opened(self) -> "sqlite3.Connection":
         assert self._connection is not None
         return self._connection
 
     @contextmanager
-    def _transaction(self) -> Iterator[sqlite3.Connection]:
+    def _transaction(self) -> "Iterator[sqlite3.Connection]":
         """All of it or nothing."""
         with _errors_mapped(self._path):
             connection = self._opened()
@@ -291,12 +296,16 @@ def _rows_of(text: str) -> list[Row]:
 @contextmanager
 def _errors_mapped(path: Path | None) -> Iterator[None]:
     """Turn SQLite's errors into ours: damaged, no room, or anything else."""
+    # Only now, as in `_connect`.
+    import sqlite3
+
     try:
         yield
     except sqlite3.Error as error:
         code = getattr(error, "sqlite_errorcode", 0) & _PLAIN_CODE
         what = f"{path or 'the table of waiting messages'}: {error}"
-        if code in _DAMAGED or not code:
+        damaged = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_MISMATCH)
+        if code in damaged or not code:
             raise CorruptRecord(what) from error
         if code == sqlite3.SQLITE_FULL:
             raise DiskFull(what) from error

@@ -1,9 +1,8 @@
 """Accounts, changed and asked for by operators. RocketMQ 4.9.8: AdminBrokerProcessor."""
 
 import logging
+from typing import TYPE_CHECKING
 
-from pyromq.broker.access.account_files import AccountChange
-from pyromq.broker.access.control import AccessControl
 from pyromq.codes import ResponseCode
 from pyromq.errors import ConfigError, Refused, ServerFailed
 from pyromq.net.routes import Answer, Request
@@ -16,6 +15,9 @@ from pyromq.wire.headers.access_headers import (
 )
 from pyromq.wire.java_json import dumps
 
+if TYPE_CHECKING:
+    from pyromq.broker.access.control import AccessControl
+
 log = logging.getLogger(__name__)
 
 _OFF = "access control is off here; aclEnable=true switches it on"
@@ -26,7 +28,7 @@ class AccessHandlers:
     """Answers what concerns accounts. Without access control it says so, where RocketMQ says nothing."""
 
     def __init__(
-        self, control: AccessControl | None, *, address: str, broker_name: str, cluster_name: str
+        self, control: "AccessControl | None", *, address: str, broker_name: str, cluster_name: str
     ) -> None:
         self._control = control
         self._address = address
@@ -37,6 +39,9 @@ class AccessHandlers:
         """Add or change an account."""
         header, failed = request.header, ResponseCode.UPDATE_AND_CREATE_ACL_CONFIG_FAILED
         control = self._needed(failed)
+        # Only now: there is access control, so it is imported already.
+        from pyromq.broker.access.account_files import AccountChange
+
         change = AccountChange(
             access_key=header.access_key or "",
             secret_key=header.secret_key or "",
@@ -112,7 +117,7 @@ class AccessHandlers:
         white = [pattern for file in files for pattern in file.white]
         return Answer(body=dumps({"globalWhiteAddrs": white, "plainAccessConfigs": shown}))
 
-    def _needed(self, code: int) -> AccessControl:
+    def _needed(self, code: int) -> "AccessControl":
         if self._control is None:
             raise (ServerFailed if code == ResponseCode.SYSTEM_ERROR else Refused)(code, _OFF)
         return self._control
