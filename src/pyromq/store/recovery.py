@@ -13,7 +13,7 @@ log, because everything before the start is known to be whole.
 """
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -25,8 +25,9 @@ from pyromq.store.checkpoint import REMAKING, Checkpoint
 from pyromq.store.commitlog import CommitLog
 from pyromq.store.consumequeue import ConsumeQueue
 from pyromq.store.consumequeues import ConsumeQueues, QueueGap
-from pyromq.store.follower import Follower, entry_of
+from pyromq.store.follower import entry_of
 from pyromq.store.index.index import KeyIndex, key_hashes
+from pyromq.store.log_replay import LogReplay
 from pyromq.store.segments import BrokenRow
 
 _log: Final = logging.getLogger(__name__)
@@ -43,8 +44,6 @@ class Recovered:
     end: int = 0
     last_stored_at_ms: int = 0
     replayed: int = 0
-    #: Where the last record is that was replayed.
-    last_position: int | None = None
     findings: list[str] = field(default_factory=list)
 
     @property
@@ -270,11 +269,9 @@ class Recovery:
         for queue in self.queues:
             is_in_log = partial(self._is_in_log, queue)
             queue.load_before(start, self.log.min_position, is_in_log, was_killed=was_killed)
-        followers: list[Follower] = [self.queues]
         if self.index is not None:
             self.index.load_before(start, self._has_key, is_whole=was_killed)
-            followers.append(self.index)
-        self._walk(start, followers, report)
+        self._walk(start, report)
         for queue in self.queues:
             queue.find_beginning(self.log.min_position)
         torn = self.log.why_no_record(report.end)
@@ -307,19 +304,14 @@ class Recovery:
             return False
         return hashed in key_hashes(entry_of(record, record.size, self.delays_ms))
 
-    def _walk(self, start: int, followers: Sequence[Follower], report: Recovered) -> None:
+    def _walk(self, start: int, report: Recovered) -> None:
+        replay = LogReplay(self.log, self.queues, self.index, self.delays_ms, check_crc=self.check_crc)
+        replay.end = start
         position: int | None = start
         while position is not None:
-            for record in self.log.walk(position, check_crc=self.check_crc):
-                entry = entry_of(record, record.size, self.delays_ms)
-                for follower in followers:
-                    with suppress(DiskFull):
-                        # It is held in memory, and the store says that it is full when it is open.
-                        follower.apply(entry)
-                report.end = record.position + record.size
-                report.last_stored_at_ms = record.stored_at_ms
-                report.last_position = record.position
-                report.replayed += 1
+            replay.run(position)
+            report.end, report.replayed = max(report.end, replay.end), replay.count
+            report.last_stored_at_ms = replay.last_stored_at_ms or report.last_stored_at_ms
             position = self._behind_damage(report)
 
     def _behind_damage(self, report: Recovered) -> int | None:

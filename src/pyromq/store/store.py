@@ -146,7 +146,7 @@ class MessageStore(StoredMessages):
         cut = recovery.cut(position)
         if cut is not None:
             recovered.find(f"the log was cut at {position}; {end - position} bytes went")
-            recovered.end, recovered.last_position = position, None
+            recovered.end = position
             self._last_stored_at_ms = cut.last_stored_at_ms
             self.sync_queues()
         # Now that the disk has them empty: a power cut may bring them back.

@@ -1,4 +1,4 @@
-"""A slave's copy of the log: queue entries and index keys, from the bytes that its master sent.
+"""Records that are in a log: queue entries and index keys, from bytes that a master sent or that were stored before.
 
     plan      received bytes ──► the length of the plain records at their front; notes for queues and index
     (Python writes these bytes to the log, as they are)
