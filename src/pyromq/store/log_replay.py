@@ -86,7 +86,7 @@ class LogReplay:
         count = copies.message_count
         if not count:
             return False
-        newest = None if self._index is None else self._index.newest
+        newest = None if self._index is None else self._index.newest()
         full, _, self.last_stored_at_ms = copies.apply(newest, HELD_BYTES_MAX)
         for queue in full:
             with suppress(DiskFull):
