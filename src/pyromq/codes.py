@@ -117,6 +117,10 @@ class RequestCode(IntEnum):
     LITE_PULL_MESSAGE = 361
     #: 5.x's: take back a message that waits for its time.
     RECALL_MESSAGE = 370
+    #: 5.x's: which queues a member reads, and whether it pulls or pops them.
+    QUERY_ASSIGNMENT = 400
+    SET_MESSAGE_REQUEST_MODE = 401
+    GET_ALL_MESSAGE_REQUEST_MODE = 402
     #: Ours, as all from 9000 on (docs/internals/our-codes.md): the messages that wait for their time.
     LIST_WAITING = 9001
     #: Ours: messages of a batch that are published together (docs/internals/staged-sends.md).
@@ -132,6 +136,14 @@ class RequestCode(IntEnum):
     LIST_REPLICAS = 9203
     #: Ours: let the members of a group go on at any offsets of a topic.
     RESET_GROUP_OFFSETS = 9301
+    #: 5.x's POP, as the rest; the binary header has no room for these numbers.
+    POP_MESSAGE = 200050
+    ACK_MESSAGE = 200051
+    PEEK_MESSAGE = 200052
+    CHANGE_MESSAGE_INVISIBLETIME = 200053
+    NOTIFICATION = 200054
+    POLLING_INFO = 200055
+    BATCH_ACK_MESSAGE = 200151
 
 
 class ResponseCode(IntEnum):
@@ -173,6 +185,9 @@ class ResponseCode(IntEnum):
     UPDATE_AND_CREATE_ACL_CONFIG_FAILED = 209
     DELETE_ACL_CONFIG_FAILED = 210
     UPDATE_GLOBAL_WHITE_ADDRS_CONFIG_FAILED = 211
+    #: 5.x gives these two numbers to POP as well.
+    POLLING_FULL = 209
+    POLLING_TIMEOUT = 210
     FLOW_CONTROL = 215
     ILLEGAL_OPERATION = 604
 
