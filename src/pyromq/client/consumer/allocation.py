@@ -15,6 +15,7 @@ from typing import Final, TypeAlias
 
 from pyromq.errors import ConfigError
 from pyromq.model import MessageQueue
+from pyromq.queue_shares import block, dealt
 
 _log = logging.getLogger("pyromq.client")
 
@@ -32,10 +33,7 @@ def average(
     """Give each member a block of neighbours; the first members get one more when it does not divide."""
     if not _is_member(group, client_id, queues, client_ids):
         return []
-    index = client_ids.index(client_id)
-    share, remainder = divmod(len(queues), len(client_ids))
-    begin = index * share + min(index, remainder)
-    return list(queues[begin : begin + share + (index < remainder)])
+    return block(queues, client_ids.index(client_id), len(client_ids))
 
 
 def average_by_circle(
@@ -44,7 +42,7 @@ def average_by_circle(
     """Deal the queues out one by one, like cards."""
     if not _is_member(group, client_id, queues, client_ids):
         return []
-    return list(queues[client_ids.index(client_id) :: len(client_ids)])
+    return dealt(queues, client_ids.index(client_id), len(client_ids))
 
 
 def by_config(chosen: Iterable[MessageQueue]) -> Allocate:
