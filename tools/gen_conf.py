@@ -11,16 +11,12 @@ from pathlib import Path
 from pyromq.config.field import Setting, settings_of
 from pyromq.config.idle import IDLE
 from pyromq.config.idle_table import Idle
+from pyromq.config.namesrv_settings import NamesrvSettings
+from pyromq.config.pop_settings import PopSettings
 from pyromq.config.pressure import PressureSettings
 from pyromq.config.rocketmq import REFUSED
 from pyromq.config.setting_names import RENAMED
-from pyromq.config.settings import (
-    BrokerSettings,
-    ClientSettings,
-    NamesrvSettings,
-    NetSettings,
-    StoreSettings,
-)
+from pyromq.config.settings import BrokerSettings, ClientSettings, NetSettings, StoreSettings
 from pyromq.config.values import write_value
 
 ROOT = Path(__file__).parents[1]
@@ -40,6 +36,7 @@ PARTS = {
     "broker.conf": (
         ("Broker", BrokerSettings),
         ("Broker busy", PressureSettings),
+        ("RocketMQ 5", PopSettings),
         ("Store", StoreSettings),
         ("Connections", NetSettings),
     ),
@@ -48,6 +45,7 @@ PARTS = {
 REFERENCE = (
     ("Broker", BrokerSettings, "of `pyromq broker` and `pyromq up`"),
     ("Broker busy", PressureSettings, "of `pyromq broker` and `pyromq up`"),
+    ("RocketMQ 5", PopSettings, "of `pyromq broker` and `pyromq up`"),
     ("Store", StoreSettings, "of `pyromq broker` and `pyromq up`"),
     ("Name server", NamesrvSettings, "of `pyromq namesrv` and `pyromq up`"),
     ("Connections", NetSettings, "of both servers"),

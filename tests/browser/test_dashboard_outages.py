@@ -17,7 +17,8 @@ from pyromq import Admin, Message, Producer, PullConsumer
 from pyromq.broker.broker import Broker
 from pyromq.clock import SystemClock
 from pyromq.config.load import build
-from pyromq.config.settings import BrokerProcess, NamesrvSettings, NetSettings
+from pyromq.config.namesrv_settings import NamesrvSettings
+from pyromq.config.settings import BrokerProcess, NetSettings
 from pyromq.namesrv.namesrv import NameServer
 from pyromq.testing.cluster import running_cluster
 from pyromq.testing.wire_client import WireClient

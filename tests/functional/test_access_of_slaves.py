@@ -12,7 +12,8 @@ from slave_stage import Pair
 from pyromq.broker.replication.client import ReplicationClient
 from pyromq.broker.replication.following import Following
 from pyromq.clock import SystemClock
-from pyromq.config.settings import NamesrvSettings, NetSettings
+from pyromq.config.namesrv_settings import NamesrvSettings
+from pyromq.config.settings import NetSettings
 from pyromq.namesrv.namesrv import NameServer
 from pyromq.testing.waiting import aeventually
 from pyromq.testing.wire_client import WireClient

@@ -12,7 +12,7 @@ from late_clock import long_running_cluster
 from push_stage import own
 
 from pyromq import Message, PullConsumer, ReceivedMessage
-from pyromq.config.settings import NamesrvSettings
+from pyromq.config.namesrv_settings import NamesrvSettings
 from pyromq.testing.cluster import ThreadCluster, running_cluster
 from pyromq.testing.manual_clock import ManualClock
 from pyromq.testing.waiting import eventually

@@ -9,7 +9,7 @@ import pytest
 from metrics_page import Described, described, described_slave, families, page_text
 
 from pyromq import Message, aio
-from pyromq.config.settings import NamesrvSettings
+from pyromq.config.namesrv_settings import NamesrvSettings
 from pyromq.net.metrics import MetricsPage
 from pyromq.release import VERSION
 from pyromq.testing.cluster import Cluster

@@ -15,15 +15,9 @@ from pyromq.broker.addresses import settle_addresses
 from pyromq.codes import RequestCode, ResponseCode
 from pyromq.config.field import Setting, settings_of
 from pyromq.config.live import changed
+from pyromq.config.namesrv_settings import NamesrvSettings
 from pyromq.config.pressure import PressureSettings
-from pyromq.config.settings import (
-    BrokerProcess,
-    BrokerSettings,
-    NamesrvProcess,
-    NamesrvSettings,
-    NetSettings,
-    StoreSettings,
-)
+from pyromq.config.settings import BrokerProcess, BrokerSettings, NamesrvProcess, NetSettings, StoreSettings
 from pyromq.errors import ConfigError
 from pyromq.net.address import split_address
 from pyromq.testing.cluster import Cluster

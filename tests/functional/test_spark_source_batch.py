@@ -20,7 +20,8 @@ from spark_stage import columns_of, make_topic, numbers, read_batch, rows_of, se
 from pyromq import Admin, Message, Producer, PullConsumer
 from pyromq.clock import SystemClock
 from pyromq.codes import RequestCode
-from pyromq.config.settings import NamesrvSettings, NetSettings
+from pyromq.config.namesrv_settings import NamesrvSettings
+from pyromq.config.settings import NetSettings
 from pyromq.errors import BodyTooLarge, ConfigError
 from pyromq.namesrv.namesrv import NameServer
 from pyromq.net.blocking import BlockingLinks

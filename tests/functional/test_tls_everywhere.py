@@ -19,7 +19,8 @@ from pyromq.cli.main import app
 from pyromq.clock import SystemClock
 from pyromq.config.choices import TlsServerMode
 from pyromq.config.load import build
-from pyromq.config.settings import BrokerProcess, NamesrvSettings, NetSettings
+from pyromq.config.namesrv_settings import NamesrvSettings
+from pyromq.config.settings import BrokerProcess, NetSettings
 from pyromq.errors import PyroError
 from pyromq.kernel import IS_COMPILED
 from pyromq.namesrv.namesrv import NameServer

@@ -15,7 +15,8 @@ from pyromq.broker.broker import Broker
 from pyromq.broker.replication.following import Following
 from pyromq.clock import SystemClock
 from pyromq.config.load import build
-from pyromq.config.settings import MIB, BrokerProcess, NamesrvSettings, NetSettings
+from pyromq.config.namesrv_settings import NamesrvSettings
+from pyromq.config.settings import MIB, BrokerProcess, NetSettings
 from pyromq.errors import ConfigError
 from pyromq.namesrv.namesrv import NameServer
 from pyromq.net.address import split_address

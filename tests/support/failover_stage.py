@@ -13,7 +13,8 @@ from pyromq.broker.failover.supervisor import Supervisor
 from pyromq.clock import SystemClock
 from pyromq.codes import RequestCode, ResponseCode
 from pyromq.config.load import build
-from pyromq.config.settings import MIB, BrokerProcess, NamesrvSettings, NetSettings
+from pyromq.config.namesrv_settings import NamesrvSettings
+from pyromq.config.settings import MIB, BrokerProcess, NetSettings
 from pyromq.config.values import Value
 from pyromq.namesrv.namesrv import NameServer
 from pyromq.testing.cluster import PATIENT

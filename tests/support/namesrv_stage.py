@@ -5,7 +5,8 @@ from collections.abc import AsyncIterator
 
 from pyromq.clock import Clock, SystemClock
 from pyromq.codes import RequestCode
-from pyromq.config.settings import NamesrvSettings, NetSettings
+from pyromq.config.namesrv_settings import NamesrvSettings
+from pyromq.config.settings import NetSettings
 from pyromq.namesrv.namesrv import NameServer
 from pyromq.testing.wire_client import WireClient
 from pyromq.wire.bodies.registration_bodies import RegisterBrokerBody, body_crc32, encode_register_broker

@@ -12,7 +12,8 @@ from pyromq.broker.replication.copied_tables import TableCopier
 from pyromq.broker.replication.following import Following
 from pyromq.clock import Clock, SystemClock
 from pyromq.config.choices import BrokerRole
-from pyromq.config.settings import MIB, NamesrvSettings, NetSettings, StoreSettings
+from pyromq.config.namesrv_settings import NamesrvSettings
+from pyromq.config.settings import MIB, NetSettings, StoreSettings
 from pyromq.namesrv.namesrv import NameServer
 from pyromq.store.store import MessageStore
 from pyromq.testing.waiting import aeventually

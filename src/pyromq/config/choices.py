@@ -49,3 +49,10 @@ class TlsClientAuth(StrEnum):
     NONE = "none"
     OPTIONAL = "optional"
     REQUIRE = "require"
+
+
+class MessageRequestMode(StrEnum):
+    """The way the members of a group get a topic's messages: each pulls its own queues, or all pop."""
+
+    PULL = "PULL"
+    POP = "POP"

@@ -6,9 +6,11 @@ property name as `key`.
 """
 
 import dataclasses
-from typing import Any, Literal, TypeVar
+from typing import Any, Final, Literal, TypeVar
 
 T = TypeVar("T")
+
+PORT_MAX: Final = 65_535
 
 #: What a text setting holds, where that is checked: an IPv4/IPv6 address or host name, a list of
 #: `host:port` joined by `;`, a name that is used in file names and on the wire, delay levels, hours, a URL.

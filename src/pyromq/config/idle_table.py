@@ -436,10 +436,10 @@ GROUPS = (
     ),
     IdleSettings(
         "topics",
-        "RocketMQ's own topics are always protected, and a topic takes messages of every type",
+        "RocketMQ's own topics are always protected",
         None,
         """
-        enableMixedMessageType=false~true validateSystemTopicWhenUpdateTopic=true
+        enableMixedMessageType=false validateSystemTopicWhenUpdateTopic=true
         """,
     ),
     IdleSettings(

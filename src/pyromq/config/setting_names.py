@@ -1,8 +1,10 @@
 """The names of settings: RocketMQ's spelling of each, and ours."""
 
 from pyromq.config.field import settings_of
+from pyromq.config.namesrv_settings import NamesrvSettings
+from pyromq.config.pop_settings import PopSettings
 from pyromq.config.pressure import PressureSettings
-from pyromq.config.settings import BrokerSettings, NamesrvSettings, NetSettings, StoreSettings
+from pyromq.config.settings import BrokerSettings, NetSettings, StoreSettings
 
 #: The TLS properties come from `tls.properties` or `-D` in RocketMQ; here they are settings like others. The
 #: two sizes are spelt as RocketMQ did before 4.6, and most manuals still do.
@@ -24,7 +26,7 @@ RENAMED = {
     "tls.client.keyPassword": "tls_client_key_password",
 }
 
-SERVER_CLASSES = (BrokerSettings, PressureSettings, StoreSettings, NetSettings, NamesrvSettings)
+SERVER_CLASSES = (BrokerSettings, PressureSettings, PopSettings, StoreSettings, NetSettings, NamesrvSettings)
 #: RocketMQ's spelling → our name, of every setting of a server.
 SAME = {setting.key: setting.name for owner in SERVER_CLASSES for setting in settings_of(owner)}
 OUR_NAMES = frozenset(SAME.values())

@@ -13,7 +13,8 @@ from pathlib import Path
 
 from pyromq.clock import Clock
 from pyromq.config.choices import MetricsExporterType
-from pyromq.config.settings import NamesrvProcess, NamesrvSettings, NetSettings
+from pyromq.config.namesrv_settings import NamesrvSettings
+from pyromq.config.settings import NamesrvProcess, NetSettings
 from pyromq.errors import ListenFailed
 from pyromq.namesrv.handlers import BrokerHandlers, KeyValueHandlers, RouteHandlers, SettingsHandlers
 from pyromq.namesrv.key_values import KeyValues

@@ -4,7 +4,7 @@ import logging
 
 from pyromq.clock import Clock
 from pyromq.config.choices import MetricsExporterType
-from pyromq.config.settings import NamesrvSettings
+from pyromq.config.namesrv_settings import NamesrvSettings
 from pyromq.namesrv.route_table import RouteTable
 from pyromq.net.latency import RequestTimes
 from pyromq.net.metrics import LOOPBACK, Figure, MetricsPage, build_info

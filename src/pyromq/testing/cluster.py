@@ -24,7 +24,8 @@ from typing import Self
 from pyromq.broker.broker import Broker
 from pyromq.clock import Clock, SystemClock
 from pyromq.config.load import build
-from pyromq.config.settings import MIB, BrokerProcess, NamesrvSettings, NetSettings
+from pyromq.config.namesrv_settings import NamesrvSettings
+from pyromq.config.settings import MIB, BrokerProcess, NetSettings
 from pyromq.config.values import Value
 from pyromq.namesrv.namesrv import NameServer
 from pyromq.net.loop import new_event_loop

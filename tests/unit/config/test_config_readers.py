@@ -3,13 +3,8 @@ from pathlib import Path
 import pytest
 
 from pyromq.config.field import settings_of
-from pyromq.config.settings import (
-    BrokerSettings,
-    ClientSettings,
-    NamesrvSettings,
-    NetSettings,
-    StoreSettings,
-)
+from pyromq.config.namesrv_settings import NamesrvSettings
+from pyromq.config.settings import BrokerSettings, ClientSettings, NetSettings, StoreSettings
 
 SOURCES = Path(__file__).parents[3] / "src"
 #: Only shown: RocketMQ's tools may ask for it.

@@ -1,9 +1,10 @@
 import pytest
 
 from pyromq.config.field import settings_of
+from pyromq.config.namesrv_settings import NamesrvSettings
 from pyromq.config.rocketmq import APACHE_NAMES, NO_EFFECT, REFUSED, Meaning, meaning_of
 from pyromq.config.setting_names import OUR_NAMES, RENAMED, SAME, our_name
-from pyromq.config.settings import BrokerSettings, NamesrvSettings, NetSettings, StoreSettings
+from pyromq.config.settings import BrokerSettings, NetSettings, StoreSettings
 
 
 def test_each_of_rocketmqs_names_is_ours_or_without_effect_and_never_both() -> None:

@@ -1,6 +1,7 @@
 import pytest
 
-from pyromq.config.settings import NamesrvProcess, NamesrvSettings
+from pyromq.config.namesrv_settings import NamesrvSettings
+from pyromq.config.settings import NamesrvProcess
 from pyromq.errors import ConfigError, Refused
 from pyromq.namesrv.namesrv_live_settings import NamesrvLiveSettings
 

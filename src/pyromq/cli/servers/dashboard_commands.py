@@ -8,7 +8,7 @@ import typer
 from pyromq.cli import options
 from pyromq.cli.plain_options import LogLevel
 from pyromq.cli.servers.dashboard_child import DEFAULT_PORT
-from pyromq.config.settings import PORT_MAX
+from pyromq.config.field import PORT_MAX
 
 #: The password, if there is one. Not an option: other users of the machine would see it.
 PASSWORD_VARIABLE = "PYROMQ_DASHBOARD_PASSWORD"

@@ -28,7 +28,8 @@ from pyromq.cli.servers.data_folder import prepare
 from pyromq.cli.servers.serve import serve
 from pyromq.cli.servers.servers import LOOPBACK_OF, Start, shown_page, start_namesrv, with_key_values
 from pyromq.config.choices import BrokerRole, MetricsExporterType
-from pyromq.config.settings import PORT_MAX, BrokerSettings, UpProcess
+from pyromq.config.field import PORT_MAX
+from pyromq.config.settings import BrokerSettings, UpProcess
 from pyromq.errors import ConfigError, PyroError
 from pyromq.net.address import join_address, split_address
 from pyromq.net.loop import run as run_loop

@@ -15,7 +15,7 @@ from pyromq.cli.plain_options import (
     field_of,
     option,
 )
-from pyromq.config.settings import PORT_MAX
+from pyromq.config.field import PORT_MAX
 
 CLUSTER = "A cluster on this machine"
 

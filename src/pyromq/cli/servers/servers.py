@@ -12,11 +12,8 @@ from pyromq.cli.servers.dashboard_child import NO_DASHBOARD, Beside
 from pyromq.cli.servers.data_folder import default_folder, prepare
 from pyromq.cli.servers.serve import serve
 from pyromq.clock import SystemClock
-from pyromq.config.settings import (
-    NamesrvProcess,
-    NamesrvSettings,
-    NetSettings,
-)
+from pyromq.config.namesrv_settings import NamesrvSettings
+from pyromq.config.settings import NamesrvProcess, NetSettings
 from pyromq.errors import ListenFailed
 from pyromq.kernel import describe
 from pyromq.net.address import join_address, split_address

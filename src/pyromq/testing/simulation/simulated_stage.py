@@ -14,7 +14,8 @@ from pyromq.broker.broker import Broker
 from pyromq.broker.failover.supervisor import Supervisor
 from pyromq.clock import SystemClock
 from pyromq.config.load import load, read_assignments
-from pyromq.config.settings import BrokerProcess, NamesrvSettings, NetSettings
+from pyromq.config.namesrv_settings import NamesrvSettings
+from pyromq.config.settings import BrokerProcess, NetSettings
 from pyromq.namesrv.namesrv import NameServer
 from pyromq.testing.simulation.etcd_access import EtcdMember, EtcdTransport
 from pyromq.testing.simulation.simulated_etcd import EtcdState
