@@ -192,6 +192,22 @@ class PullResult:
     suggested_broker_id: int = 0
 
 
+class TopicType(StrEnum):
+    """The type of a topic: which messages it takes from clients that speak gRPC. The texts are RocketMQ's.
+
+    MIXED takes all of them. What RocketMQ's other clients send is not looked at.
+    """
+
+    UNSPECIFIED = "UNSPECIFIED"
+    NORMAL = "NORMAL"
+    FIFO = "FIFO"
+    DELAY = "DELAY"
+    TRANSACTION = "TRANSACTION"
+    MIXED = "MIXED"
+    PRIORITY = "PRIORITY"
+    LITE = "LITE"
+
+
 class ConsumeFrom(IntEnum):
     """The start offset of a new group; the numbers are RocketMQ's ordinals."""
 

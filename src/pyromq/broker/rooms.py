@@ -68,7 +68,9 @@ class BrokerRooms:
         self.live.load()
         self.settings = settings
         self.store = _make_store(settings, clock, files)
-        self.topics = TopicTable(folder / "topics.json", settings.broker, clock, files=files)
+        self.topics = TopicTable(
+            folder / "topics.json", settings.broker, clock, pop=settings.pop, files=files
+        )
         self.groups = Groups(settings.broker, clock, folder=folder, files=files)
         self.delivery = PullDelivery(
             self.store, settings.broker, clock, self._turn.wake, folder=folder, files=files

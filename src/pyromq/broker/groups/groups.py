@@ -3,11 +3,16 @@
 from collections.abc import Mapping
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from pyromq.broker.json_table import JsonTable, legal
 from pyromq.broker.topics import topic_names
+from pyromq.broker.topics.attributes import GROUP_ATTRIBUTES, changed_attributes
 from pyromq.clock import Clock
+from pyromq.codes import ResponseCode
 from pyromq.config.choices import BrokerRole
 from pyromq.config.settings import BrokerSettings
+from pyromq.errors import ServerFailed
 from pyromq.name_rules import why_no_stored_group, why_no_stored_topic
 from pyromq.store.files import Files
 from pyromq.system_names import GROUP_PREFIX
@@ -16,6 +21,7 @@ from pyromq.wire.bodies.group_bodies import (
     SubscriptionGroupConfig,
     SubscriptionGroupTable,
     decode_group_table,
+    encode_group,
     encode_group_table,
 )
 from pyromq.wire.bodies.table_text import TableText
@@ -24,6 +30,8 @@ from pyromq.wire.bodies.topic_bodies import DataVersion
 #: The bit of reading in 5.x's table of what is forbidden (PermName.java, INDEX_PERM_READ).
 _READ_BIT = 1 << 2
 _NOTHING: Mapping[str, int] = {}
+#: A group is a few numbers, and at most some subscriptions.
+CONFIG_BYTES_MAX = 16_384
 _SYSTEM_GROUPS = (
     "TOOLS_CONSUMER",
     "FILTERSRV_CONSUMER",
@@ -79,12 +87,25 @@ class GroupTable:
             return self.put(SubscriptionGroupConfig(group_name=group))
         return None
 
+    def altered(self, config: SubscriptionGroupConfig) -> SubscriptionGroupConfig:
+        """Return a group as an operator wants it: its attributes are changes of those that it has.
+
+        Raises ServerFailed when one of the changes may not be made; nothing changes here.
+        """
+        known = self._configs.get(config.group_name)
+        current = None if known is None else known.attributes
+        attributes = changed_attributes(GROUP_ATTRIBUTES, current, config.attributes, is_new=known is None)
+        return replace(config, attributes=attributes)
+
     def put(self, config: SubscriptionGroupConfig) -> SubscriptionGroupConfig:
         """Create or replace a group; `save` says when it is on disk.
 
-        Raises ServerFailed when no group may have that name.
+        Raises ServerFailed when no group may have that name, or what it says is too long.
         """
         topic_names.check_group(config.group_name)
+        fault = _why_too_large(config)
+        if fault is not None:
+            raise ServerFailed(ResponseCode.SYSTEM_ERROR, f"group {config.group_name}: {fault}")
         self._configs[config.group_name] = config
         self._text.changed(config.group_name)
         self._changed()
@@ -156,7 +177,16 @@ class GroupTable:
 
 def _why_not(name: str, config: SubscriptionGroupConfig) -> str | None:
     """Return why a table may not have a group."""
-    return why_no_stored_group(name) or why_no_stored_group(config.group_name)
+    return why_no_stored_group(name) or why_no_stored_group(config.group_name) or _why_too_large(config)
+
+
+def _why_too_large(config: SubscriptionGroupConfig) -> str | None:
+    """Return what of a group is too long for a table that is told and answered as a whole."""
+    if config.attributes is None and config.subscription_data_set is None:
+        # All else has its limit in its type.
+        return None
+    size = len(encode_group(config))
+    return None if size <= CONFIG_BYTES_MAX else f"it has {size} bytes, and {CONFIG_BYTES_MAX} are the limit"
 
 
 def _why_not_forbidden(name: str, topics: Mapping[str, int]) -> str | None:

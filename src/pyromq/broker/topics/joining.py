@@ -18,6 +18,7 @@ from typing import TypeVar
 from pyromq import system_names
 from pyromq.broker.groups.groups import GroupTable
 from pyromq.broker.registration_targets import RegistrationTargets
+from pyromq.broker.topics.attributes import written_changes
 from pyromq.broker.topics.topics import TopicTable
 from pyromq.codes import RequestCode as Code
 from pyromq.codes import ResponseCode
@@ -148,6 +149,7 @@ class Neighbours:
             topic_filter_type=config.topic_filter_type,
             topic_sys_flag=config.topic_sys_flag,
             order=config.order,
+            attributes=written_changes(config.attributes),
         )
         await self._ask(address, Command(Code.UPDATE_AND_CREATE_TOPIC, ext=write_header(header)))
 

@@ -13,15 +13,19 @@ import msgspec
 from pyromq import system_names
 from pyromq.broker.json_table import JsonTable, legal
 from pyromq.broker.topics import topic_names
+from pyromq.broker.topics.attributes import TOPIC_ATTRIBUTES, changed_attributes
 from pyromq.clock import Clock
 from pyromq.codes import Perm, ResponseCode, TopicSysFlag
 from pyromq.config.choices import BrokerRole
+from pyromq.config.pop_settings import POP_UNCHANGED, PopSettings
 from pyromq.config.settings import BrokerSettings
-from pyromq.errors import ServerFailed
+from pyromq.errors import Refused, ServerFailed
+from pyromq.model import TopicType
 from pyromq.name_rules import WORD_CHARACTERS_MAX, why_no_stored_topic
 from pyromq.store.files import Files
 from pyromq.wire.bodies.table_text import TableText
 from pyromq.wire.bodies.topic_bodies import (
+    MESSAGE_TYPE,
     TABLE_BUCKETS,
     DataVersion,
     TopicConfig,
@@ -43,9 +47,16 @@ class TopicTable:
     """Topic configurations by name. `on_change` is called after each change, once it is in the table."""
 
     def __init__(
-        self, path: Path, settings: BrokerSettings, clock: Clock, *, files: Files | None = None
+        self,
+        path: Path,
+        settings: BrokerSettings,
+        clock: Clock,
+        *,
+        pop: PopSettings = POP_UNCHANGED,
+        files: Files | None = None,
     ) -> None:
         self._settings = settings
+        self._pop = pop
         self._clock = clock
         self._configs = {config.topic_name: config for config in _system_topics(settings)}
         #: All configurations by topic; not to be changed by others.
@@ -144,6 +155,22 @@ class TopicTable:
                 topic_sys_flag=sys_flag,
             )
         )
+
+    def altered(self, config: TopicConfig) -> TopicConfig:
+        """Return a topic as an operator wants it: its attributes are changes of those that it has.
+
+        Raises ServerFailed or Refused when one of the changes may not be made; nothing changes here.
+        """
+        changes = config.attributes or {}
+        if changes.get(f"+{MESSAGE_TYPE}") == TopicType.MIXED and not self._pop.enable_mixed_message_type:
+            raise Refused(
+                ResponseCode.INVALID_PARAMETER,
+                "MIXED message type is not supported; enableMixedMessageType=true allows it",
+            )
+        known = self._configs.get(config.topic_name)
+        current = None if known is None else known.attributes
+        attributes = changed_attributes(TOPIC_ATTRIBUTES, current, changes, is_new=known is None)
+        return msgspec.structs.replace(config, attributes=attributes)
 
     def put(self, config: TopicConfig) -> TopicConfig:
         """Create or replace a topic; `save` says when it is on disk.

@@ -3,9 +3,10 @@
 import msgspec
 
 from pyromq.wire.bodies.body import Body, read_body
+from pyromq.wire.bodies.retry_policy import DEFAULT_RETRY_POLICY, GroupRetryPolicy
 from pyromq.wire.bodies.table_text import TableText
 from pyromq.wire.bodies.topic_bodies import DataVersion
-from pyromq.wire.header import Int32, Int64
+from pyromq.wire.header import Expression, Int32, Int64, TopicName, Word
 from pyromq.wire.java_hash import java_map_order
 from pyromq.wire.java_json import dumps
 
@@ -13,8 +14,20 @@ from pyromq.wire.java_json import dumps
 TABLE_BUCKETS = 2048
 
 
+class SimpleSubscription(Body, kw_only=True, frozen=True):
+    """A subscription that an operator fixed for a group."""
+
+    topic: TopicName
+    expression_type: Word | None = None
+    expression: Expression | None = None
+    version: Int64 = 0
+
+
 class SubscriptionGroupConfig(Body, kw_only=True, frozen=True):
-    """A consumer group on one broker."""
+    """A consumer group on one broker.
+
+    The fields from `consume_message_orderly` on are 5.x's; None is its default, and travels as nothing.
+    """
 
     group_name: str
     consume_enable: bool = True
@@ -25,6 +38,23 @@ class SubscriptionGroupConfig(Body, kw_only=True, frozen=True):
     broker_id: Int64 = 0
     which_broker_when_consume_slowly: Int64 = 1
     notify_consumer_ids_changed_enable: bool = True
+    consume_message_orderly: bool | None = None
+    group_retry_policy: GroupRetryPolicy | None = None
+    group_sys_flag: Int32 | None = None
+    consume_timeout_minute: Int32 | None = None
+    subscription_data_set: list[SimpleSubscription] | None = None
+    #: In a table their names have no sign; in requests `+` or `-` says what becomes of each.
+    attributes: dict[str, str] | None = None
+
+    @property
+    def is_fifo(self) -> bool:
+        """Whether its members get the messages of a queue one after the other."""
+        return bool(self.consume_message_orderly)
+
+    @property
+    def retry_policy(self) -> GroupRetryPolicy:
+        """The pauses before its messages are delivered once more."""
+        return self.group_retry_policy or DEFAULT_RETRY_POLICY
 
 
 class SubscriptionGroupTable(Body, kw_only=True, frozen=True):

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 import msgspec
 
 from pyromq.codes import Perm
+from pyromq.model import TopicType
 from pyromq.wire.bodies.body import Body, read_body
 from pyromq.wire.bodies.table_text import TableText
 from pyromq.wire.header import Int32, Int64
@@ -16,6 +17,9 @@ from pyromq.wire.java_json import dumps
 
 #: The broker's tables are `ConcurrentHashMap(1024)`, which has 2,048 buckets.
 TABLE_BUCKETS = 2048
+#: The attribute that says the type of a topic.
+MESSAGE_TYPE = "message.type"
+_TYPES = frozenset(TopicType)
 
 
 class DataVersion(Body, kw_only=True, frozen=True):
@@ -31,7 +35,7 @@ class DataVersion(Body, kw_only=True, frozen=True):
 
 
 class TopicConfig(Body, kw_only=True, frozen=True):
-    """A topic on one broker. `attributes` are 5.x's."""
+    """A topic on one broker. `attributes` are 5.x's; a table has their names without a sign."""
 
     topic_name: str
     read_queue_nums: Int32 = 16
@@ -41,6 +45,12 @@ class TopicConfig(Body, kw_only=True, frozen=True):
     topic_sys_flag: Int32 = 0
     order: bool = False
     attributes: dict[str, str] | None = None
+
+    @property
+    def topic_type(self) -> TopicType:
+        """The type of its messages: NORMAL if nobody said otherwise, UNSPECIFIED for one unknown here."""
+        word = (self.attributes or {}).get(MESSAGE_TYPE, TopicType.NORMAL)
+        return TopicType(word) if word in _TYPES else TopicType.UNSPECIFIED
 
 
 class TopicConfigTable(Body, kw_only=True, frozen=True):

@@ -1,6 +1,6 @@
 """Topics on a broker: 17."""
 
-from pyromq.wire.header import Header, Int32, TopicName, Word
+from pyromq.wire.header import Header, Int32, Text, TopicName, Word
 
 
 class UpdateAndCreateTopic(Header, kw_only=True):
@@ -14,5 +14,5 @@ class UpdateAndCreateTopic(Header, kw_only=True):
     topic_filter_type: Word
     topic_sys_flag: Int32 | None = None
     order: bool = False
-    attributes: Word | None = None
+    attributes: Text | None = None
     force: bool | None = None

@@ -6,6 +6,7 @@ from pyromq.broker.groups.subscription_conflicts import stance_of
 from pyromq.broker.kinds.delay import DelayedMessages
 from pyromq.broker.registration import Registration
 from pyromq.broker.topics import topic_names
+from pyromq.broker.topics.attributes import read_changes
 from pyromq.broker.topics.topics import TopicTable
 from pyromq.codes import Language, ResponseCode
 from pyromq.errors import HeaderError, Refused, ServerFailed, TopicNotFound
@@ -59,13 +60,16 @@ class AdminHandlers:
         topic_names.check_name(header.topic)
         self._topics.check_not_system(header.topic)
         self._topics.put(
-            TopicConfig(
-                topic_name=header.topic,
-                read_queue_nums=header.read_queue_nums,
-                write_queue_nums=header.write_queue_nums,
-                perm=header.perm,
-                topic_filter_type=header.topic_filter_type,
-                topic_sys_flag=header.topic_sys_flag or 0,
+            self._topics.altered(
+                TopicConfig(
+                    topic_name=header.topic,
+                    read_queue_nums=header.read_queue_nums,
+                    write_queue_nums=header.write_queue_nums,
+                    perm=header.perm,
+                    topic_filter_type=header.topic_filter_type,
+                    topic_sys_flag=header.topic_sys_flag or 0,
+                    attributes=read_changes(header.attributes),
+                )
             )
         )
         await self._topics.save()

@@ -44,6 +44,7 @@ class OperationHandlers:
         self._topics = topics
         self._groups = groups.table
         self._offsets = groups.offsets
+        self._modes = groups.request_modes
         self._store = store
         self._stats = stats
         self._durability = durability
@@ -59,7 +60,7 @@ class OperationHandlers:
         for config in topics:
             topic_names.check_name(config.topic_name)
             self._topics.check_not_system(config.topic_name)
-        for config in topics:
+        for config in [self._topics.altered(each) for each in topics]:
             self._topics.put(config)
         await self._topics.save()
         await self._registration.register()
@@ -74,6 +75,7 @@ class OperationHandlers:
         await self._topics.save()
         count = self._forget_queues(topic)
         self._offsets.remove_topic(topic)
+        self._modes.forget_topic(topic)
         await self._offsets.save()
         if count:
             # What is before the checkpoint is not looked at after a crash: the queues would come back.
@@ -99,13 +101,13 @@ class OperationHandlers:
 
     async def update_group(self, request: Request[None]) -> Answer:
         """Create or change a group."""
-        self._groups.put(decode_group(request.body))
+        self._groups.put(self._groups.altered(decode_group(request.body)))
         await self._groups.save()
         return Answer()
 
     async def update_groups(self, request: Request[None]) -> Answer:
         """Create or change groups."""
-        for config in decode_group_configs(request.body):
+        for config in [self._groups.altered(each) for each in decode_group_configs(request.body)]:
             self._groups.put(config)
         await self._groups.save()
         return Answer()
@@ -116,6 +118,7 @@ class OperationHandlers:
         if self._groups.remove(group):
             log.info("%s deletes group %s", request.link.peer, group)
         self._stats.forget_group(group)
+        self._modes.forget_group(group)
         await self._groups.save()
         if request.header.remove_offset:
             self._offsets.remove_group(group)
