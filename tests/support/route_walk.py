@@ -8,6 +8,8 @@ import msgspec
 from pyromq.net.routes import Route
 from pyromq.wire.bodies.heartbeat_bodies import ConsumerPart, Heartbeat, encode_heartbeat
 from pyromq.wire.bodies.lock_bodies import LockBatch, encode_lock_batch
+from pyromq.wire.bodies.pop_bodies import AssignmentQuestion, encode_assignment_question
+from pyromq.wire.bodies.request_mode_bodies import RequestModeSetting, encode_request_mode
 
 TOPIC, GROUP = "orders", "billing"
 _GROUPS = frozenset(("consumerGroup", "group", "groupName", "producerGroup", "srcGroup", "destGroup", "a"))
@@ -28,6 +30,8 @@ _LOCKS = encode_lock_batch(LockBatch(consumer_group=GROUP, client_id="c", queues
 _BODIES = {
     34: encode_heartbeat(Heartbeat(client_id="c", consumers=[ConsumerPart(group_name=GROUP)])),
     **dict.fromkeys((41, 42), _LOCKS),
+    400: encode_assignment_question(AssignmentQuestion(topic=TOPIC, consumer_group=GROUP, client_id="c")),
+    401: encode_request_mode(RequestModeSetting(topic=TOPIC, consumer_group=GROUP)),
 }
 #: Far beyond what any name may be.
 LONG = 100_000

@@ -7,6 +7,7 @@ once it does, and leaves when it stops.
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from functools import partial
 from typing import Final
 
 from pyromq.broker.access.access_wiring import own_signer
@@ -17,6 +18,7 @@ from pyromq.broker.groups.groups import GroupTable
 from pyromq.broker.registration import FIRST_PERIOD_MS, Registration
 from pyromq.broker.registration_targets import RegistrationTargets
 from pyromq.broker.topics.joining import Neighbours
+from pyromq.broker.topics.topic_routes import TopicRoutes, own_queues
 from pyromq.broker.topics.topics import TopicTable
 from pyromq.clock import Clock
 from pyromq.config.settings import BrokerProcess
@@ -43,6 +45,12 @@ class Surroundings:
         self.name_servers = RegistrationTargets(settings.broker)
         self.links = Links(
             settings.net, clock=clock, name=settings.broker.broker_name, sign=own_signer(settings.broker)
+        )
+        self.routes = TopicRoutes(
+            self.links,
+            self.name_servers,
+            clock,
+            own=partial(own_queues, topics, broker_name=settings.broker.broker_name),
         )
         self._neighbours = Neighbours(self.links, settings.broker, self.name_servers)
         self.registration = Registration(
@@ -84,6 +92,7 @@ class Surroundings:
 
     async def close(self) -> None:
         """End all requests and connections."""
+        await self.routes.close()
         await self._neighbours.close()
         await self.name_servers.close()
         await self.links.close()

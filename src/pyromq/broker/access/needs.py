@@ -21,6 +21,7 @@ from pyromq.broker.topics.topic_names import RETRY_PREFIX, retry_topic
 from pyromq.config.account_rules import Permission
 from pyromq.wire.bodies.heartbeat_bodies import decode_heartbeat
 from pyromq.wire.bodies.lock_bodies import decode_lock_batch
+from pyromq.wire.bodies.pop_bodies import decode_assignment_question
 from pyromq.wire.command import Command
 
 #: Returns the topic that the message at a position of the log is for, None when none is there, and nothing
@@ -171,6 +172,12 @@ def joins(asked: AskedRequest) -> Need:
 def locks(asked: AskedRequest) -> Need:
     """SUB for the group that locks or unlocks queues."""
     return _resources((_group(decode_lock_batch(asked.command.body).consumer_group), Permission.SUB))
+
+
+def asks_for_share(asked: AskedRequest) -> Need:
+    """SUB for the group that asks for its share of a topic's queues, and for the topic."""
+    query = decode_assignment_question(asked.command.body)
+    return _resources((query.topic, Permission.SUB), (_group(query.consumer_group), Permission.SUB))
 
 
 def to_publish(topic: str) -> Need:

@@ -14,6 +14,7 @@ from pyromq.broker.groups.groups import GroupTable
 from pyromq.broker.groups.membership_notices import Membership
 from pyromq.broker.groups.offsets import OffsetTable
 from pyromq.broker.groups.queue_locks import QueueLocks
+from pyromq.broker.groups.request_modes import RequestModes
 from pyromq.broker.groups.subscription_conflicts import SubscriptionConflicts
 from pyromq.broker.groups.topic_news import TopicNews
 from pyromq.broker.json_table import Save
@@ -35,6 +36,7 @@ class Groups:
         self._settings = settings
         self.table = GroupTable(folder / "subscriptionGroup.json", settings, clock, files=files)
         self.offsets = OffsetTable(folder / "consumerOffset.json", files=files)
+        self.request_modes = RequestModes(folder / "messageRequestMode.json", files=files)
         self.locks = QueueLocks(folder / "queueLocks.json", clock, files=files)
         self.consumers = Consumers(clock)
         self.producers = Producers(clock)
@@ -46,6 +48,7 @@ class Groups:
         """Read the tables from their files."""
         self.table.load()
         self.offsets.load()
+        self.request_modes.load()
         self.locks.load()
 
     def run_jobs(self, background: Background) -> None:
@@ -68,6 +71,7 @@ class Groups:
         return {
             "groups": self.table.save,
             "consumers' progress": self.offsets.save,
+            "request modes": self.request_modes.save,
             "queue locks": self.locks.save,
         }
 

@@ -5,6 +5,7 @@ does, as soon as the master is found, and when the log brings a topic that the t
 
     21   topics            45  progress of the delay levels        28  how far the master's log goes
     201  groups            43  progress of the groups            9201  who holds which queue (ours)
+    402  request modes
     25   settings, once a link: the master's role, so that the slave can tell it when the master is lost
 
 Progress must not run ahead of the log. Had a slave the master's word that a delayed message was delivered,
@@ -117,6 +118,7 @@ class TableCopier:
         #: How often the log's link to the master was made: another may lead to another life of it.
         self._link = 0
         self._has_locks = True
+        self._has_modes = True
         self._last_error = ""
         #: What the master said last, and the own table's revision then: the same again is not read again.
         self._topics_seen: tuple[bytes, int] = (b"", -1)
@@ -203,6 +205,8 @@ class TableCopier:
             self._groups_seen = groups, tables.groups.table.revision
         if self._has_locks:
             await self._copy_locks(address)
+        if self._has_modes:
+            await self._copy_modes(address)
         if self._role_asked_over != self._link:
             await self._ask_role(address)
         await tables.topics.save()
@@ -276,6 +280,18 @@ class TableCopier:
                 raise
             # RocketMQ's locks live in memory, and are lost with it.
             self._has_locks = False
+
+    async def _copy_modes(self, address: str) -> None:
+        try:
+            modes = await self._ask(address, RequestCode.GET_ALL_MESSAGE_REQUEST_MODE)
+        except Refused as refused:
+            if refused.code != ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+                raise
+            # A master of 4.9 has none.
+            self._has_modes = False
+            return
+        self._tables.groups.request_modes.follow(modes)
+        await self._tables.groups.request_modes.save()
 
     async def _ask_role(self, address: str) -> None:
         self._role_asked_over = self._link

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pyromq.broker.access.needs import (
     Anybody,
     administrator,
+    asks_for_share,
     ends_message_at,
     is_in,
     joins,
@@ -30,6 +31,7 @@ from pyromq.broker.access.needs import (
 )
 from pyromq.broker.requests.handlers.access_handlers import AccessHandlers
 from pyromq.broker.requests.handlers.admin_handlers import AdminHandlers
+from pyromq.broker.requests.handlers.assignment_handlers import AssignmentHandlers
 from pyromq.broker.requests.handlers.configuration_handlers import ConfigurationHandlers, ResumeHandlers
 from pyromq.broker.requests.handlers.operation_handlers import OperationHandlers
 from pyromq.broker.requests.handlers.presence_handlers import PresenceHandlers
@@ -247,6 +249,20 @@ def group_routes(progress: ProgressHandlers, presence: PresenceHandlers) -> Rout
             needs=Anybody("it only says whether an expression reads"),
             body=_NAMES,
         ),
+    ]
+
+
+def assignment_routes(assignment: AssignmentHandlers) -> Routes:
+    """Return the routes of members that ask for their share of queues, and of how they consume."""
+    return [
+        read(Code.QUERY_ASSIGNMENT, assignment.query_assignment, needs=asks_for_share, body=_NAMES),
+        order(
+            Code.SET_MESSAGE_REQUEST_MODE,
+            assignment.set_request_mode,
+            on_slave=_CHANGES_NOTHING,
+            body=_NAMES,
+        ),
+        look(Code.GET_ALL_MESSAGE_REQUEST_MODE, assignment.all_request_modes),
     ]
 
 

@@ -27,6 +27,7 @@ from pyromq.broker.replication.committed_here import CommittedHere
 from pyromq.broker.requests.broker_routes import (
     access_routes,
     admin_routes,
+    assignment_routes,
     group_routes,
     kind_routes,
     operation_routes,
@@ -41,6 +42,7 @@ from pyromq.broker.requests.busy import Busy
 from pyromq.broker.requests.end_shortcut import fast_ends
 from pyromq.broker.requests.handlers.access_handlers import AccessHandlers
 from pyromq.broker.requests.handlers.admin_handlers import AdminHandlers
+from pyromq.broker.requests.handlers.assignment_handlers import AssignmentHandlers
 from pyromq.broker.requests.handlers.configuration_handlers import ConfigurationHandlers, ResumeHandlers
 from pyromq.broker.requests.handlers.operation_handlers import OperationHandlers
 from pyromq.broker.requests.handlers.presence_handlers import PresenceHandlers
@@ -57,6 +59,7 @@ from pyromq.broker.requests.handlers.transaction_handlers import TransactionHand
 from pyromq.broker.requests.route_facts import BrokerTable
 from pyromq.broker.requests.send_back_shortcut import fast_send_backs
 from pyromq.broker.requests.send_shortcut import FastSends, make_sends
+from pyromq.broker.topics.topic_routes import TopicRoutes
 from pyromq.broker.topics.topics import TopicTable
 from pyromq.clock import Clock
 from pyromq.codes import RequestCode
@@ -194,6 +197,13 @@ class HandlerTable:
         progress = ProgressHandlers(self._store, self._groups, self._write.durability, committed_here)
         self._table.add(group_routes(progress, presence))
         return progress
+
+    def add_assignments(self, routes: TopicRoutes) -> None:
+        """Add the handlers of members that ask for their share of queues."""
+        assignment = AssignmentHandlers(
+            topics=self._topics, groups=self._groups, routes=routes, settings=self._settings.pop
+        )
+        self._table.add(assignment_routes(assignment))
 
     def add_operators(
         self,

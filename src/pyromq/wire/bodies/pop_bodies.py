@@ -117,8 +117,10 @@ def decode_assignment_question(data: bytes) -> AssignmentQuestion:
     return convert(AssignmentQuestion, read_object(data))
 
 
-def encode_assignments(assignments: Sequence[QueueAssignment]) -> bytes:
-    """Return the answer to 400."""
+def encode_assignments(assignments: Sequence[QueueAssignment] | None) -> bytes:
+    """Return the answer to 400; None: the member keeps what it has."""
+    if assignments is None:
+        return dumps({})
     listed = [{"messageQueue": each.queue, "mode": each.mode} for each in assignments]
     return dumps({"messageQueueAssignments": listed})
 

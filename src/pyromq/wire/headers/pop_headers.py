@@ -75,6 +75,29 @@ class ChangeMessageInvisibleTimeAnswer(Header, kw_only=True):
     revive_qid: Int32
 
 
+class PeekMessage(Header, kw_only=True):
+    """Look at the next messages of a topic; nothing changes by it."""
+
+    consumer_group: GroupName
+    topic: TopicName
+    queue_id: Int32
+    max_msg_nums: Int32
+
+
+class CountHeldPops(Header, kw_only=True):
+    """Ask how many pops of a group wait for a topic, or for one of its queues."""
+
+    consumer_group: GroupName
+    topic: TopicName
+    queue_id: Int32
+
+
+class HeldPopCount(Header, kw_only=True):
+    """The number of pops that wait."""
+
+    polling_num: Int32
+
+
 class PopNotification(Header, kw_only=True):
     """Ask to be told when a topic has a message to take; nothing is taken."""
 
@@ -82,7 +105,7 @@ class PopNotification(Header, kw_only=True):
     topic: TopicName
     queue_id: Int32
     poll_time: Int64
-    born_time: Int64
+    born_time: Int64 = 0
     order: bool | None = None
     attempt_id: Word | None = None
     exp_type: Word | None = None
