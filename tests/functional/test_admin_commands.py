@@ -318,6 +318,49 @@ def test_a_group_is_created_shown_and_deleted(cluster: ThreadCluster, stage: Adm
     assert stage.admin("getConsumerConfig", "-g", group).exit_code == 3
 
 
+def test_a_group_has_the_settings_of_5x(stage: AdminStage, group: str) -> None:
+    policy = '{"type":"EXPONENTIAL","exponentialRetryPolicy":{"initial":1000,"max":60000,"multiplier":3}}'
+    update = ("updateSubGroup", "-g", group, "-c", "DefaultCluster")
+
+    made = stage.admin(*update, "-o", "true", "-p", policy, "--attributes", "+priority.factor=40")
+    rows = stage.records("admin", "getConsumerConfig", "-g", group)
+    removed = stage.admin(*update, "--attributes", "-priority.factor")
+    refused = stage.admin(*update, "--attributes", "+priority.factor=101")
+
+    assert made.exit_code == 0, made.output
+    assert [(row["consumeMessageOrderly"], row["attributes"]) for row in rows] == [
+        (True, {"priority.factor": "40"})
+    ] * 2
+    assert rows[0]["groupRetryPolicy"]["exponentialRetryPolicy"]["multiplier"] == 3
+    assert removed.exit_code == 0
+    assert (
+        not {"attributes", "consumeMessageOrderly"}
+        & stage.records("admin", "getConsumerConfig", "-g", group)[0].keys()
+    )
+    assert "value is not in range(0, 100)" in refused.output
+
+
+def test_the_type_of_a_topic_is_set_and_refused(stage: AdminStage, topic: str) -> None:
+    update = ("updateTopic", "-t", topic, "-c", "DefaultCluster", "-a")
+
+    made = stage.admin(*update, "+message.type=FIFO")
+    refused = stage.admin(*update, "+message.type=LATER")
+
+    assert made.exit_code == 0, made.output
+    assert "value is not in set" in refused.output
+
+
+def test_a_group_is_told_to_pop(stage: AdminStage, topic: str, group: str) -> None:
+    stage.admin("updateTopic", "-t", topic, "-c", "DefaultCluster")
+    command = ("setConsumeMode", "-t", topic, "-g", group, "-c", "DefaultCluster")
+
+    made = stage.admin(*command, "-m", "POP", "-q", "2")
+
+    assert made.stdout.count("set consume mode to ") == 2
+    assert stage.admin(*command, "-m", "BOTH").exit_code == 2
+    assert "not exist" in stage.admin("setConsumeMode", "-t", "nowhere", *command[3:], "-m", "POP").output
+
+
 def test_a_brokers_groups_are_shown_with_their_lag(
     cluster: ThreadCluster, stage: AdminStage, topic: str, group: str
 ) -> None:

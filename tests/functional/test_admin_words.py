@@ -50,6 +50,8 @@ def test_a_topic_lives_from_create_to_delete(stage: AdminStage, topic: str, grou
 
     assert (row["brokers"], row["write_queues"], row["messages"]) == (["broker-a", "broker-b"], 6, 6)
     assert f"read by {group}" in shown
+    assert stage.run("topic", "create", topic, "--queues", "3", "--type", "delay").exit_code == 0
+    assert "expected one of" in str(stage.run("topic", "create", topic, "--type", "urgent").exception)
     assert {"topic": topic} in stage.records("topic", "list", "--names")
     assert stage.run("topic", "allow", topic, "read").exit_code == 0
     assert {one["perm"] for one in stage.records("admin", "topicRoute", "-t", topic, "-l")} == {4}

@@ -22,6 +22,7 @@ InCluster = Annotated[
     str | None, typer.Option("--cluster", metavar="NAME", help="Only on this cluster's brokers.")
 ]
 PERMS = {"read": 4, "write": 2, "read-write": 6}
+TYPES = ("normal", "fifo", "delay", "transaction", "mixed", "priority")
 
 topic = typer.Typer(
     no_args_is_help=True,
@@ -85,13 +86,17 @@ def show(
 
 @topic.command(
     "create",
-    epilog=examples("pyromq topic create orders --queues 16", "pyromq topic create orders --ordered"),
+    epilog=examples("pyromq topic create orders --queues 16", "pyromq topic create orders --type fifo"),
 )
 def create(
     name: Annotated[str, typer.Argument(metavar="TOPIC", help="The new topic.")],
     *,
     queues: Annotated[int, typer.Option("--queues", metavar="N", min=1, help="On each broker.")] = 8,
     ordered: Annotated[bool, typer.Option("--ordered", help="Its queues are told in order.")] = False,
+    message_type: Annotated[
+        str | None,
+        typer.Option("--type", metavar="TYPE", help="normal, fifo, delay, transaction, mixed or priority."),
+    ] = None,
     cluster: InCluster = None,
     broker: Annotated[
         str | None,
@@ -100,10 +105,19 @@ def create(
     name_server: NameServer = DEFAULT_NAME_SERVER,
     as_json: Json = False,
 ) -> None:
-    """Create a topic on all masters, or give one that is there so many queues."""
+    """Create a topic on all masters, or give one that is there so many queues.
+
+    The type says which messages clients of RocketMQ 5 that speak gRPC may send to it; others may send all.
+    """
     from pyromq.client.plans.admin.scaling_plans import TopicUpdate
 
-    update = TopicUpdate(topic=name, read_queue_count=queues, write_queue_count=queues, is_ordered=ordered)
+    update = TopicUpdate(
+        topic=name,
+        read_queue_count=queues,
+        write_queue_count=queues,
+        is_ordered=ordered,
+        attributes=_type_change(message_type),
+    )
     order(
         name_server,
         lambda admin: admin.update_topic(update, cluster=cluster, address=broker),
@@ -111,6 +125,14 @@ def create(
         is_json=as_json,
         topic=name,
     )
+
+
+def _type_change(message_type: str | None) -> str | None:
+    if message_type is None:
+        return None
+    if message_type.lower() not in TYPES:
+        raise ConfigError(f"--type {message_type}: expected one of {', '.join(TYPES)}")
+    return f"+message.type={message_type.upper()}"
 
 
 @topic.command("delete", epilog=examples("pyromq topic delete orders --yes"))

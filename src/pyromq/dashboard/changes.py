@@ -7,6 +7,8 @@ others.
 from collections.abc import Mapping
 from typing import Any, Final
 
+from msgspec.structs import replace
+
 from pyromq.client.aio.asking import Asker
 from pyromq.client.client_session import Session
 from pyromq.client.names import check_group, check_topic
@@ -17,6 +19,7 @@ from pyromq.codes import RequestCode
 from pyromq.dashboard.picture import NameKind, Picture
 from pyromq.errors import ConfigError, PyroError
 from pyromq.wire.bodies.group_bodies import SubscriptionGroupConfig, encode_group
+from pyromq.wire.bodies.topic_bodies import MESSAGE_TYPE
 from pyromq.wire.headers.namesrv_headers import DeleteTopicInNamesrv
 from pyromq.wire.headers.operation_headers import DeleteSubscriptionGroup, DeleteTopic
 
@@ -25,6 +28,8 @@ QUEUES_MAX: Final = 1_024
 #: Further tries that a group may have.
 RETRIES_MAX: Final = 10_000
 _PERMISSIONS: Final = (2, 4, 6)
+#: The types that a topic may be given here.
+TYPES: Final = ("NORMAL", "FIFO", "DELAY", "TRANSACTION", "MIXED")
 
 Order = Mapping[str, Any]
 Shown = dict[str, Any]
@@ -45,6 +50,7 @@ async def put_topic(asker: Asker, picture: Picture, order: Order) -> list[Shown]
         write_queue_count=whole(order, "writeQueues", 8, 1, QUEUES_MAX),
         perm=perm,
         is_ordered=bool(order.get("ordered", False)),
+        attributes=_type_change(order),
     )
     results: list[Shown] = []
     for broker in _brokers(picture, order):
@@ -55,6 +61,16 @@ async def put_topic(asker: Asker, picture: Picture, order: Order) -> list[Shown]
             failure = str(error)
         results.append(_said(broker.name, failure))
     return results
+
+
+def _type_change(order: Order) -> str | None:
+    """Return the change of a topic's type, None where it is to stay."""
+    name = order.get("type") or None
+    if name is None:
+        return None
+    if name not in TYPES:
+        raise ConfigError(f"type is one of {', '.join(TYPES)}")
+    return f"+{MESSAGE_TYPE}={name}"
 
 
 def _update_topic(
@@ -98,8 +114,10 @@ async def put_group(asker: Asker, picture: Picture, order: Order) -> list[Shown]
         before = (known.configs.get(broker.name) if known else None) or SubscriptionGroupConfig(
             group_name=name
         )
-        config = SubscriptionGroupConfig(
-            group_name=name,
+        # Its attributes stay: a request names only those that change.
+        config = replace(
+            before,
+            attributes=None,
             consume_enable=flag(order, "consumeEnable", default=before.consume_enable),
             consume_from_min_enable=flag(
                 order, "consumeFromMinEnable", default=before.consume_from_min_enable
@@ -107,11 +125,9 @@ async def put_group(asker: Asker, picture: Picture, order: Order) -> list[Shown]
             consume_broadcast_enable=flag(
                 order, "consumeBroadcastEnable", default=before.consume_broadcast_enable
             ),
+            consume_message_orderly=flag(order, "consumeMessageOrderly", default=before.is_fifo) or None,
             retry_queue_nums=whole(order, "retryQueueNums", before.retry_queue_nums, 0, QUEUES_MAX),
             retry_max_times=whole(order, "retryMaxTimes", before.retry_max_times, -1, RETRIES_MAX),
-            broker_id=before.broker_id,
-            which_broker_when_consume_slowly=before.which_broker_when_consume_slowly,
-            notify_consumer_ids_changed_enable=before.notify_consumer_ids_changed_enable,
         )
         code = RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP
         results.append(await _tell(asker, broker.name, broker.address, code, None, encode_group(config)))

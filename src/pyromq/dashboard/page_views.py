@@ -265,6 +265,7 @@ def _topic_config(broker: str, config: TopicConfig) -> Shown:
         "perm": config.perm,
         "permText": _perm(config.perm),
         "ordered": config.order,
+        "type": config.topic_type,
         "attributes": config.attributes or {},
     }
 
@@ -368,6 +369,7 @@ def _group_config(broker: str, config: SubscriptionGroupConfig) -> Shown:
         "consumeEnable": config.consume_enable,
         "consumeFromMinEnable": config.consume_from_min_enable,
         "consumeBroadcastEnable": config.consume_broadcast_enable,
+        "consumeMessageOrderly": config.is_fifo,
         "retryQueueNums": config.retry_queue_nums,
         "retryMaxTimes": config.retry_max_times,
         "brokerId": config.broker_id,

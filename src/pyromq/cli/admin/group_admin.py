@@ -22,6 +22,8 @@ from pyromq.cli.admin.admin_options import (
 from pyromq.cli.admin.command_runs import look, order
 from pyromq.cli.exit_status import ended_by_errors
 from pyromq.cli.options import examples
+from pyromq.config.choices import MessageRequestMode
+from pyromq.errors import ConfigError
 
 
 def consumer_progress(
@@ -111,6 +113,25 @@ def get_consumer_config(
     look(name_server, lambda admin: group_views.configs(admin, group), is_json=as_json)
 
 
+WhenSlow = Annotated[
+    int,
+    typer.Option(
+        "-w", "--whichBrokerWhenConsumeSlowly", metavar="ID", min=0, help="The one when it is far behind."
+    ),
+]
+Orderly = Annotated[
+    str, true_or_false("-o", "--consumeMessageOrderly", help="One message of a queue after the other.")
+]
+RetryPolicyJson = Annotated[
+    str | None,
+    typer.Option("-p", "--groupRetryPolicy", metavar="JSON", help="Pauses before redeliveries."),
+]
+GroupAttributes = Annotated[
+    str | None,
+    typer.Option("--attributes", metavar="+NAME=VALUE,…", help="Attributes to set and to remove."),
+]
+
+
 def update_sub_group(
     *,
     group: ConsumerGroup,
@@ -135,26 +156,27 @@ def update_sub_group(
     broker_id: Annotated[
         int, typer.Option("-i", "--brokerId", metavar="ID", min=0, help="The broker to read from.")
     ] = 0,
-    when_slow: Annotated[
-        int,
-        typer.Option(
-            "-w", "--whichBrokerWhenConsumeSlowly", metavar="ID", min=0, help="The one when it is far behind."
-        ),
-    ] = 1,
+    when_slow: WhenSlow = 1,
     notify: Annotated[
         str,
         true_or_false("-a", "--notifyConsumerIdsChanged", help="Tell members of changes."),
     ] = "true",
+    orderly: Orderly = "false",
+    retry_policy: RetryPolicyJson = None,
+    attributes: GroupAttributes = None,
     name_server: NameServer = DEFAULT_NAME_SERVER,
     as_json: Json = False,
 ) -> None:
     """Create a consumer group, or change it: on one broker, or on all masters of a cluster."""
     from pyromq.client.names import check_group
     from pyromq.wire.bodies.group_bodies import SubscriptionGroupConfig
+    from pyromq.wire.bodies.retry_policy import decode_retry_policy
 
     with ended_by_errors():
         exactly_one_place(broker, cluster)
         check_group(group)
+        policy = None if retry_policy is None else decode_retry_policy(retry_policy.encode())
+        changes = dict(item.partition("=")[::2] for item in attributes.split(",")) if attributes else None
     config = SubscriptionGroupConfig(
         group_name=group,
         consume_enable=is_true(consume),
@@ -165,6 +187,9 @@ def update_sub_group(
         broker_id=broker_id,
         which_broker_when_consume_slowly=when_slow,
         notify_consumer_ids_changed_enable=is_true(notify),
+        consume_message_orderly=is_true(orderly) or None,
+        group_retry_policy=policy,
+        attributes=changes,
     )
     order(
         name_server,
@@ -172,6 +197,53 @@ def update_sub_group(
         said=f"create subscription group {group} to {{}} success.",
         is_json=as_json,
         group=group,
+    )
+
+
+def set_consume_mode(
+    *,
+    topic: Topic,
+    group: ConsumerGroup,
+    mode: Annotated[str, typer.Option("-m", "--mode", metavar="PULL|POP", help="How its members consume.")],
+    shared: Annotated[
+        int,
+        typer.Option(
+            "-q",
+            "--popShareQueueNum",
+            metavar="N",
+            help="With POP: members whose queues each pops beside its own; 0: of all.",
+        ),
+    ] = 0,
+    broker: Broker = None,
+    cluster: Cluster = None,
+    name_server: NameServer = DEFAULT_NAME_SERVER,
+    as_json: Json = False,
+) -> None:
+    """Let the members of a group pull their own queues of a topic, or pop from all.
+
+    It holds for members that let the broker share queues out, as Java's do with clientRebalance=false.
+    """
+    from pyromq.wire.bodies.request_mode_bodies import RequestModeSetting
+
+    with ended_by_errors():
+        exactly_one_place(broker, cluster)
+        if mode not in tuple(MessageRequestMode):
+            raise ConfigError(f"-m {mode}: expected PULL or POP")
+    setting = RequestModeSetting(
+        topic=topic,
+        consumer_group=group,
+        mode=MessageRequestMode(mode),
+        pop_share_queue_num=shared,
+    )
+    order(
+        name_server,
+        lambda admin: admin.set_request_mode(setting, cluster=cluster, address=broker),
+        said=f"set consume mode to {{}} success. topic[{topic}] group[{group}] consume mode[{mode}] "
+        f"popShareQueueNum[{shared}]",
+        is_json=as_json,
+        group=group,
+        topic=topic,
+        mode=mode,
     )
 
 
@@ -265,6 +337,11 @@ def add_group_commands(admin: typer.Typer) -> None:
             "deleteSubGroup",
             delete_sub_group,
             ("pyromq admin deleteSubGroup -g billing -c DefaultCluster -r true",),
+        ),
+        (
+            "setConsumeMode",
+            set_consume_mode,
+            ("pyromq admin setConsumeMode -t orders -g billing -m POP -c DefaultCluster",),
         ),
         ("brokerConsumeStats", broker_consume_stats, ("pyromq admin brokerConsumeStats -b 10.0.0.7:10911",)),
         ("getConsumerStatus", get_consumer_status, ("pyromq admin getConsumerStatus -g billing -t orders",)),

@@ -53,6 +53,15 @@ def update_topic(
         str,
         admin_options.true_or_false("-s", "--hasUnitSub", help="Whether it is subscribed by unit."),
     ] = "false",
+    attributes: Annotated[
+        str | None,
+        typer.Option(
+            "-a",
+            "--attributes",
+            metavar="+NAME=VALUE,-NAME,…",
+            help="Attributes to set and to remove, as +message.type=FIFO.",
+        ),
+    ] = None,
     as_json: options.Json = False,
 ) -> None:
     """Create a topic, or change it if it is there: on one broker, or on all masters of a cluster."""
@@ -69,6 +78,7 @@ def update_topic(
         perm=perm,
         is_ordered=admin_options.is_true(order),
         sys_flag=UNIT * admin_options.is_true(unit) | UNIT_SUB * admin_options.is_true(has_unit_sub),
+        attributes=attributes,
     )
     if not run_update_topic(
         update, cluster=cluster, address=broker, name_server=name_server, is_json=as_json

@@ -31,6 +31,9 @@ _CLIENT = (
     ("#Version", "version_name"),
 )
 
+#: What a group's settings are of.
+_PLACE = ("cluster", "broker")
+
 
 def progress(admin: Admin, group: str, topic: str | None = None, *, with_clients: bool = False) -> Listing:
     """Show a group's progress in each queue; raises NotThere when it never read anything."""
@@ -188,18 +191,18 @@ def configs(admin: Admin, group: str) -> Listing:
         config = table.subscription_group_table.get(group)
         if config is not None:
             records.append(
-                {"cluster": place.cluster, "broker": place.broker_name} | msgspec.to_builtins(config)
+                {"cluster": place.cluster, "broker": place.broker_name}
+                | {name: value for name, value in msgspec.to_builtins(config).items() if value is not None}
             )
     if not records:
         known = {name for table in tables.values() for name in table.subscription_group_table}
         raise no_group(group, known, silence)
-    names = [name for name in records[0] if name not in ("cluster", "broker")]
     notes = []
     for record in records:
         notes.append(
             f"============================={record['cluster']}:{record['broker']}============================="
         )
-        notes += [f"{name:<40}=  {_java(record[name])}" for name in names]
+        notes += [f"{name:<40}=  {_java(value)}" for name, value in record.items() if name not in _PLACE]
     return Listing((), records, notes).without(silence)
 
 

@@ -25,6 +25,7 @@ from pyromq.wire.bodies.connection_bodies import ConsumerConnections, MemberConn
 from pyromq.wire.bodies.group_bodies import SubscriptionGroupConfig, SubscriptionGroupTable
 from pyromq.wire.bodies.offset_bodies import TopicOffset
 from pyromq.wire.bodies.operation_bodies import GroupLag, ProducerClient, QueueRows, Rates
+from pyromq.wire.bodies.request_mode_bodies import RequestModeSetting
 from pyromq.wire.bodies.running_info import DirectConsumption
 from pyromq.wire.bodies.topic_bodies import TopicConfigTable
 from pyromq.wire.headers.operation_headers import QueryConsumeQueue
@@ -149,6 +150,15 @@ class ClusterOperations(ClientOperations):
         """Create or change a consumer group on one broker, or on all masters of a cluster or of all."""
         return ops_groups.update_group(
             self._session, config, self._deadline(), cluster_name=cluster, address=address
+        )
+
+    @Operation
+    def set_request_mode(
+        self, setting: RequestModeSetting, *, cluster: str | None = None, address: str | None = None
+    ) -> Plan[list[ServerReply]]:
+        """Say how the members of a group consume a topic: each pulls its own queues, or all pop."""
+        return ops_groups.set_request_mode(
+            self._session, setting, self._deadline(), cluster_name=cluster, address=address
         )
 
     @Operation

@@ -10,9 +10,10 @@ export function editGroup(group) {
   const enable = flag("consumeEnable");
   const first = flag("consumeFromMinEnable");
   const broadcast = flag("consumeBroadcastEnable");
+  const fifo = flag("consumeMessageOrderly");
   const save = act(group ? "Save" : "Create", async () => {
     const results = await post("/api/groups/put", { name: name.value.trim(), retryMaxTimes: tries.valueAsNumber, retryQueueNums: queues.valueAsNumber,
-      consumeEnable: enable.checked, consumeFromMinEnable: first.checked, consumeBroadcastEnable: broadcast.checked });
+      consumeEnable: enable.checked, consumeFromMinEnable: first.checked, consumeBroadcastEnable: broadcast.checked, consumeMessageOrderly: fifo.checked });
     if (results.some((one) => one.failure)) { shown.say(told(results)); return; }
     shown.close();
     toast(`${name.value} is ${group ? "changed" : "created"} on ${results.length} ${results.length === 1 ? "broker" : "brokers"}`);
@@ -23,6 +24,7 @@ export function editGroup(group) {
     h("label", { class: "check" }, enable, "May consume"),
     h("label", { class: "check" }, first, "May begin at the first message"),
     h("label", { class: "check" }, broadcast, "May consume as broadcast"),
+    h("label", { class: "check" }, fifo, "One message of a queue after the other (FIFO, for members that pop)"),
   ], [save]);
   if (!group) name.focus();
 }

@@ -12,6 +12,7 @@ const configs = new Table([
   { title: "Queues to write", kind: "number", cell: (c) => c.writeQueues },
   { title: "Queues to read", kind: "number", cell: (c) => c.readQueues },
   { title: "Permission", cell: (c) => c.permText },
+  { title: "Messages", cell: (c) => c.type.toLowerCase() },
   { title: "Ordered", cell: (c) => (c.ordered ? "yes" : "no") },
 ], { key: (c) => c.broker, caption: "Settings on each broker", empty: "No broker has it." });
 const queues = new Table([

@@ -40,6 +40,7 @@ from pyromq.wire.bodies.group_bodies import (
 )
 from pyromq.wire.bodies.offset_bodies import GroupProgress, decode_consume_stats
 from pyromq.wire.bodies.operation_bodies import GroupLag, ProducerClient, decode_lags, decode_producers
+from pyromq.wire.bodies.request_mode_bodies import RequestModeSetting, encode_request_mode
 from pyromq.wire.headers.admin_headers import (
     GetConsumerConnectionList,
     GetConsumerStatus,
@@ -112,6 +113,31 @@ def update_group(
             session,
             [place.address for place in meant],
             lambda: request(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, body=body),
+        )
+    )
+
+
+def set_request_mode(
+    session: Session,
+    setting: RequestModeSetting,
+    deadline: Deadline,
+    *,
+    cluster_name: str | None = None,
+    address: str | None = None,
+) -> Plan[list[ServerReply]]:
+    """Say how the members of a group consume a topic, on one broker or on all masters of a cluster."""
+    namespace = session.settings.namespace
+    named = msgspec.structs.replace(
+        setting,
+        topic=wrap(namespace, setting.topic),
+        consumer_group=wrap(namespace, setting.consumer_group),
+    )
+    meant = yield from places(session, deadline, cluster_name=cluster_name, address=address)
+    return (
+        yield from tell_each(
+            session,
+            [place.address for place in meant],
+            lambda: request(RequestCode.SET_MESSAGE_REQUEST_MODE, body=encode_request_mode(named)),
         )
     )
 

@@ -68,6 +68,8 @@ class TopicUpdate:
     perm: int = int(Perm.READ | Perm.WRITE)
     is_ordered: bool = False
     sys_flag: int = 0
+    #: Changes of its attributes, as `+message.type=FIFO`, joined by commas; brokers before 5.0 ignore them.
+    attributes: str | None = None
 
 
 def update_topic(
@@ -94,6 +96,7 @@ def update_topic(
         topic_filter_type="SINGLE_TAG",
         topic_sys_flag=update.sys_flag,
         order=update.is_ordered,
+        attributes=update.attributes,
     )
     told = []
     for broker in brokers:
