@@ -179,6 +179,8 @@ def test_only_the_borders_catch_everything() -> None:
         "net/routes.py",  # errors become answers
         "net/inlet.py",  # a mistake of a shortcut must not touch later turns
         "net/turn.py",  # a step that fails must not keep answers back
+        "net/http2/grpc_link.py",  # a mistake on one connection must not touch the others
+        "net/http2/server_call.py",  # whatever a handler raises ends its call
         "net/link.py",  # a mistake on one connection must not touch the others
         "broker/background.py",  # the owner of the background loops
         "broker/json_table.py",  # a stop: whatever one table's save raises, the others are saved

@@ -1,0 +1,94 @@
+"""A server of gRPC: `Server` with links that speak it, TLS and plain connections on one port.
+
+Where TLS is not set up, a certificate of our own is made: four of seven SDKs use TLS unless they are told
+otherwise. `tlsServerMode=disabled` switches TLS off here as it does on the other ports.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from pyromq.clock import Clock
+from pyromq.config.choices import TlsServerMode
+from pyromq.config.settings import NetSettings
+from pyromq.net.http2.grpc_calls import GrpcMethods
+from pyromq.net.http2.grpc_link import GrpcLink
+from pyromq.net.http2.own_certificate import own_certificate
+from pyromq.net.http2.session_terms import SessionLimits
+from pyromq.net.http2.which_session import session_class
+from pyromq.net.link import Link
+from pyromq.net.routes import RequestTable
+from pyromq.net.server import Server
+from pyromq.net.turn import Turn
+
+_ALPN = ["h2"]
+
+
+class GrpcServer(Server):
+    """Answers calls on one or more addresses. `methods` may be filled after it is made, before it starts.
+
+    `certificate_folder` is where a certificate of its own is kept, if the settings name none. Raises
+    ConfigError when TLS cannot be set up, or HTTP/2 is not installed.
+    """
+
+    def __init__(
+        self,
+        methods: GrpcMethods,
+        settings: NetSettings,
+        *,
+        clock: Clock,
+        name: str,
+        certificate_folder: Path,
+        turn: Turn | None = None,
+        limits: SessionLimits | None = None,
+        on_link_closed: Callable[[Link], None] | None = None,
+    ) -> None:
+        self._session_class = session_class()
+        super().__init__(
+            RequestTable(()),
+            _with_certificate(settings, certificate_folder),
+            clock=clock,
+            name=name,
+            on_link_closed=on_link_closed,
+            turn=turn,
+        )
+        if self._tls is not None:
+            # Java's, Go's and C++'s clients leave a server that does not choose it.
+            self._tls.set_alpn_protocols(_ALPN)
+        self._methods = methods
+        self._limits = limits or SessionLimits()
+
+    async def close(self) -> None:
+        """Tell clients to go elsewhere, give calls under way a short grace, then end all connections."""
+        for link in self._grpc_links():
+            link.go_away()
+        await super().close()
+
+    def close_idle(self) -> None:
+        """End connections that were silent too long and have no calls; those that have are looked after."""
+        for link in self._grpc_links():
+            link.look_after(self._settings.server_channel_max_idle_time_seconds / 2)
+        super().close_idle()
+
+    def _grpc_links(self) -> list[GrpcLink]:
+        return [link for link in self.links if isinstance(link, GrpcLink)]
+
+    def _new_link(self) -> Link:
+        return GrpcLink(
+            self._settings,
+            turn=self._turn,
+            clock=self._clock,
+            methods=self._methods,
+            session=self._session_class(self._limits),
+            on_start=self._admit,
+            on_end=self._forget,
+        )
+
+
+def _with_certificate(settings: NetSettings, folder: Path) -> NetSettings:
+    if settings.tls_server_mode == TlsServerMode.DISABLED or settings.tls_server_cert_path:
+        return settings
+    path = str(own_certificate(folder))
+    return replace(settings, tls_server_cert_path=path, tls_server_key_path=path)
