@@ -70,7 +70,7 @@ class GroupLook:
 
     def reached(self) -> dict[MessageQueue, int]:
         """Return how far the group is in each queue of which anything is known."""
-        found = {queue: progress.consumer_offset for queue, progress in self.progress.items()}
+        found = {queue: progress.reached for queue, progress in self.progress.items()}
         for _, queue, state in self.queues():
             if state.commit_offset >= 0:
                 found[queue] = max(state.commit_offset, found.get(queue, 0))
@@ -150,7 +150,7 @@ class GroupSeen:
 
 def lag_of(group: GroupSeen) -> int:
     """Return about how many messages a group has not read, as brokers know it."""
-    return sum(one.broker_offset - one.consumer_offset for one in group.latest.progress.values())
+    return sum(one.behind for one in group.latest.progress.values())
 
 
 @dataclass(slots=True)

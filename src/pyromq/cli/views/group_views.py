@@ -65,6 +65,7 @@ def progress(admin: Admin, group: str, topic: str | None = None, *, with_clients
         ("#Consumer Offset", "consumer_offset"),
         *([("#Client IP", "client")] if with_clients else []),
         ("#Diff", "lag"),
+        *([("#Inflight", "in_flight")] if any("in_flight" in record for record in records) else []),
         ("#LastTime", "last_consumed_ms"),
     ]
     return Listing(
@@ -214,7 +215,7 @@ def lags(admin: Admin, address: str, *, only_ordered: bool, timeout_ms: int, lea
         for group, topics in sorted(found.items())
         for lag in topics
         for queue, one in sorted(lag.offset_table.items())
-        if one.broker_offset - one.consumer_offset >= least and one.last_timestamp > 0
+        if one.behind >= least and one.last_timestamp > 0
     ]
     total = sum(lag.behind for topics in found.values() for lag in topics)
     return Listing(
@@ -254,9 +255,9 @@ def progress_record(group: str, queue: MessageQueue, one: GroupProgress) -> dict
         "queue": queue.queue_id,
         "broker_offset": one.broker_offset,
         "consumer_offset": one.consumer_offset,
-        "lag": one.broker_offset - one.consumer_offset,
+        "lag": one.behind,
         "last_consumed_ms": one.last_timestamp,
-    }
+    } | ({} if one.in_flight is None else {"next_offset": one.pull_offset, "in_flight": one.in_flight})
 
 
 def _client_record(group: str, one: MemberConnection) -> dict[str, Any]:

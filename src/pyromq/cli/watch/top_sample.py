@@ -88,9 +88,7 @@ async def take_sample(asker: Asker, before: TopSample | None = None) -> TopSampl
     seen = observation.snapshot
     progress = _progress(seen)
     at_s = seen.asked_at[Question.LAGS].monotonic_s
-    reached = {
-        key: {queue: each.consumer_offset for queue, each in own.items()} for key, own in progress.items()
-    }
+    reached = {key: {queue: each.reached for queue, each in own.items()} for key, own in progress.items()}
     ends: dict[str, dict[MessageQueue, int]] = {}
     for (_, topic), own in progress.items():
         ends.setdefault(topic, {}).update({queue: each.broker_offset for queue, each in own.items()})
@@ -109,7 +107,7 @@ async def take_sample(asker: Asker, before: TopSample | None = None) -> TopSampl
         GroupRow(
             *key,
             rate(reached_before.get(key, {}), reached[key], told[key]),
-            sum(each.broker_offset - each.consumer_offset for each in own.values()),
+            sum(each.behind for each in own.values()),
             _behind_ms(own.values()),
         )
         for key, own in progress.items()
@@ -149,11 +147,7 @@ def _told_rates(seen: ClusterSnapshot) -> defaultdict[tuple[str, str], float]:
 
 
 def _behind_ms(progress: Iterable[GroupProgress]) -> int | None:
-    stored_ms = [
-        each.last_timestamp
-        for each in progress
-        if each.broker_offset > each.consumer_offset and each.last_timestamp > 0
-    ]
+    stored_ms = [each.last_timestamp for each in progress if each.behind > 0 and each.last_timestamp > 0]
     return time.time_ns() // 1_000_000 - min(stored_ms) if stored_ms else None
 
 

@@ -37,7 +37,7 @@ from pyromq.model import MessageQueue
 from pyromq.system_names import SELF_TEST
 from pyromq.wire.bodies.connection_bodies import decode_consumer_connections
 from pyromq.wire.bodies.group_bodies import decode_group_table
-from pyromq.wire.bodies.offset_bodies import decode_group_offsets, decode_topic_stats
+from pyromq.wire.bodies.offset_bodies import decode_consume_stats, decode_group_offsets, decode_topic_stats
 from pyromq.wire.bodies.operation_bodies import (
     decode_group_names,
     decode_lags,
@@ -49,7 +49,7 @@ from pyromq.wire.bodies.replica_bodies import decode_replicas
 from pyromq.wire.bodies.route_bodies import decode_cluster, decode_route
 from pyromq.wire.bodies.topic_bodies import decode_topic_table
 from pyromq.wire.header import Header
-from pyromq.wire.headers.admin_headers import GetConsumerConnectionList, GetTopicStats
+from pyromq.wire.headers.admin_headers import GetConsumerConnectionList, GetConsumeStats, GetTopicStats
 from pyromq.wire.headers.namesrv_headers import GetRouteInfo
 from pyromq.wire.headers.operation_headers import (
     GetBrokerConsumeStats,
@@ -306,6 +306,16 @@ class Observation:
             groups,
             lambda group: GetConsumerConnectionList(consumer_group=group),
             unless=ResponseCode.CONSUMER_NOT_ONLINE,
+        )
+
+    async def ask_progress(self, groups: Mapping[str, Collection[str]]) -> None:
+        """Ask how far groups are, each at the masters of these names."""
+
+        def keep(group: str, _broker: str, body: bytes) -> None:
+            self.snapshot.progress.setdefault(group, {}).update(decode_consume_stats(body))
+
+        await self._ask_masters(
+            Question.PROGRESS, keep, groups, lambda group: GetConsumeStats(consumer_group=group)
         )
 
     async def ask_put_rates(self, topics: Iterable[str]) -> None:

@@ -16,7 +16,7 @@ from pyromq.errors import ConnectFailed, NetworkError, PyroError, Refused, TlsFa
 from pyromq.model import MessageQueue
 from pyromq.wire.bodies.connection_bodies import ConsumerConnections
 from pyromq.wire.bodies.group_bodies import SubscriptionGroupConfig
-from pyromq.wire.bodies.offset_bodies import TopicOffset
+from pyromq.wire.bodies.offset_bodies import GroupProgress, TopicOffset
 from pyromq.wire.bodies.operation_bodies import GroupLag, ProducerClient
 from pyromq.wire.bodies.replica_bodies import ReplicaList
 from pyromq.wire.bodies.route_bodies import ClusterTable
@@ -43,6 +43,8 @@ class Question(Enum):
     OFFSETS = "progress", RequestCode.GET_ALL_CONSUMER_OFFSET
     #: Offsets and ends of all groups that the broker has.
     LAGS = "lags", RequestCode.GET_BROKER_CONSUME_STATS
+    #: Offsets and ends of one group.
+    PROGRESS = "group progress", RequestCode.GET_CONSUME_STATS
     #: The groups that read one topic.
     READERS = "readers", RequestCode.QUERY_TOPIC_CONSUME_BY_WHO
     #: The connections of one group.
@@ -171,6 +173,8 @@ class ClusterSnapshot:
     offsets: dict[str, dict[str, dict[MessageQueue, int]]] = field(default_factory=dict)
     #: Group → offsets and ends in each of its topics.
     lags: dict[str, list[GroupLag]] = field(default_factory=dict)
+    #: Group → queue → how far it is; of groups that were asked about one by one.
+    progress: dict[str, dict[MessageQueue, GroupProgress]] = field(default_factory=dict)
     #: Group → names of the masters where it reads a topic.
     readers: dict[str, set[str]] = field(default_factory=dict)
     #: Group → name of the master → the members that are connected to it.

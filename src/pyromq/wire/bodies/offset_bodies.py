@@ -6,6 +6,7 @@
 221   {"messageQueueTable":{{…}:12}}
 202   {"offsetTable":{{…}:{"lastUpdateTimestamp":…,"maxOffset":…,"minOffset":…}}}
 208   {"consumeTps":0.0,"offsetTable":{{…}:{"brokerOffset":…,"consumerOffset":…,"lastTimestamp":…}}}
+      of a group that pops also "pullOffset", which 5.x has, and "inFlight", which is ours
 """
 
 from collections.abc import Mapping
@@ -35,6 +36,22 @@ class GroupProgress(Body, kw_only=True, frozen=True):
     broker_offset: Int64 = 0
     consumer_offset: Int64 = 0
     last_timestamp: Int64 = 0
+    #: Of a group that pops: the offset that is handed out next, and what is in flight below it. The first
+    #: of these is at `consumer_offset`; others between it and `pull_offset` are acknowledged already.
+    pull_offset: Int64 | None = None
+    in_flight: Int64 | None = None
+
+    @property
+    def behind(self) -> int:
+        """The number of messages that the group has not finished."""
+        if self.in_flight is None or self.pull_offset is None:
+            return self.broker_offset - self.consumer_offset
+        return self.broker_offset - self.pull_offset + self.in_flight
+
+    @property
+    def reached(self) -> int:
+        """The offset that a group would be at that had finished as many messages in their order."""
+        return self.broker_offset - self.behind
 
 
 def encode_group_offsets(

@@ -81,7 +81,7 @@ class GroupLag(Body, kw_only=True, frozen=True):
     @property
     def behind(self) -> int:
         """The number of messages that it has yet to read."""
-        return sum(each.broker_offset - each.consumer_offset for each in self.offset_table.values())
+        return sum(each.behind for each in self.offset_table.values())
 
 
 class QueueRow(Body, kw_only=True, frozen=True):

@@ -63,7 +63,7 @@ class ConsumeProgress:
     @property
     def lag(self) -> int:
         """The number of messages that it has yet to read."""
-        return sum(one.broker_offset - one.consumer_offset for one in self.queues.values())
+        return sum(one.behind for one in self.queues.values())
 
 
 @dataclass(frozen=True, slots=True)
