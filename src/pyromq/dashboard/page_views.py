@@ -302,6 +302,7 @@ def _group_row(picture: Picture, group: GroupPicture) -> Shown:
     return {
         "name": group.name,
         "lag": group.lag,
+        "inFlight": group.in_flight,
         "points": spark(group.lags),
         "rate": group.series.rate,
         "members": None if group.member_ids is None else len(group.member_ids),
@@ -337,6 +338,7 @@ def group(picture: Picture, query: Query) -> Shown:
             "min": edges[queue].min_offset if queue in edges else None,
             "max": edges[queue].max_offset if queue in edges else None,
             "lag": lag if queue in edges else None,
+            "inFlight": found.popped[queue].in_flight if queue in found.popped else None,
         }
         for queue, offset, lag in rows[:QUEUES_SHOWN_MAX]
     ]

@@ -18,7 +18,7 @@ from pyromq.model import MessageQueue
 from pyromq.system_names import is_system_group, is_system_topic
 from pyromq.wire.bodies.connection_bodies import ConsumerConnections
 from pyromq.wire.bodies.group_bodies import SubscriptionGroupConfig
-from pyromq.wire.bodies.offset_bodies import TopicOffset
+from pyromq.wire.bodies.offset_bodies import GroupProgress, TopicOffset
 from pyromq.wire.bodies.operation_bodies import ProducerClient
 from pyromq.wire.bodies.replica_bodies import ReplicaList
 from pyromq.wire.bodies.topic_bodies import TopicConfig
@@ -85,6 +85,8 @@ class GroupPicture:
     configs: dict[str, SubscriptionGroupConfig] = field(default_factory=dict)
     #: Topic → queue → the offset that it reads next.
     offsets: dict[str, dict[MessageQueue, int]] = field(default_factory=dict)
+    #: Of queues that it pops: what is handed out next, and what is in flight.
+    popped: dict[MessageQueue, GroupProgress] = field(default_factory=dict)
     #: By broker; None while nobody has looked.
     connections: dict[str, ConsumerConnections] | None = None
     looked_at_ms: int = 0
@@ -92,6 +94,11 @@ class GroupPicture:
     series: CountSeries = field(default_factory=CountSeries)
     lag: int = 0
     lags: deque[tuple[int, float]] = field(default_factory=lambda: deque(maxlen=POINTS_MAX))
+
+    @property
+    def in_flight(self) -> int | None:
+        """The number of messages that are popped and not finished; None where it does not pop."""
+        return sum(one.in_flight or 0 for one in self.popped.values()) if self.popped else None
 
     @property
     def member_ids(self) -> set[str] | None:
@@ -227,6 +234,13 @@ class Picture:
             if group.failure is None or None in failures:
                 group.connections = seen.members.get(group.name, {})
 
+    def take_progress(self, seen: ClusterSnapshot, groups: Iterable[GroupPicture]) -> None:
+        """Take over what these groups pop; the old stays where no broker answered."""
+        for group in groups:
+            found = seen.progress.get(group.name)
+            if found is not None:
+                group.popped = {queue: one for queue, one in found.items() if one.in_flight is not None}
+
     def take_failures(self, seen: ClusterSnapshot) -> None:
         """Note which tables brokers did not give; forget what this snapshot asked for again."""
         asked = {question.label for question in seen.asked_at}
@@ -260,6 +274,11 @@ class Picture:
             topic = self.topics.get(topic_name)
             for queue, offset in offsets.items():
                 edge = None if topic is None else topic.edges.get(queue)
+                popped = group.popped.get(queue)
+                if popped is not None:
+                    # What is acknowledged behind the oldest in flight does not count.
+                    yield queue, offset, popped.behind
+                    continue
                 yield queue, offset, 0 if edge is None else max(0, edge.max_offset - offset)
 
 

@@ -141,6 +141,8 @@ class Sampler:
         picture.take_queues(seen, topics, self._clock.now_ms())
         everywhere = {broker.broker_name for broker in picture.masters}
         await observation.ask_members({group.name: everywhere for group in groups})
+        await observation.ask_progress({group.name: everywhere for group in groups if group.offsets})
+        picture.take_progress(seen, groups)
         now_ms = self._clock.now_ms()
         picture.take_members(seen, groups, now_ms)
         picture.take_failures(seen)

@@ -6,6 +6,7 @@ from itertools import pairwise
 import pytest
 
 from pyromq.client.observation.counts import CountSeries
+from pyromq.client.observation.snapshot import ClusterSnapshot
 from pyromq.codes import Perm
 from pyromq.dashboard import page_views
 from pyromq.dashboard.app import STATIC
@@ -16,7 +17,7 @@ from pyromq.dashboard.security import Password, Sessions, is_allowed_host, is_lo
 from pyromq.errors import ConfigError
 from pyromq.model import MessageQueue
 from pyromq.testing.manual_clock import ManualClock
-from pyromq.wire.bodies.offset_bodies import TopicOffset
+from pyromq.wire.bodies.offset_bodies import GroupProgress, TopicOffset
 from pyromq.wire.bodies.topic_bodies import TopicConfig
 
 
@@ -84,6 +85,38 @@ def test_lag_is_what_lies_behind_a_group_in_each_queue() -> None:
     group.offsets["orders"] = {queue: 120}
     picture.measure_lags(2)
     assert group.lag == 0
+
+
+def test_the_lag_of_a_group_that_pops_is_what_waits_and_what_is_in_flight() -> None:
+    picture, seen = Picture(), ClusterSnapshot()
+    queue = MessageQueue("orders", "broker-a", 0)
+    picture.topics["orders"] = topic("orders")
+    picture.topics["orders"].edges[queue] = TopicOffset(min_offset=0, max_offset=100)
+    group = picture.groups["g"] = GroupPicture("g", NameKind.NORMAL)
+    # What is popped and not finished begins at 40; of the thirty popped since then, 25 are acknowledged.
+    group.offsets["orders"] = {queue: 40}
+    seen.progress["g"] = {
+        queue: GroupProgress(broker_offset=100, consumer_offset=40, pull_offset=70, in_flight=5)
+    }
+
+    picture.take_progress(seen, [group])
+    picture.measure_lags(1)
+
+    assert (group.lag, group.in_flight) == (35, 5)
+    (row,) = page_views.group(picture, {"name": "g"})["queues"]
+    assert (row["lag"], row["inFlight"], row["at"]) == (35, 5, 40)
+
+
+def test_a_group_that_pops_no_more_is_behind_what_it_committed() -> None:
+    picture, seen = Picture(), ClusterSnapshot()
+    group = picture.groups["g"] = GroupPicture("g", NameKind.NORMAL)
+    queue = MessageQueue("orders", "broker-a", 0)
+    group.popped = {queue: GroupProgress(broker_offset=9, pull_offset=9, in_flight=1)}
+    seen.progress["g"] = {queue: GroupProgress(broker_offset=9, consumer_offset=9)}
+
+    picture.take_progress(seen, [group])
+
+    assert group.in_flight is None
 
 
 def test_a_list_is_cut_to_a_page_and_says_how_many_there_are() -> None:

@@ -21,6 +21,7 @@ const queues = new Table([
   { title: "Broker", cell: (q) => q.broker },
   { title: "Queue", kind: "number", cell: (q) => q.id },
   { title: "Lag", kind: "number", cell: (q) => (q.lag === null ? h("span", { class: "faint" }, "not known") : h("b", { class: q.lag ? "warm" : "faint" }, count(q.lag))), sign: (q) => q.lag },
+  { title: "In flight", kind: "number", cell: (q) => (q.inFlight === null ? "" : count(q.inFlight)), sign: (q) => q.inFlight },
   { title: "", cell: bar, sign: (q) => `${q.lag}/${most}` },
   { title: "Is at", kind: "number", cell: (q) => count(q.at) },
   { title: "End", kind: "number", cell: (q) => count(q.max) },
@@ -52,7 +53,7 @@ live("group", { name }, (shown) => {
   latest = shown;
   most = Math.max(1, ...shown.queues.map((one) => one.lag ?? 0));
   clear(failed, missing(shown.missing), shown.conflicts.map((one) => trouble({ message: `Members subscribe differently: ${one}`, next: "Give all members the same subscriptions; until then messages are missed." })));
-  clear(facts, `${shown.missing.length ? "at least " : ""}${many(shown.lag, "message")} behind, ${rate(shown.rate)} read a second, ${shown.members === null ? "members not known yet" : many(shown.members, "member")}, ${many(shown.deadLetters, "dead letter")}`);
+  clear(facts, `${shown.missing.length ? "at least " : ""}${many(shown.lag, "message")} behind${shown.inFlight === null ? "" : ` (${count(shown.inFlight)} in flight)`}, ${rate(shown.rate)} read a second, ${shown.members === null ? "members not known yet" : many(shown.members, "member")}, ${many(shown.deadLetters, "dead letter")}`);
   lag.update(shown.points);
   speed.update(shown.ratePoints);
   queues.update(shown.queues);
