@@ -11,6 +11,9 @@ APACHE_4, APACHE_5, PYROMQ, ECHO = "apache-4.9", "apache-5.5", "pyromq", "echo"
 KINDS = (APACHE_4, APACHE_5, PYROMQ)
 TITLES = {APACHE_4: "Apache 4.9", APACHE_5: "Apache 5.5", PYROMQ: "PyroMQ", ECHO: "echo"}
 
+#: Where our processor time is at most so many times the echo server's, what is left is the system's.
+FLOOR_TIMES = 1.5
+
 
 class Bound(StrEnum):
     """How a goal is meant."""
@@ -141,6 +144,11 @@ class Row:
             return None
         return self.figure.ahead(self.values.get(PYROMQ), self.values.get(ECHO))
 
+    @property
+    def is_at_floor(self) -> bool:
+        """Whether ours is so near to the echo server that what is left is the system's."""
+        return self.above_floor is not None and self.above_floor <= FLOOR_TIMES
+
     def written_reached(self) -> str:
         """Return what was reached of the goal, as the goal is written."""
         if self.reached is None:
@@ -238,7 +246,11 @@ def verdict_of(rows: Sequence[Row]) -> str:
         if not row.is_met
     ]
     said = f"{len(judged) - len(missed)} of {len(judged)} goals met"
-    return f"{said}; missed: {'; '.join(missed)}" if missed else said
+    if not missed:
+        return said
+    at_floor = sum(not row.is_met and row.is_at_floor for row in judged)
+    near = f" ({at_floor} of the others within {FLOOR_TIMES} × of the echo server)" if at_floor else ""
+    return f"{said}{near}; missed: {'; '.join(missed)}"
 
 
 def refusals_of(rows: Sequence[Row]) -> str:

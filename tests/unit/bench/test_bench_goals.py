@@ -164,3 +164,11 @@ def test_cases_whose_messages_are_counted_in_their_topic_have_it_for_themselves(
 def test_everything_takes_no_longer_than_it_may() -> None:
     assert reckoned_s(FULL, CASES, BESIDE) < 19 * 60
     assert reckoned_s(QUICK, CASES, BESIDE) < 4 * 60
+
+
+def test_the_verdict_counts_what_is_missed_though_little_more_than_the_system_is_left() -> None:
+    near = verdict_of([*rows_for([run(100)], [run(300)], [run(450)]).values()])
+    far = verdict_of([*rows_for([run(100)], [run(300)], [run(451)]).values()])
+
+    assert near.startswith("1 of 2 goals met (1 of the others within 1.5 × of the echo server); missed: ")
+    assert far.startswith("1 of 2 goals met; missed: ")
