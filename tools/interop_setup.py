@@ -7,6 +7,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "interop"))
 
 from harness import toolchains
+from harness.sdk5 import sdk_toolchains
 
 PARTS = {
     "Java client 4.9.8": lambda: toolchains.java_client("4.9.8"),
@@ -16,6 +17,11 @@ PARTS = {
     "Go client": toolchains.go_client,
     "C++ client": toolchains.cpp_client,
     "JavaScript client": toolchains.js_client,
+    "Apache proxy 5.5.0": lambda: toolchains.java_classpath("proxy-5.5.0"),
+    "SDK for Java": sdk_toolchains.java_sdk,
+    "SDK for Python": sdk_toolchains.python_sdk,
+    "SDK for Node": sdk_toolchains.node_sdk,
+    "SDK for Go": sdk_toolchains.go_sdk,
 }
 
 

@@ -130,6 +130,12 @@ class Observer:
             batch="false",
         )[0]
 
+    def ask(
+        self, address: str, code: int, body: bytes = b"", **fields: Any
+    ) -> tuple[int, dict[str, str], bytes]:
+        """Send any request to one server, and return the answer's code, fields and body."""
+        return self._ask(address, code, body, **fields)
+
     def _read_queue(self, name: str, address: str, topic: str, queue: int, start: int = 0) -> list[Stored]:
         messages: list[Stored] = []
         while True:
@@ -154,7 +160,9 @@ class Observer:
             messages += _records(name, body)
             assert int(ext["nextBeginOffset"]) == start + len(messages)
 
-    def _ask(self, address: str, code: int, **fields: Any) -> tuple[int, dict[str, str], bytes]:
+    def _ask(
+        self, address: str, code: int, content: bytes = b"", /, **fields: Any
+    ) -> tuple[int, dict[str, str], bytes]:
         host, _, port = address.rpartition(":")
         header = {
             "code": code,
@@ -167,7 +175,7 @@ class Observer:
         }
         text = json.dumps(header).encode()
         with socket.create_connection((host, int(port)), TIMEOUT_S) as link, link.makefile("rb") as answers:
-            link.sendall(struct.pack(">II", 4 + len(text), len(text)) + text)
+            link.sendall(struct.pack(">II", 4 + len(text) + len(content), len(text)) + text + content)
             (length,) = struct.unpack(">I", answers.read(4))
             frame = answers.read(length)
         header_length = struct.unpack(">I", frame[:4])[0] & 0xFFFFFF

@@ -44,6 +44,15 @@ class Program:
         self._wait_for("done", start)
         return self.events[start:]
 
+    def refused(self, *words: object) -> str | None:
+        """Give a command that may fail; return what the program says of the failure, or nothing."""
+        start = len(self.events)
+        self._commands.write(" ".join(map(str, words)) + "\n")
+        self._commands.flush()
+        event = self._next(start, "done")
+        assert event["event"] != "ended", self.complaint()
+        return str(event["error"]) if event["event"] == "failed" else None
+
     def of(self, kind: str) -> list[Event]:
         """Return the events of one kind so far."""
         with self._news:
@@ -82,13 +91,19 @@ class Program:
             self._news.notify_all()
 
     def _wait_for(self, kind: str, start: int) -> Event:
+        event = self._next(start, kind)
+        assert event["event"] == kind, f"{event}: {self.complaint()}"
+        return event
+
+    def _next(self, start: int, kind: str, patience_s: float = COMMAND_TIMEOUT_S) -> Event:
+        """Wait for an event of this kind, or for the end of the command or of the program."""
+
         def arrived() -> Event | None:
             return next(
                 (one for one in self.events[start:] if one["event"] in (kind, "failed", "ended")), None
             )
 
         with self._news:
-            event = self._news.wait_for(arrived, COMMAND_TIMEOUT_S)
-        assert event is not None, f"no {kind} within {COMMAND_TIMEOUT_S} s: {self.complaint()}"
-        assert event["event"] == kind, f"{event}: {self.complaint()}"
+            event = self._news.wait_for(arrived, patience_s)
+        assert event is not None, f"no {kind} within {patience_s} s: {self.complaint()}"
         return event

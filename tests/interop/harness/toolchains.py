@@ -39,10 +39,14 @@ class BuildFailed(Unavailable):
 
 def java_classpath(project: str) -> str:
     """Return the class path of `programs/java/{project}.xml`, resolved by Maven."""
-    pom = PROGRAMS / "java" / f"{project}.xml"
+    return classpath_of(project, PROGRAMS / "java" / f"{project}.xml")
+
+
+def classpath_of(project: str, pom: Path) -> str:
+    """Return the class path of a project's file, resolved by Maven."""
 
     def build(target: Path) -> None:
-        _run(
+        run_tool(
             [
                 "mvn",
                 "-q",
@@ -63,7 +67,7 @@ def java_client(version: str) -> list[str]:
     sources = [PROGRAMS / "java" / "Interop.java", PROGRAMS / "java" / f"v{version[0]}" / "Topics.java"]
 
     def build(target: Path) -> None:
-        _run([*JAVAC, "-cp", classpath, "-d", target, *sources])
+        run_tool([*JAVAC, "-cp", classpath, "-d", target, *sources])
 
     classes = built(f"java-driver-{version}", sources, build)
     return [tool("java"), *JVM, "-Xmx256m", "-cp", f"{classes}:{classpath}"]
@@ -78,7 +82,7 @@ def java_class(name: str, version: str, options: Sequence[str] = (), *, jars: st
     source = PROGRAMS / "java" / f"{name}.java"
 
     def build(target: Path) -> None:
-        _run([*JAVAC, "-cp", classpath, "-d", target, source])
+        run_tool([*JAVAC, "-cp", classpath, "-d", target, source])
 
     classes = built(f"java-{name}-{version}", [source], build)
     words = [tool("java"), *JVM, "-Dfile.encoding=UTF-8", *options, "-Xmx256m"]
@@ -89,7 +93,7 @@ def java_classes(name: str, sources: Sequence[Path], classpath: str) -> str:
     """Return the folder of compiled Java sources."""
 
     def build(target: Path) -> None:
-        _run([*JAVAC, "-cp", classpath, "-d", target, *sources])
+        run_tool([*JAVAC, "-cp", classpath, "-d", target, *sources])
 
     return str(built(f"java-{name}", sources, build))
 
@@ -99,7 +103,7 @@ def go_client() -> list[str]:
     source = PROGRAMS / "go"
 
     def build(target: Path) -> None:
-        _run(["go", "build", "-o", target / "interop", "."], cwd=source)
+        run_tool(["go", "build", "-o", target / "interop", "."], cwd=source)
 
     return [str(built("go", [source / "main.go", source / "go.mod", source / "go.sum"], build) / "interop")]
 
@@ -109,9 +113,9 @@ def cpp_client() -> list[str]:
     source = PROGRAMS / "cpp"
 
     def build(target: Path) -> None:
-        _run([sys.executable, "-m", "venv", target / "venv"])
-        _run([target / "venv/bin/pip", "install", "-q", "-r", source / "requirements.txt"])
-        _run([target / "venv/bin/python", "-c", "import rocketmq.client"])
+        run_tool([sys.executable, "-m", "venv", target / "venv"])
+        run_tool([target / "venv/bin/pip", "install", "-q", "-r", source / "requirements.txt"])
+        run_tool([target / "venv/bin/python", "-c", "import rocketmq.client"])
 
     environment = built("cpp", [source / "requirements.txt"], build)
     return [str(environment / "venv/bin/python"), str(source / "interop.py")]
@@ -125,7 +129,7 @@ def js_client() -> list[str]:
     def build(target: Path) -> None:
         for part in parts:
             shutil.copy(part, target)
-        _run(["npm", "ci", "--no-audit", "--no-fund", "--ignore-scripts"], cwd=target)
+        run_tool(["npm", "ci", "--no-audit", "--no-fund", "--ignore-scripts"], cwd=target)
 
     return [tool("node"), str(built("js", parts, build) / "interop.js")]
 
@@ -138,7 +142,7 @@ def rust_client() -> list[str]:
     crates = CACHE / "rust-crates"
 
     def build(target: Path) -> None:
-        _run(["cargo", "build", "--locked", "--target-dir", crates], cwd=source, timeout_s=RUST_TIMEOUT_S)
+        run_tool(["cargo", "build", "--locked", "--target-dir", crates], cwd=source, timeout_s=RUST_TIMEOUT_S)
         shutil.copy(crates / "debug" / "interop", target)
 
     return [str(built("rust", parts, build) / "interop")]
@@ -185,7 +189,10 @@ def tool(name: str) -> str:
     return found
 
 
-def _run(command: Sequence[str | Path], cwd: Path | None = None, timeout_s: float = BUILD_TIMEOUT_S) -> None:
+def run_tool(
+    command: Sequence[str | Path], cwd: Path | None = None, timeout_s: float = BUILD_TIMEOUT_S
+) -> None:
+    """Run a tool that fetches or builds, and raise what it says when it fails."""
     words = [tool(str(command[0])), *map(str, command[1:])]
     try:
         done = subprocess.run(

@@ -1,0 +1,1 @@
+"""The gRPC SDKs of 5.x, the brokers that they talk to, and what is said between them."""

@@ -1,0 +1,127 @@
+"""What passed through a tap, as lines to keep: decoded, with names for what differs from run to run.
+
+Ids, handles and moments are numbered in the order in which they first appear: `ID-1` is the same message id
+wherever it stands.
+"""
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from google.protobuf.json_format import MessageToDict
+
+from harness.sdk5.grpc_tap import TappedCall
+from pyromq.wire.grpc import grpc_messages
+
+Line = dict[str, Any]
+
+#: Fields whose values are numbered, and the name for each.
+_NUMBERED = {
+    "message_id": "ID",
+    "transaction_id": "TRANSACTION",
+    "receipt_handle": "HANDLE",
+    "recall_handle": "RECALL",
+    "attempt_id": "ATTEMPT",
+    "nonce": "NONCE",
+}
+#: Fields whose values only stand for something.
+_MASKED = {
+    "born_timestamp": "TIME",
+    "store_timestamp": "TIME",
+    "delivery_timestamp": "TIME",
+    "born_host": "HOST",
+    "store_host": "HOST",
+    "hostname": "HOST",
+    "platform": "PLATFORM",
+    "port": "PORT",
+    "queue_offset": "N",
+    "offset": "N",
+    "id": "N",
+    "queue_id": "N",
+}
+_HEADERS = {
+    "x-mq-client-id": "CLIENT",
+    "x-mq-request-id": "REQUEST",
+    ":authority": "AUTHORITY",
+    "date": "DATE",
+}
+#: What is told again and again; one of each kind is kept.
+_REPEATED = ("Heartbeat", "QueryRoute", "QueryAssignment", "Telemetry", "NotifyClientTermination")
+
+
+class Masks:
+    """Gives each value that differs from run to run a name that does not."""
+
+    def __init__(self) -> None:
+        self._names: dict[tuple[str, str], str] = {}
+
+    def masked(self, value: Any) -> Any:
+        """Return a decoded message with names in the place of what differs."""
+        if isinstance(value, list):
+            return [self.masked(each) for each in value]
+        if not isinstance(value, dict):
+            return value
+        return {name: self._field(name, each) for name, each in value.items()}
+
+    def _field(self, name: str, value: Any) -> Any:
+        if isinstance(value, dict | list):
+            return self.masked(value)
+        if name in _NUMBERED and value != "":
+            return self._numbered(_NUMBERED[name], str(value))
+        return _MASKED.get(name, value)
+
+    def _numbered(self, kind: str, value: str) -> str:
+        count = sum(1 for known, _ in self._names if known == kind)
+        return self._names.setdefault((kind, value), f"{kind}-{count + 1}")
+
+
+def _decoded(name: str, data: bytes) -> Line:
+    message = getattr(grpc_messages, name)()
+    message.ParseFromString(data)
+    shown: Line = MessageToDict(message, preserving_proto_field_name=True)
+    return shown
+
+
+def _header(name: str, value: str) -> str:
+    if name == "x-mq-date-time":
+        return re.sub(r"\d", "9", value)
+    if name == "authorization":
+        return re.sub(r"Signature=([0-9A-F]+|[0-9a-f]+)$", lambda found: f"Signature={_hex(found[1])}", value)
+    if name == "grpc-timeout":
+        return re.sub(r"\d+", "N", value)
+    return _HEADERS.get(name, value)
+
+
+def _hex(text: str) -> str:
+    return "HEX" if text == text.upper() else "hex"
+
+
+def lines_of(calls: Sequence[TappedCall]) -> list[Line]:
+    """Return what passed, a line for each call, without what was said before in the same words."""
+    masks = Masks()
+    lines = [_line(call, masks) for call in calls if call.request_headers]
+    kept: list[Line] = []
+    for line in lines:
+        # What was cut off when the tap closed had no end.
+        is_held = line["rpc"] == "ReceiveMessage" and not line["answers"]
+        if not is_held and not (line["rpc"] in _REPEATED and line in kept):
+            kept.append(line)
+    return kept
+
+
+def _line(call: TappedCall, masks: Masks) -> Line:
+    rpc = call.rpc
+    sent, answered = ("TelemetryCommand",) * 2 if rpc == "Telemetry" else (f"{rpc}Request", f"{rpc}Response")
+    headers = {name: _header(name, value) for name, value in sorted(call.request_headers)}
+    return {
+        "rpc": rpc,
+        "headers": {name: value for name, value in headers.items() if name not in (":path", ":method")},
+        "requests": [masks.masked(_decoded(sent, each)) for each in call.requests],
+        "answers": [masks.masked(_decoded(answered, each)) for each in call.answers],
+        "trailers": {
+            name: value
+            for block in call.answer_headers
+            for name, value in block
+            if name.startswith("grpc-") and value
+        },
+    }
