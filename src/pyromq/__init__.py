@@ -11,6 +11,7 @@ from pyromq.errors import (
     ConfigError,
     ConnectFailed,
     ConnectionLost,
+    HandleExpired,
     IllegalOperation,
     MessageIllegal,
     NetworkError,
@@ -20,6 +21,7 @@ from pyromq.errors import (
     NoReply,
     NoRoute,
     NotMaster,
+    PopUnsupported,
     PyroError,
     QueryNotFound,
     Refused,
@@ -65,6 +67,7 @@ if TYPE_CHECKING:
     from pyromq.client.sync.producer import Producer
     from pyromq.client.sync.pull_consumer import PullConsumer
     from pyromq.client.sync.push_consumer import PushConsumer
+    from pyromq.client.sync.simple_consumer import SimpleConsumer
     from pyromq.client.sync.transaction_producer import TransactionProducer
     from pyromq.client.tracing.trace_format import MessageKind
     from pyromq.config.choices import Compression
@@ -90,6 +93,7 @@ __all__ = [
     "DeadLetterFilter",
     "DeadLetters",
     "Delivery",
+    "HandleExpired",
     "IllegalOperation",
     "Message",
     "MessageIllegal",
@@ -103,6 +107,7 @@ __all__ = [
     "NoRoute",
     "NotMaster",
     "Perm",
+    "PopUnsupported",
     "Producer",
     "PullConsumer",
     "PullResult",
@@ -125,6 +130,7 @@ __all__ = [
     "SendStatus",
     "Sending",
     "ServiceNotAvailable",
+    "SimpleConsumer",
     "SystemBusy",
     "TooManyInFlight",
     "TopicNotFound",
@@ -164,6 +170,7 @@ _PLACES = {
     "Producer": "pyromq.client.sync.producer",
     "PullConsumer": "pyromq.client.sync.pull_consumer",
     "PushConsumer": "pyromq.client.sync.push_consumer",
+    "SimpleConsumer": "pyromq.client.sync.simple_consumer",
     "TransactionProducer": "pyromq.client.sync.transaction_producer",
     "MessageKind": "pyromq.client.tracing.trace_format",
     "ClientSettings": "pyromq.config.settings",

@@ -11,7 +11,8 @@
     │       └── BodyError            the same of its body
     ├── Refused(code, remark)  a server said no
     │   ├── TopicNotFound  NoPermission  SystemBusy  MessageIllegal  …
-    │   └── ServiceNotAvailable   takes no messages now; NotMaster: because it is not the master
+    │   ├── ServiceNotAvailable   takes no messages now; NotMaster: because it is not the master
+    │   └── PopUnsupported  HandleExpired   of POP: the broker does not know it; a message is others' by now
     ├── NoRoute                no name server knows a broker for the topic
     │   ├── UnknownTopic          no name server knows the topic
     │   └── NoMaster              only slaves are there, and take no messages
@@ -163,6 +164,14 @@ class WrongUnit(Refused):
 
 class QueryNotFound(Refused):
     """QUERY_NOT_FOUND: nothing is stored under that question."""
+
+
+class PopUnsupported(Refused):
+    """A broker does not know POP; those of RocketMQ 4 do not."""
+
+
+class HandleExpired(Refused):
+    """A popped message is not this consumer's any more: its time is over, or it was ended."""
 
 
 class IllegalOperation(Refused):

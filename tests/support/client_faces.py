@@ -101,6 +101,9 @@ class Face:
     def PushConsumer(self, *args: Any, **kwargs: Any) -> Any:  # noqa: N802  stands for the class
         return self._made(pyromq.PushConsumer, aio.PushConsumer, args, kwargs)
 
+    def SimpleConsumer(self, *args: Any, **kwargs: Any) -> Any:  # noqa: N802  stands for the class
+        return self._made(pyromq.SimpleConsumer, aio.SimpleConsumer, args, kwargs)
+
     def Admin(self, *args: Any, **kwargs: Any) -> Any:  # noqa: N802  stands for the class
         return self._made(pyromq.Admin, aio.Admin, args, kwargs)
 

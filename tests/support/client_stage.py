@@ -2,14 +2,14 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from pyromq.client.client_session import Session
 from pyromq.client.hooks import SendHook
 from pyromq.client.identity import ClientIdentity, UniqueIds
 from pyromq.client.name_servers import NameServers
 from pyromq.client.route_cache import RouteCache
-from pyromq.client.steps import Alone, Brought, Call, Fetch, Pause, Plan, Save, Step
+from pyromq.client.steps import Alone, Brought, Call, CallAll, CallAny, Fetch, Pause, Plan, Save, Step
 from pyromq.codes import CommandFlag, RequestCode, ResponseCode
 from pyromq.config.settings import ClientSettings
 from pyromq.errors import ConnectFailed, NetworkError, RequestTimeout
@@ -146,6 +146,14 @@ class Stage:
             self.clock.advance(round(step.seconds * 1_000))
             self.on_pause(step.seconds)
             return None
+        if isinstance(step, CallAll):
+            calls = [Call(step.address, command, step.timeout_s) for command in step.commands]
+            return [self._call(call) for call in calls]
+        if isinstance(step, CallAny):
+            return next(iter([self._call(call) for call in step.calls]))
+        return self._call(step)
+
+    def _call(self, step: Call) -> Any:
         self.calls.append(step)
         if step.address in self.down:
             raise ConnectFailed(f"no connection to {step.address}: refused")

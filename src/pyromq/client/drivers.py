@@ -8,11 +8,25 @@ import asyncio
 import threading
 from typing import TypeVar
 
-from pyromq.client.steps import Alone, Await, Brought, Call, CallAll, Compute, Fetch, Pause, Plan, Save, Step
+from pyromq.client.steps import (
+    Alone,
+    Await,
+    Brought,
+    Call,
+    CallAll,
+    CallAny,
+    Compute,
+    Fetch,
+    Pause,
+    Plan,
+    Save,
+    Step,
+)
 from pyromq.errors import ClientClosed, RequestTimeout
 from pyromq.net.blocking import BlockingLinks
 from pyromq.net.http import fetch
 from pyromq.net.links import Links
+from pyromq.wire.command import Command
 from pyromq.wire.signature import Sign
 
 T = TypeVar("T")
@@ -26,6 +40,9 @@ def _sign_step(step: Step, sign: Sign | None) -> None:
     elif isinstance(step, CallAll):
         for command in step.commands:
             sign(command)
+    elif isinstance(step, CallAny):
+        for call in step.calls:
+            sign(call.command)
 
 
 class LocalRunner:
@@ -86,6 +103,9 @@ class Blocking(LocalRunner):
             return self._links.request(step.address, step.command, step.timeout_s)
         if isinstance(step, CallAll):
             return self._links.request_all(step.address, step.commands, step.timeout_s)
+        if isinstance(step, CallAny):
+            asked = [(call.address, call.command) for call in step.calls]
+            return self._links.request_any(asked, step.timeout_s)
         if isinstance(step, Pause):
             if self._closing.wait(step.seconds):
                 raise ClientClosed("the client was closed while it waited")
@@ -187,6 +207,8 @@ class Asyncio(LocalLoopRunner):
         if isinstance(step, CallAll):
             asked = [self._links.request(step.address, one, step.timeout_s) for one in step.commands]
             return await asyncio.gather(*asked)
+        if isinstance(step, CallAny):
+            return await self._any(step)
         if isinstance(step, Pause):
             await asyncio.sleep(step.seconds)
             return None
@@ -199,6 +221,19 @@ class Asyncio(LocalLoopRunner):
             await self._alone(step)
             return None
         return await super()._carry_out(step)
+
+    async def _any(self, step: CallAny) -> Command:
+        asked = [
+            asyncio.ensure_future(self._links.request(call.address, call.command, step.timeout_s))
+            for call in step.calls
+        ]
+        try:
+            answered, _ = await asyncio.wait(asked, return_when=asyncio.FIRST_COMPLETED)
+            return answered.pop().result()
+        finally:
+            for each in asked:
+                each.cancel()
+            await asyncio.gather(*asked, return_exceptions=True)
 
     async def _alone(self, step: Alone) -> None:
         turn = self._turns.setdefault(step.key, asyncio.Lock())

@@ -44,6 +44,14 @@ class CallAll:
 
 
 @dataclass(frozen=True, slots=True)
+class CallAny:
+    """Send commands to several addresses; bring the first answer that comes, and read no other."""
+
+    calls: Sequence[Call]
+    timeout_s: float
+
+
+@dataclass(frozen=True, slots=True)
 class Pause:
     """Let time pass."""
 
@@ -100,7 +108,7 @@ class HandOut(Generic[T]):
     value: T
 
 
-Step: TypeAlias = Call | CallAll | Pause | Alone | Fetch | Save | Compute | Await
+Step: TypeAlias = Call | CallAll | CallAny | Pause | Alone | Fetch | Save | Compute | Await
 #: The answer to a step: one command or several, fetched bytes, or nothing.
 Brought: TypeAlias = Command | list[Command] | bytes | None
 Plan: TypeAlias = Generator[Step, Brought, T]
@@ -149,6 +157,13 @@ def ask_all(address: str, commands: Sequence[Command], timeout_s: float) -> Plan
     answers = yield CallAll(address, commands, timeout_s)
     assert isinstance(answers, list), "a driver brings the answers to calls that are made together"
     return answers
+
+
+def ask_any(calls: Sequence[Call], timeout_s: float) -> Plan[Command]:
+    """Send commands to several addresses and return the first answer that comes, whatever its code."""
+    answer = yield CallAny(calls, timeout_s)
+    assert isinstance(answer, Command), "a driver brings the first of several answers"
+    return answer
 
 
 def tell(address: str, command: Command, timeout_s: float) -> Plan[None]:

@@ -468,6 +468,18 @@ class ClientSettings:
     pull_threshold_size_for_topic: int = setting(
         -1, "MiB of all queues that may wait here; -1: as many.", at_least=-1, at_most=102_400
     )
+    pop_batch_nums: int = setting(
+        32, "Messages that one pop of a push consumer asks for.", at_least=1, at_most=32
+    )
+    pop_threshold_for_queue: int = setting(
+        96, "Popped messages of one broker's topic that may wait here.", at_least=1, at_most=65_535
+    )
+    pop_invisible_time: int = setting(
+        60_000,
+        "Milliseconds that a popped message is invisible to others; renewed while a listener has it.",
+        at_least=5_000,
+        at_most=300_000,
+    )
     consume_concurrently_max_span: int = setting(
         2_000,
         "Offsets from the oldest unfinished message of a queue to its newest.",

@@ -12,6 +12,7 @@ threads to one address share a connection (`shared_link.py`).
 import contextlib
 import itertools
 import os
+import selectors
 import socket
 import ssl
 import threading
@@ -86,6 +87,35 @@ class BlockingLinks:
                     missing.discard(answer.opaque)
                     answers[answer.opaque] = answer
         return [answers[command.opaque] for command in commands]
+
+    def request_any(self, asked: Sequence[tuple[str, Command]], timeout_s: float) -> Command:
+        """Send requests, each to an address, and return the first answer that comes, whatever its code.
+
+        The sockets of the others are closed. Raises as `request` does, when the first to end is no answer.
+        """
+        deadline = time.monotonic() + timeout_s
+        addresses = ", ".join(address for address, _ in asked)
+        waiting: dict[_BlockingLink, tuple[str, int]] = {}
+        try:
+            with selectors.DefaultSelector() as selector:
+                for address, command in asked:
+                    command.opaque = next(self._opaques) & 0x7FFFFFFF
+                    taken = self._take(address, deadline)
+                    waiting[taken] = address, command.opaque
+                    taken.send(command, deadline)
+                    selector.register(taken, selectors.EVENT_READ, taken)
+                while True:
+                    for key, _ in selector.select(_left(deadline, addresses)):
+                        link: _BlockingLink = key.data
+                        address, opaque = waiting[link]
+                        answer = link.received_answer(opaque, deadline)
+                        if answer is not None:
+                            del waiting[link]
+                            self._put_back(address, link)
+                            return answer
+        finally:
+            for link in waiting:
+                link.close()
 
     def oneway(self, address: str, command: Command, timeout_s: float) -> None:
         """Send a request that wants no answer; returns when the system has taken its bytes."""
@@ -254,6 +284,34 @@ class _BlockingLink:
             raise ConnectionLost(
                 f"the connection to {self._address} ended: {error.strerror or error}"
             ) from error
+
+    def fileno(self) -> int:
+        """Return the socket's number, so that it can be waited for."""
+        return self._connection.fileno()
+
+    def received_answer(self, opaque: int, deadline: float) -> Command | None:
+        """Return the answer to `opaque` if it is whole by now; wait for nothing."""
+        try:
+            self._connection.settimeout(0.0)
+            data = self._connection.recv(RECEIVE_BYTES)
+        except (BlockingIOError, ssl.SSLWantReadError):
+            return None
+        except OSError as error:
+            raise ConnectionLost(
+                f"the connection to {self._address} ended: {error.strerror or error}"
+            ) from error
+        if not data:
+            raise ConnectionLost(f"{self._address} ended the connection before its answer")
+        self._reader.feed(data)
+        while True:
+            try:
+                command = self._reader.next_command()
+            except RemoteProtocolError as error:
+                raise ConnectionLost(f"{self._address} sent what is no command: {error}") from error
+            if command is None or (command.is_response and command.opaque == opaque):
+                return command
+            if not command.is_response:
+                self._turn_down(command, deadline)
 
     def answer(self, opaque: int, deadline: float) -> Command:
         """Read until the answer to `opaque`."""

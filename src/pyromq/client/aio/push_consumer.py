@@ -21,6 +21,10 @@ class PushConsumer(PushOperations, AwaitableFace):
     function that never blocks. With a second parameter it gets the `Delivery` too. A `batch_listener` takes
     a list of up to `consume_message_batch_max_size` messages of one queue.
 
+    `mode="pop"` takes messages one by one from queues that all members share, and acknowledges each by itself
+    (RocketMQ 5's POP): there may be more members than queues, and a slow message holds up no other. It needs
+    brokers of PyroMQ or of RocketMQ 5.
+
     `model="broadcasting"` gives every member all messages; `order="orderly"` handles messages of one queue
     one after the other, and tries a failed one again before the next. `consume_from` says where a new group
     begins. Further arguments are fields of ClientSettings.

@@ -52,6 +52,11 @@ class Runner:
             raise ClientClosed(self._complaint())
         return session
 
+    @property
+    def is_started(self) -> bool:
+        """Whether it was started and not closed."""
+        return self._session is not None and not self._is_closed
+
     def run(self, plan: Plan[T]) -> Coroutine[Any, Any, T]:
         """Carry out a plan in the caller's task, who awaits it."""
         if self._driver is None or self._is_closed:

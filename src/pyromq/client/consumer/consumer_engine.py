@@ -79,12 +79,16 @@ class ConsumerEngine(Generic[Q]):
             raise ClientClosed(f"{self._name} is closed; make a new one")
         return session
 
-    async def open(self, new_outlet: Callable[[GroupMember[Q]], ConsumerOutlet[Q]]) -> None:
+    async def open(
+        self,
+        new_outlet: Callable[[GroupMember[Q]], ConsumerOutlet[Q]],
+        new_rebalancer: Callable[[GroupMember[Q], ConsumerOutlet[Q]], Rebalancer[Q]] = Rebalancer,
+    ) -> None:
         """Open connections; the group is joined by `join`."""
         await self.runner.start()
         self.member = GroupMember(self.runner.session, self.runner, self._terms, self.subscriptions)
         self.outlet = new_outlet(self.member)
-        self.rebalancer = Rebalancer(self.member, self.outlet)
+        self.rebalancer = new_rebalancer(self.member, self.outlet)
         self.is_open = True
         self._apply_suspension()
 

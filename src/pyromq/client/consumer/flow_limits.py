@@ -30,6 +30,15 @@ def limits(settings: ClientSettings, queue_count: int) -> FlowLimits:
     return FlowLimits(messages, mib, settings.consume_concurrently_max_span)
 
 
+def pop_limits(settings: ClientSettings) -> FlowLimits:
+    """Return the limits of what was popped of one broker and waits here."""
+    # One below: a pop brings up to a batch more, and at the limit there is none.
+    messages = settings.pop_threshold_for_queue - 1
+    return FlowLimits(
+        messages, settings.pull_threshold_size_for_queue, settings.consume_concurrently_max_span
+    )
+
+
 def why_full(state: OwnedQueue, limits: FlowLimits, *, is_orderly: bool) -> str | None:
     """Return why a queue is not to be pulled now, or None."""
     if state.count > limits.messages:

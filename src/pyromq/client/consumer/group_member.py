@@ -15,7 +15,7 @@ from typing import Any, Generic, Protocol, TypeVar
 from pyromq.client.client_session import Session
 from pyromq.client.consumer.allocation import Allocate, average
 from pyromq.client.consumer.consume_figures import Figures
-from pyromq.client.consumer.flow_limits import limits, why_full
+from pyromq.client.consumer.flow_limits import limits, pop_limits, why_full
 from pyromq.client.consumer.owned_queue import OwnedQueue
 from pyromq.client.plans.progress_plans import GroupStart, commit_finished
 from pyromq.client.steps import Plan
@@ -53,6 +53,13 @@ class ConsumeOrder(StrEnum):
     ORDERLY = "orderly"
 
 
+class ConsumeMode(StrEnum):
+    """Whether a member pulls the queues that are its own, or pops messages of queues that all share."""
+
+    PULL = "pull"
+    POP = "pop"
+
+
 @dataclass(frozen=True, slots=True)
 class MemberTerms:
     """The terms of a consumer's membership: its share of the queues, where it begins, and who commits."""
@@ -68,7 +75,12 @@ class MemberTerms:
     @property
     def is_passive(self) -> bool:
         """Whether a listener is called."""
-        return self.consume_type is ConsumeType.CONSUME_PASSIVELY
+        return self.consume_type is not ConsumeType.CONSUME_ACTIVELY
+
+    @property
+    def pops(self) -> bool:
+        """Whether messages are popped; the broker knows which are done, and nobody commits."""
+        return self.consume_type is ConsumeType.CONSUME_POP
 
 
 class PlanRunner(Protocol):
@@ -145,10 +157,12 @@ class GroupMember(Generic[Q]):
     @property
     def has_locks(self) -> bool:
         """Whether a queue is read by the member that holds its lock at the broker."""
-        return self.is_orderly and self.is_clustering
+        return self.is_orderly and self.is_clustering and not self.terms.pops
 
     def why_full(self, state: OwnedQueue) -> str | None:
         """Return why a queue is not to be pulled now, or None: the span matters to listeners out of order."""
+        if self.terms.pops:
+            return why_full(state, pop_limits(self.session.settings), is_orderly=True)
         in_order = self.is_orderly or not self.terms.is_passive
         return why_full(state, limits(self.session.settings, len(self.queues)), is_orderly=in_order)
 

@@ -73,7 +73,7 @@ def leave(session: Session, address: str) -> Plan[None]:
 
 def consumer_ids(session: Session, topic: str) -> Plan[list[str]]:
     """Return the client ids of the group's members, as one of the topic's brokers knows them."""
-    broker_name, address = yield from _any_broker(session, topic)
+    broker_name, address = yield from any_broker(session, topic)
     command = request(
         RequestCode.GET_CONSUMER_LIST_BY_GROUP, GetConsumerListByGroup(consumer_group=session.group)
     )
@@ -88,7 +88,7 @@ def consumer_ids(session: Session, topic: str) -> Plan[list[str]]:
 
 def check_subscription(session: Session, wanted: Subscription) -> Plan[None]:
     """Have one of the topic's brokers say whether it can filter so; raise Refused when it cannot."""
-    broker_name, address = yield from _any_broker(session, wanted.topic)
+    broker_name, address = yield from any_broker(session, wanted.topic)
     body = encode_client_config_check(
         ClientConfigCheck(client_id=session.identity.client_id, group=session.group, subscription=wanted)
     )
@@ -100,7 +100,7 @@ def check_subscription(session: Session, wanted: Subscription) -> Plan[None]:
     must_succeed((yield from call_broker(session, broker_name, call)))
 
 
-def _any_broker(session: Session, topic: str) -> Plan[tuple[str, str]]:
+def any_broker(session: Session, topic: str) -> Plan[tuple[str, str]]:
     """Return name and address of one of a topic's brokers: its master, or a slave if it has none."""
     deadline = session.deadline(None, session.settings.mq_client_api_timeout)
     route = yield from subscribe_route(session, topic, deadline)

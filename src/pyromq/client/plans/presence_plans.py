@@ -30,7 +30,7 @@ def keep_producer_known(session: Session) -> Plan[None]:
     beat_at = clock.monotonic() + FIRST_HEARTBEAT_S
     while True:
         now = clock.monotonic()
-        yield Pause(max(0.0, min(poll_at - now, beat_at - now, _search_s(session))))
+        yield Pause(max(0.0, min(poll_at - now, beat_at - now, search_s(session))))
         yield from refresh_name_servers(session)
         if clock.monotonic() >= poll_at:
             yield from refresh_routes(session)
@@ -52,7 +52,7 @@ def keep_routes_fresh(session: Session, on_refreshed: Callable[[], None] | None 
     clock, poll_s = session.clock, session.settings.poll_name_server_interval / 1_000
     poll_at = clock.monotonic() + poll_s
     while True:
-        yield Pause(max(0.0, min(poll_at - clock.monotonic(), _search_s(session))))
+        yield Pause(max(0.0, min(poll_at - clock.monotonic(), search_s(session))))
         yield from refresh_name_servers(session)
         if clock.monotonic() >= poll_at:
             yield from refresh_routes(session)
@@ -64,7 +64,7 @@ def keep_routes_fresh(session: Session, on_refreshed: Callable[[], None] | None 
 def follow_name_servers(session: Session) -> Plan[None]:
     """Go on for as long as a client is started to which an HTTP address tells its name servers: ask that."""
     while True:
-        yield Pause(max(0.0, _search_s(session)))
+        yield Pause(max(0.0, search_s(session)))
         yield from refresh_name_servers(session)
 
 
@@ -114,7 +114,7 @@ def _reply_topic(cluster: str) -> str:
     return cluster + REPLY_TOPIC_SUFFIX
 
 
-def _search_s(session: Session) -> float:
+def search_s(session: Session) -> float:
     """Return the seconds until the name servers' HTTP address is asked again, if there is one."""
     if session.name_servers.source is None:
         return math.inf

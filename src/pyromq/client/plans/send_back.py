@@ -40,8 +40,14 @@ STORED = frozenset(
         ResponseCode.SLAVE_NOT_AVAILABLE,
     }
 )
-#: What a pull wrote into the properties; it is not the message's.
-_PULLS_OWN = (names.MIN_OFFSET, names.MAX_OFFSET, names.CONSUME_START_TIME)
+#: What a pull or a pop wrote into the properties; it is not the message's.
+_PULLS_OWN = (
+    names.MIN_OFFSET,
+    names.MAX_OFFSET,
+    names.CONSUME_START_TIME,
+    names.POP_CK,
+    names.FIRST_POP_TIME,
+)
 
 
 def send_back(session: Session, message: ReceivedMessage, level: int, times_max: int) -> Plan[None]:

@@ -208,7 +208,7 @@ class TaskCaller:
         # There are too many after a `resize`; one that ends is no longer counted.
         while self._waiting and len(self._workers) <= self._size:
             work, done = self._waiting.popleft()
-            if work.state is not None and work.state.is_dropped:
+            if work.is_dropped:
                 _skip(work, done)
                 continue
             started_ms = self._clock.now_ms()
@@ -340,8 +340,7 @@ class ThreadCaller:
                     return
                 continue
             work, _ = item
-            is_wanted = work.state is None or not work.state.is_dropped
-            if is_wanted and not self._is_closed:
+            if not work.is_dropped and not self._is_closed:
                 self._call(work)
             else:
                 work.is_skipped = True

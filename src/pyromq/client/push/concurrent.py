@@ -18,7 +18,7 @@ from pyromq.client.consumer.intervals import OwnedTasks
 from pyromq.client.plans.send_back import send_back
 from pyromq.client.push.calling import ListenerCaller
 from pyromq.client.push.consume_outcome import Work, split
-from pyromq.client.push.consumption import Consumption
+from pyromq.client.push.consumption import PulledConsumption
 from pyromq.client.push.process_queue import ProcessQueue
 from pyromq.errors import PyroError
 from pyromq.model import ReceivedMessage
@@ -32,7 +32,7 @@ OVERDUE_MAX = 16
 OVERDUE_LEVEL = 3
 
 
-class ConcurrentConsumption(Consumption):
+class ConcurrentConsumption(PulledConsumption):
     """Hands pulled messages to the listener, as many at once as the caller takes."""
 
     def __init__(self, member: GroupMember[ProcessQueue], caller: ListenerCaller) -> None:

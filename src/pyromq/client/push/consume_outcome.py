@@ -48,6 +48,11 @@ class Work:
         self._delivery: Delivery | None = None
 
     @property
+    def is_dropped(self) -> bool:
+        """Whether its messages went to another member, so that no listener is to be called with them."""
+        return self.state is not None and self.state.is_dropped
+
+    @property
     def delivery(self) -> Delivery:
         """The details of this call that the listener gets, and may change."""
         if self._delivery is None:

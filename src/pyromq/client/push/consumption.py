@@ -1,7 +1,7 @@
-"""The outlet of a push consumer: pulled messages go to the listener, and what ends leaves its queue.
+"""The outlet of a push consumer: messages go to the listener, and what ends leaves its queue.
 
-`concurrent` and `orderly` are the two kinds. Both pull as a known member: the broker has the filter from
-heartbeats, and each pull carries the group's progress.
+`concurrent` and `orderly` are the two kinds that pull. Both pull as a known member: the broker has the filter
+from heartbeats, and each pull carries the group's progress. Those that pop are in `client/pop`.
 """
 
 from abc import abstractmethod
@@ -31,10 +31,6 @@ class Consumption(ConsumerOutlet[ProcessQueue]):
         self._started_ms = member.now_ms()
 
     @abstractmethod
-    def consume(self, state: ProcessQueue, messages: list[ReceivedMessage]) -> None:
-        """Have the listener called with messages that wait in a queue."""
-
-    @abstractmethod
     async def settle(self, grace_s: float) -> None:
         """Wait for what follows the last calls, but not longer than that; then give it up."""
 
@@ -58,6 +54,33 @@ class Consumption(ConsumerOutlet[ProcessQueue]):
 
     # The outlet ---------------------------------------------------------------------------------------
 
+    async def rest(self, patience_s: float) -> None:
+        """Return when no call runs or waits, or after that time."""
+        await self._caller.rest(patience_s)
+
+    async def close(self) -> None:
+        """Wait for calls that run, and for what follows them, but not for ever."""
+        grace_s = self._member.session.settings.await_termination_millis_when_shutdown / 1_000
+        await self._caller.close(grace_s)
+        await self.settle(grace_s)
+
+    def shown(self) -> dict[str, str]:
+        """Return what operators are told of a push consumer, by RocketMQ's names."""
+        return {
+            "consumeFromWhere": STARTS[self._member.terms.start.where],
+            "PROP_CONSUMEORDERLY": java_text(self._member.is_orderly),
+            "PROP_THREADPOOL_CORE_SIZE": java_text(self._caller.size),
+            "PROP_CONSUMER_START_TIMESTAMP": java_text(self._started_ms),
+        }
+
+
+class PulledConsumption(Consumption):
+    """Calls of the listener for messages that are pulled, with progress by offsets."""
+
+    @abstractmethod
+    def consume(self, state: ProcessQueue, messages: list[ReceivedMessage]) -> None:
+        """Have the listener called with messages that wait in a queue."""
+
     def new_queue(self, queue: MessageQueue, now_ms: int) -> ProcessQueue:
         """Return the state of a queue that is taken."""
         return ProcessQueue(queue, now_ms)
@@ -78,22 +101,3 @@ class Consumption(ConsumerOutlet[ProcessQueue]):
         elif not state.count:
             # Filters took all there was: nothing before this offset is left to do.
             state.progress.finish_to(result.next_offset)
-
-    async def rest(self, patience_s: float) -> None:
-        """Return when no call runs or waits, or after that time."""
-        await self._caller.rest(patience_s)
-
-    async def close(self) -> None:
-        """Wait for calls that run, and for what follows them, but not for ever."""
-        grace_s = self._member.session.settings.await_termination_millis_when_shutdown / 1_000
-        await self._caller.close(grace_s)
-        await self.settle(grace_s)
-
-    def shown(self) -> dict[str, str]:
-        """Return what operators are told of a push consumer, by RocketMQ's names."""
-        return {
-            "consumeFromWhere": STARTS[self._member.terms.start.where],
-            "PROP_CONSUMEORDERLY": java_text(self._member.is_orderly),
-            "PROP_THREADPOOL_CORE_SIZE": java_text(self._caller.size),
-            "PROP_CONSUMER_START_TIMESTAMP": java_text(self._started_ms),
-        }

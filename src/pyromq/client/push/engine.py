@@ -9,13 +9,19 @@ from typing import Any
 from pyromq.client.client_session import Session, new_local_offsets, new_session
 from pyromq.client.consumer.broker_requests import check_group
 from pyromq.client.consumer.consumer_engine import ConsumerEngine
-from pyromq.client.consumer.group_member import ConsumeModel, GroupMember, MemberTerms
+from pyromq.client.consumer.group_member import ConsumeModel, ConsumeOrder, GroupMember, MemberTerms
 from pyromq.client.consumer.incoming import received_messages
 from pyromq.client.consumer.intervals import every
+from pyromq.client.consumer.rebalancer import Rebalancer
 from pyromq.client.consumer.topic_subscription import SQL92, retry_topic, subscription
 from pyromq.client.hooks import ConsumeHook
 from pyromq.client.plans.membership_plans import check_subscription
+from pyromq.client.plans.pop_plans import assignments
 from pyromq.client.plans.route_plans import subscribe_route
+from pyromq.client.pop.pop_concurrent import PopConcurrent
+from pyromq.client.pop.pop_consumption import PopConsumption
+from pyromq.client.pop.pop_orderly import PopOrderly
+from pyromq.client.pop.pop_rebalancer import PopRebalancer
 from pyromq.client.push.calling import ListenerCaller, Listening, TaskCaller, ThreadCaller, call_now
 from pyromq.client.push.concurrent import ConcurrentConsumption
 from pyromq.client.push.consume_outcome import Work
@@ -26,7 +32,7 @@ from pyromq.client.push.process_queue import ProcessQueue
 from pyromq.client.tracing.trace import Tracer
 from pyromq.codes import RequestCode
 from pyromq.config.settings import ClientSettings
-from pyromq.errors import ConfigError, PyroError, UnknownTopic
+from pyromq.errors import ConfigError, NetworkError, PyroError, UnknownTopic
 from pyromq.net.routes import Answer, Request, Route
 from pyromq.wire.bodies.running_info import DirectConsumption, DirectResult, encode_direct_consumption
 from pyromq.wire.headers.group_headers import ConsumeMessageDirectly
@@ -38,6 +44,16 @@ _DIRECT = {
     ConsumeResult.RECONSUME_LATER: DirectResult.LATER,
     ConsumeResult.COMMIT: DirectResult.COMMIT,
     ConsumeResult.ROLLBACK: DirectResult.ROLLBACK,
+}
+
+
+_PULLING: dict[ConsumeOrder, Callable[[GroupMember[ProcessQueue], ListenerCaller], Consumption]] = {
+    ConsumeOrder.CONCURRENT: ConcurrentConsumption,
+    ConsumeOrder.ORDERLY: OrderlyConsumption,
+}
+_POPPING: dict[ConsumeOrder, Callable[[GroupMember[ProcessQueue], ListenerCaller], Consumption]] = {
+    ConsumeOrder.CONCURRENT: PopConcurrent,
+    ConsumeOrder.ORDERLY: PopOrderly,
 }
 
 
@@ -109,17 +125,22 @@ class PushEngine:
     async def start(self) -> None:
         """Join the group; listeners are called from now on."""
         engine = self._engine
-        await engine.open(self._new_consumption)
+        pops = self._terms.member.pops
+        await engine.open(self._new_consumption, PopRebalancer if pops else Rebalancer)
         try:
             engine.rebalancer.enter()
             await self._learn_routes()
             await self._check_filters()
             await engine.rebalancer.tell_brokers()
+            if pops:
+                await self._check_pop()
             engine.join()
+            what = f"the upkeep of {self._name}"
             if isinstance(self._consumption, ConcurrentConsumption):
                 overdue_s = self._terms.settings.consume_timeout * 60.0
-                look = self._consumption.send_overdue_back
-                engine.tasks.start(every(overdue_s, look, what=f"the upkeep of {self._name}"))
+                engine.tasks.start(every(overdue_s, self._consumption.send_overdue_back, what=what))
+            if isinstance(self._consumption, PopConsumption):
+                engine.tasks.start(every(self._consumption.renewal_s, self._consumption.renew, what=what))
         except BaseException:
             await engine.abandon()
             raise
@@ -148,12 +169,12 @@ class PushEngine:
         return new_session(terms.group, terms.addresses, terms.settings, local=local)
 
     def _new_consumption(self, member: GroupMember[ProcessQueue]) -> Consumption:
-        if member.is_clustering:
+        if member.is_clustering and not member.terms.pops:
             name = retry_topic(member.session.group)
             self._engine.subscriptions[name] = subscription(name, version=member.now_ms())
         self._caller = self._new_caller(member.session)
-        kind = OrderlyConsumption if member.is_orderly else ConcurrentConsumption
-        self._consumption = kind(member, self._caller)
+        kinds = _POPPING if member.terms.pops else _PULLING
+        self._consumption = kinds[member.terms.order](member, self._caller)
         return self._consumption
 
     def _new_caller(self, session: Session) -> ListenerCaller:
@@ -186,6 +207,16 @@ class PushEngine:
         for wanted in tuple(self._engine.subscriptions.values()):
             if wanted.expression_type == SQL92 and session.routes.get(wanted.topic) is not None:
                 await self._engine.runner.run(check_subscription(session, wanted))
+
+    async def _check_pop(self) -> None:
+        """Have a broker that does not know POP say so before the start; it would never send a message."""
+        session = self.member.session
+        for topic in tuple(self._engine.subscriptions):
+            if session.routes.get(topic) is not None:
+                try:
+                    await self._engine.runner.run(assignments(session, topic))
+                except NetworkError as error:
+                    _log.warning("%s: %s", self._name, error)
 
     # A message that an operator has consumed ------------------------------------------------------------
 

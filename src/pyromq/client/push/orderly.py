@@ -14,7 +14,7 @@ from pyromq.client.plans.lock_plans import lock
 from pyromq.client.plans.send_back import NEVER_AGAIN, send_back, send_to_retry_topic
 from pyromq.client.push.calling import ListenerCaller, call_now
 from pyromq.client.push.consume_outcome import Work, suspend_s
-from pyromq.client.push.consumption import Consumption
+from pyromq.client.push.consumption import PulledConsumption
 from pyromq.client.push.delivery import ConsumeResult
 from pyromq.client.push.process_queue import ProcessQueue
 from pyromq.client.steps import Plan
@@ -32,7 +32,7 @@ LAST_NOTES_S = 0.05
 LISTENER_WAIT_S = 1.0
 
 
-class OrderlyConsumption(Consumption):
+class OrderlyConsumption(PulledConsumption):
     """Hands a queue's messages to the listener, a batch at a time."""
 
     def __init__(self, member: GroupMember[ProcessQueue], caller: ListenerCaller) -> None:

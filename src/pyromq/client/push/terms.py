@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from pyromq.client.consumer.allocation import Allocate
+from pyromq.client.consumer.allocation import Allocate, average
 from pyromq.client.consumer.consumer_arguments import member_of, start_time_ms, with_changes
-from pyromq.client.consumer.group_member import ConsumeModel, ConsumeOrder, MemberTerms
+from pyromq.client.consumer.group_member import ConsumeMode, ConsumeModel, ConsumeOrder, MemberTerms
 from pyromq.client.hooks import ConsumeHook
 from pyromq.client.name_servers import name_server_addresses
 from pyromq.client.names import check_group
@@ -19,6 +19,7 @@ from pyromq.clock import SystemClock
 from pyromq.config.settings import ClientSettings
 from pyromq.errors import ConfigError
 from pyromq.model import ConsumeFrom
+from pyromq.wire.bodies.heartbeat_bodies import ConsumeType
 
 
 def new_terms(
@@ -27,6 +28,7 @@ def new_terms(
     name_server: str | None,
     listener: Listener | None,
     batch_listener: BatchListener | None,
+    mode: str,
     model: str,
     order: str,
     settings: ClientSettings | None,
@@ -45,6 +47,10 @@ def new_terms(
             "consume_message_batch_max_size is for a batch_listener, which takes a list; this consumer has a "
             "listener, which takes one message"
         )
+    pops = member_of(ConsumeMode, "mode", mode) is ConsumeMode.POP
+    chosen_model = member_of(ConsumeModel, "model", model)
+    if pops:
+        _check_pop(chosen_model, consume_from, allocate)
     tracer = tracer_of(group, name_server, chosen, role=CONSUME)
     return PushTerms(
         group=group,
@@ -52,12 +58,30 @@ def new_terms(
         settings=chosen,
         call=calls(listener, batch_listener, on_threads=on_threads),
         member=MemberTerms(
-            model=member_of(ConsumeModel, "model", model),
+            model=chosen_model,
             order=member_of(ConsumeOrder, "order", order),
             allocate=allocate,
             start=GroupStart(consume_from, start_time_ms(consume_timestamp, SystemClock().now_ms())),
+            consume_type=ConsumeType.CONSUME_POP if pops else ConsumeType.CONSUME_PASSIVELY,
+            auto_commit=not pops,
         ),
         hooks=traced_consumer(hooks, tracer, chosen),
         tracer=tracer,
         on_threads=on_threads,
     )
+
+
+def _check_pop(model: ConsumeModel, consume_from: ConsumeFrom, allocate: Allocate) -> None:
+    """Raise ConfigError for what a consumer that pops cannot do."""
+    if model is ConsumeModel.BROADCASTING:
+        raise ConfigError("mode='pop' shares messages among members; for model='broadcasting' leave it out")
+    if consume_from is ConsumeFrom.TIMESTAMP:
+        raise ConfigError(
+            "a group that pops begins with the first or the last message; begin at a time with "
+            "`pyromq group reset`, or leave mode='pop' out"
+        )
+    if allocate is not average:
+        raise ConfigError(
+            "with mode='pop' the broker says who reads which queue (`mqadmin setConsumeMode`); leave "
+            "`allocate` out"
+        )

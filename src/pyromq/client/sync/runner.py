@@ -57,6 +57,11 @@ class Runner:
         """Whether it was started here and not before a fork."""
         return self._session is not None and self._session.identity.pid == os.getpid()
 
+    @property
+    def is_started(self) -> bool:
+        """Whether it was started and not closed."""
+        return self._session is not None and not self._is_closed
+
     def run(self, plan: Plan[T]) -> T:
         """Carry out a plan in the caller's thread."""
         session, driver = self._session, self._driver
