@@ -23,6 +23,8 @@ SELF_TEST: Final = "SELF_TEST_TOPIC"
 OFFSET_MOVED_EVENT: Final = "OFFSET_MOVED_EVENT"
 STAGED: Final = "rmq_sys_staged"
 STAGED_OP: Final = "rmq_sys_staged_op"
+#: What happened to popped messages.
+POP_JOURNAL: Final = "rmq_sys_PYROMQ_POP"
 
 #: The group that reads the topics of transactions.
 TRANSACTION_GROUP: Final = "CID_RMQ_SYS_TRANS"
@@ -55,7 +57,7 @@ FORBIDDEN_TOPICS: Final = frozenset(
     }
 )
 #: Topics that only the broker itself writes to.
-BROKERS_OWN: Final = FORBIDDEN_TOPICS | {WHEEL_TIMER, STAGED, STAGED_OP}
+BROKERS_OWN: Final = FORBIDDEN_TOPICS | {WHEEL_TIMER, STAGED, STAGED_OP, POP_JOURNAL}
 
 _SYSTEM_GROUPS: Final = frozenset(
     {

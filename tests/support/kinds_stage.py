@@ -10,6 +10,7 @@ from pyromq.broker.broker import Broker
 from pyromq.broker.replication.standing import Standing
 from pyromq.clock import Clock, SystemClock
 from pyromq.codes import RequestCode, ResponseCode
+from pyromq.config.pop_settings import PopSettings
 from pyromq.config.pressure import PressureSettings
 from pyromq.config.settings import MIB, BrokerProcess, BrokerSettings, NetSettings, StoreSettings
 from pyromq.net.links import Links
@@ -167,10 +168,13 @@ class Stage:
             "max_hash_slot_num": 1000,
             "max_index_num": 4000,
         }
+        pop: dict[str, object] = {}
         net: dict[str, object] = {"server_channel_max_idle_time_seconds": YEAR_S}
         for name, value in settings.items():
             if name in NetSettings.__dataclass_fields__:
                 net[name] = value
+            elif name in PopSettings.__dataclass_fields__:
+                pop[name] = value
             else:
                 (broker if name in BrokerSettings.__dataclass_fields__ else store)[name] = value
         # On the machine's clock a broker is late when the machine is loaded; a manual clock moves by order.
@@ -180,6 +184,7 @@ class Stage:
             broker=BrokerSettings(**broker),  # type: ignore[arg-type]
             store=StoreSettings(**store),  # type: ignore[arg-type]
             net=NetSettings(**net),  # type: ignore[arg-type]
+            pop=PopSettings(**pop),  # type: ignore[arg-type]
         )
         self._peers: list[Peer] = []
         self._ids = 0
@@ -248,10 +253,15 @@ async def after_a_crash(stage: ManualStage, folder: Path) -> AsyncIterator[Manua
 
 @asynccontextmanager
 async def running_stage(
-    folder: Path, *, clock: ManualClock | None = None, files: Files | None = None, **settings: object
+    folder: Path,
+    *,
+    clock: ManualClock | None = None,
+    files: Files | None = None,
+    make: "type[ManualStage] | None" = None,
+    **settings: object,
 ) -> AsyncIterator[ManualStage]:
     """Run a stage; settings are the broker's or the store's, by our names."""
-    stage = ManualStage(folder, clock or ManualClock(), files=files, **settings)
+    stage = (make or ManualStage)(folder, clock or ManualClock(), files=files, **settings)
     await stage.start()
     try:
         yield stage

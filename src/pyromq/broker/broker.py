@@ -276,7 +276,9 @@ class Broker(BrokerRooms):
             addresses=addresses,
         )
         committed_here = None
-        if not isinstance(role, Leading):
+        if isinstance(role, Leading):
+            self.pop.lead(durability, store_host=addresses.store_host)
+        else:
             committed_here = role.prepare(
                 surroundings,
                 durability,

@@ -7,10 +7,12 @@ the steps below that are due, and the links write their answers:
     sync         the writes of this turn wait together; a sync of the log begins
     replicate    slaves are sent what the log has and they do not
     wake         held pulls that want what came are run again
+    journal      held pops are run again; one record says what was popped and acknowledged in this turn
     relent       sends are taken again, a turn after a slow write
     (answers)    the lease is looked at once more, then every link writes once
 
-`sync` and `replicate` come before `wake`, so that disk and slaves work while pulls are read. Whatever else a
+`sync` and `replicate` come before `wake`, so that disk and slaves work while pulls are read. `journal` comes
+behind it, for a message that wakes pulls wakes pops too, and what they got is in the record. Whatever else a
 broker does once a turn for all links is a step here, in its place.
 """
 
@@ -22,7 +24,7 @@ from pyromq.net.turn import Turn
 class BrokerTurn(Turn):
     """A broker's turns, with their steps. Whoever carries a step out sets its `run`."""
 
-    __slots__ = ("copy", "relent", "replicate", "sync", "wake")
+    __slots__ = ("copy", "journal", "relent", "replicate", "sync", "wake")
 
     def __init__(self, monotonic: Callable[[], float]) -> None:
         super().__init__(monotonic=monotonic)
@@ -31,4 +33,5 @@ class BrokerTurn(Turn):
         self.sync = self.step()
         self.replicate = self.step()
         self.wake = self.step()
+        self.journal = self.step()
         self.relent = self.step()

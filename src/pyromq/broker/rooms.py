@@ -6,7 +6,8 @@ know all rooms; no function takes a broker or its rooms as a parameter.
     live, store      settings that may change, and the messages on disk
     topics, groups   the tables of topics and groups; members, progress, queue locks
     delivery         held pulls, announcements of new messages, SQL filters
-    kinds            messages that wait: delay levels, timers, transactions, staged batches
+    kinds            messages that wait: delay levels, timers, transactions, staged batches, popped messages
+    pop              messages that are handed out and acknowledged one by one
     access           accounts and their permissions, where they are wanted
     metrics          counts of the traffic, and the page for Prometheus where it is wanted
 
@@ -31,6 +32,7 @@ from pyromq.broker.json_table import save_all
 from pyromq.broker.kinds.kinds import make_kinds
 from pyromq.broker.live_settings import BrokerLiveSettings
 from pyromq.broker.metrics.metrics_room import BrokerMetrics
+from pyromq.broker.pop.pop_door import Pop
 from pyromq.broker.replication.adoption import adopt_topics
 from pyromq.broker.replication.role import Replicating
 from pyromq.broker.requests.busy import Busy
@@ -77,6 +79,16 @@ class BrokerRooms:
         )
         self.kinds = make_kinds(root, self.store, self.groups.offsets, settings.broker, clock, files=files)
         arrivals = self.delivery.arrivals
+        self.pop = Pop(
+            self.kinds.popped,
+            self.store,
+            clock,
+            settings.pop,
+            topics=self.topics,
+            groups=self.groups,
+            arrivals=arrivals,
+            turn=self._turn,
+        )
         self.busy = Busy(self.live, clock, held_pulls=lambda: arrivals.request_count, step=self._turn.relent)
         self._table = BrokerTable(())
         self._access = make_access_control(settings, self.store, clock, self._table)

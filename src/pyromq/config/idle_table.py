@@ -276,23 +276,22 @@ GROUPS = (
     ),
     IdleSettings(
         "pop",
-        "pop consumption (RocketMQ 5) is not built; push and pull consumers are served",
+        "what is popped is followed in the log; there are no checkpoints, revive queues and buffers",
         None,
         """
         ackThreadPoolQueueCapacity=100000 appendAckAsync=false appendCkAsync=false
-        defaultMessageRequestMode=PULL defaultPopShareQueueNum=-1
         enableNotifyAfterPopOrderLockRelease=true enableNotifyBeforePopCalculateLag=true
         enablePopBatchAck=false enablePopBufferMerge=false enablePopLog=false
-        enablePopMessageThreshold=false enableRetryTopicV2=false enableSkipLongAwaitingAck=false
-        initPopOffsetByCheckMsgInMem=true loadBalancePollNameServerInterval=30000 maxPopPollingSize=100000
+        enableSkipLongAwaitingAck=false
+        loadBalancePollNameServerInterval=30000
         popCkMaxBufferSize=200000 popCkOffsetMaxQueueSize=20000 popCkStayBufferTime=10000
         popCkStayBufferTimeOut=3000 popConsumerFSServiceInit=true popConsumerKVServiceEnable=false
-        popConsumerKVServiceInit=false popConsumerKVServiceLog=false popFromRetryProbability=20
-        popInflightMessageThreshold=10000 popLongPollingForceNotifyInterval=800 popPollingMapSize=100000
-        popPollingSize=1024 popResponseReturnActualRetryTopic=false popReviveMaxAttemptTimes=16
-        popReviveMaxReturnSizePerRead=16384 retrieveMessageFromPopRetryTopicV1=true reviveAckWaitMs=180000
+        popConsumerKVServiceInit=false popConsumerKVServiceLog=false
+        popLongPollingForceNotifyInterval=800 popPollingMapSize=100000
+        popResponseReturnActualRetryTopic=false popReviveMaxAttemptTimes=16
+        popReviveMaxReturnSizePerRead=16384 reviveAckWaitMs=180000
         reviveInterval=1000 reviveMaxSlow=3 reviveQueueNum=8 reviveScanTime=10000
-        serverLoadBalancerEnable=true skipWhenCKRePutReachMaxTimes=false waitTimeMillsInAckQueue=3000
+        skipWhenCKRePutReachMaxTimes=false waitTimeMillsInAckQueue=3000
         """,
     ),
     IdleSettings(

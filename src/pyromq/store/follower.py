@@ -13,7 +13,7 @@ from typing import Final, Protocol
 import msgspec
 
 from pyromq.codes import TRANSACTION_MASK, SysFlag
-from pyromq.system_names import SCHEDULE, TRANSACTION_OP_HALF, WHEEL_TIMER
+from pyromq.system_names import POP_JOURNAL, SCHEDULE, STAGED, STAGED_OP, TRANSACTION_OP_HALF, WHEEL_TIMER
 from pyromq.wire.java_hash import java_hash
 from pyromq.wire.properties import (
     DELAY,
@@ -32,7 +32,7 @@ from pyromq.wire.record import Record
 #: The topics whose queues hold times of delivery where others hold the hash of the tags.
 TIMED_TOPICS: Final = frozenset({SCHEDULE, WHEEL_TIMER})
 #: Topics whose queues stay when no topic table knows them (DefaultMessageStore.java, cleanUnusedTopic).
-KEPT_TOPICS: Final = TIMED_TOPICS | {TRANSACTION_OP_HALF}
+KEPT_TOPICS: Final = TIMED_TOPICS | {TRANSACTION_OP_HALF, STAGED, STAGED_OP, POP_JOURNAL}
 _RECALL: Final = f"{PROPERTY_SEPARATOR}{TIMER_DEL_UNIQKEY}{NAME_VALUE_SEPARATOR}"
 _find_tags, _find_keys, _find_unique_id = finder(TAGS), finder(KEYS), finder(UNIQ_KEY)
 _PREPARED: Final = int(SysFlag.TRANSACTION_PREPARED)

@@ -46,6 +46,8 @@ class HeldPull:
     matches: Callable[[int], bool] | None = None
     #: How much of what the client sent waits with it.
     characters: int = 0
+    #: Whether a client waits for it; else somebody here wants to know that the queue grew.
+    is_request: bool = True
 
     def is_met_by(self, offset: int, tags_code: int) -> bool:
         """Return whether a message that its queue just got is one to wake for."""
@@ -99,6 +101,8 @@ class Arrivals:
         self._held: dict[tuple[str, int], list[HeldPull]] = {}
         self._woken: list[HeldPull] = []
         self._count = 0
+        #: How many of them are no requests.
+        self._watch_count = 0
         self._characters = 0
         #: Set when the broker stops: what finds nothing now must not wait here.
         self.is_over = False
@@ -110,12 +114,17 @@ class Arrivals:
     @property
     def held_count(self) -> int:
         """The number of held pulls."""
-        return self._count if self.compiled is None else self._count + self.compiled.held_count
+        return self.request_count if self.compiled is None else self.request_count + self.compiled.held_count
 
     @property
     def request_count(self) -> int:
         """The number of held pulls that are requests under way: those that are held here."""
-        return self._count
+        return self._count - self._watch_count
+
+    @property
+    def has_any(self) -> bool:
+        """Whether somebody waits here for any queue."""
+        return self._count > 0
 
     @property
     def held_characters(self) -> int:
@@ -134,6 +143,7 @@ class Arrivals:
         """Keep a pull until its queue grows or its time is up."""
         self._held.setdefault((topic, queue_id), []).append(pull)
         self._count += 1
+        self._watch_count += not pull.is_request
         self._characters += pull.characters
         self.on_hold(topic, queue_id)
 
@@ -156,6 +166,7 @@ class Arrivals:
         if held is not None and pull in held:
             held.remove(pull)
             self._count -= 1
+            self._watch_count -= not pull.is_request
             self._characters -= pull.characters
             if not held:
                 del self._held[topic, queue_id]
@@ -202,6 +213,7 @@ class Arrivals:
             return
         self._step.due()
         self._count -= woken_count
+        self._watch_count -= sum(not pull.is_request for pull in self._woken[-woken_count:])
         self._characters -= sum(pull.characters for pull in self._woken[-woken_count:])
         if stay:
             self._held[queue] = stay
@@ -315,7 +327,7 @@ class Announcements:
     def _announce(self, grown: Grown, ends: Sequence[int] | None) -> None:
         """Announce messages that may be read; without `ends` all that the queues have."""
         arrivals = self._arrivals
-        if arrivals.request_count:
+        if arrivals.has_any:
             for at, (queue, first) in enumerate(grown):
                 self._announce_each(queue, first, queue.end if ends is None else ends[at])
         for queue in arrivals.grew(grown):

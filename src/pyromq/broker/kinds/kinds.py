@@ -15,6 +15,7 @@ from pyromq.broker.kinds.kind_follower import KindFollower
 from pyromq.broker.kinds.staging.batches import StagedBatches
 from pyromq.broker.kinds.timers.timed import timer_diversions
 from pyromq.broker.kinds.timers.timers import Timers
+from pyromq.broker.pop.popped_messages import PoppedMessages
 from pyromq.broker.topics.intake import Diversion, PlainDiversion
 from pyromq.clock import Clock
 from pyromq.config.settings import BrokerProcess, BrokerSettings
@@ -34,6 +35,7 @@ class Kinds:
     timers: Timers
     delayed: DelayedMessages
     staged: StagedBatches
+    popped: PoppedMessages
 
     def __iter__(self) -> Iterator[KindFollower]:
         """Yield them in the order in which a message may be diverted."""
@@ -105,6 +107,7 @@ def make_kinds(
         Timers(store, clock, path=database),
         DelayedMessages(store, clock, path=tables / "delayOffset.json", files=files),
         StagedBatches(store, clock, settings, path=tables / "stagedBatches.json", files=files),
+        PoppedMessages(store, clock, path=root / "pop" / "inFlight.bin", files=files),
     )
 
 
