@@ -27,6 +27,7 @@ MODULES = (
     "requests.refusals",
     "requests.send_backs",
     "requests.sends",
+    "requests.shown",
     "requests.signatures",
     "spark.columns",
     "spark.scan",

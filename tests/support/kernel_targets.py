@@ -22,6 +22,7 @@ import kernel_plain_targets  # noqa: F401
 import kernel_pull_targets  # noqa: F401
 import kernel_scan_targets  # noqa: F401
 import kernel_send_targets  # noqa: F401
+import kernel_shown_targets  # noqa: F401
 import kernel_signature_targets  # noqa: F401
 import kernel_tail_targets  # noqa: F401
 import kernel_unit_targets  # noqa: F401
