@@ -2,7 +2,7 @@
 PYTHON ?= python3
 PY := .venv/bin/python
 
-.PHONY: setup demo test check bench bench-client bench-curves bench-overload bench-kinds bench-parts bench-replication bench-spark clean coverage-rows interop test-browser test-install test-pure test-spark test-spark-long torture torture-store torture-ha fuzz-kernel guard-kernel hunt-races simulate
+.PHONY: setup demo test check bench bench-client bench-curves bench-door bench-overload bench-kinds bench-parts bench-replication bench-spark clean coverage-rows interop test-browser test-install test-pure test-spark test-spark-long torture torture-store torture-ha fuzz-kernel guard-kernel hunt-races simulate
 # The kernel compiles while packages arrive; whichever of the two is there already is left as it is.
 setup:
 	@$(MAKE) -q .venv/.ready .venv/.kernel || $(MAKE) --no-print-directory -j2 .venv/.ready .venv/.kernel
@@ -94,6 +94,9 @@ bench: setup     ## PyroMQ beside Apache's brokers, and which goals are met; at 
 
 bench-curves: setup   ## Speed and cost against connections, queues, message size, stored messages, brokers; at most 10 minutes (BENCH=--quick: 3)
 	$(PY) bench/curves.py $(BENCH)
+
+bench-door: setup   ## gRPC and POP beside Apache's 5.5 with its proxy; about 6 minutes (BENCH=--quick: 2)
+	$(PY) bench/door.py $(BENCH)
 
 bench-client: setup   ## Our Python client beside the Java client and the C++ wheel, on one broker; about 4 minutes
 	$(PY) bench/client.py $(BENCH)
