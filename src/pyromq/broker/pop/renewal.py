@@ -14,6 +14,7 @@ from typing import Final
 
 from pyromq.broker.groups.groups import GroupTable
 from pyromq.clock import Clock
+from pyromq.wire.bodies.retry_policy import DEFAULT_RETRY_POLICY
 
 _MINUTE_MS: Final = 60_000
 #: How long each renewal lasts, and the last one over and over.
@@ -23,7 +24,6 @@ AGE_MAX_MS: Final = 3 * 60 * _MINUTE_MS
 _SHOW_UP_S: Final = 120.0
 #: How soon a client is looked for again that may not have shown up yet.
 _LOOK_AGAIN_MS: Final = 5_000
-_DELAY_MS: Final = 10_000
 _DELAY_MS_MIN: Final = 1_000
 
 
@@ -52,13 +52,13 @@ class Renewal:
 
     def _delay_ms(self, group: str, failures: int) -> int:
         config = self._groups.configs.get(group)
-        policy = getattr(config, "retry_policy", None)
-        return _DELAY_MS if policy is None else max(policy.delay_ms(failures), _DELAY_MS_MIN)
+        policy = DEFAULT_RETRY_POLICY if config is None else config.retry_policy
+        return max(policy.delay_ms(failures), _DELAY_MS_MIN)
 
 
 def _step_ms(age_ms: int) -> int:
     """Return how long the next renewal of a message of an age lasts."""
-    until_ms = 0
+    until_ms = _MINUTE_MS
     for step_ms in _STEPS_MS:
         until_ms += step_ms
         if age_ms < until_ms:

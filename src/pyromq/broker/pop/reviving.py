@@ -40,9 +40,6 @@ _TURN_BYTES_MAX: Final = 256 << 10
 _PAUSE_MS: Final = 1_000
 _LONG_PAUSE_MS: Final = 60_000
 RETRY_QUEUE_COUNT: Final = 1
-#: Properties of a dead letter, by which 5.x's clients are told where it comes from.
-DLQ_ORIGIN_TOPIC: Final = "DLQ_ORIGIN_TOPIC"
-DLQ_ORIGIN_MESSAGE_ID: Final = "DLQ_ORIGIN_MESSAGE_ID"
 
 #: A message in flight: its queue and offset.
 _Entry = tuple[PopQueue, int]
@@ -267,8 +264,8 @@ class Reviving:
         properties.setdefault(names.RETRY_TOPIC, topic)
         properties.setdefault(names.ORIGIN_MESSAGE_ID, offset_message_id(record.store_host, record.position))
         properties[names.WAIT] = "false"
-        properties[DLQ_ORIGIN_TOPIC] = topic
-        properties[DLQ_ORIGIN_MESSAGE_ID] = unique_id
+        properties[names.DLQ_ORIGIN_TOPIC] = topic
+        properties[names.DLQ_ORIGIN_MESSAGE_ID] = unique_id
         bury(draft, properties, queue.group, self._topics)
         draft.reconsume_times += 1
         draft.properties = names.encode(properties)
