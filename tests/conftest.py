@@ -17,6 +17,9 @@ settings.load_profile("untimed")
 os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Xshare:auto")
 os.environ.setdefault("SPARK_LAUNCHER_OPTS", "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Xshare:auto")
 
+# Tests run beside each other: servers that the command line starts have no port for gRPC, unless told so.
+os.environ.setdefault("PYROMQ_GRPC_SERVER_PORT", "0")
+
 #: The files that take longest: with several workers these begin first, so that none is left alone at the end.
 LONGEST = (
     "test_demo.py",

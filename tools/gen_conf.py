@@ -9,6 +9,7 @@ import textwrap
 from pathlib import Path
 
 from pyromq.config.field import Setting, settings_of
+from pyromq.config.grpc_settings import GrpcSettings
 from pyromq.config.idle import IDLE
 from pyromq.config.idle_table import Idle
 from pyromq.config.namesrv_settings import NamesrvSettings
@@ -37,6 +38,7 @@ PARTS = {
         ("Broker", BrokerSettings),
         ("Broker busy", PressureSettings),
         ("RocketMQ 5", PopSettings),
+        ("gRPC", GrpcSettings),
         ("Store", StoreSettings),
         ("Connections", NetSettings),
     ),
@@ -46,6 +48,7 @@ REFERENCE = (
     ("Broker", BrokerSettings, "of `pyromq broker` and `pyromq up`"),
     ("Broker busy", PressureSettings, "of `pyromq broker` and `pyromq up`"),
     ("RocketMQ 5", PopSettings, "of `pyromq broker` and `pyromq up`"),
+    ("gRPC", GrpcSettings, "of `pyromq broker` and `pyromq up`: RocketMQ 5's SDKs"),
     ("Store", StoreSettings, "of `pyromq broker` and `pyromq up`"),
     ("Name server", NamesrvSettings, "of `pyromq namesrv` and `pyromq up`"),
     ("Connections", NetSettings, "of both servers"),

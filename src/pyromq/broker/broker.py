@@ -19,6 +19,8 @@ from typing import TYPE_CHECKING, Any
 from pyromq.broker.addresses import BrokerAddresses, advertise
 from pyromq.broker.durability.acknowledgement import Durability
 from pyromq.broker.durability.write_path import WritePath
+from pyromq.broker.grpc.grpc_opening import OpenedGrpc, open_grpc
+from pyromq.broker.grpc.grpc_rooms import GrpcRooms
 from pyromq.broker.kinds.transaction_checks import TransactionChecks
 from pyromq.broker.replication.committed_here import CommittedHere
 from pyromq.broker.replication.divergence import Diverged
@@ -31,6 +33,7 @@ from pyromq.broker.rooms import BrokerRooms
 from pyromq.broker.surroundings import Surroundings
 from pyromq.broker.topics.intake import Admission, Intake
 from pyromq.clock import Clock, SystemClock
+from pyromq.config.grpc_settings import GrpcOpening
 from pyromq.config.settings import BrokerProcess
 from pyromq.episodes import Episodes
 from pyromq.errors import ListenFailed
@@ -55,7 +58,7 @@ class Broker(BrokerRooms):
     `files` is where it keeps everything, by default the machine's file system. `use_kernel` lets the compiled
     kernel handle what it can, by default where there is one. `standing` is its place in its group when that
     is not just what the settings say; `on_diverged` is told how a slave's log differs from its master's, and
-    `more_routes` are requests that are answered besides.
+    `more_routes` are requests that are answered besides. `opening` says when it opens a port for gRPC.
     """
 
     def __init__(
@@ -68,11 +71,15 @@ class Broker(BrokerRooms):
         standing: Standing | None = None,
         on_diverged: Callable[[Diverged], None] | None = None,
         more_routes: Sequence[Route[Any]] = (),
+        opening: GrpcOpening = GrpcOpening.IF_NAMED,
     ) -> None:
         self._standing = standing or Standing()
         super().__init__(process, clock or SystemClock(), files, self._standing.lease)
         self._on_diverged = on_diverged or (lambda _error: None)
         self._more_routes = more_routes
+        self._opening = opening
+        #: The port for RocketMQ 5's SDKs; known once the broker is started.
+        self.grpc = OpenedGrpc()
         self._use_kernel = use_kernel
         self._files = files
         #: The role among its replicas, and what is taken and acknowledged; known once the broker is started.
@@ -186,7 +193,8 @@ class Broker(BrokerRooms):
             on_link_closed=self._presence.link_closed,
             turn=self._turn,
         )
-        surroundings = await self._listen(server, role, durability)
+        surroundings, write = await self._listen(server, role, durability)
+        await self._open_grpc(surroundings, write)
         closing.push_async_callback(self._leave, surroundings)
         await surroundings.register()
         surroundings.registration.on_new_topics = self.groups.topic_news.tell
@@ -234,12 +242,38 @@ class Broker(BrokerRooms):
 
     # Serving
 
-    async def _listen(self, server: Server, role: Replicating, durability: Durability) -> Surroundings:
+    async def _open_grpc(self, surroundings: Surroundings, write: WritePath) -> None:
+        """Open the port for gRPC, if there is to be one."""
+        settings = self.settings
+        rooms = GrpcRooms(
+            settings=settings,
+            clock=self._clock,
+            turn=self._turn,
+            folder=self.folder,
+            table=self._table,
+            store=self.store,
+            topics=self.topics,
+            groups=self.groups,
+            presence=self._presence,
+            filters=self.delivery.filters,
+            halves=self.kinds.halves,
+            access=self._access,
+            write=write,
+            surroundings=surroundings,
+        )
+        self.grpc = await open_grpc(settings.grpc, self._opening, rooms, settings.broker.bind_address)
+        if self.grpc.door is not None:
+            self._closing.push_async_callback(self.grpc.door.close)
+            self.grpc.door.run_jobs(self._background)
+
+    async def _listen(
+        self, server: Server, role: Replicating, durability: Durability
+    ) -> tuple[Surroundings, WritePath]:
         """Listen, and fill the table of routes; where the port is known, the table is filled before."""
         settings, closing = self.settings.broker, self._closing
         port = settings.listen_port
         if port:
-            surroundings = await self._join(server, role, durability, port)
+            joined = await self._join(server, role, durability, port)
         closing.push_async_callback(server.close)
         closing.callback(self.delivery.close)
         _, real_port = await server.start(settings.bind_address, port)
@@ -251,11 +285,11 @@ class Broker(BrokerRooms):
                 await server.start(settings.bind_address, port - VIP_PORT_BELOW)
             except ListenFailed as error:
                 log.warning("%s; clients with vipChannelEnabled cannot connect", error)
-        return surroundings
+        return joined
 
     async def _join(
         self, server: Server, role: Replicating, durability: Durability, port: int
-    ) -> Surroundings:
+    ) -> tuple[Surroundings, WritePath]:
         """Join the cluster with the addresses that follow from the port, and fill the table of routes."""
         settings, clock = self.settings, self._clock
         addresses = self._addresses = await advertise(settings.broker, port, await role.listen(port))
@@ -293,7 +327,7 @@ class Broker(BrokerRooms):
         self._table.pressure = durability
         self._metrics.watch(durability, self._table)
         role.guard(self._table, durability)
-        return surroundings
+        return surroundings, write
 
     def _add_handlers(
         self, write: WritePath, surroundings: Surroundings, committed_here: CommittedHere | None

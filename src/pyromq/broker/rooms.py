@@ -60,7 +60,7 @@ class BrokerRooms:
         if not process.store.store_path_root_dir:
             raise ConfigError("storePathRootDir: a broker needs a folder to keep its messages in")
         root = Path(process.store.store_path_root_dir)
-        folder = root / "config"
+        folder = self.folder = root / "config"
         settings = own_copy(replace(process, broker=settle_addresses(process.broker)))
         self._clock = clock
         self._background = Background(clock)

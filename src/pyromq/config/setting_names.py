@@ -1,6 +1,7 @@
 """The names of settings: RocketMQ's spelling of each, and ours."""
 
 from pyromq.config.field import settings_of
+from pyromq.config.grpc_settings import GrpcSettings
 from pyromq.config.namesrv_settings import NamesrvSettings
 from pyromq.config.pop_settings import PopSettings
 from pyromq.config.pressure import PressureSettings
@@ -26,7 +27,15 @@ RENAMED = {
     "tls.client.keyPassword": "tls_client_key_password",
 }
 
-SERVER_CLASSES = (BrokerSettings, PressureSettings, PopSettings, StoreSettings, NetSettings, NamesrvSettings)
+SERVER_CLASSES = (
+    BrokerSettings,
+    PressureSettings,
+    PopSettings,
+    GrpcSettings,
+    StoreSettings,
+    NetSettings,
+    NamesrvSettings,
+)
 #: RocketMQ's spelling → our name, of every setting of a server.
 SAME = {setting.key: setting.name for owner in SERVER_CLASSES for setting in settings_of(owner)}
 OUR_NAMES = frozenset(SAME.values())

@@ -16,6 +16,7 @@ from pyromq.config.choices import (
     TlsServerMode,
 )
 from pyromq.config.field import PORT_MAX, setting
+from pyromq.config.grpc_settings import GRPC_UNCHANGED, GrpcSettings
 from pyromq.config.namesrv_settings import NAMESRV_UNCHANGED, NamesrvSettings
 from pyromq.config.pop_settings import POP_UNCHANGED, PopSettings
 from pyromq.config.pressure import UNCHANGED, PressureSettings
@@ -552,6 +553,7 @@ class BrokerProcess:
     broker: BrokerSettings = BrokerSettings()
     pressure: PressureSettings = UNCHANGED
     pop: PopSettings = POP_UNCHANGED
+    grpc: GrpcSettings = GRPC_UNCHANGED
     store: StoreSettings = StoreSettings()
     net: NetSettings = NetSettings()
 
@@ -574,6 +576,7 @@ class UpProcess:
     broker: BrokerSettings = BrokerSettings()
     pressure: PressureSettings = UNCHANGED
     pop: PopSettings = POP_UNCHANGED
+    grpc: GrpcSettings = GRPC_UNCHANGED
     store: StoreSettings = StoreSettings()
     net: NetSettings = NetSettings()
     namesrv: NamesrvSettings = NAMESRV_UNCHANGED

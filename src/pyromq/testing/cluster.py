@@ -59,7 +59,7 @@ class Cluster:
     """Servers on the running loop; `async with` starts and stops them.
 
     Brokers are named broker-a, broker-b, …, and keep their data in `files`, by default the machine's. Further
-    arguments are settings of every broker, by our names.
+    arguments are settings of every broker, by our names. With `has_grpc` RocketMQ 5's SDKs can connect too.
     """
 
     def __init__(
@@ -70,8 +70,10 @@ class Cluster:
         clock: Clock | None = None,
         files: Files | None = None,
         namesrv: NamesrvSettings | None = None,
+        has_grpc: bool = False,
         **overrides: Value,
     ) -> None:
+        self._has_grpc = has_grpc
         self.brokers: dict[str, Broker] = {}
         self._names = [f"broker-{chr(ord('a') + at)}" for at in range(brokers)]
         self._data_dir = data_dir
@@ -90,7 +92,8 @@ class Cluster:
             await self._start_name_server(folder, closing)
             closing.push_async_callback(self._stop_brokers)
             for name in self._names:
-                self._processes[name] = self._process(name, folder)
+                port = _hold_free(closing) if self._has_grpc else 0
+                self._processes[name] = self._process(name, folder, port)
                 self._hold_ports(name, closing)
                 await self.start_broker(name)
             self._closing = closing.pop_all()
@@ -110,6 +113,11 @@ class Cluster:
     def broker_addresses(self) -> list[str]:
         """The addresses of the brokers that run, `host:port`."""
         return [broker.address for broker in self.brokers.values()]
+
+    @property
+    def grpc_addresses(self) -> list[str]:
+        """The addresses that SDKs of RocketMQ 5 connect to, `host:port`."""
+        return [f"127.0.0.1:{port}" for broker in self.brokers.values() if (port := broker.grpc.port)]
 
     async def stop_broker(self, name: str) -> None:
         """Stop a broker in order; its data stays."""
@@ -133,9 +141,10 @@ class Cluster:
         for name in list(self.brokers):
             await self.stop_broker(name)
 
-    def _process(self, name: str, folder: Path) -> BrokerProcess:
+    def _process(self, name: str, folder: Path, grpc_port: int) -> BrokerProcess:
         own: dict[str, Value] = {
             "broker_name": name,
+            "grpc_server_port": grpc_port,
             "namesrv_addr": self.namesrv_address,
             "store_path_root_dir": str(folder / name),
         }
@@ -164,6 +173,13 @@ class Cluster:
         process = self._processes[name]
         broker = dataclasses.replace(process.broker, listen_port=port)
         self._processes[name] = dataclasses.replace(process, broker=broker)
+
+
+def _hold_free(closing: AsyncExitStack) -> int:
+    """Have a free port until the cluster stops, and return its number."""
+    held = ExitStack()
+    closing.callback(held.close)
+    return _hold(held, 0)
 
 
 def _hold(held: ExitStack, port: int) -> int:
@@ -235,9 +251,18 @@ def running_cluster(
     clock: Clock | None = None,
     files: Files | None = None,
     namesrv: NamesrvSettings | None = None,
+    has_grpc: bool = False,
     **overrides: Value,
 ) -> ThreadCluster:
     """Return a cluster that runs on a thread while its `with` block does."""
     return ThreadCluster(
-        Cluster(brokers, data_dir=data_dir, clock=clock, files=files, namesrv=namesrv, **overrides)
+        Cluster(
+            brokers,
+            data_dir=data_dir,
+            clock=clock,
+            files=files,
+            namesrv=namesrv,
+            has_grpc=has_grpc,
+            **overrides,
+        )
     )

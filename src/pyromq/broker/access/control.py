@@ -145,16 +145,44 @@ class AccessControl:
         try:
             account = self._check(rules, host, command)
         except AccessDenied as error:
-            self.refused_count += 1
-            self._told_count += 1
-            if self._told_count <= _TOLD_MAX:
-                log.warning("request %d of %s is refused: %s", command.code, link.peer, error)
+            self._refused(f"request {command.code}", link.peer, error)
             return Answer(ResponseCode.SYSTEM_ERROR, f"{_REMARK}{error}")
         if self.learn is not None:
             self.learn(rules, account, link, command)
         if account is None:
             return _TRUSTED
         return Caller(account.access_key, is_trusted=account.may_everything)
+
+    def admit_signed(
+        self, peer: str, access_key: str, is_signed: Callable[[bytes], bool], need: Need, *, what: str
+    ) -> Caller:
+        """Return who makes a call of another protocol than remoting; `is_signed` is told the secret.
+
+        Raises AccessDenied unless they may do what the call needs.
+        """
+        host, rules = peer.rpartition(":")[0].strip("[]"), self._rules
+        if host in rules.white:
+            return _TRUSTED
+        try:
+            if not access_key:
+                raise AccessDenied("No accessKey is configured")
+            account = rules.accounts.get(access_key)
+            if account is None:
+                raise AccessDenied(f"No acl config for {access_key[:100]}")
+            if host not in account.white and not is_signed(account.secret):
+                raise AccessDenied(f"Check signature failed for accessKey={access_key}")
+            account.check(0, need)
+        except AccessDenied as error:
+            self._refused(what, peer, error)
+            raise
+        return Caller(account.access_key, is_trusted=account.may_everything)
+
+    def _refused(self, what: str, peer: str, error: AccessDenied) -> None:
+        """Count a refusal, and log it unless many were logged just now."""
+        self.refused_count += 1
+        self._told_count += 1
+        if self._told_count <= _TOLD_MAX:
+            log.warning("%s of %s is refused: %s", what, peer, error)
 
     def _check(self, rules: Rules, host: str, command: Command) -> Account | None:
         """Return whose a request from a host is, None where no account is needed.

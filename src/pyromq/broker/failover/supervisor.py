@@ -28,6 +28,7 @@ from pyromq.broker.failover.lease_session import LeaseSession
 from pyromq.broker.failover.reign import Reign, give_up_place, leave_in_sync, refused
 from pyromq.broker.failover.replica_identity import ReplicaIdentity, load_identity, look_back, save_identity
 from pyromq.broker.failover.reports import ReplicaHandlers
+from pyromq.broker.grpc.grpc_opening import OpenedGrpc
 from pyromq.broker.replication.divergence import Diverged
 from pyromq.broker.replication.followers import Followers
 from pyromq.broker.replication.role import Leading
@@ -35,6 +36,7 @@ from pyromq.broker.replication.standing import Leader, Standing
 from pyromq.broker.requests.broker_routes import replica_routes
 from pyromq.clock import Clock, SystemClock
 from pyromq.config.choices import BrokerRole
+from pyromq.config.grpc_settings import GrpcOpening
 from pyromq.config.settings import BrokerProcess
 from pyromq.errors import ConfigError, EtcdFailed, PyroError, Refused
 from pyromq.kernel import IS_COMPILED
@@ -69,6 +71,7 @@ class Supervisor:
         files: Files | None = None,
         use_kernel: bool = IS_COMPILED,
         etcd_transport: "httpx.AsyncBaseTransport | None" = None,
+        opening: GrpcOpening = GrpcOpening.IF_NAMED,
     ) -> None:
         if process.broker.broker_role == BrokerRole.SLAVE:
             raise ConfigError(
@@ -78,7 +81,7 @@ class Supervisor:
         self._process = process = dataclasses.replace(process, broker=settle_addresses(process.broker))
         self._clock = clock or SystemClock()
         self._files = files or SystemFiles()
-        self._use_kernel = use_kernel
+        self._use_kernel, self._opening = use_kernel, opening
         self._etcd = EtcdClient(read_endpoints(process.broker.failover), transport=etcd_transport)
         self._session = LeaseSession(
             self._etcd,
@@ -99,9 +102,8 @@ class Supervisor:
         self._handed_over_at: float | None = None
         #: Where the log parts from a master's, once that was found out, and from whose.
         self._cut: tuple[ReplicaAddresses, int] | None = None
-        self._said = ""
         self._wanted_successor: asyncio.Future[str] | None = None
-        self._wanted_name = ""
+        self._said = self._wanted_name = ""
         self._wake = asyncio.Event()
         self._first: asyncio.Future[None] | None = None
         self._closing = asyncio.Event()
@@ -126,6 +128,11 @@ class Supervisor:
     def broker(self) -> Broker | None:
         """The broker that runs now, None between two."""
         return self._broker
+
+    @property
+    def grpc(self) -> OpenedGrpc:
+        """The port for gRPC of the broker that runs now."""
+        return OpenedGrpc() if self._broker is None else self._broker.grpc
 
     @property
     def metrics(self) -> MetricsPage | None:
@@ -491,6 +498,7 @@ class Supervisor:
             standing=standing,
             on_diverged=self._diverged,
             more_routes=replica_routes(ReplicaHandlers(self, self._process.broker)),
+            opening=self._opening,
         )
         await broker.start()
         self._broker = broker

@@ -9,23 +9,50 @@ first, as long as that connection lives: replies go there, whoever else says the
 """
 
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import count
+from typing import Protocol
 
 from msgspec.structs import replace
 
 from pyromq.clock import Clock
-from pyromq.net.link import Link
 from pyromq.net.routes import Caller
 from pyromq.wire.bodies.heartbeat_bodies import ConsumerPart, Subscription
+from pyromq.wire.command import Command
+
+
+class MemberLink(Hashable, Protocol):
+    """The way to a member: a connection, or a client of another protocol."""
+
+    @property
+    def peer(self) -> str:
+        """Its address, `host:port`."""
+        ...
+
+    @property
+    def closed(self) -> bool:
+        """Whether nothing can be sent to it."""
+        ...
+
+    def oneway(self, command: Command) -> None:
+        """Send a request that wants no answer."""
+        ...
+
+    async def request(self, command: Command, timeout_s: float) -> Command:
+        """Send a request and return its answer; raise NetworkError when none comes."""
+        ...
+
+    def close(self) -> None:
+        """Let it go."""
+        ...
 
 
 @dataclass(slots=True, eq=False)
 class ClientChannel:
     """One connection's part in one group; `caller` is who sent its last heartbeat."""
 
-    link: Link
+    link: MemberLink
     client_id: str
     language: int
     version: int
@@ -46,13 +73,13 @@ class ConsumerGroup:
     consume_type: str
     message_model: str
     consume_from_where: str
-    members: dict[Link, ClientChannel] = field(default_factory=dict)
+    members: dict[MemberLink, ClientChannel] = field(default_factory=dict)
     subscriptions: dict[str, Subscription] = field(default_factory=dict)
     #: Raised when the group's pulls may get something else: by its model, or by what a subscription says.
     revision: int = 0
 
     @property
-    def links(self) -> list[Link]:
+    def links(self) -> list[MemberLink]:
         """The members' connections."""
         return list(self.members)
 
@@ -94,7 +121,7 @@ class Consumers:
         self._clock = clock
         self._groups: dict[str, ConsumerGroup] = {}
         #: The groups that a connection is in: its end must not cost a look into all groups.
-        self._names: dict[Link, list[str]] = {}
+        self._names: dict[MemberLink, list[str]] = {}
         #: One number for each group that somebody follows; see `revision`.
         self._revisions: dict[str, array[int]] = {}
 
@@ -151,7 +178,7 @@ class Consumers:
             group.subscriptions.clear()
         self.changed(group_name)
 
-    def leave(self, group_name: str, link: Link) -> ConsumerGroup | None:
+    def leave(self, group_name: str, link: MemberLink) -> ConsumerGroup | None:
         """Take a connection out of a group; return the group, as it is now, if the connection was in it."""
         group = self._groups.get(group_name)
         if group is None or group.members.pop(link, None) is None:
@@ -162,11 +189,11 @@ class Consumers:
             self.changed(group_name)
         return group
 
-    def names_of(self, link: Link) -> tuple[str, ...]:
+    def names_of(self, link: MemberLink) -> tuple[str, ...]:
         """Return the groups that a connection is in."""
         return tuple(self._names.get(link, ()))
 
-    def silent_links(self, silence_ms: int) -> dict[Link, None]:
+    def silent_links(self, silence_ms: int) -> dict[MemberLink, None]:
         """Return the connections that sent no heartbeat for longer than that."""
         members = (client for group in self._groups.values() for client in group.members.values())
         return _silent(members, self._clock.now_ms() - silence_ms)
@@ -177,15 +204,15 @@ class Producers:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._groups: dict[str, dict[Link, ClientChannel]] = {}
-        self._names: dict[Link, list[str]] = {}
+        self._groups: dict[str, dict[MemberLink, ClientChannel]] = {}
+        self._names: dict[MemberLink, list[str]] = {}
         #: Who has an id, and which id a connection has: the last one that it said.
         self._by_id: dict[str, ClientChannel] = {}
-        self._ids: dict[Link, str] = {}
+        self._ids: dict[MemberLink, str] = {}
         self._turns = count()
 
     @property
-    def groups(self) -> Mapping[str, Mapping[Link, ClientChannel]]:
+    def groups(self) -> Mapping[str, Mapping[MemberLink, ClientChannel]]:
         """The members by group and connection; not to be changed."""
         return self._groups
 
@@ -210,12 +237,12 @@ class Producers:
         self._by_id[name], self._ids[link] = client, name
         return True
 
-    def _let_id_go(self, link: Link) -> None:
+    def _let_id_go(self, link: MemberLink) -> None:
         name = self._ids.pop(link, None)
         if name is not None and self._by_id[name].link is link:
             del self._by_id[name]
 
-    def leave(self, group: str, link: Link) -> None:
+    def leave(self, group: str, link: MemberLink) -> None:
         """Take a connection out of a group."""
         members = self._groups.get(group)
         if members is None:
@@ -228,35 +255,35 @@ class Producers:
         if not members:
             del self._groups[group]
 
-    def leave_all(self, link: Link) -> None:
+    def leave_all(self, link: MemberLink) -> None:
         """Take a closed connection out of all groups."""
         for group in tuple(self._names.get(link, ())):
             self.leave(group, link)
 
-    def link_of(self, client_id: str) -> Link | None:
+    def link_of(self, client_id: str) -> MemberLink | None:
         """Return the connection of the producer with this id."""
         client = self._by_id.get(client_id)
         return None if client is None else client.link
 
     def any_link(
         self, group: str, is_wanted: Callable[[ClientChannel], bool] = lambda _: True
-    ) -> Link | None:
+    ) -> MemberLink | None:
         """Return a member's connection, another one each time: transactions are asked about in turns."""
         members = self._groups.get(group, {}).values()
         links = [client.link for client in members if not client.link.closed and is_wanted(client)]
         return links[next(self._turns) % len(links)] if links else None
 
-    def silent_links(self, silence_ms: int) -> dict[Link, None]:
+    def silent_links(self, silence_ms: int) -> dict[MemberLink, None]:
         """Return the connections that sent no heartbeat for longer than that."""
         members = (client for group in self._groups.values() for client in group.values())
         return _silent(members, self._clock.now_ms() - silence_ms)
 
 
-def _silent(clients: Iterator[ClientChannel], before_ms: int) -> dict[Link, None]:
+def _silent(clients: Iterator[ClientChannel], before_ms: int) -> dict[MemberLink, None]:
     return {client.link: None for client in clients if client.seen_at_ms < before_ms}
 
 
-def _forget(names: dict[Link, list[str]], link: Link, name: str) -> None:
+def _forget(names: dict[MemberLink, list[str]], link: MemberLink, name: str) -> None:
     names[link].remove(name)
     if not names[link]:
         del names[link]

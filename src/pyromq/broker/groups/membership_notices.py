@@ -2,11 +2,10 @@
 
 from collections.abc import Iterable
 
-from pyromq.broker.groups.clients import ConsumerGroup
+from pyromq.broker.groups.clients import ConsumerGroup, MemberLink
 from pyromq.broker.groups.groups import GroupTable
 from pyromq.codes import RequestCode
 from pyromq.config.settings import BrokerSettings
-from pyromq.net.link import Link
 from pyromq.wire.command import Command
 
 
@@ -21,7 +20,7 @@ class Membership:
         """Tell every member of the group, the new one too."""
         self._send(group.name, group.links, group.name)
 
-    def warn(self, group: str, links: Iterable[Link], text: str) -> None:
+    def warn(self, group: str, links: Iterable[MemberLink], text: str) -> None:
         """Have clients log a warning about their group.
 
         The protocol has no request for it. But Java's clients log the group's name as they are sent it here,
@@ -30,7 +29,7 @@ class Membership:
         """
         self._send(group, links, f"{group} (WARNING: {text})")
 
-    def _send(self, group: str, links: Iterable[Link], said: str) -> None:
+    def _send(self, group: str, links: Iterable[MemberLink], said: str) -> None:
         if not self._settings.notify_consumer_ids_changed_enable:
             return
         config = self._groups.find(group)

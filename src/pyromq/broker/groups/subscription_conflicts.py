@@ -18,11 +18,10 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from pyromq.broker.groups.clients import ClientChannel
+from pyromq.broker.groups.clients import ClientChannel, MemberLink
 from pyromq.clock import Clock
 from pyromq.config.settings import BrokerSettings
 from pyromq.filter.agreement import Disagreement, Roll, Side, Stance, want
-from pyromq.net.link import Link
 from pyromq.wire.bodies.heartbeat_bodies import ConsumerPart
 
 log = logging.getLogger(__name__)
@@ -39,14 +38,14 @@ class Ruling:
     """The ruling on a heartbeat or a farewell: the members that are in the group, and those no longer."""
 
     admitted: Sequence[Candidate] = ()
-    expelled: Sequence[Link] = ()
+    expelled: Sequence[MemberLink] = ()
     #: Whether what the group subscribed to so far is void.
     is_turned: bool = False
 
 
 @dataclass(slots=True, eq=False)
 class _Group:
-    roll: Roll[Link] = field(default_factory=Roll)
+    roll: Roll[MemberLink] = field(default_factory=Roll)
     differs_since_ms: int | None = None
     #: Whether there is something that `look` has not seen.
     is_changed: bool = False
@@ -55,7 +54,7 @@ class _Group:
     #: With `rejectInconsistentSubscription`: the stance that holds, and who differs from it, with the last
     #: heartbeat if there was one since.
     holding: Stance | None = None
-    refused: dict[Link, Candidate | None] = field(default_factory=dict)
+    refused: dict[MemberLink, Candidate | None] = field(default_factory=dict)
 
 
 class SubscriptionConflicts:
@@ -65,7 +64,7 @@ class SubscriptionConflicts:
         self,
         settings: BrokerSettings,
         clock: Clock,
-        warn: Callable[[str, Sequence[Link], str], None],
+        warn: Callable[[str, Sequence[MemberLink], str], None],
     ) -> None:
         self._rejects = settings.reject_inconsistent_subscription
         self._grace_ms = 0 if self._rejects else settings.subscription_conflict_grace
@@ -89,7 +88,7 @@ class SubscriptionConflicts:
             return Ruling(admitted=((client, part),))
         return _judge(group, client, part)
 
-    def leave(self, name: str, link: Link) -> Ruling:
+    def leave(self, name: str, link: MemberLink) -> Ruling:
         """Note that a connection is in a group no more."""
         group = self._groups.get(name)
         if group is None or not group.roll.drop(link):
@@ -100,13 +99,13 @@ class SubscriptionConflicts:
         self._changed(name, group)
         return _turn(group) if self._rejects else Ruling()
 
-    def leave_all(self, link: Link) -> Iterator[tuple[str, Ruling]]:
+    def leave_all(self, link: MemberLink) -> Iterator[tuple[str, Ruling]]:
         """Note the end of a connection that was refused; those that are in groups leave one by one."""
         if self._rejects:
             for name in [name for name, group in self._differing.items() if link in group.refused]:
                 yield name, self.leave(name, link)
 
-    def refusal(self, name: str, link: Link) -> str | None:
+    def refusal(self, name: str, link: MemberLink) -> str | None:
         """Return why a connection may not be in a group, None if it may."""
         group = self._groups.get(name)
         if group is None or link not in group.refused:

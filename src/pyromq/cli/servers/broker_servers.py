@@ -17,12 +17,14 @@ from pyromq.cli.servers.servers import (
     Start,
     metrics_of,
     port_taken,
+    shown_grpc,
     shown_metrics,
     shown_page,
     start_namesrv,
     with_key_values,
 )
 from pyromq.clock import SystemClock
+from pyromq.config.grpc_settings import GrpcOpening
 from pyromq.config.settings import BrokerProcess, BrokerSettings, UpProcess
 from pyromq.errors import ListenFailed
 from pyromq.kernel import describe
@@ -50,7 +52,9 @@ def run_up(process: UpProcess, start: Start) -> None:
     """Serve a name server and a broker in this process."""
     namesrv = with_key_values(process.namesrv, start)
     broker = _with_store(
-        BrokerProcess(broker=process.broker, pressure=process.pressure, store=process.store, net=process.net),
+        BrokerProcess(
+            **{part.name: getattr(process, part.name) for part in dataclasses.fields(BrokerProcess)}
+        ),
         start,
     )
 
@@ -59,14 +63,19 @@ def run_up(process: UpProcess, start: Start) -> None:
         host = LOOPBACK_OF.get(namesrv.bind_address, namesrv.bind_address)
         near = dataclasses.replace(broker.broker, namesrv_addr=join_address(host, name_server.port))
         server = await _start_broker(
-            dataclasses.replace(broker, broker=near), closing, option="--broker-port"
+            dataclasses.replace(broker, broker=near), start, closing, option="--broker-port"
         )
         shown = join_address(split_address(server.address)[0], name_server.port)
         page = await start.dashboard.start(near.namesrv_addr, closing)
         root = broker.store.store_path_root_dir
         metrics = metrics_of(server)
         hello = start.hello(
-            namesrv=shown, broker=server.address, data=root, **shown_page(page), **shown_metrics(metrics)
+            namesrv=shown,
+            broker=server.address,
+            data=root,
+            **shown_grpc(server),
+            **shown_page(page),
+            **shown_metrics(metrics),
         )
         if not start.is_json:
             greeting.greet_up(
@@ -74,6 +83,7 @@ def run_up(process: UpProcess, start: Start) -> None:
                 version=start.version,
                 name_server=shown,
                 broker=server.address,
+                sdks=_sdks(server),
                 dashboard=page or start.dashboard.hint,
                 metrics=metrics,
             )
@@ -88,12 +98,14 @@ def run_broker(process: BrokerProcess, start: Start) -> None:
     ready = _with_store(process, start)
 
     async def begin(closing: AsyncExitStack) -> Mapping[str, Any]:
-        broker = await _start_broker(ready, closing, option="--port")
+        broker = await _start_broker(ready, start, closing, option="--port")
         settings = ready.broker
         name_servers = ";".join(broker.registers_with)
         metrics = metrics_of(broker)
         if not start.is_json:
             observed = "" if metrics is None else f", metrics at {metrics}"
+            if (sdks := _sdks(broker)) is not None:
+                observed = f", RocketMQ 5's SDKs: {sdks}{observed}"
             output.say(
                 f"{settings.broker_name} of {settings.broker_cluster_name} ready at {broker.address},"
                 f" data in {ready.store.store_path_root_dir}, {describe()}{observed},"
@@ -103,6 +115,7 @@ def run_broker(process: BrokerProcess, start: Start) -> None:
             namesrv=name_servers,
             broker=broker.address,
             data=ready.store.store_path_root_dir,
+            **shown_grpc(broker),
             **shown_metrics(metrics),
         )
 
@@ -119,25 +132,33 @@ def _none_yet(settings: BrokerSettings) -> str:
     return "no name server (-n HOST:PORT): clients cannot find it"
 
 
+def _sdks(broker: "Broker | Supervisor") -> str | None:
+    """Return what to say to who uses RocketMQ 5's SDKs: where they connect, or why they cannot."""
+    return broker.grpc.address or broker.grpc.why_not
+
+
 async def _start_broker(
-    process: BrokerProcess, closing: AsyncExitStack, *, option: str
+    process: BrokerProcess, start: Start, closing: AsyncExitStack, *, option: str
 ) -> "Broker | Supervisor":
-    broker = _make_broker(process)
+    broker = _make_broker(process, GrpcOpening.AS_SET if start.is_grpc_asked else GrpcOpening.IF_FREE)
     try:
         await broker.start()
     except ListenFailed as error:
+        if isinstance(error.__cause__, ListenFailed):
+            # Not its own port: the text says which.
+            raise
         address = join_address(process.broker.bind_address, process.broker.listen_port)
         raise ListenFailed(port_taken("the broker", address, error, option)) from error
     closing.push_async_callback(broker.close)
     return broker
 
 
-def _make_broker(process: BrokerProcess) -> "Broker | Supervisor":
+def _make_broker(process: BrokerProcess, opening: GrpcOpening) -> "Broker | Supervisor":
     if not process.broker.failover:
-        return Broker(process, clock=SystemClock())
+        return Broker(process, clock=SystemClock(), opening=opening)
     from pyromq.broker.failover.supervisor import Supervisor
 
-    return Supervisor(process, clock=SystemClock())
+    return Supervisor(process, clock=SystemClock(), opening=opening)
 
 
 def _with_store(process: BrokerProcess, start: Start) -> BrokerProcess:

@@ -19,10 +19,11 @@ def greet_up(
     version: str,
     name_server: str,
     broker: str,
+    sdks: str | None = None,
     dashboard: str | None = None,
     metrics: str | None = None,
 ) -> None:
-    """Print the start-up screen of `pyromq up`."""
+    """Print the start-up screen of `pyromq up`; `sdks` is what users of RocketMQ 5's SDKs are told."""
     settings = process.broker
     rows = [
         ("name server", name_server),
@@ -39,6 +40,8 @@ def greet_up(
         ("read it", f"pyromq consume -n {name_server} hello"),
         ("your program", f"name server address {name_server}, nothing else to change"),
     ]
+    if sdks is not None:
+        steps.append(("RocketMQ 5 SDKs", sdks))
     if dashboard is not None:
         steps.append(("look at it", dashboard))
     if metrics is not None:

@@ -7,6 +7,9 @@ from pyromq.cli.start import imported
 from pyromq.cli.version import installed_version
 from pyromq.config.settings import BrokerProcess, NamesrvProcess, UpProcess
 
+#: The setting that, if somebody said it, is a port that must be free.
+ASKED = "grpc_server_port"
+
 
 def up(given: UpOptions) -> None:
     """Start a name server and a broker in one process, or a whole cluster with a process for each broker.
@@ -41,6 +44,7 @@ def up(given: UpOptions) -> None:
         folder=given.data,
         ready_file=given.ready_file,
         is_json=given.as_json,
+        is_grpc_asked=ASKED in loaded.sources,
     ).with_dashboard(given.dashboard_port, is_refused=given.no_dashboard)
     if given.brokers == "1" and given.replicas == 1 and not given.sync and given.failover is None:
         broker_servers.run_up(process, start)
@@ -115,5 +119,6 @@ def broker(given: BrokerOptions) -> None:
         ready_file=given.ready_file,
         is_json=given.as_json,
         until_stdin_ends=given.until_stdin_ends,
+        is_grpc_asked=ASKED in loaded.sources,
     )
     broker_servers.run_broker(loaded.process, start)

@@ -39,6 +39,8 @@ class Start:
     #: Stop when standard input ends, as with the process that holds the other end.
     until_stdin_ends: bool = False
     dashboard: Beside = NO_DASHBOARD
+    #: Whether the port for gRPC was asked for, or is RocketMQ's for want of another.
+    is_grpc_asked: bool = False
 
     @property
     def data_folder(self) -> Path:
@@ -78,6 +80,11 @@ def metrics_of(server: "Broker | Supervisor | NameServer") -> str | None:
 def shown_metrics(url: str | None) -> dict[str, str]:
     """Return what a program is told of the metrics, where they are served."""
     return {} if url is None else {"metrics": url}
+
+
+def shown_grpc(server: "Broker | Supervisor") -> dict[str, str]:
+    """Return what a program is told of the port for RocketMQ 5's SDKs, where there is one."""
+    return {} if server.grpc.address is None else {"grpc": server.grpc.address}
 
 
 def run_namesrv(process: NamesrvProcess, start: Start) -> None:

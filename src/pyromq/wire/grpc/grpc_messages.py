@@ -15,6 +15,7 @@ try:
     from google.protobuf import duration_pb2, timestamp_pb2
     from google.protobuf.descriptor_pool import DescriptorPool
     from google.protobuf.message import DecodeError
+    from google.protobuf.message import Message as ProtoMessage
     from google.protobuf.message_factory import GetMessageClass
 except ImportError as error:
     raise ConfigError(
@@ -23,7 +24,7 @@ except ImportError as error:
 
 from pyromq.wire.grpc.proto_reader import read_proto
 
-__all__ = ["DecodeError"]
+__all__ = ["DecodeError", "ProtoMessage"]
 
 _FILE = "service.proto"
 

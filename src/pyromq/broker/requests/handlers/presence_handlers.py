@@ -4,7 +4,7 @@ import logging
 from weakref import WeakKeyDictionary
 
 from pyromq.broker.delivery.sql_filters import FilterTable, forget_expressions
-from pyromq.broker.groups.clients import ClientChannel, ConsumerGroup
+from pyromq.broker.groups.clients import ClientChannel, ConsumerGroup, MemberLink
 from pyromq.broker.groups.group_room import Groups
 from pyromq.broker.groups.subscription_conflicts import Ruling
 from pyromq.broker.topics import topic_names
@@ -12,7 +12,6 @@ from pyromq.broker.topics.topics import TopicTable
 from pyromq.clock import Clock
 from pyromq.codes import ResponseCode, TopicSysFlag
 from pyromq.errors import NoPermission, ServerFailed
-from pyromq.net.link import Link
 from pyromq.net.routes import Answer, Request
 from pyromq.wire.bodies.heartbeat_bodies import ConsumerPart, decode_client_config_check, decode_heartbeat
 from pyromq.wire.bodies.lock_bodies import encode_consumer_ids
@@ -35,7 +34,7 @@ class PresenceHandlers:
         self._filters = filters
         self._clock = clock
         #: Which links were told that their client id is another account's: it is logged once.
-        self._told_ids: WeakKeyDictionary[Link, str] = WeakKeyDictionary()
+        self._told_ids: WeakKeyDictionary[MemberLink, str] = WeakKeyDictionary()
 
     def heartbeat(self, request: Request[None]) -> Answer:
         """Note which groups a client is in; members of a group that changed are told before the answer.
@@ -56,7 +55,7 @@ class PresenceHandlers:
         for part in heartbeat.consumers:
             self._ensure_retry_topic(part)
             self._locks.joined(part.group_name, client.client_id)
-            self._apply(part.group_name, self._conflicts.note(client, part))
+            self.join(client, part)
         has_its_id = [self._producers.register(client, part.group_name) for part in heartbeat.producers]
         names = [part.group_name for part in heartbeat.consumers]
         refusals = [text for name in names if (text := self._conflicts.refusal(name, request.link))]
@@ -84,10 +83,14 @@ class PresenceHandlers:
             self._producers.leave(header.producer_group, request.link)
         if header.consumer_group is not None:
             self._release_queues(header.consumer_group, request.link)
-            self._leave(header.consumer_group, request.link)
+            self.leave(header.consumer_group, request.link)
         return Answer(ext={})
 
-    def _release_queues(self, name: str, link: Link) -> None:
+    def join(self, client: ClientChannel, part: ConsumerPart) -> None:
+        """Note that a client is in a consumer group, and tell the members if that changed the group."""
+        self._apply(part.group_name, self._conflicts.note(client, part))
+
+    def _release_queues(self, name: str, link: MemberLink) -> None:
         """Unlock a leaving member's queues, before the others hear of it, unless another has the same id.
 
         A connection that merely ends keeps its locks: its client may come back, and is busy meanwhile.
@@ -112,15 +115,16 @@ class PresenceHandlers:
             self._filters.test(subscription.sub_string)
         return Answer()
 
-    def link_closed(self, link: Link) -> None:
+    def link_closed(self, link: MemberLink) -> None:
         """Take a connection that has ended out of all its groups, and tell those who stay."""
         self._producers.leave_all(link)
         for name in self._consumers.names_of(link):
-            self._leave(name, link)
+            self.leave(name, link)
         for name, ruling in self._conflicts.leave_all(link):
             self._apply(name, ruling)
 
-    def _leave(self, name: str, link: Link) -> None:
+    def leave(self, name: str, link: MemberLink) -> None:
+        """Take a member out of a consumer group, and tell those who stay."""
         group = self._consumers.leave(name, link)
         if group is not None:
             self._left(group)

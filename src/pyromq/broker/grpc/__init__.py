@@ -1,0 +1,1 @@
+"""RocketMQ 5's gRPC services, in the broker's own process."""

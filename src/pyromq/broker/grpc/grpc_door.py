@@ -1,0 +1,150 @@
+"""RocketMQ 5's gRPC services of one broker: the one door of this package.
+
+    GrpcServer ─► GrpcTable ─► send, transaction, recall ─► RemotingWay ─► handlers of remoting
+                     │          route, assignment ────────► name servers, topics
+                     │          heartbeat, farewell ──────► GrpcMembers ─► groups
+                     └────────► Telemetry ───────────────────┘
+
+A client of gRPC sees the same topics, groups, accounts and messages as one of remoting.
+"""
+
+from typing import TYPE_CHECKING
+
+from pyromq.broker.background import Background
+from pyromq.broker.grpc.cluster_routes import ClusterRoutes
+from pyromq.broker.grpc.grpc_access import GrpcAccess
+from pyromq.broker.grpc.grpc_endpoints import GrpcAddressBook
+from pyromq.broker.grpc.grpc_members import GrpcMembers
+from pyromq.broker.grpc.grpc_rooms import GrpcRooms
+from pyromq.broker.grpc.grpc_table import GrpcTable
+from pyromq.broker.grpc.grpc_terms import SettingsTerms
+from pyromq.broker.grpc.presence_rpcs import PresenceRpcs
+from pyromq.broker.grpc.recall_rpcs import RecallRpcs
+from pyromq.broker.grpc.remoting_way import RemotingWay
+from pyromq.broker.grpc.route_rpcs import RouteRpcs
+from pyromq.broker.grpc.send_rpcs import SendRpcs
+from pyromq.broker.grpc.telemetry import TelemetryRoom
+from pyromq.broker.grpc.telemetry_settings import SettingsOfClients
+from pyromq.broker.grpc.transaction_rpcs import TransactionRpcs
+from pyromq.net.address import join_address
+from pyromq.net.http2.grpc_calls import GrpcMethod
+from pyromq.net.http2.grpc_server import GrpcServer
+
+if TYPE_CHECKING:
+    pass
+
+#: How long consumers are told to wait for messages.
+POLLING_MS = 20_000
+#: Seconds between looks for clients that fell silent, and for groups that changed.
+SILENT_LOOK_S = 5.0
+GROUPS_LOOK_S = 1.0
+#: Seconds between two times that the name servers are told where SDKs connect.
+TELL_S = 30.0
+
+
+class GrpcDoor:
+    """The gRPC services of one broker; `start` opens them."""
+
+    def __init__(self, rooms: GrpcRooms) -> None:
+        self._rooms = rooms
+        settings = rooms.settings
+        self._access = GrpcAccess(rooms.access)
+        self.table = GrpcTable(self._access)
+        self.table.on_refused = self._note_refusal
+        self.members = GrpcMembers(
+            rooms.groups,
+            rooms.presence,
+            rooms.clock,
+            silence_ms=settings.broker.channel_expired_timeout,
+            body_bytes_max=settings.store.max_message_size,
+        )
+        self._telemetry = TelemetryRoom(
+            self._access,
+            self.members,
+            SettingsTerms(rooms.groups.table, rooms.filters),
+            SettingsOfClients(
+                settings.grpc,
+                rooms.groups.table,
+                settings.store.max_message_size,
+                POLLING_MS,
+            ),
+        )
+        self._server = GrpcServer(
+            self.table.methods,
+            settings.net,
+            clock=rooms.clock,
+            name=f"{settings.broker.broker_name} (gRPC)",
+            certificate_folder=rooms.folder,
+            turn=rooms.turn,
+        )
+        self._book: GrpcAddressBook | None = None
+        self._routes: ClusterRoutes | None = None
+        #: The revision of the groups that clients were told of last.
+        self._groups_told = -1
+        self.port = 0
+
+    @property
+    def address(self) -> str:
+        """The address that SDKs are told."""
+        assert self._book is not None
+        return self._book.advertised
+
+    async def start(self, host: str, port: int) -> None:
+        """Listen, and serve; raise ListenFailed when that cannot be."""
+        _, self.port = await self._server.start(host, port)
+        rooms = self._rooms
+        settings, links = rooms.settings, rooms.surroundings.links
+        addresses, name_servers = rooms.write.addresses, rooms.surroundings.name_servers
+        book = self._book = GrpcAddressBook(
+            links,
+            own_name=settings.broker.broker_name,
+            own_port=self.port,
+            advertised=settings.grpc.grpc_advertise or join_address(addresses.ip, self.port),
+        )
+        routes = self._routes = ClusterRoutes(
+            links,
+            rooms.topics,
+            settings.broker,
+            rooms.clock,
+            addresses=addresses,
+            name_servers=name_servers,
+            book=book,
+        )
+        way = RemotingWay(rooms.table, rooms.write.durability, rooms.clock)
+        table = self.table
+        table.add(RouteRpcs(routes, book, rooms.topics, rooms.groups.table, settings).rpcs())
+        table.add(PresenceRpcs(self.members, rooms.groups).rpcs())
+        table.add(SendRpcs(way, self.members, rooms.topics, settings, rooms.clock).rpcs())
+        table.add(TransactionRpcs(way, rooms.store, rooms.halves).rpcs())
+        table.add(RecallRpcs(way, rooms.topics, settings, routes=routes, links=links).rpcs())
+        table.add_method("Telemetry", GrpcMethod(bidi=self._telemetry.open))
+
+    def run_jobs(self, background: Background) -> None:
+        """Forget silent clients; tell clients of changed groups, and name servers where this is."""
+        background.every("drop silent gRPC clients", SILENT_LOOK_S, self.members.drop_silent)
+        background.every("tell gRPC clients of groups", GROUPS_LOOK_S, self.tell_groups)
+        background.every("tell where gRPC is", TELL_S, self._tell_where, first_s=0.0)
+
+    def tell_groups(self) -> None:
+        """Send clients their settings again whose groups were changed."""
+        revision = self._rooms.groups.table.revision
+        if revision == self._groups_told:
+            return
+        self._groups_told = revision
+        for member in self.members:
+            if member.stream is not None and member.part is not None:
+                member.stream.tell_settings(only_others=True)
+
+    async def close(self) -> None:
+        """Serve no more: clients are told to go elsewhere, and calls under way have a short grace."""
+        await self._server.close()
+        if self._routes is not None:
+            await self._routes.close()
+
+    async def _tell_where(self) -> None:
+        assert self._book is not None
+        await self._book.tell(self._rooms.surroundings.name_servers.addresses)
+
+    def _note_refusal(self) -> None:
+        if self._rooms.table.on_refused is not None:
+            self._rooms.table.on_refused()

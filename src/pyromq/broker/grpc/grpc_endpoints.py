@@ -1,0 +1,109 @@
+"""The addresses that SDKs are told: the endpoints of this broker, and of the others of a cluster.
+
+A broker puts its gRPC address into the name servers' KV table, in the namespace GRPC_ENDPOINTS under its own
+name. Of one that did not, the host is known and this broker's own gRPC port is taken, as RocketMQ does.
+"""
+
+import asyncio
+import logging
+from collections.abc import Iterable
+from ipaddress import ip_address
+from typing import Final
+
+from pyromq.codes import RequestCode, ResponseCode
+from pyromq.errors import ConnectFailed, PyroError
+from pyromq.net.address import split_address
+from pyromq.net.links import Links
+from pyromq.wire.command import Command
+from pyromq.wire.grpc import grpc_messages as pb
+from pyromq.wire.grpc.proto_numbers import AddressScheme
+from pyromq.wire.header import read_header, write_header
+from pyromq.wire.headers.namesrv_headers import (
+    DeleteKvConfig,
+    GetKvConfig,
+    GetKvConfigAnswer,
+    PutKvConfig,
+)
+
+NAMESPACE: Final = "GRPC_ENDPOINTS"
+ASK_S_MAX: Final = 3.0
+
+log = logging.getLogger(__name__)
+
+
+def endpoints_of(host: str, port: int) -> pb.Endpoints:
+    """Return the endpoints of one address."""
+    try:
+        version = ip_address(host).version
+    except ValueError:
+        scheme = AddressScheme.DOMAIN_NAME
+    else:
+        scheme = AddressScheme.IPV6 if version == 6 else AddressScheme.IPV4
+    return pb.Endpoints(scheme=scheme, addresses=[pb.Address(host=host, port=port)])
+
+
+def are_usable(endpoints: pb.Endpoints) -> bool:
+    """Return whether an SDK can use endpoints: it has a scheme and an address, and a name has only one."""
+    count = len(endpoints.addresses)
+    if not count or endpoints.scheme not in tuple(AddressScheme):
+        return False
+    return count == 1 or endpoints.scheme != AddressScheme.DOMAIN_NAME
+
+
+class GrpcAddressBook:
+    """The gRPC addresses of brokers, by their names."""
+
+    def __init__(self, links: Links, *, own_name: str, own_port: int, advertised: str) -> None:
+        self._links = links
+        self._own_name = own_name
+        self._own_port = own_port
+        #: What this broker tells SDKs, `host:port`.
+        self.advertised = advertised
+        self._known: dict[str, str] = {}
+
+    def endpoints(self, broker_name: str, address: str) -> pb.Endpoints:
+        """Return where SDKs reach a broker whose address for remoting is known."""
+        told = self.advertised if broker_name == self._own_name else self._known.get(broker_name)
+        if told:
+            return endpoints_of(*split_address(told))
+        return endpoints_of(split_address(address)[0], self._own_port)
+
+    async def tell(self, name_servers: Iterable[str]) -> None:
+        """Tell the name servers where SDKs reach this broker; one that is down is told with the next look."""
+        header = PutKvConfig(namespace=NAMESPACE, key=self._own_name, value=self.advertised)
+        await self._ask_all(name_servers, RequestCode.PUT_KV_CONFIG, write_header(header))
+
+    async def leave(self, name_servers: Iterable[str]) -> None:
+        """Let the name servers forget it."""
+        header = DeleteKvConfig(namespace=NAMESPACE, key=self._own_name)
+        await self._ask_all(name_servers, RequestCode.DELETE_KV_CONFIG, write_header(header))
+
+    async def look(self, name_server: str, broker_name: str) -> None:
+        """Ask a name server for another broker's gRPC address."""
+        header = GetKvConfig(namespace=NAMESPACE, key=broker_name)
+        command = Command(RequestCode.GET_KV_CONFIG, ext=write_header(header))
+        try:
+            answer = await self._links.request(name_server, command, ASK_S_MAX)
+        except PyroError:
+            return
+        if answer.code == ResponseCode.SUCCESS:
+            value = read_header(GetKvConfigAnswer, answer.ext).value
+            if value and _is_address(value):
+                self._known[broker_name] = value
+
+    async def _ask_all(self, addresses: Iterable[str], code: int, ext: dict[str, str]) -> None:
+        async def ask(address: str) -> None:
+            try:
+                await self._links.request(address, Command(code, ext=dict(ext)), ASK_S_MAX)
+            except PyroError as error:
+                log.info("name server %s does not hear where SDKs connect: %s", address, error)
+
+        await asyncio.gather(*(ask(address) for address in addresses))
+
+
+def _is_address(text: str) -> bool:
+    try:
+        split_address(text)
+    except ConnectFailed:
+        return False
+    return True

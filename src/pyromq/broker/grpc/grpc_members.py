@@ -1,0 +1,247 @@
+"""The gRPC clients of a broker: each is a member of its groups, as a connection of remoting is of its own.
+
+A client is known by its id, from its settings, its heartbeats and its receives; it is gone when it says so,
+or when none of them came for `channelExpiredTimeout`. A stream that breaks is no end: SDKs heartbeat, receive
+and send meanwhile as if nothing had happened.
+
+What the broker asks members by remoting, a gRPC client is asked by Telemetry: `GrpcMember` has the face of a
+link for that. What the protocol has no command for is not sent.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable, Iterator
+from itertools import count
+from typing import Final, Protocol
+
+from pyromq.broker.groups.clients import ClientChannel
+from pyromq.broker.groups.group_room import Groups
+from pyromq.broker.grpc.grpc_callers import GRPC_CLIENT_VERSION, GrpcCaller
+from pyromq.broker.grpc.member_commands import (
+    orphan_command,
+    print_stack_command,
+    stack_answer,
+    verify_answer,
+    verify_command,
+)
+from pyromq.broker.requests.handlers.presence_handlers import PresenceHandlers
+from pyromq.clock import Clock
+from pyromq.codes import RequestCode
+from pyromq.errors import ConnectionLost, RequestTimeout
+from pyromq.wire.bodies.heartbeat_bodies import ConsumerPart
+from pyromq.wire.command import Command
+from pyromq.wire.grpc import grpc_messages as pb
+
+#: Clients whose ids are kept at most; the one that was silent longest goes for one more.
+CLIENTS_MAX: Final = 100_000
+#: Topics that one client is a producer of.
+TOPICS_MAX: Final = 10_000
+#: RocketMQ's request timeout, for clients that did not say theirs.
+REQUEST_TIMEOUT_MS: Final = 3_000
+#: Commands that a client was sent and did not answer yet.
+UNANSWERED_MAX: Final = 100
+
+
+class CommandStream(Protocol):
+    """A Telemetry stream, as whoever has something to tell its client sees it."""
+
+    def tell(self, command: pb.TelemetryCommand) -> None:
+        """Send a command."""
+        ...
+
+    def tell_settings(self, *, only_others: bool = False) -> None:
+        """Send the settings as they are now; with `only_others` only if they changed."""
+        ...
+
+
+class GrpcMember:
+    """One client. It is in the tables of groups where a link of remoting would be."""
+
+    def __init__(self, caller: GrpcCaller, body_bytes_max: int) -> None:
+        self.client_id = caller.client_id
+        self.caller = caller
+        self.peer = caller.peer
+        self.seen_at_ms = 0
+        #: The newest settings that it sent, None if this process knows none.
+        self.settings: pb.Settings | None = None
+        #: Its newest Telemetry stream, while it is open.
+        self.stream: CommandStream | None = None
+        #: The consumer group that it is in, with its subscriptions.
+        self.part: ConsumerPart | None = None
+        self.topics: set[str] = set()
+        self.on_close: Callable[[GrpcMember], None] = lambda _: None
+        self._body_bytes_max = body_bytes_max
+        self._nonces = count(1)
+        self._unanswered: dict[str, asyncio.Future[pb.TelemetryCommand]] = {}
+
+    @property
+    def closed(self) -> bool:
+        """Whether nothing can be sent to it now."""
+        return self.stream is None
+
+    @property
+    def request_timeout_ms(self) -> int:
+        """The time that it waits for answers."""
+        if self.settings is None or not self.settings.HasField("request_timeout"):
+            return REQUEST_TIMEOUT_MS
+        return self.settings.request_timeout.ToMilliseconds()
+
+    def oneway(self, command: Command) -> None:
+        """Send what a command of remoting says, if gRPC's clients can be told it."""
+        if command.code != RequestCode.CHECK_TRANSACTION_STATE or self.stream is None:
+            return
+        told = orphan_command(command, self._body_bytes_max)
+        if told is not None:
+            self.stream.tell(told)
+
+    async def request(self, command: Command, timeout_s: float) -> Command:
+        """Ask what a request of remoting asks, and return the answer.
+
+        Raises ConnectionLost for a client without a stream, or a request that gRPC does not have, and
+        RequestTimeout.
+        """
+        nonce = str(next(self._nonces))
+        if command.code == RequestCode.GET_CONSUMER_RUNNING_INFO:
+            asked = print_stack_command(nonce)
+        elif command.code == RequestCode.CONSUME_MESSAGE_DIRECTLY:
+            asked = verify_command(nonce, command, self._body_bytes_max)
+        else:
+            raise ConnectionLost(
+                f"{self.client_id} speaks gRPC, and cannot be asked this (code {command.code})"
+            )
+        answered = await self._ask(nonce, asked, timeout_s)
+        if command.code == RequestCode.GET_CONSUMER_RUNNING_INFO:
+            return stack_answer(answered, self.part)
+        return verify_answer(answered)
+
+    async def _ask(self, nonce: str, asked: pb.TelemetryCommand, timeout_s: float) -> pb.TelemetryCommand:
+        stream = self.stream
+        if stream is None:
+            raise ConnectionLost(
+                f"{self.client_id} has no Telemetry stream at the moment; it will open one again"
+            )
+        if len(self._unanswered) >= UNANSWERED_MAX:
+            raise RequestTimeout(f"{self.client_id} has {UNANSWERED_MAX} commands to answer already")
+        answer: asyncio.Future[pb.TelemetryCommand] = asyncio.get_running_loop().create_future()
+        self._unanswered[nonce] = answer
+        stream.tell(asked)
+        try:
+            async with asyncio.timeout(timeout_s):
+                return await answer
+        except TimeoutError as error:
+            raise RequestTimeout(f"{self.client_id} did not answer within {timeout_s:.1f} s") from error
+        finally:
+            self._unanswered.pop(nonce, None)
+
+    def answered(self, nonce: str, command: pb.TelemetryCommand) -> None:
+        """Take the answer to a command; one that nobody waits for is dropped."""
+        answer = self._unanswered.get(nonce)
+        if answer is not None and not answer.done():
+            answer.set_result(command)
+
+    def close(self) -> None:
+        """Take it out of all groups."""
+        self.on_close(self)
+
+
+class GrpcMembers:
+    """All gRPC clients of one broker."""
+
+    def __init__(
+        self,
+        groups: Groups,
+        presence: PresenceHandlers,
+        clock: Clock,
+        *,
+        silence_ms: int,
+        body_bytes_max: int,
+    ) -> None:
+        self._groups = groups
+        self._presence = presence
+        self._clock = clock
+        self._silence_ms = silence_ms
+        self._body_bytes_max = body_bytes_max
+        #: By client id, whoever was silent longest first.
+        self._members: dict[str, GrpcMember] = {}
+        #: Told of a consumer that is gone: its id and its group.
+        self.on_left: Callable[[str, str], None] = lambda _client_id, _group: None
+
+    def __len__(self) -> int:
+        return len(self._members)
+
+    def __iter__(self) -> Iterator[GrpcMember]:
+        return iter(tuple(self._members.values()))
+
+    def get(self, client_id: str) -> GrpcMember | None:
+        """Return a client that is known."""
+        return self._members.get(client_id)
+
+    def seen(self, caller: GrpcCaller) -> GrpcMember:
+        """Return the client that makes a call, which shows that it is alive."""
+        member = self._members.pop(caller.client_id, None)
+        if member is None:
+            if len(self._members) >= CLIENTS_MAX:
+                self.forget(next(iter(self._members.values())))
+            member = GrpcMember(caller, self._body_bytes_max)
+            member.on_close = self.forget
+        self._members[caller.client_id] = member
+        member.caller, member.peer = caller, caller.peer
+        member.seen_at_ms = self._clock.now_ms()
+        return member
+
+    def is_alive(self, client_id: str) -> bool:
+        """Return whether a client was heard of within the time that it may be silent."""
+        member = self._members.get(client_id)
+        return member is not None and self._clock.now_ms() - member.seen_at_ms <= self._silence_ms
+
+    def produce(self, member: GrpcMember, topics: Iterable[str]) -> None:
+        """Make a client a producer of the groups that are called as topics: it is asked about orphans."""
+        channel = self._channel(member)
+        for topic in topics:
+            if topic not in member.topics and len(member.topics) >= TOPICS_MAX:
+                return
+            member.topics.add(topic)
+            self._groups.producers.register(channel, topic)
+
+    def consume(self, member: GrpcMember, part: ConsumerPart) -> None:
+        """Make a client a member of a consumer group; it leaves another one that it was in before."""
+        if member.part is not None and member.part.group_name != part.group_name:
+            self._presence.leave(member.part.group_name, member)
+            self.on_left(member.client_id, member.part.group_name)
+        member.part = part
+        self._presence.join(self._channel(member), part)
+
+    def refresh(self, member: GrpcMember) -> None:
+        """Note a heartbeat: the client stays in its groups, with the subscriptions that it had."""
+        if member.part is not None:
+            self._presence.join(self._channel(member), member.part)
+        self.produce(member, tuple(member.topics))
+
+    def forget(self, member: GrpcMember) -> None:
+        """Take a client out of its groups and forget its settings; its stream stays open, and is silent."""
+        self._members.pop(member.client_id, None)
+        self._presence.link_closed(member)
+        member.stream, member.settings = None, None
+        member.topics.clear()
+        if member.part is not None:
+            group, member.part = member.part.group_name, None
+            self.on_left(member.client_id, group)
+
+    def drop_silent(self) -> None:
+        """Forget the clients that were silent too long."""
+        before_ms = self._clock.now_ms() - self._silence_ms
+        for member in tuple(self._members.values()):
+            if member.seen_at_ms >= before_ms:
+                # Whoever was heard of last stands last.
+                return
+            self.forget(member)
+
+    def _channel(self, member: GrpcMember) -> ClientChannel:
+        caller = member.caller
+        return ClientChannel(
+            member,
+            member.client_id,
+            caller.language,
+            GRPC_CLIENT_VERSION,
+            member.seen_at_ms,
+            caller.account,
+        )

@@ -1,0 +1,184 @@
+"""Every RPC that the broker answers, and the one border where errors become statuses.
+
+An `Rpc` says its name, its messages, and what its account needs; a handler takes the caller and the request,
+and returns the response, at once or later. It raises `GrpcRefused` to say no.
+
+    client id ─► account ─► permission ─► handler
+
+    GrpcRefused         its code and text
+    Refused             a handler of remoting said no: the code that gRPC has for it
+    ProtocolError       INTERNAL_SERVER_ERROR with the text, which names the field; one log line
+    StoreError          INTERNAL_SERVER_ERROR with the text: a full or ill disk; one log line
+    anything else       INTERNAL_SERVER_ERROR; one log line with the trace
+
+A business error is a `Status` in a call that ends well; only bytes that are no request end it otherwise.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, Final, Generic, Protocol, TypeVar
+
+from pyromq.broker.grpc.grpc_access import GrpcAccess
+from pyromq.broker.grpc.grpc_callers import GrpcCaller, caller_of, client_id_of
+from pyromq.broker.grpc.grpc_needs import GrpcNeeds
+from pyromq.errors import ProtocolError, Refused, StoreError
+from pyromq.net.http2.grpc_calls import GrpcCall, GrpcFailed, GrpcMethod, GrpcStatus
+from pyromq.wire.grpc.grpc_codes import GrpcCode, GrpcRefused, code_of_remoting
+from pyromq.wire.grpc.grpc_messages import DecodeError, ProtoMessage, Status
+
+SERVICE: Final = "/apache.rocketmq.v2.MessagingService/"
+OK_STATUS: Final = Status(code=GrpcCode.OK, message=GrpcCode.OK.name)
+
+_log = logging.getLogger("pyromq.grpc")
+
+Asked = TypeVar("Asked", bound=ProtoMessage)
+Answered = TypeVar("Answered", bound="HasStatus")
+
+
+class HasStatus(Protocol):
+    """A response: all of them have a status."""
+
+    status: Status
+
+    def SerializeToString(self) -> bytes:  # noqa: N802  protobuf calls it so
+        """Return its bytes."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Rpc(Generic[Asked, Answered]):
+    """One RPC with one request and one response."""
+
+    name: str
+    request: type[Asked]
+    #: Makes an empty response.
+    response: Callable[[], Answered]
+    needs: GrpcNeeds
+    handle: Callable[[GrpcCaller, Asked], Answered | Awaitable[Answered]]
+
+
+@dataclass(frozen=True, slots=True)
+class StreamedRpc(Generic[Asked]):
+    """One RPC with one request and many responses; `refuse` sends a refusal, and what belongs behind it.
+
+    The response to a refusal that nobody was let in for is one status, as `refuse` without more sends it.
+    """
+
+    name: str
+    request: type[Asked]
+    needs: GrpcNeeds
+    handle: Callable[[GrpcCall, GrpcCaller, Asked], Awaitable[None]]
+    #: Returns the one response that says no.
+    refusal: Callable[[int, str], bytes]
+    #: Returns what follows it, unless the caller was not let in.
+    end: Callable[[], bytes] | None = None
+
+
+class GrpcTable:
+    """The RPCs of one broker, as methods for the transport."""
+
+    def __init__(self, access: GrpcAccess) -> None:
+        self._access = access
+        self.methods: dict[str, GrpcMethod] = {}
+        #: What each RPC needs, by its name; for whoever walks over all of them.
+        self.rpcs: dict[str, Rpc[Any, Any] | StreamedRpc[Any]] = {}
+        #: Told of each call that was refused.
+        self.on_refused: Callable[[], None] | None = None
+
+    def add(self, rpcs: Iterable[Rpc[Any, Any] | StreamedRpc[Any]]) -> None:
+        """Answer these RPCs too."""
+        for rpc in rpcs:
+            path = f"{SERVICE}{rpc.name}"
+            assert path not in self.methods, f"{rpc.name} is there twice"
+            self.rpcs[rpc.name] = rpc
+            self.methods[path] = (
+                GrpcMethod(unary=self._unary(rpc))
+                if isinstance(rpc, Rpc)
+                else GrpcMethod(server_stream=self._streamed(rpc))
+            )
+
+    def add_method(self, name: str, method: GrpcMethod) -> None:
+        """Answer an RPC whose messages go both ways; it looks at its callers itself."""
+        self.methods[f"{SERVICE}{name}"] = method
+
+    def _unary(self, rpc: Rpc[Any, Any]) -> Callable[[GrpcCall, bytes], bytes | Awaitable[bytes]]:
+        def answer(call: GrpcCall, data: bytes) -> bytes | Awaitable[bytes]:
+            request = _read(rpc.request, data)
+            try:
+                client_id = client_id_of(call)
+                account = self._access.admit(call, rpc.needs(request))
+                handled = rpc.handle(caller_of(call, client_id, account), request)
+            except Exception as error:  # noqa: BLE001  the border: whatever a handler raises is answered
+                return self._refusal(error, rpc, call)
+            if isinstance(handled, Awaitable):
+                return later(handled, call)
+            written: bytes = handled.SerializeToString()
+            return written
+
+        async def later(handling: Awaitable[Any], call: GrpcCall) -> bytes:
+            try:
+                response = await handling
+            except Exception as error:  # noqa: BLE001  the same border, for what takes longer
+                return self._refusal(error, rpc, call)
+            written: bytes = response.SerializeToString()
+            return written
+
+        return answer
+
+    def _streamed(self, rpc: StreamedRpc[Any]) -> Callable[[GrpcCall, bytes], Awaitable[None]]:
+        async def answer(call: GrpcCall, data: bytes) -> None:
+            request = _read(rpc.request, data)
+            try:
+                client_id = client_id_of(call)
+                account = self._access.admit(call, rpc.needs(request))
+            except GrpcRefused as refused:
+                self._note(refused)
+                call.send(rpc.refusal(refused.code, refused.text))
+                return
+            try:
+                await rpc.handle(call, caller_of(call, client_id, account), request)
+            except asyncio.CancelledError:
+                raise
+            except Exception as error:  # noqa: BLE001  the same border
+                code, text = self.told(error, rpc.name, call)
+                call.send(rpc.refusal(code, text))
+                if rpc.end is not None:
+                    call.send(rpc.end())
+
+        return answer
+
+    def _refusal(self, error: Exception, rpc: Rpc[Any, Any], call: GrpcCall) -> bytes:
+        code, text = self.told(error, rpc.name, call)
+        response = rpc.response()
+        response.status.code, response.status.message = code, text
+        written: bytes = response.SerializeToString()
+        return written
+
+    def told(self, error: Exception, name: str, call: GrpcCall) -> tuple[int, str]:
+        """Return the code and the text of an error; one that is not the caller's is logged."""
+        self._note(error)
+        if isinstance(error, GrpcRefused):
+            return error.code, error.text
+        if isinstance(error, Refused):
+            return code_of_remoting(error.code), error.remark or GrpcCode.INTERNAL_SERVER_ERROR.name
+        if isinstance(error, ProtocolError | StoreError):
+            _log.warning("%s of %s failed: %s", name, call.peer, error)
+            return GrpcCode.INTERNAL_SERVER_ERROR, str(error)
+        _log.error("%s of %s failed", name, call.peer, exc_info=error)
+        text = f"{type(error).__name__}: {error}; the broker's log has the cause"
+        return GrpcCode.INTERNAL_SERVER_ERROR, text
+
+    def _note(self, error: Exception) -> None:
+        if isinstance(error, GrpcRefused | Refused) and self.on_refused is not None:
+            self.on_refused()
+
+
+def _read(kind: type[Asked], data: bytes) -> Asked:
+    try:
+        return kind.FromString(data)
+    except DecodeError as error:
+        raise GrpcFailed(GrpcStatus.INTERNAL, f"the bytes are no {kind.__name__}: {error}") from error
