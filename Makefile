@@ -11,7 +11,7 @@ setup:
 	$(PYTHON) -m venv .venv && $(PY) -m pip install -q -U -c requirements.lock pip cython setuptools && touch $@
 
 .venv/.ready: .venv/.tools
-	PYROMQ_KERNEL_ONLY=none $(PY) -m pip install -q --no-compile -c requirements.lock --no-build-isolation -e '.[dev,spark]' && touch $@
+	PYROMQ_KERNEL_ONLY=none $(PY) -m pip install -q --no-compile -c requirements.lock --no-build-isolation -e '.[dev,spark]' && $(PY) tools/nghttp2.py && touch $@
 
 .venv/.kernel: .venv/.tools setup.py $(wildcard src/pyromq/_kernel/*/*.pyx src/pyromq/_kernel/*/*.pxd src/pyromq/_kernel/*/*.h)
 	$(PY) setup.py -q build_ext --inplace && touch $@

@@ -24,7 +24,7 @@ sys.path.insert(0, str(ROOT / "tests" / "support"))
 
 from kernel_targets import PROOF  # noqa: E402
 
-from pyromq.kernel import MODULES  # noqa: E402
+from pyromq.kernel import MODULES, WITH_LIBRARIES  # noqa: E402
 
 FOLDER = ROOT / "build" / "sanitized"
 KERNEL = FOLDER / "lib" / "pyromq" / "_kernel"
@@ -55,7 +55,8 @@ def main() -> int:
         print(f"cannot fuzz the kernel: {missing}")
         return STATUS_CANNOT
     if asked.only != [PROOF]:
-        build({name.rpartition(".")[2] for name in MODULES} | {name.partition(".")[0] for name in asked.only})
+        all_names = {name.rpartition(".")[2] for name in MODULES + WITH_LIBRARIES}
+        build(all_names | {name.partition(".")[0] for name in asked.only})
     return run(asked)
 
 
@@ -107,6 +108,8 @@ def run(asked: argparse.Namespace) -> int:
         "ASAN_OPTIONS": "detect_leaks=0:abort_on_error=0:allocator_may_return_null=1",
         "UBSAN_OPTIONS": "print_stacktrace=1",
         "PYTHONMALLOC": "malloc",
+        # Where tools/nghttp2.py put it, if the system has none.
+        "LD_LIBRARY_PATH": str(ROOT / "src/pyromq/_kernel/http2"),
         "PYTHONPATH": str(ROOT / "src"),
         "PYROMQ_PURE": "0",
     }

@@ -15,6 +15,7 @@ from grpc_stage import CALL_S, GrpcStage, both_ways, grpc_stage, plain_channel, 
 
 from pyromq.config.choices import TlsServerMode
 from pyromq.config.settings import NetSettings
+from pyromq.net.http2.grpc_session import GrpcSession
 from pyromq.net.http2.own_certificate import FILE_NAME
 from pyromq.net.http2.session_terms import SessionLimits
 from pyromq.testing.waiting import eventually
@@ -22,9 +23,10 @@ from pyromq.testing.waiting import eventually
 MIB = 1024 * 1024
 
 
-@pytest.fixture(scope="module")
-def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GrpcStage]:
-    with grpc_stage(tmp_path_factory.mktemp("grpc")) as running:
+@pytest.fixture(scope="module", params=["h2", "the one that is chosen"])
+def stage(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[GrpcStage]:
+    made = GrpcSession if request.param == "h2" else None
+    with grpc_stage(tmp_path_factory.mktemp("grpc"), make_session=made) as running:
         yield running
 
 

@@ -10,7 +10,7 @@ import pytest
 from effort import times
 from kernel_inputs import COVERED
 
-from pyromq.kernel import IS_COMPILED, MODULES
+from pyromq.kernel import IS_COMPILED, MODULES, WITH_LIBRARIES
 
 ROOT = Path(__file__).parents[2]
 SECONDS = times(4)
@@ -47,7 +47,7 @@ def test_a_byte_read_too_many_is_found_and_can_be_run_again() -> None:
 
 
 @pytest.mark.skipif(not IS_COMPILED, reason="the pure version runs")
-@pytest.mark.parametrize("name", MODULES)
+@pytest.mark.parametrize("name", MODULES + WITH_LIBRARIES)
 def test_every_entry_point_has_a_target(name: str) -> None:
     module = importlib.import_module(f"pyromq._kernel.{name}")
     entries = {

@@ -1,7 +1,7 @@
 """A server of gRPC with a service of every kind of method, on a loop of its own, and grpcio as its client."""
 
 import asyncio
-from collections.abc import Awaitable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,11 +10,12 @@ from typing import Any
 import grpc
 from loop_thread import LoopThread, loop_thread
 
-from pyromq.clock import Clock, SystemClock
+from pyromq.clock import SystemClock
 from pyromq.config.settings import NetSettings
 from pyromq.net.http2.grpc_calls import GrpcCall, GrpcFailed, GrpcMethod, GrpcStatus
 from pyromq.net.http2.grpc_link import GrpcLink
 from pyromq.net.http2.grpc_server import GrpcServer
+from pyromq.net.http2.grpc_session import GrpcSession
 from pyromq.net.http2.session_terms import SessionLimits
 
 SERVICE = "/pyromq.Test/"
@@ -130,7 +131,7 @@ def grpc_stage(
     folder: Path,
     settings: NetSettings | None = None,
     limits: SessionLimits | None = None,
-    clock: Clock | None = None,
+    make_session: Callable[[SessionLimits], GrpcSession] | None = None,
 ) -> Iterator[GrpcStage]:
     """Run a server for the block."""
     service = CallService()
@@ -139,10 +140,11 @@ def grpc_stage(
         server = GrpcServer(
             service.methods(),
             settings or NetSettings(),
-            clock=clock or SystemClock(),
+            clock=SystemClock(),
             name="test server",
             certificate_folder=folder,
             limits=limits,
+            make_session=make_session,
         )
         return server, (await server.start("127.0.0.1", 0))[1]
 

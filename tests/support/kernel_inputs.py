@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from random import Random
 from types import ModuleType
 
-from pyromq.kernel import MODULES
+from pyromq.kernel import MODULES, WITH_LIBRARIES
 
 Target = Callable[[Random], None]
 #: By their first name.
@@ -45,7 +45,7 @@ def target(*names: str) -> Callable[[Target], Target]:
 
 def module(name: str) -> ModuleType:
     """Return a module of the kernel by its last name, imported when the first target asks for it."""
-    [found] = [module for module in MODULES if module.rpartition(".")[2] == name]
+    [found] = [module for module in MODULES + WITH_LIBRARIES if module.rpartition(".")[2] == name]
     return importlib.import_module(f"{KERNEL}.{found}")
 
 

@@ -37,7 +37,7 @@ SETTINGS_WEIGHT: Final = 50
 ANSWERS_MAX: Final = 500
 #: Frames without anything in them, one behind the other.
 EMPTY_MAX: Final = 100
-CONTINUATIONS_MAX: Final = 8
+CONTINUATIONS_MAX: Final = 6
 #: For each call that was opened, and each frame of DATA that was sent.
 WINDOWS_PER_CALL: Final = 2
 WINDOWS_PER_DATA: Final = 20

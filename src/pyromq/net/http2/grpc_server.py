@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pyromq.clock import Clock
 from pyromq.config.choices import TlsServerMode
@@ -23,13 +24,17 @@ from pyromq.net.routes import RequestTable
 from pyromq.net.server import Server
 from pyromq.net.turn import Turn
 
+if TYPE_CHECKING:
+    from pyromq.net.http2.grpc_session import GrpcSession
+
 _ALPN = ["h2"]
 
 
 class GrpcServer(Server):
     """Answers calls on one or more addresses. `methods` may be filled after it is made, before it starts.
 
-    `certificate_folder` is where a certificate of its own is kept, if the settings name none. Raises
+    `certificate_folder` is where a certificate of its own is kept, if the settings name none; `make_session`
+    makes a connection's session, by default on nghttp2 if that is there, else on h2. Raises
     ConfigError when TLS cannot be set up, or HTTP/2 is not installed.
     """
 
@@ -43,9 +48,10 @@ class GrpcServer(Server):
         certificate_folder: Path,
         turn: Turn | None = None,
         limits: SessionLimits | None = None,
+        make_session: Callable[[SessionLimits], GrpcSession] | None = None,
         on_link_closed: Callable[[Link], None] | None = None,
     ) -> None:
-        self._session_class = session_class()
+        self._make_session = make_session or session_class()
         super().__init__(
             RequestTable(()),
             _with_certificate(settings, certificate_folder),
@@ -81,7 +87,7 @@ class GrpcServer(Server):
             turn=self._turn,
             clock=self._clock,
             methods=self._methods,
-            session=self._session_class(self._limits),
+            session=self._make_session(self._limits),
             on_start=self._admit,
             on_end=self._forget,
         )

@@ -1,0 +1,1 @@
+"""HTTP/2 for gRPC, on nghttp2."""
