@@ -89,6 +89,7 @@ class BrokerRooms:
             arrivals=arrivals,
             turn=self._turn,
         )
+        self.groups.offsets.pops = self.pop
         self.busy = Busy(self.live, clock, held_pulls=lambda: arrivals.request_count, step=self._turn.relent)
         self._table = BrokerTable(())
         self._access = make_access_control(settings, self.store, clock, self._table)
@@ -157,6 +158,7 @@ class BrokerRooms:
             traffic_figures,
         )
         from pyromq.broker.metrics.metrics_lag import Lags
+        from pyromq.broker.metrics.metrics_pop import pop_figures
         from pyromq.broker.metrics.metrics_store import store_figures, waiting_figures
 
         figures = [
@@ -166,6 +168,7 @@ class BrokerRooms:
             *topic_figures(self.settings.broker, self.topics),
             *store_figures(self.store, self._clock),
             *waiting_figures(self.store, self.kinds),
+            *pop_figures(self.pop),
             *role.figures(),
         ]
         lags = Lags(self.groups.offsets, self.topics, self.store, self._clock)

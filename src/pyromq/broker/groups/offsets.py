@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from pyromq.broker.delivery.pulled import PulledOffsets
+from pyromq.broker.groups.popping import PoppedSoFar, PopsQueues, popped_so_far
 from pyromq.broker.json_table import JsonTable, legal
 from pyromq.codes import ResponseCode
 from pyromq.errors import ServerFailed
@@ -38,6 +39,8 @@ class OffsetTable:
         self._characters = 0
         #: What was pulled, committed or not; it is in no file.
         self.pulled = PulledOffsets()
+        #: Tells what is popped; nobody does before a broker is made.
+        self.pops: PopsQueues | None = None
         #: Raised when offsets leave the table: whoever keeps them (`kept`) lets them go.
         self.revision = 0
         self._text = TableText(TABLE_BUCKETS)
@@ -181,6 +184,12 @@ class OffsetTable:
         """Return the offset that the group reads next, or None when it never committed one."""
         offsets = self._progress.get(f"{topic}{SEPARATOR}{group}")
         return None if offsets is None else offsets.get(queue_id)
+
+    def popped(self, group: str, topic: str, queue_id: int) -> PoppedSoFar | None:
+        """Return how far a group popped a queue; None if it does not pop it."""
+        if self.pops is None:
+            return None
+        return popped_so_far(self.pops, group, topic, queue_id, self.progress(group, topic, queue_id) or 0)
 
     def topics_of(self, group: str) -> list[str]:
         """Return the topics in which the group has progress."""

@@ -4,6 +4,9 @@
                in flight               ready
               └───────────────── lag ───────────────┘
 
+A group that pops has in flight what was handed out and is not finished; what is acknowledged between that is
+no lag.
+
 Thousands of groups in thousands of topics are looked at in small steps, which `net/metrics.py` spreads over
 turns of the loop. A group is behind in the topics where it has progress; what it never committed counts from
 where a queue begins, and what it never pulled from here as not pulled.
@@ -100,9 +103,12 @@ class Lags:
         if committed >= end:
             return
         pulled = self._offsets.pulled.reached(group, topic, queue_id)
+        popped = self._offsets.popped(group, topic, queue_id)
+        if popped is not None:
+            pulled = popped.next_offset
         # Whoever was set forward, or lost what was at the queue's beginning, goes on from there.
         pulled = committed if pulled is None else min(max(pulled, committed), end)
-        behind.in_flight += pulled - committed
+        behind.in_flight += pulled - committed if popped is None else popped.in_flight
         behind.ready += end - pulled
         age_ms = self._age_ms(topic, queue_id, committed, now_ms)
         behind.oldest_age_ms = max(behind.oldest_age_ms, age_ms)

@@ -186,6 +186,11 @@ class PopChanges:
         self._touched.add(queue)
         self._step.due()
 
+    def begin_retries(self, group: str, topic: str) -> None:
+        """Let a group have progress in a retry topic: what waits there is lag before anybody pops it."""
+        if self._offsets.progress(group, topic, 0) is None:
+            self._offsets.commit(group, topic, 0, 0)
+
     # The journal
 
     def try_again(self) -> None:

@@ -22,6 +22,7 @@ from pyromq.broker.pop.held_pops import HeldPops
 from pyromq.broker.pop.journal_ops import GroupForgotten, TopicForgotten
 from pyromq.broker.pop.pop_asks import ALL_QUEUES, AckResult, Done, PopAsk, Popped, PopStatus
 from pyromq.broker.pop.pop_changes import PopChanges
+from pyromq.broker.pop.pop_counts import PopCounts
 from pyromq.broker.pop.pop_names import plain_topic_of, retry_topics_of
 from pyromq.broker.pop.pop_replay import queues_of
 from pyromq.broker.pop.pop_table import PopQueue
@@ -73,10 +74,13 @@ class Pop:
         self._groups = groups.table
         self._offsets = offsets = groups.offsets
         self._table = popped.table
+        #: What was done since the start.
+        self.counts = PopCounts()
         self._changes = PopChanges(popped.table, store, offsets, clock, turn=turn)
         self._renewal = Renewal(clock, groups.table)
         self._reviving = Reviving(store, self._changes, clock, settings, topics=topics, renewal=self._renewal)
         self._reviving.on_free = self._queue_is_free
+        self._reviving.counts = self.counts
         self._taking = PopTaking(
             store,
             self._changes,
@@ -92,7 +96,7 @@ class Pop:
             clock,
             ends_at=store.waiting_end,
             queues_of=self._taking.places,
-            nothing=self._taking.nothing,
+            nothing=self._nothing,
             wake=turn.journal.due,
         )
         self._changes.before_flush = self._held.run_due
@@ -148,7 +152,14 @@ class Pop:
         return (await self._ask(ask, wait_ms, self._taking.look)).status
 
     def _take(self, ask: PopAsk) -> Tried:
-        return self._taking.take(ask)
+        tried = self._taking.take(ask)
+        if tried[0] is not None:
+            self.counts.pops[tried[0].status] += 1
+        return tried
+
+    def _nothing(self, ask: PopAsk) -> Popped:
+        self.counts.pops[PopStatus.NOTHING] += 1
+        return self._taking.nothing(ask)
 
     def _ask(self, ask: PopAsk, wait_ms: int, attempt: Callable[[PopAsk], Tried]) -> Awaitable[Popped]:
         self._check_writable()
@@ -159,10 +170,11 @@ class Pop:
         if popped is not None:
             return Done(popped)
         if wait_ms <= 0:
-            return Done(self._taking.nothing(ask))
+            return Done(self._nothing(ask))
         settings = self._settings
         is_full = self._held.count >= settings.max_pop_polling_size
         if is_full or self._held.held(ask.group, ask.topic, ask.queue_id) >= settings.pop_polling_size:
+            self.counts.pops[PopStatus.HELD_FULL] += 1
             return Done(self._taking.full(ask))
         found = self._held.hold(ask, wait_ms, attempt)
         if is_more:
@@ -204,7 +216,9 @@ class Pop:
         """End messages; the results are in the order of the handles."""
         self._check_writable()
         now_ms = self._clock.now_ms()
-        return self._answer([self._ack(group, topic, handle, now_ms) for handle in handles])
+        results = [self._ack(group, topic, handle, now_ms) for handle in handles]
+        self.counts.acknowledgements.update(results)
+        return self._answer(results)
 
     def _ack(self, group: str, topic: str, handle: ReceiptHandle, now_ms: int) -> AckResult:
         real_topic = handle.real_topic(group, topic)
@@ -272,6 +286,7 @@ class Pop:
                 invisible_ms=invisible_ms,
                 position=handle.position or self._reviving.position(queue, handle.offset),
             )
+        self.counts.changes[changed if isinstance(changed, AckResult) else AckResult.OK] += 1
         return self._answer(changed)
 
     def bury(self, group: str, topic: str, handle: ReceiptHandle) -> Awaitable[AckResult]:
@@ -348,6 +363,11 @@ class Pop:
     def held_count(self, group: str, topic: str, queue_id: int = ALL_QUEUES) -> int:
         """Return how many pops of a group wait that asked for this queue of a topic, or for all of them."""
         return self._held.held(group, topic, queue_id)
+
+    @property
+    def all_held_count(self) -> int:
+        """The number of pops that wait for messages."""
+        return self._held.count
 
     def in_flight(self, group: str, real_topic: str, queue_id: int) -> int:
         """Return how many messages of a queue are in flight."""

@@ -18,6 +18,7 @@ from pyromq.broker.kinds.dead_letter_queue import bury
 from pyromq.broker.kinds.stored_again import draft_of, name_of
 from pyromq.broker.pop.in_flight import NO_CLIENT
 from pyromq.broker.pop.pop_changes import PopChanges
+from pyromq.broker.pop.pop_counts import PopCounts
 from pyromq.broker.pop.pop_names import plain_topic_of, retry_topics_of
 from pyromq.broker.pop.pop_table import PopQueue
 from pyromq.broker.pop.renewal import Renewal
@@ -65,6 +66,7 @@ class Reviving:
         self._settings = settings
         self._topics = topics
         self._renewal = renewal
+        self.counts = PopCounts()
         #: The host of what is stored; known once the broker has an address.
         self.store_host = b""
         self._alarm: Alarm | None = None
@@ -200,6 +202,7 @@ class Reviving:
         except StoreError as error:
             self._pause(entries, error, now_ms)
             return
+        self.counts.revived += len(entries)
         for queue, offset in entries:
             self._changes.ended_by_record(queue, offset)
 
@@ -217,6 +220,7 @@ class Reviving:
         v1, v2 = retry_topics_of(queue.group, queue.topic)
         draft.topic = v2 if self._settings.enable_retry_topic_v2 else v1
         self._topics.ensure(draft.topic, queue_count=RETRY_QUEUE_COUNT)
+        self._changes.begin_retries(queue.group, draft.topic)
         draft.queue_id = 0
         draft.born_host = draft.store_host = self.store_host
         draft.reconsume_times += 1

@@ -257,11 +257,14 @@ class StatisticsHandlers:
 
     def _progress_stats(self, group: str, topic: str, queue_id: int) -> GroupProgress:
         progress = max(self._offsets.progress(group, topic, queue_id) or 0, 0)
+        popped = self._offsets.popped(group, topic, queue_id)
         consumed_at_ms = self._store.stored_time(topic, queue_id, progress - 1) if progress else 0
         return GroupProgress(
             broker_offset=self._store.readable_end(topic, queue_id),
             consumer_offset=progress,
             last_timestamp=max(consumed_at_ms, 0),
+            pull_offset=None if popped is None else popped.next_offset,
+            in_flight=None if popped is None else popped.in_flight,
         )
 
     def _time_span(self, group: str, topic: str, queue_id: int) -> TimeSpan:
