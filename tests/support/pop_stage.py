@@ -75,7 +75,7 @@ def messages_of(popped: Popped, broker_name: str = "broker-a") -> list[PoppedMes
 class Member:
     """A member of a group."""
 
-    def __init__(self, stage: "PopStage", group: str = GROUP, topic: str = TOPIC, **ask: Any) -> None:
+    def __init__(self, stage: ManualStage, group: str = GROUP, topic: str = TOPIC, **ask: Any) -> None:
         self.stage = stage
         self.group = group
         self.topic = topic

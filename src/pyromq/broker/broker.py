@@ -354,6 +354,7 @@ class Broker(BrokerRooms):
             filters=self.delivery.filters,
             delayed=self.kinds.delayed,
             let_files_go=partial(self._old_files.let_go, at_any_hour=True),
+            pop=self.pop,
         )
         handlers.add_access(self._access)
         self.kinds.halves.check = TransactionChecks(

@@ -9,7 +9,7 @@ import msgspec
 from pyromq.errors import CorruptRecord
 from pyromq.store.commitlog import is_torn
 from pyromq.wire.properties import PROPERTY_SEPARATOR
-from pyromq.wire.record import Record, encode_record
+from pyromq.wire.record import TOPIC_BYTES_MAX_V1, Record, encode_record
 
 
 @dataclass(slots=True)
@@ -27,6 +27,8 @@ class Draft:
     store_host: bytes
     reconsume_times: int = 0
     prepared_position: int = 0
+    #: How long its topic may be: RocketMQ 4 has 127 bytes, 5.x more for topics of the broker's own.
+    topic_bytes_max: int = TOPIC_BYTES_MAX_V1
 
 
 class Placed(msgspec.Struct, frozen=True, gc=False):

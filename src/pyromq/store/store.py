@@ -32,7 +32,7 @@ from pyromq.store.recovery import Recovered, Recovery
 from pyromq.store.replica import Arriving, learn_copy, make_copies
 from pyromq.store.retention import Swept, count_expired
 from pyromq.store.stored import StoredMessages
-from pyromq.wire.record import TOPIC_BYTES_MAX_V1, Record, encode_record
+from pyromq.wire.record import Record, encode_record
 
 if TYPE_CHECKING:
     from pyromq._kernel.storage.plans import Plan
@@ -273,10 +273,10 @@ class MessageStore(StoredMessages):
             raise StoreError("the log goes on with a record that is being copied from the master")
         topic = draft.topic
         topic_bytes = len(topic) if topic.isascii() else len(topic.encode())
-        if len(draft.body) > self.settings.max_message_size or topic_bytes > TOPIC_BYTES_MAX_V1:
+        if len(draft.body) > self.settings.max_message_size or topic_bytes > draft.topic_bytes_max:
             raise MessageTooLarge(
                 f"a message of {len(draft.body)} bytes to a topic of {topic_bytes}; the limits are "
-                f"{self.settings.max_message_size} (maxMessageSize) and {TOPIC_BYTES_MAX_V1}"
+                f"{self.settings.max_message_size} (maxMessageSize) and {draft.topic_bytes_max}"
             )
         queue = self._queues.get_or_make(topic, draft.queue_id)
         queue_offset = queue.end if has_queue_entry(draft.sys_flag) else 0

@@ -10,12 +10,13 @@ changes and burials wait as sends do: for the disk under synchronous flush, for 
 """
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import Final, TypeVar
 
 from pyromq.broker.delivery.arrivals import Arrivals
-from pyromq.broker.durability.acknowledgement import Durability, NotSafe
+from pyromq.broker.durability.acknowledgement import Durability, NotSafe, no_longer_master
 from pyromq.broker.end_of_turn import BrokerTurn
 from pyromq.broker.groups.group_room import Groups
 from pyromq.broker.pop.held_pops import HeldPops
@@ -37,6 +38,8 @@ from pyromq.config.pop_settings import PopSettings
 from pyromq.errors import Refused, ServiceNotAvailable, StoreError
 from pyromq.store.store import MessageStore
 from pyromq.wire.receipt_handle import ReceiptHandle
+
+log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 Tried = tuple[Popped | None, bool]
@@ -334,9 +337,13 @@ class Pop:
         return answered
 
     def _check_writable(self) -> None:
+        durability = self._durability
         why = self._store.ailment or self._changes.why_refused
-        if why is not None:
-            raise _refused(why)
+        if why is None and durability is not None and durability.why_shut is None:
+            return
+        if why is None and durability is not None:
+            raise no_longer_master()
+        raise _refused(why or "this broker is no master yet")
 
     def _queue_is_free(self, queue: PopQueue) -> None:
         topic = plain_topic_of(queue.group, queue.topic, self._topics.configs)
@@ -398,14 +405,20 @@ class Pop:
             self._queue_is_free(queue)
 
     def forget_topic(self, topic: str) -> None:
-        """Forget a topic that is deleted, with the retry topics that groups have for it."""
+        """Forget a topic that is deleted, and the groups' retry topics for it; a slave copies that."""
+        if self._durability is None:
+            return
         op = TopicForgotten(topic)
-        self._changes.forget(queues_of(self._table, op), op)
-        for group in list(self._groups.configs):
+        queues = queues_of(self._table, op)
+        groups = {*self._groups.configs, *self._offsets.groups_of(topic), *(queue.group for queue in queues)}
+        self._changes.forget(queues, op)
+        for group in groups:
             self._forget_retries(group, topic)
 
     def forget_group(self, group: str) -> None:
-        """Forget a group that is deleted, with its retry topics."""
+        """Forget a group that is deleted, with its retry topics; a slave copies that."""
+        if self._durability is None:
+            return
         op = GroupForgotten(group)
         self._changes.forget(queues_of(self._table, op), op)
         for topic in list(self._topics.configs):
@@ -416,6 +429,7 @@ class Pop:
             if self._topics.remove(retry):
                 self._store.delete_topic(retry)
                 self._offsets.remove_topic(retry)
+                log.info("retry topic %s is deleted", retry)
 
     def sweep(self) -> None:
         """Forget what waits for nobody, and try to append what the store refused."""

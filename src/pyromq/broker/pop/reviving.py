@@ -19,7 +19,7 @@ from pyromq.broker.kinds.stored_again import draft_of, name_of
 from pyromq.broker.pop.in_flight import NO_CLIENT
 from pyromq.broker.pop.pop_changes import PopChanges
 from pyromq.broker.pop.pop_counts import PopCounts
-from pyromq.broker.pop.pop_names import plain_topic_of, retry_topics_of
+from pyromq.broker.pop.pop_names import RETRY_TOPIC_BYTES_MAX, plain_topic_of, retry_topics_of
 from pyromq.broker.pop.pop_table import PopQueue
 from pyromq.broker.pop.renewal import Renewal
 from pyromq.broker.topics.topics import TopicTable
@@ -96,11 +96,13 @@ class Reviving:
 
     def _rung(self) -> None:
         now_ms = self._clock.now_ms()
-        if not now_ms < self._not_before_ms <= now_ms + _PAUSE_MS:
-            # It is over, or the clock was set back.
-            self._not_before_ms = 0
-            self._take_due(now_ms)
-        self.set_alarm()
+        try:
+            if not now_ms < self._not_before_ms <= now_ms + _PAUSE_MS:
+                # It is over, or the clock was set back.
+                self._not_before_ms = 0
+                self._take_due(now_ms)
+        finally:
+            self.set_alarm()
 
     def _take_due(self, now_ms: int) -> None:
         # Dues overlap: one may be found by two of them.
@@ -221,7 +223,7 @@ class Reviving:
         draft.topic = v2 if self._settings.enable_retry_topic_v2 else v1
         self._topics.ensure(draft.topic, queue_count=RETRY_QUEUE_COUNT)
         self._changes.begin_retries(queue.group, draft.topic)
-        draft.queue_id = 0
+        draft.queue_id, draft.topic_bytes_max = 0, RETRY_TOPIC_BYTES_MAX
         draft.born_host = draft.store_host = self.store_host
         draft.reconsume_times += 1
         draft.prepared_position = name_of(record.position)
@@ -271,6 +273,7 @@ class Reviving:
         properties[names.DLQ_ORIGIN_TOPIC] = topic
         properties[names.DLQ_ORIGIN_MESSAGE_ID] = unique_id
         bury(draft, properties, queue.group, self._topics)
+        draft.topic_bytes_max = RETRY_TOPIC_BYTES_MAX
         draft.reconsume_times += 1
         draft.properties = names.encode(properties)
         draft.prepared_position = name_of(record.position)

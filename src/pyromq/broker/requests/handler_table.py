@@ -22,6 +22,7 @@ from pyromq.broker.kinds.staging.staging_wiring import make_staging
 from pyromq.broker.live_settings import BrokerLiveSettings
 from pyromq.broker.metrics.metrics_room import BrokerMetrics
 from pyromq.broker.metrics.runtime import RuntimeTable
+from pyromq.broker.pop.pop_door import Pop
 from pyromq.broker.registration import Registration
 from pyromq.broker.replication.committed_here import CommittedHere
 from pyromq.broker.requests.broker_routes import (
@@ -214,6 +215,7 @@ class HandlerTable:
         filters: FilterTable,
         delayed: DelayedMessages,
         let_files_go: Callable[[], None],
+        pop: Pop,
     ) -> None:
         """Add the handlers of operators: topics, groups, settings, statistics, and requests to consumers."""
         store, topics, groups, settings = self._store, self._topics, self._groups, self._settings.broker
@@ -226,7 +228,9 @@ class HandlerTable:
             registration=registration,
             broker_name=settings.broker_name,
         )
-        relay = RelayHandlers(topics=topics, groups=groups, store=store, broker_name=settings.broker_name)
+        relay = RelayHandlers(
+            topics=topics, groups=groups, store=store, broker_name=settings.broker_name, pop=pop
+        )
         self._table.add(admin_routes(admin, relay))
         operations = OperationHandlers(
             topics=topics,
@@ -236,6 +240,7 @@ class HandlerTable:
             durability=write.durability,
             registration=registration,
             let_files_go=let_files_go,
+            pop=pop,
         )
         statistics = StatisticsHandlers(
             topics=topics,

@@ -37,7 +37,8 @@ def check_name(topic: str) -> None:
 
 def check_inner_name(topic: str) -> None:
     """Raise ServerFailed unless a topic may have this name, be it one that is made of a group's."""
-    _check_characters(topic)
+    # RocketMQ 5 joins a group and its topic by a plus sign.
+    _check_characters(topic.replace("+", "_", 1) if topic.startswith(RETRY_PREFIX) else topic)
     if len(topic) > INNER_TOPIC_CHARACTERS_MAX:
         raise _too_long()
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pyromq.broker.durability.acknowledgement import Durability
 from pyromq.broker.groups.group_room import Groups
 from pyromq.broker.metrics.stats import BrokerStats
+from pyromq.broker.pop.pop_door import Pop
 from pyromq.broker.registration import Registration
 from pyromq.broker.topics import topic_names
 from pyromq.broker.topics.topics import TopicTable
@@ -40,6 +41,7 @@ class OperationHandlers:
         durability: Durability,
         registration: Registration,
         let_files_go: Callable[[], None],
+        pop: Pop,
     ) -> None:
         self._topics = topics
         self._groups = groups.table
@@ -51,6 +53,7 @@ class OperationHandlers:
         self._registration = registration
         #: Lets files go that are old enough, at any hour.
         self._let_files_go = let_files_go
+        self._pop = pop
 
     # Topics
 
@@ -72,6 +75,7 @@ class OperationHandlers:
         topic_names.check_name(topic)
         self._topics.check_not_system(topic)
         was_there = self._topics.remove(topic)
+        self._pop.forget_topic(topic)
         await self._topics.save()
         count = self._forget_queues(topic)
         self._offsets.remove_topic(topic)
@@ -117,6 +121,7 @@ class OperationHandlers:
         group = request.header.group_name
         if self._groups.remove(group):
             log.info("%s deletes group %s", request.link.peer, group)
+        self._pop.forget_group(group)
         self._stats.forget_group(group)
         self._modes.forget_group(group)
         await self._groups.save()

@@ -4,9 +4,11 @@ The consumer's link is the one that it opened to us; the request goes the other 
 """
 
 import logging
+from collections.abc import Mapping
 
 from pyromq.broker.groups.clients import ClientChannel, ConsumerGroup
 from pyromq.broker.groups.group_room import Groups
+from pyromq.broker.pop.pop_door import Pop
 from pyromq.broker.topics.topics import TopicTable
 from pyromq.codes import Language, RequestCode, ResponseCode
 from pyromq.errors import NetworkError, Refused, RequestTimeout, ServerFailed, TopicNotFound
@@ -46,12 +48,14 @@ class RelayHandlers:
         groups: Groups,
         store: MessageStore,
         broker_name: str,
+        pop: Pop,
     ) -> None:
         self._topics = topics
         self._consumers = groups.consumers
         self._offsets = groups.offsets
         self._store = store
         self._broker_name = broker_name
+        self._pop = pop
 
     async def running_info(self, request: Request[GetConsumerRunningInfo]) -> Answer:
         """Ask a consumer what it is doing."""
@@ -73,10 +77,15 @@ class RelayHandlers:
         return await _relay(command, header.consumer_group, member, body=record)
 
     def reset_offset(self, request: Request[ResetOffset]) -> Answer:
-        """Tell every member of a group to go on at a time, and answer the offsets of that time."""
+        """Tell every member of a group to go on at a time, and answer the offsets of that time.
+
+        Where members pop there is nobody to be told: the next pop begins there.
+        """
         header = request.header
         table = self._offsets_at(header)
         group = self._consumers.get(header.group)
+        if self._reset_pops(header.group, table):
+            return Answer(body=encode_reset_offsets(table))
         if group is None:
             raise Refused(
                 ResponseCode.CONSUMER_NOT_ONLINE,
@@ -96,6 +105,15 @@ class RelayHandlers:
             link.oneway(Command(RequestCode.RESET_CONSUMER_CLIENT_OFFSET, ext=dict(ext), body=body))
         return Answer(body=encode_reset_offsets(table))
 
+    def _reset_pops(self, group: str, table: Mapping[MessageQueue, int]) -> bool:
+        """Let a group that pops go on at offsets; return whether it does pop."""
+        popped = [
+            queue for queue in table if self._pop.next_offset(group, queue.topic, queue.queue_id) is not None
+        ]
+        for queue in popped:
+            self._pop.reset(group, queue.topic, queue.queue_id, table[queue])
+        return bool(popped)
+
     async def reset_group_offsets(self, request: Request[ResetGroupOffsets]) -> Answer:
         """Tell every member of a group to go on at offsets of some queues, and remember them.
 
@@ -114,6 +132,7 @@ class RelayHandlers:
             _check_versions(group)
         for queue, offset in table.items():
             self._offsets.commit(group_name, topic, queue.queue_id, offset)
+        self._reset_pops(group_name, table)
         await self._offsets.save()
         # A number for the time of 222, which members only log.
         ext = {"topic": topic, "group": group_name, "timestamp": "0", "isForce": "true"}
