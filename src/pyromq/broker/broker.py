@@ -256,6 +256,8 @@ class Broker(BrokerRooms):
             groups=self.groups,
             presence=self._presence,
             filters=self.delivery.filters,
+            arrivals=self.delivery.arrivals,
+            pop=self.pop,
             halves=self.kinds.halves,
             access=self._access,
             write=write,

@@ -67,6 +67,27 @@ class GrpcSettings:
     grpc_client_consumer_long_polling_batch_size: int = setting(
         32, "Messages that consumers ask for at once.", at_least=1, at_most=32, live=True
     )
+    grpc_client_consumer_min_long_polling_timeout_millis: int = setting(
+        5_000, "Milliseconds that a receive waits at least when it finds nothing.", live=True
+    )
+    grpc_client_consumer_max_long_polling_timeout_millis: int = setting(
+        20_000, "Milliseconds that a receive waits at most when it finds nothing.", at_least=1, live=True
+    )
+    grpc_strict_polling_time: bool = setting(
+        False, "Refuse receives whose deadline is too short for the shortest wait. Ours.", live=True
+    )
+    default_invisible_time_mills: int = setting(
+        60_000,
+        "Milliseconds until messages of push consumers are renewed first.",
+        at_least=1_000,
+        live=True,
+    )
+    min_invisible_time_mills_for_recv: int = setting(
+        10_000, "Least milliseconds that received messages are invisible.", live=True
+    )
+    max_invisible_time_mills: int = setting(
+        12 * 3_600_000, "Most milliseconds that messages are invisible.", at_least=1_000, live=True
+    )
 
 
 GRPC_UNCHANGED: Final = GrpcSettings()

@@ -8,10 +8,9 @@
 A client of gRPC sees the same topics, groups, accounts and messages as one of remoting.
 """
 
-from typing import TYPE_CHECKING
-
 from pyromq.broker.background import Background
 from pyromq.broker.grpc.cluster_routes import ClusterRoutes
+from pyromq.broker.grpc.consuming.consume_rpcs import consume_rpcs
 from pyromq.broker.grpc.grpc_access import GrpcAccess
 from pyromq.broker.grpc.grpc_endpoints import GrpcAddressBook
 from pyromq.broker.grpc.grpc_members import GrpcMembers
@@ -30,11 +29,6 @@ from pyromq.net.address import join_address
 from pyromq.net.http2.grpc_calls import GrpcMethod
 from pyromq.net.http2.grpc_server import GrpcServer
 
-if TYPE_CHECKING:
-    pass
-
-#: How long consumers are told to wait for messages.
-POLLING_MS = 20_000
 #: Seconds between looks for clients that fell silent, and for groups that changed.
 SILENT_LOOK_S = 5.0
 GROUPS_LOOK_S = 1.0
@@ -66,7 +60,7 @@ class GrpcDoor:
                 settings.grpc,
                 rooms.groups.table,
                 settings.store.max_message_size,
-                POLLING_MS,
+                settings.grpc.grpc_client_consumer_max_long_polling_timeout_millis,
             ),
         )
         self._server = GrpcServer(
@@ -117,6 +111,7 @@ class GrpcDoor:
         table.add(SendRpcs(way, self.members, rooms.topics, settings, rooms.clock).rpcs())
         table.add(TransactionRpcs(way, rooms.store, rooms.halves).rpcs())
         table.add(RecallRpcs(way, rooms.topics, settings, routes=routes, links=links).rpcs())
+        table.add(consume_rpcs(rooms, self.members))
         table.add_method("Telemetry", GrpcMethod(bidi=self._telemetry.open))
 
     def run_jobs(self, background: Background) -> None:

@@ -4,10 +4,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pyromq.broker.delivery.arrivals import Arrivals
 from pyromq.broker.delivery.sql_filters import FilterTable
 from pyromq.broker.durability.write_path import WritePath
 from pyromq.broker.groups.group_room import Groups
 from pyromq.broker.kinds.half_messages import HalfMessages
+from pyromq.broker.pop.pop_door import Pop
 from pyromq.broker.requests.handlers.presence_handlers import PresenceHandlers
 from pyromq.broker.requests.route_facts import BrokerTable
 from pyromq.broker.surroundings import Surroundings
@@ -35,6 +37,8 @@ class GrpcRooms:
     groups: Groups
     presence: PresenceHandlers
     filters: FilterTable
+    arrivals: Arrivals
+    pop: Pop
     halves: HalfMessages
     access: "AccessControl | None"
     write: WritePath

@@ -16,7 +16,6 @@ A business error is a `Status` in a call that ends well; only bytes that are no 
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
@@ -71,7 +70,7 @@ class StreamedRpc(Generic[Asked]):
     name: str
     request: type[Asked]
     needs: GrpcNeeds
-    handle: Callable[[GrpcCall, GrpcCaller, Asked], Awaitable[None]]
+    handle: Callable[[GrpcCall, GrpcCaller, Asked], Awaitable[None] | None]
     #: Returns the one response that says no.
     refusal: Callable[[int, str], bytes]
     #: Returns what follows it, unless the caller was not let in.
@@ -129,8 +128,8 @@ class GrpcTable:
 
         return answer
 
-    def _streamed(self, rpc: StreamedRpc[Any]) -> Callable[[GrpcCall, bytes], Awaitable[None]]:
-        async def answer(call: GrpcCall, data: bytes) -> None:
+    def _streamed(self, rpc: StreamedRpc[Any]) -> Callable[[GrpcCall, bytes], Awaitable[None] | None]:
+        def answer(call: GrpcCall, data: bytes) -> Awaitable[None] | None:
             request = _read(rpc.request, data)
             try:
                 client_id = client_id_of(call)
@@ -138,18 +137,26 @@ class GrpcTable:
             except GrpcRefused as refused:
                 self._note(refused)
                 call.send(rpc.refusal(refused.code, refused.text))
-                return
+                return None
             try:
-                await rpc.handle(call, caller_of(call, client_id, account), request)
-            except asyncio.CancelledError:
-                raise
+                handled = rpc.handle(call, caller_of(call, client_id, account), request)
             except Exception as error:  # noqa: BLE001  the same border
-                code, text = self.told(error, rpc.name, call)
-                call.send(rpc.refusal(code, text))
-                if rpc.end is not None:
-                    call.send(rpc.end())
+                self._refuse_stream(error, rpc, call)
+                return None
+            return None if handled is None else later(handled, call)
+
+        async def later(handling: Awaitable[None], call: GrpcCall) -> None:
+            try:
+                await handling
+            except Exception as error:  # noqa: BLE001  the same border, for what takes longer
+                self._refuse_stream(error, rpc, call)
 
         return answer
+
+    def _refuse_stream(self, error: Exception, rpc: StreamedRpc[Any], call: GrpcCall) -> None:
+        call.send(rpc.refusal(*self.told(error, rpc.name, call)))
+        if rpc.end is not None:
+            call.send(rpc.end())
 
     def _refusal(self, error: Exception, rpc: Rpc[Any, Any], call: GrpcCall) -> bytes:
         code, text = self.told(error, rpc.name, call)

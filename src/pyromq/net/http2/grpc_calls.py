@@ -2,8 +2,9 @@
 
     unary            one request, one answer: `unary(call, request)` returns the answer, or something to
                      await that gives it
-    server stream    one request, many answers: `server_stream(call, request)` returns something to await; it
-                     sends by `call.send`, and waits by `await call.room()` before it sends much
+    server stream    one request, many answers: `server_stream(call, request)` sends by `call.send`, and
+                     returns None when it has sent all; or it returns something to await, which waits by
+                     `await call.room()` before it sends much
     both ways        `bidi(call)` returns a `GrpcStream`, which is told of each message that arrives
 
 A handler that is done ends its call with status OK; one that raises `GrpcFailed` ends it with that status.
@@ -105,7 +106,7 @@ class GrpcMethod:
     """The handler of a method: exactly one of the three."""
 
     unary: Callable[[GrpcCall, bytes], bytes | Awaitable[bytes]] | None = None
-    server_stream: Callable[[GrpcCall, bytes], Awaitable[None]] | None = None
+    server_stream: Callable[[GrpcCall, bytes], Awaitable[None] | None] | None = None
     bidi: Callable[[GrpcCall], GrpcStream] | None = None
 
     def __post_init__(self) -> None:

@@ -179,14 +179,17 @@ class ServerCall:
             self._own(answer)
 
     def _stream_answers(
-        self, server_stream: Callable[[GrpcCall, bytes], Awaitable[None]], request: bytes
+        self, server_stream: Callable[[GrpcCall, bytes], Awaitable[None] | None], request: bytes
     ) -> None:
         try:
             answers = server_stream(self, request)
         except Exception as error:  # noqa: BLE001  the border: whatever a handler raises ends its call
             self._fail(error)
             return
-        self._own(answers)
+        if answers is None:
+            self.finish()
+        else:
+            self._own(answers)
 
     def _finish_with(self, answer: bytes) -> None:
         if not self.is_over:

@@ -1,0 +1,1 @@
+"""The services of RocketMQ 5's gRPC protocol that consumers call."""

@@ -1,0 +1,181 @@
+"""ReceiveMessage: messages are popped for a client of gRPC, and sent to it one by one.
+
+    checks ─► pop, held until there is something ─┬► found     status OK, messages, delivery timestamp
+                                                  └► nothing   status MESSAGE_NOT_FOUND, delivery timestamp
+
+A refused request is answered by a status and the timestamp too (`grpc_table.py`). The queue that a client
+names is not looked at, only its topic: as RocketMQ's proxy does, all queues are read, and SDKs rely on it.
+
+A client that cancels while its receive is held gets nothing popped. One that goes away before it was sent
+everything has it given back: others get those messages a second later.
+"""
+
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Final
+
+from pyromq.broker.delivery.sql_filters import FilterTable
+from pyromq.broker.grpc.consuming.consume_checks import ConsumeChecks
+from pyromq.broker.grpc.consuming.consume_filters import pop_filter
+from pyromq.broker.grpc.consuming.consume_times import ReceiveWaits, received_invisible_ms
+from pyromq.broker.grpc.grpc_callers import GrpcCaller
+from pyromq.broker.pop.pop_asks import COUNT_MAX, Done, PopAsk, Popped, PopStatus
+from pyromq.broker.pop.pop_door import Pop
+from pyromq.clock import Clock
+from pyromq.config.grpc_settings import GrpcSettings
+from pyromq.net.http2.grpc_calls import GrpcCall
+from pyromq.wire.grpc import grpc_messages as pb
+from pyromq.wire.grpc.grpc_codes import GrpcCode, GrpcRefused
+from pyromq.wire.grpc.grpc_names import check_grpc_group, check_grpc_topic
+from pyromq.wire.grpc.grpc_times import ms_of
+from pyromq.wire.grpc.receive_answers import (
+    RECEIVED_OK,
+    ReceivedFrames,
+    delivered_at,
+    received_status,
+    unframed,
+)
+from pyromq.wire.grpc.shown_messages import shown_topic
+
+_NOT_FOUND: Final = {
+    PopStatus.NOTHING: received_status(GrpcCode.MESSAGE_NOT_FOUND, "no new message"),
+    PopStatus.NO_MATCH: received_status(GrpcCode.MESSAGE_NOT_FOUND, "no match message"),
+    PopStatus.HELD_FULL: received_status(
+        GrpcCode.TOO_MANY_REQUESTS, "too many receives wait for messages; wait, and receive again"
+    ),
+    PopStatus.IN_FLIGHT_FULL: received_status(
+        GrpcCode.TOO_MANY_REQUESTS,
+        "too many messages are in flight; acknowledge some, or wait until they are visible again",
+    ),
+}
+#: So many bytes of messages are written without asking whether the client takes them.
+_UNASKED_BYTES: Final = 64 * 1024
+
+
+class ReceiveHandlers:
+    """Answers ReceiveMessage."""
+
+    def __init__(
+        self,
+        pop: Pop,
+        checks: ConsumeChecks,
+        filters: FilterTable,
+        waits: ReceiveWaits,
+        *,
+        settings: GrpcSettings,
+        clock: Clock,
+        broker_name: str,
+        body_bytes_max: int,
+    ) -> None:
+        self._pop = pop
+        self._checks = checks
+        self._filters = filters
+        self._waits = waits
+        self._settings = settings
+        self._clock = clock
+        self._broker_name = broker_name
+        self._frames = ReceivedFrames(body_bytes_max)
+        #: Told of each receive that found something: group, topic, how many messages, and their bytes.
+        self.on_read: Callable[[str, str, int, int], None] = lambda *_: None
+
+    def receive(
+        self, call: GrpcCall, caller: GrpcCaller, request: pb.ReceiveMessageRequest
+    ) -> Awaitable[None] | None:
+        """Send messages, or that there are none; None: all is sent."""
+        ask, wait_ms = self._ask(call, caller, request)
+        popping = self._pop.pop(ask, wait_ms)
+        if isinstance(popping, Done):
+            return self._send(call, ask, popping.value)
+        return self._send_later(call, ask, popping)
+
+    def end(self) -> bytes:
+        """Return the last message of a stream."""
+        return delivered_at(self._clock.now_ms())
+
+    def _ask(
+        self, call: GrpcCall, caller: GrpcCaller, request: pb.ReceiveMessageRequest
+    ) -> tuple[PopAsk, int]:
+        """Return what to pop, and how long to wait for it; raise GrpcRefused when it may not be."""
+        topic, group = request.message_queue.topic.name, request.group.name
+        check_grpc_topic(topic)
+        check_grpc_group(group)
+        wanted_ms = ms_of(request.long_polling_timeout) if request.HasField("long_polling_timeout") else None
+        wait_ms = self._waits.polling_ms(call, caller, wanted_ms)
+        invisible_ms = received_invisible_ms(
+            self._settings, ms_of(request.invisible_duration), is_renewed=request.auto_renew
+        )
+        if request.batch_size <= 0:
+            raise GrpcRefused(
+                GrpcCode.BAD_REQUEST, f"the batch size is {request.batch_size}; ask for 1 to {COUNT_MAX}"
+            )
+        expression = request.filter_expression
+        wanted = pop_filter(self._filters, expression.type, expression.expression)
+        self._checks.readable_topic(topic)
+        config = self._checks.consuming_group(group, topic)
+        ask = PopAsk(
+            group,
+            topic,
+            count_max=min(request.batch_size, COUNT_MAX),
+            invisible_ms=invisible_ms,
+            wanted=wanted,
+            is_fifo=bool(config.consume_message_orderly),
+            attempt_id=request.attempt_id or None,
+            renewed_for=caller.client_id if request.auto_renew else None,
+            buries=True,
+        )
+        return ask, wait_ms
+
+    async def _send_later(self, call: GrpcCall, ask: PopAsk, popping: Awaitable[Popped]) -> None:
+        """Wait for messages, and send them."""
+        rest = self._send(call, ask, await popping)
+        if rest is not None:
+            await rest
+
+    def _send(self, call: GrpcCall, ask: PopAsk, popped: Popped) -> Awaitable[None] | None:
+        """Send what the buffers of any connection take; the rest is sent as fast as the client takes it."""
+        if call.is_over:
+            self._give_back(popped, ask.group)
+            return None
+        size, messages = 0, self._messages(ask, popped)
+        for message in messages:
+            call.send(message)
+            size += len(message)
+            if size > _UNASKED_BYTES:
+                return self._send_rest(call, ask, popped, messages)
+        return None
+
+    async def _send_rest(
+        self, call: GrpcCall, ask: PopAsk, popped: Popped, messages: Iterator[bytes]
+    ) -> None:
+        is_sent = False
+        try:
+            await call.room()
+            for message in messages:
+                call.send(message)
+                await call.room()
+            is_sent = not call.is_over
+        finally:
+            if not is_sent:
+                self._give_back(popped, ask.group)
+
+    def _give_back(self, popped: Popped, group: str) -> None:
+        if popped.parts:
+            self._pop.give_back(popped, group)
+
+    def _messages(self, ask: PopAsk, popped: Popped) -> Iterator[bytes]:
+        """Yield the messages of the stream."""
+        if popped.status is PopStatus.FOUND:
+            yield RECEIVED_OK
+            topic, count, size = shown_topic(ask.topic), 0, 0
+            for part in popped.parts:
+                head = (
+                    f"{part.start_offset} {popped.popped_at_ms} {popped.invisible_ms} "
+                    f"{popped.revive_queue_id} {part.mark} {self._broker_name} {part.queue_id} "
+                )
+                for frames in self._frames.of(part, head.encode(), topic):
+                    yield from unframed(frames)
+                count += len(part.sizes)
+                size += len(part.body)
+            self.on_read(ask.group, ask.topic, count, size)
+        else:
+            yield _NOT_FOUND[popped.status]
+        yield self.end()
