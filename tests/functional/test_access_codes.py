@@ -22,13 +22,33 @@ from pyromq.testing.cluster import Cluster
 from pyromq.testing.wire_client import WireClient
 from pyromq.wire.bodies.heartbeat_bodies import ConsumerPart, Heartbeat, encode_heartbeat
 from pyromq.wire.bodies.lock_bodies import LockBatch, encode_lock_batch
+from pyromq.wire.bodies.pop_bodies import (
+    AssignmentQuestion,
+    BatchAckPart,
+    encode_assignment_question,
+    encode_batch_ack,
+)
 
 #: RocketMQ 4.9.8: Permission.ADMIN_CODE.
 APACHES_ADMIN_CODES = {17, 25, 200, 207, 215}
 UNKNOWN_CODE = 9999
 ADMIN_CODES = {route.code for route in broker_routes() if route.needs is administrator}
 ANYBODY_CODES = {route.code for route in broker_routes() if isinstance(route.needs, Anybody)}
+ACKED = BatchAckPart(
+    group="billing",
+    topic="%RETRY%billing_orders",
+    mark="1",
+    start_offset=0,
+    queue_id=0,
+    revive_queue_id=0,
+    popped_at_ms=0,
+    invisible_ms=0,
+)
 BODIES: dict[int, bytes] = {
+    RequestCode.QUERY_ASSIGNMENT: encode_assignment_question(
+        AssignmentQuestion(topic="orders", consumer_group="billing", client_id="c")
+    ),
+    RequestCode.BATCH_ACK_MESSAGE: encode_batch_ack("broker-a", [ACKED]),
     RequestCode.HEART_BEAT: encode_heartbeat(
         Heartbeat(client_id="c", consumers=[ConsumerPart(group_name="billing")])
     ),

@@ -8,7 +8,12 @@ import msgspec
 from pyromq.net.routes import Route
 from pyromq.wire.bodies.heartbeat_bodies import ConsumerPart, Heartbeat, encode_heartbeat
 from pyromq.wire.bodies.lock_bodies import LockBatch, encode_lock_batch
-from pyromq.wire.bodies.pop_bodies import AssignmentQuestion, encode_assignment_question
+from pyromq.wire.bodies.pop_bodies import (
+    AssignmentQuestion,
+    BatchAckPart,
+    encode_assignment_question,
+    encode_batch_ack,
+)
 from pyromq.wire.bodies.request_mode_bodies import RequestModeSetting, encode_request_mode
 
 TOPIC, GROUP = "orders", "billing"
@@ -20,17 +25,30 @@ _KNOWN = {
     "d": "4",
     "home": "broker-a",
     "commitOrRollback": "8",
+    "extraInfo": "0 1700000000000 60000 0 0 broker-a 0 0",
 }
 #: Fields that are told although the request does without.
 _TOLD = ("topic", "group", "consumerGroup")
 #: RocketMQ answers nothing to who ends a transaction in no known way.
 _UNANSWERED = ("commitOrRollback below zero",)
 _LOCKS = encode_lock_batch(LockBatch(consumer_group=GROUP, client_id="c", queues=[]))
+#: A message that was popped, and is acknowledged.
+ACKED = BatchAckPart(
+    group=GROUP,
+    topic=TOPIC,
+    start_offset=0,
+    queue_id=0,
+    revive_queue_id=0,
+    popped_at_ms=1_700_000_000_000,
+    invisible_ms=60_000,
+    packed_bits="AQ==",
+)
 #: Requests whose body says who they are about.
 _BODIES = {
     34: encode_heartbeat(Heartbeat(client_id="c", consumers=[ConsumerPart(group_name=GROUP)])),
     **dict.fromkeys((41, 42), _LOCKS),
     400: encode_assignment_question(AssignmentQuestion(topic=TOPIC, consumer_group=GROUP, client_id="c")),
+    200151: encode_batch_ack("broker-a", [ACKED]),
     401: encode_request_mode(RequestModeSetting(topic=TOPIC, consumer_group=GROUP)),
 }
 #: Far beyond what any name may be.

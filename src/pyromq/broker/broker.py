@@ -348,6 +348,7 @@ class Broker(BrokerRooms):
         pull = handlers.add_pulls(self.delivery, self._turn)
         handlers.add_kinds(self.kinds, self.delivery.announcements, use_kernel=self._use_kernel)
         progress = handlers.add_groups(self._presence, committed_here)
+        handlers.add_pops(self.pop, self.delivery, self._metrics)
         handlers.add_assignments(surroundings.routes)
         handlers.add_operators(
             surroundings.registration,

@@ -21,7 +21,7 @@ from pyromq.broker.topics.topic_names import RETRY_PREFIX, retry_topic
 from pyromq.config.account_rules import Permission
 from pyromq.wire.bodies.heartbeat_bodies import decode_heartbeat
 from pyromq.wire.bodies.lock_bodies import decode_lock_batch
-from pyromq.wire.bodies.pop_bodies import decode_assignment_question
+from pyromq.wire.bodies.pop_bodies import decode_assignment_question, decode_batch_ack
 from pyromq.wire.command import Command
 
 #: Returns the topic that the message at a position of the log is for, None when none is there, and nothing
@@ -131,6 +131,22 @@ def reads_as(topic: str, group: str) -> Named:
     return Named(look, (topic, group))
 
 
+def pops(topic: str, group: str) -> Named:
+    """SUB for the group that a field names, and for the topic; retries of a topic count as the topic."""
+
+    def look(asked: AskedRequest, topic: str, group: str) -> Need:
+        return _to_pop(asked.field(topic), asked.field(group))
+
+    return Named(look, (topic, group))
+
+
+def acknowledges(asked: AskedRequest) -> Need:
+    """SUB for the groups and topics of all messages that a request acknowledges."""
+    body = asked.command.body
+    needs = [_to_pop(part.topic, part.group) for part in decode_batch_ack(body).acks] if body else []
+    return Need(resources={name: need for each in needs for name, need in (each.resources or {}).items()})
+
+
 def is_in(group: str) -> Named:
     """SUB for the group that a field names."""
     return Named(lambda asked, name: _resources((_group(asked.field(name)), Permission.SUB)), (group,))
@@ -188,6 +204,15 @@ def to_publish(topic: str) -> Need:
 
 def _resources(*pairs: tuple[str, Permission]) -> Need:
     return Need(resources={name: permission for name, permission in pairs if name})
+
+
+def _to_pop(topic: str, group: str) -> Need:
+    retries = retry_topic(group)
+    at = len(retries)
+    if topic.startswith(retries) and topic[at : at + 1] in ("_", "+"):
+        # %RETRY%group_topic, and +topic: what of the topic the group did not finish.
+        topic = topic[at + 1 :]
+    return _resources((topic, Permission.SUB), (_group(group), Permission.SUB))
 
 
 def _group(name: str) -> str:

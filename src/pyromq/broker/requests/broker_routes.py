@@ -16,12 +16,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pyromq.broker.access.needs import (
     Anybody,
+    acknowledges,
     administrator,
     asks_for_share,
     ends_message_at,
     is_in,
     joins,
     locks,
+    pops,
     publishes,
     reads,
     reads_as,
@@ -34,6 +36,13 @@ from pyromq.broker.requests.handlers.admin_handlers import AdminHandlers
 from pyromq.broker.requests.handlers.assignment_handlers import AssignmentHandlers
 from pyromq.broker.requests.handlers.configuration_handlers import ConfigurationHandlers, ResumeHandlers
 from pyromq.broker.requests.handlers.operation_handlers import OperationHandlers
+from pyromq.broker.requests.handlers.pop_ack_handlers import NOT_CHANGED, PopAckHandlers
+from pyromq.broker.requests.handlers.pop_handlers import (
+    NOT_NOTIFIED,
+    NOTHING_HELD,
+    NOTHING_POPPED,
+    PopHandlers,
+)
 from pyromq.broker.requests.handlers.presence_handlers import PresenceHandlers
 from pyromq.broker.requests.handlers.progress_handlers import ProgressHandlers
 from pyromq.broker.requests.handlers.pull_handlers import PullHandlers
@@ -56,6 +65,7 @@ from pyromq.wire.headers import (
     group_headers,
     offset_headers,
     operation_headers,
+    pop_headers,
     pull_headers,
     query_headers,
     replica_headers,
@@ -248,6 +258,74 @@ def group_routes(progress: ProgressHandlers, presence: PresenceHandlers) -> Rout
             presence.check_client_config,
             needs=Anybody("it only says whether an expression reads"),
             body=_NAMES,
+        ),
+    ]
+
+
+def pop_routes(pop: PopHandlers, acks: PopAckHandlers) -> Routes:
+    """Return the routes of messages that are popped and acknowledged one by one; a master has them."""
+    h, popping = pop_headers, pops("topic", "consumerGroup")
+    return [
+        BrokerRoute(
+            Code.POP_MESSAGE,
+            pop.pop,
+            h.PopMessage,
+            h.PopMessageAnswer,
+            body=_FIELDS_ONLY,
+            holds=True,
+            needs=popping,
+            writes=False,
+            on_slave=OnSlave.TAKES_NO_MESSAGES,
+            refusal_ext=NOTHING_POPPED,
+        ),
+        read(
+            Code.PEEK_MESSAGE,
+            pop.peek,
+            h.PeekMessage,
+            h.PopMessageAnswer,
+            needs=popping,
+            on_slave=OnSlave.TAKES_NO_MESSAGES,
+            refusal_ext=NOTHING_POPPED,
+        ),
+        BrokerRoute(
+            Code.NOTIFICATION,
+            pop.notification,
+            h.PopNotification,
+            h.PopNotificationAnswer,
+            body=_FIELDS_ONLY,
+            holds=True,
+            needs=popping,
+            writes=False,
+            on_slave=OnSlave.TAKES_NO_MESSAGES,
+            refusal_ext=NOT_NOTIFIED,
+        ),
+        read(
+            Code.POLLING_INFO,
+            pop.held_count,
+            h.CountHeldPops,
+            h.HeldPopCount,
+            needs=popping,
+            on_slave=OnSlave.TAKES_NO_MESSAGES,
+            refusal_ext=NOTHING_HELD,
+        ),
+        *_pop_ack_routes(acks),
+    ]
+
+
+def _pop_ack_routes(acks: PopAckHandlers) -> Routes:
+    """Return the routes of messages that were popped; on a full disk, too, a group finishes what it has."""
+    h, popping, masters = pop_headers, pops("topic", "consumerGroup"), OnSlave.TAKES_NO_MESSAGES
+    return [
+        read(Code.ACK_MESSAGE, acks.ack, h.AckMessage, needs=popping, on_slave=masters),
+        read(Code.BATCH_ACK_MESSAGE, acks.ack_many, needs=acknowledges, on_slave=masters, body=_NAMES),
+        read(
+            Code.CHANGE_MESSAGE_INVISIBLETIME,
+            acks.change,
+            h.ChangeMessageInvisibleTime,
+            h.ChangeMessageInvisibleTimeAnswer,
+            needs=popping,
+            on_slave=masters,
+            refusal_ext=NOT_CHANGED,
         ),
     ]
 

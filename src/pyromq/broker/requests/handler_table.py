@@ -32,6 +32,7 @@ from pyromq.broker.requests.broker_routes import (
     group_routes,
     kind_routes,
     operation_routes,
+    pop_routes,
     pull_routes,
     query_routes,
     replica_routes,
@@ -46,6 +47,9 @@ from pyromq.broker.requests.handlers.admin_handlers import AdminHandlers
 from pyromq.broker.requests.handlers.assignment_handlers import AssignmentHandlers
 from pyromq.broker.requests.handlers.configuration_handlers import ConfigurationHandlers, ResumeHandlers
 from pyromq.broker.requests.handlers.operation_handlers import OperationHandlers
+from pyromq.broker.requests.handlers.pop_ack_handlers import PopAckHandlers
+from pyromq.broker.requests.handlers.pop_checks import PopChecks
+from pyromq.broker.requests.handlers.pop_handlers import PopHandlers
 from pyromq.broker.requests.handlers.presence_handlers import PresenceHandlers
 from pyromq.broker.requests.handlers.progress_handlers import ProgressHandlers
 from pyromq.broker.requests.handlers.pull_handlers import PullHandlers
@@ -198,6 +202,28 @@ class HandlerTable:
         progress = ProgressHandlers(self._store, self._groups, self._write.durability, committed_here)
         self._table.add(group_routes(progress, presence))
         return progress
+
+    def add_pops(self, pop: Pop, delivery: PullDelivery, metrics: BrokerMetrics) -> None:
+        """Add the handlers of messages that are popped and acknowledged one by one."""
+        name = self._settings.broker.broker_name
+        checks = PopChecks(
+            self._store,
+            self._topics,
+            self._groups,
+            self._settings.broker,
+            broker_ip=self._write.addresses.ip,
+        )
+        pops = PopHandlers(
+            pop,
+            self._store,
+            self._groups.offsets,
+            self._clock,
+            filters=delivery.filters,
+            checks=checks,
+            broker_name=name,
+        )
+        pops.on_read = metrics.stats.pulled
+        self._table.add(pop_routes(pops, PopAckHandlers(pop, checks, broker_name=name)))
 
     def add_assignments(self, routes: TopicRoutes) -> None:
         """Add the handlers of members that ask for their share of queues."""
