@@ -22,6 +22,7 @@ CLUSTER_CHECKS = (
     "addresses",
     "replicas",
     "disks",
+    "door",
     "permissions",
     "topics",
     "queues",
@@ -57,7 +58,7 @@ def test_a_healthy_cluster_is_well(stage: DoctorStage, topic: str) -> None:
     assert examined.report["well"] is True
     assert examined.found == []
     assert examined.report["could_not"] == []
-    assert examined.report["checked"] == {"checks": 8, "name_servers": 1, "brokers": 2, "topics": 1}
+    assert examined.report["checked"] == {"checks": 9, "name_servers": 1, "brokers": 2, "topics": 1}
 
 
 def test_all_checks_together_find_nothing_in_a_healthy_cluster(tmp_path: Path) -> None:
@@ -268,7 +269,7 @@ def test_people_read_the_worst_first_with_commands_in_one_piece(
     command = f"pyromq topic create {topic} -n {cluster.namesrv_address} --queues 8 --broker"
     assert any(f"do:  {command} {cluster.broker_addresses[1]}" in line for line in lines)
     assert any(line.startswith("    why: ") for line in lines)
-    assert lines[-1] == "8 checks, 1 name server, 2 brokers, 2 topics: 1 problem, 1 warning"
+    assert lines[-1] == "9 checks, 1 name server, 2 brokers, 2 topics: 1 problem, 1 warning"
 
 
 def test_the_checks_are_listed(stage: DoctorStage) -> None:

@@ -264,6 +264,7 @@ class Broker(BrokerRooms):
             surroundings=surroundings,
         )
         self.grpc = await open_grpc(settings.grpc, self._opening, rooms, settings.broker.bind_address)
+        self._metrics.stats.note_grpc(self.grpc.address, self.grpc.why_not)
         if self.grpc.door is not None:
             self._closing.push_async_callback(self.grpc.door.close)
             self.grpc.door.run_jobs(self._background)

@@ -27,6 +27,9 @@ OUR_VERSION: Final = "pyromqVersion"
 STORE_FAILURE: Final = "storeFailure"
 #: At a slave, the brokerRole of its master; ours, and only there when the master said it.
 MASTER_ROLE: Final = "masterRole"
+#: Where RocketMQ 5's SDKs connect, and why they cannot; ours, and only there when it is so.
+GRPC_ADDRESS: Final = "grpcAddress"
+WHY_NO_GRPC: Final = "whyNoGrpc"
 
 _WINDOWS_S: Final = (10, 60, 600)
 _TIMES: Final = (
@@ -66,6 +69,8 @@ class RuntimeTable:
             **_delays(store, self._delays()),
             **({} if store.ailment is None else {STORE_FAILURE: store.ailment}),
             **({MASTER_ROLE: stats.master_role} if stats.master_role else {}),
+            **({GRPC_ADDRESS: stats.grpc_address} if stats.grpc_address else {}),
+            **({WHY_NO_GRPC: stats.why_no_grpc} if stats.why_no_grpc else {}),
             **busy.told(),
             "brokerVersionDesc": VERSION_DESCRIPTION,
             "brokerVersion": str(VERSION),

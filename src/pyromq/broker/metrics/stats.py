@@ -113,6 +113,12 @@ class BrokerStats:
         self.yesterday_morning = MessageTotals()
         #: At a slave, its master's brokerRole by the master's own word; empty while that is not known.
         self.master_role = ""
+        #: Where RocketMQ 5's SDKs connect, and why they cannot where somebody wants it; both may be empty.
+        self.grpc_address = self.why_no_grpc = ""
+
+    def note_grpc(self, address: str | None, why_not: str | None) -> None:
+        """Note where RocketMQ 5's SDKs connect, or why they cannot."""
+        self.grpc_address, self.why_no_grpc = address or "", why_not or ""
 
     def note_master_role(self, role: str) -> None:
         """Note what a slave's master says of its role."""

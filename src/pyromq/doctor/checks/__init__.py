@@ -7,12 +7,14 @@ from pyromq.doctor.checks.busy_check import BUSY
 from pyromq.doctor.checks.check import Check
 from pyromq.doctor.checks.clock_check import CLOCKS
 from pyromq.doctor.checks.disk_check import DISKS
+from pyromq.doctor.checks.door_check import DOOR
 from pyromq.doctor.checks.filter_check import FILTERS
 from pyromq.doctor.checks.group_check import GROUPS
 from pyromq.doctor.checks.lag_check import LAG
 from pyromq.doctor.checks.listener_check import LISTENERS
 from pyromq.doctor.checks.member_check import CLIENT_IDS, MEMBERS
 from pyromq.doctor.checks.permission_check import PERMISSIONS
+from pyromq.doctor.checks.pop_check import POPS
 from pyromq.doctor.checks.replica_check import REPLICAS
 from pyromq.doctor.checks.retention_check import RETENTION
 from pyromq.doctor.checks.retry_check import RETRIES
@@ -25,6 +27,7 @@ CHECKS: Final[tuple[Check, ...]] = (
     REPLICAS,
     DISKS,
     BUSY,
+    DOOR,
     PERMISSIONS,
     TOPICS,
     QUEUES,
@@ -35,6 +38,7 @@ CHECKS: Final[tuple[Check, ...]] = (
     MEMBERS,
     LISTENERS,
     FILTERS,
+    POPS,
     LAG,
     RETENTION,
     RETRIES,
