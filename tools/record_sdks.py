@@ -19,6 +19,8 @@ from harness.sdk5.exchanges import lines_of
 from harness.sdk5.grpc_tap import GrpcTap
 from harness.sdk5.sdks import SDKS
 
+from pyromq.net.http2.own_certificate import own_certificate
+
 GOLDEN = Path(__file__).resolve().parents[1] / "tests" / "golden" / "sdk5"
 
 
@@ -27,7 +29,8 @@ def record(name: str, folder: Path) -> None:
     with ExitStack() as closing:
         door = open_apaches(folder / "door", closing)
         golden_story.prepare(door)
-        with GrpcTap(free_broker_port(), door.port) as tap:
+        certificate = own_certificate(folder) if SDKS[name].always_tls else None
+        with GrpcTap(free_broker_port(), door.port, certificate) as tap:
             program = SDKS[name].start(folder / "program", f"127.0.0.1:{tap.port}")
             try:
                 golden_story.tell(program)

@@ -60,9 +60,10 @@ class Program:
 
     def quit(self) -> int:
         """Let the program shut its client down and end; return its exit status."""
+        start = len(self.events)
         self._commands.write("quit\n")
         self._commands.flush()
-        self._wait_for("stopped", 0)
+        self._wait_for("stopped", start)
         return self._process.wait(COMMAND_TIMEOUT_S)
 
     def close(self) -> None:

@@ -6,6 +6,7 @@ wherever it stands.
 
 import re
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Any
 
 from google.protobuf.json_format import MessageToDict
@@ -61,6 +62,9 @@ class Masks:
             return [self.masked(each) for each in value]
         if not isinstance(value, dict):
             return value
+        if "born_timestamp" in value and "delivery_timestamp" in value:
+            delay = _seconds(value["delivery_timestamp"]) - _seconds(value["born_timestamp"])
+            value = value | {"due_in_s": round(delay)}
         return {name: self._field(name, each) for name, each in value.items()}
 
     def _field(self, name: str, value: Any) -> Any:
@@ -73,6 +77,10 @@ class Masks:
     def _numbered(self, kind: str, value: str) -> str:
         count = sum(1 for known, _ in self._names if known == kind)
         return self._names.setdefault((kind, value), f"{kind}-{count + 1}")
+
+
+def _seconds(text: str) -> float:
+    return datetime.fromisoformat(text).timestamp()
 
 
 def _decoded(name: str, data: bytes) -> Line:
@@ -97,31 +105,38 @@ def _hex(text: str) -> str:
 
 
 def lines_of(calls: Sequence[TappedCall]) -> list[Line]:
-    """Return what passed, a line for each call, without what was said before in the same words."""
+    """Return what passed: a line with all headers, then one for each call, in the order of the answers.
+
+    What is said again in the same words is left out.
+    """
     masks = Masks()
-    lines = [_line(call, masks) for call in calls if call.request_headers]
+    asked = sorted(
+        (call for call in calls if call.request_headers and call.answers), key=lambda call: call.place
+    )
     kept: list[Line] = []
-    for line in lines:
-        # What was cut off when the tap closed had no end.
-        is_held = line["rpc"] == "ReceiveMessage" and not line["answers"]
-        if not is_held and not (line["rpc"] in _REPEATED and line in kept):
+    for call in asked:
+        line = _line(call, masks)
+        if not (line["rpc"] in _REPEATED and line in kept):
             kept.append(line)
-    return kept
+    return [{"headers": _headers_of(asked)}, *kept]
+
+
+def _headers_of(calls: Sequence[TappedCall]) -> dict[str, list[str]]:
+    found: dict[str, set[str]] = {}
+    for call in calls:
+        for name, value in call.request_headers:
+            if name not in (":path", ":method"):
+                found.setdefault(name, set()).add(_header(name, value))
+    return {name: sorted(values) for name, values in sorted(found.items())}
 
 
 def _line(call: TappedCall, masks: Masks) -> Line:
     rpc = call.rpc
     sent, answered = ("TelemetryCommand",) * 2 if rpc == "Telemetry" else (f"{rpc}Request", f"{rpc}Response")
-    headers = {name: _header(name, value) for name, value in sorted(call.request_headers)}
-    return {
+    line = {
         "rpc": rpc,
-        "headers": {name: value for name, value in headers.items() if name not in (":path", ":method")},
         "requests": [masks.masked(_decoded(sent, each)) for each in call.requests],
         "answers": [masks.masked(_decoded(answered, each)) for each in call.answers],
-        "trailers": {
-            name: value
-            for block in call.answer_headers
-            for name, value in block
-            if name.startswith("grpc-") and value
-        },
     }
+    status = dict(pair for block in call.answer_headers for pair in block).get("grpc-status", "0")
+    return line if status == "0" else line | {"grpc-status": status}

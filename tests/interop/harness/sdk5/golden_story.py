@@ -43,13 +43,16 @@ def _simple(program: Program) -> None:
     program.do("simple", "s", "golden_simple", "golden_normal", "*")
     eventually(lambda: _received(program, "s", 2), PATIENCE_S, what="both are received")
     first, second = [event["id"] for event in program.of("received")[:2]]
-    program.do("hide", "s", first, 10)
+    if "hide" in program.can:
+        program.do("hide", "s", first, 10)
     program.do("ack", "s", second)
     program.do("ack", "s", first)
     program.do("leave", "s")
 
 
 def _push(program: Program) -> None:
+    if "push" not in program.can:
+        return
     program.do("push", "o", "golden_orderly", "golden_fifo", "*")
     program.do("push", "c", "golden_push", "golden_normal", "tag-0")
     program.do("send", "normal", "normal", "golden_normal", "fails", 1)
@@ -80,5 +83,6 @@ def _late(program: Program) -> None:
 
 
 def _received(program: Program, member: str, count: int) -> bool:
-    program.do("receive", member, 16, 60)
+    # Python's first receive may overtake its settings, which Apache's cannot do without.
+    program.refused("receive", member, 16, 60)
     return len(program.of("received")) >= count

@@ -5,10 +5,12 @@ That changes no length, for both numbers take three bytes.
 """
 
 import socket
+import ssl
 import struct
 import threading
 from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import TracebackType
 from typing import Self
 
@@ -31,6 +33,8 @@ class TappedCall:
     requests: list[bytes] = field(default_factory=list)
     answer_headers: list[list[tuple[str, str]]] = field(default_factory=list)
     answers: list[bytes] = field(default_factory=list)
+    #: When its last answer passed, among all answers of the tap; of a stream of both ways, its first.
+    place: int = 0
     #: Who ended what: "client", "server", or "reset by client", "reset by server".
     ends: list[str] = field(default_factory=list)
 
@@ -105,6 +109,8 @@ class _Side:
         while len(body) >= 5 and len(body) >= 5 + int.from_bytes(body[1:5]):
             length = int.from_bytes(body[1:5])
             (call.requests if self.name == "client" else call.answers).append(body[5 : 5 + length])
+            if self.name == "server" and not (call.rpc == "Telemetry" and call.place):
+                call.place = self.connection.next_place()
             body = body[5 + length :]
         self._bodies[stream] = body
         if ended:
@@ -127,20 +133,30 @@ class _Connection:
                 self._tap.calls.append(self._calls[stream])
             return self._calls[stream]
 
+    def next_place(self) -> int:
+        with self._tap.lock:
+            self._tap.places += 1
+            return self._tap.places
+
     def rewrite(self, side: str, payload: bytes) -> bytes:
         return self._tap.rewritten(payload) if side == "server" else payload
 
 
 class GrpcTap:
-    """Listens at a port and passes everything on to another; to be used as a context manager."""
+    """Listens at a port and passes everything on to another; to be used as a context manager.
 
-    def __init__(self, port: int, upstream: int) -> None:
+    With a certificate it takes TLS, and passes on what was inside.
+    """
+
+    def __init__(self, port: int, upstream: int, certificate: Path | None = None) -> None:
         self.calls: list[TappedCall] = []
+        self.places = 0
         self.lock = threading.Lock()
         self._told, self._tells = (b"\x10" + _varint(each) for each in (upstream, port))
         assert len(self._told) == len(self._tells)
         self.port, self._upstream = port, upstream
         self._listener = socket.create_server(("127.0.0.1", port), backlog=_BACKLOG)
+        self._tls = _tls(certificate) if certificate else None
         self._sockets: list[socket.socket] = [self._listener]
         self._threads = [threading.Thread(target=self._accept, daemon=True)]
 
@@ -166,6 +182,8 @@ class GrpcTap:
         while True:
             try:
                 near, _ = self._listener.accept()
+                if self._tls:
+                    near = self._tls.wrap_socket(near, server_side=True)
                 far = socket.create_connection(("127.0.0.1", self._upstream))
             except OSError:
                 return
@@ -185,6 +203,13 @@ class GrpcTap:
             target.shutdown(socket.SHUT_WR)
         except OSError:
             pass  # the other side is gone; its own copy ends likewise
+
+
+def _tls(certificate: Path) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate)
+    context.set_alpn_protocols(["h2"])
+    return context
 
 
 def _varint(number: int) -> bytes:

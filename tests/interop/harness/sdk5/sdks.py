@@ -18,6 +18,7 @@ class Sdk:
     command: Callable[[], list[str]]
     #: Why it cannot speak TLS to a broker whose certificate nobody signed, or at all.
     no_tls: str = ""
+    always_tls: bool = False
 
     def start(
         self, folder: Path, endpoint: str, *, tls: bool = False, account: tuple[str, str] = ("-", "-")
@@ -41,7 +42,7 @@ SDKS = {
         Sdk("java", sdk_toolchains.java_sdk),
         Sdk("python", sdk_toolchains.python_sdk, no_tls=VERIFIES),
         Sdk("node", sdk_toolchains.node_sdk, no_tls=VERIFIES),
-        Sdk("go", sdk_toolchains.go_sdk),
+        Sdk("go", sdk_toolchains.go_sdk, always_tls=True),
         Sdk("rust", sdk_toolchains.rust_sdk, no_tls="its TLS is not finished"),
     )
 }

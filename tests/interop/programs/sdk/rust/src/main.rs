@@ -130,7 +130,8 @@ impl Driver {
         option.set_consumer_group(group);
         option.set_topics(vec![topic]);
         let mut client = self.option.clone();
-        client.set_long_polling_timeout(Duration::from_secs(5));
+        // Its deadline is this time too: Apache's holds a receive for 20 s at most, and refuses one without a rest.
+        client.set_long_polling_timeout(Duration::from_secs(22));
         let mut consumer = SimpleConsumer::new(option, client)?;
         consumer.start().await?;
         let started = Simple { consumer, topic: topic.to_string(), tags: tags.to_string() };
