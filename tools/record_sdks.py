@@ -27,7 +27,10 @@ GOLDEN = Path(__file__).resolve().parents[1] / "tests" / "golden" / "sdk5"
 def record(name: str, folder: Path) -> None:
     """Tell the story to one SDK on a broker of its own, and keep what passed."""
     with ExitStack() as closing:
-        door = open_apaches(folder / "door", closing)
+        # Apache's notes ends of transactions up to 3 s late, and until then asks about them again.
+        door = open_apaches(
+            folder / "door", closing, transactionTimeOut=4_000, transactionCheckInterval=10_000
+        )
         golden_story.prepare(door)
         certificate = own_certificate(folder) if SDKS[name].always_tls else None
         with GrpcTap(free_broker_port(), door.port, certificate) as tap:

@@ -24,6 +24,7 @@ _NUMBERED = {
     "recall_handle": "RECALL",
     "attempt_id": "ATTEMPT",
     "nonce": "NONCE",
+    "x-mq-client-id": "CLIENT",
 }
 #: Fields whose values only stand for something.
 _MASKED = {
@@ -47,7 +48,7 @@ _HEADERS = {
     "date": "DATE",
 }
 #: What is told again and again; one of each kind is kept.
-_REPEATED = ("Heartbeat", "QueryRoute", "QueryAssignment", "Telemetry", "NotifyClientTermination")
+_REPEATED = ("Heartbeat", "QueryRoute", "QueryAssignment", "Telemetry", "EndTransaction", "ReceiveMessage")
 
 
 class Masks:
@@ -114,10 +115,13 @@ def lines_of(calls: Sequence[TappedCall]) -> list[Line]:
         (call for call in calls if call.request_headers and call.answers), key=lambda call: call.place
     )
     kept: list[Line] = []
+    has_empty = False
     for call in asked:
         line = _line(call, masks)
-        if not (line["rpc"] in _REPEATED and line in kept):
+        is_empty = line["answers"][0].get("status", {}).get("code") == "MESSAGE_NOT_FOUND"
+        if not (line["rpc"] in _REPEATED and line in kept) and not (is_empty and has_empty):
             kept.append(line)
+            has_empty |= is_empty
     return [{"headers": _headers_of(asked)}, *kept]
 
 
@@ -133,10 +137,18 @@ def _headers_of(calls: Sequence[TappedCall]) -> dict[str, list[str]]:
 def _line(call: TappedCall, masks: Masks) -> Line:
     rpc = call.rpc
     sent, answered = ("TelemetryCommand",) * 2 if rpc == "Telemetry" else (f"{rpc}Request", f"{rpc}Response")
+    client = {"x-mq-client-id": dict(call.request_headers)["x-mq-client-id"]}
     line = {
         "rpc": rpc,
+        "client": masks.masked(client)["x-mq-client-id"],
         "requests": [masks.masked(_decoded(sent, each)) for each in call.requests],
-        "answers": [masks.masked(_decoded(answered, each)) for each in call.answers],
+        "answers": _told_once([masks.masked(_decoded(answered, each)) for each in call.answers]),
     }
     status = dict(pair for block in call.answer_headers for pair in block).get("grpc-status", "0")
     return line if status == "0" else line | {"grpc-status": status}
+
+
+def _told_once(answers: list[Line]) -> list[Line]:
+    """Leave out what a server asks again while it waits for the answer."""
+    asked = [each for each in answers if "recover_orphaned_transaction_command" in each]
+    return [each for place, each in enumerate(answers) if each not in asked or each not in answers[:place]]
