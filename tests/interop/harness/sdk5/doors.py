@@ -4,6 +4,7 @@ import base64
 import hashlib
 import hmac
 import json
+import os
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -126,13 +127,15 @@ def open_ours(folder: Path, closing: ExitStack, **more: str | int) -> Door:
     data = str(folder / "namesrv-data")
     name_server = start_pyromq(folder, closing, "namesrv", "namesrv", "-p", "0", "--data", data)["namesrv"]
     broker_port, port = free_broker_port(), free_broker_port()
-    settings = broker_file(folder, "broker-a", broker_port, grpcServerPort=port, **SOON, **more)
+    settings = broker_file(folder, "broker-a", broker_port, **SOON, **more)
     ready_file = folder / "broker-a.ready"
 
     def start() -> Server:
         ready_file.unlink(missing_ok=True)
         words = ["broker", "-c", str(settings), "-n", name_server, "--ready-file", str(ready_file)]
-        server = Server([*PYROMQ, *words], folder=folder, name="broker-a")
+        # Other brokers of the tests have no such port: their environment says so.
+        environment = {**os.environ, "PYROMQ_GRPC_SERVER_PORT": str(port)}
+        server = Server([*PYROMQ, *words], folder=folder, name="broker-a", env=environment)
         closing.callback(server.kill)
         server.wait_for_file(ready_file, START_TIMEOUT_S)
         return server
