@@ -38,8 +38,6 @@ _MASKED = {
     "port": "PORT",
     "queue_offset": "N",
     "offset": "N",
-    "id": "N",
-    "queue_id": "N",
 }
 _HEADERS = {
     "x-mq-client-id": "CLIENT",
