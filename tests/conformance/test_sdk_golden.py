@@ -24,7 +24,12 @@ TOPICS = {
 }
 
 #: What differs by intent.
-MEANT: tuple[tuple[str, str], ...] = ()
+MEANT = (
+    # What the broker notes for itself is not shown, so that properties come as they were sent.
+    r"\.user_properties\.(__SHARDINGKEY|__transactionId__|TRANSACTION_CHECK_TIMES): .* None here$",
+    # Ours is the place of the half message, which moves with the question; Apache's is the message's id.
+    r"recover_orphaned_transaction_command\.transaction_id: ",
+)
 
 
 @pytest.fixture
@@ -46,4 +51,4 @@ async def cluster() -> AsyncIterator[Cluster]:
 async def test_the_answers_are_those_of_apache(cluster: Cluster, name: str) -> None:
     faults = await replay(cluster, GOLDEN / f"{name}.jsonl")
 
-    assert [fault for fault in faults if not any(re.search(one, fault) for one, _ in MEANT)] == []
+    assert [fault for fault in faults if not any(re.search(one, fault) for one in MEANT)] == []

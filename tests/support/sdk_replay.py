@@ -1,7 +1,7 @@
 """Plays to a broker what an SDK said to Apache's 5.5, and tells where the answers differ.
 
-Recordings have names for what differs from run to run (`ID-1`, `HANDLE-2`). What the SDK made is made anew. What
-the server made is taken from the answers, and stands for its name from then on.
+Recordings have names for what differs from run to run (`ID-1`, `HANDLE-2`). What the SDK made is made anew.
+What the server made is taken from the answers, and stands for its name from then on.
 """
 
 import asyncio
