@@ -29,6 +29,9 @@ MEANT = (
     r"\.user_properties\.(__SHARDINGKEY|__transactionId__|TRANSACTION_CHECK_TIMES): .* None here$",
     # Ours is the place of the half message, which moves with the question; Apache's is the message's id.
     r"recover_orphaned_transaction_command\.transaction_id: ",
+    # Node's SDK can read this kind of policy only.
+    r"settings\.backoff_policy\.exponential_backoff: None at Apache's",
+    r"settings\.backoff_policy\.customized_backoff: .* None here$",
 )
 
 
