@@ -20,6 +20,8 @@ _PROGRAMS = re.compile(
 _PYTHON = re.compile(
     r"^(?:from \S+ import |import |with |def |class |\w+ = |\w+(?:\.\w+)+[(,])", re.MULTILINE
 )
+#: Languages of programs that only their toolchains can read.
+FOREIGN = ("java", "go", "javascript", "rust")
 _SETTING = re.compile(r"^\w+=\S")
 
 
@@ -29,7 +31,7 @@ class PageBlock:
 
     page: Path
     line: int
-    #: shell, python, yaml, json, settings, output
+    #: shell, python, yaml, json, settings, output, foreign
     kind: str
     text: str
     #: When a test types it, as its comment says; empty if none does.
@@ -90,7 +92,9 @@ def _said_before(lines: list[str], at: int) -> dict[str, str]:
 
 
 def _parts(block: PageBlock, language: str) -> Iterator[PageBlock]:
-    if language in ("python", "yaml", "sh"):
+    if language in FOREIGN or block.when.startswith("SDK for "):
+        yield replace(block, kind="foreign")
+    elif language in ("python", "yaml", "sh"):
         yield replace(block, kind="shell" if language == "sh" else language)
     elif _PROGRAMS.match(block.text) is not None:
         command, _, output = block.text.partition("\n\n")
