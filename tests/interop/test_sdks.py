@@ -17,7 +17,7 @@ from harness.toolchains import Unavailable
 
 from pyromq.testing.waiting import eventually
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.interop, pytest.mark.timeout(900), pytest.mark.row("GR-34")]
 
 #: Rust looks for its queues every 30 s only.
 PATIENCE_S = 90
