@@ -31,7 +31,7 @@ from http2_frames import (
 )
 
 from pyromq.errors import ConfigError
-from pyromq.kernel import IS_COMPILED
+from pyromq.kernel import IS_COMPILED, WHY_PURE
 from pyromq.net.http2 import grpc_session
 from pyromq.net.http2.session_terms import (
     ENDED,
@@ -45,7 +45,7 @@ from pyromq.net.http2.session_terms import (
     percent_encoded,
     timeout_s,
 )
-from pyromq.net.http2.which_session import describe, session_class
+from pyromq.net.http2.which_session import describe, session_class, why_plain
 
 PATH = "/pyromq.Test/Echo"
 ROOM = 1 << 30
@@ -471,6 +471,7 @@ def test_without_nghttp2_there_is_h2(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyromq._kernel.http2.sessions", None)
     assert session_class() is grpc_session.GrpcSession
     assert "h2" in describe()
+    assert why_plain() == WHY_PURE or "apt-get install libnghttp2-14" in (why_plain() or "")
 
 
 def test_without_both_it_is_said_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,6 +6,7 @@ otherwise. `tlsServerMode=disabled` switches TLS off here as it does on the othe
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -18,7 +19,7 @@ from pyromq.net.http2.grpc_calls import GrpcMethods
 from pyromq.net.http2.grpc_link import GrpcLink
 from pyromq.net.http2.own_certificate import own_certificate
 from pyromq.net.http2.session_terms import SessionLimits
-from pyromq.net.http2.which_session import session_class
+from pyromq.net.http2.which_session import session_class, why_plain
 from pyromq.net.link import Link
 from pyromq.net.routes import RequestTable
 from pyromq.net.server import Server
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     from pyromq.net.http2.grpc_session import GrpcSession
 
 _ALPN = ["h2"]
+
+_log = logging.getLogger("pyromq.net")
 
 
 class GrpcServer(Server):
@@ -52,6 +55,8 @@ class GrpcServer(Server):
         on_link_closed: Callable[[Link], None] | None = None,
     ) -> None:
         self._make_session = make_session or session_class()
+        if make_session is None and (why := why_plain()) is not None:
+            _log.warning("%s speaks gRPC by h2, ten times slower than by nghttp2: %s", name, why)
         super().__init__(
             RequestTable(()),
             _with_certificate(settings, certificate_folder),

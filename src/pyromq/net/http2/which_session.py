@@ -19,18 +19,11 @@ if TYPE_CHECKING:
 _COMPILED = "pyromq._kernel.http2.sessions"
 _REMEDY = "pip install 'pyromq[grpc]'"
 
-#: Why the session on h2 runs, None when the compiled one does.
-WHY_PLAIN: str | None = WHY_PURE
-
 
 def session_class() -> type[GrpcSession]:
     """Return the class of sessions; raise ConfigError when there is neither."""
-    global WHY_PLAIN
-    if WHY_PURE is None:
-        try:
-            return cast("type[GrpcSession]", import_module(_COMPILED).GrpcSession)
-        except ImportError as error:
-            WHY_PLAIN = str(error)
+    if why_plain() is None:
+        return cast("type[GrpcSession]", import_module(_COMPILED).GrpcSession)
     try:
         from pyromq.net.http2.grpc_session import GrpcSession as Plain
     except ImportError as error:
@@ -41,10 +34,22 @@ def session_class() -> type[GrpcSession]:
     return Plain
 
 
+def why_plain() -> str | None:
+    """Return why the session on nghttp2 does not run, None when it does."""
+    if WHY_PURE is not None:
+        return WHY_PURE
+    try:
+        import_module(_COMPILED)
+    except ImportError as error:
+        return f"{error}; apt-get install libnghttp2-14"
+    return None
+
+
 def describe() -> str:
     """Return one line for people that says on what gRPC stands here."""
     try:
-        is_compiled = session_class().__module__ == _COMPILED
+        session_class()
     except ConfigError as error:
         return f"no gRPC: {error}"
-    return "gRPC on nghttp2" if is_compiled else f"gRPC on h2 ({WHY_PLAIN})"
+    why = why_plain()
+    return "gRPC on nghttp2" if why is None else f"gRPC on h2 ({why})"
