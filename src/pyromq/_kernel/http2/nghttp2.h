@@ -81,6 +81,8 @@ typedef struct {
     int (*submit_rst_stream)(nghttp2_session *, uint8_t, int32_t, uint32_t);
     int (*submit_ping)(nghttp2_session *, uint8_t, const uint8_t *);
     const char *(*strerror)(int);
+    /* Not in all versions: NULL. */
+    void (*option_set_stream_reset_rate_limit)(nghttp2_option *, uint64_t, uint64_t);
 } nghttp2_calls;
 
 static nghttp2_calls nghttp2;
@@ -120,6 +122,8 @@ static const char *nghttp2_open(const char *path) {
     FOUND(submit_ping, "nghttp2_submit_ping")
     FOUND(strerror, "nghttp2_strerror")
 #undef FOUND
+    *(void **)&nghttp2.option_set_stream_reset_rate_limit =
+        dlsym(library, "nghttp2_option_set_stream_reset_rate_limit");
     return NULL;
 }
 

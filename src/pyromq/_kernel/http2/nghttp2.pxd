@@ -1,6 +1,6 @@
 """The part of libnghttp2's interface that is used; see `nghttp2.h`."""
 
-from libc.stdint cimport int32_t, uint8_t, uint32_t
+from libc.stdint cimport int32_t, uint8_t, uint32_t, uint64_t
 
 
 cdef extern from "nghttp2.h":
@@ -81,6 +81,7 @@ cdef extern from "nghttp2.h":
         int (*submit_rst_stream)(nghttp2_session *, uint8_t, int32_t, uint32_t) noexcept
         int (*submit_ping)(nghttp2_session *, uint8_t, const uint8_t *) noexcept
         const char *(*strerror)(int) noexcept
+        void (*option_set_stream_reset_rate_limit)(nghttp2_option *, uint64_t, uint64_t) noexcept
 
     nghttp2_calls nghttp2
     const char *nghttp2_open(const char *) noexcept

@@ -45,6 +45,7 @@ cdef enum:
 
     #: As `session_terms.py` says why.
     PREFIX_BYTES = 5
+    RESETS_MAX = 1000000000
     #: A frame's head, a stream, an error code: a text may follow.
     GOAWAY_BYTES = 17
     FRAME_BYTES_MAX = 16384
@@ -569,6 +570,9 @@ cdef int prepare() except -1:
     nghttp2.set_on_frame_send(callbacks, on_sent)
     # Streams that ended need no memory: nothing here depends on them.
     nghttp2.option_set_no_closed_streams(option, 1)
+    # The link counts resets, and knows which of them are young: a consumer may cancel all that it holds.
+    if nghttp2.option_set_stream_reset_rate_limit != NULL:
+        nghttp2.option_set_stream_reset_rate_limit(option, RESETS_MAX, RESETS_MAX)
     return 0
 
 

@@ -61,6 +61,22 @@ _OK_TRAILERS: Final = [(b"grpc-status", b"0")]
 class _Connection(h2.connection.H2Connection):
     #: Streams whose end it remembers. 65,536 of them are megabytes, for each connection.
     MAX_CLOSED_STREAMS = 512
+    #: The number of streams at which it looks for those that ended.
+    _look_at = 64
+
+    def _open_streams(self, remainder: int) -> int:
+        """Return the number of open streams, or a number that is no less.
+
+        h2 counts them all for each one that is opened: ten thousand would take half a minute. That those are
+        counted that just ended does not matter below the limit.
+        """
+        count = len(self.streams)
+        if count < min(self._look_at, self.local_settings.max_concurrent_streams):
+            return count
+        # It forgets the streams that ended.
+        open_count: int = super()._open_streams(remainder)
+        self._look_at = 2 * open_count + 64
+        return open_count
 
 
 class _Stream:
