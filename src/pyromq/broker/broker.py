@@ -202,7 +202,7 @@ class Broker(BrokerRooms):
         closing.push_async_callback(self._background.close)
         self._run_jobs(durability, surroundings)
         self._watch_refusals(durability, role)
-        await self._serve_metrics(server, role, closing)
+        await self._serve_metrics(server, role, self.grpc, closing)
         if isinstance(role, Leading):
             closing.callback(self.kinds.stop)
             self.kinds.lead(durability, self._background)

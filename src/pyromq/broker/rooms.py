@@ -28,6 +28,7 @@ from pyromq.broker.durability.acknowledgement import Durability, Lease
 from pyromq.broker.durability.file_removal import OldFiles
 from pyromq.broker.end_of_turn import BrokerTurn
 from pyromq.broker.groups.group_room import Groups
+from pyromq.broker.grpc.grpc_opening import OpenedGrpc
 from pyromq.broker.json_table import save_all
 from pyromq.broker.kinds.kinds import make_kinds
 from pyromq.broker.live_settings import BrokerLiveSettings
@@ -146,7 +147,9 @@ class BrokerRooms:
             }
         )
 
-    async def _serve_metrics(self, server: Server, role: Replicating, closing: AsyncExitStack) -> None:
+    async def _serve_metrics(
+        self, server: Server, role: Replicating, grpc: OpenedGrpc, closing: AsyncExitStack
+    ) -> None:
         """Serve the metrics of all rooms until `closing` is, if the settings want them."""
         if not self._metrics.is_served:
             return
@@ -157,6 +160,7 @@ class BrokerRooms:
             topic_figures,
             traffic_figures,
         )
+        from pyromq.broker.metrics.metrics_grpc import grpc_figures, time_calls
         from pyromq.broker.metrics.metrics_lag import Lags
         from pyromq.broker.metrics.metrics_pop import pop_figures
         from pyromq.broker.metrics.metrics_store import store_figures, waiting_figures
@@ -169,8 +173,11 @@ class BrokerRooms:
             *store_figures(self.store, self._clock),
             *waiting_figures(self.store, self.kinds),
             *pop_figures(self.pop),
+            *grpc_figures(grpc.door),
             *role.figures(),
         ]
+        if grpc.door is not None and self._metrics.request_times is not None:
+            time_calls(grpc.door, self._metrics.request_times)
         lags = Lags(self.groups.offsets, self.topics, self.store, self._clock)
         await self._metrics.serve(figures, lags, closing)
 

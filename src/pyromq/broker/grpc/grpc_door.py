@@ -27,6 +27,7 @@ from pyromq.broker.grpc.telemetry_settings import SettingsOfClients
 from pyromq.broker.grpc.transaction_rpcs import TransactionRpcs
 from pyromq.net.address import join_address
 from pyromq.net.http2.grpc_calls import GrpcMethod
+from pyromq.net.http2.grpc_link import GrpcLink
 from pyromq.net.http2.grpc_server import GrpcServer
 
 #: Seconds between looks for clients that fell silent, and for groups that changed.
@@ -76,6 +77,11 @@ class GrpcDoor:
         #: The revision of the groups that clients were told of last.
         self._groups_told = -1
         self.port = 0
+
+    @property
+    def links(self) -> list[GrpcLink]:
+        """The open connections."""
+        return self._server.grpc_links()
 
     @property
     def address(self) -> str:

@@ -17,8 +17,10 @@ A business error is a `Status` in a call that ends well; only bytes that are no 
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
+from time import perf_counter
 from typing import Any, Final, Generic, Protocol, TypeVar
 
 from pyromq.broker.grpc.grpc_access import GrpcAccess
@@ -77,6 +79,14 @@ class StreamedRpc(Generic[Asked]):
     end: Callable[[], bytes] | None = None
 
 
+class CallDone(Protocol):
+    """Whoever is told of calls: the RPC, its code, and when it began by `perf_counter`."""
+
+    def __call__(self, name: str, code: int, began: float, *, is_held: bool) -> None:
+        """Note a call."""
+        ...
+
+
 class GrpcTable:
     """The RPCs of one broker, as methods for the transport."""
 
@@ -87,6 +97,10 @@ class GrpcTable:
         self.rpcs: dict[str, Rpc[Any, Any] | StreamedRpc[Any]] = {}
         #: Told of each call that was refused.
         self.on_refused: Callable[[], None] | None = None
+        #: How many calls were answered, by RPC and code. A stream that was served counts as OK.
+        self.calls: Counter[tuple[str, int]] = Counter()
+        #: Told of each call, if somebody wants to know how long they take.
+        self.on_done: CallDone | None = None
 
     def add(self, rpcs: Iterable[Rpc[Any, Any] | StreamedRpc[Any]]) -> None:
         """Answer these RPCs too."""
@@ -106,23 +120,26 @@ class GrpcTable:
 
     def _unary(self, rpc: Rpc[Any, Any]) -> Callable[[GrpcCall, bytes], bytes | Awaitable[bytes]]:
         def answer(call: GrpcCall, data: bytes) -> bytes | Awaitable[bytes]:
+            began = perf_counter()
             request = _read(rpc.request, data)
             try:
                 client_id = client_id_of(call)
                 account = self._access.admit(call, rpc.needs(request))
                 handled = rpc.handle(caller_of(call, client_id, account), request)
             except Exception as error:  # noqa: BLE001  the border: whatever a handler raises is answered
-                return self._refusal(error, rpc, call)
+                return self._refusal(error, rpc, call, began)
             if isinstance(handled, Awaitable):
-                return later(handled, call)
+                return later(handled, call, began)
+            self._done(rpc.name, handled.status.code, began)
             written: bytes = handled.SerializeToString()
             return written
 
-        async def later(handling: Awaitable[Any], call: GrpcCall) -> bytes:
+        async def later(handling: Awaitable[Any], call: GrpcCall, began: float) -> bytes:
             try:
                 response = await handling
             except Exception as error:  # noqa: BLE001  the same border, for what takes longer
-                return self._refusal(error, rpc, call)
+                return self._refusal(error, rpc, call, began)
+            self._done(rpc.name, response.status.code, began)
             written: bytes = response.SerializeToString()
             return written
 
@@ -130,36 +147,51 @@ class GrpcTable:
 
     def _streamed(self, rpc: StreamedRpc[Any]) -> Callable[[GrpcCall, bytes], Awaitable[None] | None]:
         def answer(call: GrpcCall, data: bytes) -> Awaitable[None] | None:
+            began = perf_counter()
             request = _read(rpc.request, data)
             try:
                 client_id = client_id_of(call)
                 account = self._access.admit(call, rpc.needs(request))
             except GrpcRefused as refused:
                 self._note(refused)
+                self._done(rpc.name, refused.code, began)
                 call.send(rpc.refusal(refused.code, refused.text))
                 return None
             try:
                 handled = rpc.handle(call, caller_of(call, client_id, account), request)
             except Exception as error:  # noqa: BLE001  the same border
-                self._refuse_stream(error, rpc, call)
+                self._refuse_stream(error, rpc, call, began)
                 return None
-            return None if handled is None else later(handled, call)
+            if handled is not None:
+                return later(handled, call, began)
+            self._done(rpc.name, GrpcCode.OK, began)
+            return None
 
-        async def later(handling: Awaitable[None], call: GrpcCall) -> None:
+        async def later(handling: Awaitable[None], call: GrpcCall, began: float) -> None:
             try:
                 await handling
             except Exception as error:  # noqa: BLE001  the same border, for what takes longer
-                self._refuse_stream(error, rpc, call)
+                self._refuse_stream(error, rpc, call, began)
+            else:
+                self._done(rpc.name, GrpcCode.OK, began, is_held=True)
 
         return answer
 
-    def _refuse_stream(self, error: Exception, rpc: StreamedRpc[Any], call: GrpcCall) -> None:
-        call.send(rpc.refusal(*self.told(error, rpc.name, call)))
+    def _done(self, name: str, code: int, began: float, *, is_held: bool = False) -> None:
+        self.calls[name, code] += 1
+        if self.on_done is not None:
+            self.on_done(name, code, began, is_held=is_held)
+
+    def _refuse_stream(self, error: Exception, rpc: StreamedRpc[Any], call: GrpcCall, began: float) -> None:
+        code, text = self.told(error, rpc.name, call)
+        self._done(rpc.name, code, began)
+        call.send(rpc.refusal(code, text))
         if rpc.end is not None:
             call.send(rpc.end())
 
-    def _refusal(self, error: Exception, rpc: Rpc[Any, Any], call: GrpcCall) -> bytes:
+    def _refusal(self, error: Exception, rpc: Rpc[Any, Any], call: GrpcCall, began: float) -> bytes:
         code, text = self.told(error, rpc.name, call)
+        self._done(rpc.name, code, began)
         response = rpc.response()
         response.status.code, response.status.message = code, text
         written: bytes = response.SerializeToString()

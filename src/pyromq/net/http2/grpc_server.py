@@ -73,17 +73,18 @@ class GrpcServer(Server):
 
     async def close(self) -> None:
         """Tell clients to go elsewhere, give calls under way a short grace, then end all connections."""
-        for link in self._grpc_links():
+        for link in self.grpc_links():
             link.go_away()
         await super().close()
 
     def close_idle(self) -> None:
         """End connections that were silent too long and have no calls; those that have are looked after."""
-        for link in self._grpc_links():
+        for link in self.grpc_links():
             link.look_after(self._settings.server_channel_max_idle_time_seconds / 2)
         super().close_idle()
 
-    def _grpc_links(self) -> list[GrpcLink]:
+    def grpc_links(self) -> list[GrpcLink]:
+        """Return the open connections."""
         return [link for link in self.links if isinstance(link, GrpcLink)]
 
     def _new_link(self) -> Link:
