@@ -1,4 +1,4 @@
-"""Apache's mqadmin 4.9.8: one Java machine runs many commands; what they print is brought to its shape."""
+"""Apache's mqadmin, 4.9.8 or 5.5.0: one Java machine runs many commands; their output gets a shape."""
 
 import os
 import re
@@ -26,15 +26,16 @@ class Printed:
 class Mqadmin:
     """The Java machine; to be used as a context manager. `words` may not have tabs."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, version: str = "4.9.8", jars: str = "server-4.9") -> None:
         environment = apache_home(folder)
         (folder / "home/conf/logback_tools.xml").write_text(
             '<configuration><root level="OFF"/></configuration>'
         )
         options = [f"-Duser.home={folder}", "-Djava.security.manager=allow"]
+        command = java_class("Mqadmin", version, options, jars=jars)
         self._errors = (folder / "mqadmin.err").open("wb")
         self._process = subprocess.Popen(
-            java_class("Mqadmin", "4.9.8", options, jars="server-4.9"),
+            command,
             cwd=folder,
             env={**os.environ, **environment},
             stdin=subprocess.PIPE,

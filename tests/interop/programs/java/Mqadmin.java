@@ -2,8 +2,10 @@ import java.io.BufferedReader;
 import java.io.ByteArrayOutputStream;
 import java.io.InputStreamReader;
 import java.io.PrintStream;
+import java.lang.reflect.Field;
 import java.nio.charset.StandardCharsets;
 import java.util.Arrays;
+import java.util.List;
 import java.util.function.BooleanSupplier;
 import org.apache.rocketmq.tools.command.MQAdminStartup;
 
@@ -16,8 +18,14 @@ import org.apache.rocketmq.tools.command.MQAdminStartup;
  */
 public class Mqadmin {
     private static class Startup extends MQAdminStartup {
-        static void start(String[] words) {
-            subCommandList.clear();
+        static void start(String[] words) throws IllegalAccessException {
+            // A start adds all commands; the list has one name in 4.9, and another in 5.x.
+            for (Field field : MQAdminStartup.class.getDeclaredFields()) {
+                if (field.getName().equals("subCommandList") || field.getName().equals("SUB_COMMANDS")) {
+                    field.setAccessible(true);
+                    ((List<?>) field.get(null)).clear();
+                }
+            }
             main0(words, null);
         }
     }
