@@ -250,7 +250,7 @@ async def test_a_peek_changes_nothing(client: WireClient, clock: ManualClock) ->
 
     assert (empty.code, empty.remark) == (ResponseCode.PULL_NOT_FOUND, "NO_MESSAGE_IN_QUEUE")
     assert (first.code, first.remark) == (OK, "FOUND")
-    assert first.ext == {"restNum": "1", "reviveQid": "0", "invisibleTime": "0", "popTime": "0"}
+    assert first.ext == {"restNum": "3", "reviveQid": "0", "invisibleTime": "0", "popTime": "0"}
     assert first.body == again.body
     assert b"one" in first.body
     assert b"two" in first.body

@@ -329,7 +329,13 @@ class PopTaking:
         rest = 0
         for topic, queue_id in places:
             queue = self._table.find(ask.group, topic, queue_id)
-            if queue is not None:
+            # Nothing waits behind a batch in order but for those that have it.
+            is_blocked = (
+                queue is not None
+                and status is PopStatus.NOTHING
+                and self._is_blocked(ask, queue.ordered, gathering.now_ms)
+            )
+            if queue is not None and not is_blocked:
                 rest += max(self._store.waiting_end(topic, queue_id) - queue.next, 0)
         if ask.is_fifo:
             revive_queue = ORDERED_QUEUE_ID

@@ -223,7 +223,7 @@ class HandlerTable:
             broker_name=name,
         )
         pops.on_read = metrics.stats.pulled
-        self._table.add(pop_routes(pops, PopAckHandlers(pop, checks, broker_name=name)))
+        self._table.add(pop_routes(pops, PopAckHandlers(pop, self._groups.offsets, checks, broker_name=name)))
 
     def add_assignments(self, routes: TopicRoutes) -> None:
         """Add the handlers of members that ask for their share of queues."""

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
+from pyromq.broker.groups.offsets import OffsetTable
 from pyromq.broker.pop.pop_asks import AckResult, Done
 from pyromq.broker.pop.pop_door import Pop
 from pyromq.broker.requests.handlers.pop_checks import PopChecks
@@ -30,8 +31,9 @@ NOT_CHANGED: Final = dict.fromkeys(java_map_order(("popTime", "invisibleTime", "
 class PopAckHandlers:
     """Answers 200051, 200053 and 200151."""
 
-    def __init__(self, pop: Pop, checks: PopChecks, *, broker_name: str) -> None:
+    def __init__(self, pop: Pop, offsets: OffsetTable, checks: PopChecks, *, broker_name: str) -> None:
         self._pop = pop
+        self._offsets = offsets
         self._checks = checks
         self._broker_name = broker_name
 
@@ -43,10 +45,27 @@ class PopAckHandlers:
         )
         handle = _handle(header)
         results = self._pop.ack(header.consumer_group, header.topic, [handle])
-        where = f"{header.topic}@{header.consumer_group}@{header.queue_id}"
         if isinstance(results, Done):
-            return _acked(results.value[0], handle, where)
-        return _acked_later(results, handle, where)
+            return self._acked(request, results.value[0], handle)
+        return self._acked_later(request, results, handle)
+
+    def _acked(self, request: Request[AckMessage], result: AckResult, handle: ReceiptHandle) -> Answer:
+        if result is AckResult.UNKNOWN and handle.is_fifo:
+            header = request.header
+            group, topic, queue_id = header.consumer_group, header.topic, header.queue_id
+            progress = self._offsets.progress(group, topic, queue_id)
+            old = -1 if progress is None else progress
+            raise MessageIllegal(
+                ResponseCode.MESSAGE_ILLEGAL,
+                f"offset is illegal, key:{topic}@{group}@{queue_id}, old:{old}, commit:{handle.offset}, "
+                f"next:-1, /{request.link.peer}",
+            )
+        return Answer()
+
+    async def _acked_later(
+        self, request: Request[AckMessage], results: Awaitable[Sequence[AckResult]], handle: ReceiptHandle
+    ) -> Answer:
+        return self._acked(request, (await results)[0], handle)
 
     def ack_many(self, request: Request[None]) -> Handled:
         """End messages of several pops and queues; what is not there is passed over."""
@@ -105,18 +124,6 @@ def _handle(header: AckMessage | ChangeMessageInvisibleTime) -> ReceiptHandle:
     """Return the handle of a request; its fields say which message of the pop is meant."""
     handle = decode_receipt_handle(header.extra_info)
     return replace(handle, queue_id=header.queue_id, offset=header.offset)
-
-
-def _acked(result: AckResult, handle: ReceiptHandle, where: str) -> Answer:
-    if result is AckResult.UNKNOWN and handle.is_fifo:
-        raise MessageIllegal(
-            ResponseCode.MESSAGE_ILLEGAL, f"offset is illegal, key:{where}, commit:{handle.offset}"
-        )
-    return Answer()
-
-
-async def _acked_later(results: Awaitable[Sequence[AckResult]], handle: ReceiptHandle, where: str) -> Answer:
-    return _acked((await results)[0], handle, where)
 
 
 async def _all_acked(waits: Sequence[Awaitable[object]]) -> Answer:

@@ -37,21 +37,13 @@ class PopChecks:
         """Return what the broker says of a request that it refuses."""
         return f"the broker[{self._broker_ip}] {what} is {why}"
 
-    def check_readable(
-        self,
-        topic: str,
-        queue_id: int,
-        group: str,
-        peer: str,
-        *,
-        bad_queue: int = ResponseCode.INVALID_PARAMETER,
-    ) -> TopicConfig:
+    def check_readable(self, topic: str, queue_id: int, group: str, peer: str) -> TopicConfig:
         """Return a topic that a group may read, and that has this queue; any queue below 0 means all."""
         config = self.topic(topic)
         if not config.perm & Perm.READ:
             raise NoPermission(ResponseCode.NO_PERMISSION, f"the topic[{topic}] peeking message is forbidden")
         if queue_id >= config.read_queue_nums:
-            raise Refused(bad_queue, _bad_queue(config, queue_id, peer))
+            raise Refused(ResponseCode.INVALID_PARAMETER, _bad_queue(config, queue_id, peer))
         settings = self._groups.find(group)
         if settings is None:
             raise Refused(

@@ -213,7 +213,6 @@ class PopHandlers:
             if left and start < end:
                 got = self._store.get(topic, each, start, count_max=left)
                 left -= got.count
-                rest -= got.count
                 bodies.append(got.body)
         body = b"".join(bodies)
         status = GetStatus.FOUND if body else GetStatus.NO_MESSAGE_IN_QUEUE
@@ -232,13 +231,7 @@ class PopHandlers:
         """Answer when a pop would find something, or when the time is up."""
         header = request.header
         self._checks.check_broker("peeking message")
-        self._checks.check_readable(
-            header.topic,
-            header.queue_id,
-            header.consumer_group,
-            request.link.peer,
-            bad_queue=ResponseCode.SYSTEM_ERROR,
-        )
+        self._checks.check_readable(header.topic, header.queue_id, header.consumer_group, request.link.peer)
         ask = PopAsk(
             header.consumer_group,
             header.topic,
@@ -260,13 +253,7 @@ class PopHandlers:
         """Answer how many pops of a group wait for a queue, or for all queues of a topic."""
         header = request.header
         self._checks.check_broker("peeking message")
-        self._checks.check_readable(
-            header.topic,
-            header.queue_id,
-            header.consumer_group,
-            request.link.peer,
-            bad_queue=ResponseCode.SYSTEM_ERROR,
-        )
+        self._checks.check_readable(header.topic, header.queue_id, header.consumer_group, request.link.peer)
         count = self._pop.held_count(header.consumer_group, header.topic, max(header.queue_id, ALL_QUEUES))
         return Answer(remark=UNSAID, ext={"pollingNum": str(count)})
 
