@@ -11,7 +11,8 @@ from pathlib import Path
 
 import grpc
 import pytest
-from grpc_stage import CALL_S, GrpcStage, both_ways, grpc_stage, plain_channel, stream, unary
+from grpc_stage import CALL_S, SERVICE, GrpcStage, both_ways, grpc_stage, plain_channel, stream, unary
+from http2_frames import CALL_HEADERS, begun, called
 
 from pyromq.config.choices import TlsServerMode
 from pyromq.config.settings import NetSettings
@@ -168,6 +169,20 @@ def test_a_connection_that_ends_ends_its_calls(stage: GrpcStage) -> None:
         said.put(None)
 
 
+@pytest.mark.parametrize("is_tls", [False, True])
+def test_a_client_that_says_no_more_and_reads_on_has_its_calls_ended(stage: GrpcStage, is_tls: bool) -> None:
+    """Half a connection is none: nothing would tell when the client is gone."""
+    before = stage.service.cancelled
+    held = [(name, f"{SERVICE}Hold" if name == ":path" else value) for name, value in CALL_HEADERS]
+    plain = socket.create_connection(("127.0.0.1", stage.port), CALL_S)
+    with _unchecked_tls().wrap_socket(plain) if is_tls else plain as connection:
+        connection.sendall(begun() + called(1, b"", held))
+        eventually(lambda: stage.service.held)
+        connection.shutdown(socket.SHUT_WR)
+        eventually(lambda: stage.service.cancelled == before + 1)
+        eventually(lambda: sum(link.call_count for link in stage.links) == 0)
+
+
 async def _in_loop(what: object) -> None:
     what()  # type: ignore[operator]
 
@@ -218,14 +233,19 @@ def test_tls_and_plain_connections_come_to_one_port(stage: GrpcStage, channel: g
     assert unary(channel, "Echo")(b"plain", timeout=CALL_S) == b"plain"
 
 
-@pytest.mark.row("GR-01")
-def test_tls_chooses_h2(stage: GrpcStage) -> None:
+def _unchecked_tls() -> ssl.SSLContext:
+    """Return what Java's and Go's SDKs use unless they are told otherwise: TLS that trusts anybody."""
     context = ssl.create_default_context()
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     context.set_alpn_protocols(["http/1.1", "h2"])
+    return context
+
+
+@pytest.mark.row("GR-01")
+def test_tls_chooses_h2(stage: GrpcStage) -> None:
     with (
         socket.create_connection(("127.0.0.1", stage.port)) as plain,
-        context.wrap_socket(plain, server_hostname="localhost") as secure,
+        _unchecked_tls().wrap_socket(plain) as secure,
     ):
         assert secure.selected_alpn_protocol() == "h2"
 

@@ -25,6 +25,7 @@ from http2_frames import (
 from room_transport import RoomTransport
 
 from pyromq.config.settings import NetSettings
+from pyromq.net.http2.arriving import ArrivingBytes, HeaderBytes
 from pyromq.net.http2.grpc_link import RESETS_MAX, YOUNG_S, GrpcLink
 from pyromq.net.http2.grpc_session import GrpcSession
 from pyromq.net.http2.session_terms import Http2Error, SessionLimits
@@ -59,7 +60,7 @@ class Counted(RoomTransport):
 class Stage:
     """The link, its service, and what came back."""
 
-    def __init__(self, kind: type[GrpcSession], **limits: int) -> None:
+    def __init__(self, kind: type[GrpcSession], arriving: ArrivingBytes | None = None, **limits: int) -> None:
         self.clock = ManualClock()
         self.service = CallService()
         self.transport = Counted()
@@ -70,6 +71,7 @@ class Stage:
             clock=self.clock,
             methods=self.service.methods(),
             session=kind(SessionLimits(**limits)),
+            arriving=arriving or ArrivingBytes(1 << 30),
             on_end=lambda link: None,
         )
         self.transport.protocol = self.link
@@ -268,6 +270,46 @@ async def test_requests_that_never_become_whole_are_bounded(kind: type[GrpcSessi
     assert "8" in {made.answers.status(stream) for stream in range(1, 61, 2)}
     assert not made.link.closed
     made.link.connection_lost(None)
+
+
+async def test_parts_of_messages_are_bounded_over_all_connections(
+    kind: type[GrpcSession], caplog: pytest.LogCaptureFixture
+) -> None:
+    """The connection that is one too many ends; what the others sent goes on."""
+    arriving = ArrivingBytes(50_000)
+    stages = [Stage(kind, arriving) for _ in range(4)]
+    part = frame(DATA, 0, 1, b"\0\0\x01\0\0" + bytes(16_000))
+    for made in stages:
+        await made.say(begun(), opened(1, headers("Echo")), part)
+    assert [made.link.closed for made in stages] == [False, False, False, True]
+    assert "50000 bytes" in caplog.text
+    assert arriving.count == 3 * 16_005
+    answers = await stages[0].say(frame(DATA, 0, 1, bytes(16_000)))
+    assert stages[0].link.closed
+    await stages[1].say(reset(1))
+    answers = await stages[2].say(called(3, b"x"))
+    assert answers.messages(3) == [b"x"]
+    for made in stages:
+        made.link.connection_lost(None)
+    assert arriving.count == 0
+
+
+async def test_headers_of_calls_that_are_held_are_bounded(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(HeaderBytes, "COUNT_MAX", 100_000)
+    streams = range(1, 1_001, 2)
+    for first in range(0, len(streams), 50):
+        await stage.say(
+            *(opened(stream, headers("Chat", x_more="y" * 1_000)) for stream in streams[first : first + 50])
+        )
+    refused = [stream for stream in streams if stage.answers.status(stream) == "8"]
+    assert stage.link.call_count + len(refused) == len(streams)
+    assert HeaderBytes.UNCOUNTED < stage.link.call_count < HeaderBytes.UNCOUNTED + 100
+    # Whoever ends some may have others.
+    await stage.say(*(reset(stream) for stream in streams[200:300]))
+    answers = await stage.say(opened(1_001, headers("Chat")), said(1_001, b"x", is_last=False))
+    assert answers.messages(1_001) == [b"x", b"X"]
 
 
 # Connections ------------------------------------------------------------------------------------------------

@@ -4,7 +4,8 @@ What arrives goes to the session, and what it means to the calls. What calls sen
 the turn ends, and leaves in one write; so do its own frames. Limits are those of `Link`, and these:
 
     what arrives   streams, headers and messages by `SessionLimits`, frames that carry nothing by
-                   `FrameGuard`, streams that are reset as soon as they are opened by RESETS_MAX
+                   `FrameGuard`, streams that are reset as soon as they are opened by RESETS_MAX; headers
+                   of calls that are held, and parts of messages on all connections, by `arriving.py`
     what leaves    a peer that does not read, or keeps its windows shut, has calls that wait for `room`; what
                    is sent without waiting is bounded by OUTPUT_FACTOR_MAX times the high-water mark
 
@@ -21,7 +22,8 @@ from typing import TYPE_CHECKING
 
 from pyromq.clock import Clock
 from pyromq.config.settings import NetSettings
-from pyromq.net.http2.grpc_calls import GrpcMethods
+from pyromq.net.http2.arriving import ArrivingBytes, HeaderBytes
+from pyromq.net.http2.grpc_calls import GrpcMethods, GrpcStatus
 from pyromq.net.http2.server_call import ServerCall
 from pyromq.net.http2.session_terms import (
     ENDED,
@@ -52,7 +54,18 @@ _log = logging.getLogger("pyromq.net")
 class GrpcLink(Link):
     """One connection of a server of gRPC."""
 
-    __slots__ = ("_calls", "_is_noted_for_output", "_methods", "_resets", "_resets_at", "_rooms", "_session")
+    __slots__ = (
+        "_arrived_bytes",
+        "_arriving",
+        "_calls",
+        "_headers",
+        "_is_noted_for_output",
+        "_methods",
+        "_resets",
+        "_resets_at",
+        "_rooms",
+        "_session",
+    )
 
     def __init__(
         self,
@@ -62,6 +75,7 @@ class GrpcLink(Link):
         clock: Clock,
         methods: GrpcMethods,
         session: GrpcSession,
+        arriving: ArrivingBytes,
         on_end: Callable[[Link], None],
         on_start: Callable[[Link], None] | None = None,
     ) -> None:
@@ -70,6 +84,10 @@ class GrpcLink(Link):
         )
         self._methods = methods
         self._session = session
+        #: Parts of messages: of all connections, and how many bytes of this one are counted there.
+        self._arriving = arriving
+        self._arrived_bytes = 0
+        self._headers: HeaderBytes | None = None
         self._calls: dict[int, ServerCall] = {}
         #: Calls whose handlers wait for room.
         self._rooms: dict[ServerCall, asyncio.Future[None]] = {}
@@ -107,6 +125,8 @@ class GrpcLink(Link):
     def forget_call(self, call: ServerCall) -> None:
         """Note that a call is over."""
         self._calls.pop(call.stream_id, None)
+        if self._headers is not None:
+            self._headers.forget(call.stream_id)
         room = self._rooms.pop(call, None)
         if room is not None and not room.done():
             room.set_result(None)
@@ -193,6 +213,12 @@ class GrpcLink(Link):
         if self._session.error is not None:
             self._end_badly(f"broke HTTP/2: {self._session.error}")
             return
+        if self._session.partial_bytes != self._arrived_bytes and not self._count_arrived():
+            self._end_badly(
+                "sends a part of a message, and those of all connections have "
+                f"{self._arriving.count_max} bytes"
+            )
+            return
         self._has_output()
 
     def _write(self) -> None:
@@ -221,7 +247,14 @@ class GrpcLink(Link):
         if kind == OPENED:
             # By the time when it was read: a call that waited in a long turn has waited.
             call = self._calls[stream_id] = ServerCall(self, stream_id, first, second, self.read_at)
-            call.begin(self._methods)
+            if len(self._calls) <= HeaderBytes.UNCOUNTED or self._has_room_for_headers(stream_id, second):
+                call.begin(self._methods)
+            else:
+                call.finish(
+                    GrpcStatus.RESOURCE_EXHAUSTED,
+                    f"the headers of the calls that this connection holds have {HeaderBytes.COUNT_MAX} "
+                    "bytes; end some of them, or use another connection",
+                )
             return
         found = self._calls.get(stream_id)
         if kind == RESET:
@@ -236,6 +269,16 @@ class GrpcLink(Link):
             found.finish(first, second)
         else:
             found.end()
+
+    def _has_room_for_headers(self, stream_id: int, headers: dict[str, str]) -> bool:
+        if self._headers is None:
+            self._headers = HeaderBytes()
+        return self._headers.add(stream_id, headers)
+
+    def _count_arrived(self) -> bool:
+        """Count the parts of messages that this connection has; return whether there is memory for them."""
+        before, self._arrived_bytes = self._arrived_bytes, self._session.partial_bytes
+        return self._arriving.add(self._arrived_bytes - before)
 
     def _count_reset(self, call: ServerCall | None, *, is_theirs: bool) -> None:
         """Count a stream that ended before it was of use; to do that all the time is an attack."""
@@ -264,6 +307,8 @@ class GrpcLink(Link):
         super()._give_up_all()
         for call in tuple(self._calls.values()):
             call.end()
+        self._arriving.add(-self._arrived_bytes)
+        self._arrived_bytes = 0
 
 
 def _no_command(link: Link, command: Command) -> None:

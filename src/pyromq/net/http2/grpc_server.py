@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from pyromq.clock import Clock
 from pyromq.config.choices import TlsServerMode
 from pyromq.config.settings import NetSettings
+from pyromq.net.http2.arriving import ArrivingBytes
 from pyromq.net.http2.grpc_calls import GrpcMethods
 from pyromq.net.http2.grpc_link import GrpcLink
 from pyromq.net.http2.own_certificate import own_certificate
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     from pyromq.net.http2.grpc_session import GrpcSession
 
 _ALPN = ["h2"]
+#: So many times the largest message may be there in parts, over all connections.
+ARRIVING_FACTOR_MAX = 4
 
 _log = logging.getLogger("pyromq.net")
 
@@ -70,6 +73,7 @@ class GrpcServer(Server):
             self._tls.set_alpn_protocols(_ALPN)
         self._methods = methods
         self._limits = limits or SessionLimits()
+        self._arriving = ArrivingBytes(ARRIVING_FACTOR_MAX * self._limits.message_bytes_max)
 
     async def close(self) -> None:
         """Tell clients to go elsewhere, give calls under way a short grace, then end all connections."""
@@ -94,6 +98,7 @@ class GrpcServer(Server):
             clock=self._clock,
             methods=self._methods,
             session=self._make_session(self._limits),
+            arriving=self._arriving,
             on_start=self._admit,
             on_end=self._forget,
         )
