@@ -97,7 +97,9 @@ class Sdk:
     """One client: an id, headers, and a channel."""
 
     def __init__(self, address: str, client_id: str | None = "client", **headers: str) -> None:
-        self._channel = grpc.aio.insecure_channel(address, options=[("grpc.max_receive_message_length", -1)])
+        # A connection of its own: grpcio shares them among channels.
+        options = [("grpc.max_receive_message_length", -1), ("grpc.use_local_subchannel_pool", 1)]
+        self._channel = grpc.aio.insecure_channel(address, options=options)
         self.headers: dict[str, str] = {"x-mq-language": "JAVA", "x-mq-client-version": "5.1.0"}
         if client_id is not None:
             self.headers["x-mq-client-id"] = client_id

@@ -249,6 +249,7 @@ class Broker(BrokerRooms):
             settings=settings,
             clock=self._clock,
             turn=self._turn,
+            live=self.live,
             folder=self.folder,
             table=self._table,
             store=self.store,

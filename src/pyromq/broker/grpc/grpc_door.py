@@ -8,6 +8,9 @@
 A client of gRPC sees the same topics, groups, accounts and messages as one of remoting.
 """
 
+from collections import Counter
+from typing import TYPE_CHECKING
+
 from pyromq.broker.background import Background
 from pyromq.broker.grpc.cluster_routes import ClusterRoutes
 from pyromq.broker.grpc.consuming.consume_rpcs import consume_rpcs
@@ -15,7 +18,7 @@ from pyromq.broker.grpc.grpc_access import GrpcAccess
 from pyromq.broker.grpc.grpc_endpoints import GrpcAddressBook
 from pyromq.broker.grpc.grpc_members import GrpcMembers
 from pyromq.broker.grpc.grpc_rooms import GrpcRooms
-from pyromq.broker.grpc.grpc_table import GrpcTable
+from pyromq.broker.grpc.grpc_table import SERVICE, GrpcTable
 from pyromq.broker.grpc.grpc_terms import SettingsTerms
 from pyromq.broker.grpc.presence_rpcs import PresenceRpcs
 from pyromq.broker.grpc.recall_rpcs import RecallRpcs
@@ -25,10 +28,15 @@ from pyromq.broker.grpc.send_rpcs import SendRpcs
 from pyromq.broker.grpc.telemetry import TelemetryRoom
 from pyromq.broker.grpc.telemetry_settings import SettingsOfClients
 from pyromq.broker.grpc.transaction_rpcs import TransactionRpcs
+from pyromq.kernel import IS_COMPILED
 from pyromq.net.address import join_address
 from pyromq.net.http2.grpc_calls import GrpcMethod
 from pyromq.net.http2.grpc_link import GrpcLink
 from pyromq.net.http2.grpc_server import GrpcServer
+from pyromq.wire.grpc.grpc_codes import GrpcCode
+
+if TYPE_CHECKING:
+    from pyromq.broker.grpc.plain_sends_door import PlainSendsDoor
 
 #: Seconds between looks for clients that fell silent, and for groups that changed.
 SILENT_LOOK_S = 5.0
@@ -77,6 +85,8 @@ class GrpcDoor:
         #: The revision of the groups that clients were told of last.
         self._groups_told = -1
         self.port = 0
+        #: What offers plain sends to the kernel, where it takes them.
+        self.plain_sends: PlainSendsDoor | None = None
 
     @property
     def links(self) -> list[GrpcLink]:
@@ -88,6 +98,14 @@ class GrpcDoor:
         """The address that SDKs are told."""
         assert self._book is not None
         return self._book.advertised
+
+    @property
+    def calls(self) -> Counter[tuple[str, int]]:
+        """The number of calls that were answered, by RPC and code."""
+        counted = self.table.calls.copy()
+        if self.plain_sends is not None:
+            counted["SendMessage", GrpcCode.OK] += self.plain_sends.kernel.answered
+        return counted
 
     async def start(self, host: str, port: int) -> None:
         """Listen, and serve; raise ListenFailed when that cannot be."""
@@ -114,11 +132,25 @@ class GrpcDoor:
         table = self.table
         table.add(RouteRpcs(routes, book, rooms.topics, rooms.groups.table, settings).rpcs())
         table.add(PresenceRpcs(self.members, rooms.groups).rpcs())
-        table.add(SendRpcs(way, self.members, rooms.topics, settings, rooms.clock).rpcs())
+        sends = SendRpcs(way, self.members, rooms.topics, settings, rooms.clock)
+        table.add(sends.rpcs())
+        self._let_kernel_send(sends)
         table.add(TransactionRpcs(way, rooms.store, rooms.halves).rpcs())
         table.add(RecallRpcs(way, rooms.topics, settings, routes=routes, links=links).rpcs())
         table.add(consume_rpcs(rooms, self.members))
         table.add_method("Telemetry", GrpcMethod(bidi=self._telemetry.open))
+
+    def _let_kernel_send(self, sends: SendRpcs) -> None:
+        """Have the kernel take plain sends, where it takes those of remoting."""
+        rooms = self._rooms
+        unary = self.table.methods[f"{SERVICE}SendMessage"].unary
+        if not IS_COMPILED or rooms.turn.shortcut is None or rooms.access is not None or unary is None:
+            return
+        # Only now: without a compiler there is nothing to import.
+        from pyromq.broker.grpc.plain_sends_door import PlainSendsDoor
+
+        plain = self.plain_sends = PlainSendsDoor(rooms, self.table, sends, unary)
+        self.table.methods[f"{SERVICE}SendMessage"] = GrpcMethod(unary=plain.send)
 
     def run_jobs(self, background: Background) -> None:
         """Forget silent clients; tell clients of changed groups, and name servers where this is."""

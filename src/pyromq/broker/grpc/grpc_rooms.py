@@ -9,6 +9,7 @@ from pyromq.broker.delivery.sql_filters import FilterTable
 from pyromq.broker.durability.write_path import WritePath
 from pyromq.broker.groups.group_room import Groups
 from pyromq.broker.kinds.half_messages import HalfMessages
+from pyromq.broker.live_settings import BrokerLiveSettings
 from pyromq.broker.pop.pop_door import Pop
 from pyromq.broker.requests.handlers.presence_handlers import PresenceHandlers
 from pyromq.broker.requests.route_facts import BrokerTable
@@ -30,6 +31,7 @@ class GrpcRooms:
     settings: BrokerProcess
     clock: Clock
     turn: Turn
+    live: BrokerLiveSettings
     folder: Path
     table: BrokerTable
     store: MessageStore

@@ -1,7 +1,6 @@
 """SendMessage: messages of gRPC clients, stored as remoting stores its own."""
 
-from collections.abc import Awaitable
-from itertools import count
+from collections.abc import Awaitable, Callable
 from random import randrange
 from typing import Any, Final
 
@@ -57,7 +56,10 @@ class SendRpcs:
         self._topics = topics
         self._settings = settings
         self._clock = clock
-        self._turns = count(randrange(1 << 16))
+        #: Messages without a group go to the queues in turn.
+        self._turn = randrange(1 << 16)
+        #: Told of each topic that took a message, and whose turn is next.
+        self.learn: Callable[[TopicConfig, int], None] | None = None
 
     def rpcs(self) -> list[Rpc[Any, Any]]:
         """Return what is answered here."""
@@ -70,7 +72,7 @@ class SendRpcs:
     ) -> pb.SendMessageResponse | Awaitable[pb.SendMessageResponse]:
         """Store a message, or all messages of a request."""
         messages = request.messages
-        topic = check_sent(messages, self._limits(), self._clock.now_ms())
+        topic = check_sent(messages, self.limits, self._clock.now_ms())
         sent = [read_sent(message, topic, caller.peer) for message in messages]
         config = self._topic(topic, sent)
         queue_id = self._queue(config, sent)
@@ -84,13 +86,22 @@ class SendRpcs:
             # Its body was looked at, so it is the properties that do not fit a record.
             raise GrpcRefused(GrpcCode.MESSAGE_PROPERTIES_TOO_LARGE, illegal.remark) from illegal
         if isinstance(answered, Answer):
+            if self.learn is not None and answered.code == ResponseCode.SUCCESS:
+                self.learn(config, self._turn)
             return self._response(sent, answered)
         return self._later(sent, answered)
+
+    def answered(self, peer: str, data: bytes, answer: Answer) -> pb.SendMessageResponse:
+        """Return the response to a request that something else had answered as one of remoting."""
+        messages = pb.SendMessageRequest.FromString(data).messages
+        return self._response([read_sent(one, one.topic.name, peer) for one in messages], answer)
 
     async def _later(self, sent: list[SentMessage], answered: Awaitable[Answer]) -> pb.SendMessageResponse:
         return self._response(sent, await answered)
 
-    def _limits(self) -> SendLimits:
+    @property
+    def limits(self) -> SendLimits:
+        """The limits of what clients may send, as the settings are now."""
         own = self._settings.grpc
         return SendLimits(
             body_bytes_max=self._settings.store.max_message_size,
@@ -133,7 +144,8 @@ class SendRpcs:
         group = sent[0].group
         if group is not None and len(sent) == 1:
             return queue_of_group(group, config.write_queue_nums)
-        return next(self._turns) % config.write_queue_nums
+        self._turn += 1
+        return (self._turn - 1) % config.write_queue_nums
 
     def _response(self, sent: list[SentMessage], answer: Answer) -> pb.SendMessageResponse:
         code = code_of_remoting(answer.code)

@@ -24,7 +24,7 @@ def grpc_figures(door: "GrpcDoor | None") -> list[Figure]:
     """Return the metrics of the gRPC port, if there is one."""
 
     def calls(door: "GrpcDoor") -> Values:
-        return {(_word(name), _code(code)): count for (name, code), count in door.table.calls.items()}
+        return {(_word(name), _code(code)): count for (name, code), count in door.calls.items()}
 
     return [
         Figure(

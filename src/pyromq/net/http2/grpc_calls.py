@@ -1,7 +1,7 @@
 """Calls of gRPC, as whoever answers them sees them: a table of methods, and the call that each is given.
 
     unary            one request, one answer: `unary(call, request)` returns the answer, or something to
-                     await that gives it
+                     await that gives it, or None: it calls `call.answer` later
     server stream    one request, many answers: `server_stream(call, request)` sends by `call.send`, and
                      returns None when it has sent all; or it returns something to await, which waits by
                      `await call.room()` before it sends much
@@ -84,6 +84,10 @@ class GrpcCall(Protocol):
         """End the call after what was sent; one that is over stays as it is."""
         ...
 
+    def answer(self, answer: bytes | Awaitable[bytes]) -> None:
+        """Answer a call whose handler returned None, with the only message or what gives it later."""
+        ...
+
 
 class GrpcStream(Protocol):
     """Our side of a call with messages both ways. What it raises ends the call, as with other handlers."""
@@ -105,7 +109,7 @@ class GrpcStream(Protocol):
 class GrpcMethod:
     """The handler of a method: exactly one of the three."""
 
-    unary: Callable[[GrpcCall, bytes], bytes | Awaitable[bytes]] | None = None
+    unary: Callable[[GrpcCall, bytes], bytes | Awaitable[bytes] | None] | None = None
     server_stream: Callable[[GrpcCall, bytes], Awaitable[None] | None] | None = None
     bidi: Callable[[GrpcCall], GrpcStream] | None = None
 

@@ -77,6 +77,13 @@ class ServerCall:
             self._link.finish_call(self.stream_id, int(status), text)
             self.end()
 
+    def answer(self, answer: bytes | Awaitable[bytes]) -> None:
+        """Answer the call with its only message, or with what gives it later."""
+        if isinstance(answer, bytes):
+            self._finish_with(answer)
+        else:
+            self._own(answer)
+
     # What the link calls ---------------------------------------------------------------------------------
 
     def begin(self, methods: GrpcMethods) -> None:
@@ -167,16 +174,16 @@ class ServerCall:
         else:
             self._keep_deadline()
 
-    def _answer(self, unary: Callable[[GrpcCall, bytes], bytes | Awaitable[bytes]], request: bytes) -> None:
+    def _answer(
+        self, unary: Callable[[GrpcCall, bytes], bytes | Awaitable[bytes] | None], request: bytes
+    ) -> None:
         try:
             answer = unary(self, request)
         except Exception as error:  # noqa: BLE001  the border: whatever a handler raises ends its call
             self._fail(error)
             return
-        if isinstance(answer, bytes):
-            self._finish_with(answer)
-        else:
-            self._own(answer)
+        if answer is not None:
+            self.answer(answer)
 
     def _stream_answers(
         self, server_stream: Callable[[GrpcCall, bytes], Awaitable[None] | None], request: bytes

@@ -1,0 +1,26 @@
+from collections.abc import Callable, Iterable
+
+from pyromq.net.http2.grpc_calls import GrpcCall
+from pyromq.net.inlet import TurnInlets
+
+class GrpcSends:
+    count: int
+    answered: int
+    def __init__(
+        self,
+        *,
+        turn: TurnInlets,
+        monotonic: Callable[[], float],
+        now_ms: Callable[[], int],
+        do: Callable[[GrpcCall, bytes], None],
+        refuse: Callable[[GrpcCall, bytes, bytes], None],
+        reserved: frozenset[bytes],
+    ) -> None: ...
+    def learn(self, topic: bytes, queue_count: int, kinds: Iterable[int], turn: int) -> None: ...
+    def limit(
+        self, *, body_bytes_max: int, property_bytes_max: int, group_bytes_max: int, delay_ms_max: int
+    ) -> None: ...
+    def forget_all(self) -> None: ...
+    @property
+    def inlet_count(self) -> int: ...
+    def take(self, call: GrpcCall, data: bytes) -> bool: ...
