@@ -10,12 +10,16 @@ from pop_stage import DEAD, GROUP, RETRY, SECOND_MS, PopStage, pop_stage
 
 from pyromq.broker.pop.pop_asks import AckResult, PopAsk, PopFilter, PopStatus
 from pyromq.errors import ServiceNotAvailable
+from pyromq.store.store import Draft
 from pyromq.testing.waiting import aeventually
 from pyromq.wire.bodies.group_bodies import SubscriptionGroupConfig
+from pyromq.wire.bodies.retry_policy import DEFAULT_RETRY_POLICY, ExponentialRetryPolicy
 from pyromq.wire.java_hash import java_hash
 from pyromq.wire.receipt_handle import ReceiptHandle
+from pyromq.wire.record import encode_host
 
 MINUTE_MS = 60_000
+HOST = encode_host("127.0.0.1", 10911)
 
 
 @pytest.fixture
@@ -263,6 +267,10 @@ async def test_a_broker_that_stops_refuses_held_pops(stage: PopStage) -> None:
 # Filters, retries, dead letters
 
 
+def plain_draft(body: bytes) -> Draft:
+    return Draft("orders", 0, body, "", 0, 0, 0, HOST, HOST)
+
+
 def by_tag(tag: str) -> PopFilter:
     code = java_hash(tag)
     return PopFilter(tags=lambda tags_code: tags_code == code, expression=tag)
@@ -386,6 +394,36 @@ async def test_neither_retries_nor_a_busy_topic_starve_the_other(stage: PopStage
     assert (retried, fresh) == (8, 32)
 
 
+@pytest.mark.row("PO-08")
+@pytest.mark.parametrize(
+    ("delays_ms", "expected_ms"),
+    [
+        # The default of a group: what an SDK asks for after the first failures.
+        (DEFAULT_RETRY_POLICY.delays_ms[:3], [1_000, 5_000, 10_000]),
+        ([ExponentialRetryPolicy().initial * 2**times for times in range(3)], [5_000, 10_000, 20_000]),
+        # Node's SDK asks for no time at all.
+        ([0, 0, 0], [1_000, 1_000, 1_000]),
+    ],
+    ids=["list", "exponential", "none"],
+)
+async def test_a_message_that_fails_comes_again_when_its_client_says(
+    stage: PopStage, delays_ms: list[int], expected_ms: list[int]
+) -> None:
+    member = stage.member(invisible_ms=MINUTE_MS)
+    await stage.send(b"fails")
+    attempts = []
+    for delay_ms, waits_ms in zip(delays_ms, expected_ms, strict=True):
+        (message,) = await member.pop()
+        attempts.append(message.attempt)
+        await member.changed(message, delay_ms)
+        await stage.pass_time(waits_ms - 1)
+        assert await member.bodies() == []
+        await stage.pass_time(1)
+
+    assert attempts == [1, 2, 3]
+    assert await member.bodies() == [b"fails"]
+
+
 # Where a group begins, and how far it is
 
 
@@ -468,6 +506,21 @@ async def test_a_reset_moves_the_next_pop_and_ends_old_handles(stage: PopStage) 
 
 
 # Limits
+
+
+@pytest.mark.row("PO-12")
+async def test_pops_by_records_pass_over_many_messages_turn_by_turn(stage: PopStage) -> None:
+    """Only some hundred records are looked at in one turn of the loop, whoever waits."""
+    await stage.send(b"first")
+    for number in range(2_500):
+        stage.broker.store.put(plain_draft(b"unwanted %d" % number))
+    await stage.send(b"last")
+    wanted = PopFilter(matches=lambda record: b"last" in bytes(record))
+    members = [stage.member(f"group-{number}", wanted=wanted) for number in range(3)]
+
+    popped = await asyncio.gather(*[member.pop(20_000) for member in members])
+
+    assert [[message.body for message in messages] for messages in popped] == [[b"last"]] * 3
 
 
 @pytest.mark.row("PO-25")

@@ -88,28 +88,38 @@ def decode_receipt_handle(text: str) -> ReceiptHandle:
     if len(words) < _WORDS:
         raise _no_handle(text)
     start, popped_at, invisible, revive, mark, broker, queue, offset, *more = words
-    position = more[0] if more else "0"
-    numbers = (start, popped_at, invisible, revive, mark, queue, offset, position)
-    if not broker or not all(map(_is_number, numbers)):
+    # Each acknowledgement comes here: all digits are looked at together, and an empty word is no number.
+    digits = start + popped_at + invisible + revive + mark + queue + offset
+    if not broker or not digits.isdecimal() or not digits.isascii():
         raise _no_handle(text)
-    handle = ReceiptHandle(
-        int(start), int(popped_at), int(invisible), int(revive), int(mark), broker, int(queue), int(offset),
-        max(int(position), 0),
-    )  # fmt: skip
+    try:
+        handle = ReceiptHandle(
+            int(start), int(popped_at), int(invisible), int(revive), int(mark), broker, int(queue),
+            int(offset), _position(more[0]) if more else 0,
+        )  # fmt: skip
+    except ValueError:
+        raise _no_handle(text) from None
     if not _is_sound(handle):
         raise _no_handle(text)
     return handle
 
 
+def _position(word: str) -> int:
+    """Return a place in the log, 0 where the word says that it is unknown; raise ValueError for no number."""
+    if not _is_number(word):
+        raise ValueError(word)
+    return max(int(word), 0)
+
+
 def _is_sound(handle: ReceiptHandle) -> bool:
     """Return whether the numbers can be those of a message."""
     return (
-        0 <= handle.start_offset <= handle.offset <= _INT64_MAX
-        and 0 <= handle.popped_at_ms <= _INT64_MAX
-        and 0 <= handle.invisible_ms <= _INT64_MAX
-        and 0 <= handle.queue_id <= _INT32_MAX
-        and 0 <= handle.revive_queue_id <= _INT32_MAX
-        and handle.mark in (MARK_TOPIC, MARK_RETRY_V1, MARK_RETRY_V2)
+        handle.start_offset <= handle.offset <= _INT64_MAX
+        and handle.popped_at_ms <= _INT64_MAX
+        and handle.invisible_ms <= _INT64_MAX
+        and handle.queue_id <= _INT32_MAX
+        and handle.revive_queue_id <= _INT32_MAX
+        and handle.mark <= MARK_RETRY_V2
         and handle.position <= _INT64_MAX
     )
 

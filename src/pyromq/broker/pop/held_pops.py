@@ -10,13 +10,14 @@ which knows from when on a message may be read.
 """
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
 from heapq import heappop, heappush
 from itertools import count
 from typing import Final
 
-from pyromq.broker.delivery.arrivals import Arrivals, HeldPull
+from pyromq.broker.delivery.arrivals import HELD_CHARACTERS_MAX, Arrivals, HeldPull
 from pyromq.broker.kinds.alarm import Alarm
 from pyromq.broker.pop.pop_asks import PopAsk, Popped
 from pyromq.clock import Clock
@@ -51,13 +52,15 @@ class HeldPop:
 class PopLine:
     """The pops of one group that wait for one topic."""
 
-    __slots__ = ("group", "pops", "topic", "watches")
+    __slots__ = ("counts", "group", "pops", "topic", "watches")
 
     def __init__(self, group: str, topic: str) -> None:
         self.group = group
         self.topic = topic
         #: In the order in which they came.
         self.pops: dict[HeldPop, None] = {}
+        #: How many of them ask for each queue.
+        self.counts: Counter[int] = Counter()
         #: What watches each queue, until it grows.
         self.watches: dict[tuple[str, int], HeldPull] = {}
 
@@ -89,6 +92,8 @@ class HeldPops:
         self._waiting: dict[int, HeldPop] = {}
         self._numbers = count()
         self._alarm: Alarm | None = None
+        #: The length of all their filters.
+        self._characters = 0
         self.is_over = False
 
     @property
@@ -96,12 +101,17 @@ class HeldPops:
         """The number of pops that wait."""
         return len(self._waiting)
 
+    @property
+    def has_room(self) -> bool:
+        """Whether the filters of those that wait leave room for another."""
+        return self._characters < HELD_CHARACTERS_MAX
+
     def held(self, group: str, topic: str, queue_id: int | None = None) -> int:
         """Return how many pops of a group wait for a topic, or for one of its queues."""
         line = self._lines.get((group, topic))
         if line is None:
             return 0
-        return sum(queue_id is None or pop.ask.queue_id == queue_id for pop in line.pops)
+        return len(line.pops) if queue_id is None else line.counts[queue_id]
 
     def hold(self, ask: PopAsk, wait_ms: int, attempt: Try) -> "asyncio.Future[Popped]":
         """Let a pop wait that found nothing."""
@@ -112,6 +122,8 @@ class HeldPops:
         if line is None:
             line = self._lines[ask.group, ask.topic] = PopLine(ask.group, ask.topic)
         line.pops[pop] = None
+        line.counts[ask.queue_id] += 1
+        self._characters += len(ask.wanted.expression)
         self._waiting[pop.number] = pop
         found.add_done_callback(partial(self._forget_cancelled, line, pop))
         heappush(self._until, (self._clock.now_ms() + wait_ms, pop.number))
@@ -203,8 +215,10 @@ class HeldPops:
             self._lines.pop((line.group, line.topic), None)
 
     def _leave(self, line: PopLine, pop: HeldPop) -> None:
-        line.pops.pop(pop, None)
-        self._waiting.pop(pop.number, None)
+        if self._waiting.pop(pop.number, None) is not None:
+            del line.pops[pop]
+            line.counts[pop.ask.queue_id] -= 1
+            self._characters -= len(pop.ask.wanted.expression)
 
     def _forget_cancelled(self, line: PopLine, pop: HeldPop, found: "asyncio.Future[Popped]") -> None:
         if found.cancelled():

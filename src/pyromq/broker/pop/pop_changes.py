@@ -120,6 +120,15 @@ class PopChanges:
         self._ended.setdefault(queue, []).append(offset)
         return True
 
+    def end_at(self, queue: PopQueue, at: int, offset: int) -> None:
+        """Finish the message at a place of the columns."""
+        self.table.end_at(queue, at)
+        ended = self._ended.get(queue)
+        if ended is None:
+            self._place(queue)
+            ended = self._ended[queue] = []
+        ended.append(offset)
+
     def ended_by_record(self, queue: PopQueue, offset: int) -> None:
         """Finish a message that the log's newest records name as done."""
         self.table.end(queue, offset)

@@ -21,7 +21,7 @@ from pyromq.broker.end_of_turn import BrokerTurn
 from pyromq.broker.groups.group_room import Groups
 from pyromq.broker.pop.held_pops import HeldPops
 from pyromq.broker.pop.journal_ops import GroupForgotten, TopicForgotten
-from pyromq.broker.pop.pop_asks import ALL_QUEUES, AckResult, Done, PopAsk, Popped, PopStatus
+from pyromq.broker.pop.pop_asks import ALL_QUEUES, COUNT_MAX, AckResult, Done, PopAsk, Popped, PopStatus
 from pyromq.broker.pop.pop_changes import PopChanges
 from pyromq.broker.pop.pop_counts import PopCounts
 from pyromq.broker.pop.pop_names import plain_topic_of, retry_topics_of
@@ -47,6 +47,8 @@ Tried = tuple[Popped | None, bool]
 #: A message is not visible again sooner than this after a pop or a change: a client that asks for no time at
 #: all would use up all attempts in a moment.
 INVISIBLE_MS_MIN: Final = 1_000
+#: What is kept of an attempt's id; SDKs send 36 characters.
+_ATTEMPT_CHARACTERS_MAX: Final = 255
 
 
 class Pop:
@@ -106,6 +108,7 @@ class Pop:
         self._changes.after_flush = self._reviving.set_alarm
         self._durability: Durability | None = None
         self._popped = popped
+        self._turn = turn
 
     @property
     def is_there(self) -> Callable[[str, str], bool]:
@@ -166,8 +169,24 @@ class Pop:
 
     def _ask(self, ask: PopAsk, wait_ms: int, attempt: Callable[[PopAsk], Tried]) -> Awaitable[Popped]:
         self._check_writable()
-        if ask.invisible_ms < INVISIBLE_MS_MIN:
-            ask = replace(ask, invisible_ms=INVISIBLE_MS_MIN)
+        is_odd = ask.invisible_ms < INVISIBLE_MS_MIN or ask.count_max > COUNT_MAX
+        if is_odd or len(ask.attempt_id or "") > _ATTEMPT_CHARACTERS_MAX:
+            ask = replace(
+                ask,
+                invisible_ms=max(ask.invisible_ms, INVISIBLE_MS_MIN),
+                count_max=min(ask.count_max, COUNT_MAX),
+                attempt_id=None if ask.attempt_id is None else ask.attempt_id[:_ATTEMPT_CHARACTERS_MAX],
+            )
+        if ask.wanted.matches is not None and not self._turn.take():
+            return self._ask_in_turn(ask, wait_ms, attempt)
+        return self._ask_now(ask, wait_ms, attempt)
+
+    async def _ask_in_turn(self, ask: PopAsk, wait_ms: int, attempt: Callable[[PopAsk], Tried]) -> Popped:
+        """Look at records for a filter in a turn of its own, as a pull by SQL does."""
+        await self._turn.wait()
+        return await self._ask_now(ask, wait_ms, attempt)
+
+    def _ask_now(self, ask: PopAsk, wait_ms: int, attempt: Callable[[PopAsk], Tried]) -> Awaitable[Popped]:
         # Who waits already asks for the same, and was there before.
         popped, is_more = attempt(ask) if ask.count_max > 0 else (None, False)
         if popped is not None:
@@ -175,7 +194,7 @@ class Pop:
         if wait_ms <= 0:
             return Done(self._nothing(ask))
         settings = self._settings
-        is_full = self._held.count >= settings.max_pop_polling_size
+        is_full = self._held.count >= settings.max_pop_polling_size or not self._held.has_room
         if is_full or self._held.held(ask.group, ask.topic, ask.queue_id) >= settings.pop_polling_size:
             self.counts.pops[PopStatus.HELD_FULL] += 1
             return Done(self._taking.full(ask))
@@ -228,6 +247,10 @@ class Pop:
         queue = self._table.find(group, real_topic, handle.queue_id)
         if queue is None:
             return self._of_unknown(real_topic, handle, now_ms)
+        at = queue.in_flight.find(handle.offset)
+        if at >= 0 and queue.in_flight.popped_at_ms(at) == handle.popped_at_ms:
+            self._changes.end_at(queue, at, handle.offset)
+            return AckResult.OK
         if not self._is_valid(queue, handle):
             return self._of_gone(queue, handle, now_ms)
         self._changes.end(queue, handle.offset)

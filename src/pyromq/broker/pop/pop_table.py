@@ -177,13 +177,18 @@ class PopTable:
         self.revision += 1
         at = queue.in_flight.find(offset)
         if at >= 0:
-            queue.in_flight.end(at)
-            self.count -= 1
+            self.end_at(queue, at)
             return True
         batch = queue.find_ordered(offset)
         if batch is not None:
             batch.acknowledged.add(batch.place(offset))
         return batch is not None
+
+    def end_at(self, queue: PopQueue, at: int) -> None:
+        """Note that the message at a place of a queue's columns is finished."""
+        self.revision += 1
+        queue.in_flight.end(at)
+        self.count -= 1
 
     def move(self, queue: PopQueue, offset: int, popped_at_ms: int, visible_at_ms: int) -> None:
         """Note that a message has another handle and another visible time."""

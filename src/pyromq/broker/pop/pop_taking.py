@@ -163,7 +163,8 @@ class PopTaking:
             return None, False
         self._check_name(ask)
         for place in places:
-            if gathering.left <= 0:
+            if gathering.left <= 0 or (gathering.is_more and ask.wanted.matches is not None):
+                # Of a filter that looks at records, one queue is enough for one turn of the loop.
                 break
             queue = self.queue(ask, place)
             if self._is_full(queue):

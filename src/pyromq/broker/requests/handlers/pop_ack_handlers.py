@@ -123,6 +123,8 @@ class PopAckHandlers:
 def _handle(header: AckMessage | ChangeMessageInvisibleTime) -> ReceiptHandle:
     """Return the handle of a request; its fields say which message of the pop is meant."""
     handle = decode_receipt_handle(header.extra_info)
+    if handle.offset == header.offset and handle.queue_id == header.queue_id:
+        return handle
     return replace(handle, queue_id=header.queue_id, offset=header.offset)
 
 
