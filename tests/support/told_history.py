@@ -6,7 +6,17 @@ from collections.abc import Iterator
 from pyromq.torture.checker import PromiseVerdict, judge
 from pyromq.torture.history import History, HistoryEvent, Json
 from pyromq.torture.stage import Promises, Topology
-from pyromq.torture.workload.arrangement import FAILERS, FAILING, ORDERED, ORDERLY, PAID, PLAIN, READERS
+from pyromq.torture.workload.arrangement import (
+    FAILERS,
+    FAILING,
+    ORDERED,
+    ORDERLY,
+    PAID,
+    PLAIN,
+    POPPED,
+    POPPERS,
+    READERS,
+)
 from pyromq.torture.workload.scribe import body_of
 from pyromq.torture.workload.workload_plan import WorkloadKind
 
@@ -97,6 +107,25 @@ class Told:
             done=done,
             crc=crc_of(number, kind),
         )
+
+    def pop(self, number: int, *, at: float, until_s: float | None = None, times: int = 0) -> None:
+        """Hand a message to a member that pops; without `until_s`, to one with a listener."""
+        self.note(
+            "deliver",
+            at=at,
+            group=POPPERS,
+            number=number,
+            place=f"{POPPED}/broker-a/0",
+            offset=number,
+            times=times,
+            done=until_s is None,
+            crc=crc_of(number, WorkloadKind.POPPED),
+            until_s=until_s,
+        )
+
+    def end(self, number: int, *, popped_at_s: float, until_s: float, at: float) -> None:
+        """Acknowledge a message that was popped."""
+        self.note("ended", at=at, group=POPPERS, number=number, popped_at_s=popped_at_s, until_s=until_s)
 
     def subscribe(self, group: str, topic: str, **filters: Json) -> None:
         """Let a group want a topic."""

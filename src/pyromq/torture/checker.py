@@ -14,6 +14,7 @@ from pyromq.torture.checks import (
     lasting,
     offset_promise,
     ordering,
+    pop_promise,
     serving,
     waiting_promise,
 )
@@ -38,6 +39,8 @@ CHECKS: Final[dict[str, Check]] = {
     "messages come in time": delivery_promise.is_in_time,
     "filters let nothing else through": delivery_promise.is_for_them,
     "messages come once while nothing is wrong": delivery_promise.is_delivered_once,
+    "what was popped and acknowledged does not come again": pop_promise.is_ended,
+    "what was popped is one member's at a time": pop_promise.is_one_members,
     "delayed messages do not come early": waiting_promise.is_not_early,
     "recalled messages do not come": waiting_promise.is_recalled,
     "transactions end as decided": waiting_promise.is_as_decided,

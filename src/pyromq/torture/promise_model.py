@@ -116,6 +116,8 @@ class Model:
         self._batch_of: dict[int, PromisedBatch] = {}
         #: Deliveries of each message to each group, whether they ended well or not.
         self.deliveries: dict[str, dict[int, list[HistoryEvent]]] = {}
+        #: Acknowledgements of popped messages that brokers took, by group and message.
+        self.ended: dict[tuple[str, int], list[HistoryEvent]] = {}
         #: What was known first to stand at a queue's offset: it was shown to a group, or acknowledged.
         self._first_at: dict[tuple[str, int], int] = {}
         #: Where copies of a message stand in the end that were stored because it failed.
@@ -213,6 +215,8 @@ class Model:
         from_s = sent.replayed_at_s or 0.0
         if any(is_last_try(event) and event.at_s >= from_s for event in deliveries):
             return True
+        if (group, sent.number) in self.ended:
+            return True
         return any(event.fields["done"] for event in deliveries) or self._is_passed(sent)
 
     def _is_passed(self, sent: Sent) -> bool:
@@ -307,6 +311,10 @@ class Model:
         self.deliveries.setdefault(group, {}).setdefault(number, []).append(event)
         self._first_at.setdefault(_place_of(event), number)
 
+    def _see_ended(self, event: HistoryEvent) -> None:
+        group, number = str(event.fields["group"]), int(_number(event, "number", -1))
+        self.ended.setdefault((group, number), []).append(event)
+
     def _see_log(self, event: HistoryEvent) -> None:
         """Note the copies in a retry topic: their offsets, too, may have been another's that is lost."""
         place, messages = str(event.fields["place"]), event.fields["messages"]
@@ -346,8 +354,12 @@ def name_of(fault: HistoryEvent) -> str:
 
 
 def is_last_try(delivery: HistoryEvent) -> bool:
-    """Return whether a delivery made a message a dead letter."""
-    return not delivery.fields["done"] and _number(delivery, "times", 0) >= TRIES_MAX
+    """Return whether a delivery made a message a dead letter; what is popped comes again for ever."""
+    return (
+        "until_s" not in delivery.fields
+        and not delivery.fields["done"]
+        and _number(delivery, "times", 0) >= TRIES_MAX
+    )
 
 
 def _showing_of_staged(batch: PromisedBatch, _sent: Sent) -> Showing:

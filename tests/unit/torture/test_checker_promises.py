@@ -15,6 +15,7 @@ from pyromq.torture.workload.arrangement import (
     ORDERLY,
     PAID,
     PLAIN,
+    POPPED,
     PULLERS,
     READERS,
     STAGED,
@@ -150,6 +151,22 @@ def _again(run: Told, is_broken: bool) -> None:
     run.send(1)
     run.deliver(1, done=is_broken)
     run.deliver(1)
+
+
+@story("what was popped and acknowledged does not come again")
+def _ended_again(run: Told, is_broken: bool) -> None:
+    run.send(1, WorkloadKind.POPPED, POPPED)
+    run.pop(1, at=1.0, until_s=5.0)
+    run.end(1, popped_at_s=1.0, until_s=5.0, at=1.1)
+    if is_broken:
+        run.pop(1, at=9.0, times=1)
+
+
+@story("what was popped is one member's at a time")
+def _shared(run: Told, is_broken: bool) -> None:
+    run.send(1, WorkloadKind.POPPED, POPPED)
+    run.pop(1, at=1.0, until_s=5.0)
+    run.pop(1, at=2.0 if is_broken else 5.1, times=1)
 
 
 @story("delayed messages do not come early")

@@ -39,8 +39,9 @@ PAID: Final = "t-paid"
 FAILING: Final = "t-failing"
 REQUESTS: Final = "t-requests"
 STAGED: Final = "t-staged"
+POPPED: Final = "t-popped"
 OPEN_TOPIC: Final = "t-open"
-TOPICS: Final = (PLAIN, LARGE, ORDERED, DELAYED, TIMED, PAID, FAILING, REQUESTS, STAGED, OPEN_TOPIC)
+TOPICS: Final = (PLAIN, LARGE, ORDERED, DELAYED, TIMED, PAID, FAILING, REQUESTS, STAGED, POPPED, OPEN_TOPIC)
 #: Queues of each topic on each broker.
 QUEUE_COUNT: Final = 2
 
@@ -54,6 +55,8 @@ PULLERS: Final = "g-pullers"
 BIG_PULLERS: Final = "g-big-pullers"
 ANSWERERS: Final = "g-answerers"
 OUTSIDERS: Final = "g-outsiders"
+#: Members that pop: one with a listener, and one that receives and acknowledges.
+POPPERS: Final = "g-poppers"
 #: Tries after which a message of the failing group is a dead letter, and failures that never end.
 TRIES_MAX: Final = promise_model.TRIES_MAX
 ALWAYS: Final = 99

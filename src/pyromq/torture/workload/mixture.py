@@ -18,6 +18,8 @@ from pyromq.torture.workload.arrangement import (
     ORDERED,
     ORDERLY,
     PLAIN,
+    POPPED,
+    POPPERS,
     PULLERS,
     QUEUE_COUNT,
     READERS,
@@ -30,6 +32,7 @@ from pyromq.torture.workload.large_sends import LargeSends
 from pyromq.torture.workload.offset_keeper import OffsetKeeper, Surveyor
 from pyromq.torture.workload.passing_topics import PassingTopics
 from pyromq.torture.workload.plain_sends import OrderedSends, PlainSends
+from pyromq.torture.workload.pop_readers import Picker, Popper
 from pyromq.torture.workload.readers import OrderlyReader, PushReader, SqlReader, TagReader
 from pyromq.torture.workload.readout import read_out
 from pyromq.torture.workload.scribe import Scribe, told
@@ -38,6 +41,7 @@ from pyromq.torture.workload.stranger import Stranger
 from pyromq.torture.workload.timed_sends import TimedSends
 from pyromq.torture.workload.transaction_sends import Transactions
 from pyromq.torture.workload.workload_plan import WorkloadKind, WorkloadPlan
+from pyromq.wire.receipt_handle import pop_retry_topic
 
 #: Seconds until a client that ended is started again, until a step that failed is tried again, and that
 #: brokers have to take what the run begins with.
@@ -169,6 +173,10 @@ class MixedWorkload:
             self._take_on(FailingReader(scribe), FAILERS, [FAILING])
             self._clients.append(Replayer(scribe))
             self.own_topics += [f"%RETRY%{FAILERS}", f"%DLQ%{FAILERS}"]
+        if plan.has(WorkloadKind.POPPED):
+            self._take_on(Popper(scribe), POPPERS, [POPPED])
+            self._clients.append(Picker(scribe))
+            self.own_topics.append(pop_retry_topic(POPPERS, POPPED))
         if plan.has(WorkloadKind.REQUEST):
             self._clients.append(Correspondent(scribe))
             self._take_on(Answerer(scribe), ANSWERERS, [REQUESTS])

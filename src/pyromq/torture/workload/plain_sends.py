@@ -9,6 +9,7 @@ from pyromq.torture.workload.arrangement import (
     LEVELS_S,
     ORDERED,
     PLAIN,
+    POPPED,
     TRIES_MAX,
 )
 from pyromq.torture.workload.scribe import MessageDraft, Scribe
@@ -26,6 +27,7 @@ _KINDS = {
     WorkloadKind.FILTERED: PLAIN,
     WorkloadKind.DELAYED: DELAYED,
     WorkloadKind.FAILING: FAILING,
+    WorkloadKind.POPPED: POPPED,
 }
 #: How often the failing group fails a message before it is done: never, once, twice, or always.
 _FAILURES = (0, 1, TRIES_MAX, ALWAYS)

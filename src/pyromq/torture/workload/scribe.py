@@ -202,20 +202,21 @@ class Scribe:
         self.note_ack(actor, draft.number, result)
         return result
 
-    def note_delivery(self, actor: str, group: str, message: ReceivedMessage, *, is_done: bool = True) -> int:
-        """Write down that a reader got a message; return the message's number."""
+    def note_delivery(
+        self, actor: str, group: str, message: ReceivedMessage, *, is_done: bool = True, **more: Json
+    ) -> int:
+        """Write down that a reader got a message, and more of it; return the message's number."""
         number = number_of(message.body)
-        self.history.note(
-            "deliver",
-            actor,
-            group=group,
-            number=number,
-            place=place_of(message.queue),
-            offset=message.queue_offset,
-            times=message.reconsume_times,
-            done=is_done,
-            crc=zlib.crc32(message.body),
-        )
+        fields: dict[str, Json] = {
+            "group": group,
+            "number": number,
+            "place": place_of(message.queue),
+            "offset": message.queue_offset,
+            "times": message.reconsume_times,
+            "done": is_done,
+            "crc": zlib.crc32(message.body),
+        }
+        self.history.note("deliver", actor, **(fields | more))
         return number
 
 

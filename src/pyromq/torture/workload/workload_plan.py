@@ -23,6 +23,7 @@ class WorkloadKind(StrEnum):
     FAILING = "failing"
     REQUEST = "request"
     STAGED = "staged"
+    POPPED = "popped"
     FILTERED = "filtered"
     OFFSETS = "offsets"
     TOPICS = "topics"
@@ -43,6 +44,7 @@ PAUSES_S: Final[dict[WorkloadKind, float]] = {
     WorkloadKind.FAILING: 2.5,
     WorkloadKind.REQUEST: 2.0,
     WorkloadKind.STAGED: 4.0,
+    WorkloadKind.POPPED: 0.8,
     WorkloadKind.FILTERED: 1.0,
     WorkloadKind.OFFSETS: 1.0,
     WorkloadKind.TOPICS: 6.0,
