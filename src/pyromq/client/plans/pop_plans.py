@@ -147,10 +147,11 @@ def read_pop(session: Session, wanted: PopQuery, answer: Command) -> list[Popped
     for batch in batches:
         batch.messages = messages[at : at + len(batch.offsets)]
         at += len(batch.offsets)
+        shown = MessageQueue(topic, queue.broker_name, batch.queue_id)
         for message, offset in zip(batch.messages, batch.offsets, strict=True):
             message.queue_offset = offset
             if batch.mark or namespace:
-                message.topic = topic
+                message.topic, message.queue = topic, shown
             if counts:
                 message.reconsume_times = counts.get((batch.mark, batch.queue_id, offset), 0)
     return batches
