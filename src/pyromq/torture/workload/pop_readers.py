@@ -19,6 +19,8 @@ _WAIT_MS = 1_000
 #: Parts of the received messages that are forgotten, so that they come again by themselves, and given back.
 _FORGOTTEN, _GIVEN_BACK = 0.15, 0.15
 _COUNT = 8
+#: Seconds in which the member with a listener pops, between pauses.
+_TURN_S = 2.0
 
 
 def popped_from(message: ReceivedMessage) -> dict[str, Json]:
@@ -48,11 +50,18 @@ class Popper:
             scribe.stage.namesrv_address,
             mode="pop",
             listener=self._listen,
-            settings=scribe.settings(self.name, pop_invisible_time=5_000, pop_batch_nums=4),
+            settings=scribe.settings(
+                self.name, pop_invisible_time=5_000, pop_batch_nums=4, push_suspend_max_time_millis=1_000
+            ),
             consume_from=ConsumeFrom.FIRST_OFFSET,
         )
         async with consumer:
             consumer.subscribe(POPPED)
+            while await scribe.wait(_TURN_S):
+                # The other member's turn: a pop that is held gets every message first.
+                consumer.suspend()
+                await scribe.wait(2 * _TURN_S)
+                consumer.resume()
             await scribe.wait_for_end()
 
     async def _listen(self, message: ReceivedMessage, delivery: Delivery) -> bool:

@@ -53,6 +53,10 @@ PAUSES_S: Final[dict[WorkloadKind, float]] = {
 }
 #: Kinds that go beside those that are drawn: without them little is there to be promised.
 _ALWAYS: Final = (WorkloadKind.PLAIN, WorkloadKind.ENDS)
+#: Kinds that are not drawn with the others; and the part of the runs that have pops. They were added later,
+#: and are drawn last: what older seeds found is found by them still.
+_APART: Final = (WorkloadKind.STRANGERS, WorkloadKind.POPPED)
+_POPS: Final = 0.4
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,8 +87,10 @@ class WorkloadPlan:
     @classmethod
     def draw(cls, chance: Random, promises: Promises) -> "WorkloadPlan":
         """Choose kinds and how often they come."""
-        others = [kind for kind in WorkloadKind if kind not in _ALWAYS and kind is not WorkloadKind.STRANGERS]
+        others = [kind for kind in WorkloadKind if kind not in (*_ALWAYS, *_APART)]
         drawn = chance.sample(others, chance.randint(3, 6))
         chosen = {*_ALWAYS, *drawn, *((WorkloadKind.STRANGERS,) if promises.has_access_control else ())}
         pace = chance.choice((0.5, 1.0, 1.0, 2.0))
+        if chance.random() < _POPS:
+            chosen.add(WorkloadKind.POPPED)
         return cls.of(*chosen, pace=pace)
