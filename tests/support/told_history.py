@@ -125,6 +125,7 @@ class Told:
 
     def end(self, number: int, *, popped_at_s: float, until_s: float, at: float) -> None:
         """Acknowledge a message that was popped."""
+        self.note("ending", at=at, group=POPPERS, number=number)
         self.note("ended", at=at, group=POPPERS, number=number, popped_at_s=popped_at_s, until_s=until_s)
 
     def subscribe(self, group: str, topic: str, **filters: Json) -> None:

@@ -118,6 +118,8 @@ class Model:
         self.deliveries: dict[str, dict[int, list[HistoryEvent]]] = {}
         #: Acknowledgements of popped messages that brokers took, by group and message.
         self.ended: dict[tuple[str, int], list[HistoryEvent]] = {}
+        #: Popped messages that somebody tried to acknowledge: they may be over, and need not come again.
+        self.ending: set[tuple[str, int]] = set()
         #: What was known first to stand at a queue's offset: it was shown to a group, or acknowledged.
         self._first_at: dict[tuple[str, int], int] = {}
         #: Where copies of a message stand in the end that were stored because it failed.
@@ -215,7 +217,7 @@ class Model:
         from_s = sent.replayed_at_s or 0.0
         if any(is_last_try(event) and event.at_s >= from_s for event in deliveries):
             return True
-        if (group, sent.number) in self.ended:
+        if (group, sent.number) in self.ending:
             return True
         return any(event.fields["done"] for event in deliveries) or self._is_passed(sent)
 
@@ -310,6 +312,9 @@ class Model:
         group, number = str(event.fields["group"]), int(_number(event, "number", -1))
         self.deliveries.setdefault(group, {}).setdefault(number, []).append(event)
         self._first_at.setdefault(_place_of(event), number)
+
+    def _see_ending(self, event: HistoryEvent) -> None:
+        self.ending.add((str(event.fields["group"]), int(_number(event, "number", -1))))
 
     def _see_ended(self, event: HistoryEvent) -> None:
         group, number = str(event.fields["group"]), int(_number(event, "number", -1))

@@ -38,6 +38,13 @@ def test_an_acknowledged_message_is_delivered() -> None:
     assert run.verdict(DELIVERED).broken == []
 
 
+def test_an_acknowledgement_whose_answer_was_lost_may_have_had_its_effect() -> None:
+    run = popped_run()
+    run.note("ending", at=1.1, group=POPPERS, number=1)
+    run.settle(at=30.0)
+    assert run.verdict(DELIVERED).broken == []
+
+
 def test_an_acknowledgement_that_came_too_late_promises_nothing() -> None:
     run = popped_run()
     run.end(1, popped_at_s=1.0, until_s=5.0, at=4.9)

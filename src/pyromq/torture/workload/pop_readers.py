@@ -114,7 +114,8 @@ class Picker:
                 scribe.history.note("given_back", self.name, group=POPPERS, number=number)
                 await consumer.change_invisible_duration(message, GIVEN_BACK_MS)
                 return
-            began_s = scribe.stage.now_s()
+            # From here on it may be over, whatever becomes of the answer.
+            scribe.history.note("ending", self.name, group=POPPERS, number=number)
             await consumer.ack(message)
         except PyroError as error:
             scribe.history.note("not_ended", self.name, number=number, error=told(error))
@@ -125,7 +126,6 @@ class Picker:
             group=POPPERS,
             number=number,
             popped_at_s=until_s - INVISIBLE_MS / 1_000,
-            began_at_s=began_s,
             until_s=until_s,
             **place,
         )
