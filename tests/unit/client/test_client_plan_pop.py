@@ -7,6 +7,7 @@ from pyromq.client.client_session import Session
 from pyromq.client.plans import pop_plans
 from pyromq.client.plans.pop_plans import InvisibleChange, PopHaul, PopQuery, pop, pop_deadline
 from pyromq.client.plans.receive_plans import ReceiveTerms, Receiving, receive
+from pyromq.client.pop.message_handles import acknowledgements_of
 from pyromq.client.pop.popped_batch import PoppedBatch, read_counts
 from pyromq.codes import RequestCode, ResponseCode
 from pyromq.errors import (
@@ -387,3 +388,42 @@ def test_a_refusal_for_good_is_raised_at_once(stage: Stage, session: Session) ->
 def test_nothing_is_received_without_a_subscription(stage: Stage, session: Session) -> None:
     with pytest.raises(ConfigError, match="subscribe to a topic first"):
         received(stage, session, wants=Receiving())
+
+
+# A simple consumer's acknowledgements ---------------------------------------------------------------------
+
+
+def test_messages_of_one_pop_are_acknowledged_as_bits(stage: Stage, session: Session) -> None:
+    stage.brokers["a:1"] = stage.brokers["b:1"] = plays(
+        POP_MESSAGE=lambda _command: popped_answer(
+            record(1, 7), record(1, 9), record(0, 4), starts="0 1 6;0 0 4", offsets="0 1 7,9;0 0 4"
+        )
+    )
+    wants = Receiving({"orders": ALL})
+    terms = ReceiveTerms(32, 60_000, session.deadline(0, 0))
+    messages = stage.run(receive(session, wants, terms))
+
+    (parts,) = acknowledgements_of(messages, "group", "").values()
+    assert [(part.queue_id, part.start_offset, part.bits) for part in parts] == [
+        (1, 6, 0b1010),
+        (0, 4, 0b1),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "bits"),
+    [("6 5 60000 3 0 a 1 7 1234", [0b10, 0b1000]), ("6 5 60000 3 0 a 1 7", None)],
+)
+def test_a_handle_with_a_position_is_taken_and_one_that_was_changed_is_not(
+    stage: Stage, session: Session, text: str, bits: list[int] | None
+) -> None:
+    stage.brokers["a:1"] = stage.brokers["b:1"] = plays(POP_MESSAGE=lambda _command: ONE)
+    first, second = received(stage, session)[0], received(stage, session)[0]
+    first.properties["POP_CK"] = text
+    second.properties["POP_CK"] = text.replace(" 1 7", " 1 9" if bits else " 1 x")
+    if bits is None:
+        with pytest.raises(ConfigError, match="handle"):
+            acknowledgements_of([first, second], "group", "")
+    else:
+        (parts,) = acknowledgements_of([first, second], "group", "").values()
+        assert [part.bits for part in parts] == bits

@@ -13,7 +13,7 @@ from pyromq.client.names import check_group
 from pyromq.client.namespaces import wrap
 from pyromq.client.operations.declaration import ClientOperations, Operation
 from pyromq.client.plans import pop_plans
-from pyromq.client.plans.pop_plans import ALL_QUEUES, INVISIBLE_MS_MAX, POP_COUNT_MAX, InvisibleChange
+from pyromq.client.plans.pop_plans import INVISIBLE_MS_MAX, POP_COUNT_MAX, InvisibleChange
 from pyromq.client.plans.receive_plans import (
     ReceiveTerms,
     Receiving,
@@ -21,15 +21,13 @@ from pyromq.client.plans.receive_plans import (
     leave_group,
     receive,
 )
-from pyromq.client.pop.popped_batch import ack_part
+from pyromq.client.pop.message_handles import acknowledgements_of, handle_of, place_of
 from pyromq.client.steps import Plan
 from pyromq.clock import SystemClock
 from pyromq.config.settings import ClientSettings
-from pyromq.errors import ConfigError, HeaderError, Refused
-from pyromq.model import ConsumeFrom, MessageQueue, ReceivedMessage
-from pyromq.wire.bodies.pop_bodies import BatchAckPart
+from pyromq.errors import ConfigError, Refused
+from pyromq.model import ConsumeFrom, ReceivedMessage
 from pyromq.wire.properties import POP_CK
-from pyromq.wire.receipt_handle import ReceiptHandle, decode_receipt_handle
 
 #: Milliseconds that a message is invisible to others, and that a receive waits, unless it is told otherwise.
 INVISIBLE_MS: Final = 60_000
@@ -115,11 +113,8 @@ class SimpleOperations(ClientOperations):
         error says so. Acknowledging twice is none either.
         """
         session = self._session
-        places: dict[MessageQueue, list[BatchAckPart]] = {}
-        for message in [messages] if isinstance(messages, ReceivedMessage) else messages:
-            handle = _handle(message)
-            place = self._place(message, handle)
-            places.setdefault(place, []).append(ack_part(session.group, place.topic, handle))
+        several = [messages] if isinstance(messages, ReceivedMessage) else messages
+        places = acknowledgements_of(several, session.group, self._namespace)
         for place, parts in places.items():
             yield from pop_plans.ack(session, place, parts)
 
@@ -131,16 +126,13 @@ class SimpleOperations(ClientOperations):
         handle from then on. Raises HandleExpired when it is not this consumer's any more.
         """
         _check_duration(invisible_duration_ms, at_least=0)
-        handle = _handle(message)
-        place = self._place(message, handle)
+        handle = handle_of(message)
+        place = place_of(message, handle, self._namespace)
         change = InvisibleChange(handle, invisible_duration_ms)
         (changed,) = yield from pop_plans.change_invisible(self._session, place, [change])
         if isinstance(changed, Refused):
             raise changed
         message.properties[POP_CK] = changed.encode_short()
-
-    def _place(self, message: ReceivedMessage, handle: ReceiptHandle) -> MessageQueue:
-        return MessageQueue(wrap(self._namespace, message.topic), handle.broker_name, ALL_QUEUES)
 
     def _tell(self) -> None:
         """Have brokers told what is wanted before the next messages are received."""
@@ -149,18 +141,6 @@ class SimpleOperations(ClientOperations):
 
     def _farewell(self, session: Session) -> Plan[None]:
         return leave_group(session)
-
-
-def _handle(message: ReceivedMessage) -> ReceiptHandle:
-    text = message.properties.get(POP_CK)
-    if text is None:
-        raise ConfigError(
-            f"message {message.message_id} has no receipt handle: it was not received by a SimpleConsumer"
-        )
-    try:
-        return decode_receipt_handle(text)
-    except HeaderError as error:
-        raise ConfigError(f"message {message.message_id}: {error}") from error
 
 
 def _check_duration(duration_ms: int, *, at_least: int) -> None:

@@ -175,12 +175,12 @@ def _query(wants: Receiving, terms: ReceiveTerms, place: MessageQueue, wait_ms: 
 
 def _stamped(popped: PopHaul) -> list[ReceivedMessage]:
     """Write each message's handle into its properties, where RocketMQ's clients have it."""
-    messages = []
+    messages: list[ReceivedMessage] = []
     for batch in popped.batches:
+        prefix = batch.prefix
         for message in batch.messages:
-            handle = batch.handle(message.queue_offset)
-            message.properties[POP_CK] = handle.encode_short()
-            messages.append(message)
+            message.properties[POP_CK] = f"{prefix}{message.queue_offset}"
+        messages += batch.messages
     return messages
 
 

@@ -17,7 +17,7 @@ from pyromq.wire.receipt_handle import ReceiptHandle
 #: Part of the invisible time that is kept in reserve: the broker's clock began before this one.
 _RESERVE: Final = 0.02
 #: Offsets that one bit set reaches over.
-_SPAN_MAX: Final = 8 * BIT_SET_BYTES_MAX
+SPAN_MAX: Final = 8 * BIT_SET_BYTES_MAX
 
 
 class PoppedBatch:
@@ -62,7 +62,7 @@ class PoppedBatch:
         #: Messages that have not ended, and those that are done and not acknowledged yet.
         self.left = self.done = 0
         for offset in offsets:
-            if not 0 <= offset - start_offset < _SPAN_MAX:
+            if not 0 <= offset - start_offset < SPAN_MAX:
                 raise ValueError(f"offset {offset} is too far from {start_offset}")
             self.left |= 1 << (offset - start_offset)
         self.moved: dict[int, ReceiptHandle] = {}
@@ -137,6 +137,14 @@ class PoppedBatch:
             offset,
         )
 
+    @property
+    def prefix(self) -> str:
+        """The text of a handle of this batch up to its message's offset."""
+        return (
+            f"{self.start_offset} {self.popped_at_ms} {self.invisible_ms} {self.revive_queue_id} {self.mark} "
+            f"{self.broker_name} {self.queue_id} "
+        )
+
     def take_done(self, group: str) -> Iterator[BatchAckPart]:
         """Yield what is to be acknowledged now; whoever takes it has it acknowledged."""
         bits, self.done = self.done, 0
@@ -159,8 +167,8 @@ class PoppedBatch:
             )
 
 
-def ack_part(group: str, topic: str, handle: ReceiptHandle) -> BatchAckPart:
-    """Return the acknowledgement of one message, as a part of a batch."""
+def ack_part(group: str, topic: str, handle: ReceiptHandle, bits: int = 0) -> BatchAckPart:
+    """Return the acknowledgement of one message, or of those of its batch whose bits are set."""
     return BatchAckPart(
         group=group,
         topic=topic,
@@ -170,7 +178,7 @@ def ack_part(group: str, topic: str, handle: ReceiptHandle) -> BatchAckPart:
         revive_queue_id=handle.revive_queue_id,
         popped_at_ms=handle.popped_at_ms,
         invisible_ms=handle.invisible_ms,
-        packed_bits=pack_bits(1 << (handle.offset - handle.start_offset)),
+        packed_bits=pack_bits(bits or 1 << (handle.offset - handle.start_offset)),
     )
 
 

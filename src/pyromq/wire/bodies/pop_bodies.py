@@ -35,18 +35,21 @@ _FULL_NAMES: Final = {
 
 
 class BatchAckPart(Body, kw_only=True, frozen=True):
-    """Messages of one queue that were taken by one pop and are done; `bits` has bit offset − start set."""
+    """Messages of one queue that were taken by one pop and are done; `bits` has bit offset − start set.
 
+    The fields stand in the order in which fastjson writes them.
+    """
+
+    packed_bits: str = msgspec.field(default="", name="b")
     group: GroupName = msgspec.field(name="c")
-    topic: TopicName = msgspec.field(name="t")
+    invisible_ms: Int64 = msgspec.field(name="it")
+    popped_at_ms: Int64 = msgspec.field(name="pt")
+    queue_id: Int32 = msgspec.field(name="q")
     #: Which topic the messages lie in: "0" the topic, "1" and "2" its retry topics.
     mark: Word = msgspec.field(default="0", name="r")
-    start_offset: Int64 = msgspec.field(name="so")
-    queue_id: Int32 = msgspec.field(name="q")
     revive_queue_id: Int32 = msgspec.field(name="rq")
-    popped_at_ms: Int64 = msgspec.field(name="pt")
-    invisible_ms: Int64 = msgspec.field(name="it")
-    packed_bits: str = msgspec.field(default="", name="b")
+    start_offset: Int64 = msgspec.field(name="so")
+    topic: TopicName = msgspec.field(name="t")
 
     @property
     def bits(self) -> int:
@@ -57,8 +60,13 @@ class BatchAckPart(Body, kw_only=True, frozen=True):
 class BatchAck(Body, kw_only=True, frozen=True):
     """The body of 200151."""
 
-    broker_name: ServerName | None = None
     acks: list[BatchAckPart]
+    broker_name: ServerName | None = None
+
+
+#: Names, numbers and base64 need none of what fastjson writes otherwise; and most bodies are as ours are.
+_encode_plain = msgspec.json.Encoder().encode
+_decode_plain = msgspec.json.Decoder(BatchAck).decode
 
 
 class AssignmentQuestion(Body, kw_only=True, frozen=True):
@@ -95,11 +103,19 @@ def unpack_bits(text: str) -> int:
 
 def encode_batch_ack(broker_name: str, parts: Iterable[BatchAckPart]) -> bytes:
     """Return the body of 200151."""
-    return dumps(BatchAck(broker_name=broker_name, acks=list(parts)))
+    return _encode_plain(BatchAck(broker_name=broker_name, acks=list(parts)))
 
 
 def decode_batch_ack(data: bytes) -> BatchAck:
     """Return what the body of 200151 says."""
+    try:
+        return _decode_plain(data)
+    except msgspec.DecodeError:
+        return _decode_loosely(data)
+
+
+def _decode_loosely(data: bytes) -> BatchAck:
+    """Return what a body says in the words of other clients: names in full, numbers as text."""
     fields = read_object(data)
     parts = fields.get("acks", [])
     if not isinstance(parts, list):
