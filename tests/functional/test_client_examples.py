@@ -23,6 +23,7 @@ SAYS = {
     "pull.py": "hello 4",
     "pull_consumer.py": "10 orders taken",
     "pull_async.py": "FOUND ['hello 0', 'hello 1']",
+    "simple_consumer.py": "nobody opens for parcel 3\n5 parcels delivered",
     "push_consumer.py": "payment 3 must wait\n5 payments handled",
     "push_orderly.py": "o4 created paid shipped",
     "delayed.py": "one second later",
@@ -39,7 +40,7 @@ SAYS = {
 #: one a little later, and a consumer that comes sooner says so on standard error.
 READ = (
     *("payments", "shipping-steps", "shop-orders", "greetings", "bills", "sales", "reminders"),
-    *("appointments", "doors"),
+    *("appointments", "doors", "deliveries"),
 )
 
 
