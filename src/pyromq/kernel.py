@@ -18,6 +18,7 @@ MODULES = (
     "codec.frames",
     "codec.inlets",
     "codec.sha1",
+    "requests.acks",
     "requests.again_frames",
     "requests.ends",
     "requests.holds",

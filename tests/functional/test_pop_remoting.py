@@ -384,6 +384,38 @@ async def test_a_queue_in_order_is_blocked_until_its_batch_is_acknowledged(
     assert one.handle.split()[3] == "999"
 
 
+async def test_acknowledgements_after_the_first_are_answered_alike(
+    client: WireClient, clock: ManualClock
+) -> None:
+    """The kernel has them from then on, where there is one."""
+    await send(client, b"one", b"two", b"three", b"four")
+    messages = await pop(client)
+    answers = [
+        client.begin(RequestCode.ACK_MESSAGE, message.fields(), opaque=1_000 + number)
+        for number, message in enumerate(messages)
+    ]
+    codes = [(answer.code, answer.remark, answer.ext) for answer in await asyncio.gather(*answers)]
+    again = await ack(client, messages[1])
+    headers = [client.raw_headers[1_000 + number] for number in range(4)]
+
+    assert codes == [(OK, None, None)] * 4
+    assert len({header.replace(b"100%d" % number, b"") for number, header in enumerate(headers)}) == 1
+    assert again.code == OK
+    clock.advance(120_000)
+    assert await pop(client) == []
+
+
+async def test_nothing_is_acknowledged_in_a_topic_that_is_gone(client: WireClient) -> None:
+    await send(client, b"one", b"two", b"three")
+    one, two, three = await pop(client)
+    await ack(client, one)
+    await ack(client, two)
+
+    await client.ask(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": TOPIC})
+
+    assert (await ack(client, three)).code == ResponseCode.TOPIC_NOT_EXIST
+
+
 # Filters
 
 
@@ -554,9 +586,19 @@ async def test_a_group_pops_and_acknowledges_what_its_account_may_read(tmp_path:
         Cluster(data_dir=tmp_path / "data", acl_enable=True, acl_folder=str(folder)) as cluster,
         WireClient(cluster.broker_addresses[0]) as client,
     ):
-        sent = await ask_as(client, (OPERATOR, OPERATOR_SECRET), 310, send_v2_fields(TOPIC), b"one")
+        fields = send_v2_fields(TOPIC) | {"e": "0"}
+        for body in (b"one", b"two", b"three"):
+            sent = await ask_as(client, (OPERATOR, OPERATOR_SECRET), 310, fields, body)
         popped = await ask_as(client, (SHOP, SHOP_SECRET), POP, texts(pop_fields(consumerGroup="billing")))
-        handle = popped_of(popped)[0].handle
+        messages = popped_of(popped)
+        handle = messages[0].handle
+        own = [texts(message.fields(consumerGroup="billing")) for message in messages]
+        taken = [
+            await ask_as(client, (SHOP, SHOP_SECRET), RequestCode.ACK_MESSAGE, own[number])
+            for number in (0, 1)
+        ]
+        unsigned = await client.ask(RequestCode.ACK_MESSAGE, own[2])
+        guessed = await ask_as(client, (SHOP, "guessed"), RequestCode.ACK_MESSAGE, own[2])
         retry = {"consumerGroup": "billing", "topic": "%RETRY%billing_orders", "queueId": "0", "offset": "0"}
         acked = await ask_as(
             client, (SHOP, SHOP_SECRET), RequestCode.ACK_MESSAGE, retry | {"extraInfo": handle}
@@ -567,6 +609,9 @@ async def test_a_group_pops_and_acknowledges_what_its_account_may_read(tmp_path:
 
     assert sent.code == OK, sent.remark
     assert popped.code == OK, popped.remark
+    assert [answer.code for answer in taken] == [OK, OK]
+    assert is_denied(unsigned)
+    assert is_denied(guessed)
     # It is allowed; the retry topic does not exist yet.
     assert acked.code == ResponseCode.TOPIC_NOT_EXIST
     assert is_denied(others)

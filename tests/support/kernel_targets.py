@@ -9,6 +9,8 @@ write a function under `@target("module.Name", ...)` into a module that is impor
 import ctypes
 from random import Random
 
+import kernel_ack_targets  # noqa: F401
+
 # Their targets enter themselves.
 import kernel_again_targets  # noqa: F401
 import kernel_copy_targets  # noqa: F401

@@ -9,12 +9,12 @@ and `pyromq.broker.groups.offsets` are the same in Python.
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.stdlib cimport free
-from libc.string cimport memchr, memcpy
 
 from pyromq._kernel.codec.answers cimport PART_FIRST, PART_OPAQUE, VALUES_MAX, AnswerHead, Value
 from pyromq._kernel.codec.blocks cimport Block, need
 from pyromq._kernel.codec.frames cimport READ, Frame, Span, find_field, read_bool, read_frame, read_number
 from pyromq._kernel.codec.inlets cimport Inlet
+from pyromq._kernel.requests.place_keys cimport place_key
 from pyromq._kernel.requests.signatures cimport Signatures
 from pyromq._kernel.storage.progress cimport read_progress
 
@@ -23,8 +23,6 @@ cdef enum:
     UPDATE_CONSUMER_OFFSET = 15
     FLAG_RESPONSE = 1
     FLAG_ONEWAY = 2
-    KEY_FIELDS = 3
-    KEY_BYTES_MAX = 1024
 
     # What varies in the answer to a query, behind its opaque.
     VALUE_OFFSET = PART_FIRST
@@ -169,7 +167,7 @@ cdef class Offsets:
         return True
 
     cdef OffsetPlan _plan_of(self, Frame *frame):
-        cdef bytes key = _key_of(frame)
+        cdef bytes key = place_key(frame)
         return None if key is None else <OffsetPlan> self._plans.get(key)
 
     cdef int _write(self, AnswerHead head, Frame *frame, int64_t offset) except -1:
@@ -185,35 +183,3 @@ cdef class Offsets:
         at = head.write(self._answers.bytes + self._answers.used, frame, values, 0)
         self._answers.used = at - self._answers.bytes
         return 0
-
-
-cdef bytes _key_of(Frame *frame):
-    """Return group, topic and queue as Python puts them together, None when a field is missing or unusual."""
-    cdef uint8_t key[KEY_BYTES_MAX]
-    cdef uint8_t *at = key
-    cdef Span *field
-    cdef int64_t number
-    cdef int i
-    for i in range(frame.field_count):
-        # A field that nobody looks at may have escapes that mean nothing.
-        if frame.fields[i].value.is_escaped:
-            return None
-    for i in range(KEY_FIELDS):
-        if i == 0:
-            field = find_field(frame, b"consumerGroup", 13)
-        elif i == 1:
-            field = find_field(frame, b"topic", 5)
-        else:
-            field = find_field(frame, b"queueId", 7)
-        if field == NULL or field.length + 1 > key + KEY_BYTES_MAX - at:
-            return None
-        if field.length and memchr(field.at, 0, field.length) != NULL:
-            return None
-        if i == 2 and not read_number(field, -(1 << 62), 1 << 62, &number):
-            return None
-        if field.length:
-            memcpy(at, field.at, field.length)
-        at += field.length
-        at[0] = 0
-        at += 1
-    return PyBytes_FromStringAndSize(<char *> key, at - key)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 #: Queues that are known at a time, of all groups; each takes some hundred bytes.
 PLACES_MAX: Final = 100_000
-#: The kernel compares no longer keys (KEY_BYTES_MAX in offsets.pyx).
+#: The kernel compares no longer keys (PLACE_BYTES_MAX in place_keys.pxd).
 KEY_BYTES_MAX: Final = 1_024
 
 

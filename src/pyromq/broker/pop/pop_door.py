@@ -258,6 +258,37 @@ class Pop:
             self._queue_is_free(queue)
         return AckResult.OK
 
+    def may_answer_at_once(self) -> bool:
+        """Return whether acknowledgements may be answered at once; if so, the lease is looked at."""
+        durability = self._durability
+        if durability is None or not durability.is_immediate:
+            return False
+        if self._store.ailment or self._changes.why_refused:
+            return False
+        try:
+            durability.vouch()
+        except ServiceNotAvailable:
+            return False
+        return True
+
+    def ender(self, group: str, real_topic: str, queue_id: int) -> Callable[[int, int], bool]:
+        """Return what ends a message of a queue, told its offset and when it was popped.
+
+        It returns whether the message was in flight by that handle; else nothing changes.
+        """
+        find, end = self._table.find, self._changes.end
+
+        def ended(offset: int, popped_at_ms: int) -> bool:
+            queue = find(group, real_topic, queue_id)
+            if queue is None:
+                return False
+            at = queue.in_flight.find(offset)
+            if at < 0 or queue.in_flight.popped_at_ms(at) != popped_at_ms:
+                return False
+            return end(queue, offset)
+
+        return ended
+
     def _is_valid(self, queue: PopQueue, handle: ReceiptHandle) -> bool:
         """Return whether a handle is that of a message in flight."""
         return self._is_of_pop(queue, handle.offset, handle.popped_at_ms)

@@ -25,6 +25,7 @@ from pyromq.broker.metrics.runtime import RuntimeTable
 from pyromq.broker.pop.pop_door import Pop
 from pyromq.broker.registration import Registration
 from pyromq.broker.replication.committed_here import CommittedHere
+from pyromq.broker.requests.ack_shortcut import FastAcks, make_acks
 from pyromq.broker.requests.broker_routes import (
     access_routes,
     admin_routes,
@@ -69,6 +70,7 @@ from pyromq.broker.topics.topics import TopicTable
 from pyromq.clock import Clock
 from pyromq.codes import RequestCode
 from pyromq.config.choices import BrokerRole
+from pyromq.net.link import Link
 from pyromq.net.turn import Shortcut, Turn
 from pyromq.store.store import MessageStore
 from pyromq.wire.record import HOST_BYTES_V4
@@ -112,6 +114,8 @@ class HandlerTable:
         self._others: list[AgainFrames] = []
         self._access: AccessControl | None = None
         self._signed: FastSignatures | None = None
+        #: The handlers of acknowledgements, for their shortcut.
+        self._acks: PopAckHandlers | None = None
 
     @property
     def _is_slave(self) -> bool:
@@ -223,7 +227,8 @@ class HandlerTable:
             broker_name=name,
         )
         pops.on_read = metrics.stats.pulled
-        self._table.add(pop_routes(pops, PopAckHandlers(pop, self._groups.offsets, checks, broker_name=name)))
+        acks = self._acks = PopAckHandlers(pop, self._groups.offsets, checks, broker_name=name)
+        self._table.add(pop_routes(pops, acks))
 
     def add_assignments(self, routes: TopicRoutes) -> None:
         """Add the handlers of members that ask for their share of queues."""
@@ -321,10 +326,14 @@ class HandlerTable:
         sends = self._fast_sends(send, delivery, busy) if is_usable else None
         pulls = self._fast_pulls(pull, delivery, metrics) if use_kernel else None
         offsets = self._fast_offsets(progress) if use_kernel else None
+        acks = self._fast_acks(self._acks) if is_usable and self._acks is not None else None
         shortcut = self._write.durability.shortcut(
             _observed(sends, metrics.request_times, RequestCode.SEND_MESSAGE_V2),
             _observed(pulls, metrics.request_times, RequestCode.PULL_MESSAGE),
-            _observed(offsets, metrics.request_times, RequestCode.UPDATE_CONSUMER_OFFSET),
+            _joined(
+                _observed(offsets, metrics.request_times, RequestCode.UPDATE_CONSUMER_OFFSET),
+                _observed(acks, metrics.request_times, RequestCode.ACK_MESSAGE),
+            ),
             under_way_max=self._settings.net.requests_under_way_max,
         )
         return shortcut if signed is None or shortcut is None else signed.around(shortcut)
@@ -382,6 +391,13 @@ class HandlerTable:
         progress.learn = fast.learn
         return fast
 
+    def _fast_acks(self, handlers: PopAckHandlers) -> FastAcks:
+        acks = make_acks()
+        acks.guard(self._signatures((RequestCode.ACK_MESSAGE,)))
+        fast = FastAcks(acks, handlers.pop, self._topics)
+        handlers.learn = fast.learn
+        return fast
+
     def _fast_pulls(self, pull: PullHandlers, delivery: PullDelivery, metrics: BrokerMetrics) -> FastPulls:
         pulls = make_pulls(self._settings.store)
         pulls.guard(self._signatures(_PULLS))
@@ -403,8 +419,20 @@ class HandlerTable:
 
 
 def _observed(
-    fast: FastSends | FastPulls | FastOffsets | None, times: "RequestTimes | None", code: int
+    fast: FastSends | FastPulls | FastOffsets | FastAcks | None, times: "RequestTimes | None", code: int
 ) -> Shortcut | None:
     if fast is None or times is None:
         return None if fast is None else fast.take
     return times.around(fast.take, code)
+
+
+def _joined(first: Shortcut | None, second: Shortcut | None) -> Shortcut | None:
+    """Return the shortcut that offers what links received to one, and what is left to the other."""
+    if first is None or second is None:
+        return first or second
+
+    def take(links: list[Link]) -> bool:
+        has_handled = first(links)
+        return second(links) or has_handled
+
+    return take

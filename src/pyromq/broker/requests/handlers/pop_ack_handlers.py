@@ -4,7 +4,7 @@ As with RocketMQ, who acknowledges too late is not told: the message comes again
 over is refused.
 """
 
-from collections.abc import Awaitable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -32,10 +32,12 @@ class PopAckHandlers:
     """Answers 200051, 200053 and 200151."""
 
     def __init__(self, pop: Pop, offsets: OffsetTable, checks: PopChecks, *, broker_name: str) -> None:
-        self._pop = pop
         self._offsets = offsets
         self._checks = checks
         self._broker_name = broker_name
+        self.pop = pop
+        #: Told of each queue of which a message was acknowledged at once: group, topic, queue.
+        self.learn: Callable[[str, str, int], None] | None = None
 
     def ack(self, request: Request[AckMessage]) -> Handled:
         """End a message; whoever comes too late is not told."""
@@ -44,8 +46,10 @@ class PopAckHandlers:
             header.topic, header.queue_id, header.offset, request.link.peer, may_be_next=True
         )
         handle = _handle(header)
-        results = self._pop.ack(header.consumer_group, header.topic, [handle])
+        results = self.pop.ack(header.consumer_group, header.topic, [handle])
         if isinstance(results, Done):
+            if self.learn is not None and not handle.is_fifo and results.value[0] is AckResult.OK:
+                self.learn(header.consumer_group, header.topic, header.queue_id)
             return self._acked(request, results.value[0], handle)
         return self._acked_later(request, results, handle)
 
@@ -80,7 +84,7 @@ class PopAckHandlers:
         for part, each in zip(acks, bits, strict=True):
             handles = list(self._handles(part, each))
             if handles:
-                results = self._pop.ack(part.group, part.topic, handles)
+                results = self.pop.ack(part.group, part.topic, handles)
                 if not isinstance(results, Done):
                     waits.append(results)
         return _all_acked(waits) if waits else Answer()
@@ -114,9 +118,7 @@ class PopAckHandlers:
             header.topic, header.queue_id, header.offset, request.link.peer, may_be_next=False
         )
         check_invisible(header.invisible_time)
-        changed = self._pop.change(
-            header.consumer_group, header.topic, _handle(header), header.invisible_time
-        )
+        changed = self.pop.change(header.consumer_group, header.topic, _handle(header), header.invisible_time)
         return _changed(changed.value) if isinstance(changed, Done) else _changed_later(changed)
 
 
