@@ -12,9 +12,11 @@ import pytest
 from harness.missing import unavailable
 from harness.program import Event, Program
 from harness.sdk5.doors import OPENS, OPERATOR, OPERATOR_SECRET, Door, open_guarded
-from harness.sdk5.sdks import SDKS, Sdk
+from harness.sdk5.sdks import SDKS, Sdk, Tls
 from harness.toolchains import Unavailable
 
+from pyromq import SimpleConsumer
+from pyromq.model import ConsumeFrom
 from pyromq.testing.waiting import eventually
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(900), pytest.mark.row("GR-34")]
@@ -52,7 +54,7 @@ def door(request: pytest.FixtureRequest, doors: Callable[[str], Door]) -> Door:
         unavailable(error)
 
 
-@pytest.fixture(params=DOORS)
+@pytest.fixture(params=("ours", pytest.param("apache", marks=pytest.mark.long)))
 def own_door(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Door]:
     """A broker of the test's own, which it may end."""
     with ExitStack() as closing:
@@ -66,6 +68,12 @@ def own_door(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Door]:
 def sdk(request: pytest.FixtureRequest) -> Sdk:
     """One of the five."""
     return SDKS[request.param]
+
+
+@pytest.fixture
+def ours(doors: Callable[[str], Door]) -> Door:
+    """Our broker, for what Apache's cannot."""
+    return doors("ours")
 
 
 @pytest.fixture
@@ -308,6 +316,7 @@ def test_two_members_share_and_one_that_is_killed_is_missed_by_nobody(
 LATE_ON_APACHE = ("go", "python", "rust")
 
 
+@pytest.mark.row("GR-10")
 def test_consumers_go_on_over_a_restart_of_the_broker(
     own_door: Door, sdk: Sdk, start: Callable[..., Program]
 ) -> None:
@@ -340,11 +349,20 @@ def test_consumers_go_on_over_a_restart_of_the_broker(
     assert heard() == numbered("before", 3) | {"after-0"}
 
 
-def test_tls_is_taken_on_the_same_port(door: Door, sdk: Sdk, start: Callable[..., Program]) -> None:
-    if sdk.no_tls:
-        pytest.skip(sdk.no_tls)
+def test_tls_is_taken_on_the_same_port(
+    door: Door, sdk: Sdk, start: Callable[..., Program], tmp_path: Path
+) -> None:
+    if sdk.tls is Tls.NONE or (sdk.tls is Tls.CHECKED and door.is_apache):
+        pytest.skip(
+            "it has no TLS" if sdk.tls is Tls.NONE else "Apache's proxy keeps its certificate to itself"
+        )
     topic, group = names(door, sdk, "tls")
-    secret, plain = start(door.endpoint, tls=True), start(door.endpoint)
+    trusted = None
+    if sdk.tls is Tls.CHECKED and door.certificate:
+        # The file has the key too, which is nobody else's.
+        trusted = tmp_path / "certificate.pem"
+        trusted.write_text(door.certificate.read_text().partition("-----BEGIN PRIVATE KEY")[0])
+    secret, plain = start(door.endpoint, tls=True, trusted=trusted), start(door.endpoint)
     secret.do("producer", "p", topic)
     secret.do("send", "p", "normal", topic, "t", 2)
     secret.do("simple", "s", group, topic, "*")
@@ -354,6 +372,59 @@ def test_tls_is_taken_on_the_same_port(door: Door, sdk: Sdk, start: Callable[...
     found = gather(secret, "s", numbered("t", 2) | numbered("u", 2))
 
     assert len(found) == 4
+
+
+@pytest.mark.long
+def test_an_sdk_that_checks_certificates_refuses_one_that_it_does_not_know(
+    ours: Door, sdk: Sdk, start: Callable[..., Program]
+) -> None:
+    if sdk.tls is not Tls.CHECKED:
+        pytest.skip("it checks none")
+    topic, _ = names(ours, sdk, "untrusted")
+    program = start(ours.endpoint, tls=True)
+
+    assert program.refused("producer", "p", topic) or program.refused("send", "p", "normal", topic, "u", 1)
+
+
+@pytest.mark.long
+def test_a_producer_of_many_topics_starts(ours: Door, sdk: Sdk, start: Callable[..., Program]) -> None:
+    """Node's misses settings that come before it has all routes; Apache's sends them once (spec, §8.2)."""
+    topics = [names(ours, sdk, f"many_{number}")[0] for number in range(6)]
+    program = start(ours.endpoint)
+
+    program.do("producer", "p", ",".join(topics))
+
+    for topic in topics:
+        program.do("send", "p", "normal", topic, "m", 1)
+
+
+def test_it_shares_a_group_with_a_consumer_that_speaks_remoting(
+    door: Door, sdk: Sdk, start: Callable[..., Program]
+) -> None:
+    topic, group = names(door, sdk, "mixed")
+    program = start(door.endpoint)
+    program.do("simple", "s", group, topic, "*")
+    program.do("producer", "p", topic)
+    program.do("send", "p", "normal", topic, "m", 40)
+    theirs: set[str] = set()
+    mine: set[str] = set()
+    with SimpleConsumer(group, door.name_server, consume_from=ConsumeFrom.FIRST_OFFSET) as ours:
+        ours.subscribe(topic)
+
+        def all_there() -> bool:
+            for event in receive(program, "s", 4, 60):
+                program.do("ack", "s", event["id"])
+                theirs.add(event["body"])
+            found = ours.receive(4, 60_000, wait_ms=1_000)
+            ours.ack(found)
+            mine.update(message.body.decode() for message in found)
+            return mine | theirs >= numbered("m", 40)
+
+        eventually(all_there, PATIENCE_S, what="all are received by one or the other")
+
+    assert not mine & theirs
+    assert mine
+    assert theirs
 
 
 @pytest.fixture(params=DOORS)

@@ -49,6 +49,8 @@ class Door:
     broker: str
     port: int
     start: Callable[[], Server]
+    #: The certificate that it made for itself, where it keeps it in a file.
+    certificate: Path | None = None
     account: tuple[str, str] | None = None
     server: Server = field(init=False)
 
@@ -140,7 +142,8 @@ def open_ours(folder: Path, closing: ExitStack, **more: str | int) -> Door:
         server.wait_for_file(ready_file, START_TIMEOUT_S)
         return server
 
-    return Door("ours", name_server, f"127.0.0.1:{broker_port}", port, start)
+    certificate = folder / "broker-a" / "store" / "config" / "grpcCertificate.pem"
+    return Door("ours", name_server, f"127.0.0.1:{broker_port}", port, start, certificate)
 
 
 def open_apaches(folder: Path, closing: ExitStack, **more: str | int) -> Door:
