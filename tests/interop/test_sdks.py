@@ -25,8 +25,7 @@ pytestmark = [pytest.mark.interop, pytest.mark.timeout(900), pytest.mark.row("GR
 PATIENCE_S = 90
 #: The shortest that a server takes.
 INVISIBLE_S = 10
-#: Both take minutes. `make test` plays recordings of them (`tests/conformance/test_sdk_golden.py`).
-DOORS = tuple(pytest.param(kind, marks=pytest.mark.long) for kind in OPENS)
+DOORS = ("ours", pytest.param("apache", marks=pytest.mark.long))
 #: Its many crates take minutes to compile.
 NAMES = tuple(pytest.param(name, marks=pytest.mark.long) if name == "rust" else name for name in SDKS)
 
@@ -54,7 +53,7 @@ def door(request: pytest.FixtureRequest, doors: Callable[[str], Door]) -> Door:
         unavailable(error)
 
 
-@pytest.fixture(params=("ours", pytest.param("apache", marks=pytest.mark.long)))
+@pytest.fixture(params=DOORS)
 def own_door(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Door]:
     """A broker of the test's own, which it may end."""
     with ExitStack() as closing:
@@ -169,6 +168,7 @@ def test_what_is_sent_is_received_acknowledged_and_gone(
         assert (event["group"], event["due"]) == (None, None)
 
 
+@pytest.mark.long
 def test_what_is_not_acknowledged_comes_again(door: Door, sdk: Sdk, start: Callable[..., Program]) -> None:
     topic, group = names(door, sdk, "again")
     program = start(door.endpoint)
@@ -189,6 +189,7 @@ def test_what_is_not_acknowledged_comes_again(door: Door, sdk: Sdk, start: Calla
     assert again["a-2"]["at"] - first["a-2"]["at"] >= INVISIBLE_S * 1_000 - 100
 
 
+@pytest.mark.long
 def test_a_push_consumer_hears_what_it_wants_and_again_what_failed(
     door: Door, sdk: Sdk, start: Callable[..., Program]
 ) -> None:
@@ -236,6 +237,7 @@ def test_a_simple_consumer_gets_them_in_order_too(
     assert bodies_of(program, "received") == [f"f-{index}" for index in range(4)]
 
 
+@pytest.mark.long
 def test_a_delayed_message_waits_and_can_be_recalled(
     door: Door, sdk: Sdk, start: Callable[..., Program]
 ) -> None:
@@ -285,6 +287,7 @@ def test_a_transaction_is_committed_rolled_back_or_asked_about(
     assert (checked["topic"], checked["id"]) == (topic, found["commit-later"]["id"])
 
 
+@pytest.mark.long
 def test_two_members_share_and_one_that_is_killed_is_missed_by_nobody(
     door: Door, sdk: Sdk, start: Callable[..., Program]
 ) -> None:
@@ -386,7 +389,6 @@ def test_an_sdk_that_checks_certificates_refuses_one_that_it_does_not_know(
     assert program.refused("producer", "p", topic) or program.refused("send", "p", "normal", topic, "u", 1)
 
 
-@pytest.mark.long
 def test_a_producer_of_many_topics_starts(ours: Door, sdk: Sdk, start: Callable[..., Program]) -> None:
     """Node's misses settings that come before it has all routes; Apache's sends them once (spec, §8.2)."""
     topics = [names(ours, sdk, f"many_{number}")[0] for number in range(6)]
@@ -437,6 +439,7 @@ def guarded_door(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Doo
             unavailable(error)
 
 
+@pytest.mark.long
 def test_credentials_are_looked_at(guarded_door: Door, sdk: Sdk, start: Callable[..., Program]) -> None:
     topic, group = names(guarded_door, sdk, "guarded")
     known = start(guarded_door.endpoint, account=(OPERATOR, OPERATOR_SECRET))
