@@ -299,6 +299,18 @@ def ends(session: grpc_session.GrpcSession, data: bytes) -> str:
     return session.error
 
 
+def test_an_error_ends_a_connection_that_has_answers_to_send(make: Make) -> None:
+    session = make()
+    session.receive(begun() + called(1, b"x"))
+    session.answer(1, bytes(10_000))
+    session.receive(called(3, b"x") + frame(DATA, 0, 0, b"of no stream"))
+    session.answer(3, b"y")
+    session.ping()
+    assert Answers().take(session.take_output(ROOM)).goaway == Http2Error.PROTOCOL_ERROR
+    assert session.error
+    assert not session.wants_output
+
+
 def test_what_does_not_begin_as_http2_is_refused(make: Make) -> None:
     for first in (
         b"GET / HTTP/1.1\r\nHost: here\r\n\r\n",

@@ -227,7 +227,12 @@ class GrpcLink(Link):
         self._out, self._out_bytes = [], 0
         if self._transport is None or (self._is_writing_paused and not self.closed):
             return
-        output = self._session.take_output(self._out_bytes_high)
+        try:
+            output = self._session.take_output(self._out_bytes_high)
+        except Exception:  # noqa: BLE001  our own mistake; the other links of this turn must still write
+            _log.exception("frames for %s could not be made; connection ended", self.peer)
+            self.abort()
+            return
         if output:
             self._out.append(output)
             super()._write()

@@ -150,8 +150,12 @@ class GrpcSession:
     @property
     def wants_output(self) -> bool:
         """Whether `take_output` has bytes now, if it has room for them."""
-        has_window = self._h2.outbound_flow_control_window > 0
-        return bool((self._sendable and has_window) or self._goaway or self._h2._data_to_send)
+        return bool(self._can_send or self._goaway or self._h2._data_to_send)
+
+    @property
+    def _can_send(self) -> bool:
+        """Whether a message may leave; after an error h2 takes none."""
+        return bool(self._sendable) and self.error is None and self._h2.outbound_flow_control_window > 0
 
     # What arrives ----------------------------------------------------------------------------------------
 
@@ -374,7 +378,8 @@ class GrpcSession:
 
     def ping(self) -> None:
         """Ask the peer whether it is there."""
-        self._h2.ping(bytes(8))
+        if self.error is None:
+            self._h2.ping(bytes(8))
 
     def shut_down(self, code: int = Http2Error.NO_ERROR) -> None:
         """Tell the peer to open no more streams here; those that are open go on, unless it did wrong."""
@@ -387,7 +392,7 @@ class GrpcSession:
     def take_output(self, room: int) -> bytes:
         """Return what is to be written, with at most so many bytes of messages, give or take a frame."""
         self._guard.turn_ended()
-        while self._sendable and room > 0 and self._h2.outbound_flow_control_window > 0:
+        while self._can_send and room > 0:
             stream_id = next(iter(self._sendable))
             stream = self._sendable.pop(stream_id)
             room -= self._send_data(stream_id, stream, room)
