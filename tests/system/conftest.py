@@ -73,6 +73,8 @@ class Shell:
         kept = {name: value for name, value in os.environ.items() if not name.startswith(hidden)}
         # Programs that fall back to the user's folders find these.
         self.environment = kept | {"HOME": str(folder), "XDG_DATA_HOME": str(folder / "share")}
+        # Tests run beside each other, and the port that is opened unless somebody says otherwise is one.
+        self.environment["PYROMQ_GRPC_SERVER_PORT"] = "0"
 
     def start(self, *arguments: str) -> Program:
         """Start a program and do not wait for it."""

@@ -108,6 +108,8 @@ def test_with_failover_all_are_told_the_same_and_none_has_a_number() -> None:
     assert set(first) ^ set(second) == {
         f"storePathRootDir={DATA / 'broker-a'}",
         f"storePathRootDir={DATA / 'broker-a-1'}",
+        "grpcServerPort=8081",
+        "grpcServerPort=8082",
     }
 
 

@@ -11,6 +11,7 @@ A broker lives no longer than this process: its standard input ends with it.
 """
 
 import asyncio
+import dataclasses
 import json
 import os
 import shlex
@@ -19,6 +20,7 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +35,7 @@ from pyromq.config.settings import BrokerSettings, UpProcess
 from pyromq.errors import ConfigError, PyroError
 from pyromq.net.address import join_address, split_address
 from pyromq.net.loop import run as run_loop
+from pyromq.net.server import listening_socket
 
 #: A broker for each core: each has one loop, which uses one core.
 AUTO = "auto"
@@ -86,6 +89,8 @@ class Replica:
     folder: Path
     #: Where it serves its metrics, if it does; 0: wherever there is room.
     metrics_port: int = 0
+    #: Where RocketMQ 5's SDKs connect; 0: nowhere.
+    grpc_port: int = 0
 
     @property
     def shown_role(self) -> str:
@@ -144,6 +149,7 @@ def plan_replicas(shape: Shape, process: UpProcess, folder: Path) -> list[Replic
             port=port,
             folder=folder / title,
             metrics_port=settings.metrics_prom_exporter_port and settings.metrics_prom_exporter_port + at,
+            grpc_port=process.grpc.grpc_server_port and process.grpc.grpc_server_port + at,
         )
         for at, ((name, number, title), port) in enumerate(zip(titles, ports, strict=True))
     ]
@@ -155,6 +161,8 @@ def run_cluster(process: UpProcess, shape: Shape, start: Start, inherited: Inher
     namesrv = with_key_values(process.namesrv, start)
     folder = prepare(start.data_folder)
     replicas = plan_replicas(shape, process, folder)
+    if not start.is_grpc_asked:
+        replicas = [_with_free_grpc_port(one, process.broker.bind_address) for one in replicas]
 
     async def begin(closing: AsyncExitStack) -> Mapping[str, Any]:
         name_server = await start_namesrv(namesrv, process.net, closing, option="--namesrv-port")
@@ -192,6 +200,18 @@ def run_cluster(process: UpProcess, shape: Shape, start: Start, inherited: Inher
     run_loop(serve(begin, start.ready_file))
 
 
+def _with_free_grpc_port(replica: Replica, host: str) -> Replica:
+    """Return a replica without a port for gRPC where that is taken, or what it needs is not installed."""
+    if not replica.grpc_port:
+        return replica
+    try:
+        is_there = find_spec("google.protobuf") is not None
+        listening_socket(host, replica.grpc_port, backlog=1).close()
+    except (ModuleNotFoundError, OSError):
+        is_there = False
+    return replica if is_there else dataclasses.replace(replica, grpc_port=0)
+
+
 def broker_arguments(
     replica: Replica, settings: BrokerSettings, shape: Shape, inherited: Inherited, *, name_server: str
 ) -> list[str]:
@@ -207,6 +227,7 @@ def broker_arguments(
         f"brokerRole={replica.role}",
         f"storePathRootDir={replica.folder}",
         "haListenPort=0",
+        f"grpcServerPort={replica.grpc_port}",
     ]
     if settings.metrics_exporter_type == MetricsExporterType.PROM:
         own.append(f"metricsPromExporterPort={replica.metrics_port}")
@@ -242,6 +263,7 @@ class BrokerChild:
             "broker": self._hello["broker"],
             "data": str(self.replica.folder),
             "pid": self._hello["pid"],
+            **{name: self._hello[name] for name in ("grpc",) if name in self._hello},
         }
 
     async def start(self) -> None:
