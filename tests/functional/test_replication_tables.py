@@ -16,12 +16,19 @@ from pyromq.broker.replication.following import Following
 from pyromq.broker.replication.standing import Leader, Standing
 from pyromq.clock import SystemClock
 from pyromq.codes import RequestCode, ResponseCode
+from pyromq.config.choices import MessageRequestMode
 from pyromq.config.settings import BrokerProcess, BrokerSettings, NetSettings, StoreSettings
 from pyromq.model import MessageQueue
 from pyromq.net.links import Links
 from pyromq.testing.manual_clock import ManualClock
 from pyromq.testing.waiting import aeventually
+from pyromq.wire.bodies.group_bodies import decode_group_table
 from pyromq.wire.bodies.lock_bodies import LockBatch, encode_lock_batch
+from pyromq.wire.bodies.request_mode_bodies import (
+    RequestModeSetting,
+    decode_request_modes,
+    encode_request_mode,
+)
 from pyromq.wire.java_json import loads
 
 
@@ -332,6 +339,26 @@ async def test_a_slave_knows_who_holds_which_queue(pair: Pair) -> None:
     answer = await slave.request(RequestCode.LOCK_BATCH_MQ, body=other)
     assert loads(answer.body) == {"lockOKMQSet": []}
     await aeventually(lambda: '"me"' in on_disk(pair, "queueLocks.json"))
+
+
+async def test_a_slave_knows_how_groups_consume_and_what_5x_says_of_them(pair: Pair) -> None:
+    master, slave = pair.master.connect(), pair.slave.connect()
+    await create_topic(master, "orders")
+    group = b'{"groupName":"readers","consumeMessageOrderly":true,"attributes":{"+priority.factor":"7"}}'
+    setting = RequestModeSetting(topic="orders", consumer_group="readers", mode=MessageRequestMode.POP)
+    await master.request(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, body=group)
+    await master.request(RequestCode.SET_MESSAGE_REQUEST_MODE, body=encode_request_mode(setting))
+
+    await pair.caught_up()
+
+    modes = await slave.request(RequestCode.GET_ALL_MESSAGE_REQUEST_MODE)
+    groups = await slave.request(RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)
+    copied = decode_group_table(groups.body).subscription_group_table["readers"]
+    refused = await slave.request(RequestCode.SET_MESSAGE_REQUEST_MODE, body=encode_request_mode(setting))
+    assert decode_request_modes(modes.body) == {"orders": {"readers": setting}}
+    assert (copied.is_fifo, copied.attributes) == (True, {"priority.factor": "7"})
+    assert "slave" in (refused.remark or "")
+    await aeventually(lambda: '"POP"' in on_disk(pair, "messageRequestMode.json"))
 
 
 async def test_a_slave_lets_no_file_go_that_its_master_still_has(pair: Pair) -> None:
