@@ -9,6 +9,7 @@ from pyromq.config.field import settings_of
 from pyromq.config.load import nearest
 from pyromq.config.settings import ClientSettings
 from pyromq.errors import ConfigError
+from pyromq.model import ConsumeFrom
 
 E = TypeVar("E", bound=StrEnum)
 
@@ -54,6 +55,15 @@ def member_of(kind: type[E], name: str, value: str) -> E:
     except ValueError as error:
         known = " or ".join(repr(str(member)) for member in kind)
         raise ConfigError(f"{name} is {value!r}; it must be {known}") from error
+
+
+def check_start_of_pops(group: str, consume_from: ConsumeFrom) -> None:
+    """Raise ConfigError for a start by time, which a pop cannot ask for."""
+    if consume_from is ConsumeFrom.TIMESTAMP:
+        raise ConfigError(
+            "a group that pops begins with the first or the last message; to begin at a time, set it for "
+            f"each topic before: `pyromq group reset {group} --topic TOPIC --time 2h`"
+        )
 
 
 def start_time_ms(timestamp: str | datetime | None, now_ms: int) -> int:

@@ -5,7 +5,7 @@ from functools import partial
 from typing import Final
 
 from pyromq.client.client_session import Session, new_session
-from pyromq.client.consumer.consumer_arguments import member_of
+from pyromq.client.consumer.consumer_arguments import check_start_of_pops, member_of
 from pyromq.client.consumer.group_member import ConsumeOrder
 from pyromq.client.consumer.topic_subscription import subscription
 from pyromq.client.name_servers import name_server_addresses
@@ -47,11 +47,7 @@ class SimpleOperations(ClientOperations):
         consume_from: ConsumeFrom = ConsumeFrom.LAST_OFFSET,
     ) -> None:
         check_group(group)
-        if consume_from is ConsumeFrom.TIMESTAMP:
-            raise ConfigError(
-                "a group that pops begins with the first or the last message; begin at a time with "
-                "`pyromq group reset`, or with a PullConsumer"
-            )
+        check_start_of_pops(group, consume_from)
         self.group = group
         settings = settings or ClientSettings()
         self._namespace = settings.namespace

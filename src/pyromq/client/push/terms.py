@@ -5,7 +5,12 @@ from datetime import datetime
 from typing import Any
 
 from pyromq.client.consumer.allocation import Allocate, average
-from pyromq.client.consumer.consumer_arguments import member_of, start_time_ms, with_changes
+from pyromq.client.consumer.consumer_arguments import (
+    check_start_of_pops,
+    member_of,
+    start_time_ms,
+    with_changes,
+)
 from pyromq.client.consumer.group_member import ConsumeMode, ConsumeModel, ConsumeOrder, MemberTerms
 from pyromq.client.hooks import ConsumeHook
 from pyromq.client.name_servers import name_server_addresses
@@ -50,7 +55,8 @@ def new_terms(
     pops = member_of(ConsumeMode, "mode", mode) is ConsumeMode.POP
     chosen_model = member_of(ConsumeModel, "model", model)
     if pops:
-        _check_pop(chosen_model, consume_from, allocate)
+        check_start_of_pops(group, consume_from)
+        _check_pop(chosen_model, allocate)
     tracer = tracer_of(group, name_server, chosen, role=CONSUME)
     return PushTerms(
         group=group,
@@ -71,15 +77,10 @@ def new_terms(
     )
 
 
-def _check_pop(model: ConsumeModel, consume_from: ConsumeFrom, allocate: Allocate) -> None:
+def _check_pop(model: ConsumeModel, allocate: Allocate) -> None:
     """Raise ConfigError for what a consumer that pops cannot do."""
     if model is ConsumeModel.BROADCASTING:
         raise ConfigError("mode='pop' shares messages among members; for model='broadcasting' leave it out")
-    if consume_from is ConsumeFrom.TIMESTAMP:
-        raise ConfigError(
-            "a group that pops begins with the first or the last message; begin at a time with "
-            "`pyromq group reset`, or leave mode='pop' out"
-        )
     if allocate is not average:
         raise ConfigError(
             "with mode='pop' the broker says who reads which queue (`mqadmin setConsumeMode`); leave "
