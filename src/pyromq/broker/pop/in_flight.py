@@ -14,6 +14,7 @@ the spare room of the columns.
 from array import array
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import compress
 from typing import Final
 
 #: For nobody.
@@ -100,7 +101,7 @@ class InFlight:
         if self._head > _CLOSED_MAX and self._head * 2 > len(self._is_open):
             self._drop_front()
         elif len(self._is_open) - self._head > max(4 * self.count, _CLOSED_MAX):
-            self._keep([at for at in range(self._head, len(self._is_open)) if self._is_open[at]])
+            self._keep_open()
 
     def move(self, at: int, popped_at_ms: int, visible_at_ms: int) -> None:
         """Give the message at a place another generation and time; nobody renews it any more."""
@@ -148,7 +149,8 @@ class InFlight:
 
     def clear(self) -> None:
         """Forget everything."""
-        self._keep([])
+        self._is_open = bytearray(len(self._is_open))
+        self._keep_open()
         self.count = 0
 
     def end_before(self, offset: int) -> None:
@@ -158,7 +160,7 @@ class InFlight:
 
     def columns(self) -> tuple[bytes, bytes, bytes, bytes]:
         """Return what is open as bytes: offsets, generations, times, clients."""
-        self._keep([at for at in range(self._head, len(self._is_open)) if self._is_open[at]])
+        self._keep_open()
         return (
             self._offset.tobytes(),
             self._popped_at.tobytes(),
@@ -181,12 +183,13 @@ class InFlight:
             del column[: self._head]
         self._head = 0
 
-    def _keep(self, places: list[int]) -> None:
-        if len(places) == len(self._is_open):
-            return
-        self._offset = array("q", [self._offset[at] for at in places])
-        self._popped_at = array("q", [self._popped_at[at] for at in places])
-        self._visible_at = array("q", [self._visible_at[at] for at in places])
-        self._client = array("i", [self._client[at] for at in places])
-        self._is_open = bytearray(b"\1" * len(places))
-        self._head = 0
+    def _keep_open(self) -> None:
+        """Drop all that is closed."""
+        is_open = self._is_open
+        if is_open and is_open.find(0) >= 0:
+            self._offset = array("q", compress(self._offset, is_open))
+            self._popped_at = array("q", compress(self._popped_at, is_open))
+            self._visible_at = array("q", compress(self._visible_at, is_open))
+            self._client = array("i", compress(self._client, is_open))
+            self._is_open = bytearray(b"\1" * len(self._offset))
+            self._head = 0

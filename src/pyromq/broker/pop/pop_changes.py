@@ -72,6 +72,8 @@ class PopChanges:
         #: Queues whose progress is to be told.
         self._touched: set[PopQueue] = set()
         self._settles: list[Settle] = []
+        #: Whether something was changed in this turn, which answers may tell.
+        self._has_news = False
         #: Why the store did not take the last record; None: it did.
         self.why_refused: str | None = None
         #: Done before a turn's operations are appended; it may cause some.
@@ -220,6 +222,7 @@ class PopChanges:
         except StoreError as error:
             self._refuse(error)
         self.after_flush()
+        self._has_news = False
         settles, self._settles = self._settles, []
         if settles and self._durability is not None:
 
@@ -260,6 +263,8 @@ class PopChanges:
         settles, self._settles = self._settles, []
         for settle in settles:
             settle(refusal)
+        if not self._has_news:
+            return
         may_leave = self._turn.may_leave
 
         def stays() -> bool:
@@ -274,6 +279,7 @@ class PopChanges:
         self._step.due()
 
     def _place(self, queue: PopQueue) -> int:
+        self._has_news = True
         self._touched.add(queue)
         place = self._places.get(queue)
         if place is None:

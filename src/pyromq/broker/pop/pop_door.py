@@ -276,7 +276,7 @@ class Pop:
 
         It returns whether the message was in flight by that handle; else nothing changes.
         """
-        find, end = self._table.find, self._changes.end
+        find, changes, counts = self._table.find, self._changes, self.counts.acknowledgements
 
         def ended(offset: int, popped_at_ms: int) -> bool:
             queue = find(group, real_topic, queue_id)
@@ -285,7 +285,9 @@ class Pop:
             at = queue.in_flight.find(offset)
             if at < 0 or queue.in_flight.popped_at_ms(at) != popped_at_ms:
                 return False
-            return end(queue, offset)
+            changes.end_at(queue, at, offset)
+            counts[AckResult.OK] += 1
+            return True
 
         return ended
 
