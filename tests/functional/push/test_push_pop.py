@@ -8,6 +8,7 @@ from client_faces import Face
 from pop_stories import Heard, PopStage
 
 import pyromq
+from pyromq.testing.cluster import running_cluster
 from pyromq.testing.waiting import eventually
 
 
@@ -62,3 +63,18 @@ def test_a_simple_consumer_and_one_with_a_listener_share_a_group(stage: PopStage
 
     eventually(all_there)
     assert sorted(pop_stories.bodies(found) + heard.bodies) == sorted(f"m{n}" for n in range(20))
+
+
+def test_a_restart_of_the_broker_costs_no_message(face: Face, topic: str, group: str) -> None:
+    heard = Heard()
+    with running_cluster(2) as cluster:
+        stage = PopStage(face, cluster.namesrv_address, topic, group)
+        with stage.closing:
+            stage.create_topic()
+            stage.push(heard, pop_invisible_time=5_000)
+            stage.send([f"before {n}" for n in range(20)])
+            eventually(lambda: heard.bodies)
+            cluster.stop_broker("broker-a")
+            cluster.start_broker("broker-a")
+            stage.send([f"after {n}" for n in range(20)])
+            eventually(lambda: len(set(heard.bodies)) == 40)
