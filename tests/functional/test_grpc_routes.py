@@ -10,6 +10,7 @@ from pyromq.codes import Perm
 from pyromq.testing.cluster import Cluster
 from pyromq.testing.waiting import aeventually
 from pyromq.wire.bodies.group_bodies import SubscriptionGroupConfig
+from pyromq.wire.bodies.topic_bodies import TopicConfig
 from pyromq.wire.grpc import grpc_messages as pb
 from pyromq.wire.grpc.grpc_codes import GrpcCode
 
@@ -156,6 +157,22 @@ async def test_each_of_several_brokers_is_where_it_says() -> None:
         for address in wanted.values():
             async with Sdk(address) as other:
                 assert (await route(other, "Orders")).status.code == GrpcCode.OK
+
+
+@pytest.mark.row("GR-11")
+async def test_a_broker_knows_what_topics_of_others_take() -> None:
+    async with Cluster(brokers=2, has_grpc=True) as cluster, sdk_of(cluster) as sdk:
+        other = cluster.brokers["broker-b"]
+        config = TopicConfig(
+            topic_name="Elsewhere", read_queue_nums=1, write_queue_nums=1, attributes={"message.type": "FIFO"}
+        )
+        other.topics.put(config)
+
+        async def types() -> list[int]:
+            queues = (await route(sdk, "Elsewhere")).message_queues
+            return [kind for queue in queues for kind in queue.accept_message_types]
+
+        assert await aeventually(types) == [2]
 
 
 async def test_an_address_that_is_set_is_told() -> None:

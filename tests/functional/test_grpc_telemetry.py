@@ -284,6 +284,22 @@ async def test_a_heartbeat_keeps_what_the_settings_said(cluster: Cluster, sdk: S
     assert broker.groups.conflicts.conflict("readers") is None
 
 
+async def test_a_member_that_was_not_heard_yet_conflicts_with_nobody(cluster: Cluster, sdk: Sdk) -> None:
+    # As after a restart: heartbeats come before settings do.
+    assert await heartbeat(sdk, 3, "readers") == GrpcCode.OK
+    [broker] = cluster.brokers.values()
+    async with sdk_of(cluster, "second") as second:
+        await told(second, consumer_settings("readers", {"Orders": "a"}))
+        assert await heartbeat(sdk, 3, "readers") == GrpcCode.OK
+        group = broker.groups.consumers.get("readers")
+        assert group is not None
+        assert group.subscriptions["Orders"].sub_string == "a"
+        await told(second, consumer_settings("readers", {"Orders": "b", "Paid": "*"}))
+        assert await heartbeat(sdk, 3, "readers") == GrpcCode.OK
+        assert set(group.subscriptions) == {"Orders", "Paid"}
+    assert not broker.groups.conflicts._differing
+
+
 @pytest.mark.row("GR-32")
 async def test_a_farewell_ends_a_client_at_once(cluster: Cluster, sdk: Sdk) -> None:
     stream = sdk.telemetry()

@@ -19,14 +19,18 @@ from pyromq.codes import RequestCode, ResponseCode
 from pyromq.config.settings import BrokerSettings
 from pyromq.errors import ProtocolError, PyroError
 from pyromq.net.links import Links
+from pyromq.wire.bodies.body import read_body
 from pyromq.wire.bodies.route_bodies import TopicRoute, decode_route
+from pyromq.wire.bodies.topic_bodies import TopicConfig
 from pyromq.wire.command import Command
 from pyromq.wire.header import write_header
 from pyromq.wire.headers.namesrv_headers import GetRouteInfo
+from pyromq.wire.headers.operation_headers import GetTopicConfig
 
 ASK_S_MAX: Final = 2.0
 #: Seconds for which an answer of a name server is not asked again.
 FRESH_S: Final = 2.0
+FRESH_CONFIG_S: Final = 10.0
 KEPT_MAX: Final = 10_000
 MASTER_ID: Final = 0
 
@@ -70,6 +74,8 @@ class ClusterRoutes:
         self._name_servers = name_servers
         self._book = book
         self._kept: dict[str, _Kept] = {}
+        #: Of topics that are not here, and when they were asked for.
+        self._configs: dict[str, tuple[TopicConfig, float]] = {}
         self._asking: dict[str, asyncio.Task[TopicRoute | None]] = {}
 
     async def find(self, topic: str) -> Sequence[BrokerPart]:
@@ -83,6 +89,33 @@ class ClusterRoutes:
             # The name servers have not heard yet that it was removed here.
             parts.pop(self._settings.broker_name, None)
         return [parts[name] for name in sorted(parts)]
+
+    async def config_of(self, topic: str, parts: Sequence[BrokerPart]) -> TopicConfig | None:
+        """Return the configuration of a topic: ours, else that of the first master which tells it."""
+        config = self._topics.get(topic)
+        if config is not None:
+            return config
+        kept = self._configs.get(topic)
+        if kept is not None and self._clock.monotonic() - kept[1] < FRESH_CONFIG_S:
+            return kept[0]
+        for part in parts:
+            config = await self._ask_config(topic, part.addresses.get(MASTER_ID))
+            if config is not None:
+                if len(self._configs) >= KEPT_MAX:
+                    del self._configs[next(iter(self._configs))]
+                self._configs[topic] = (config, self._clock.monotonic())
+                return config
+        return None if kept is None else kept[0]
+
+    async def _ask_config(self, topic: str, address: str | None) -> TopicConfig | None:
+        if address is None:
+            return None
+        command = Command(RequestCode.GET_TOPIC_CONFIG, ext=write_header(GetTopicConfig(topic=topic)))
+        try:
+            answer = await self._links.request(address, command, ASK_S_MAX)
+            return read_body(TopicConfig, answer.body) if answer.code == ResponseCode.SUCCESS else None
+        except (PyroError, ProtocolError):
+            return None
 
     async def master_of(self, broker_name: str, topic: str) -> str | None:
         """Return the address of another broker's master, None where nobody knows it."""

@@ -27,12 +27,14 @@ from pyromq.broker.requests.handlers.presence_handlers import PresenceHandlers
 from pyromq.clock import Clock
 from pyromq.codes import RequestCode
 from pyromq.errors import ConnectionLost, RequestTimeout
-from pyromq.wire.bodies.heartbeat_bodies import ConsumerPart
+from pyromq.wire.bodies.heartbeat_bodies import ConsumerPart, ConsumeType
 from pyromq.wire.command import Command
 from pyromq.wire.grpc import grpc_messages as pb
 
 #: Clients whose ids are kept at most; the one that was silent longest goes for one more.
 CLIENTS_MAX: Final = 100_000
+#: Bytes of the settings of all clients; for more, those go that were silent longest.
+ALL_SETTINGS_BYTES_MAX: Final = 64 * 1024 * 1024
 #: Topics that one client is a producer of.
 TOPICS_MAX: Final = 10_000
 #: RocketMQ's request timeout, for clients that did not say theirs.
@@ -67,6 +69,8 @@ class GrpcMember:
         self.stream: CommandStream | None = None
         #: The consumer group that it is in, with its subscriptions.
         self.part: ConsumerPart | None = None
+        #: Whether its subscriptions are only its group's: its own come with its settings.
+        self.is_part_guessed = False
         self.topics: set[str] = set()
         self.on_close: Callable[[GrpcMember], None] = lambda _: None
         self._body_bytes_max = body_bytes_max
@@ -162,6 +166,7 @@ class GrpcMembers:
         self._body_bytes_max = body_bytes_max
         #: By client id, whoever was silent longest first.
         self._members: dict[str, GrpcMember] = {}
+        self._settings_bytes = 0
         #: Told of a consumer that is gone: its id and its group.
         self.on_left: Callable[[str, str], None] = lambda _client_id, _group: None
 
@@ -188,6 +193,13 @@ class GrpcMembers:
         member.seen_at_ms = self._clock.now_ms()
         return member
 
+    def keep_settings(self, member: GrpcMember, settings: pb.Settings) -> None:
+        """Keep what a client says of itself, in place of what it said before."""
+        self._settings_bytes += settings.ByteSize() - _size_of(member.settings)
+        member.settings = settings
+        while self._settings_bytes > ALL_SETTINGS_BYTES_MAX and len(self._members) > 1:
+            self.forget(next(iter(self._members.values())))
+
     def is_alive(self, client_id: str) -> bool:
         """Return whether a client was heard of within the time that it may be silent."""
         member = self._members.get(client_id)
@@ -207,19 +219,37 @@ class GrpcMembers:
         if member.part is not None and member.part.group_name != part.group_name:
             self._presence.leave(member.part.group_name, member)
             self.on_left(member.client_id, member.part.group_name)
-        member.part = part
+        member.part, member.is_part_guessed = part, False
         self._presence.join(self._channel(member), part)
+
+    def consume_unheard(self, member: GrpcMember, group: str, consume_type: ConsumeType) -> None:
+        """Make a client a member of a group whose subscriptions were not heard yet: it has the group's.
+
+        It has no part in conflicts of subscriptions, for it said nothing.
+        """
+        if member.part is not None and member.part.group_name != group:
+            self._presence.leave(member.part.group_name, member)
+            self.on_left(member.client_id, member.part.group_name)
+        known = self._groups.consumers.get(group)
+        subscriptions = [] if known is None else list(known.subscriptions.values())
+        part = ConsumerPart(group_name=group, consume_type=consume_type, subscriptions=subscriptions)
+        member.part, member.is_part_guessed = part, True
+        self._groups.consumers.register(self._channel(member), part)
 
     def refresh(self, member: GrpcMember) -> None:
         """Note a heartbeat: the client stays in its groups, with the subscriptions that it had."""
-        if member.part is not None:
-            self._presence.join(self._channel(member), member.part)
+        part = member.part
+        if part is not None and member.is_part_guessed:
+            self.consume_unheard(member, part.group_name, part.consume_type)
+        elif part is not None:
+            self._presence.join(self._channel(member), part)
         self.produce(member, tuple(member.topics))
 
     def forget(self, member: GrpcMember) -> None:
         """Take a client out of its groups and forget its settings; its stream stays open, and is silent."""
         self._members.pop(member.client_id, None)
         self._presence.link_closed(member)
+        self._settings_bytes -= _size_of(member.settings)
         member.stream, member.settings = None, None
         member.topics.clear()
         if member.part is not None:
@@ -245,3 +275,7 @@ class GrpcMembers:
             member.seen_at_ms,
             caller.account,
         )
+
+
+def _size_of(settings: pb.Settings | None) -> int:
+    return 0 if settings is None else settings.ByteSize()

@@ -7,7 +7,7 @@ from pyromq.broker.grpc.grpc_callers import GrpcCaller
 from pyromq.broker.grpc.grpc_members import GrpcMembers
 from pyromq.broker.grpc.grpc_needs import need_of_group, need_of_heartbeat
 from pyromq.broker.grpc.grpc_table import OK_STATUS, Rpc
-from pyromq.wire.bodies.heartbeat_bodies import ConsumerPart, ConsumeType
+from pyromq.wire.bodies.heartbeat_bodies import ConsumeType
 from pyromq.wire.grpc import grpc_messages as pb
 from pyromq.wire.grpc.grpc_codes import GrpcCode, GrpcRefused
 from pyromq.wire.grpc.grpc_names import check_grpc_group
@@ -82,8 +82,4 @@ class PresenceRpcs:
         if member.part is not None and member.part.group_name == group:
             self._members.refresh(member)
             return
-        # What it subscribes to comes with its settings; until then it is what the group has.
-        known = self._groups.consumers.get(group)
-        subscriptions = [] if known is None else list(known.subscriptions.values())
-        part = ConsumerPart(group_name=group, consume_type=consume_type, subscriptions=subscriptions)
-        self._members.consume(member, part)
+        self._members.consume_unheard(member, group, consume_type)

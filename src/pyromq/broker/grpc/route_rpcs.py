@@ -86,7 +86,7 @@ class RouteRpcs:
                 "the request has no endpoints, or several of a domain name; say where the client connects",
             )
         parts = await self._routes.find(topic) or await self._created(topic)
-        types = accepted_types(self._topics.get(topic))
+        types = accepted_types(await self._routes.config_of(topic, parts))
         response = pb.QueryRouteResponse(status=OK_STATUS)
         for part in parts:
             for broker_id in sorted(part.addresses):

@@ -119,7 +119,7 @@ class TelemetryStream:
         except GrpcRefused as refused:
             raise GrpcFailed(GrpcStatus.INVALID_ARGUMENT, f"{_PREFIX}{refused.text}") from refused
         member = self._member = members.seen(caller)
-        member.settings = settings
+        members.keep_settings(member, settings)
         member.stream = self
         self._is_node = caller.is_node
         if settings.WhichOneof("pub_sub") == "publishing":
