@@ -1,4 +1,4 @@
-"""Apache's 5.5.0 answers POP by hand as `golden/pop_5.5.0.json` says; PYROMQ_RECORD=1 writes it."""
+"""Apache's 5.5.0 answers POP by hand as `golden/` says; PYROMQ_RECORD=1 writes it."""
 
 import asyncio
 import os
@@ -10,10 +10,12 @@ from harness import servers
 from harness.missing import unavailable
 from harness.toolchains import Unavailable
 from pop_questions import read_told, tell_pops, write_told
+from share_questions import tell_shares
 
 pytestmark = [pytest.mark.interop, pytest.mark.long, pytest.mark.timeout(600), pytest.mark.row("PO-21")]
 
-GOLDEN = Path(__file__).parents[1] / "conformance" / "golden" / "pop_5.5.0.json"
+GOLDEN = Path(__file__).parents[1] / "conformance" / "golden"
+STORIES = {"pop_5.5.0.json": tell_pops, "shares_5.5.0.json": tell_shares}
 
 
 def test_apache_answers_as_recorded(tmp_path: Path) -> None:
@@ -23,8 +25,9 @@ def test_apache_answers_as_recorded(tmp_path: Path) -> None:
         except Unavailable as error:
             unavailable(error)
         (broker,) = cluster.brokers.values()
-        told = asyncio.run(tell_pops(broker))
+        told = {name: asyncio.run(tell(broker)) for name, tell in STORIES.items()}
 
-    if os.environ.get("PYROMQ_RECORD"):
-        write_told(told, GOLDEN)
-    assert told == read_told(GOLDEN)
+    for name, answers in told.items():
+        if os.environ.get("PYROMQ_RECORD"):
+            write_told(answers, GOLDEN / name)
+        assert answers == read_told(GOLDEN / name)

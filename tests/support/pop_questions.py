@@ -207,7 +207,7 @@ def shown(answer: Command) -> Told:
     """Return what an answer says, without what differs from run to run."""
     return {
         "code": answer.code,
-        "remark": _masked(answer.remark),
+        "remark": masked(answer.remark),
         "ext": None
         if answer.ext is None
         else [[name, _value(name, text)] for name, text in answer.ext.items()],
@@ -225,7 +225,8 @@ def shown(answer: Command) -> Told:
     }
 
 
-def _masked(text: str | None) -> str | None:
+def masked(text: str | None) -> str | None:
+    """Return a remark without what differs from run to run."""
     for pattern, name in _MASKS:
         text = text and pattern.sub(name, text)
     return text

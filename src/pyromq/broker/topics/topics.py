@@ -163,10 +163,7 @@ class TopicTable:
         """
         changes = config.attributes or {}
         if changes.get(f"+{MESSAGE_TYPE}") == TopicType.MIXED and not self._pop.enable_mixed_message_type:
-            raise Refused(
-                ResponseCode.INVALID_PARAMETER,
-                "MIXED message type is not supported; enableMixedMessageType=true allows it",
-            )
+            raise Refused(ResponseCode.INVALID_PARAMETER, "MIXED message type is not supported.")
         known = self._configs.get(config.topic_name)
         current = None if known is None else known.attributes
         attributes = changed_attributes(TOPIC_ATTRIBUTES, current, changes, is_new=known is None)

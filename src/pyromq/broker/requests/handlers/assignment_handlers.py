@@ -88,9 +88,7 @@ class AssignmentHandlers:
         if topic.startswith(RETRY_PREFIX):
             raise NoPermission(ResponseCode.NO_PERMISSION, "retry topic is not allowed to set mode")
         if self._topics.get(topic) is None:
-            raise TopicNotFound(
-                ResponseCode.TOPIC_NOT_EXIST, f"topic[{topic}] not exist, apply first please! {FAQ}"
-            )
+            raise TopicNotFound(ResponseCode.TOPIC_NOT_EXIST, f"topic[{topic}] not exist")
         if self._groups.find(group) is None:
             raise Refused(
                 ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
