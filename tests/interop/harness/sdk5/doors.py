@@ -186,7 +186,7 @@ def open_apaches(folder: Path, closing: ExitStack, **more: str | int) -> Door:
         *JVM,
         "-Xms256m",
         "-Xmx640m",
-        "-XX:MaxDirectMemorySize=256m",
+        "-XX:MaxDirectMemorySize=1g",
         f"-Duser.home={folder}",
     ]
     words += [f"-Drmq.logback.configurationFile={logging}", "-cp", classpath]
@@ -220,8 +220,13 @@ _APACHE_ACCESS: dict[str, str | int] = {
 
 
 def _proxy_access(broker: dict[str, str | int]) -> dict[str, str | int]:
-    """Return what the proxy must be told too of a broker's access control."""
-    return {name: value for name, value in broker.items() if name in _APACHE_ACCESS}
+    """Return what the proxy must be told too of a broker's access control: to ask the broker for users."""
+    told = {name: value for name, value in broker.items() if name in _APACHE_ACCESS}
+    asks = {
+        f"{what}MetadataProvider": f"org.apache.rocketmq.proxy.auth.Proxy{what.capitalize()}MetadataProvider"
+        for what in ("authentication", "authorization")
+    }
+    return {**told, **asks} if told else {}
 
 
 OPENS: dict[str, Callable[..., Door]] = {"ours": open_ours, "apache": open_apaches}
