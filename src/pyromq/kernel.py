@@ -21,6 +21,7 @@ MODULES = (
     "requests.acks",
     "requests.again_frames",
     "requests.ends",
+    "requests.grpc_acks",
     "requests.holds",
     "requests.offsets",
     "requests.pulls",

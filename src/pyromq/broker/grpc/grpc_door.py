@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from pyromq.broker.background import Background
 from pyromq.broker.grpc.cluster_routes import ClusterRoutes
-from pyromq.broker.grpc.consuming.consume_rpcs import consume_rpcs
+from pyromq.broker.grpc.consuming.consume_rpcs import add_consume_rpcs
 from pyromq.broker.grpc.grpc_access import GrpcAccess
 from pyromq.broker.grpc.grpc_endpoints import GrpcAddressBook
 from pyromq.broker.grpc.grpc_members import GrpcMembers
@@ -137,7 +137,7 @@ class GrpcDoor:
         self._let_kernel_send(sends)
         table.add(TransactionRpcs(way, rooms.store, rooms.halves).rpcs())
         table.add(RecallRpcs(way, rooms.topics, settings, routes=routes, links=links).rpcs())
-        table.add(consume_rpcs(rooms, self.members))
+        add_consume_rpcs(table, rooms, self.members)
         table.add_method("Telemetry", GrpcMethod(bidi=self._telemetry.open))
 
     def _let_kernel_send(self, sends: SendRpcs) -> None:

@@ -114,6 +114,21 @@ class GrpcTable:
                 else GrpcMethod(server_stream=self._streamed(rpc))
             )
 
+    @staticmethod
+    def path(name: str) -> str:
+        """Return the path by which the transport knows an RPC."""
+        return f"{SERVICE}{name}"
+
+    def done(self, name: str, code: int, began: float) -> None:
+        """Note a call that was answered without the table."""
+        self._done(name, code, began)
+
+    def refused(self, name: str, error: Exception, call: GrpcCall, began: float) -> bytes:
+        """Return the response to a call that was let in before, and that an error ends."""
+        rpc = self.rpcs[name]
+        assert isinstance(rpc, Rpc)
+        return self._refusal(error, rpc, call, began)
+
     def add_method(self, name: str, method: GrpcMethod) -> None:
         """Answer an RPC whose messages go both ways; it looks at its callers itself."""
         self.methods[f"{SERVICE}{name}"] = method

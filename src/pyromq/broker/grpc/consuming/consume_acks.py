@@ -99,9 +99,18 @@ class AckHandlers:
     ) -> tuple[str, str]:
         """Return the group and the topic of a request, after a look at both names."""
         group, topic = request.group.name, request.topic.name
+        self.check(group, topic)
+        return group, topic
+
+    def check(self, group: str, topic: str) -> None:
+        """Raise GrpcRefused for names that may not be, or a topic that is not here."""
         check_grpc_group(group)
         self._checks.topic(topic)
-        return group, topic
+
+    def respond(self, data: bytes, results: Sequence[AckResult]) -> pb.AckMessageResponse:
+        """Return the answer to a request whose entries all had handles, with what became of each."""
+        request = pb.AckMessageRequest.FromString(data)
+        return _ack_response(request, [None] * len(results), results)
 
     def _handle(self, text: str) -> ReceiptHandle:
         try:

@@ -11,15 +11,17 @@ from pyromq.broker.grpc.consuming.consume_times import ReceiveWaits
 from pyromq.broker.grpc.grpc_members import GrpcMembers
 from pyromq.broker.grpc.grpc_needs import need_of_group, need_to_consume, need_to_look, need_to_read
 from pyromq.broker.grpc.grpc_rooms import GrpcRooms
-from pyromq.broker.grpc.grpc_table import Rpc, StreamedRpc
+from pyromq.broker.grpc.grpc_table import GrpcTable, Rpc, StreamedRpc
+from pyromq.kernel import IS_COMPILED
+from pyromq.net.http2.grpc_calls import GrpcMethod
 from pyromq.wire.grpc import grpc_messages as pb
 from pyromq.wire.grpc.receive_answers import received_status
 
 Rpcs = Sequence[Rpc[Any, Any] | StreamedRpc[Any]]
 
 
-def consume_rpcs(rooms: GrpcRooms, members: GrpcMembers) -> Rpcs:
-    """Return the RPCs of consumers, and have POP told of the clients that come and go."""
+def add_consume_rpcs(table: GrpcTable, rooms: GrpcRooms, members: GrpcMembers) -> None:
+    """Answer the RPCs of consumers, and have POP told of the clients that come and go."""
     settings, clock = rooms.settings, rooms.clock
     rooms.pop.is_there = lambda client_id, _group: members.is_alive(client_id)
     members.on_left = rooms.pop.client_left
@@ -47,7 +49,13 @@ def consume_rpcs(rooms: GrpcRooms, members: GrpcMembers) -> Rpcs:
         arrivals=rooms.arrivals,
         filters=rooms.filters,
     )
-    return (*_pop_rpcs(receive, acks), *_queue_rpcs(reads))
+    table.add((*_pop_rpcs(receive, acks), *_queue_rpcs(reads)))
+    if IS_COMPILED and rooms.access is None:
+        # Only now: without a compiler there is nothing to import.
+        from pyromq.broker.grpc.consuming.plain_acks import ACK, PlainAcks
+
+        plain = PlainAcks(rooms.pop, acks, table, rooms.topics, broker_name=name)
+        table.methods[table.path(ACK)] = GrpcMethod(unary=plain.ack)
 
 
 def _pop_rpcs(receive: ReceiveHandlers, acks: AckHandlers) -> Rpcs:
