@@ -259,6 +259,7 @@ class Broker(BrokerRooms):
             filters=self.delivery.filters,
             arrivals=self.delivery.arrivals,
             pop=self.pop,
+            on_read=self._metrics.stats.pulled,
             halves=self.kinds.halves,
             access=self._access,
             write=write,

@@ -20,6 +20,7 @@ cdef class CallStream:
     cdef bint is_open, has_headers, is_finished, is_deferred, is_deaf, is_done, is_reset, is_reset_by_peer
 
     cdef Py_ssize_t queue(self, bytes message) except -1
+    cdef Py_ssize_t queue_framed(self, bytes messages) except -1
     cdef Py_ssize_t copy_out(self, uint8_t *into, Py_ssize_t room) except -1
     cdef Py_ssize_t drop_out(self) except -1
     cdef int add_partial(self, const uint8_t *data, Py_ssize_t size) except -1

@@ -36,6 +36,13 @@ cdef class CallStream:
         self.out_bytes += PREFIX_BYTES + size
         return PREFIX_BYTES + size
 
+    cdef Py_ssize_t queue_framed(self, bytes messages) except -1:
+        """Keep messages to be sent that have their prefixes; return the bytes that they take."""
+        if PyBytes_GET_SIZE(messages):
+            self.out.append(messages)
+            self.out_bytes += PyBytes_GET_SIZE(messages)
+        return PyBytes_GET_SIZE(messages)
+
     cdef Py_ssize_t copy_out(self, uint8_t *into, Py_ssize_t room) except -1:
         """Copy what is sent next, as far as there is room; return how much it was."""
         cdef Py_ssize_t size, copied = 0

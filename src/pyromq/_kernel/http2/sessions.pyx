@@ -324,6 +324,14 @@ cdef class GrpcSession:
         self.queued_bytes += stream.queue(message)
         self._start(stream)
 
+    def send_framed(self, int32_t stream_id, bytes messages not None):
+        """Send messages of a call that have gRPC's prefixes already; dropped if its stream is gone."""
+        cdef CallStream stream = self.streams.get(stream_id)
+        if stream is None or stream.is_finished or self.error is not None:
+            return
+        self.queued_bytes += stream.queue_framed(messages)
+        self._start(stream)
+
     def finish(self, int32_t stream_id, int status, text):
         """End a call behind what was sent."""
         cdef CallStream stream = self.streams.get(stream_id)

@@ -1,5 +1,6 @@
 """The rooms of a broker that its gRPC services need, and what they share with them."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -41,6 +42,8 @@ class GrpcRooms:
     filters: FilterTable
     arrivals: Arrivals
     pop: Pop
+    #: Told of messages that were read: group, topic, how many, and their bytes.
+    on_read: Callable[[str, str, int, int], None]
     halves: HalfMessages
     access: "AccessControl | None"
     write: WritePath

@@ -28,6 +28,7 @@ from pyromq.broker.grpc.grpc_callers import GrpcCaller, caller_of, client_id_of
 from pyromq.broker.grpc.grpc_needs import GrpcNeeds
 from pyromq.errors import ProtocolError, Refused, StoreError
 from pyromq.net.http2.grpc_calls import GrpcCall, GrpcFailed, GrpcMethod, GrpcStatus
+from pyromq.net.routes import Caller
 from pyromq.wire.grpc.grpc_codes import GrpcCode, GrpcRefused, code_of_remoting
 from pyromq.wire.grpc.grpc_messages import DecodeError, ProtoMessage, Status
 
@@ -139,7 +140,7 @@ class GrpcTable:
             request = _read(rpc.request, data)
             try:
                 client_id = client_id_of(call)
-                account = self._access.admit(call, rpc.needs(request))
+                account = self._account(call, rpc, request)
                 handled = rpc.handle(caller_of(call, client_id, account), request)
             except Exception as error:  # noqa: BLE001  the border: whatever a handler raises is answered
                 return self._refusal(error, rpc, call, began)
@@ -166,7 +167,7 @@ class GrpcTable:
             request = _read(rpc.request, data)
             try:
                 client_id = client_id_of(call)
-                account = self._access.admit(call, rpc.needs(request))
+                account = self._account(call, rpc, request)
             except GrpcRefused as refused:
                 self._note(refused)
                 self._done(rpc.name, refused.code, began)
@@ -191,6 +192,10 @@ class GrpcTable:
                 self._done(rpc.name, GrpcCode.OK, began, is_held=True)
 
         return answer
+
+    def _account(self, call: GrpcCall, rpc: Rpc[Any, Any] | StreamedRpc[Any], request: Any) -> Caller | None:
+        """Return whose a call is; raise GrpcRefused if it may not be made."""
+        return self._access.admit(call, rpc.needs(request)) if self._access.is_wanted else None
 
     def _done(self, name: str, code: int, began: float, *, is_held: bool = False) -> None:
         self.calls[name, code] += 1

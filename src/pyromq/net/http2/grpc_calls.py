@@ -76,6 +76,10 @@ class GrpcCall(Protocol):
         """Send one message when this turn ends; dropped if the call is over."""
         ...
 
+    def send_framed(self, messages: bytes) -> None:
+        """Send messages that have gRPC's prefixes already; see `send`."""
+        ...
+
     async def room(self) -> None:
         """Wait until the client has taken enough of what was sent before, or the call is over."""
         ...

@@ -112,6 +112,11 @@ class GrpcLink(Link):
         self._session.send(stream_id, message)
         self._has_output()
 
+    def send_framed(self, stream_id: int, messages: bytes) -> None:
+        """Send messages of a call that have gRPC's prefixes already, when this turn ends."""
+        self._session.send_framed(stream_id, messages)
+        self._has_output()
+
     def answer_call(self, stream_id: int, message: bytes) -> None:
         """Send the only message of a call, which ends well."""
         self._session.answer(stream_id, message)

@@ -336,16 +336,19 @@ class GrpcSession:
 
     def send(self, stream_id: int, message: bytes) -> None:
         """Send one message of a call; dropped if its stream is gone."""
+        self.send_framed(stream_id, b"\0" + len(message).to_bytes(4, "big") + message)
+
+    def send_framed(self, stream_id: int, messages: bytes) -> None:
+        """Send messages of a call that have gRPC's prefixes already; dropped if its stream is gone."""
         stream = self._streams.get(stream_id)
         if stream is None or stream.trailers is not None or self.error is not None:
             return
         if not stream.has_headers:
             stream.has_headers = True
             self._h2.send_headers(stream_id, _ANSWER_HEADERS)
-        stream.out.append(b"\0" + len(message).to_bytes(4, "big"))
-        stream.out.append(message)
-        stream.out_bytes += PREFIX_BYTES + len(message)
-        self.queued_bytes += PREFIX_BYTES + len(message)
+        stream.out.append(messages)
+        stream.out_bytes += len(messages)
+        self.queued_bytes += len(messages)
         if stream_id not in self._blocked:
             self._sendable[stream_id] = stream
 

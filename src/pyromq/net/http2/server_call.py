@@ -66,6 +66,11 @@ class ServerCall:
         if not self.is_over:
             self._link.send_message(self.stream_id, message)
 
+    def send_framed(self, messages: bytes) -> None:
+        """Send messages that have gRPC's prefixes already; see `send`."""
+        if not self.is_over:
+            self._link.send_framed(self.stream_id, messages)
+
     async def room(self) -> None:
         """Wait until the client has taken enough of what was sent before, or the call is over."""
         while not self.is_over and not self._link.has_room_for(self.stream_id):

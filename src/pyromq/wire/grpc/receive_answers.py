@@ -23,24 +23,12 @@ if TYPE_CHECKING:
 #: Bytes of messages that are written at once.
 _CHUNK_BYTES: Final = 64 * 1024
 
-#: Before each message of gRPC: whether it is compressed, and its length.
-PREFIX_BYTES: Final = 5
-
 log = logging.getLogger(__name__)
 
 
 def framed(message: bytes) -> bytes:
     """Return a message as gRPC frames it: that it is not compressed, and its length."""
     return b"\0" + len(message).to_bytes(4, "big") + message
-
-
-def unframed(frames: bytes) -> Iterator[bytes]:
-    """Yield the messages of some frames."""
-    at = 0
-    while at < len(frames):
-        end = at + PREFIX_BYTES + int.from_bytes(frames[at + 1 : at + PREFIX_BYTES], "big")
-        yield frames[at + PREFIX_BYTES : end]
-        at = end
 
 
 def status_bytes(code: int, text: str) -> bytes:

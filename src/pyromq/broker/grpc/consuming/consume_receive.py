@@ -31,21 +31,28 @@ from pyromq.wire.grpc.receive_answers import (
     RECEIVED_OK,
     ReceivedFrames,
     delivered_at,
+    framed,
     received_status,
-    unframed,
 )
 from pyromq.wire.grpc.shown_messages import shown_topic
 
+_FOUND: Final = framed(RECEIVED_OK)
 _NOT_FOUND: Final = {
-    PopStatus.NOTHING: received_status(GrpcCode.MESSAGE_NOT_FOUND, "no new message"),
-    PopStatus.NO_MATCH: received_status(GrpcCode.MESSAGE_NOT_FOUND, "no match message"),
-    PopStatus.HELD_FULL: received_status(
-        GrpcCode.TOO_MANY_REQUESTS, "too many receives wait for messages; wait, and receive again"
-    ),
-    PopStatus.IN_FLIGHT_FULL: received_status(
-        GrpcCode.TOO_MANY_REQUESTS,
-        "too many messages are in flight; acknowledge some, or wait until they are visible again",
-    ),
+    status: framed(received_status(code, text))
+    for status, code, text in (
+        (PopStatus.NOTHING, GrpcCode.MESSAGE_NOT_FOUND, "no new message"),
+        (PopStatus.NO_MATCH, GrpcCode.MESSAGE_NOT_FOUND, "no match message"),
+        (
+            PopStatus.HELD_FULL,
+            GrpcCode.TOO_MANY_REQUESTS,
+            "too many receives wait for messages; wait, and receive again",
+        ),
+        (
+            PopStatus.IN_FLIGHT_FULL,
+            GrpcCode.TOO_MANY_REQUESTS,
+            "too many messages are in flight; acknowledge some, or wait until they are visible again",
+        ),
+    )
 }
 #: So many bytes of messages are written without asking whether the client takes them.
 _UNASKED_BYTES: Final = 64 * 1024
@@ -74,7 +81,7 @@ class ReceiveHandlers:
         self._clock = clock
         self._broker_name = broker_name
         self._frames = ReceivedFrames(body_bytes_max)
-        #: Told of each receive that found something: group, topic, how many messages, and their bytes.
+        #: Told of what was read of each queue: group, topic, how many messages, and their bytes.
         self.on_read: Callable[[str, str, int, int], None] = lambda *_: None
 
     def receive(
@@ -135,22 +142,20 @@ class ReceiveHandlers:
         if call.is_over:
             self._give_back(popped, ask.group)
             return None
-        size, messages = 0, self._messages(ask, popped)
-        for message in messages:
-            call.send(message)
-            size += len(message)
+        size, chunks = 0, self._chunks(ask, popped)
+        for messages in chunks:
+            call.send_framed(messages)
+            size += len(messages)
             if size > _UNASKED_BYTES:
-                return self._send_rest(call, ask, popped, messages)
+                return self._send_rest(call, ask, popped, chunks)
         return None
 
-    async def _send_rest(
-        self, call: GrpcCall, ask: PopAsk, popped: Popped, messages: Iterator[bytes]
-    ) -> None:
+    async def _send_rest(self, call: GrpcCall, ask: PopAsk, popped: Popped, chunks: Iterator[bytes]) -> None:
         is_sent = False
         try:
             await call.room()
-            for message in messages:
-                call.send(message)
+            for messages in chunks:
+                call.send_framed(messages)
                 await call.room()
             is_sent = not call.is_over
         finally:
@@ -161,21 +166,18 @@ class ReceiveHandlers:
         if popped.parts:
             self._pop.give_back(popped, group)
 
-    def _messages(self, ask: PopAsk, popped: Popped) -> Iterator[bytes]:
-        """Yield the messages of the stream."""
+    def _chunks(self, ask: PopAsk, popped: Popped) -> Iterator[bytes]:
+        """Yield the messages of the stream as gRPC frames them, some at a time."""
         if popped.status is PopStatus.FOUND:
-            yield RECEIVED_OK
-            topic, count, size = shown_topic(ask.topic), 0, 0
+            yield _FOUND
+            topic = shown_topic(ask.topic)
             for part in popped.parts:
                 head = (
                     f"{part.start_offset} {popped.popped_at_ms} {popped.invisible_ms} "
                     f"{popped.revive_queue_id} {part.mark} {self._broker_name} {part.queue_id} "
                 )
-                for frames in self._frames.of(part, head.encode(), topic):
-                    yield from unframed(frames)
-                count += len(part.sizes)
-                size += len(part.body)
-            self.on_read(ask.group, ask.topic, count, size)
+                yield from self._frames.of(part, head.encode(), topic)
+                self.on_read(ask.group, part.real_topic, len(part.sizes), len(part.body))
         else:
             yield _NOT_FOUND[popped.status]
-        yield self.end()
+        yield framed(self.end())

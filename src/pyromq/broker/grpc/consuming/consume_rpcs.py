@@ -38,6 +38,7 @@ def add_consume_rpcs(table: GrpcTable, rooms: GrpcRooms, members: GrpcMembers) -
         broker_name=name,
         body_bytes_max=body_bytes_max,
     )
+    receive.on_read = rooms.on_read
     acks = AckHandlers(rooms.pop, checks, settings.grpc, broker_name=name)
     reads = QueueReadHandlers(
         checks,
