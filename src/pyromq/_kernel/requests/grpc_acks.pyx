@@ -50,7 +50,7 @@ cdef class AckHandle:
 
     @property
     def visible_at_ms(self):
-        """When others may have the message."""
+        """The time from which on others may have the message."""
         return self.popped_at_ms + self.invisible_ms
 
     @property
