@@ -33,7 +33,9 @@ async def send(cluster: Cluster, *bodies: bytes) -> None:
             await sdk.stored(message(TOPIC, body, f"ID-{number}"))
 
 
-async def test_operations_are_answered_when_they_are_as_safe_as_sends(cluster: Cluster, broker: Broker) -> None:
+async def test_operations_are_answered_when_they_are_as_safe_as_sends(
+    cluster: Cluster, broker: Broker
+) -> None:
     await send(cluster, b"one", b"two", b"three")
     async with consumer_of(cluster) as consumer:
         one, two, three = (await consumer.receive_all(3)).handles
@@ -82,5 +84,3 @@ async def test_a_waiting_receive_of_many_is_found_by_its_message(cluster: Cluste
         await aeventually(lambda: broker.pop.held_count(consumer.group, TOPIC))
         await send(cluster, b"one")
         assert (await waiting).bodies == [b"one"]
-
-
