@@ -3,6 +3,7 @@
     .venv/bin/python bench/door.py                       # about 6 minutes; writes results and the page
     .venv/bin/python bench/door.py --quick               # about 2 minutes; one round, only printed
     .venv/bin/python bench/door.py --only send pop       # some cases; only printed
+    .venv/bin/python bench/door.py --only idle --add     # into the results and the page of the last run
     .venv/bin/python bench/door.py --only send --ours-only --pure    # ours without the compiled kernel
 
 The load is a Go program on grpc-go (`bench/clients/door`), which also speaks POP over remoting, and the
@@ -74,6 +75,25 @@ class DoorFound:
     connection_kib: dict[str, float] = field(default_factory=dict)
     stream_kib: dict[str, float] = field(default_factory=dict)
     failures: list[str] = field(default_factory=list)
+
+    def add(self, other: "DoorFound") -> None:
+        """Take over what another run measured."""
+        for name, values in vars(other).items():
+            if name == "failures":
+                self.failures += values
+            elif name == "closed_mib":
+                self.closed_mib = self.closed_mib if values is None else values
+            else:
+                getattr(self, name).update(values)
+
+
+def last_found() -> DoorFound:
+    """Return what the last run measured that was written down; nothing if there is none."""
+    path = RESULTS / "door.json"
+    if not path.exists():
+        return DoorFound()
+    record = json.loads(path.read_text())
+    return DoorFound(**{name: record[name] for name in vars(DoorFound())})
 
 
 class DoorBench:
@@ -237,6 +257,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, help="how often each case is run")
     parser.add_argument("--ours-only", action="store_true", help="without Apache's broker")
     parser.add_argument("--apaches-only", action="store_true", help="without ours")
+    parser.add_argument("--add", action="store_true", help="put these figures to those of the last run")
     parser.add_argument("--pure", action="store_true", help="ours without the compiled kernel")
     asked = parser.parse_args()
     if asked.pure:
@@ -268,7 +289,11 @@ def main() -> None:
     for failure in bench.found.failures:
         print(f"not measured: {failure}")
     print(f"took {time.monotonic() - began_at:.0f} s")
-    if not (asked.only or asked.quick or asked.ours_only or asked.apaches_only or asked.pure):
+    if asked.add:
+        found = last_found()
+        found.add(bench.found)
+        write_all(found, rows_of(found, pace), pace)
+    elif not (asked.only or asked.quick or asked.ours_only or asked.apaches_only or asked.pure):
         write_all(bench.found, rows, pace)
 
 

@@ -106,6 +106,26 @@ class DoorPace:
 
 
 FULL = DoorPace(
-    3, 0.5, 2.0, {APACHE_5: 20_000, PYROMQ: 80_000}, 15.0, 4.0, 3, IDLE_CONNECTIONS, 1.0, 4 * 2**30
+    rounds=3,
+    warm_s=0.4,
+    run_s=1.6,
+    taken={APACHE_5: 12_000, PYROMQ: 48_000},
+    jvm_warm_s=12.0,
+    java_warm_s=3.0,
+    starts=2,
+    idle=IDLE_CONNECTIONS,
+    quiet_wait_s=0.6,
+    touched_bytes=2 * 2**30,
 )
-QUICK = DoorPace(1, 0.3, 1.0, {APACHE_5: 6_000, PYROMQ: 30_000}, 5.0, 2.0, 1, 1_000, 0.4, 2**30)
+QUICK = DoorPace(
+    rounds=1,
+    warm_s=0.3,
+    run_s=1.0,
+    taken={APACHE_5: 6_000, PYROMQ: 30_000},
+    jvm_warm_s=5.0,
+    java_warm_s=2.0,
+    starts=1,
+    idle=1_000,
+    quiet_wait_s=0.4,
+    touched_bytes=2**30,
+)
