@@ -354,6 +354,86 @@ def commit() -> Work:
     return work
 
 
+@workload("acknowledge a popped message")
+def acknowledge() -> Work:
+    """Return the work of acknowledgements of one group in one queue; what ends a message is Python's."""
+    from pyromq.broker.requests.ack_shortcut import make_acks
+    from pyromq.codes import RequestCode
+    from pyromq.wire.command import Command, encode
+
+    kernel, received, popped_at_ms = make_acks(), b"", 1_700_000_000_000
+    for number in range(MESSAGES):
+        handle = f"0 {popped_at_ms} 60000 3 0 broker-a 0 {number}"
+        ext = {"consumerGroup": "group", "topic": "orders", "queueId": "0"}
+        ext |= {"extraInfo": handle, "offset": str(number)}
+        received += encode(Command(RequestCode.ACK_MESSAGE, opaque=number, ext=ext))
+    kernel.learn(b"group\0orders\x000\0", lambda offset, at_ms: at_ms == popped_at_ms)
+
+    def work() -> int:
+        inlet = _inlet(received)
+        assert kernel.answer([inlet]) == MESSAGES
+        return MESSAGES
+
+    return work
+
+
+class _Call:
+    """As much of a gRPC call as the kernel looks at."""
+
+    def __init__(self) -> None:
+        self.metadata = {"x-mq-client-id": "bench@1"}
+        self.peer = "127.0.0.1:50000"
+        self.peer_host_bytes = HOST
+        self.answers = 0
+
+    def answer(self, _response: bytes) -> None:
+        self.answers += 1
+
+
+@workload("send by gRPC")
+def send_by_grpc() -> Work:
+    """Return the work of plain sends of an SDK: from the request's bytes to those of the response."""
+    from pyromq._kernel.requests.grpc_sends import GrpcSends
+    from pyromq._kernel.storage.tails import IndexTail, QueueTail
+    from pyromq.net.turn import Turn
+    from pyromq.wire.grpc import grpc_messages as pb
+
+    turn, call = Turn(monotonic=lambda: 0.0), _Call()
+    turn.is_planned = True
+    kernel, index = _send_kernel(), IndexTail(5_000_000, 20_000_000)
+    for queue_id in range(2):
+        kernel.learn(b"orders", queue_id, QueueTail(), 0)
+    sends = GrpcSends(
+        turn=turn,
+        monotonic=lambda: 0.0,
+        now_ms=lambda: 1_700_000_000_000,
+        do=lambda _call, _data: None,
+        refuse=lambda _call, _data, _frame: None,
+        reserved=frozenset(),
+    )
+    sends.limit(
+        body_bytes_max=4 << 20, property_bytes_max=16_384, group_bytes_max=64, delay_ms_max=86_400_000
+    )
+    sends.learn(b"orders", 2, (1,), 0)
+    properties = pb.SystemProperties(
+        message_id="01A1B2C3D4E5F60001A1B2C3D4E5F60708", message_type=1, body_encoding=1, born_host="bench"
+    )
+    message = pb.Message(topic=pb.Resource(name="orders"), body=BODY, system_properties=properties)
+    request = pb.SendMessageRequest(messages=[message]).SerializeToString()
+
+    def work() -> int:
+        for _ in range(MESSAGES):
+            assert sends.take(call, request)
+        (inlet,) = turn.noted
+        _plan(kernel, inlet)
+        kernel.apply(index, 1 << 20)
+        kernel.hand_out()
+        assert call.answers >= MESSAGES, f"{call.answers} were answered"
+        return MESSAGES
+
+    return work
+
+
 def _waiting(topic: str) -> tuple[list[int], object]:
     """Return the positions of messages of 1 KiB that wait in a topic, and a log that has nothing else."""
     from types import SimpleNamespace
