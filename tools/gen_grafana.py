@@ -177,6 +177,53 @@ ROWS: list[tuple[str, list[tuple[str, str, int, list[tuple[str, str]]]]]] = [
         ],
     ),
     (
+        "POP, and RocketMQ 5's SDKs",
+        [
+            (
+                "Pops, by how they ended",
+                "ops",
+                8,
+                [(f"sum by (result) (rate(pyromq_pops_total{{{NODE}}}[1m]))", "{{result}}")],
+            ),
+            (
+                "Acknowledged, and come again",
+                "ops",
+                8,
+                [
+                    (f"sum by (result) (rate(pyromq_pop_acks_total{{{NODE}}}[1m]))", "{{result}}"),
+                    (f"sum(rate(pyromq_pop_revives_total{{{NODE}}}[1m]))", "come again"),
+                ],
+            ),
+            (
+                "Popped and not finished",
+                "short",
+                8,
+                [(f"sum by (node_id) (pyromq_pop_inflight_messages{{{NODE}}})", "{{node_id}}")],
+            ),
+            (
+                "Calls of SDKs, by RPC and code",
+                "reqps",
+                12,
+                [
+                    (
+                        f"topk(10, sum by (rpc, code) (rate(pyromq_grpc_calls_total{{{NODE}}}[1m])))",
+                        "{{rpc}} {{code}}",
+                    )
+                ],
+            ),
+            (
+                "SDKs: connections, clients, calls that are open",
+                "short",
+                12,
+                [
+                    (f"sum(pyromq_grpc_connections{{{NODE}}})", "connections"),
+                    (f"sum(pyromq_grpc_clients{{{NODE}}})", "clients"),
+                    (f"sum(pyromq_grpc_streams{{{NODE}}})", "open calls"),
+                ],
+            ),
+        ],
+    ),
+    (
         "Times",
         [
             (
