@@ -12,10 +12,12 @@ from grpc_sdk import SERVICE, Sdk, message, put_topic, sdk_of
 
 from pyromq.broker.broker import Broker
 from pyromq.broker.grpc.plain_sends_door import PlainSendsDoor
+from pyromq.broker.requests.busy import Busy, PressedQueue, Reason
 from pyromq.config.choices import BrokerRole, FlushDiskType
 from pyromq.kernel import IS_COMPILED
 from pyromq.net.http2.grpc_calls import GrpcMethod
 from pyromq.testing.cluster import Cluster
+from pyromq.testing.waiting import aeventually
 from pyromq.wire import properties as names
 from pyromq.wire.grpc import grpc_messages as pb
 from pyromq.wire.grpc.grpc_codes import GrpcCode
@@ -244,7 +246,27 @@ async def test_sends_of_many_clients_are_stored_together(cluster: Cluster) -> No
         found += store.max_offset("Normal", queue_id)
     assert found == QUEUES + 300
     assert store.max_position > begin
-    assert plain_of(cluster).kernel.inlet_count >= 10
+    # Of connections that have ended nothing is kept.
+    await aeventually(lambda: plain_of(cluster).kernel.inlet_count == 0)
+
+
+async def test_a_busy_broker_says_so(cluster: Cluster, sdk: Sdk, monkeypatch: pytest.MonkeyPatch) -> None:
+    broker = broker_of(cluster)
+    durability, end = broker.durability, broker.store.max_position
+    assert durability is not None
+
+    def pressed(busy: Busy, queue: PressedQueue) -> Reason | None:
+        return Reason.FULL if queue is busy.sends else None
+
+    monkeypatch.setattr(durability, "_pressed_for_all", pressed)
+    before = plain_of(cluster).kernel.count
+    by_kernel = await asyncio.gather(*(sdk.send(message("Normal")) for _ in range(5)))
+    assert plain_of(cluster).kernel.count == before + 5
+    with by_python(cluster):
+        by_kernel.append(await sdk.send(message("Normal")))
+    assert {answer.status.code for answer in by_kernel} == {GrpcCode.TOO_MANY_REQUESTS}
+    assert len({answer.status.message for answer in by_kernel}) == 1
+    assert broker.store.max_position == end
 
 
 async def test_an_operator_who_changes_a_topic_is_heard_at_once(cluster: Cluster, sdk: Sdk) -> None:

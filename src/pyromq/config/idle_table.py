@@ -342,7 +342,7 @@ GROUPS = (
         "a producer may always recall a message that has a time of its own",
         LostPromise.LIMITS,
         """
-        allowRecallWhenBrokerNotWriteable=true recallMessageEnable=false~true
+        allowRecallWhenBrokerNotWriteable=true
         """,
     ),
     IdleSettings(

@@ -187,6 +187,12 @@ cdef class GrpcSends:
         """Leave all messages to Python, until their topics are learnt again."""
         self._topics.clear()
 
+    def drop(self, bytes host not None):
+        """Forget a connection that has ended, unless answers to it are still awaited."""
+        cdef SendInlet inlet = self._inlets.get(host)
+        if inlet is not None and not inlet.is_busy():
+            del self._inlets[host]
+
     @property
     def inlet_count(self):
         """The number of connections that sent something, and of which that is remembered."""

@@ -33,6 +33,7 @@ from pyromq.net.address import join_address
 from pyromq.net.http2.grpc_calls import GrpcMethod
 from pyromq.net.http2.grpc_link import GrpcLink
 from pyromq.net.http2.grpc_server import GrpcServer
+from pyromq.net.link import Link
 from pyromq.wire.grpc.grpc_codes import GrpcCode
 
 if TYPE_CHECKING:
@@ -79,6 +80,7 @@ class GrpcDoor:
             name=f"{settings.broker.broker_name} (gRPC)",
             certificate_folder=rooms.folder,
             turn=rooms.turn,
+            on_link_closed=self._link_closed,
         )
         self._book: GrpcAddressBook | None = None
         self._routes: ClusterRoutes | None = None
@@ -139,6 +141,10 @@ class GrpcDoor:
         table.add(RecallRpcs(way, rooms.topics, settings, routes=routes, links=links).rpcs())
         add_consume_rpcs(table, rooms, self.members)
         table.add_method("Telemetry", GrpcMethod(bidi=self._telemetry.open))
+
+    def _link_closed(self, link: Link) -> None:
+        if self.plain_sends is not None:
+            self.plain_sends.kernel.drop(link.peer_host_bytes)
 
     def _let_kernel_send(self, sends: SendRpcs) -> None:
         """Have the kernel take plain sends, where it takes those of remoting."""

@@ -22,6 +22,7 @@ from pyromq.broker.grpc.grpc_table import OK_STATUS
 from pyromq.broker.grpc.grpc_terms import SettingsTerms
 from pyromq.broker.grpc.telemetry_settings import SettingsOfClients
 from pyromq.net.http2.grpc_calls import GrpcCall, GrpcFailed, GrpcStatus
+from pyromq.wire.bodies.group_bodies import SubscriptionGroupConfig
 from pyromq.wire.grpc import grpc_messages as pb
 from pyromq.wire.grpc.grpc_codes import GrpcRefused
 
@@ -56,6 +57,7 @@ class TelemetryStream:
         self._again: asyncio.TimerHandle | None = None
         #: The settings that were told last, to see whether others are to be told.
         self._told: pb.Settings | None = None
+        self._told_config: SubscriptionGroupConfig | None = None
         self._is_node = False
 
     # What the transport calls
@@ -104,7 +106,12 @@ class TelemetryStream:
         member = self._member
         if member is None or member.settings is None or member.stream is not self:
             return
+        config = self._room.settings.config_of(member.settings)
+        if only_others and config is self._told_config:
+            # Of thousands of clients few are in the group that changed.
+            return
         settings = self._room.settings.merged(member.settings, is_node=self._is_node)
+        self._told_config = config
         if only_others and settings == self._told:
             return
         self._told = settings

@@ -25,6 +25,10 @@ class SettingsOfClients:
     #: How long consumers wait for messages.
     polling_ms: int
 
+    def config_of(self, said: pb.Settings) -> SubscriptionGroupConfig | None:
+        """Return the configuration of the group that settings name; another one after each change of it."""
+        return self.groups.configs.get(said.subscription.group.name)
+
     def merged(self, said: pb.Settings, *, is_node: bool) -> pb.Settings:
         """Return what a client is told that said this; its group is as it is now."""
         told = pb.Settings()
@@ -33,7 +37,7 @@ class SettingsOfClients:
         told.metric.on = False
         told.metric.ClearField("endpoints")
         if said.WhichOneof("pub_sub") == "subscription":
-            config = self.groups.configs.get(said.subscription.group.name)
+            config = self.config_of(said)
             self._tell_consumer(told, config or SubscriptionGroupConfig(group_name=""), is_node=is_node)
         else:
             self._tell_producer(told)
