@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 
 import pytest
@@ -37,6 +38,8 @@ def values_of(setting: Setting) -> tuple[str, ...]:
         return "05", default
     if setting.form == "addresses":
         return "127.0.0.1:1", default
+    if isinstance(setting.default, StrEnum):
+        return (*(each.value for each in type(setting.default)), default)
     if isinstance(setting.default, bool):
         return str(not setting.default).lower(), default
     if isinstance(setting.default, int):
