@@ -81,6 +81,10 @@ def test_a_group_lives_from_create_to_delete(stage: AdminStage, topic: str, grou
     assert "Diff Total: 4" in stage.run("group", "lag", group).stdout
     assert len(stage.records("group", "lag", group, "-t", topic, "--members")) == 4
     assert {one["retryMaxTimes"] for one in stage.records("group", "show", group)} == {3}
+    assert stage.run("group", "create", group, "--fifo").exit_code == 0
+    assert {one["consumeMessageOrderly"] for one in stage.records("group", "show", group)} == {True}
+    assert stage.run("group", "create", group).exit_code == 0
+    assert "consumeMessageOrderly" not in stage.records("group", "show", group)[0]
     assert stage.run("group", "members", group).exit_code == 3
     assert stage.run("group", "delete", group, "--yes").exit_code == 0
     assert stage.run("group", "show", group).exit_code == 3

@@ -99,7 +99,9 @@ def show(name: TheGroup, *, name_server: NameServer = DEFAULT_NAME_SERVER, as_js
     look(name_server, lambda admin: group_views.configs(admin, name), is_json=as_json)
 
 
-@group.command("create", epilog=examples("pyromq group create billing --retries 5"))
+@group.command(
+    "create", epilog=examples("pyromq group create billing --retries 5", "pyromq group create billing --fifo")
+)
 def create(
     name: Annotated[str, typer.Argument(metavar="GROUP", help="The group.")],
     *,
@@ -110,6 +112,9 @@ def create(
     may_broadcast: Annotated[
         bool, typer.Option("--broadcast/--no-broadcast", help="Whether it may broadcast.")
     ] = True,
+    is_fifo: Annotated[
+        bool, typer.Option("--fifo/--no-fifo", help="Members that pop get a queue's messages in order.")
+    ] = False,
     cluster: Annotated[
         str | None, typer.Option("--cluster", metavar="NAME", help="Only on this cluster's brokers.")
     ] = None,
@@ -127,6 +132,7 @@ def create(
         retry_max_times=retries,
         consume_enable=may_read,
         consume_broadcast_enable=may_broadcast,
+        consume_message_orderly=is_fifo or None,
     )
     order(
         name_server,
