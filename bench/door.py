@@ -24,6 +24,7 @@ from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tests/interop"))  # which know how to fetch and start Apache's servers
@@ -36,6 +37,7 @@ from beside.door_cases import (  # noqa: E402
     IDLE_MIB,
     JAVA_SDK,
     KEYS,
+    PLAIN_CASES,
     QUEUES,
     QUICK,
     START_S,
@@ -44,7 +46,7 @@ from beside.door_cases import (  # noqa: E402
 )
 from beside.door_loads import Programs, first_send_s, go_program, idle_kib, java_program, measure  # noqa: E402
 from beside.door_servers import DoorBroker, DoorStage, prepare  # noqa: E402
-from beside.figures import APACHE_5, PYROMQ, Figure, Row, aligned, table_of, verdict_of  # noqa: E402
+from beside.figures import APACHE_5, PYROMQ, Figure, Row, aligned, per_cpu, table_of, verdict_of  # noqa: E402
 from beside.measuring import Runs, chosen_runs, quiet_runs  # noqa: E402
 from beside.page import put_between  # noqa: E402
 from beside.quiet import say, touch_memory, wait_for_quiet  # noqa: E402
@@ -74,6 +76,8 @@ class DoorFound:
     """Of ours, with the door shut."""
     connection_kib: dict[str, float] = field(default_factory=dict)
     stream_kib: dict[str, float] = field(default_factory=dict)
+    plain: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """Of ours without what is compiled, one run of a case."""
     failures: list[str] = field(default_factory=list)
 
     def add(self, other: "DoorFound") -> None:
@@ -106,9 +110,9 @@ class DoorBench:
         self._kinds = kinds
         self.found = DoorFound()
 
-    def started(self, kind: str, *, is_open: bool = True) -> DoorBroker:
+    def started(self, kind: str, *, is_open: bool = True, is_plain: bool = False) -> DoorBroker:
         """Return a broker that takes sends, with the topic that all programs know."""
-        broker = self._stage.with_door(kind, is_open=is_open)
+        broker = self._stage.with_door(kind, is_open=is_open, is_plain=is_plain)
         self._closing.callback(broker.stop)
         first_send(broker)
         prepare(broker, [TOPIC], [TOPIC], QUEUES)
@@ -171,6 +175,17 @@ class DoorBench:
         for broker in brokers.values():
             broker.stop()
 
+    def measure_plain(self) -> None:
+        """Run some cases on a broker of ours without what is compiled; it has no goal."""
+        broker = self.started(PYROMQ, is_plain=True)
+        pace = replace(self._pace, taken={PYROMQ: self._pace.taken[APACHE_5]})
+        for case in CASES:
+            if case.key in PLAIN_CASES:
+                record = measure(case, broker, self._programs, pace, "plain")
+                self.found.plain[case.key] = record
+                say(f"plain version: {case.key} {record['messages_per_server_cpu_s']:,.0f} a CPU-second")
+        broker.stop()
+
     def _warm(self, brokers: dict[str, DoorBroker], cases: Sequence[DoorCase]) -> None:
         for kind, broker in brokers.items():
             # The JVM compiles what it has seen for a while; ours needs only its files.
@@ -212,6 +227,11 @@ def rows_of(found: DoorFound, pace: DoorPace) -> list[Row]:
         for figure in case.figures:
             values = {kind: _middle(chosen_runs(some), figure) for kind, some in runs.items()}
             rows.append(Row(case.name, figure, values, is_quiet, rival=APACHE_5))
+    for case in CASES:
+        if case.key in found.plain:
+            figure = per_cpu()
+            name = f"{case.name}; not compiled (PYROMQ_PURE=1)"
+            rows.append(Row(name, figure, {PYROMQ: found.plain[case.key][figure.name]}))
     if found.starts_s:
         starts: dict[str, float | None] = {kind: median(some) for kind, some in found.starts_s.items()}
         rows.append(Row("start to first acknowledged send over gRPC", START_S, starts, rival=APACHE_5))
@@ -276,6 +296,7 @@ def main() -> None:
                 "start": bench.measure_starts,
                 "memory": bench.measure_memory,
                 "idle": bench.measure_idle,
+                **({"plain": bench.measure_plain} if PYROMQ in kinds else {}),
             }
             for key, part in parts.items():
                 if key in wanted:

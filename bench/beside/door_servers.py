@@ -55,8 +55,11 @@ class DoorStage(Stage):
         super().__init__(folder, closing)
         self._doors = 0
 
-    def with_door(self, kind: str, *, is_open: bool = True) -> DoorBroker:
-        """Start a broker on an empty folder, and do not wait for it; `is_open`: with the gRPC port."""
+    def with_door(self, kind: str, *, is_open: bool = True, is_plain: bool = False) -> DoorBroker:
+        """Start a broker on an empty folder, and do not wait for it.
+
+        `is_open`: with the gRPC port; `is_plain`: without what is compiled, if it is ours.
+        """
         self._doors += 1
         name = f"door-{self._doors}"
         name_server, port, grpc_port = self.name_server(kind), free_broker_port(), free_broker_port()
@@ -70,6 +73,8 @@ class DoorStage(Stage):
             settings = broker_file(self._folder, name, port, **given)
             command = self._proxy(name, settings, name_server, grpc_port)
         output = self._folder / f"{name}.out"
+        if is_plain:
+            command = ["env", "PYROMQ_PURE=1", *command]
         process = self._spawn(command, output)
         folder, door = self._folder / name, f"127.0.0.1:{grpc_port}" if is_open else ""
         address = f"127.0.0.1:{port}"
