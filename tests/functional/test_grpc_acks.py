@@ -196,6 +196,15 @@ async def test_no_entries_are_no_request(consumer: GrpcConsumer) -> None:
     assert name_of((await consumer.ack()).status) == "INTERNAL_SERVER_ERROR"
 
 
+async def test_entries_without_end_are_refused(client: WireClient, consumer: GrpcConsumer) -> None:
+    await send(client, b"one")
+    handle = (await consumer.receive()).handle
+    refused = await consumer.ack(*[handle] * 4_097)
+
+    assert (name_of(refused.status), list(refused.entries)) == ("BAD_REQUEST", [])
+    assert len((await consumer.ack(*[handle] * 4_096)).entries) == 4_096
+
+
 Operation = Callable[[GrpcConsumer, str], Any]
 OPERATIONS: list[Operation] = [
     lambda consumer, handle: consumer.ack(handle),

@@ -105,7 +105,6 @@ def test_ten_thousand_receives_wait_and_leave_nothing_behind() -> None:
                 tracemalloc.stop()
         in_flight = side.run(lambda broker: broker.pop.in_flight_count)
 
-    print("FIGURES", tasks, each_bytes, left_bytes)
     assert tasks <= COUNT + 10
     assert each_bytes < RECEIVE_BYTES_MAX
     # What is kept on purpose, such as the room of tables, is no more than this.

@@ -36,6 +36,8 @@ _OUTCOMES: Final[dict[AckResult, Outcome]] = {
         "the receipt handle names a message that is not in this topic",
     ),
 }
+#: Entries of one request. SDKs send one, or those of one receive; a million would hold up everybody.
+ENTRIES_MAX: Final = 4_096
 #: A handle's words with the place of the record, which some clients of remoting leave out.
 _WORDS_WITH_PLACE: Final = 9
 
@@ -56,6 +58,11 @@ class AckHandlers:
         group, topic = self._names(request)
         if not request.entries:
             raise GrpcRefused(GrpcCode.INTERNAL_SERVER_ERROR, "there is nothing to acknowledge: no entries")
+        if len(request.entries) > ENTRIES_MAX:
+            raise GrpcRefused(
+                GrpcCode.BAD_REQUEST,
+                f"there are {len(request.entries)} entries; acknowledge {ENTRIES_MAX} at most at a time",
+            )
         outcomes: list[Outcome | None] = []
         handles: list[ReceiptHandle] = []
         for entry in request.entries:
