@@ -95,7 +95,7 @@ bench: setup     ## PyroMQ beside Apache's brokers, and which goals are met; at 
 bench-curves: setup   ## Speed and cost against connections, queues, message size, stored messages, brokers; at most 10 minutes (BENCH=--quick: 3)
 	$(PY) bench/curves.py $(BENCH)
 
-bench-door: setup   ## gRPC and POP beside Apache's 5.5 with its proxy; about 6 minutes (BENCH=--quick: 2)
+bench-door: setup   ## gRPC and POP beside Apache's 5.5 with its proxy; about 8 minutes (BENCH=--quick: 2)
 	$(PY) bench/door.py $(BENCH)
 
 bench-client: setup   ## Our Python client beside the Java client and the C++ wheel, on one broker; about 4 minutes

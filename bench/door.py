@@ -1,6 +1,6 @@
 """The door of 5.x beside Apache's newest broker with its proxy in one process: gRPC, and POP over remoting.
 
-    .venv/bin/python bench/door.py                       # about 6 minutes; writes results and the page
+    .venv/bin/python bench/door.py                       # about 8 minutes; writes results and the page
     .venv/bin/python bench/door.py --quick               # about 2 minutes; one round, only printed
     .venv/bin/python bench/door.py --only send pop       # some cases; only printed
     .venv/bin/python bench/door.py --only idle --add     # into the results and the page of the last run
@@ -62,6 +62,7 @@ PAGE = ROOT / "docs" / "performance.md"
 MARKS = ("<!-- door: begin -->\n", "<!-- door: end -->\n")
 BESIDE = (APACHE_5, PYROMQ)
 SETTLE_S = 2.0
+FEWER = 5
 TOPIC = "door"
 
 
@@ -158,8 +159,14 @@ class DoorBench:
             for mode, into in (("idle", self.found.connection_kib), ("streams", self.found.stream_kib)):
                 broker = self.started(kind)
                 time.sleep(SETTLE_S)
-                into[kind] = idle_kib(self._programs, broker, self._pace.idle, TOPIC, mode)
-                say(f"{self._pace.idle:,} connections, {mode}: {kind} {into[kind]:.1f} KiB each")
+                # Those of the JVM take long to come, and each is as large as the last.
+                count = self._pace.idle if kind == PYROMQ else self._pace.idle // FEWER
+                try:
+                    into[kind] = idle_kib(self._programs, broker, count, TOPIC, mode)
+                    say(f"{count:,} connections, {mode}: {kind} {into[kind]:.1f} KiB each")
+                except PyroError as error:
+                    self.found.failures.append(f"{mode} on {kind}: {error}")
+                    say(f"{count:,} connections, {mode}: {kind} FAILED: {error}")
                 broker.stop()
 
     def measure_cases(self, cases: Sequence[DoorCase]) -> None:
@@ -244,7 +251,12 @@ def rows_of(found: DoorFound, pace: DoorPace) -> list[Row]:
     ):
         if of:
             rows.append(
-                Row(f"{pace.idle:,} idle gRPC connections, {what}", CONNECTION_KIB, {**of}, rival=APACHE_5)
+                Row(
+                    f"{pace.idle:,} idle gRPC connections (Apache's: {pace.idle // FEWER:,}), {what}",
+                    CONNECTION_KIB,
+                    {**of},
+                    rival=APACHE_5,
+                )
             )
     return rows
 

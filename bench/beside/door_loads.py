@@ -123,7 +123,9 @@ def run_load(command: list[str], broker: DoorBroker) -> Run:
 def first_send_s(programs: Programs, broker: DoorBroker, topic: str) -> None:
     """Send over gRPC until it is acknowledged."""
     words = ["-mode", "first", "-address", broker.door, "-topic", topic, "-size", "100"]
-    subprocess.run([*programs.go, *words], check=True, timeout=RUN_TIMEOUT_S, stdout=subprocess.DEVNULL)
+    ended = subprocess.run([*programs.go, *words], timeout=RUN_TIMEOUT_S, capture_output=True, check=False)
+    if ended.returncode:
+        raise PyroError(f"{broker.kind}: {ended.stderr.decode()[-1500:]}")
 
 
 def idle_kib(programs: Programs, broker: DoorBroker, count: int, topic: str, mode: str) -> float:
