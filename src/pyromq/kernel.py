@@ -22,6 +22,7 @@ MODULES = (
     "requests.again_frames",
     "requests.ends",
     "requests.grpc_acks",
+    "requests.grpc_sends",
     "requests.holds",
     "requests.offsets",
     "requests.pulls",
