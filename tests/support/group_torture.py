@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import cache
 from multiprocessing.context import ForkServerProcess
@@ -52,7 +53,9 @@ class Forked:
 
     def signal(self, number: signal.Signals) -> None:
         if self.is_alive:
-            os.kill(self.pid, number)
+            # It may end, and another thread learn of that, in between.
+            with suppress(ProcessLookupError):
+                os.kill(self.pid, number)
 
     def wait(self, timeout_s: float) -> bool:
         self._process.join(timeout_s)

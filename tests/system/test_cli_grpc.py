@@ -1,11 +1,12 @@
 """The port for RocketMQ 5's SDKs, as the command line opens it and says so."""
 
 import json
+import random
 import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -28,9 +29,17 @@ def taken_port() -> Iterator[int]:
         yield taken.getsockname()[1]
 
 
-def free_port() -> int:
-    with taken_port() as port:
-        return port
+def free_port(count: int = 1) -> int:
+    """Return the first of so many free ports, of those that the system gives to no connection."""
+    while True:
+        first = random.randrange(20_000, 30_000)
+        with ExitStack() as taken:
+            try:
+                for port in range(first, first + count):
+                    taken.enter_context(socket.socket()).bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return first
 
 
 def sent_code(address: str, topic: str) -> int:
@@ -72,7 +81,7 @@ def test_a_port_that_was_asked_for_must_be_free(shell: Any, tmp_path: Path) -> N
 
 
 def test_each_broker_of_a_cluster_has_a_port_of_its_own(up: Up) -> None:
-    first = free_port()
+    first = free_port(2)
     hello = up("--brokers", "2", "--set", f"grpcServerPort={first}").ready()
     assert [broker["grpc"] for broker in hello["brokers"]] == [f"127.0.0.1:{first}", f"127.0.0.1:{first + 1}"]
 
