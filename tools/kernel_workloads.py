@@ -10,6 +10,7 @@ import sys
 from array import array
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -356,7 +357,7 @@ def commit() -> Work:
 
 @workload("acknowledge a popped message")
 def acknowledge() -> Work:
-    """Return the work of acknowledgements of one group in one queue; what ends a message is Python's."""
+    """Return the work of acknowledgements of one group in one queue, popped before."""
     from pyromq.broker.requests.ack_shortcut import make_acks
     from pyromq.codes import RequestCode
     from pyromq.wire.command import Command, encode
@@ -367,12 +368,80 @@ def acknowledge() -> Work:
         ext = {"consumerGroup": "group", "topic": "orders", "queueId": "0"}
         ext |= {"extraInfo": handle, "offset": str(number)}
         received += encode(Command(RequestCode.ACK_MESSAGE, opaque=number, ext=ext))
-    kernel.learn(b"group\0orders\x000\0", lambda offset, at_ms: at_ms == popped_at_ms)
+    queue, ending = _in_flight()
+    kernel.learn(b"group\0orders\x000\0", ending)
 
     def work() -> int:
         inlet = _inlet(received)
+        queue.add(range(MESSAGES), popped_at_ms, popped_at_ms + 60_000)
         assert kernel.answer([inlet]) == MESSAGES
         return MESSAGES
+
+    return work
+
+
+def _in_flight() -> "tuple[Any, Any]":
+    """Return a queue without messages in flight, and what ends them."""
+    from pyromq._kernel.storage.in_flight import DeliveryEnding, InFlight
+
+    queue = InFlight()
+    return queue, DeliveryEnding(queue, lambda: setattr(queue, "noted", []))
+
+
+@workload("acknowledge by gRPC")
+def acknowledge_by_grpc() -> Work:
+    """Return the work of acknowledgements of single messages: from a request's bytes to a response's."""
+    from pyromq._kernel.requests.grpc_acks import GrpcAcks
+    from pyromq.wire.grpc import grpc_messages as pb
+
+    popped_at_ms, requests = 1_700_000_000_000, []
+    for number in range(MESSAGES):
+        request = pb.AckMessageRequest(group=pb.Resource(name="group"), topic=pb.Resource(name="orders"))
+        handle = f"0 {popped_at_ms} 60000 3 0 broker-a 0 {number} {1100 * number}"
+        request.entries.add(message_id=f"{number:032X}", receipt_handle=handle)
+        requests.append(request.SerializeToString())
+    call, (queue, ending) = _Call(), _in_flight()
+    around = SimpleNamespace(revision=0, turn_number=0)
+    kernel = GrpcAcks(
+        broker=b"broker-a",
+        topics=around,  # type: ignore[arg-type]
+        changes=around,  # type: ignore[arg-type]
+        turn_of=lambda: 0,
+        left=lambda *_: None,
+    )
+    kernel.ack(call, b"")  # type: ignore[arg-type]
+    kernel.learn(b"group", b"orders", 0, 0, ending)
+
+    def work() -> int:
+        queue.add(range(MESSAGES), popped_at_ms, popped_at_ms + 60_000)
+        for request in requests:
+            assert kernel.ack(call, request) is not None  # type: ignore[arg-type]
+        return MESSAGES
+
+    return work
+
+
+@workload("show popped messages by gRPC")
+def show_by_grpc() -> Work:
+    """Return the work of messages of 1 KiB for a stream, popped 32 at once."""
+    from pyromq._kernel.requests.shown import ShownRecords
+    from pyromq.wire.grpc.reserved_names import RESERVED_NAMES
+    from pyromq.wire.grpc.shown_messages import shown_topic
+    from pyromq.wire.record import Record, encode_record
+
+    kernel, count = ShownRecords(RESERVED_NAMES), 32
+    records = [
+        encode_record(Record("orders", bytes(1024), properties=f"TAGS\x01A\x02UNIQ_KEY\x01{number:032X}"))
+        for number in range(count)
+    ]
+    body, numbers, sizes = b"".join(records), list(range(count)), [len(one) for one in records]
+    topic, head, attempts = shown_topic("orders"), b"0 1700000000000 60000 3 0 broker-a 0 ", [1] * count
+
+    def work() -> int:
+        for _ in range(MESSAGES // count):
+            _, written = kernel.write(body, 0, 0, sizes, numbers, numbers, attempts, head, topic, 1 << 20)
+            assert written == count
+        return MESSAGES // count * count
 
     return work
 
@@ -430,6 +499,57 @@ def send_by_grpc() -> Work:
         kernel.hand_out()
         assert call.answers >= MESSAGES, f"{call.answers} were answered"
         return MESSAGES
+
+    return work
+
+
+@workload("call of gRPC")
+def call_of_grpc() -> Work:
+    """Return the work of unary calls in a session of HTTP/2: headers and message in, answer and status out.
+
+    The headers are those of RocketMQ's Go SDK, each an entry of HPACK's table as its encoder makes them. Only
+    our part is counted: what nghttp2 needs is nobody's here to change.
+    """
+    import hpack
+
+    from pyromq._kernel.http2.sessions import GrpcSession
+    from pyromq.net.http2.session_terms import ENDED, PREFACE, SessionLimits
+
+    def frame(kind: int, flags: int, stream: int, payload: bytes) -> bytes:
+        return len(payload).to_bytes(3, "big") + bytes((kind, flags)) + stream.to_bytes(4, "big") + payload
+
+    encoder, message = hpack.Encoder(), b"\0" + len(BODY).to_bytes(4, "big") + BODY
+    session = GrpcSession(SessionLimits())
+    session.receive(PREFACE + frame(4, 0, 0, b"") + frame(8, 0, 0, (1 << 30).to_bytes(4, "big")))
+    received = []
+    for number in range(MESSAGES):
+        headers = [
+            (":method", "POST"),
+            (":scheme", "http"),
+            (":path", "/apache.rocketmq.v2.MessagingService/SendMessage"),
+            (":authority", "127.0.0.1:8081"),
+            ("content-type", "application/grpc"),
+            ("te", "trailers"),
+            ("grpc-timeout", f"{9_999_000 + number}u"),
+            ("x-mq-language", "GO"),
+            ("x-mq-protocol", "v2"),
+            ("x-mq-client-version", "5.1.2"),
+            ("x-mq-client-id", "bench@1"),
+            ("x-mq-request-id", f"7f000001-0000-4000-8000-{number:012x}"),
+            ("x-mq-date-time", "20261119T120000Z"),
+        ]
+        stream = 2 * number + 1
+        received.append(frame(1, 4, stream, encoder.encode(headers)) + frame(0, 1, stream, message))
+
+    def work() -> int:
+        answers = 0
+        for event in session.receive(b"".join(received)):
+            if event[0] == ENDED:
+                session.answer(event[1], BODY[:100])
+                answers += 1
+        assert session.take_output(1 << 30)
+        assert (answers, session.stream_count) == (MESSAGES, 0), f"{answers} were answered"
+        return answers
 
     return work
 

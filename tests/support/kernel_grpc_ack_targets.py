@@ -1,8 +1,9 @@
 """Acknowledgements of gRPC, driven with random inputs; see `kernel_targets`."""
 
 from random import Random
+from typing import Any
 
-from kernel_inputs import exact_bytes, expect, mostly, mutated, target
+from kernel_inputs import exact_bytes, expect, module, mostly, mutated, number, target
 
 
 def random_handle(random: Random) -> str:
@@ -33,9 +34,9 @@ def random_ack(random: Random) -> bytes:
             name=mostly(random, "Orders", "t" * 127), resource_namespace=mostly(random, "", "ns")
         ),
     )
-    for number in range(mostly(random, 1, 0, 2, 32)):
+    for place in range(mostly(random, 1, 0, 2, 32)):
         request.entries.add(
-            message_id=mostly(random, f"ID-{number}", "", "x" * 200),
+            message_id=mostly(random, f"ID-{place}", "", "x" * 200),
             receipt_handle=mostly(
                 random, random_handle(random), "", "no handle", random_handle(random) + " 1"
             ),
@@ -59,3 +60,70 @@ def acknowledgements(random: Random) -> None:
         for handle in handles:
             expect(handle.start_offset <= handle.offset and handle.mark in (0, 1, 2), "a sound handle")
             handle.real_topic("readers", "Orders")
+
+
+class Acknowledging:
+    """As much of a call, of topics and of POP as the kernel looks at."""
+
+    def __init__(self, random: Random) -> None:
+        self.metadata = {"x-mq-client-id": mostly(random, "client-1", "", "c" * 2000)}
+        self.revision = self.turn_number = 0
+
+
+@target("grpc_acks.GrpcAcks", "in_flight.InFlight", "in_flight.Tally", "in_flight.DeliveryEnding")
+def answered_acknowledgements(random: Random) -> None:
+    in_flight = module("in_flight")
+    tally, around = in_flight.Tally(), Acknowledging(random)
+    kernel = module("grpc_acks").GrpcAcks(
+        broker=b"broker-a",
+        topics=around,
+        changes=around,
+        turn_of=lambda: mostly(random, around.turn_number, None),
+        left=lambda *_: b"",
+    )
+    kernel.ack(around, b"")
+    queues = []
+    for place in (0, 3, 300):
+        queue = in_flight.InFlight(tally)
+        queues.append(queue)
+        ending = in_flight.DeliveryEnding(queue, lambda queue=queue: setattr(queue, "noted", []))
+        for mark in (0, 1, 2):
+            kernel.learn(b"readers", b"Orders", mark, place, ending)
+    for _ in range(random.randrange(1, 12)):
+        queue = random.choice(queues)
+        offsets = [offset for offset in (0, 7, 1 << 40) if offset > queue.last]
+        if offsets:
+            queue.add(offsets, random.choice((0, 1_700_000_000_000)), 1_700_000_060_000)
+        before = sum(len(queue.noted or ()) for queue in queues)
+        data = exact_bytes(mutated(random, random_ack(random)))
+        answered = kernel.ack(around, data)
+        noted = sum(len(queue.noted or ()) for queue in queues) - before
+        expect((answered != b"") == (noted > 0), "what is answered has ended something")
+        expect(tally.count == sum(queue.count for queue in queues), "all are counted")
+        odd_work(random, queue)
+    expect(tally.take_acknowledged() == sum(len(queue.noted or ()) for queue in queues), "each is counted")
+
+
+def odd_work(random: Random, queue: Any) -> None:
+    """Do what else happens to a queue, at places that may not be there."""
+    at = random.randrange(-2, 6)
+    try:
+        random.choice(
+            (
+                lambda: queue.end(at),
+                lambda: queue.move(at, 5, 6),
+                lambda: queue.renew(at, 6, keeps_client=False),
+                lambda: queue.restore(queue.columns()),
+                lambda: queue.restore((b"", exact_bytes(b"1" * 8), b"", b"")),
+                lambda: queue.due_from(number(random), 1 << 60, mostly(random, 32, 0, 1 << 62)),
+                lambda: queue.end_before(number(random)),
+                queue.open_places,
+                queue.clients,
+                queue.clear,
+                lambda: [
+                    queue.add([n], 0, 0) for n in range(queue.last + 1, min(queue.last, 1 << 41) + 3_000)
+                ],
+            )
+        )()
+    except (IndexError, ValueError):
+        return

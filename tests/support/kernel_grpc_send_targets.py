@@ -61,7 +61,7 @@ def grpc_sends(random: Random) -> None:
         monotonic=lambda: 0.0,
         now_ms=lambda: 1_700_000_000_000,
         do=lambda call, _data: call.answer(b""),
-        refuse=lambda call, _data, frame: refused.append((call, frame)),
+        refuse=lambda call, _id, frame: refused.append((call, frame)),
         reserved=frozenset((b"name-2",)),
     )
     sends.limit(body_bytes_max=4_000, property_bytes_max=16_384, group_bytes_max=64, delay_ms_max=86_400_000)

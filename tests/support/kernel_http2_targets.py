@@ -28,7 +28,7 @@ from http2_frames import (
 from kernel_inputs import cuts, exact_bytes, expect, module, mutated, target
 
 from pyromq.net.http2 import grpc_session
-from pyromq.net.http2.session_terms import ENDED, FAILED, OPENED, SessionLimits
+from pyromq.net.http2.session_terms import ENDED, FAILED, MESSAGE, OPENED, SessionLimits
 
 LIMITS = SessionLimits(message_bytes_max=40_000, streams_max=20, window_bytes=100_000)
 ROOM = 1 << 30
@@ -114,7 +114,7 @@ def _pieces(random: Random, streams: list[int]) -> bytes:
     return b""
 
 
-@target("sessions.GrpcSession", "call_streams.CallStream")
+@target("sessions.GrpcSession", "call_streams.CallStream", "call_streams.CallHeaders")
 def sessions(random: Random) -> None:
     """Both speeds tell the same of whatever breaks no rule, and say the same."""
     both = [Played(kind) for kind in (module("sessions").GrpcSession, grpc_session.GrpcSession)]
@@ -204,3 +204,59 @@ def any_frames(random: Random) -> None:
         played.session.ping()
         played.session.shut_down()
         played.session.take_output(ROOM)
+
+
+class AnsweringLink:
+    """What a call needs of its connection; keeps what it is told."""
+
+    def __init__(self) -> None:
+        self.peer, self.peer_host_bytes = "127.0.0.1:1", b"\x7f\0\0\1"
+        self.told: list[Any] = []
+        self.queued_bytes = self._out_bytes_high = 0
+        self._is_noted_for_output, self._headers, self._rooms = False, None, dict[int, Any]()
+        self._calls: dict[int, Any] = {}
+        self._session = self
+
+    def answer(self, stream_id: int, message: bytes) -> None:
+        self.told.append((stream_id, message))
+
+    def answer_call(self, stream_id: int, message: bytes) -> None:
+        self.answer(stream_id, message)
+        self._has_output()
+
+    def forget_call(self, call: Any) -> None:
+        self._calls.pop(call.stream_id, None)
+
+    def _has_output(self) -> None:
+        self.told.append("has output")
+
+
+@target("plain_calls.PlainCall", "plain_calls.is_whole")
+def plain_calls(random: Random) -> None:
+    """Both speeds know a whole call, and end one that is answered; `test_whole_calls` compares the rest."""
+    from pyromq.net.http2 import plain_call as in_python
+
+    kinds = (module("plain_calls"), in_python)
+    events = [
+        random.choice(((MESSAGE, stream_id, b"x"), (ENDED, stream_id), (OPENED, stream_id, "/path", {})))
+        for stream_id in random.choices((1, 3), k=random.randint(0, 6))
+    ]
+    for at in range(len(events) + 1):
+        for stream_id in (1, 3):
+            whole = [kind.is_whole(events, at, stream_id) for kind in kinds]
+            expect(whole[0] == whole[1], "both know whether a call is whole")
+    answers = [random.randbytes(random.choice(SIZES)) for _ in range(random.randint(1, 3))]
+    ended = []
+    for kind in kinds:
+        link = AnsweringLink()
+        call = kind.PlainCall(link, 1, "/path", {}, 1.0)
+        call._timer = call._task = call.on_over = call._stream = call._request = call._handler = (
+            call.deadline
+        ) = None
+        call.is_over = False
+        link._calls[1] = call
+        for answer in answers:
+            call.answer(answer)
+        call.end()
+        ended.append((link.told, link._calls, call.is_over))
+    expect(ended[0] == ended[1], "both tell the link the same")

@@ -63,6 +63,7 @@ class Speed:
             self.calls,
             [inlet.number for inlet in self.turn.noted],
             [inlet.number for inlet in self.turn.joined],
+            self.turn.noted_bytes,
             (self.turn.began_at, self.turn.looked_at, self.turn.is_planned, self.turn._is_idle, self.now),
             *(
                 (
@@ -135,7 +136,7 @@ def inlets(random: Random) -> None:
     for speed in speeds:
         speed.turn.shortcut = speed.take
     for step in range(random.choice((3, 20, 60))):
-        number, data = random.randrange(count), random.randbytes(random.choice((1, 30, 400, 17_000, 90_000)))
+        number, data = random.randrange(count), random.randbytes(random.choice((1, 30, 400, 17_000, 300_000)))
         kind, at = random.randrange(8), random.random()
         pieces = [exact_bytes(piece) for piece in cuts(random, data) if piece]
         for speed in speeds:

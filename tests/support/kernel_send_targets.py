@@ -80,7 +80,14 @@ def a_sends(random: Random, host: bytes) -> Any:
     )
 
 
-@target("sends.Sends", "known.Topic", "known.KnownTopics", "answers.AnswerHead", "diversions.Diversion")
+@target(
+    "sends.Sends",
+    "known.Topic",
+    "known.KnownTopics",
+    "answers.AnswerHead",
+    "diversions.Diversion",
+    "inlets.Withheld",
+)
 def sends(random: Random) -> None:
     from pyromq.wire.record import iter_records
 
@@ -99,6 +106,7 @@ def sends(random: Random) -> None:
         inlets = [_inlet(random, host) for _ in range(mostly(random, 1, 2, 5))]
         starts = [(one, one.start, len(one.received)) for one in inlets]
         first = mostly(random, 0, len(inlets) - 1)
+        may_plan = kernel.may_plan(inlets[first:])
         behind = kernel.plan(
             inlets,
             first,
@@ -111,6 +119,7 @@ def sends(random: Random) -> None:
         count = kernel.message_count
         expect(len(list(iter_records(kernel.records))) == count, "records are whole")
         expect(first < behind <= len(inlets), "a plan has an end")
+        expect(may_plan or not count, "nothing is planned that may not be")
         expect(all(one.start == start for one, start, _ in starts), "inlets wait for the log")
         if random.random() < 0.3:
             random.choice((kernel.drop, kernel.forget_all, lambda: kernel.forget(b"orders")))()
@@ -156,13 +165,23 @@ def _teach_diversions(random: Random, kernel: Any, queues: list[Any]) -> None:
 
 
 def _hand_out(random: Random, kernel: Any, starts: list[tuple[Any, int, int]]) -> None:
-    """Give inlets their answers, in one of both ways, and look at them."""
+    """Give inlets their answers, in one of three ways, and look at them."""
     from kernel_inlets import answers_of
 
     from pyromq.wire.command import CommandReader
 
-    if random.random() < 0.5:
+    way = random.random()
+    if way < 0.4:
         kernel.hand_out()
+        sends = {}
+    elif way < 0.7:
+        before = sum(one.unsettled for one, _, _ in starts)
+        withheld = kernel.withhold()
+        each = withheld.each()
+        expect(sum(one.unsettled for one, _, _ in starts) == before + len(each), "what waits is under way")
+        expect(not any(answers_of(one) for one, _, _ in starts), "what waits does not leave")
+        withheld.let_go()
+        expect(sum(one.unsettled for one, _, _ in starts) == before, "what left is not under way")
         sends = {}
     else:
         sends = {one: (answers, count) for one, answers, count in kernel.take()}

@@ -76,6 +76,10 @@ def shown_records(random: Random) -> None:
     kernel = ShownRecords(RESERVED_NAMES)
     for _ in range(random.randrange(1, 4)):
         records = [mutated(random, random_record(random)) for _ in range(random.randrange(1, 5))]
+        if random.random() < 0.3:
+            # Those of one length are digested together.
+            alike = random_record(random)
+            records += [mostly(random, alike, mutated(random, alike)) for _ in range(random.randrange(7, 18))]
         sizes = [mostly(random, len(each), 0, number(random, 31)) for each in records]
         numbers = [mostly(random, 5, number(random)) for _ in records]
         head = exact_bytes(random.choice((b"", b"0 1 60000 2 0 broker-a 3 ", b"h" * 300)))
@@ -90,3 +94,19 @@ def shown_records(random: Random) -> None:
             expect(frames[at] == 0, "a frame begins")
             at += 5 + int.from_bytes(frames[at + 1 : at + 5], "big")
         expect(at == len(frames), "frames are whole")
+
+
+@target("popped_records.split_records")
+def popped_records(random: Random) -> None:
+    from pyromq._kernel.requests.popped_records import split_records
+    from pyromq.broker.pop.pop_reading import split_records as split_by_python
+
+    records = [random_record(random) for _ in range(random.choice((0, 1, 2, 5, 32, 70)))]
+    whole = b"".join(records)
+    split = split_records(exact_bytes(whole))
+    expect(split is None or split == split_by_python(whole), "both say the same of whole records")
+    bad = b"".join(mostly(random, each, mutated(random, each)) for each in records)
+    split = split_records(exact_bytes(bad[: random.randrange(len(bad) + 1)]))
+    if split is not None:
+        expect(len({len(numbers) for numbers in split}) == 1, "all are of one length")
+        expect(all(size > 0 for size in split[0]), "no record is empty")

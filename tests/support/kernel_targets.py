@@ -30,6 +30,7 @@ import kernel_send_targets  # noqa: F401
 import kernel_shown_targets  # noqa: F401
 import kernel_signature_targets  # noqa: F401
 import kernel_tail_targets  # noqa: F401
+import kernel_thread_targets  # noqa: F401
 import kernel_unit_targets  # noqa: F401
 from kernel_inputs import exact
 

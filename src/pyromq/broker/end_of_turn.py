@@ -3,7 +3,7 @@
 During the turn links read, requests are handled, and the log is written and applied. Then `net/turn.py` runs
 the steps below that are due, and the links write their answers:
 
-    copy         a slave goes on with what its master sent, if that was more than one turn may have
+    copy         a slave reads on from its master, if that sent as much as one turn may have
     sync         the writes of this turn wait together; a sync of the log begins
     replicate    slaves are sent what the log has and they do not
     wake         held pulls that want what came are run again

@@ -30,7 +30,7 @@ from pyromq.errors import (
     RequestTimeout,
 )
 from pyromq.net.address import split_address
-from pyromq.net.shared_link import SharedLink
+from pyromq.net.shared_link import SharedLink, WakeChain
 from pyromq.net.tls import client_context
 from pyromq.net.tls_failures import ALERT, ended_after_handshake, is_of_tls, speaks_tls_only, tls_failure
 from pyromq.wire.command import Command, CommandReader, encode
@@ -50,6 +50,8 @@ class BlockingLinks:
         #: Connections that threads share, by address; always the same dictionary.
         self.shared_links: dict[str, SharedLink] = {}
         self._opening: set[str] = set()
+        #: The threads that have their answers, of all shared connections.
+        self.chain = WakeChain()
         self._process_id = os.getpid()
         self._is_closed = False
 
@@ -141,6 +143,7 @@ class BlockingLinks:
                 frame_bytes_max=self._settings.frame_bytes_max,
                 take_answers=take_answers,
                 on_end=self._forget_shared,
+                chain=self.chain,
             )
             with self._lock:
                 if not self._is_closed:
@@ -238,6 +241,7 @@ class BlockingLinks:
         for shared in tuple(self.shared_links.values()):
             shared.forget()
         self.shared_links.clear()
+        self.chain = WakeChain()
 
 
 class _BlockingLink:

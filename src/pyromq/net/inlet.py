@@ -24,8 +24,9 @@ if TYPE_CHECKING:
 IDLE_S: Final = 0.005
 #: A connection that received more in a turn is not read again before the others had theirs.
 TURN_BYTES_MAX: Final = 256 * 1024
-#: What a connection received at once is handled when the turn ends, with that of others, unless it is more.
-NOTED_BYTES_MAX: Final = 16 * 1024
+#: What connections received is handled together when the turn ends, or as soon as it is more: one write of
+#: the log is cheaper than several, up to about so much.
+NOTED_BYTES_MAX: Final = 256 * 1024
 #: So many times the high-water mark may wait for a peer.
 OUTPUT_FACTOR_MAX: Final = 16
 
@@ -46,6 +47,7 @@ class TurnInlets:
         "looked_at",
         "may_leave",
         "noted",
+        "noted_bytes",
         "shortcut",
     )
 
@@ -61,6 +63,8 @@ class TurnInlets:
         #: Offered what links received before it becomes commands; without one nothing is noted.
         self.shortcut: Shortcut | None = None
         self.noted: list[Any] = []
+        #: How much the noted inlets received.
+        self.noted_bytes = 0
         self.joined: list[Any] = []
         #: Whether there is to be an end of this turn.
         self.is_planned = False
@@ -112,6 +116,7 @@ class TurnInlets:
 
     def _handle_noted(self) -> None:
         inlets, self.noted = self.noted, []
+        self.noted_bytes = 0
         try:
             if self.shortcut is not None:
                 self.shortcut(inlets)
@@ -225,7 +230,7 @@ class Inlet:
     # What arrives
 
     def data_received(self, data: bytes) -> None:
-        """Keep what arrived; it is handled when the turn ends, or now when it is much or not plain."""
+        """Keep what arrived; it is handled when the turn ends, or now when much is kept or it may not be."""
         if self.closed:
             # TLS hands on what comes until its peer has said goodbye too.
             return
@@ -239,11 +244,15 @@ class Inlet:
                 self.read_at, self.waits_since = turn.began_at, turn.looked_at
         self._turn_bytes += len(data)
         self.feed(data)
-        if self._takes_notes and len(data) <= NOTED_BYTES_MAX and turn.shortcut is not None:
+        if self._takes_notes and turn.shortcut is not None:
             if not self._is_noted:
                 self._is_noted = True
                 turn.noted.append(self)
                 turn.plan_end()
+            turn.noted_bytes += len(data)
+            # Requests that are refused do not count for the share, so they are looked at before it ends.
+            if turn.noted_bytes > NOTED_BYTES_MAX or self._turn_bytes > TURN_BYTES_MAX:
+                turn._handle_noted()
             if self._turn_bytes > TURN_BYTES_MAX:
                 self._settle()
             return

@@ -1,8 +1,8 @@
 """One asyncio connection with many requests under way, in both directions.
 
 Bytes that arrive become commands: answers go to whoever waits for their `opaque`, requests to `on_request`.
-Where the turn has a shortcut, it is asked first, for one link when much arrived, for all others together when
-the turn ends.
+Where the turn has a shortcut, it is asked first, for all links together: when the turn ends, or as soon as
+they received much.
 Commands that leave are collected and written once when the turn of the loop ends (`net/turn.py`).
 
 Whatever a peer can make grow is bounded:

@@ -12,7 +12,6 @@ request that took the long way, and once for a buffer full of requests that the 
 
 import asyncio
 import logging
-import threading
 import time
 from bisect import bisect_left
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
@@ -21,19 +20,16 @@ from enum import StrEnum
 from itertools import accumulate, islice
 from typing import TYPE_CHECKING, Final
 
-from pyromq.errors import ListenFailed
 from pyromq.kernel import WHY_PURE
-from pyromq.net.address import join_address
+from pyromq.net.process_health import HealthChecks, ProcessHealth
+from pyromq.net.status_server import StatusServer
 from pyromq.release import VERSION
 
 if TYPE_CHECKING:
-    from wsgiref.simple_server import WSGIServer
-
     from prometheus_client.core import Metric
 
 log = logging.getLogger(__name__)
 
-LOOPBACK: Final = "127.0.0.1"
 #: Seconds that a page waits for the loop.
 PAGE_S_MAX: Final = 10.0
 #: Seconds of the loop that one slice of what takes long may have.
@@ -112,8 +108,8 @@ Preparation = Callable[[], Generator[None, None, None]]
 class MetricsPage:
     """Serves figures over HTTP while it is started; a collector in the sense of prometheus-client.
 
-    `labels` are on every value. Of a figure with more than `series_max` values the first so many are on the
-    page, and one more figure says how many are not.
+    Beside them it serves what `health` finds. `labels` are on every value. Of a figure with more than
+    `series_max` values the first so many are on the page, and one more figure says how many are not.
     """
 
     def __init__(
@@ -124,8 +120,8 @@ class MetricsPage:
         histograms: Iterable[Histogram] = (),
         prepare: Sequence[Preparation] = (),
         series_max: int = SERIES_MAX,
+        health: HealthChecks = tuple,
     ) -> None:
-        self._host = LOOPBACK
         self._left_out: dict[tuple[str, ...], float] = {}
         # The last one: what was left out is known when the others were read.
         self.figures = [
@@ -139,35 +135,41 @@ class MetricsPage:
         # Two who ask at once must not prepare into the same tables.
         self._reading = asyncio.Lock()
         self._loop = asyncio.get_running_loop()
-        self._server: WSGIServer | None = None
-        self._thread: threading.Thread | None = None
+        self._health = health
+        self._server: StatusServer | None = None
 
     @property
     def port(self) -> int:
         """The port that is listened on; known once it is started."""
         assert self._server is not None
-        return self._server.server_port
+        return self._server.port
 
     @property
     def url(self) -> str:
         """The address that Prometheus reads."""
-        return f"http://{join_address(self._host, self.port)}/metrics"
+        assert self._server is not None
+        return f"{self._server.url}/metrics"
 
     async def start(self, host: str, port: int) -> None:
         """Listen; raise ListenFailed if that cannot be."""
-        self._host = host
-        try:
-            await asyncio.to_thread(self._listen, host, port)
-        except OSError as error:
-            raise ListenFailed(
-                f"metrics cannot be served on {join_address(host, port)}: {error.strerror or error}; "
-                "choose another metricsPromExporterPort or metricsPromExporterHost"
-            ) from error
+        # Only now: a server without metrics need not load it.
+        from prometheus_client import CollectorRegistry, ProcessCollector, make_wsgi_app
+
+        # Described by what it collects only when it is asked: the loop does not wait for itself.
+        registry = CollectorRegistry(auto_describe=False)
+        registry.register(self)
+        ProcessCollector(registry=registry)
+        page = make_wsgi_app(registry)
+        server = StatusServer({"/": page, "/metrics": page, **ProcessHealth(self._health).pages()})
+        await server.start(
+            host, port, what="metrics", settings="metricsPromExporterPort or metricsPromExporterHost"
+        )
+        self._server = server
 
     async def close(self) -> None:
         """Stop listening."""
         if self._server is not None:
-            await asyncio.to_thread(self._stop, self._server)
+            await self._server.close()
 
     def collect(self) -> "Iterator[Metric]":
         """Read all figures; called by the thread that writes a page."""
@@ -208,22 +210,6 @@ class MetricsPage:
             return values
         self._left_out[name,] = len(values) - self._series_max
         return dict(islice(values.items(), self._series_max))
-
-    def _listen(self, host: str, port: int) -> None:
-        # Only now: a server without metrics need not load it.
-        from prometheus_client import CollectorRegistry, ProcessCollector, start_http_server
-
-        # Described by what it collects only when it is asked: here, the loop waits for this very thread.
-        registry = CollectorRegistry(auto_describe=False)
-        registry.register(self)
-        ProcessCollector(registry=registry)
-        self._server, self._thread = start_http_server(port, host, registry)
-
-    def _stop(self, server: "WSGIServer") -> None:
-        server.shutdown()
-        server.server_close()
-        if self._thread is not None:
-            self._thread.join()
 
 
 async def in_slices(work: Generator[None, None, None]) -> None:

@@ -5,6 +5,9 @@ threads that wait is the reader, for all of them: it writes what they collected,
 answers. When it has its own it lets another waiting thread read. A thread that finds somebody reading writes
 what is there, unless somebody is doing that too, and sleeps until its answer is handed to it.
 
+Where many answers came, their threads go on one after the other (`thread_answers.py`). Meanwhile the reader
+does not read: it watches, and what the threads send is collected.
+
     threads ── frames ──► one write ──► server
     threads ◄── answers ── one read ◄── server
 
@@ -18,7 +21,6 @@ import socket
 import ssl
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
@@ -32,8 +34,12 @@ from pyromq.wire.command import Command, encode, read_command
 
 if TYPE_CHECKING or not IS_COMPILED:
     from pyromq.net.inlet import Inlet, TurnInlets
+    from pyromq.net.thread_answers import ThreadAnswer, WakeChain
 else:
+    from pyromq._kernel.client.thread_answers import ThreadAnswer, WakeChain
     from pyromq._kernel.codec.inlets import Inlet, TurnInlets
+
+__all__ = ["SharedLink", "ThreadAnswer", "WakeChain"]
 
 RECEIVE_BYTES: Final = 256 * 1024
 #: Seconds after which a connection that nobody used is looked at before it is used again.
@@ -42,82 +48,19 @@ IDLE_S: Final = 1.0
 WRITE_LOOK_S: Final = 0.05
 #: Seconds of one wait at most; whoever waits looks at its own time then. `poll` takes no number at will.
 WAIT_S_MAX: Final = 60.0
+#: Seconds that a turn may take. Threads that do more between their sends gain nothing by turns, and wait
+#: for each other.
+TURN_S_MAX: Final = 0.000_08
+#: Seconds after which a reader looks how many turns there were.
+WATCH_S: Final = 0.001
+#: Reads after which it tries turns again when they took longer; it is twice as many each time.
+DISTRUSTED_READS_MIN: Final = 32
+DISTRUSTED_READS_MAX: Final = 4096
+#: Frames that are collected while threads have their turns, before one of them writes.
+OUT_FRAMES: Final = 16
 #: A connection that has so many bytes to write takes no further requests.
 OUT_BYTES_MAX: Final = 4 * 1024 * 1024
 _WOULD_BLOCK: Final = (BlockingIOError, InterruptedError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
-
-
-class WakeChain:
-    """Threads whose answers are there. Each wakes the next one when it goes on itself.
-
-    Woken all at once they would only queue for the interpreter's lock, which costs each of them two switches.
-    """
-
-    __slots__ = ("_ready",)
-
-    def __init__(self) -> None:
-        self._ready: deque[ThreadAnswer] = deque()
-
-    def __bool__(self) -> bool:
-        return bool(self._ready)
-
-    def add(self, answer: "ThreadAnswer") -> None:
-        """Add a thread."""
-        self._ready.append(answer)
-
-    def wake_next(self) -> bool:
-        """Wake the next thread that did not go on yet; return whether there was one."""
-        while self._ready:
-            try:
-                answer = self._ready.popleft()
-            except IndexError:
-                # Another thread took the last one.
-                return False
-            if not answer.has_left:
-                answer.wake()
-                return True
-        return False
-
-
-class ThreadAnswer:
-    """A place for an answer that a thread waits for."""
-
-    __slots__ = ("_woken", "chain", "has_left", "outcome")
-
-    def __init__(self) -> None:
-        #: Of the connection, which sets it.
-        self.chain: WakeChain | None = None
-        self._woken = threading.Lock()
-        self._woken.acquire()
-        #: The answer or the error; None while there is neither.
-        self.outcome: Any = None
-        #: Whether the thread does not wait any more.
-        self.has_left = False
-
-    def done(self) -> bool:
-        """Return whether there is an outcome."""
-        return self.outcome is not None
-
-    def set_result(self, outcome: Any) -> None:
-        """Put an answer there; the thread is woken in its turn."""
-        self.outcome = outcome
-        if self.chain is not None:
-            self.chain.add(self)
-
-    #: An error is an outcome like another: the thread looks what it is.
-    set_exception = set_result
-
-    def wake(self) -> None:
-        """Wake the thread: there is an outcome, or it is to read."""
-        try:
-            self._woken.release()
-        except RuntimeError:
-            # Somebody did already, and the thread did not look yet.
-            return
-
-    def sleep(self, timeout_s: float) -> None:
-        """Return when the thread was woken, or the time is over."""
-        self._woken.acquire(timeout=timeout_s)
 
 
 class SharedLink(Inlet):
@@ -127,9 +70,12 @@ class SharedLink(Inlet):
         "__weakref__",
         "_chain",
         "_connection",
+        "_distrusted_reads",
+        "_distrusts_for",
         "_fd",
         "_frame_bytes_max",
         "_has_received",
+        "_is_watched",
         "_on_end",
         "_opaque",
         "_reading",
@@ -150,6 +96,7 @@ class SharedLink(Inlet):
         frame_bytes_max: int,
         take_answers: "Callable[[Sequence[SharedLink]], bool]",
         on_end: "Callable[[SharedLink], None]",
+        chain: WakeChain,
     ) -> None:
         super().__init__(TurnInlets(), time.monotonic, OUT_BYTES_MAX, is_caller=True)
         # Frames wait for a thread that writes, not for the end of a turn.
@@ -162,7 +109,12 @@ class SharedLink(Inlet):
         self._frame_bytes_max = frame_bytes_max
         self._take_answers = take_answers
         self._on_end = on_end
-        self._chain = WakeChain()
+        self._chain = chain
+        #: Whether the reader watches the chain instead of the socket.
+        self._is_watched = False
+        #: Reads that are left until it trusts the chain again, and how many there will be the next time.
+        self._distrusted_reads = 0
+        self._distrusts_for = DISTRUSTED_READS_MIN
         self._opaque = 0
         #: The requests that wait for their answers, by their opaques.
         self.waiting: dict[int, Awaited] = {}
@@ -192,9 +144,6 @@ class SharedLink(Inlet):
 
     def expect(self, opaque: int, awaited: Awaited) -> None:
         """Note who waits for the answer to a request. Its thread gives it up itself, in `wait_for`."""
-        answer = awaited.answer
-        assert isinstance(answer, ThreadAnswer)
-        answer.chain = self._chain
         self.waiting[opaque] = awaited
 
     def wait_for(self, opaque: int, answer: ThreadAnswer, give_up_at: float, timeout_s: float) -> Any:
@@ -208,22 +157,23 @@ class SharedLink(Inlet):
                 if left_s <= 0:
                     return RequestTimeout(f"{self.address} did not answer within {timeout_s:.1f} s")
                 if self._reading.acquire(blocking=False):
+                    answer.is_reading = True
                     try:
                         self._read(answer, give_up_at)
                     finally:
+                        answer.is_reading = False
                         self._reading.release()
                 else:
-                    if not self._chain:
+                    if not self._is_watched or len(self._out) >= OUT_FRAMES:
                         self._write_beside_reader(give_up_at)
-                    if answer.outcome is None:
-                        answer.sleep(min(left_s, WAIT_S_MAX))
+                    answer.sleep(min(left_s, WAIT_S_MAX))
             return answer.outcome
         finally:
             answer.has_left = True
-            if not self._chain.wake_next() and self._out:
-                # The last one of the chain writes for those before it.
-                self._flush()
-            self.waiting.pop(opaque, None)
+            if answer.wakes_next:
+                self._chain.wake_next()
+            if answer.outcome is None:
+                self.waiting.pop(opaque, None)
             if self.closed:
                 self._let_go()
             elif self.waiting and not self._reading.locked():
@@ -255,14 +205,42 @@ class SharedLink(Inlet):
         poll = select.poll()
         while answer.outcome is None and not self.closed:
             self._flush()
-            if self._receive():
-                continue
+            has_received = self._receive()
+            if has_received and self._chain:
+                self._let_go_on(answer)
             left_s = give_up_at - time.monotonic()
-            if left_s <= 0 or answer.outcome is not None or self.closed:
+            if left_s <= 0:
                 return
-            events = select.POLLIN | (select.POLLOUT if self._unsent else 0)
-            poll.register(self._fd, events)
-            poll.poll(min(left_s, WAIT_S_MAX) * 1_000)
+            if not has_received and answer.outcome is None and not self.closed:
+                events = select.POLLIN | (select.POLLOUT if self._unsent else 0)
+                poll.register(self._fd, events)
+                poll.poll(min(left_s, WAIT_S_MAX) * 1_000)
+
+    def _let_go_on(self, answer: ThreadAnswer) -> None:
+        """Let the threads go on whose answers are there."""
+        if self._distrusted_reads:
+            self._distrusted_reads -= 1
+            self._chain.release()
+            return
+        self._is_watched = True
+        chain, began_at = self._chain, time.monotonic()
+        turns = chain.turns
+        try:
+            are_given = True
+            while chain and are_given:
+                are_given = answer.watch(WATCH_S, round(WATCH_S / TURN_S_MAX))
+            if are_given and time.monotonic() - began_at <= (chain.turns - turns) * TURN_S_MAX:
+                self._distrusts_for = DISTRUSTED_READS_MIN
+                return
+            self._distrusted_reads = self._distrusts_for
+            self._distrusts_for = min(2 * self._distrusts_for, DISTRUSTED_READS_MAX)
+            chain.release()
+        except BaseException:
+            # An interrupt: nobody watches any more.
+            self._chain.release()
+            raise
+        finally:
+            self._is_watched = False
 
     def _write_beside_reader(self, give_up_at: float) -> None:
         """Write what is there, for as long as somebody else reads."""
@@ -314,7 +292,6 @@ class SharedLink(Inlet):
             data = self._recv()
             if data:
                 self._handle(data)
-                self._chain.wake_next()
             else:
                 self._end(self._ended())
         except _WOULD_BLOCK:
@@ -382,6 +359,8 @@ class SharedLink(Inlet):
             try:
                 self._used_at = time.monotonic()
                 self._receive()
+                # Others may have sent since.
+                self._chain.release()
             finally:
                 self._reading.release()
             if self.closed:
@@ -399,7 +378,7 @@ class SharedLink(Inlet):
         for awaited in waiting.values():
             if not awaited.answer.done():
                 awaited.answer.set_exception(error)
-        self._chain.wake_next()
+        self._chain.release()
 
     def _let_go(self) -> None:
         """Close the socket of a connection that ended, once nobody has a role at it any more."""

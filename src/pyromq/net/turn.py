@@ -1,8 +1,8 @@
 """The end of a turn of the loop: one ordered list of what happens then, for all links together.
 
     bytes are read, requests are handled, the log is written      during the turn
-    0. `shortcut` handles what noted links received, for all of   when it ends
-       them at once; what it leaves, each link handles
+    0. `shortcut` handles what noted links received, for all of   when it ends, and before, each
+       them at once; what it leaves, each link handles            time that they received much
     1. each step that is due, in the order of the steps
     2. `may_leave`: do the answers still hold?
     3. every link that joined writes once, and takes up the frames that it had left over

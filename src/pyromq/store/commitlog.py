@@ -212,7 +212,8 @@ class CommitLog:
 
     def room(self) -> int:
         """Return how many bytes the record or batch may have that still goes into the current file."""
-        return self._tail.end - self.end - BLANK_BYTES if self._tail is not None else -1
+        tail = self._tail
+        return -1 if tail is None else tail.end - self.end - BLANK_BYTES
 
     def roll(self, size: int) -> None:
         """Fill the current file with a blank and begin the next, which must have room for `size` bytes."""
@@ -233,17 +234,17 @@ class CommitLog:
 
     def append(self, data: bytes | memoryview) -> None:
         """Write a record, or several, at the end; they must fit into the current file."""
-        tail, buffer = self._tail, self._buffer
+        tail, monotonic = self._tail, self._monotonic
         assert tail is not None
-        began_at = self._monotonic()
-        if buffer is None:
-            (tail.opened_file or tail.file).write(data, self.end - tail.base)
+        began_at, end = monotonic(), self.end
+        if self._buffer is None:
+            (tail.opened_file or tail.file).write(data, end - tail.base)
         else:
-            if len(buffer) + len(data) > BUFFER_BYTES_MAX:
+            if len(self._buffer) + len(data) > BUFFER_BYTES_MAX:
                 self.commit()
-            buffer += data
-        self.end += len(data)
-        self.write_s = self._monotonic() - began_at + self._roll_s
+            self._buffer += data
+        self.end = end + len(data)
+        self.write_s = monotonic() - began_at + self._roll_s
         self._roll_s = 0.0
 
     def append_copied(self, data: bytes | memoryview) -> None:
@@ -300,6 +301,14 @@ class CommitLog:
             return None
         at = position - segment.base
         return segment.map[at : at + size]
+
+    def read_run(self, position: int, size: int) -> bytes:
+        """Return up to `size` bytes from a position on; fewer where a file or what is committed ends."""
+        segment = self._segments.find(position)
+        if segment is None:
+            return b""
+        end = min(position + size, segment.end, self.committed)
+        return segment.map[position - segment.base : end - segment.base] if end > position else b""
 
     def segment_at(self, position: int) -> Segment | None:
         """Return the file that holds a position, None when none does; it has what is in the buffer too."""

@@ -14,7 +14,7 @@ the file.
 """
 
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pyromq.errors import CorruptRecord
@@ -64,19 +64,21 @@ class Arriving:
         self._needed = BLANK_BYTES
 
     def take(
-        self, data: bytes | memoryview, end: int, plan: Callable[[memoryview, int], int]
+        self, parts: Sequence[bytes | memoryview], end: int, plan: Callable[[memoryview, int], int]
     ) -> Arrived | None:
-        """Look at more bytes; the log ends at `end`. None: they are kept, and complete nothing.
+        """Look at more bytes, in parts; the log ends at `end`. None: they are kept, and complete nothing.
 
         Otherwise they are kept by `keep`. `plan` may take records at the front; it is told the bytes and how
         many of them the file has room for, and returns how many it took. Raises CorruptRecord when the bytes,
         with those before, are no records.
         """
         partial = self.partial
-        if partial and len(partial) + len(data) < self._needed:
-            partial += data
+        if partial and len(partial) + sum(map(len, parts)) < self._needed:
+            for part in parts:
+                partial += part
             return None
-        buffer = memoryview(partial + data if partial else data)
+        # Copied once at most: the kernel plans, and the file is written, from one piece of memory.
+        buffer = memoryview(parts[0] if len(parts) == 1 and not partial else b"".join((partial, *parts)))
         records: list[Record] = []
         at = plan(buffer, self._segment_bytes - end % self._segment_bytes)
         left = len(buffer) - at
@@ -90,7 +92,8 @@ class Arriving:
 
     def keep(self, arrived: Arrived) -> None:
         """Remember what is not whole of bytes whose beginning was written."""
-        self.partial = bytearray(arrived.rest)
+        if self.partial or arrived.rest:
+            self.partial = bytearray(arrived.rest)
         self._needed = arrived.needed
 
     def forget(self) -> None:

@@ -10,7 +10,7 @@ thread meanwhile.
 
 import logging
 import threading
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -24,7 +24,7 @@ from pyromq.store.consumequeue import HELD_BYTES_MAX, ConsumeQueue
 from pyromq.store.delay_levels import parse_delay_levels
 from pyromq.store.files import FileLock, Files, SystemFiles
 from pyromq.store.follower import KEPT_TOPICS, Follower, StoreFile, TopicFollower, entry_of, has_queue_entry
-from pyromq.store.index.indexfile import IndexFile
+from pyromq.store.index import indexfile
 from pyromq.store.messages import Draft, Placed, Queried, QueueEntry, encode_all, make_record
 from pyromq.store.queue_sync import QueueSync
 from pyromq.store.reading import GetStatus, Got
@@ -64,8 +64,8 @@ class MessageStore(StoredMessages):
         #: With a write buffer, told up to where the log is committed: readers may have the messages then.
         self.on_committed: Callable[[int], None] = self._show
         self._log.on_committed = lambda position: self.on_committed(position)
-        #: Told of copied messages when the followers have them: topic, queue id, their first offset, the end.
-        self.on_grown: Callable[[str, int, int, int], None] = self._tell_each
+        #: Told of copied messages when the followers have them: their queues, each with the first offset.
+        self.on_grown: Callable[[Sequence[tuple[ConsumeQueue, int]]], None] = self._tell_each
         self._topic_followers: Mapping[str, TopicFollower] = {}
         #: Called before files of the log are closed, so that nobody keeps looking into them.
         self.on_files_gone: Callable[[], None] = lambda: None
@@ -233,7 +233,8 @@ class MessageStore(StoredMessages):
         """
         if self._poison is not None or self._full is not None or self._arriving.partial:
             return self.max_position, -1, 0
-        return self._log.end, self._log.room(), self._index.room()
+        log_room, index = self._log.room(), self._index.newest()
+        return self._log.end, log_room, 0 if index is None else index.room
 
     def make_room(self, size: int) -> None:
         """Begin a new file of the log unless the current one takes `size` bytes; the store is writable."""
@@ -249,13 +250,14 @@ class MessageStore(StoredMessages):
         self._last_stored_at_ms = stored_at_ms
         index = self._index.newest() if self._has_index else None
         full, grown = plan.apply(index, HELD_BYTES_MAX)
-        self._settle_full(full, index)
+        if full or (index and index.holds_much(indexfile.HELD_ENTRIES_BYTES, indexfile.HELD_SLOTS_MAX)):
+            self._settle_full(full, index)
         for queue, first in grown:
             if queue.followed:
                 self._topic_followers[queue.topic].grew(queue.topic, queue.queue_id, first, queue.end)
         return grown
 
-    def _settle_full(self, queues: list[ConsumeQueue], index: IndexFile | None) -> None:
+    def _settle_full(self, queues: list[ConsumeQueue], index: indexfile.IndexFile | None) -> None:
         try:
             for queue in queues:
                 queue.settle()
@@ -295,8 +297,7 @@ class MessageStore(StoredMessages):
         try:
             self._log.append(data)
         except StoreError as error:
-            self._note_failure(error)
-            self._clear(self._log.wipe_tail)
+            self._forget_written(error)
             raise
 
     def commit(self) -> None:
@@ -304,9 +305,13 @@ class MessageStore(StoredMessages):
         try:
             self._log.commit()
         except StoreError as error:
-            self._note_failure(error)
-            self._clear(self._log.wipe_tail)
+            self._forget_written(error)
             raise
+
+    def _forget_written(self, error: StoreError) -> None:
+        """Note why a write failed, and remove what it left."""
+        self._note_failure(error)
+        self._clear(self._log.wipe_tail)
 
     def _clear(self, clear: Callable[[], None]) -> None:
         """Remove what a failed write left: the next record must not be followed by the rest of another."""
@@ -343,7 +348,7 @@ class MessageStore(StoredMessages):
         """The position of the next record; on a slave, the end of the bytes that came of the master's log."""
         return self._log.end + len(self._arriving.partial)
 
-    def append_copied(self, data: bytes | memoryview) -> None:
+    def append_copied(self, *parts: bytes | memoryview) -> None:
         """Add bytes of the master's log that follow at `max_position`; they may be cut anywhere.
 
         What is whole is written and reaches the followers. Raises CorruptRecord when these bytes, with those
@@ -354,7 +359,7 @@ class MessageStore(StoredMessages):
             self._refuse()
         end = self._log.end
         try:
-            arrived = self._arriving.take(data, end, self._plan_copied)
+            arrived = self._arriving.take(parts, end, self._plan_copied)
         except CorruptRecord:
             self._arriving.forget()
             self._drop_plan()
@@ -376,11 +381,11 @@ class MessageStore(StoredMessages):
             if self._copies is not None and queue is not None:
                 learn_copy(self._copies, record, queue, self.delays_ms)
 
-    def _tell_each(self, topic: str, queue_id: int, first: int, end: int) -> None:
-        while self.on_append is not None and (entries := self.entries(topic, queue_id, first, end - first)):
-            for entry in entries:
-                first += 1
-                self.on_append(topic, queue_id, first, entry.tags_code)
+    def _tell_each(self, grown: Sequence[tuple[ConsumeQueue, int]]) -> None:
+        tell = self.on_append or (lambda *_: None)
+        for queue, first in grown:
+            for offset, tags_code in self.tags_codes(queue, first):
+                tell(queue.topic, queue.queue_id, offset + 1, tags_code)
 
     def _plan_copied(self, data: memoryview, room: int) -> int:
         copies = self._copies
@@ -397,8 +402,8 @@ class MessageStore(StoredMessages):
         index = self._index.newest() if self._has_index else None
         full, grown, self._last_stored_at_ms = self._copies.apply(index, HELD_BYTES_MAX)
         self._settle_full(full, index)
-        for queue, first in grown:
-            self.on_grown(queue.topic, queue.queue_id, first, queue.end)
+        if grown:
+            self.on_grown(grown)
 
     def forget_arriving(self) -> None:
         """Forget the beginning of a record whose rest has not come: another master may not have it."""

@@ -4,6 +4,7 @@ It reads the log, the queues and the index, and changes nothing. `MessageStore` 
 """
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
@@ -97,7 +98,11 @@ class StoredMessages:
     @property
     def disk_position(self) -> int:
         """The log position before which messages are taken to have left the memory."""
-        return self._log.end - self._memory_bytes * self.settings.access_message_in_memory_max_ratio // 100
+        return self._log.end - self.bytes_in_memory()
+
+    def bytes_in_memory(self) -> int:
+        """Return how many bytes at the log's end are taken to be in memory, as the settings are now."""
+        return self._memory_bytes * self.settings.access_message_in_memory_max_ratio // 100
 
     def is_in_memory(self, topic: str, queue_id: int, offset: int) -> bool:
         """Return whether a message is taken to be in memory still; one that does not exist is."""
@@ -111,6 +116,13 @@ class StoredMessages:
         if queue is None or offset < queue.min_offset:
             return []
         return [QueueEntry(*entry) for entry in ENTRY.iter_unpack(queue.read(offset, count))]
+
+    def tags_codes(self, queue: ConsumeQueue, first: int) -> Iterator[tuple[int, int]]:
+        """Yield the offset and the code of the tag of each message of a queue, from `first` to its end."""
+        while entries := self.entries(queue.topic, queue.queue_id, first, queue.end - first):
+            for entry in entries:
+                yield first, entry.tags_code
+                first += 1
 
     @property
     def disk_ratio(self) -> float:
@@ -182,8 +194,7 @@ class StoredMessages:
 
         Fewer are returned at the end of the log and at the end of a file.
         """
-        size = min(size, self._log.run_end(position) - position)
-        return self._log.read(position, size) or b""
+        return self._log.read_run(position, size)
 
     def offset_by_time(self, topic: str, queue_id: int, stored_at_ms: int) -> int:
         """Return the offset of the message that was stored at a time, or nearest to it; 0 if none was.

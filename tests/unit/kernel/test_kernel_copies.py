@@ -225,7 +225,9 @@ def test_a_damaged_record_is_never_planned(pair: Pair, at: int) -> None:
 
 def test_whoever_listens_to_queues_hears_of_many_messages_at_once(pair: Pair) -> None:
     grown: Told = []
-    pair.fast.on_grown = lambda *what: grown.append(what)
+    pair.fast.on_grown = lambda queues: grown.extend(
+        (queue.topic, queue.queue_id, first, queue.end) for queue, first in queues
+    )
     pair.master.put(plain(0))
     copy_all(pair)
     for number in range(1, 9):

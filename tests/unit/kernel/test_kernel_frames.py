@@ -2,10 +2,13 @@
 
 import json
 import struct
+from typing import Any
 
 import pytest
 
 from pyromq.broker.requests.send_shortcut import make_sends
+from pyromq.codes import RequestCode, Serializer
+from pyromq.wire.command import Command, encode
 from pyromq.wire.properties import decode
 from pyromq.wire.record import iter_records
 
@@ -38,8 +41,7 @@ def _frame(value: bytes, *, before: bytes = b"") -> bytes:
     return struct.pack(">ii", len(header) + 4, len(header)) + header
 
 
-def _planned(frame: bytes) -> dict[str, str] | None:
-    """Return the properties that the kernel stores, None when it leaves the send to Python."""
+def _sends() -> Any:
     kernel = make_sends(
         store_host=HOST,
         cluster="c",
@@ -50,6 +52,12 @@ def _planned(frame: bytes) -> dict[str, str] | None:
         body_bytes_max=100,
     )
     assert kernel is not None
+    return kernel
+
+
+def _planned(frame: bytes) -> dict[str, str] | None:
+    """Return the properties that the kernel stores, None when it leaves the send to Python."""
+    kernel = _sends()
     kernel.learn(b"orders", 0, tails.QueueTail(), 0)
     received = inlet(frame, host=HOST)
     kernel.plan([received], 0, under_way_max=1, now_ms=1, log_end=0, log_room=1 << 20, index_room=0)
@@ -59,6 +67,31 @@ def _planned(frame: bytes) -> dict[str, str] | None:
     assert not received.pending_bytes
     (record,) = iter_records(bytes(kernel.records))
     return decode(record.properties)
+
+
+@pytest.mark.parametrize("serializer", Serializer)
+def test_a_request_of_another_kind_is_known_by_the_code_that_its_header_begins_with(
+    serializer: Serializer,
+) -> None:
+    kernel = _sends()
+
+    def may_plan(*received: bytes) -> bool:
+        return bool(kernel.may_plan([inlet(one, host=HOST) for one in received]))
+
+    kinds = (RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE)
+    send, *others = [encode(Command(code, serializer=serializer, ext={"a": "group"})) for code in kinds]
+    pull = encode(Command(RequestCode.PULL_MESSAGE, serializer=serializer, ext={"topic": "orders"}))
+    assert may_plan(send)
+    assert all(map(may_plan, others))
+    assert not may_plan(pull)
+    assert not may_plan(pull, b"", pull)
+    assert may_plan(pull, send)
+    # While the code is not whole it may be any.
+    assert all(may_plan(pull[:length]) for length in range(1, 10))
+    if serializer is Serializer.JSON:
+        assert all(may_plan(pull[:length]) for length in range(1, pull.index(b",")))
+        assert may_plan(pull.replace(b'{"code"', b'{"opaque":7,"code"'))
+        assert may_plan(pull.replace(b":11,", b":12345678,"))
 
 
 @pytest.mark.parametrize("length", LENGTHS)

@@ -13,6 +13,9 @@ from pyromq.wire.grpc import grpc_messages as pb
 from pyromq.wire.receipt_handle import ReceiptHandle, decode_receipt_handle
 
 acks = pytest.importorskip("pyromq._kernel.requests.grpc_acks")
+in_flight = pytest.importorskip("pyromq._kernel.storage.in_flight")
+
+POPPED_AT = 1_700_000_000_000
 
 NAMES = ("start_offset", "popped_at_ms", "invisible_ms", "revive_queue_id", "mark", "broker_name", "queue_id")
 WORDS = (*NAMES, "offset", "position", "visible_at_ms", "is_fifo")
@@ -112,3 +115,100 @@ def test_every_cut_of_a_request_is_python_s() -> None:
     for end in range(len(data)):
         assert acks.read_ack(data[:end], b"broker-a", "broker-a") is None
     assert whole is not None
+
+
+class Answering:
+    """A `GrpcAcks` that knows one queue, and what it leaves."""
+
+    def __init__(self) -> None:
+        self.columns = in_flight.InFlight()
+        self.columns.add(range(10), POPPED_AT, POPPED_AT + 60_000)
+        self.noted: list[int] = []
+        self.revision = self.turn_number = 0
+        self.turn: int | None = 0
+        self.asked = 0
+        self.metadata = {"x-mq-client-id": "client-1"}
+        self.kernel = acks.GrpcAcks(
+            broker=b"broker-a", topics=self, changes=self, turn_of=self._turn_of, left=lambda *_: b"left"
+        )
+        self.kernel.ack(self, b"")
+        self.learn()
+
+    def learn(self) -> None:
+        """Tell the queue."""
+        self.kernel.learn(b"readers", b"Orders", 0, 3, in_flight.DeliveryEnding(self.columns, self._note))
+
+    def _note(self) -> None:
+        self.columns.noted = self.noted
+
+    def _turn_of(self) -> int | None:
+        self.asked += 1
+        return self.turn
+
+    def acknowledged(self, *offsets: int, popped_at: int = POPPED_AT, **names: str) -> bool:
+        """Acknowledge messages; return whether the kernel answered, with the answer that Python gives."""
+        handles = [f"0 {popped_at} 60000 3 0 broker-a 3 {offset} 7" for offset in offsets]
+        data = request_of(*handles, **names).SerializeToString()
+        response = self.kernel.ack(self, data)
+        if response == b"left":
+            return False
+        assert response == python_s(data)[3]  # type: ignore[index]
+        return True
+
+
+def test_messages_in_flight_end_and_are_noted() -> None:
+    kernel = Answering()
+
+    assert kernel.acknowledged(4)
+    assert kernel.acknowledged(0, 1, 9, 5)
+    assert kernel.noted == [4, 0, 1, 9, 5]
+    assert [kernel.columns.find(offset) >= 0 for offset in range(10)] == [
+        offset not in kernel.noted for offset in range(10)
+    ]
+    assert (kernel.kernel.answered, kernel.asked) == (2, 1)
+
+
+def test_a_request_that_python_is_to_answer_changes_nothing() -> None:
+    kernel = Answering()
+
+    assert not kernel.acknowledged(1, 10)
+    assert not kernel.acknowledged(1, 2, 1)
+    assert not kernel.acknowledged(2, 1, 1)
+    assert not kernel.acknowledged(1, popped_at=POPPED_AT + 1)
+    assert not kernel.acknowledged(1, group="others")
+    assert not kernel.acknowledged(1, topic="Order")
+    kernel.metadata = {}
+    assert not kernel.acknowledged(1)
+    kernel.metadata = {"x-mq-client-id": " "}
+    assert not kernel.acknowledged(1)
+    assert kernel.noted == []
+    assert kernel.columns.count == 10
+
+
+def test_each_turn_asks_whether_answers_may_be_given() -> None:
+    kernel = Answering()
+    assert kernel.acknowledged(0)
+    assert kernel.acknowledged(1)
+    kernel.turn_number, kernel.turn = 1, None
+    assert not kernel.acknowledged(2)
+    kernel.turn = 1
+    assert kernel.acknowledged(2)
+
+    assert kernel.asked == 3
+
+
+def test_a_topic_that_changed_is_python_s_until_it_is_learnt_again() -> None:
+    kernel = Answering()
+    kernel.revision = 1
+
+    assert not kernel.acknowledged(0)
+    assert kernel.kernel.place_count == 0
+    kernel.learn()
+    assert kernel.acknowledged(0)
+
+
+def test_a_queue_that_is_forgotten_ends_nothing() -> None:
+    kernel = Answering()
+    kernel.columns.clear()
+
+    assert not kernel.acknowledged(0)

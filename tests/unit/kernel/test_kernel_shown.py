@@ -68,6 +68,35 @@ def test_the_digest_of_any_length_is_md5(length: int) -> None:
     assert frames == by_python(plain(body))
 
 
+@pytest.mark.parametrize("length", [0, 1, 55, 56, 63, 64, 65, 119, 120, 1_000, 5_000])
+@pytest.mark.parametrize("count", [8, 9, 20, 32])
+def test_the_digests_of_bodies_of_one_length_are_made_together(count: int, length: int) -> None:
+    random = Random(length)
+    bodies = [random.randbytes(length) for _ in range(count)]
+    frames, written = by_kernel(*map(plain, bodies))
+
+    assert written == count
+    digests = [hashlib.md5(body).hexdigest().upper().encode() for body in bodies]
+    at = 0
+    for digest in digests:
+        at = frames.index(digest, at) + len(digest)
+
+
+def test_a_run_of_bodies_of_many_lengths_is_the_same_bytes() -> None:
+    random = Random(8)
+    for _ in range(times(60)):
+        length = random.choice((10, 1_000))
+        bodies = [
+            random.randbytes(length if random.random() < 0.95 else random.randrange(1_200)) for _ in range(20)
+        ]
+        frames, written = by_kernel(*map(plain, bodies))
+        assert written == 20
+        at = 0
+        for body in bodies:
+            digest = hashlib.md5(body).hexdigest().upper().encode()
+            at = frames.index(digest, at) + len(digest)
+
+
 @pytest.mark.parametrize("length", [1, 127, 128, 12_000, 20_000])
 def test_long_properties_are_the_same_bytes(length: int) -> None:
     properties = f"own\x01{'v' * length}\x02{'n' * (length // 8 + 1)}\x01ü\x02KEYS\x01{'k ' * (length // 4)}"

@@ -369,7 +369,7 @@ async def test_a_mistake_of_ours_ends_its_connection_alone(
     def broken(self: GrpcLink, event: Any) -> None:
         raise KeyError("a mistake")
 
-    monkeypatch.setattr(GrpcLink, "_take", broken)
+    monkeypatch.setattr(GrpcLink, "_take_all", broken)
     await stage.say(called(1, b"x"))
     assert stage.transport.ended == "closed"
     assert [record.levelname for record in caplog.records] == ["ERROR"]

@@ -1,7 +1,8 @@
 """Sessions of gRPC without a connection, on h2 and on nghttp2: bytes in, events and bytes out."""
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from pathlib import Path
 
 import pytest
 from http2_frames import (
@@ -92,6 +93,43 @@ def test_a_call_is_opened_said_and_ended(make: Make) -> None:
     assert answers.ended == {1}
     assert not answers.resets
     assert session.stream_count == 0
+
+
+def test_headers_are_looked_up_as_in_a_dictionary(make: Make) -> None:
+    session = make()
+    more = [("x-a", "1"), ("x-empty", ""), ("x-a", "é"), ("x-ab", "3")]
+    headers = session.receive(begun() + opened(1, [*CALL_HEADERS, *more]))[0][3]
+    assert [headers.get(name) for name in ("x-a", "x-ab", "x-empty", "x", "é", ":path", "")] == [
+        "Ã©",
+        "3",
+        "",
+        *(4 * [None]),
+    ]
+    assert headers.get("x-b", "4") == "4"
+    assert headers["te"] == "trailers"
+    with pytest.raises(KeyError):
+        headers["x-b"]
+    assert "x-empty" in headers
+    assert "x-b" not in headers
+    assert isinstance(headers, Mapping)
+    assert (
+        dict(headers)
+        == dict(headers.items())
+        == {"content-type": "application/grpc", "te": "trailers", "x-a": "Ã©", "x-empty": "", "x-ab": "3"}
+    )
+    assert list(headers.values()) == [headers[name] for name in headers.keys()]  # noqa: SIM118  it is tested too
+    assert len(headers) == 5
+    # What came of one call is not the next one's.
+    assert "x-a" not in session.receive(opened(3))[0][3]
+
+
+def test_paths_of_one_length_stay_apart(make: Make) -> None:
+    session = make()
+    session.receive(begun())
+    paths = [f"/pyromq.Test/{word}" for word in ("Echo", "Ohce", "Echo", "x" * 200, "y" * 200, "x" * 232)]
+    for number, path in enumerate(paths):
+        headers = [(name, path if name == ":path" else value) for name, value in CALL_HEADERS]
+        assert session.receive(opened(2 * number + 1, headers))[0][2] == path
 
 
 def test_bytes_may_come_one_by_one(make: Make) -> None:
@@ -497,3 +535,40 @@ def test_without_both_it_is_said_what_to_install(monkeypatch: pytest.MonkeyPatch
 @pytest.mark.skipif(not IS_COMPILED, reason="the pure version runs")
 def test_nghttp2_is_taken_where_it_is() -> None:
     assert describe() == "gRPC on nghttp2"
+
+
+@pytest.mark.skipif(not IS_COMPILED or not sys.platform.startswith("linux"), reason="of nghttp2, on Linux")
+def test_an_idle_session_has_few_pages() -> None:
+    kind, count = session_class(), 500
+    sessions = [kind(SessionLimits())]
+    before = resident_bytes()
+    for _ in range(count):
+        session = kind(SessionLimits())
+        assert [event[0] for event in session.receive(begun() + opened(1))] == [OPENED]
+        session.send(1, bytes(200))
+        session.take_output(ROOM)
+        sessions.append(session)
+    # 8.1: two pages of its parts, and what is its own; 13.1 KiB where malloc has all of it.
+    assert (resident_bytes() - before) / count < 10.5 * 1024
+
+
+def resident_bytes() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
+
+
+@pytest.mark.skipif(not IS_COMPILED, reason="of nghttp2")
+def test_sessions_share_no_memory() -> None:
+    kind = session_class()
+    sessions = [kind(SessionLimits()) for _ in range(20)]
+    for number, session in enumerate(sessions):
+        session.receive(begun() + called(1, b"asked") + window(0, 1 << 20) + window(1, 1 << 20))
+        session.answer(1, bytes([number]) * 60_000)
+    outputs = [b""] * len(sessions)
+    for turn in range(12):
+        # Each is in the middle of its answer while the others write theirs, and some end meanwhile.
+        del sessions[20 - turn :]
+        for number, session in enumerate(sessions):
+            outputs[number] += session.take_output(1)
+    for number, _ in enumerate(sessions):
+        outputs[number] += sessions[number].take_output(ROOM)
+        assert Answers().take(outputs[number]).messages(1) == [bytes([number]) * 60_000]

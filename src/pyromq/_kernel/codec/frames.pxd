@@ -46,6 +46,7 @@ cdef enum Reading:
 
 
 cdef Reading read_frame(const uint8_t *at, const uint8_t *end, Frame *frame) noexcept nogil
+cdef int32_t first_code(const uint8_t *at, const uint8_t *end) noexcept nogil
 cdef Span *find_field(Frame *frame, const char *name, Py_ssize_t length) noexcept nogil
 cdef bint read_bool(Span *text, bint *value) noexcept nogil
 cdef Py_ssize_t unescape(Span *text, uint8_t *out) noexcept nogil

@@ -15,6 +15,7 @@ cdef enum:
     SERIALIZER_JSON = 0
     SERIALIZER_BINARY = 1
     BINARY_HEAD_BYTES = 17
+    CODE_DIGITS_MAX = 7
 
 
 cdef extern from "json_text.h" nogil:
@@ -48,6 +49,27 @@ cdef Reading read_frame(const uint8_t *at, const uint8_t *end, Frame *frame) noe
         frame.is_json = False
         return READ if _read_binary(header, frame.body, frame) else UNUSUAL
     return UNUSUAL
+
+
+cdef int32_t first_code(const uint8_t *at, const uint8_t *end) noexcept nogil:
+    """Return the code that a header begins with, as those of clients do; -1 when only `read_frame` can tell.
+
+    Whoever takes requests of other codes need not read the frame.
+    """
+    cdef int32_t code = 0
+    cdef const uint8_t *first
+    if end - at < 10:
+        return -1
+    if at[4] == SERIALIZER_BINARY:
+        return load16(at + 8)
+    if at[4] != SERIALIZER_JSON or end - at < 24 or memcmp(at + 8, b'{"code":', 8) != 0:
+        return -1
+    at += 16
+    first = at
+    while at - first < CODE_DIGITS_MAX and c'0' <= at[0] <= c'9':
+        code = 10 * code + (at[0] - c'0')
+        at += 1
+    return code if at > first and (at[0] == c',' or at[0] == c'}') else -1
 
 
 cdef Span *find_field(Frame *frame, const char *name, Py_ssize_t length) noexcept nogil:

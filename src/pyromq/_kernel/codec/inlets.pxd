@@ -13,6 +13,8 @@ cdef class TurnInlets:
     #: Offered what noted inlets received; None: nothing is noted.
     cdef public object shortcut
     cdef public list noted, joined
+    #: How much the noted inlets received.
+    cdef public Py_ssize_t noted_bytes
     cdef public bint is_planned
     #: Asked before answers leave; None: they may.
     cdef public object may_leave
@@ -56,3 +58,11 @@ cdef class Inlet:
     cpdef send_frames(self, bytes frames)
     cpdef _write(self)
     cdef int _end_turn(self, now) except -1
+
+
+cdef class Withheld:
+    #: The number of requests.
+    cdef readonly Py_ssize_t count
+    cdef list _inlets, _answers
+
+    cdef int keep(self, Inlet inlet, bytes answers, Py_ssize_t count) except -1

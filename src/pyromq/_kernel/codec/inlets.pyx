@@ -25,7 +25,7 @@ from libc.string cimport memcpy
 cdef enum:
     #: As `net/inlet.py` says why.
     TURN_BYTES_MAX_ = 262144
-    NOTED_BYTES_MAX_ = 16384
+    NOTED_BYTES_MAX_ = 262144
     OUTPUT_FACTOR_MAX_ = 16
 
 cdef double IDLE_S_ = 0.005
@@ -92,6 +92,7 @@ cdef class TurnInlets:
         cdef list inlets = self.noted
         cdef Inlet inlet
         self.noted = []
+        self.noted_bytes = 0
         try:
             if self.shortcut is not None:
                 self.shortcut(inlets)
@@ -136,7 +137,7 @@ cdef class Inlet:
     # What arrives
 
     def data_received(self, bytes data not None):
-        """Keep what arrived; it is handled when the turn ends, or now when it is much or not plain."""
+        """Keep what arrived; it is handled when the turn ends, or now when much is kept or it may not be."""
         cdef TurnInlets turn = self._turn_of
         cdef Py_ssize_t size = PyBytes_GET_SIZE(data)
         if self.closed:
@@ -152,11 +153,14 @@ cdef class Inlet:
                 self.waits_since = turn.looked_at
         self._turn_bytes += size
         self.feed(data)
-        if self._takes_notes and size <= NOTED_BYTES_MAX_ and turn.shortcut is not None:
+        if self._takes_notes and turn.shortcut is not None:
             if not self._is_noted:
                 self._is_noted = True
                 turn.noted.append(self)
                 turn._plan_end()
+            turn.noted_bytes += size
+            if turn.noted_bytes > NOTED_BYTES_MAX_ or self._turn_bytes > TURN_BYTES_MAX_:
+                turn._handle_noted()
             if self._turn_bytes > TURN_BYTES_MAX_:
                 self._settle()
             return
@@ -280,6 +284,35 @@ cdef class Inlet:
         if self._has_frames_left or self._is_reading_paused or self._is_writing_paused or self._is_caller:
             self._go_on()
         return 0
+
+
+cdef class Withheld:
+    """Answers of several inlets that wait until something is safe; each counts as under way meanwhile."""
+
+    def __cinit__(self):
+        self._inlets = []
+        self._answers = []
+
+    cdef int keep(self, Inlet inlet, bytes answers, Py_ssize_t count) except -1:
+        inlet.unsettled += 1
+        self._inlets.append(inlet)
+        self._answers.append(answers)
+        self.count += count
+        return 0
+
+    def let_go(self):
+        """Let the answers leave; a request without an answer waits no longer."""
+        cdef Py_ssize_t i
+        cdef Inlet inlet
+        for i in range(PyList_GET_SIZE(self._inlets)):
+            inlet = <Inlet> self._inlets[i]
+            if self._answers[i]:
+                inlet.send_frames(<bytes> self._answers[i])
+            inlet.settled_one()
+
+    def each(self):
+        """Return each inlet with its answers: for who says something else instead, and `settled_one` then."""
+        return list(zip(self._inlets, self._answers))
 
 
 cdef list left_over(list noted):

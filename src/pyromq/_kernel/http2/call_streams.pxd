@@ -2,12 +2,28 @@
 
 from libc.stdint cimport int32_t, uint8_t
 
+from pyromq._kernel.codec.blocks cimport Block
+
+
+cdef str path_of(const char *path, Py_ssize_t size)
+cdef int put_header(
+    Block *headers, const uint8_t *name, Py_ssize_t name_size, const uint8_t *value, Py_ssize_t value_size
+) except -1
+
+
+cdef class CallHeaders:
+    #: Of each: the lengths of its name and of its value in four bytes each, and both.
+    cdef bytes packed
+
+    cdef const uint8_t *find(self, const char *name, Py_ssize_t length, Py_ssize_t *size) noexcept
+
 
 cdef class CallStream:
     cdef int32_t stream_id
-    #: Headers until they are told, and how many bytes of them there were.
-    cdef dict pseudo, metadata
+    #: What is told of a call when its headers are there, and how many bytes of them there were.
+    cdef str path
     cdef Py_ssize_t header_bytes
+    cdef bint is_post
     #: A message of which a part arrived; None: there is none.
     cdef bytearray partial
     #: What waits to be sent, from which of it on, and from which byte of that one.

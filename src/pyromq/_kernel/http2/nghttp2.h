@@ -41,6 +41,15 @@ typedef union {
     void *ptr;
 } nghttp2_data_source;
 
+/* Whoever gives a session its memory. */
+typedef struct {
+    void *mem_user_data;
+    void *(*malloc)(size_t, void *);
+    void (*free)(void *, void *);
+    void *(*calloc)(size_t, size_t, void *);
+    void *(*realloc)(void *, size_t, void *);
+} nghttp2_mem;
+
 typedef ssize_t (*nghttp2_read)(nghttp2_session *, int32_t, uint8_t *, size_t, uint32_t *, nghttp2_data_source *,
                                 void *);
 
@@ -67,8 +76,8 @@ typedef struct {
     void (*set_on_stream_close)(nghttp2_session_callbacks *, nghttp2_on_close);
     int (*option_new)(nghttp2_option **);
     void (*option_set_no_closed_streams)(nghttp2_option *, int);
-    int (*session_server_new2)(nghttp2_session **, const nghttp2_session_callbacks *, void *,
-                               const nghttp2_option *);
+    int (*session_server_new3)(nghttp2_session **, const nghttp2_session_callbacks *, void *,
+                               const nghttp2_option *, nghttp2_mem *);
     void (*session_del)(nghttp2_session *);
     ssize_t (*session_mem_recv)(nghttp2_session *, const uint8_t *, size_t);
     ssize_t (*session_mem_send)(nghttp2_session *, const uint8_t **);
@@ -83,6 +92,7 @@ typedef struct {
     const char *(*strerror)(int);
     /* Not in all versions: NULL. */
     void (*option_set_stream_reset_rate_limit)(nghttp2_option *, uint64_t, uint64_t);
+    void (*option_set_max_deflate_dynamic_table_size)(nghttp2_option *, size_t);
 } nghttp2_calls;
 
 static nghttp2_calls nghttp2;
@@ -108,7 +118,7 @@ static const char *nghttp2_open(const char *path) {
     FOUND(set_on_stream_close, "nghttp2_session_callbacks_set_on_stream_close_callback")
     FOUND(option_new, "nghttp2_option_new")
     FOUND(option_set_no_closed_streams, "nghttp2_option_set_no_closed_streams")
-    FOUND(session_server_new2, "nghttp2_session_server_new2")
+    FOUND(session_server_new3, "nghttp2_session_server_new3")
     FOUND(session_del, "nghttp2_session_del")
     FOUND(session_mem_recv, "nghttp2_session_mem_recv")
     FOUND(session_mem_send, "nghttp2_session_mem_send")
@@ -124,6 +134,8 @@ static const char *nghttp2_open(const char *path) {
 #undef FOUND
     *(void **)&nghttp2.option_set_stream_reset_rate_limit =
         dlsym(library, "nghttp2_option_set_stream_reset_rate_limit");
+    *(void **)&nghttp2.option_set_max_deflate_dynamic_table_size =
+        dlsym(library, "nghttp2_option_set_max_deflate_dynamic_table_size");
     return NULL;
 }
 

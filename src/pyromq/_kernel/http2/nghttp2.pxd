@@ -32,6 +32,13 @@ cdef extern from "nghttp2.h":
         int32_t settings_id
         uint32_t value
 
+    ctypedef struct nghttp2_mem:
+        void *mem_user_data
+        void *(*malloc)(size_t, void *) noexcept
+        void (*free)(void *, void *) noexcept
+        void *(*calloc)(size_t, size_t, void *) noexcept
+        void *(*realloc)(void *, size_t, void *) noexcept
+
     ctypedef union nghttp2_data_source:
         void *ptr
 
@@ -64,8 +71,8 @@ cdef extern from "nghttp2.h":
         void (*set_on_stream_close)(nghttp2_session_callbacks *, nghttp2_on_close) noexcept
         int (*option_new)(nghttp2_option **) noexcept
         void (*option_set_no_closed_streams)(nghttp2_option *, int) noexcept
-        int (*session_server_new2)(
-            nghttp2_session **, const nghttp2_session_callbacks *, void *, const nghttp2_option *
+        int (*session_server_new3)(
+            nghttp2_session **, const nghttp2_session_callbacks *, void *, const nghttp2_option *, nghttp2_mem *
         ) noexcept
         void (*session_del)(nghttp2_session *) noexcept
         ssize_t (*session_mem_recv)(nghttp2_session *, const uint8_t *, size_t) noexcept
@@ -82,6 +89,19 @@ cdef extern from "nghttp2.h":
         int (*submit_ping)(nghttp2_session *, uint8_t, const uint8_t *) noexcept
         const char *(*strerror)(int) noexcept
         void (*option_set_stream_reset_rate_limit)(nghttp2_option *, uint64_t, uint64_t) noexcept
+        void (*option_set_max_deflate_dynamic_table_size)(nghttp2_option *, size_t) noexcept
 
     nghttp2_calls nghttp2
     const char *nghttp2_open(const char *) noexcept
+
+
+cdef extern from "session_memory.h":
+    ctypedef struct pyromq_session_memory:
+        int is_open
+
+    void pyromq_memory_open(pyromq_session_memory *memory) noexcept
+    void pyromq_memory_close(pyromq_session_memory *memory) noexcept
+    void *pyromq_memory_malloc(size_t size, void *own) noexcept
+    void *pyromq_memory_calloc(size_t count, size_t size, void *own) noexcept
+    void pyromq_memory_free(void *part, void *own) noexcept
+    void *pyromq_memory_realloc(void *part, size_t size, void *own) noexcept

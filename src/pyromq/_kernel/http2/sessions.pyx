@@ -11,57 +11,31 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes
 from cpython.unicode cimport PyUnicode_DecodeLatin1
 from libc.stdint cimport int32_t, uint8_t, uint32_t
 from libc.stdlib cimport free
+from libc.string cimport memcmp
 
 from pyromq._kernel.codec.bigend cimport load32
 from pyromq._kernel.codec.blocks cimport Block, copy, need
-from pyromq._kernel.http2.call_streams cimport CallStream
+from pyromq._kernel.http2.call_streams cimport CallHeaders, CallStream, path_of, put_header
 from pyromq._kernel.http2.frame_counts cimport (
     DATA, END_STREAM, GOAWAY, HEADERS, RST_STREAM, FrameCounts, flood
 )
 from pyromq._kernel.http2.header_values cimport set_answer, set_copied, set_trailers
 from pyromq._kernel.http2.nghttp2 cimport (
-    nghttp2, nghttp2_data_provider, nghttp2_data_source, nghttp2_frame_hd, nghttp2_nv, nghttp2_open,
-    nghttp2_option, nghttp2_session, nghttp2_session_callbacks, nghttp2_settings_entry, ssize_t
+    nghttp2, nghttp2_data_provider, nghttp2_data_source, nghttp2_frame_hd, nghttp2_mem, nghttp2_nv, nghttp2_open,
+    nghttp2_option, nghttp2_session, nghttp2_session_callbacks, nghttp2_settings_entry, pyromq_memory_calloc,
+    pyromq_memory_close, pyromq_memory_free, pyromq_memory_malloc, pyromq_memory_open, pyromq_memory_realloc,
+    pyromq_session_memory, ssize_t
+)
+from pyromq._kernel.http2.session_words cimport (
+    DATA_FLAG_EOF, DATA_FLAG_NO_END_STREAM, ENDED_, ENHANCE_YOUR_CALM, ERR_CALLBACK_FAILURE, ERR_DEFERRED, FAILED_,
+    FIRST_WINDOW_BYTES, GOAWAY_BYTES, MESSAGE_, NO_ERROR, OPENED_, OUTPUT_KEPT_BYTES, PREFIX_BYTES,
+    PROTOCOL_ERROR, REFUSED_STREAM, RESETS_MAX, RESET_, SENT_TABLE_BYTES, SETTINGS_INITIAL_WINDOW_SIZE,
+    SETTINGS_MAX_CONCURRENT_STREAMS, SETTINGS_MAX_HEADER_LIST_SIZE, STATUS_INTERNAL, STATUS_RESOURCE_EXHAUSTED
 )
 
 import os
 
 from pyromq.net.http2.session_terms import percent_encoded
-
-cdef enum:
-    NO_ERROR = 0
-    PROTOCOL_ERROR = 1
-    REFUSED_STREAM = 7
-    ENHANCE_YOUR_CALM = 11
-
-    #: nghttp2's.
-    ERR_DEFERRED = -508
-    ERR_CALLBACK_FAILURE = -902
-    DATA_FLAG_EOF = 1
-    DATA_FLAG_NO_END_STREAM = 2
-    SETTINGS_MAX_CONCURRENT_STREAMS = 3
-    SETTINGS_INITIAL_WINDOW_SIZE = 4
-    SETTINGS_MAX_HEADER_LIST_SIZE = 6
-
-    #: As `session_terms.py` says why.
-    PREFIX_BYTES = 5
-    RESETS_MAX = 1000000000
-    #: A frame's head, a stream, an error code: a text may follow.
-    GOAWAY_BYTES = 17
-    FRAME_BYTES_MAX = 16384
-    FIRST_WINDOW_BYTES = 65535
-    #: What is kept of the memory in which output is gathered.
-    OUTPUT_KEPT_BYTES = 262144
-
-    OPENED_ = 0
-    MESSAGE_ = 1
-    ENDED_ = 2
-    FAILED_ = 3
-    RESET_ = 4
-
-    STATUS_RESOURCE_EXHAUSTED = 8
-    STATUS_INTERNAL = 13
-
 
 cdef nghttp2_session_callbacks *callbacks = NULL
 cdef nghttp2_option *option = NULL
@@ -73,7 +47,12 @@ cdef class GrpcSession:
     """One connection of a server. After `error` is set nothing more is received."""
 
     cdef nghttp2_session *session
+    cdef pyromq_session_memory memory
     cdef dict streams
+    #: The stream that was looked for last: what arrives of one comes together, as a rule.
+    cdef CallStream latest
+    #: The headers of the call whose headers arrive, as `CallHeaders` has them.
+    cdef Block headers
     cdef list events
     cdef bytes goaway
     cdef object failure
@@ -91,8 +70,7 @@ cdef class GrpcSession:
         self.events = []
         self.message_bytes_max = limits.message_bytes_max
         self.header_list_bytes_max = limits.header_list_bytes_max
-        if nghttp2.session_server_new2(&self.session, callbacks, <void *> self, option):
-            raise MemoryError
+        self._make_session()
         entries[0].settings_id = SETTINGS_MAX_CONCURRENT_STREAMS
         entries[0].value = limits.streams_max
         entries[1].settings_id = SETTINGS_INITIAL_WINDOW_SIZE
@@ -106,6 +84,17 @@ cdef class GrpcSession:
     def __dealloc__(self):
         if self.session != NULL:
             nghttp2.session_del(self.session)
+        pyromq_memory_close(&self.memory)
+        free(self.headers.bytes)
+
+    cdef int _make_session(self) except -1:
+        cdef nghttp2_mem places = nghttp2_mem(
+            &self.memory, pyromq_memory_malloc, pyromq_memory_free, pyromq_memory_calloc, pyromq_memory_realloc
+        )
+        pyromq_memory_open(&self.memory)
+        self._check(nghttp2.session_server_new3(&self.session, callbacks, <void *> self, option, &places))
+        self.memory.is_open = False  # What is allocated later comes and goes.
+        return 0
 
     @property
     def stream_count(self):
@@ -137,9 +126,23 @@ cdef class GrpcSession:
                     raise self.failure
                 if self.error is None:
                     self._break(nghttp2.strerror(<int> taken).decode(), PROTOCOL_ERROR)
+        if not self.headers.used and self.headers.room:
+            # An idle connection keeps none of it.
+            free(self.headers.bytes)
+            self.headers.bytes = NULL
+            self.headers.room = 0
         events = self.events
         self.events = []
         return events
+
+    cdef CallStream _stream(self, int32_t stream_id):
+        """Return a stream that is open, or None."""
+        cdef CallStream latest = self.latest
+        if latest is None or latest.stream_id != stream_id:
+            latest = self.streams.get(stream_id)
+            if latest is not None:
+                self.latest = latest
+        return latest
 
     cdef int _break(self, object error, int code) except -1:
         """End the connection: the peer did what it may not."""
@@ -155,23 +158,23 @@ cdef class GrpcSession:
 
     cdef int _begin_headers(self, int32_t stream_id) except -1000:
         cdef CallStream stream
-        if stream_id in self.streams:
+        if self._stream(stream_id) is not None:
             # Trailers of the client, which mean nothing.
             return 0
+        self.headers.used = 0
         if stream_id > self.last_id:
             self.last_id = stream_id
         if self.is_leaving:
             return nghttp2.submit_rst_stream(self.session, 0, stream_id, REFUSED_STREAM)
         stream = CallStream.__new__(CallStream)
         stream.stream_id = stream_id
-        self.streams[stream_id] = stream
+        self.streams[stream_id] = self.latest = stream
         return 0
 
     cdef int _header(
         self, int32_t stream_id, const uint8_t *name, size_t name_size, const uint8_t *value, size_t value_size
     ) except -1000:
-        cdef CallStream stream = self.streams.get(stream_id)
-        cdef dict headers
+        cdef CallStream stream = self._stream(stream_id)
         if stream is None:
             return 0
         stream.header_bytes += name_size + value_size + 32
@@ -179,18 +182,21 @@ cdef class GrpcSession:
             return self._break(
                 f"headers of more than {self.header_list_bytes_max} bytes", ENHANCE_YOUR_CALM
             )
-        if not stream.is_open:
-            headers = stream.pseudo if name_size and name[0] == b":" else stream.metadata
-            headers[PyUnicode_DecodeLatin1(<const char *> name, name_size, NULL)] = (
-                PyUnicode_DecodeLatin1(<const char *> value, value_size, NULL)
-            )
-        return 0
+        if stream.is_open:
+            return 0
+        if name_size and name[0] == b":":
+            if name_size == 7 and memcmp(name, b":method", 7) == 0:
+                stream.is_post = value_size == 4 and memcmp(value, b"POST", 4) == 0
+            elif name_size == 5 and memcmp(name, b":path", 5) == 0:
+                stream.path = path_of(<const char *> value, value_size)
+            return 0
+        return put_header(&self.headers, name, name_size, value, value_size)
 
     cdef int _frame(self, const nghttp2_frame_hd *head) except -1000:
         cdef CallStream stream
         if head.type != DATA and head.type != HEADERS and head.type != RST_STREAM:
             return 0
-        stream = self.streams.get(head.stream_id)
+        stream = self._stream(head.stream_id)
         if stream is None:
             return 0
         if head.type == RST_STREAM:
@@ -208,19 +214,21 @@ cdef class GrpcSession:
         return 0
 
     cdef int _open(self, CallStream stream) except -1:
-        cdef str status = None
-        cdef object content_type = stream.metadata.get("content-type")
+        cdef CallHeaders headers = CallHeaders.__new__(CallHeaders)
+        cdef const uint8_t *content_type
+        cdef Py_ssize_t size = 0
+        headers.packed = PyBytes_FromStringAndSize(<const char *> self.headers.bytes, self.headers.used)
+        self.headers.used = 0
         stream.is_open = True
         stream.header_bytes = 0
-        if stream.pseudo.get(":method") != "POST":
-            status = "405"
-        elif content_type is None or not content_type.startswith("application/grpc"):
-            status = "415"
-        if status is None:
-            self.events.append((OPENED_, stream.stream_id, stream.pseudo[":path"], stream.metadata))
+        content_type = headers.find(b"content-type", 12, &size)
+        if not stream.is_post:
+            self._respond_http(stream, b"405")
+        elif content_type == NULL or size < 16 or memcmp(content_type, b"application/grpc", 16) != 0:
+            self._respond_http(stream, b"415")
         else:
-            self._respond_http(stream, status.encode())
-        stream.pseudo = stream.metadata = None
+            self.events.append((OPENED_, stream.stream_id, stream.path, headers))
+        stream.path = None
         return 0
 
     cdef int _respond_http(self, CallStream stream, bytes status) except -1:
@@ -231,7 +239,7 @@ cdef class GrpcSession:
         return 0
 
     cdef int _data(self, int32_t stream_id, const uint8_t *data, Py_ssize_t size) except -1000:
-        cdef CallStream stream = self.streams.get(stream_id)
+        cdef CallStream stream = self._stream(stream_id)
         cdef Py_ssize_t before, used
         if stream is None or stream.is_deaf:
             return 0
@@ -308,6 +316,8 @@ cdef class GrpcSession:
         cdef CallStream stream = self.streams.pop(stream_id, None)
         if stream is None:
             return 0
+        if self.latest is stream:
+            self.latest = None
         self._hear_no_more(stream)
         self.queued_bytes -= stream.drop_out()
         if stream.is_open and not stream.is_reset and (not stream.is_finished or code):
@@ -318,7 +328,7 @@ cdef class GrpcSession:
 
     def send(self, int32_t stream_id, bytes message not None):
         """Send one message of a call; dropped if its stream is gone."""
-        cdef CallStream stream = self.streams.get(stream_id)
+        cdef CallStream stream = self._stream(stream_id)
         if stream is None or stream.is_finished or self.error is not None:
             return
         self.queued_bytes += stream.queue(message)
@@ -326,7 +336,7 @@ cdef class GrpcSession:
 
     def send_framed(self, int32_t stream_id, bytes messages not None):
         """Send messages of a call that have gRPC's prefixes already; dropped if its stream is gone."""
-        cdef CallStream stream = self.streams.get(stream_id)
+        cdef CallStream stream = self._stream(stream_id)
         if stream is None or stream.is_finished or self.error is not None:
             return
         self.queued_bytes += stream.queue_framed(messages)
@@ -334,7 +344,7 @@ cdef class GrpcSession:
 
     def finish(self, int32_t stream_id, int status, text):
         """End a call behind what was sent."""
-        cdef CallStream stream = self.streams.get(stream_id)
+        cdef CallStream stream = self._stream(stream_id)
         if stream is None or stream.is_finished or self.error is not None:
             return
         self._end(stream, status, text)
@@ -345,7 +355,7 @@ cdef class GrpcSession:
 
     def answer(self, int32_t stream_id, bytes message not None):
         """Send the one message of a call that ends well."""
-        cdef CallStream stream = self.streams.get(stream_id)
+        cdef CallStream stream = self._stream(stream_id)
         if stream is None or stream.is_finished or self.error is not None:
             return
         self.queued_bytes += stream.queue(message)
@@ -354,7 +364,7 @@ cdef class GrpcSession:
 
     def reset(self, int32_t stream_id, uint32_t code):
         """End a stream without a status; what waits to be sent is dropped."""
-        cdef CallStream stream = self.streams.get(stream_id)
+        cdef CallStream stream = self._stream(stream_id)
         if stream is None or self.error is not None:
             return
         self._hear_no_more(stream)
@@ -364,7 +374,7 @@ cdef class GrpcSession:
 
     def unsent(self, int32_t stream_id):
         """Return how many bytes of a stream wait to be sent."""
-        cdef CallStream stream = self.streams.get(stream_id)
+        cdef CallStream stream = self._stream(stream_id)
         return 0 if stream is None else stream.out_bytes
 
     def ping(self):
@@ -425,7 +435,7 @@ cdef class GrpcSession:
 
     cdef int _end(self, CallStream stream, int status, object text) except -1:
         stream.is_finished = True
-        stream.status = b"%d" % status
+        stream.status = b"%d" % status if status else b"0"
         stream.text = percent_encoded(text) if status or text else None
         self._hear_no_more(stream)
         return 0
@@ -480,7 +490,7 @@ cdef class GrpcSession:
         if head.type == DATA:
             self.counts.data_sent += 1
         elif head.type == HEADERS and head.flags & END_STREAM:
-            stream = self.streams.get(head.stream_id)
+            stream = self._stream(head.stream_id)
             if stream is not None and not stream.is_done:
                 self._check(nghttp2.submit_rst_stream(self.session, 0, head.stream_id, NO_ERROR))
         return 0
@@ -578,6 +588,9 @@ cdef int prepare() except -1:
     nghttp2.set_on_frame_send(callbacks, on_sent)
     # Streams that ended need no memory: nothing here depends on them.
     nghttp2.option_set_no_closed_streams(option, 1)
+    # Each connection has the table from its start; answers have three headers that come again.
+    if nghttp2.option_set_max_deflate_dynamic_table_size != NULL:
+        nghttp2.option_set_max_deflate_dynamic_table_size(option, SENT_TABLE_BYTES)
     # The link counts resets, and knows which of them are young: a consumer may cancel all that it holds.
     if nghttp2.option_set_stream_reset_rate_limit != NULL:
         nghttp2.option_set_stream_reset_rate_limit(option, RESETS_MAX, RESETS_MAX)

@@ -1,7 +1,10 @@
-"""A SendMessageRequest of gRPC, read in place: only what is plain, as `grpc_sends` says."""
+"""Requests of gRPC, read in place, and whose they are; of a SendMessageRequest only what is plain, as `grpc_sends` says."""
 
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcmp
+
+cdef extern from "Python.h":
+    const char *PyUnicode_AsUTF8AndSize(object text, Py_ssize_t *size) except NULL
 
 cdef enum:
     OWN_MAX = 32
@@ -9,6 +12,7 @@ cdef enum:
     #: Of MessageType and Encoding.
     TRANSACTION = 4
     GZIP = 2
+    CLIENT_ID_CHARACTERS_MAX = 1024
 
 
 cdef struct Text:
@@ -75,6 +79,16 @@ cdef inline bint is_plain(const Text *text) noexcept nogil:
         if text.at[i] < 0x20 or text.at[i] > 0x7e:
             return False
     return True
+
+
+cdef inline bint has_client_id(call) except -1:
+    """Whether a call says whose it is; Python finds the words for one that does not."""
+    cdef Text text
+    client_id = call.metadata.get("x-mq-client-id")
+    if client_id is None:
+        return False
+    text.at = <const uint8_t *> PyUnicode_AsUTF8AndSize(client_id, &text.length)
+    return 0 < text.length <= CLIENT_ID_CHARACTERS_MAX and is_plain(&text)
 
 
 cdef inline bint read_time(const Text *text, int64_t *ms) noexcept nogil:

@@ -17,10 +17,7 @@ from libc.string cimport memcmp
 from pyromq._kernel.codec.bigend cimport java_hash, load16, load32, store16, store32, write_decimal
 from pyromq._kernel.codec.blocks cimport Block, copy, need
 from pyromq._kernel.codec.inlets cimport Inlet, TurnInlets
-from pyromq._kernel.requests.grpc_request cimport Sent, Text, is_plain, read_request
-
-cdef extern from "Python.h":
-    const char *PyUnicode_AsUTF8AndSize(object text, Py_ssize_t *size) except NULL
+from pyromq._kernel.requests.grpc_request cimport Sent, Text, has_client_id, read_request
 
 cdef enum:
     SEND_MESSAGE_V2 = 310
@@ -32,7 +29,6 @@ cdef enum:
     BINARY = 1
 
     TOPIC_BYTES_MAX = 127
-    CLIENT_ID_CHARACTERS_MAX = 1024
     MESSAGE_ID_BYTES_MAX = 255
     #: Names and numbers of a frame, and of the properties that are the server's.
     FIXED_BYTES = 512
@@ -205,11 +201,11 @@ cdef class GrpcSends:
         cdef const uint8_t *at = <const uint8_t *> PyBytes_AS_STRING(data)
         cdef SendInlet inlet
         cdef int32_t queue_id
-        cdef bytes host
+        cdef bytes host, message_id
         if not read_request(at, at + PyBytes_GET_SIZE(data), &sent):
             return False
         topic = self._topics.get(PyBytes_FromStringAndSize(<char *> sent.topic.at, sent.topic.length))
-        if topic is None or not self._is_within_limits(&sent) or not _has_client_id(call):
+        if topic is None or not self._is_within_limits(&sent) or not has_client_id(call):
             return False
         if sent.has_time:
             if not topic.kinds >> DELAY & 1 or sent.deliver_ms > <int64_t> self._now_ms() + self._delay_ms_max:
@@ -230,7 +226,8 @@ cdef class GrpcSends:
             self._peer = call.peer.encode()
             sent.born_host.at = <const uint8_t *> PyBytes_AS_STRING(self._peer)
             sent.born_host.length = PyBytes_GET_SIZE(self._peer)
-        inlet.add(self._write(&sent, queue_id, inlet.next_opaque()), call, data)
+        message_id = PyBytes_FromStringAndSize(<char *> sent.message_id.at, sent.message_id.length)
+        inlet.add(self._write(&sent, queue_id, inlet.next_opaque()), call, data, message_id)
         self.count += 1
         return True
 
@@ -309,12 +306,13 @@ cdef class SendInlet(Inlet):
     """The sends of one connection that wait for the end of the turn, or to be safe."""
 
     cdef GrpcSends sends
-    #: By opaque: the call, and its request.
-    cdef dict _calls
+    #: By opaque: the call and the id of its message; and its request, until its frame is handled.
+    cdef dict _calls, _requests
     cdef int32_t _last
 
     def __cinit__(self, *args, **kwargs):
         self._calls = {}
+        self._requests = {}
 
     cdef bint is_busy(self):
         return len(self._calls) > 0 or self.unsettled > 0
@@ -323,10 +321,11 @@ cdef class SendInlet(Inlet):
         self._last = (self._last + 1) & 0x7fffffff
         return self._last
 
-    cdef int add(self, bytes frame, call, bytes data) except -1:
+    cdef int add(self, bytes frame, call, bytes data, bytes message_id) except -1:
         """Have a frame handled when this turn ends."""
         cdef TurnInlets turn = self._turn_of
-        self._calls[self._last] = (call, data)
+        self._calls[self._last] = (call, message_id)
+        self._requests[self._last] = data
         if self.start == len(self.received):
             if turn.began_at is None:
                 turn._begin()
@@ -338,6 +337,12 @@ cdef class SendInlet(Inlet):
             turn.noted.append(self)
             turn._plan_end()
         return 0
+
+    cpdef skip_to(self, Py_ssize_t start):
+        """Go on behind frames that were handled; a send that waits to be safe keeps no body."""
+        Inlet.skip_to(self, start)
+        if self.start == len(self.received):
+            self._requests.clear()
 
     cpdef send_frames(self, bytes frames):
         """Answer the calls to whose sends these are the answers."""
@@ -364,10 +369,11 @@ cdef class SendInlet(Inlet):
         while self.start < len(self.received):
             self.look(&at, &end)
             opaque = load32(at + OPAQUE_AT)
+            data = self._requests.get(opaque)
             self.skip_to(self.start + 4 + load32(at))
             found = self._calls.pop(opaque, None)
             if found is not None:
-                self.sends._do(*found)
+                self.sends._do((<tuple> found)[0], data)
             if self.start < len(self.received) and shortcut is not None:
                 shortcut([self])
 
@@ -415,17 +421,6 @@ cdef class SendInlet(Inlet):
         self.sends.answered += 1
         call.answer(response(&message_id, offset, &handle))
         return 0
-
-
-cdef bint _has_client_id(call) except -1:
-    """Whether a call says whose it is; Python finds the words for one that does not."""
-    cdef const uint8_t *at
-    cdef Text text
-    client_id = call.metadata.get("x-mq-client-id")
-    if client_id is None:
-        return False
-    text.at = <const uint8_t *> PyUnicode_AsUTF8AndSize(client_id, &text.length)
-    return 0 < text.length <= CLIENT_ID_CHARACTERS_MAX and is_plain(&text)
 
 
 cdef int64_t number_of(const Text *text) noexcept nogil:

@@ -145,7 +145,7 @@ cdef class Holds:
             return True
         first = max(first, pull.offset)
         while first < end:
-            entries = pull.plan.queue.read(first, end - first)
+            entries = pull.plan.queue.entries(first, end - first)
             if not entries:
                 return True
             entry = <const uint8_t *> PyBytes_AS_STRING(entries)

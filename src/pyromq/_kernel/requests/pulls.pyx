@@ -14,7 +14,7 @@ from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.string cimport memchr, memcpy
 
-from pyromq._kernel.codec.frames cimport READ, Frame, Span, find_field, read_frame, read_number
+from pyromq._kernel.codec.frames cimport READ, Frame, Span, find_field, first_code, read_frame, read_number
 from pyromq._kernel.codec.inlets cimport Inlet
 from pyromq._kernel.requests.holds cimport HeldPull, Holds
 from pyromq._kernel.requests.reading cimport (
@@ -141,12 +141,14 @@ cdef class Pulls:
         cdef const uint8_t *end
         cdef Frame frame
         cdef Py_ssize_t count = 0
+        cdef int32_t code
         # Nobody lets go of it while it is read.
         received = inlet.received
         inlet.look(&begin, &end)
         at = begin
         while at < end and inlet.room() > 0 and inlet.under_way_number() < under_way_max:
-            if read_frame(at, end, &frame) != READ:
+            code = first_code(at, end)
+            if (code >= 0 and code != PULL_MESSAGE and code != LITE_PULL_MESSAGE) or read_frame(at, end, &frame) != READ:
                 break
             if frame.code != PULL_MESSAGE and frame.code != LITE_PULL_MESSAGE:
                 break

@@ -185,7 +185,7 @@ cdef class PullReader:
             return READ_NOTHING_YET if queue.end else READ_EMPTY_QUEUE
         count_max = max(count_max, <int64_t> 1)
         scanned = count_max if plan.wants_all else max(count_max, <int64_t> SCANNED_ENTRIES_MIN)
-        entries = queue.read(offset, min(end - offset, scanned))
+        entries = queue.entries(offset, min(end - offset, scanned))
         return self._gather(plan, entries, offset, count_max, bytes_max)
 
     cdef bytes answer(self, PullPlan plan, int result, bint is_json, int32_t opaque):

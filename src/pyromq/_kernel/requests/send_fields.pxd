@@ -1,6 +1,6 @@
 """The fields of a request to store a message."""
 
-from libc.stdint cimport int64_t
+from libc.stdint cimport int32_t, int64_t
 
 from pyromq._kernel.codec.frames cimport Frame, Span, find_field, letter_field, read_bool, read_number
 
@@ -21,12 +21,17 @@ cdef struct Asked:
     bint is_batch
 
 
+cdef inline bint is_send(int32_t code) noexcept nogil:
+    """Return whether a code is that of a send, or of a batch."""
+    return code == SEND_MESSAGE_V2 or code == SEND_MESSAGE or code == SEND_BATCH_MESSAGE
+
+
 cdef inline bint read_send(Frame *frame, Asked *asked) noexcept nogil:
     """Read what a send asks for; return False when the frame is none, or has a field that is not usual."""
     cdef bint is_long = frame.code == SEND_MESSAGE, is_unit = False
     cdef int64_t ignored
     cdef Span *field
-    if frame.code != SEND_MESSAGE_V2 and frame.code != SEND_BATCH_MESSAGE and not is_long:
+    if not is_send(frame.code):
         return False
     if frame.flag & FLAG_RESPONSE:
         return False

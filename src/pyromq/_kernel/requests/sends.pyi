@@ -7,6 +7,11 @@ from pyromq._kernel.storage.plans import Plan
 from pyromq.net.inlet import Inlet
 from pyromq.store.queue_tail import QueueTail
 
+class Withheld:
+    count: int
+    def let_go(self) -> None: ...
+    def each(self) -> list[tuple[Inlet, bytes]]: ...
+
 class Sends(Plan):
     count: int
     def __init__(
@@ -32,11 +37,11 @@ class Sends(Plan):
     def forget_all(self) -> None: ...
     @property
     def topic_count(self) -> int: ...
+    def may_plan(self, inlets: Sequence[Inlet]) -> bool: ...
     def plan(
         self,
         inlets: Sequence[Inlet],
         first: int,
-        *,
         under_way_max: int,
         now_ms: int,
         log_end: int,
@@ -45,3 +50,4 @@ class Sends(Plan):
     ) -> int: ...
     def hand_out(self) -> None: ...
     def take(self) -> list[tuple[Inlet, bytes, int]]: ...
+    def withhold(self) -> Withheld: ...

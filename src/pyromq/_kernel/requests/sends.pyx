@@ -22,10 +22,10 @@ from libc.string cimport memchr, memcpy
 from pyromq._kernel.codec.answers cimport PART_FIRST, PART_OPAQUE, VALUES_MAX, AnswerHead, Value
 from pyromq._kernel.codec.blocks cimport Block, copy, need
 from pyromq._kernel.storage.drafts cimport Draft, note_pairs
-from pyromq._kernel.codec.frames cimport READ, UNESCAPE_BEYOND, Frame, Span, read_frame, unescape
-from pyromq._kernel.codec.inlets cimport Inlet
+from pyromq._kernel.codec.frames cimport READ, UNESCAPE_BEYOND, Frame, Span, first_code, read_frame, unescape
+from pyromq._kernel.codec.inlets cimport Inlet, Withheld
 from pyromq._kernel.requests.again_frames cimport AgainFrames
-from pyromq._kernel.requests.send_fields cimport SEND_MESSAGE_V2, Asked, read_send
+from pyromq._kernel.requests.send_fields cimport Asked, is_send, read_send
 from pyromq._kernel.requests.signatures cimport Signatures
 from pyromq._kernel.storage.diversions cimport MORE_BYTES_MAX, Diversion, Waiting
 from pyromq._kernel.storage.known cimport KnownTopics, Topic
@@ -189,7 +189,6 @@ cdef class Sends(Plan):
         self,
         list inlets not None,
         Py_ssize_t first,
-        *,
         Py_ssize_t under_way_max,
         int64_t now_ms,
         int64_t log_end,
@@ -223,6 +222,21 @@ cdef class Sends(Plan):
             self._signatures.release()
         return i
 
+    def may_plan(self, list inlets not None):
+        """Return whether `plan` may find something in one of these inlets: not if all have other requests first."""
+        cdef Inlet inlet
+        cdef const uint8_t *at
+        cdef const uint8_t *end
+        for inlet in inlets:
+            inlet.look(&at, &end)
+            if at < end and self._may_plan(first_code(at, end)):
+                return True
+        return False
+
+    cdef bint _may_plan(self, int32_t code) except -1:
+        """Return whether a frame may be planned whose code is this; -1: it is not known yet."""
+        return code < 0 or is_send(code) or self._other(code) is not None
+
     cdef int _plan_inlet(self, Py_ssize_t place, Inlet inlet) except -1:
         """Plan the sends at the front of one inlet; see `plan`."""
         cdef const uint8_t *begin
@@ -239,7 +253,7 @@ cdef class Sends(Plan):
         inlet.look(&begin, &end)
         at = begin
         while at < end and self._answers.used - answers_from < answers_max:
-            if read_frame(at, end, &frame) != READ:
+            if not self._may_plan(first_code(at, end)) or read_frame(at, end, &frame) != READ:
                 break
             if self._signatures is not None and not self._signatures.allows(&frame, inlet.peer_host_bytes):
                 break
@@ -283,6 +297,19 @@ cdef class Sends(Plan):
         self._forget_inlets()
         return taken
 
+    def withhold(self):
+        """Go on behind the planned sends of all inlets; return their answers, which wait to be safe."""
+        cdef Py_ssize_t i
+        cdef Inlet inlet
+        cdef Planned *planned = <Planned *> self._planned.bytes
+        cdef Withheld withheld = Withheld()
+        for i in range(self._planned.used // <Py_ssize_t> sizeof(Planned)):
+            inlet = self._inlet_at(planned[i].place)
+            inlet.skip_to(planned[i].end)
+            withheld.keep(inlet, self._answers_of(&planned[i]), planned[i].count)
+        self._forget_inlets()
+        return withheld
+
     cdef Inlet _inlet_at(self, Py_ssize_t place):
         if place >= len(self._inlets):
             raise ValueError("inlets went away between plan and answers")
@@ -323,7 +350,7 @@ cdef class Sends(Plan):
 
     cdef bint _plan_frame(self, Frame *frame) except -1:
         """Plan one frame, or leave everything as it was and return False."""
-        cdef AgainFrames other = self._other(frame.code) if frame.code != SEND_MESSAGE_V2 else None
+        cdef AgainFrames other = None if is_send(frame.code) else self._other(frame.code)
         return self._plan_send(frame) if other is None else self._plan_other(frame, other)
 
     cdef bint _plan_send(self, Frame *frame) except -1:

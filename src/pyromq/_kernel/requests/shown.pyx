@@ -39,7 +39,9 @@ cdef extern from "Python.h":
 cdef extern from "../codec/md5.h" nogil:
     enum:
         PYROMQ_MD5_DIGEST
+        PYROMQ_MD5_LANES
     void pyromq_md5(const uint8_t *data, size_t length, uint8_t *digest)
+    void pyromq_md5_eight(const uint8_t **data, size_t length, uint8_t (*digests)[PYROMQ_MD5_DIGEST])
 
 cdef enum:
     #: What is hidden and nothing else, and the names that have a field; the order is that of `FIELDS`.
@@ -227,6 +229,9 @@ cdef class ShownRecords:
     """Writes records as messages; `hidden` are the names of properties that no application sees."""
 
     cdef Block _out
+    #: The digests of the bodies of the next records, and of how many.
+    cdef uint8_t _digests[PYROMQ_MD5_LANES][PYROMQ_MD5_DIGEST]
+    cdef Py_ssize_t _digest_count
     cdef Name _names[PLACES]
     #: Keeps the bytes of the names.
     cdef list _kept
@@ -265,17 +270,37 @@ cdef class ShownRecords:
         cdef Py_ssize_t number = first
         cdef Py_ssize_t size
         cdef int64_t offset, position, attempt
-        self._out.used = 0
+        self._out.used = self._digest_count = 0
         while number < count and self._out.used < bytes_max:
             size = sizes[number]
             offset, position, attempt = offsets[number], positions[number], attempts[number]
             if not 0 < size <= end - at:
                 break
+            if not self._digest_count:
+                self._look_ahead(records + at, records + end, size)
             if not self._write_one(records + at, size, offset, position, attempt, handle_head, topic):
                 break
+            self._digest_count -= self._digest_count > 0
             at += size
             number += 1
         return PyBytes_FromStringAndSize(<char *> self._out.bytes, self._out.used), number - first
+
+    cdef void _look_ahead(self, const uint8_t *at, const uint8_t *end, Py_ssize_t size) noexcept:
+        """Digest the bodies of the next records together, if they are alike."""
+        cdef const uint8_t *bodies[PYROMQ_MD5_LANES]
+        cdef Plain record
+        cdef Py_ssize_t length = 0
+        cdef int lane
+        if end - at < PYROMQ_MD5_LANES * size:
+            return
+        for lane in range(PYROMQ_MD5_LANES):
+            if not read_plain(at, end - at, &record) or (lane and record.body.length != length):
+                return
+            bodies[lane] = record.body.at
+            length = record.body.length
+            at += record.size
+        pyromq_md5_eight(bodies, length, self._digests)
+        self._digest_count = PYROMQ_MD5_LANES
 
     cdef void _add(self, bytes name, int field):
         cdef Name known
@@ -339,6 +364,8 @@ cdef class ShownRecords:
         cdef Py_ssize_t start = self._out.used
         cdef uint8_t *at
         cdef uint8_t *system
+        cdef uint8_t own_digest[PYROMQ_MD5_DIGEST]
+        cdef const uint8_t *digest
         if not read_plain(data, size, &record) or record.size != size or record.flags & COMPRESSED:
             return False
         if load64(data + BORN_AT_AT) < 0 or load64(data + STORED_AT_AT) < 0 or attempt <= 0:
@@ -357,7 +384,12 @@ cdef class ShownRecords:
         )
         own_bytes = _own_bytes(&shown)
         system = self._out.bytes + start + own_bytes + PyBytes_GET_SIZE(topic) + 4 * PREFIX_BYTES + 16
-        system_bytes = _put_system(system, &record, &shown, handle_head, offset, position, attempt) - system
+        if self._digest_count:
+            digest = self._digests[PYROMQ_MD5_LANES - self._digest_count]
+        else:
+            pyromq_md5(record.body.at, record.body.length, own_digest)
+            digest = own_digest
+        system_bytes = _put_system(system, &record, &shown, digest, handle_head, offset, position, attempt) - system
         body_bytes = record.body.length
         message_bytes = PyBytes_GET_SIZE(topic) + own_bytes + 1 + varint_bytes(system_bytes) + system_bytes
         if body_bytes:
@@ -417,6 +449,7 @@ cdef uint8_t *_put_system(
     uint8_t *at,
     const Plain *record,
     const Shown *shown,
+    const uint8_t *digest,
     bytes handle_head,
     int64_t offset,
     int64_t position,
@@ -430,7 +463,7 @@ cdef uint8_t *_put_system(
     at = put_text(at, 0x0a, &shown.fields[TAGS])
     while next_part(&left, c' ', &key):
         at = put_text(at, 0x12, &key)
-    at = _put_id_and_digest(at, record, shown)
+    at = _put_id_and_digest(at, record, shown, digest)
     at[0], at[1], at[2], at[3] = 0x28, 1, 0x30, <uint8_t> message_type(shown)
     at = put_time(at + 4, 0x3a, load64(head + BORN_AT_AT))
     if shown.fields[BORN_HOST].length:
@@ -453,8 +486,9 @@ cdef uint8_t *_put_system(
     return _put_rare(at, shown)
 
 
-cdef uint8_t *_put_id_and_digest(uint8_t *at, const Plain *record, const Shown *shown) noexcept nogil:
-    cdef uint8_t digest[PYROMQ_MD5_DIGEST]
+cdef uint8_t *_put_id_and_digest(
+    uint8_t *at, const Plain *record, const Shown *shown, const uint8_t *digest
+) noexcept nogil:
     if shown.fields[UNIQ_KEY].length:
         at = put_text(at, 0x1a, &shown.fields[UNIQ_KEY])
     else:
@@ -462,7 +496,6 @@ cdef uint8_t *_put_id_and_digest(uint8_t *at, const Plain *record, const Shown *
         at[0], at[1] = 0x1a, 32
         at = put_hex(put_hex(at + 2, record.head + STORE_HOST_AT, 8), record.head + POSITION_AT, 8)
     at[0], at[1], at[2], at[3], at[4], at[5] = 0x22, 0x24, 0x08, 0x02, 0x12, 0x20
-    pyromq_md5(record.body.at, record.body.length, digest)
     return put_hex(at + 6, digest, PYROMQ_MD5_DIGEST)
 
 

@@ -15,6 +15,7 @@ cdef class QueueTail:
     cdef int64_t grown_from
 
     cdef int enter(self, int64_t position, int32_t size, int64_t tags_code) except -1
+    cdef bytes entries(self, int64_t offset, int64_t count)
 
 
 cdef struct HeldSlot:

@@ -58,6 +58,16 @@ cdef class QueueTail:
         self.reach = position + size
         return 0
 
+    cdef bytes entries(self, int64_t offset, int64_t count):
+        """Return up to `count` entries from `offset` on, as `read` of the queue does: here, if they are held."""
+        cdef int64_t held_from = self.end - PyByteArray_GET_SIZE(self.held) // QUEUE_ENTRY_BYTES
+        if offset < 0 or offset < held_from or offset >= self.end or count <= 0:
+            return self.read(offset, count)
+        return PyBytes_FromStringAndSize(
+            PyByteArray_AS_STRING(self.held) + (offset - held_from) * QUEUE_ENTRY_BYTES,
+            min(count, self.end - offset) * QUEUE_ENTRY_BYTES,
+        )
+
 
 cdef class IndexTail:
 

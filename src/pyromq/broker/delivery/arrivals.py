@@ -127,13 +127,22 @@ class Arrivals:
         return self._count > 0
 
     @property
+    def is_anyone_waiting(self) -> bool:
+        """Whether somebody waits for any queue, here or in the kernel."""
+        return self._count > 0 or (self.compiled is not None and self.compiled.held_count > 0)
+
+    @property
     def held_characters(self) -> int:
         """The number of characters in the subscriptions of all held pulls."""
         return self._characters
 
     def room(self, pulls_max: int) -> int:
         """Return how many more pulls may be held; one that may not is answered at once."""
-        return max(pulls_max - self.held_count, 0) if self._characters < HELD_CHARACTERS_MAX else 0
+        if self._characters >= HELD_CHARACTERS_MAX:
+            return 0
+        compiled = self.compiled
+        held_count = self._count - self._watch_count + (0 if compiled is None else compiled.held_count)
+        return max(pulls_max - held_count, 0)
 
     def has_room(self, pulls_max: int) -> bool:
         """Return whether one more pull may be held."""
@@ -245,7 +254,7 @@ class Announcements:
         self.topics: Container[str] = ()
         self.on_unknown: Callable[[str, int], None] = lambda _topic, _queue_id: None
         #: Told when the log was written, and how long that took.
-        self.log_grew: Callable[[float], None] = lambda _write_s: None
+        self.log_grew: Callable[[float], object] = lambda _write_s: None
 
     @property
     def are_held_back(self) -> bool:
@@ -294,6 +303,14 @@ class Announcements:
             self._announce(grown, None)
         else:
             self._held.append((self._store.max_position, grown, [queue.end for queue, _ in grown]))
+
+    def copied(self, grown: Grown) -> None:
+        """Announce messages that a slave copied, all queues at once; see `grew_planned`.
+
+        Nobody has said which of the queues are waited for, but most of the time none is.
+        """
+        if self._arrivals.is_anyone_waiting or not self._is_readable():
+            self.grew_planned(grown)
 
     def confirmed_up_to(self, position: int) -> None:
         """Let messages be read up to a position of the log, as far as the other replicas are concerned."""

@@ -77,7 +77,11 @@ class FastPulls:
         clock: Clock,
     ) -> None:
         self._pulls = pulls
+        self._holds = pulls.holds
         self._store = store
+        self._log = store.log
+        #: As the settings were when pulls were forgotten last.
+        self._bytes_in_memory = 0
         self._topics = topics
         self._groups = groups.table
         self._consumers = groups.consumers
@@ -103,13 +107,12 @@ class FastPulls:
         arrivals, settings = self._arrivals, self._settings
         if self._forget_if_changed() or arrivals.is_over:
             return False
-        store = self._store
-        readable = store.readable_position
+        log, readable = self._log, self._store.readable_position
         count, changed, commits = self._pulls.answer(
             links,
-            store.log,
+            log,
             readable=_EVERYTHING if readable is None else readable,
-            disk_position=store.disk_position,
+            disk_position=log.end - self._bytes_in_memory,
             now_ms=self._now_ms(),
             hold_room=arrivals.room(settings.held_pulls_max),
             hold_ms=(
@@ -130,37 +133,36 @@ class FastPulls:
     @property
     def held_count(self) -> int:
         """The number of pulls that the kernel holds."""
-        return self._pulls.holds.count
+        return self._holds.count
 
     def grew(self, grown: Grown) -> tuple[Sequence[ConsumeQueue], bool]:
         """Note queues that got messages; return those without a held pull, and whether there are others."""
-        holds = self._pulls.holds
+        holds = self._holds
         return holds.grew(list(grown)), holds.has_grown
 
     def wake(self) -> None:
         """Answer the pulls that want what came, in one call."""
-        if self._pulls.holds.has_grown:
-            self._wake_by(self._pulls.holds.wake)
+        if self._holds.has_grown:
+            self._wake_by(self._holds.wake)
 
     def sweep(self) -> None:
         """Answer the pulls whose time is up or whose queue has grown."""
-        if self._pulls.holds.count:
-            self._wake_by(self._pulls.holds.sweep)
+        if self._holds.count:
+            self._wake_by(self._holds.sweep)
 
     def wake_all(self) -> None:
         """Answer every pull, for the broker stops."""
-        for pull in self._pulls.holds.take_all():
+        for pull in self._holds.take_all():
             self._answer_again(pull)
 
     def _wake_by(self, wake: Callable[..., tuple[int, int, "Sequence[HeldPull]"]]) -> None:
         self._forget_if_changed()
-        store = self._store
-        readable = store.readable_position
+        log, readable = self._log, self._store.readable_position
         count, held_ms, left = wake(
             self._pulls.reader,
-            store.log,
+            log,
             readable=_EVERYTHING if readable is None else readable,
-            disk_position=store.disk_position,
+            disk_position=log.end - self._bytes_in_memory,
             now_ms=self._now_ms(),
         )
         for pull in left:
@@ -238,6 +240,7 @@ class FastPulls:
         self._revision = revision
         self._learnt_bytes = 0
         self._pulls.reader.limits = make_limits(self._live.now.store)
+        self._bytes_in_memory = self._store.bytes_in_memory()
         self._pulls.forget_all()
         return True
 

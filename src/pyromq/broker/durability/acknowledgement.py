@@ -33,7 +33,7 @@ it is looked at just before the bytes are handed to the system, so a process tha
 nothing wrong when it goes on.
 
 All writes of a turn wait together from its end on (`end_of_turn.py`), for one sync and one position of the
-slaves.
+slaves. If they are many and slaves must have them, each part of the turn waits, and is sent to slaves, alone.
 """
 
 import asyncio
@@ -72,6 +72,9 @@ __all__ = ["Durability", "FlushTimeout", "Lease", "NotSafe", "lasting_lease", "n
 
 #: The share of its patience for which each turn takes requests, however long they waited before it.
 TAKEN_SHARE: Final = 0.25
+#: When a turn has written so much that slaves must have, they are sent it before the turn ends, and whoever
+#: waits for it waits for no more of the turn.
+PART_BYTES: Final = 256 << 10
 #: Less than any clock tells: what differences of seconds may lack.
 A_TICK_S: Final = 1e-6
 #: `osPageCacheBusyTimeOutMills` is not less.
@@ -163,6 +166,8 @@ class Durability(LogSync):
         #: The links whose sends the shortcut takes right now.
         self._offered: list[Link] = []
         self._turn_end = 0
+        #: Where the part of the log begins that those in `_turn` wait for.
+        self._part_start = 0
 
     # When a request arrives ------------------------------------------------------------------------------
 
@@ -204,8 +209,9 @@ class Durability(LogSync):
 
     def is_open(self) -> bool:
         """Return whether requests of every kind may pass, but for pressure."""
+        lease = self._lease
         return (
-            (self._lease.is_lasting or self._lease.is_held)
+            (lease.is_lasting or lease.is_held)
             and not self.is_handing_over
             and (self._replicas_min <= 1 or self.why_no_messages is None)
         )
@@ -266,8 +272,11 @@ class Durability(LogSync):
                 under_way_max=under_way_max,
             )
 
+        lease, needs_replicas = self._lease, self._replicas_min > 1
+
         def take(links: list[Link]) -> bool:
-            if not self.is_open():
+            # The usual case is looked at here: it is asked for each turn.
+            if (needs_replicas or self.is_handing_over or not lease.is_lasting) and not self.is_open():
                 return False
             has_handled = False
             taken, refused = self._parted(busy, queue_of_sends, links)
@@ -278,10 +287,9 @@ class Durability(LogSync):
             self._offered = taken
             if sends is not None and taken and sends(taken):
                 has_handled = True
-            if reads is not None:
-                # A link with too many requests under way is left to Python, which refuses the next one.
-                links = with_bytes(links, under_way_max)
-                has_handled = (bool(links) and reads(links)) or has_handled
+            # A link with too many requests under way is left to Python, which refuses the next one.
+            if reads is not None and (links := with_bytes(links, under_way_max)) and reads(links):
+                has_handled = True
             return has_handled
 
         return take
@@ -295,9 +303,11 @@ class Durability(LogSync):
         self, busy: Busy, queue: PressedQueue, links: list[Link]
     ) -> tuple[list[Link], Sequence[tuple[Link, Reason]]]:
         """Return the links whose requests of a queue are taken now, and the others with the reason."""
-        reason = self._pressed_for_all(busy, queue)
-        if reason is not None:
-            return [], [(link, reason) for link in links]
+        # Looked at here, because it is asked several times a turn, and there is rarely a reason.
+        if busy.revision != busy.live.revision or queue.count >= queue.capacity or busy.slow_write_s:
+            reason = self._pressed_for_all(busy, queue)
+            if reason is not None:
+                return [], [(link, reason) for link in links]
         now = self._monotonic()
         if now - waiting_since(links) + A_TICK_S < queue.wait_s:
             return links, ()
@@ -318,8 +328,12 @@ class Durability(LogSync):
 
     # When something was written --------------------------------------------------------------------------
 
-    def log_grew(self, write_s: float) -> None:
-        """Note that the log was written, which took some seconds, before the next request is looked at."""
+    def log_grew(self, write_s: float) -> bool:
+        """Note that the log was written, which took some seconds, before the next request is looked at.
+
+        Return whether what was written is acknowledged at once: neither disk nor slaves are waited for, and
+        the lease never ends. If not, `is_immediate`, `vouch` and `with_this_turn` say what is to be done.
+        """
         if write_s >= SLOW_WRITE_S_MIN and self._busy is not None:
             self._busy.wrote(write_s)
         if self.syncs_all:
@@ -327,6 +341,7 @@ class Durability(LogSync):
         slaves = self._slaves
         if slaves is not None and (slaves.links or slaves.followers.is_alone):
             slaves.appended()
+        return self.is_immediate and self._lease.is_lasting
 
     def acknowledge(self, end: int, answer: Answer, *, waits: bool = True) -> Answer | Awaitable[Answer]:
         """Return the answer to a request that wrote the log up to `end`, once it may be given.
@@ -370,7 +385,12 @@ class Durability(LogSync):
         self._turn.append(settle)
         if end > self._turn_end:
             self._turn_end = end
-        self._step.due()
+        if end - self._part_start >= PART_BYTES and self._elsewhere is not None:
+            self._end_part()
+            if self._slaves is not None:
+                self._slaves.send_now()
+        else:
+            self._step.due()
 
     async def all_safe(self) -> None:
         """Return when all that is in the log is safe, on this disk too whichever flush there is.
@@ -384,14 +404,18 @@ class Durability(LogSync):
     def end_turn(self) -> None:
         """Let what was written in this turn wait to be safe, and begin a sync if there is to be one."""
         if self._turn:
-            turn, self._turn = self._turn, []
-
-            def settle_all(error: Exception | None) -> None:
-                for settle in turn:
-                    settle(error)
-
-            self.when_safe(self._turn_end, settle_all)
+            self._end_part()
         super().end_turn()
+
+    def _end_part(self) -> None:
+        turn, self._turn = self._turn, []
+        self._part_start = self._turn_end
+
+        def settle_all(error: Exception | None) -> None:
+            for settle in turn:
+                settle(error)
+
+        self.when_safe(self._turn_end, settle_all if len(turn) > 1 else turn[0])
 
     def when_safe(self, end: int, settle: Settle) -> None:
         """Call `settle` once the log is safe up to `end`; see `with_this_turn`, which costs less for many."""

@@ -45,7 +45,9 @@ class FastAcks:
             return
         if self._acks.plan_count >= PLACES_MAX:
             self._acks.forget_all()
-        self._acks.learn(key.encode(), self._pop.ender(group, topic, queue_id))
+        ending = self._pop.ending(group, topic, queue_id)
+        if ending is not None:
+            self._acks.learn(key.encode(), ending)
 
     def _forget_if_changed(self) -> bool:
         """Forget everything when a topic has changed; return whether one has."""

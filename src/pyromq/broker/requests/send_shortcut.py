@@ -5,7 +5,8 @@
                              ▼
                            SendHandlers, which makes the queue known when its message was plain
 
-Links that received little in a turn of the loop are handled together, at its end (`net/turn.py`).
+What links receive in a turn of the loop is handled together, at its end or as soon as it is much
+(`net/turn.py`).
 
 Every decision about a message is taken in `handlers/send_handlers.py`, for the first message to a topic, and
 for the first that waits in a queue of the broker's own; the kernel repeats it for the next ones, until a
@@ -16,7 +17,7 @@ way.
 """
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final
 
 from pyromq.broker.delivery.pull_delivery import PullDelivery
 from pyromq.broker.durability.acknowledgement import Durability
@@ -39,11 +40,8 @@ from pyromq.wire.record import HOST_BYTES_V4, TOPIC_BYTES_MAX_V1
 if TYPE_CHECKING:
     from pyromq._kernel.requests.sends import Sends
     from pyromq._kernel.storage.diversions import Diversion
-    from pyromq.net.inlet import Inlet
 
 MULTI_TAG: Final = "MULTI_TAG"
-#: A link, answers to it, and to how many sends.
-Answered: TypeAlias = "tuple[Inlet, bytes, int]"
 #: Queues of a topic that are learnt with its first message.
 QUEUES_AT_ONCE: Final = 256
 
@@ -77,7 +75,7 @@ class FastSends:
         self._live = live
         self._settings = live.now.broker
         self._now_ms = clock.now_ms
-        self._revision = (-1, -1)
+        self._topics_revision = self._live_revision = -1
         #: Topics whose queues were learnt together.
         self._learnt: set[str] = set()
         #: The kernel's diversions, by the property that asks.
@@ -86,8 +84,10 @@ class FastSends:
 
     def take(self, links: list[Link]) -> bool:
         """Handle the plain sends at the front of what links received; return whether there was one."""
-        topics_revision, live_revision = self._revision
-        if topics_revision != self._topics.revision or live_revision != self._live.revision:
+        if not self._sends.may_plan(links):
+            # A turn with one pull: to plan nothing costs half as much as a send.
+            return False
+        if self._topics_revision != self._topics.revision or self._live_revision != self._live.revision:
             self._forget_if_changed()
             return False
         now_ms = self._now_ms()
@@ -95,37 +95,31 @@ class FastSends:
         if now_ms < self._settings.start_accept_send_request_time_stamp:
             return False
         sends, store = self._sends, self._store
-        first, has_handled = 0, False
-        while first < len(links):
+        first, count, has_handled = 0, len(links), False
+        while first < count:
             log_end, log_room, index_room = store.rooms()
             try:
-                first = sends.plan(
-                    links,
-                    first,
-                    under_way_max=self._under_way_max,
-                    now_ms=now_ms,
-                    log_end=log_end,
-                    log_room=log_room,
-                    index_room=index_room,
-                )
-                log_end = sends.end
-                grown = store.put_planned(sends, now_ms) if sends.count else None
+                first = sends.plan(links, first, self._under_way_max, now_ms, log_end, log_room, index_room)
+                if not sends.count:
+                    continue
+                grown = store.put_planned(sends, now_ms)
             except StoreError:
                 # It is refused with a reason when Python takes the same frames up.
                 sends.drop()
                 return has_handled
-            if grown is not None:
-                has_handled = True
-                self._stored(log_end)
-                if grown:
-                    self._announcements.grew_planned(grown)
+            has_handled = True
+            if self._durability.log_grew(self._log.write_s):
+                sends.hand_out()
+            else:
+                self._hand_out_when_safe(self._log.end)
+            if grown:
+                self._announcements.grew_planned(grown)
         return has_handled
 
-    def _stored(self, log_end: int) -> None:
-        """Let the answers leave to messages that the log has."""
-        self._durability.log_grew(self._log.write_s)
+    def _hand_out_when_safe(self, log_end: int) -> None:
+        """Let the answers leave to messages that the log has up to its end, when they may."""
         if not self._durability.is_immediate:
-            self._answer_when_safe(self._sends.take(), log_end)
+            self._answer_when_safe(log_end)
             return
         try:
             self._durability.vouch()
@@ -176,9 +170,9 @@ class FastSends:
                 self._sends.divert(diversion)
 
     def _forget_if_changed(self) -> None:
-        revision = (self._topics.revision, self._live.revision)
-        if self._revision != revision:
-            self._revision = revision
+        topics_revision, live_revision = self._topics.revision, self._live.revision
+        if self._topics_revision != topics_revision or self._live_revision != live_revision:
+            self._topics_revision, self._live_revision = topics_revision, live_revision
             self._learnt.clear()
             self._diversions.clear()
             self._sends.forget_all()
@@ -188,19 +182,20 @@ class FastSends:
         if queue is not None:
             queue.watched = True
 
-    def _answer_when_safe(self, answered: list[Answered], log_end: int) -> None:
+    def _answer_when_safe(self, log_end: int) -> None:
         """Let answers leave when the log is safe up to its end, with all others of this turn of the loop."""
-        total = 0
-        for link, _, count in answered:
-            link.unsettled += 1
-            total += count
-        self._queue.count += total
+        withheld, queue = self._sends.withhold(), self._queue
+        count = withheld.count
+        queue.count += count
 
         def settle(error: Exception | None) -> None:
-            self._queue.count -= total
-            for link, answers, _ in answered:
+            queue.count -= count
+            if error is None:
+                withheld.let_go()
+                return
+            for link, answers in withheld.each():
                 if answers:
-                    link.send_frames(answers if error is None else self._with(error, answers))
+                    link.send_frames(self._with(error, answers))
                 link.settled_one()
 
         self._durability.with_this_turn(log_end, settle)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 
 class ArrivingBytes:
     """The bytes of all messages of which a part arrived. A part of a message costs its sender little."""
@@ -34,7 +36,7 @@ class HeaderBytes:
         self.count = 0
         self._by_stream: dict[int, int] = {}
 
-    def add(self, stream_id: int, headers: dict[str, str]) -> bool:
+    def add(self, stream_id: int, headers: Mapping[str, str]) -> bool:
         """Count a call's headers as HTTP/2 does; return whether there is memory for them."""
         size = sum(len(name) + len(value) + 32 for name, value in headers.items())
         if self.count + size > self.COUNT_MAX:

@@ -17,14 +17,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
 
 from pyromq.clock import Clock
 from pyromq.config.settings import NetSettings
 from pyromq.net.http2.arriving import ArrivingBytes, HeaderBytes
 from pyromq.net.http2.grpc_calls import GrpcMethods, GrpcStatus
-from pyromq.net.http2.server_call import ServerCall
+from pyromq.net.http2.server_call import ServerCall, is_whole
 from pyromq.net.http2.session_terms import (
     ENDED,
     FAILED,
@@ -40,6 +40,7 @@ from pyromq.wire.command import Command
 
 if TYPE_CHECKING:
     from pyromq.net.http2.grpc_session import GrpcSession
+    from pyromq.net.http2.plain_call import PlainCall
 
 #: Bytes of one call that may wait before its handler waits for room.
 ROOM_BYTES = 256 * 1024
@@ -90,7 +91,7 @@ class GrpcLink(Link):
         self._headers: HeaderBytes | None = None
         self._calls: dict[int, ServerCall] = {}
         #: Calls whose handlers wait for room.
-        self._rooms: dict[ServerCall, asyncio.Future[None]] = {}
+        self._rooms: dict[PlainCall, asyncio.Future[None]] = {}
         self._resets = 0.0
         self._resets_at = 0.0
         #: Whether the end of this turn is asked to write what the session has.
@@ -119,22 +120,25 @@ class GrpcLink(Link):
 
     def answer_call(self, stream_id: int, message: bytes) -> None:
         """Send the only message of a call, which ends well."""
-        self._session.answer(stream_id, message)
-        self._has_output()
+        session = self._session
+        session.answer(stream_id, message)
+        if not self._is_noted_for_output or session.queued_bytes > self._out_bytes_high:
+            self._has_output()
 
     def finish_call(self, stream_id: int, status: int, text: str) -> None:
         """End a call behind what was sent."""
         self._session.finish(stream_id, status, text)
         self._has_output()
 
-    def forget_call(self, call: ServerCall) -> None:
+    def forget_call(self, call: PlainCall) -> None:
         """Note that a call is over."""
         self._calls.pop(call.stream_id, None)
         if self._headers is not None:
             self._headers.forget(call.stream_id)
-        room = self._rooms.pop(call, None)
-        if room is not None and not room.done():
-            room.set_result(None)
+        if self._rooms:
+            room = self._rooms.pop(call, None)
+            if room is not None and not room.done():
+                room.set_result(None)
 
     def has_room_for(self, stream_id: int) -> bool:
         """Whether a call may send more: what it and others sent is taken, or nearly."""
@@ -209,8 +213,8 @@ class GrpcLink(Link):
         try:
             events = self._session.receive(data)
             self.skip_to(len(self.received))
-            for event in events:
-                self._take(event)
+            if events:
+                self._take_all(events)
         except Exception:  # noqa: BLE001  our own mistake; the other links of this turn must still write
             _log.exception("frames of %s could not be handled; connection closed", self.peer)
             self.close()
@@ -252,20 +256,27 @@ class GrpcLink(Link):
 
     # Inside ------------------------------------------------------------------------------------------------
 
-    def _take(self, event: Event) -> None:
-        kind, stream_id, first, second = event
-        if kind == OPENED:
+    def _take_all(self, events: list[Event]) -> None:
+        """Have calls do what the session tells."""
+        calls, count, at = self._calls, len(events), 0
+        while at < count:
+            kind, stream_id, first, second = events[at]
+            at += 1
+            if kind != OPENED:
+                self._take(kind, stream_id, first, second)
+                continue
             # By the time when it was read: a call that waited in a long turn has waited.
-            call = self._calls[stream_id] = ServerCall(self, stream_id, first, second, self.read_at)
-            if len(self._calls) <= HeaderBytes.UNCOUNTED or self._has_room_for_headers(stream_id, second):
-                call.begin(self._methods)
+            call = calls[stream_id] = ServerCall(self, stream_id, first, second, self.read_at)
+            if len(calls) > HeaderBytes.UNCOUNTED and not self._has_room_for_headers(stream_id, second):
+                self._refuse_headers(call)
+            elif is_whole(events, at, stream_id):
+                call.do_whole(self._methods, events[at][2])
+                at += 2
             else:
-                call.finish(
-                    GrpcStatus.RESOURCE_EXHAUSTED,
-                    f"the headers of the calls that this connection holds have {HeaderBytes.COUNT_MAX} "
-                    "bytes; end some of them, or use another connection",
-                )
-            return
+                call.begin(self._methods)
+
+    def _take(self, kind: int, stream_id: int, first: Any, second: Any) -> None:
+        """Have a call do what came behind its opening, unless it is over."""
         found = self._calls.get(stream_id)
         if kind == RESET:
             self._count_reset(found, is_theirs=second)
@@ -280,7 +291,14 @@ class GrpcLink(Link):
         else:
             found.end()
 
-    def _has_room_for_headers(self, stream_id: int, headers: dict[str, str]) -> bool:
+    def _refuse_headers(self, call: ServerCall) -> None:
+        call.finish(
+            GrpcStatus.RESOURCE_EXHAUSTED,
+            f"the headers of the calls that this connection holds have {HeaderBytes.COUNT_MAX} "
+            "bytes; end some of them, or use another connection",
+        )
+
+    def _has_room_for_headers(self, stream_id: int, headers: Mapping[str, str]) -> bool:
         if self._headers is None:
             self._headers = HeaderBytes()
         return self._headers.add(stream_id, headers)

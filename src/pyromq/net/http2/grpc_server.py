@@ -73,6 +73,8 @@ class GrpcServer(Server):
             self._tls.set_alpn_protocols(_ALPN)
         self._methods = methods
         self._limits = limits or SessionLimits()
+        #: One of each for all links: of ten thousand that are idle each has a place in memory.
+        self._on_start, self._on_end = self._admit, self._forget
         self._arriving = ArrivingBytes(ARRIVING_FACTOR_MAX * self._limits.message_bytes_max)
 
     async def close(self) -> None:
@@ -99,8 +101,8 @@ class GrpcServer(Server):
             methods=self._methods,
             session=self._make_session(self._limits),
             arriving=self._arriving,
-            on_start=self._admit,
-            on_end=self._forget,
+            on_start=self._on_start,
+            on_end=self._on_end,
         )
 
 

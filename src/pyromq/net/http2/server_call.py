@@ -4,60 +4,28 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
-from pyromq.net.http2.grpc_calls import GrpcCall, GrpcFailed, GrpcMethod, GrpcMethods, GrpcStatus, GrpcStream
+from pyromq.kernel import IS_COMPILED
+from pyromq.net.http2.grpc_calls import GrpcCall, GrpcFailed, GrpcMethod, GrpcMethods, GrpcStatus
+from pyromq.net.http2.plain_call import DEADLINE_S_MAX
 from pyromq.net.http2.session_terms import timeout_s
 
-if TYPE_CHECKING:
-    from pyromq.net.http2.grpc_link import GrpcLink
+if TYPE_CHECKING or not IS_COMPILED:
+    from pyromq.net.http2.plain_call import PlainCall, is_whole
+else:
+    from pyromq._kernel.http2.plain_calls import PlainCall, is_whole
 
-#: A deadline that is further away is none.
-DEADLINE_S_MAX = 366 * 24 * 3600.0
+__all__ = ["ServerCall", "is_whole"]
 
 _log = logging.getLogger("pyromq.net")
 
 
-class ServerCall:
+class ServerCall(PlainCall):
     """A call that was made to us: `GrpcCall` for its handler, and told by its link what arrives."""
 
-    __slots__ = (
-        "_handler",
-        "_link",
-        "_request",
-        "_stream",
-        "_task",
-        "_timer",
-        "deadline",
-        "is_over",
-        "metadata",
-        "method",
-        "on_over",
-        "opened_at",
-        "peer",
-        "peer_host_bytes",
-        "stream_id",
-    )
-
-    def __init__(
-        self, link: GrpcLink, stream_id: int, path: str, metadata: dict[str, str], opened_at: float
-    ) -> None:
-        self._link = link
-        self.stream_id = stream_id
-        self.method = path
-        self.metadata: Mapping[str, str] = metadata
-        self.peer = link.peer
-        self.peer_host_bytes = link.peer_host_bytes
-        self.opened_at = opened_at
-        self.deadline: float | None = None
-        self.is_over = False
-        self.on_over: Callable[[], None] | None = None
-        self._handler: GrpcMethod | None = None
-        self._request: bytes | None = None
-        self._stream: GrpcStream | None = None
-        self._task: asyncio.Future[Any] | None = None
-        self._timer: asyncio.TimerHandle | None = None
+    __slots__ = ()
 
     # What handlers call ----------------------------------------------------------------------------------
 
@@ -82,25 +50,19 @@ class ServerCall:
             self._link.finish_call(self.stream_id, int(status), text)
             self.end()
 
-    def answer(self, answer: bytes | Awaitable[bytes]) -> None:
-        """Answer the call with its only message, or with what gives it later."""
-        if isinstance(answer, bytes):
-            self._finish_with(answer)
-        else:
-            self._own(answer)
-
     # What the link calls ---------------------------------------------------------------------------------
 
     def begin(self, methods: GrpcMethods) -> None:
         """Find the handler, or say why there is none."""
-        encoding = self.metadata.get("grpc-encoding", "identity")
-        if encoding != "identity":
+        header = self.metadata.get
+        encoding = header("grpc-encoding")
+        if encoding is not None and encoding != "identity":
             self.finish(
                 GrpcStatus.UNIMPLEMENTED,
                 f"messages compressed by {encoding} are not taken; send them as they are",
             )
             return
-        timeout = self.metadata.get("grpc-timeout")
+        timeout = header("grpc-timeout")
         if timeout is not None and not self._take_timeout(timeout):
             return
         self._handler = handler = methods.get(self.method)
@@ -136,27 +98,32 @@ class ServerCall:
                 assert handler.server_stream is not None
                 self._stream_answers(handler.server_stream, request)
 
-    def end(self) -> None:
-        """Note that the call is over: its task is cancelled, and whoever wants to know is told."""
-        if self.is_over:
-            return
-        self.is_over = True
-        self._request = None
-        self._link.forget_call(self)
+    # Inside ----------------------------------------------------------------------------------------------
+
+    def _do_by_steps(self, methods: GrpcMethods, request: bytes) -> None:
+        """Do a call of which all has arrived as if it came bit by bit."""
+        self.begin(methods)
+        if not self.is_over:
+            self.message(request)
+        if not self.is_over:
+            self.half_closed()
+
+    def _end_others(self) -> None:
+        """Tell whatever belongs to the call that it is over."""
         if self._timer is not None:
             self._timer.cancel()
-        task, self._task = self._task, None
-        if task is not None and task is not _current_task():
-            task.cancel()
-        on_over, self.on_over = self.on_over, None
-        stream, self._stream = self._stream, None
+        task = self._task
+        if task is not None:
+            self._task = None
+            if task is not _current_task():
+                task.cancel()
+        on_over, stream = self.on_over, self._stream
+        self.on_over = self._stream = None
         # The call is over: what is raised now has nobody to go to but the log.
         if on_over is not None:
             self._guarded(on_over)
         if stream is not None:
             self._guarded(stream.over)
-
-    # Inside ----------------------------------------------------------------------------------------------
 
     def _take_timeout(self, text: str) -> bool:
         seconds = timeout_s(text)
@@ -203,11 +170,6 @@ class ServerCall:
         else:
             self._own(answers)
 
-    def _finish_with(self, answer: bytes) -> None:
-        if not self.is_over:
-            self._link.answer_call(self.stream_id, answer)
-            self.end()
-
     def _own(self, awaitable: Awaitable[Any]) -> None:
         """Await what a handler returned, until the call is over."""
         task = asyncio.ensure_future(awaitable)
@@ -229,7 +191,7 @@ class ServerCall:
         if error is None:
             answer = task.result()
             if isinstance(answer, bytes):
-                self._finish_with(answer)
+                self.answer(answer)
             else:
                 self.finish()
         elif isinstance(error, Exception):

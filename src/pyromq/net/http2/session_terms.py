@@ -60,7 +60,7 @@ PREFIX_BYTES: Final = 5
 CONTENT_TYPE: Final = "application/grpc"
 
 _PLAIN_TEXT = re.compile(r"[ -$&-~]*")
-_TIMEOUT = re.compile(r"([0-9]{1,8})([HMSmun])")
+_TIMEOUT_DIGITS_MAX: Final = 8
 _UNIT_S: Final = {"H": 3600.0, "M": 60.0, "S": 1.0, "m": 1e-3, "u": 1e-6, "n": 1e-9}
 #: Of a text that goes into a header; clients take 8 KiB of headers at least.
 _TEXT_CHARACTERS_MAX: Final = 1_024
@@ -84,5 +84,8 @@ def percent_decoded(value: bytes) -> str:
 
 def timeout_s(value: str) -> float | None:
     """Return the seconds of a header `grpc-timeout`, None when it cannot be read."""
-    found = _TIMEOUT.fullmatch(value)
-    return None if found is None else int(found[1]) * _UNIT_S[found[2]]
+    # Each call has one, and a regular expression takes three times as long.
+    digits, unit_s = value[:-1], _UNIT_S.get(value[-1:])
+    if unit_s is None or not digits.isdecimal() or not digits.isascii() or len(digits) > _TIMEOUT_DIGITS_MAX:
+        return None
+    return int(digits) * unit_s

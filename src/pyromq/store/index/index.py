@@ -46,7 +46,7 @@ class Matches(NamedTuple):
 class KeyIndex:
     """All index files, oldest first; the last is the one that grows."""
 
-    __slots__ = ("_entries_max", "_files", "_folder", "_full", "_now_ms", "_row", "_slots")
+    __slots__ = ("_entries_max", "_files", "_folder", "_full", "_now_ms", "_ready", "_row", "_slots")
 
     def __init__(
         self, files: Files, folder: Path, *, slots: int, entries_max: int, now_ms: Callable[[], int]
@@ -59,9 +59,12 @@ class KeyIndex:
         self._row: list[IndexFile] = []
         #: Why the newest file could not be made yet.
         self._full: DiskFull | None = None
+        #: The newest file once it was found ready; None when it is to be looked at again.
+        self._ready: IndexFile | None = None
 
     def load(self, *, is_named: bool = True) -> None:
         """Read the headers of the files that are there; `is_named`: their names survive a power cut."""
+        self._ready = None
         self._row = [
             IndexFile(self._files, self._folder / name, slots=self._slots, entries_max=self._entries_max)
             for name in self._files.names(self._folder)
@@ -80,6 +83,7 @@ class KeyIndex:
         was written, as after a kill.
         """
         self.load(is_named=False)
+        # Nobody asks for the newest file before this returns.
         while self._row:
             last = self._row[-1]
             count = last.count_before(position, has_key)
@@ -123,6 +127,7 @@ class KeyIndex:
             file.settle_some()
 
     def _add_file(self) -> IndexFile:
+        self._ready = None
         # Two files that are filled within a millisecond must not get one name.
         now_ms = self._now_ms()
         while self._row and self._row[-1].path.name >= _file_name(now_ms):
@@ -141,12 +146,17 @@ class KeyIndex:
 
     def newest(self) -> IndexFile | None:
         """Return the file that the next key goes into, ready for it; None when that is a new one."""
+        ready = self._ready
+        if ready is not None and ready.room > 0:
+            # The usual case: this is asked twice for each write to the log.
+            return ready
         row = self._row
         if not row or self._full is not None or row[-1].room <= 0:
             return None
         file = row[-1]
         if file.look is None:
             file.prepare()
+        self._ready = file
         return file
 
     def room(self) -> int:
@@ -210,6 +220,7 @@ class KeyIndex:
 
     def remove_all(self) -> None:
         """Remove every file."""
+        self._ready = None
         for file in self._row:
             file.retire()
             self._files.remove(file.path)
@@ -222,6 +233,7 @@ class KeyIndex:
 
     def close(self) -> None:
         """Give all files back."""
+        self._ready = None
         for file in self._row:
             file.close()
 

@@ -16,6 +16,7 @@ from pyromq.broker.groups.offsets import OffsetTable
 from pyromq.broker.pop.pop_asks import (
     ALL_QUEUES,
     COUNT_MAX,
+    EVERYTHING,
     Done,
     PopAsk,
     PopFilter,
@@ -66,7 +67,6 @@ _CODES: Final = {
         "too many messages are in flight: acknowledge some, or raise popInflightMax",
     ),
 }
-_WANTS_ALL: Final = PopFilter()
 
 
 class PopHandlers:
@@ -179,7 +179,7 @@ class PopHandlers:
 
     def _filter(self, kind: str | None, expression: str | None) -> PopFilter:
         if not expression:
-            return _WANTS_ALL
+            return EVERYTHING
         try:
             if self._filters.check(kind):
                 return PopFilter(None, self._filters.test(expression), f"{SQL92} {expression}")
@@ -188,7 +188,7 @@ class PopHandlers:
                 raise
             raise _unreadable(refusal.remark) from refusal
         if wants_all(expression):
-            return _WANTS_ALL
+            return EVERYTHING
         if not parse_tags(expression):
             raise _unreadable("it names no tag")
         # Another tag may have the same code: the client looks at the tags themselves.

@@ -1,0 +1,103 @@
+"""The health of a process, for load balancers, Kubernetes and systemd: does it live, is it ready.
+
+    live     the loop answers, and nothing is broken that only a restart mends
+    ready    it serves, and does all that it promises: each check says why not
+
+Parts of the process (a broker, a name server) find out how they are, on the loop; the pages are asked on a
+thread, so a loop that stands still is an answer too.
+"""
+
+import asyncio
+import concurrent.futures
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from pyromq.net.status_server import Page
+
+#: Seconds that the loop has to answer.
+LOOP_S_MAX: Final = 5.0
+LIVE: Final = "/health/live"
+READY: Final = "/health/ready"
+
+
+@dataclass(frozen=True, slots=True)
+class HealthCheck:
+    """One check: its name, and why it fails, None if it does not.
+
+    One that fails and `needs_restart` says that the process does not live.
+    """
+
+    name: str
+    why: str | None = None
+    needs_restart: bool = False
+
+
+#: Finds out how a part of the process is; called on the loop, and quick.
+HealthChecks = Callable[[], Iterable[HealthCheck]]
+
+
+class ProcessHealth:
+    """The health of the process or of a part of it; built on its loop."""
+
+    def __init__(self, find: HealthChecks, *, loop_s_max: float = LOOP_S_MAX) -> None:
+        self._find = find
+        self._loop = asyncio.get_running_loop()
+        self._loop_s_max = loop_s_max
+
+    def pages(self) -> dict[str, Page]:
+        """Return the pages by their paths: ours, and the names that Kubernetes made known."""
+
+        def live(environ: Mapping[str, Any], start_response: Callable[..., Any]) -> list[bytes]:
+            return _answer("live", [one for one in self.ask() if one.needs_restart], start_response)
+
+        def ready(environ: Mapping[str, Any], start_response: Callable[..., Any]) -> list[bytes]:
+            return _answer("ready", self.ask(), start_response)
+
+        return {LIVE: live, "/livez": live, "/healthz": live, READY: ready, "/readyz": ready}
+
+    def look(self) -> list[HealthCheck]:
+        """Return what is found, on the loop."""
+        return [HealthCheck("loop", needs_restart=True), *self._find()]
+
+    def ask(self) -> list[HealthCheck]:
+        """Return what is found, on another thread; the loop has some seconds to answer."""
+        looking = _called(self.look)
+        try:
+            asked = asyncio.run_coroutine_threadsafe(looking, self._loop)
+        except RuntimeError:
+            looking.close()
+            return [HealthCheck("loop", "the process has stopped", needs_restart=True)]
+        try:
+            return asked.result(self._loop_s_max)
+        except (TimeoutError, concurrent.futures.CancelledError):
+            asked.cancel()
+            why = f"the process does not answer: its loop has stood still for {self._loop_s_max:g} s"
+            return [HealthCheck("loop", why, needs_restart=True)]
+
+
+def first_cause(findings: Iterable[HealthCheck]) -> str | None:
+    """Return why the process is not ready, None if it is."""
+    return next((f"{one.name}: {one.why}" for one in findings if one.why is not None), None)
+
+
+async def _called(look: Callable[[], list[HealthCheck]]) -> list[HealthCheck]:
+    return look()
+
+
+def _answer(name: str, findings: Sequence[HealthCheck], start_response: Callable[..., Any]) -> list[bytes]:
+    # Only now: most servers are never asked.
+    import json
+
+    is_well = all(one.why is None for one in findings)
+    checks = {
+        one.name: {"ok": True} if one.why is None else {"ok": False, "why": one.why} for one in findings
+    }
+    text = json.dumps({name: is_well, "checks": checks}, ensure_ascii=False).encode() + b"\n"
+    head = [
+        ("Content-Type", "application/json"),
+        ("Content-Length", str(len(text))),
+        ("Cache-Control", "no-store"),
+    ]
+    start_response("200 OK" if is_well else "503 Service Unavailable", head)
+    return [text]

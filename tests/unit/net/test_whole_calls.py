@@ -1,0 +1,121 @@
+"""Calls that arrive whole: compiled, in Python, and step by step they come to the same."""
+
+import asyncio
+import itertools
+
+import pytest
+from grpc_stage import SERVICE, CallService
+from http2_frames import CALL_HEADERS, Answers, begun, called, opened, said
+from room_transport import RoomTransport
+
+from pyromq.config.settings import NetSettings
+from pyromq.kernel import IS_COMPILED
+from pyromq.net.http2 import grpc_link
+from pyromq.net.http2.arriving import ArrivingBytes
+from pyromq.net.http2.plain_call import PlainCall
+from pyromq.net.http2.server_call import ServerCall
+from pyromq.net.http2.session_terms import SessionLimits
+from pyromq.net.http2.which_session import session_class
+from pyromq.net.turn import Turn
+from pyromq.testing.manual_clock import ManualClock
+
+#: What a class has of its own, and no twin of it may take over.
+NOT_TAKEN = ("__dict__", "__weakref__", "__doc__", "__module__", "__qualname__")
+TIMEOUTS = (
+    "5S",
+    "0n",
+    "1u",
+    "00000001H",
+    "99999999H",
+    "99999999S",
+    "",
+    "S",
+    "5",
+    "5x",
+    "-5S",
+    "+5S",
+    " 5S",
+    "1.S",
+)
+ENCODINGS = ("identity", "gzip", "")
+NAMES = ("Echo", "Later", "Fail", "Break", "Big", "Count", "Chat", "Nothing")
+
+
+def call_of_python() -> type[ServerCall]:
+    """Return the class of calls as it is without a compiler."""
+    own = {name: value for name, value in vars(ServerCall).items() if name not in NOT_TAKEN}
+    return type("CallOfPython", (PlainCall,), own)
+
+
+def calls() -> list[tuple[str, list[tuple[str, str]]]]:
+    """Return the calls that are made: their names, and the headers that only they have."""
+    plain: list[list[tuple[str, str]]] = [[]]
+    plain += [[("grpc-timeout", text)] for text in TIMEOUTS]
+    plain += [[("grpc-timeout", "soon"), ("grpc-timeout", text)] for text in ("5S", "soon")]
+    plain += [[("grpc-encoding", text)] for text in ENCODINGS]
+    plain += [[("grpc-encoding", "gzip"), ("grpc-timeout", "soon")]]
+    return list(itertools.product(NAMES, plain))
+
+
+async def played(call: type[ServerCall], *, is_cut: bool, monkeypatch: pytest.MonkeyPatch) -> list[object]:
+    """Return what each call is answered, by calls of a class that come whole, or in pieces."""
+    monkeypatch.setattr(grpc_link, "ServerCall", call)
+    clock, transport, answers, ended = ManualClock(), RoomTransport(), Answers(), []
+    service = CallService()
+    link = grpc_link.GrpcLink(
+        NetSettings(),
+        turn=Turn(monotonic=clock.monotonic),
+        clock=clock,
+        methods=service.methods(),
+        session=session_class()(SessionLimits()),
+        arriving=ArrivingBytes(1 << 30),
+        on_end=lambda _link: None,
+    )
+    transport.protocol = link
+    link.connection_made(transport)
+    transport.send(begun())
+    for number, (name, more) in enumerate(calls()):
+        stream, service.last = 2 * number + 1, None
+        headers = [(key, SERVICE + name if key == ":path" else value) for key, value in CALL_HEADERS]
+        pieces = [called(stream, b"2 1", [*headers, *more])]
+        if is_cut:
+            pieces = [opened(stream, [*headers, *more]), said(stream, b"2 1")]
+        for piece in pieces:
+            transport.send(piece)
+        for _ in range(6):
+            await asyncio.sleep(0)
+            data = bytes(transport.waiting)
+            answers.take(data)
+            transport.take(len(data))
+        deadline = None if service.last is None else service.last.deadline
+        ended.append((name, more, answers.headers.get(stream), answers.data.get(stream), deadline))
+    link.connection_lost(None)
+    await asyncio.sleep(0)
+    assert link.call_count == 0
+    assert not link.under_way
+    return ended
+
+
+async def test_calls_end_in_the_same_way_whoever_does_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = await played(ServerCall, is_cut=False, monkeypatch=monkeypatch)
+    assert whole == await played(call_of_python(), is_cut=False, monkeypatch=monkeypatch)
+    assert whole == await played(ServerCall, is_cut=True, monkeypatch=monkeypatch)
+    assert whole == await played(call_of_python(), is_cut=True, monkeypatch=monkeypatch)
+
+
+@pytest.mark.skipif(not IS_COMPILED, reason="the pure version runs")
+def test_calls_are_compiled_where_the_kernel_is() -> None:
+    assert not issubclass(ServerCall, PlainCall)
+    assert issubclass(call_of_python(), PlainCall)
+
+
+@pytest.mark.skipif(not IS_COMPILED, reason="the pure version runs")
+def test_what_is_whole_is_seen_alike() -> None:
+    from pyromq._kernel.http2 import plain_calls
+    from pyromq.net.http2 import plain_call
+
+    events = [(kind, stream, b"", None) for kind, stream in itertools.product(range(5), (1, 3))]
+    for first, second in itertools.product(events, events):
+        for at, stream in itertools.product(range(4), (1, 3)):
+            some = [events[0], first, second]
+            assert plain_calls.is_whole(some, at, stream) == plain_call.is_whole(some, at, stream)
