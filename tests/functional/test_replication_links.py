@@ -1,7 +1,9 @@
 """Master and slave by 4.9's protocol, on real sockets with real stores."""
 
 import asyncio
+import os
 import random
+import socket
 import struct
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -251,6 +253,19 @@ class TestCopying:
                 assert start == position
                 assert await slave.hear(size) == master.store.log_bytes(start, size)
                 position += size
+
+    async def test_a_part_of_a_turn_is_with_the_system_before_the_turn_ends(self, stage: Stage) -> None:
+        master = await stage.master()
+        async with raw_slave(master) as slave:
+            slave.say(0)
+            await aeventually(lambda: master.followers.connected_count == 1)
+            put(master.store, b"x" * 1000)
+            number = slave.writer.get_extra_info("socket").fileno()
+            with socket.socket(fileno=os.dup(number)) as seen:
+                with pytest.raises(BlockingIOError):
+                    seen.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+                master.server.send_now()
+                assert seen.recv(12, socket.MSG_PEEK | socket.MSG_DONTWAIT)[:8] == bytes(8)
 
 
 class TestLogsThatDoNotFit:

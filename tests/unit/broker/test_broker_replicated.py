@@ -2,7 +2,7 @@
 
 import pytest
 
-from pyromq.broker.durability.acknowledgement import Durability, FlushTimeout, Lease
+from pyromq.broker.durability.acknowledgement import PART_BYTES, Durability, FlushTimeout, Lease
 from pyromq.broker.durability.replica_wait import NoSlaveNear, Replicated, SlaveTimeout
 from pyromq.broker.replication.followers import ConnectedSlave, Followers
 from pyromq.codes import ResponseCode
@@ -77,6 +77,24 @@ async def test_a_send_waits_until_a_slave_has_it() -> None:
     assert master.told == {100: None}
     master.followers.acknowledged(slave, 200)
     assert master.told == {100: None, 200: None}
+    master.replicated.close()
+
+
+@pytest.mark.row("HA-02")
+async def test_who_waits_for_a_part_of_a_long_turn_does_not_wait_for_the_rest() -> None:
+    master = Master()
+    slave = master.follower()
+    master.followers.acknowledged(slave, 0)
+    told: list[tuple[int, Exception | None]] = []
+    for end in (PART_BYTES - 1, PART_BYTES, PART_BYTES + 1):
+        master.log.max_position = end
+        master.durability.with_this_turn(end, lambda error, end=end: told.append((end, error)))
+    master.followers.acknowledged(slave, PART_BYTES)
+    assert told == [(PART_BYTES - 1, None), (PART_BYTES, None)]
+    master.durability.end_turn()
+    assert len(told) == 2
+    master.followers.acknowledged(slave, PART_BYTES + 1)
+    assert told[2:] == [(PART_BYTES + 1, None)]
     master.replicated.close()
 
 

@@ -44,11 +44,11 @@ FAILOVER_RETRY_S: Final = 0.2
 UNKNOWN_S: Final = 0.2
 #: After the logs were found to differ: whoever was told needs time.
 DIVERGED_RETRY_S: Final = 5.0
-#: How much is read at once, and how much of it is appended at once.
+#: How much is read at once, which is what a turn of the loop appends: a slave that has much to catch up with
+#: has others to attend to.
 READ_BYTES: Final = 512 << 10
-APPEND_BYTES: Final = 64 << 10
-#: How long a turn of the loop may append: a slave that has much to catch up with has others to attend to.
-TURN_S: Final = 0.005
+#: How much of that is appended at once; each part is acknowledged.
+APPEND_BYTES: Final = 256 << 10
 LOOKS_AN_INTERVAL: Final = 4
 
 log = logging.getLogger(__name__)
@@ -100,6 +100,8 @@ class MasterLink(asyncio.BufferedProtocol):
                 return
             if self.is_copying:
                 self._copy()
+                if nbytes >= READ_BYTES:
+                    self._let_others()
             elif self._has_epochs:
                 self._shake_hands()
             else:
@@ -157,59 +159,57 @@ class MasterLink(asyncio.BufferedProtocol):
         self._copy()
 
     def _copy(self) -> None:
-        """Append as much as one turn allows; as long as there is more, nothing further is read."""
-        store, loop = self._client.store, asyncio.get_running_loop()
-        before, started_at = store.max_position, loop.time()
-        first, is_all = self._taken, False
+        """Append all that is whole of what was read, and acknowledge it part by part."""
+        taken = APPEND_BYTES
+        while taken >= APPEND_BYTES:
+            taken = self._append()
+        left = self._filled - self._taken
+        if left and self._taken:
+            # To the beginning of the buffer.
+            self._buffer[:left] = self._buffer[self._taken : self._filled]
+        self._taken, self._filled = 0, left
+
+    def _append(self) -> int:
+        """Append a part, and return how many bytes that were."""
+        client = self._client
+        before = end = client.store.max_position
         try:
-            while not is_all and loop.time() - started_at < TURN_S:
-                taken = self._copying.take(self._view[self._taken : self._filled], APPEND_BYTES)
-                self._taken += taken
-                is_all = taken < APPEND_BYTES
+            taken = self._copying.take(self._view[self._taken : self._filled], APPEND_BYTES)
         finally:
-            if store.max_position > before:
-                self._client.note_copied(store.max_position - before)
-        if not self._has_copied and self._taken > first:
+            end = client.store.max_position
+            if end > before:
+                client.note_copied(end - before)
+        self._taken += taken
+        if taken and not self._has_copied:
             self._has_copied = True
-            self._client.note_following(self.address, before)
-        self._acknowledge()
-        if not is_all or store.max_position - before > READ_BYTES // 4:
-            self._let_others()
-        else:
-            self._read_on()
+            client.note_following(self.address, before)
+        self._acknowledge(end)
+        return taken
 
     def _let_others(self) -> None:
-        """Go on in the next turn. libuv alone would read one socket 32 times over before anything else."""
+        """Read on in the next turn. libuv alone would read one socket 32 times over before anything else."""
         if self._transport is not None:
-            if not self._is_reading_paused:
-                self._is_reading_paused = True
-                self._transport.pause_reading()
+            self._is_reading_paused = True
+            self._transport.pause_reading()
             self._client.step.due()
 
     def go_on(self) -> None:
-        """Append more of what is here; the end of a turn calls this."""
-        if self.is_copying and not self.ended.done():
+        """Append what came although nothing was to be read, and read on; the end of a turn calls this."""
+        if self.is_copying and self._is_reading_paused and self._transport is not None:
+            self._is_reading_paused = False
             try:
                 self._copy()
             except (ProtocolError, StoreError, Diverged) as error:
                 self.end(error)
+            else:
+                self._transport.resume_reading()
 
-    def _read_on(self) -> None:
-        """Move what is left to the beginning of the buffer, and read."""
-        left = self._filled - self._taken
-        if left and self._taken:
-            self._buffer[:left] = self._buffer[self._taken : self._filled]
-        self._taken, self._filled = 0, left
-        if self._is_reading_paused and self._transport is not None:
-            self._is_reading_paused = False
-            self._transport.resume_reading()
-
-    def _acknowledge(self) -> None:
+    def _acknowledge(self, end: int) -> None:
         """Tell the master that the log is here: at once, or when the disk has it, once for many pieces."""
         store, on_disk = self._client.store, self._client.on_disk
         if on_disk is None:
-            if store.max_position > self._told:
-                self._tell(store.max_position)
+            if end > self._told:
+                self._tell(end)
         elif store.whole_position > self._told and not self._is_syncing:
             self._is_syncing = True
             on_disk(store.whole_position).add_done_callback(self._synced)
@@ -225,7 +225,7 @@ class MasterLink(asyncio.BufferedProtocol):
             self.end(StoreError(str(error)))
             return
         # More may have come meanwhile; and a disk that is only slow is waited for, for as long as it takes.
-        self._acknowledge()
+        self._acknowledge(self._client.store.max_position)
 
     def _tell(self, position: int) -> None:
         self._told = position
@@ -295,7 +295,7 @@ class ReplicationClient:
         retry_s: float | None = None,
         step: TurnStep | None = None,
     ) -> None:
-        #: The step of a turn in which more is appended, when one turn may not have all.
+        #: The step of a turn in which reading goes on, when one turn had enough.
         self.step = step or Turn().step()
         self.step.run = self._go_on
         self.store = store

@@ -112,9 +112,9 @@ class Copying:
 
     def _append(self, bodies: list[memoryview]) -> None:
         if bodies:
-            data = bodies[0] if len(bodies) == 1 else b"".join(bodies)
+            parts = tuple(bodies)
             bodies.clear()
-            self._store.append_copied(data)
+            self._store.append_copied(*parts)
 
     def _is_of_new_epoch(self, piece: ReplicatedPiece) -> bool:
         assert self._epochs is not None

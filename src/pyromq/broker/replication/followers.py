@@ -223,11 +223,14 @@ class Followers:
         if self.is_alone:
             self._confirm(self._log.committed_position)
         elif self._in_sync is not None:
-            acked = {one.id: one.acked for one in self._followers}
-            self._confirm(min(acked.get(id_, 0) for id_ in self._in_sync))
+            by_id = {one.id: one.acked for one in self._followers}
+            self._confirm(min(by_id.get(id_, 0) for id_ in self._in_sync))
         else:
-            highest = nlargest(self._enough, [one.acked for one in self._followers])
-            self._reached = highest[-1] if len(highest) == self._enough else None
+            acked = [one.acked for one in self._followers]
+            self._reached = None
+            if len(acked) >= self._enough:
+                # Most have one slave: nothing is to be sorted then.
+                self._reached = acked[0] if len(acked) == 1 else nlargest(self._enough, acked)[-1]
             if self._reached is not None:
                 self._confirm(self._reached)
 

@@ -75,6 +75,17 @@ class Following:
         """Up to where the log is known to be confirmed."""
         return self._store.readable_position or 0
 
+    @property
+    def why_not_following(self) -> str | None:
+        """The reason why this slave does not copy its master's log, None while it does."""
+        client = self.client
+        if client is not None and client.is_connected:
+            return None
+        if self._ha_address() is None:
+            return "no master is known: neither a name server nor haMasterAddress tells of one"
+        said = None if client is None else client.trouble
+        return said or "the master's log is not copied yet"
+
     def guard(self, table: BrokerTable, _durability: Durability) -> None:
         """Refuse what only a master does."""
         guard_slave(table, self._settings.broker.broker_name)

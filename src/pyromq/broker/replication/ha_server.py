@@ -5,6 +5,9 @@ A slave says up to where it has the log. From there on it is sent what it does n
 for it: a slave that does not read stops being sent to, and when it has taken what waits, the log is read
 again from where it was. It acknowledges with the position it has now, which `Followers` is told.
 
+What senders wait for leaves sooner: a synchronous master sends parts of a long turn while the turn goes on
+(`send_now`), so that the slave copies one part while the master takes the next.
+
 Bounded are: what waits to be written (WRITE_BYTES_HIGH and a turn's pieces), connections that have not said
 hello (STRANGERS_MAX), connections at all (LINKS_MAX), silence (`haHousekeepingInterval`).
 
@@ -129,8 +132,12 @@ class FollowerLink(asyncio.Protocol):
         if parts is None:
             self._refuse(self._next)
             return False
-        now = self._server.clock.monotonic()
-        self._write(b"".join(parts), now)
+        self._spoke_at = self._server.clock.monotonic()
+        # One small piece is one write's bytes; many are not copied once more.
+        if len(parts) == 2:
+            transport.write(b"".join(parts))
+        else:
+            transport.writelines(parts)
         return self._next < end and not self._is_paused
 
     def look(self, now: float, silence_s_max: float, heartbeat_s: float) -> None:
@@ -215,7 +222,7 @@ class FollowerLink(asyncio.Protocol):
         parts: list[bytes | memoryview] = []
         size_max = self._server.settings.ha_transfer_batch_size
         while start < end:
-            data = memoryview(self._store.log_bytes(start, end - start) or b"")
+            data = memoryview(self._store.log_bytes(start, end - start))
             if not data:
                 break
             at = 0
@@ -349,6 +356,11 @@ class ReplicationServer:
     def wake(self) -> None:
         """Send all slaves what they do not have when this turn ends."""
         self._step.due()
+
+    def send_now(self) -> None:
+        """Send all slaves what they do not have, before this turn ends: somebody waits for them."""
+        for link in tuple(self.links):
+            link.send_some()
 
     def look(self) -> None:
         """End links that were silent too long, and say something to those that heard nothing."""
