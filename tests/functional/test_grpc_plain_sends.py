@@ -12,7 +12,6 @@ from grpc_sdk import SERVICE, Sdk, message, put_topic, sdk_of
 
 from pyromq.broker.broker import Broker
 from pyromq.broker.grpc.plain_sends_door import PlainSendsDoor
-from pyromq.broker.requests.busy import Busy, PressedQueue, Reason
 from pyromq.config.choices import BrokerRole, FlushDiskType
 from pyromq.kernel import IS_COMPILED
 from pyromq.net.http2.grpc_calls import GrpcMethod
@@ -254,11 +253,10 @@ async def test_a_busy_broker_says_so(cluster: Cluster, sdk: Sdk, monkeypatch: py
     broker = broker_of(cluster)
     durability, end = broker.durability, broker.store.max_position
     assert durability is not None
-
-    def pressed(busy: Busy, queue: PressedQueue) -> Reason | None:
-        return Reason.FULL if queue is busy.sends else None
-
-    monkeypatch.setattr(durability, "_pressed_for_all", pressed)
+    assert durability._busy is not None
+    sends = durability._busy.sends
+    # As if so many waited for their answers.
+    monkeypatch.setattr(sends, "count", sends.capacity)
     before = plain_of(cluster).kernel.count
     by_kernel = await asyncio.gather(*(sdk.send(message("Normal")) for _ in range(5)))
     assert plain_of(cluster).kernel.count == before + 5

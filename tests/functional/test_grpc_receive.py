@@ -123,11 +123,11 @@ async def test_a_receive_waits_as_long_as_it_may(
 ) -> None:
     waiting = asyncio.ensure_future(consumer.receive(polling_ms=polling_ms, timeout=timeout_s))
     await held(broker, consumer)
-    # The client's deadline becomes a number of milliseconds on its way, some less than was said.
-    clock.advance(waits_ms - 200)
+    # The client's deadline becomes a number of milliseconds on its way, less than was said on a busy machine.
+    clock.advance(waits_ms - 1_500)
     await asyncio.sleep(0)
     assert broker.pop.held_count(consumer.group, consumer.topic) == 1
-    clock.advance(200)
+    clock.advance(1_500)
     assert (await waiting).name == "MESSAGE_NOT_FOUND"
 
 

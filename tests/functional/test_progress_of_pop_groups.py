@@ -195,7 +195,7 @@ async def test_metrics_count_pops_by_how_they_ended_and_what_became_of_messages(
     handles = await popped(pop, 10)
     await pop.ack(GROUP, TOPIC, handles[:3])
     # As the kernel has messages ended.
-    ended = pop.ender(GROUP, TOPIC, 0)
+    ended = pop.ending(GROUP, TOPIC, 0)
     assert ended(handles[3].offset, handles[3].popped_at_ms)
     assert not ended(handles[3].offset, handles[3].popped_at_ms)
     await pop.change(GROUP, TOPIC, handles[4], 60_000)

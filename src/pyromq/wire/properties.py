@@ -70,6 +70,11 @@ PRIORITY: Final = "_SYS_MSG_PRIORITY_"
 DLQ_ORIGIN_TOPIC: Final = "DLQ_ORIGIN_TOPIC"
 DLQ_ORIGIN_MESSAGE_ID: Final = "DLQ_ORIGIN_MESSAGE_ID"
 
+#: All of the above: the names that are RocketMQ's. Others are the application's own.
+RESERVED: Final = frozenset(
+    value for constant, value in tuple(globals().items()) if constant.isupper() and isinstance(value, str)
+)
+
 #: Words in KEYS are separated by this.
 KEY_SEPARATOR: Final = " "
 

@@ -113,3 +113,37 @@ async def test_a_job_whose_pause_may_change_says_when_it_is_tried_again(
     clock.advance(7_000)
 
     await aeventually(lambda: "save failed; it is tried again in 7 s: no room" in caplog.text)
+
+
+async def test_it_is_behind_until_what_is_due_has_run_to_its_end(
+    background: Background, clock: ManualClock
+) -> None:
+    may_end = asyncio.Event()
+
+    async def work() -> None:
+        await may_end.wait()
+
+    background.every("work", 5, work)
+    await let_jobs_start()
+    assert not background.is_behind(clock.monotonic())
+
+    clock.advance(5_000)
+    assert background.is_behind(clock.monotonic())
+    await let_jobs_start()
+    # It runs, and began after the clock was moved.
+    assert background.is_behind(clock.monotonic())
+
+    may_end.set()
+    await let_jobs_start()
+    assert not background.is_behind(clock.monotonic())
+
+
+async def test_a_job_that_began_before_the_clock_was_moved_may_run_on(
+    background: Background, clock: ManualClock
+) -> None:
+    background.every("for ever", 5, asyncio.Event().wait, first_s=0)  # type: ignore[arg-type]
+    await let_jobs_start()
+
+    clock.advance(60_000)
+
+    assert not background.is_behind(clock.monotonic())

@@ -179,10 +179,10 @@ class ClusterRoutes:
         return route
 
     async def _find_doors(self, name_server: str, route: TopicRoute) -> None:
-        others = [
-            data.broker_name for data in route.broker_datas if data.broker_name != self._settings.broker_name
-        ]
-        await asyncio.gather(*(self._book.look(name_server, name) for name in others))
+        brokers = route.broker_datas
+        await asyncio.gather(
+            *(self._book.look(name_server, one.broker_name, one.broker_addrs.values()) for one in brokers)
+        )
 
     def _keep(self, topic: str, route: TopicRoute | None) -> None:
         self._kept.pop(topic, None)

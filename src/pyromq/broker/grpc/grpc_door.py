@@ -12,7 +12,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from pyromq.broker.background import Background
-from pyromq.broker.grpc.cluster_routes import ClusterRoutes
+from pyromq.broker.grpc.cluster_routes import MASTER_ID, ClusterRoutes
 from pyromq.broker.grpc.consuming.consume_rpcs import add_consume_rpcs
 from pyromq.broker.grpc.grpc_access import GrpcAccess
 from pyromq.broker.grpc.grpc_endpoints import GrpcAddressBook
@@ -37,6 +37,7 @@ from pyromq.net.link import Link
 from pyromq.wire.grpc.grpc_codes import GrpcCode
 
 if TYPE_CHECKING:
+    from pyromq.broker.grpc.consuming.plain_acks import PlainAcks
     from pyromq.broker.grpc.plain_sends_door import PlainSendsDoor
 
 #: Seconds between looks for clients that fell silent, and for groups that changed.
@@ -89,6 +90,8 @@ class GrpcDoor:
         self.port = 0
         #: What offers plain sends to the kernel, where it takes them.
         self.plain_sends: PlainSendsDoor | None = None
+        #: The same for acknowledgements.
+        self.plain_acks: PlainAcks | None = None
 
     @property
     def links(self) -> list[GrpcLink]:
@@ -107,6 +110,8 @@ class GrpcDoor:
         counted = self.table.calls.copy()
         if self.plain_sends is not None:
             counted["SendMessage", GrpcCode.OK] += self.plain_sends.kernel.answered
+        if self.plain_acks is not None and self.plain_acks.kernel.answered:
+            counted["AckMessage", GrpcCode.OK] += self.plain_acks.kernel.answered
         return counted
 
     async def start(self, host: str, port: int) -> None:
@@ -118,8 +123,10 @@ class GrpcDoor:
         book = self._book = GrpcAddressBook(
             links,
             own_name=settings.broker.broker_name,
+            own_address=addresses.advertised,
             own_port=self.port,
             advertised=settings.grpc.grpc_advertise or join_address(addresses.ip, self.port),
+            is_master=settings.broker.broker_id == MASTER_ID,
         )
         routes = self._routes = ClusterRoutes(
             links,
@@ -139,7 +146,7 @@ class GrpcDoor:
         self._let_kernel_send(sends)
         table.add(TransactionRpcs(way, rooms.store, rooms.halves).rpcs())
         table.add(RecallRpcs(way, rooms.topics, settings, routes=routes, links=links).rpcs())
-        add_consume_rpcs(table, rooms, self.members)
+        self.plain_acks = add_consume_rpcs(table, rooms, self.members)
         table.add_method("Telemetry", GrpcMethod(bidi=self._telemetry.open))
 
     def _link_closed(self, link: Link) -> None:

@@ -10,7 +10,6 @@ link for that. What the protocol has no command for is not sent.
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator
-from itertools import count
 from typing import Final, Protocol
 
 from pyromq.broker.groups.clients import ClientChannel
@@ -56,26 +55,48 @@ class CommandStream(Protocol):
 
 
 class GrpcMember:
-    """One client. It is in the tables of groups where a link of remoting would be."""
+    """One client. It is in the tables of groups where a link of remoting would be.
+
+    Ten thousand may be idle, so what most of them never need is not made, and their settings stay bytes.
+    """
+
+    __slots__ = (
+        "_body_bytes_max",
+        "_nonce",
+        "_settings",
+        "_unanswered",
+        "caller",
+        "client_id",
+        "is_part_guessed",
+        "on_close",
+        "part",
+        "peer",
+        "request_timeout_ms",
+        "seen_at_ms",
+        "stream",
+        "topics",
+    )
 
     def __init__(self, caller: GrpcCaller, body_bytes_max: int) -> None:
         self.client_id = caller.client_id
         self.caller = caller
         self.peer = caller.peer
         self.seen_at_ms = 0
-        #: The newest settings that it sent, None if this process knows none.
-        self.settings: pb.Settings | None = None
+        #: The newest settings that it sent, None: none are known; and what they say of its patience.
+        self._settings: bytes | None = None
+        self.request_timeout_ms = REQUEST_TIMEOUT_MS
         #: Its newest Telemetry stream, while it is open.
         self.stream: CommandStream | None = None
         #: The consumer group that it is in, with its subscriptions.
         self.part: ConsumerPart | None = None
         #: Whether its subscriptions are only its group's: its own come with its settings.
         self.is_part_guessed = False
-        self.topics: set[str] = set()
+        self.topics: tuple[str, ...] = ()
         self.on_close: Callable[[GrpcMember], None] = lambda _: None
         self._body_bytes_max = body_bytes_max
-        self._nonces = count(1)
-        self._unanswered: dict[str, asyncio.Future[pb.TelemetryCommand]] = {}
+        self._nonce = 0
+        #: None: it was never asked anything.
+        self._unanswered: dict[str, asyncio.Future[pb.TelemetryCommand]] | None = None
 
     @property
     def closed(self) -> bool:
@@ -83,11 +104,21 @@ class GrpcMember:
         return self.stream is None
 
     @property
-    def request_timeout_ms(self) -> int:
-        """The time that it waits for answers."""
-        if self.settings is None or not self.settings.HasField("request_timeout"):
-            return REQUEST_TIMEOUT_MS
-        return self.settings.request_timeout.ToMilliseconds()
+    def settings(self) -> pb.Settings | None:
+        """The newest settings that it sent, None if this process knows none."""
+        return None if self._settings is None else pb.Settings.FromString(self._settings)
+
+    @property
+    def settings_bytes(self) -> int:
+        """The size of these settings."""
+        return 0 if self._settings is None else len(self._settings)
+
+    def keep(self, settings: pb.Settings | None) -> None:
+        """Keep settings in place of what it said before; None: forget them."""
+        self._settings = None if settings is None else settings.SerializeToString()
+        self.request_timeout_ms = REQUEST_TIMEOUT_MS
+        if settings is not None and settings.HasField("request_timeout"):
+            self.request_timeout_ms = settings.request_timeout.ToMilliseconds()
 
     def oneway(self, command: Command) -> None:
         """Send what a command of remoting says, if gRPC's clients can be told it."""
@@ -103,7 +134,8 @@ class GrpcMember:
         Raises ConnectionLost for a client without a stream, or a request that gRPC does not have, and
         RequestTimeout.
         """
-        nonce = str(next(self._nonces))
+        self._nonce += 1
+        nonce = str(self._nonce)
         if command.code == RequestCode.GET_CONSUMER_RUNNING_INFO:
             asked = print_stack_command(nonce)
         elif command.code == RequestCode.CONSUME_MESSAGE_DIRECTLY:
@@ -123,6 +155,8 @@ class GrpcMember:
             raise ConnectionLost(
                 f"{self.client_id} has no Telemetry stream at the moment; it will open one again"
             )
+        if self._unanswered is None:
+            self._unanswered = {}
         if len(self._unanswered) >= UNANSWERED_MAX:
             raise RequestTimeout(f"{self.client_id} has {UNANSWERED_MAX} commands to answer already")
         answer: asyncio.Future[pb.TelemetryCommand] = asyncio.get_running_loop().create_future()
@@ -138,7 +172,7 @@ class GrpcMember:
 
     def answered(self, nonce: str, command: pb.TelemetryCommand) -> None:
         """Take the answer to a command; one that nobody waits for is dropped."""
-        answer = self._unanswered.get(nonce)
+        answer = None if self._unanswered is None else self._unanswered.get(nonce)
         if answer is not None and not answer.done():
             answer.set_result(command)
 
@@ -167,6 +201,8 @@ class GrpcMembers:
         #: By client id, whoever was silent longest first.
         self._members: dict[str, GrpcMember] = {}
         self._settings_bytes = 0
+        #: One for all of them.
+        self._on_close = self.forget
         #: Told of a consumer that is gone: its id and its group.
         self.on_left: Callable[[str, str], None] = lambda _client_id, _group: None
 
@@ -187,7 +223,7 @@ class GrpcMembers:
             if len(self._members) >= CLIENTS_MAX:
                 self.forget(next(iter(self._members.values())))
             member = GrpcMember(caller, self._body_bytes_max)
-            member.on_close = self.forget
+            member.on_close = self._on_close
         self._members[caller.client_id] = member
         member.caller, member.peer = caller, caller.peer
         member.seen_at_ms = self._clock.now_ms()
@@ -195,8 +231,9 @@ class GrpcMembers:
 
     def keep_settings(self, member: GrpcMember, settings: pb.Settings) -> None:
         """Keep what a client says of itself, in place of what it said before."""
-        self._settings_bytes += settings.ByteSize() - _size_of(member.settings)
-        member.settings = settings
+        self._settings_bytes -= member.settings_bytes
+        member.keep(settings)
+        self._settings_bytes += member.settings_bytes
         while self._settings_bytes > ALL_SETTINGS_BYTES_MAX and len(self._members) > 1:
             self.forget(next(iter(self._members.values())))
 
@@ -208,11 +245,14 @@ class GrpcMembers:
     def produce(self, member: GrpcMember, topics: Iterable[str]) -> None:
         """Make a client a producer of the groups that are called as topics: it is asked about orphans."""
         channel = self._channel(member)
+        known = dict.fromkeys(member.topics)
         for topic in topics:
-            if topic not in member.topics and len(member.topics) >= TOPICS_MAX:
-                return
-            member.topics.add(topic)
+            if topic not in known and len(known) >= TOPICS_MAX:
+                break
+            known[topic] = None
             self._groups.producers.register(channel, topic)
+        if len(known) != len(member.topics):
+            member.topics = tuple(known)
 
     def consume(self, member: GrpcMember, part: ConsumerPart) -> None:
         """Make a client a member of a consumer group; it leaves another one that it was in before."""
@@ -243,15 +283,16 @@ class GrpcMembers:
             self.consume_unheard(member, part.group_name, part.consume_type)
         elif part is not None:
             self._presence.join(self._channel(member), part)
-        self.produce(member, tuple(member.topics))
+        self.produce(member, member.topics)
 
     def forget(self, member: GrpcMember) -> None:
         """Take a client out of its groups and forget its settings; its stream stays open, and is silent."""
         self._members.pop(member.client_id, None)
         self._presence.link_closed(member)
-        self._settings_bytes -= _size_of(member.settings)
-        member.stream, member.settings = None, None
-        member.topics.clear()
+        self._settings_bytes -= member.settings_bytes
+        member.stream = None
+        member.keep(None)
+        member.topics = ()
         if member.part is not None:
             group, member.part = member.part.group_name, None
             self.on_left(member.client_id, group)
@@ -275,7 +316,3 @@ class GrpcMembers:
             member.seen_at_ms,
             caller.account,
         )
-
-
-def _size_of(settings: pb.Settings | None) -> int:
-    return 0 if settings is None else settings.ByteSize()

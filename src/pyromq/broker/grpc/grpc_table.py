@@ -26,6 +26,7 @@ from typing import Any, Final, Generic, Protocol, TypeVar
 from pyromq.broker.grpc.grpc_access import GrpcAccess
 from pyromq.broker.grpc.grpc_callers import GrpcCaller, caller_of, client_id_of
 from pyromq.broker.grpc.grpc_needs import GrpcNeeds
+from pyromq.broker.grpc.waiting_bytes import WaitingBytes
 from pyromq.errors import ProtocolError, Refused, StoreError
 from pyromq.net.http2.grpc_calls import GrpcCall, GrpcFailed, GrpcMethod, GrpcStatus
 from pyromq.net.routes import Caller
@@ -39,6 +40,8 @@ _log = logging.getLogger("pyromq.grpc")
 
 Asked = TypeVar("Asked", bound=ProtoMessage)
 Answered = TypeVar("Answered", bound="HasStatus")
+#: A request as a handler of a stream is given it.
+Told = TypeVar("Told")
 
 
 class HasStatus(Protocol):
@@ -61,23 +64,27 @@ class Rpc(Generic[Asked, Answered]):
     response: Callable[[], Answered]
     needs: GrpcNeeds
     handle: Callable[[GrpcCaller, Asked], Answered | Awaitable[Answered]]
+    #: Says how many bytes are kept of a request while its answer waits; without it, all may be.
+    kept: Callable[[Asked], int] | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class StreamedRpc(Generic[Asked]):
+class StreamedRpc(Generic[Told]):
     """One RPC with one request and many responses; `refuse` sends a refusal, and what belongs behind it.
 
     The response to a refusal that nobody was let in for is one status, as `refuse` without more sends it.
     """
 
     name: str
-    request: type[Asked]
+    request: type[ProtoMessage]
     needs: GrpcNeeds
-    handle: Callable[[GrpcCall, GrpcCaller, Asked], Awaitable[None] | None]
+    handle: Callable[[GrpcCall, GrpcCaller, Told], Awaitable[None] | None]
     #: Returns the one response that says no.
     refusal: Callable[[int, str], bytes]
     #: Returns what follows it, unless the caller was not let in.
     end: Callable[[], bytes] | None = None
+    #: Reads a request for `needs` and `handle`, or raises DecodeError; without it, protobuf does.
+    read: Callable[[bytes], Told] | None = None
 
 
 class CallDone(Protocol):
@@ -93,6 +100,8 @@ class GrpcTable:
 
     def __init__(self, access: GrpcAccess) -> None:
         self._access = access
+        #: What is kept of calls that wait.
+        self.waiting = WaitingBytes()
         self.methods: dict[str, GrpcMethod] = {}
         #: What each RPC needs, by its name; for whoever walks over all of them.
         self.rpcs: dict[str, Rpc[Any, Any] | StreamedRpc[Any]] = {}
@@ -137,15 +146,17 @@ class GrpcTable:
     def _unary(self, rpc: Rpc[Any, Any]) -> Callable[[GrpcCall, bytes], bytes | Awaitable[bytes]]:
         def answer(call: GrpcCall, data: bytes) -> bytes | Awaitable[bytes]:
             began = perf_counter()
-            request = _read(rpc.request, data)
+            request = _read(rpc, rpc.request.FromString, data)
             try:
                 client_id = client_id_of(call)
                 account = self._account(call, rpc, request)
+                self.waiting.check()
                 handled = rpc.handle(caller_of(call, client_id, account), request)
             except Exception as error:  # noqa: BLE001  the border: whatever a handler raises is answered
                 return self._refusal(error, rpc, call, began)
             if isinstance(handled, Awaitable):
-                return later(handled, call, began)
+                kept = len(data) if rpc.kept is None else rpc.kept(request)
+                return self.waiting.own(later(handled, call, began), kept)
             self._done(rpc.name, handled.status.code, began)
             written: bytes = handled.SerializeToString()
             return written
@@ -162,9 +173,11 @@ class GrpcTable:
         return answer
 
     def _streamed(self, rpc: StreamedRpc[Any]) -> Callable[[GrpcCall, bytes], Awaitable[None] | None]:
+        read = rpc.request.FromString if rpc.read is None else rpc.read
+
         def answer(call: GrpcCall, data: bytes) -> Awaitable[None] | None:
             began = perf_counter()
-            request = _read(rpc.request, data)
+            request = _read(rpc, read, data)
             try:
                 client_id = client_id_of(call)
                 account = self._account(call, rpc, request)
@@ -174,12 +187,13 @@ class GrpcTable:
                 call.send(rpc.refusal(refused.code, refused.text))
                 return None
             try:
+                self.waiting.check()
                 handled = rpc.handle(call, caller_of(call, client_id, account), request)
             except Exception as error:  # noqa: BLE001  the same border
                 self._refuse_stream(error, rpc, call, began)
                 return None
             if handled is not None:
-                return later(handled, call, began)
+                return self.waiting.own(later(handled, call, began), len(data))
             self._done(rpc.name, GrpcCode.OK, began)
             return None
 
@@ -247,8 +261,8 @@ class GrpcTable:
             self.on_refused()
 
 
-def _read(kind: type[Asked], data: bytes) -> Asked:
+def _read(rpc: Rpc[Any, Any] | StreamedRpc[Any], read: Callable[[bytes], Told], data: bytes) -> Told:
     try:
-        return kind.FromString(data)
+        return read(data)
     except DecodeError as error:
-        raise GrpcFailed(GrpcStatus.INTERNAL, f"the bytes are no {kind.__name__}: {error}") from error
+        raise GrpcFailed(GrpcStatus.INTERNAL, f"the bytes are no {rpc.request.__name__}: {error}") from error

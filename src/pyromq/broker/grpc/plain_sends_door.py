@@ -72,7 +72,7 @@ class PlainSendsDoor:
         assert answer is not None
         call.answer(answer)
 
-    def _refuse(self, call: GrpcCall, data: bytes, frame: bytes) -> None:
+    def _refuse(self, call: GrpcCall, message_id: bytes, frame: bytes) -> None:
         """Answer a request whose message was refused, or is not yet safe."""
         reader = CommandReader()
         reader.feed(frame)
@@ -80,7 +80,9 @@ class PlainSendsDoor:
         assert command is not None
         answer = Answer(command.code, command.remark, ext=command.ext)
         call.answer(
-            self._table.answer_with("SendMessage", call, lambda: self._rpcs.answered(call.peer, data, answer))
+            self._table.answer_with(
+                "SendMessage", call, lambda: self._rpcs.answered(message_id.decode(), answer)
+            )
         )
 
     def _learn(self, config: TopicConfig, turn: int) -> None:

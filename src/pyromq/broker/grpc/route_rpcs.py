@@ -156,12 +156,14 @@ class RouteRpcs:
     ) -> pb.Endpoints:
         """Return where a client reaches a broker: where it reached us, if that is the one, and works for it.
 
-        So containers and networks with address translation need no settings.
+        So containers and networks with address translation need no settings. Several addresses are those of
+        several replicas, where there are some: only one of them is the master's.
         """
-        is_own = part.name == self._settings.broker.broker_name
-        if is_own and is_only and not self._settings.grpc.grpc_advertise and are_usable(asked):
+        address = part.addresses[broker_id]
+        is_here = address == self._book.own_address and is_only and not self._settings.grpc.grpc_advertise
+        if is_here and are_usable(asked) and (len(asked.addresses) == 1 or len(part.addresses) == 1):
             return asked
-        return self._book.endpoints(part.name, part.addresses[broker_id])
+        return self._book.endpoints(part.name, address)
 
 
 def _permissions(part: BrokerPart) -> Iterator[QueuePermission]:

@@ -1,6 +1,6 @@
 """SendMessage: messages of gRPC clients, stored as remoting stores its own."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from random import randrange
 from typing import Any, Final
 
@@ -29,6 +29,10 @@ from pyromq.wire.grpc.transaction_ids import HalfPlace
 from pyromq.wire.headers.send_headers import SendMessageV2
 from pyromq.wire.message_id import parse_offset_message_id
 
+#: Of a message: its id, and its MessageType.
+IdAndKind = tuple[str, int]
+#: Of one such, and the text in it.
+_ID_BYTES: Final = 128
 #: The message is stored, although the answer is no success.
 _STORED: Final = frozenset(
     {
@@ -64,7 +68,14 @@ class SendRpcs:
     def rpcs(self) -> list[Rpc[Any, Any]]:
         """Return what is answered here."""
         return [
-            Rpc("SendMessage", pb.SendMessageRequest, pb.SendMessageResponse, need_of_send, self.send),
+            Rpc(
+                "SendMessage",
+                pb.SendMessageRequest,
+                pb.SendMessageResponse,
+                need_of_send,
+                self.send,
+                kept=_kept_bytes,
+            ),
         ]
 
     def send(
@@ -85,19 +96,20 @@ class SendRpcs:
         except MessageIllegal as illegal:
             # Its body was looked at, so it is the properties that do not fit a record.
             raise GrpcRefused(GrpcCode.MESSAGE_PROPERTIES_TOO_LARGE, illegal.remark) from illegal
+        # What waits to be safe keeps no bodies.
+        ids = [(one.message_id, one.kind) for one in sent]
         if isinstance(answered, Answer):
             if self.learn is not None and answered.code == ResponseCode.SUCCESS:
                 self.learn(config, self._turn)
-            return self._response(sent, answered)
-        return self._later(sent, answered)
+            return self._response(ids, answered)
+        return self._later(ids, answered)
 
-    def answered(self, peer: str, data: bytes, answer: Answer) -> pb.SendMessageResponse:
-        """Return the response to a request that something else had answered as one of remoting."""
-        messages = pb.SendMessageRequest.FromString(data).messages
-        return self._response([read_sent(one, one.topic.name, peer) for one in messages], answer)
+    def answered(self, message_id: str, answer: Answer) -> pb.SendMessageResponse:
+        """Return the response to a plain message that something else had answered as one of remoting."""
+        return self._response([(message_id, MessageType.NORMAL)], answer)
 
-    async def _later(self, sent: list[SentMessage], answered: Awaitable[Answer]) -> pb.SendMessageResponse:
-        return self._response(sent, await answered)
+    async def _later(self, ids: Sequence[IdAndKind], answered: Awaitable[Answer]) -> pb.SendMessageResponse:
+        return self._response(ids, await answered)
 
     @property
     def limits(self) -> SendLimits:
@@ -147,7 +159,7 @@ class SendRpcs:
         self._turn += 1
         return (self._turn - 1) % config.write_queue_nums
 
-    def _response(self, sent: list[SentMessage], answer: Answer) -> pb.SendMessageResponse:
+    def _response(self, ids: Sequence[IdAndKind], answer: Answer) -> pb.SendMessageResponse:
         code = code_of_remoting(answer.code)
         if answer.code not in _STORED:
             raise GrpcRefused(code, answer.remark or code.name)
@@ -157,20 +169,25 @@ class SendRpcs:
         ext = answer.ext or {}
         response = pb.SendMessageResponse(status=status)
         first = int(ext["queueOffset"])
-        for number, one in enumerate(sent):
+        for number, (message_id, kind) in enumerate(ids):
             response.entries.add(
                 status=status,
-                message_id=one.message_id,
-                transaction_id=_transaction_id(one, ext),
+                message_id=message_id,
+                transaction_id=_transaction_id(message_id, kind, ext),
                 offset=first + number,
                 recall_handle=ext.get("recallHandle", ""),
             )
         return response
 
 
-def _transaction_id(sent: SentMessage, ext: dict[str, str]) -> str:
-    if sent.kind != MessageType.TRANSACTION:
-        return sent.message_id
+def _kept_bytes(request: pb.SendMessageRequest) -> int:
+    """Return what is kept of a send that waits to be safe: the ids of its messages."""
+    return sum(len(message.system_properties.message_id) + _ID_BYTES for message in request.messages)
+
+
+def _transaction_id(message_id: str, kind: int, ext: dict[str, str]) -> str:
+    if kind != MessageType.TRANSACTION:
+        return message_id
     position = parse_offset_message_id(ext["msgId"]).position
     return HalfPlace(int(ext["queueOffset"]), position).encode()
 

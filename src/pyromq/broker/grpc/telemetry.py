@@ -12,6 +12,7 @@ calls works without it.
 import asyncio
 import logging
 from dataclasses import dataclass
+from hashlib import blake2b
 from typing import Final
 
 from pyromq.broker.grpc.grpc_access import GrpcAccess
@@ -28,6 +29,8 @@ from pyromq.wire.grpc.grpc_codes import GrpcRefused
 
 #: Node's SDK misses its first settings when it has two or more topics; it is told them again.
 TELL_NODE_AGAIN_S: Final = 2.0
+#: What is kept of the settings that a client was told.
+DIGEST_BYTES: Final = 16
 _PREFIX: Final = "process client telemetryCommand failed. "
 
 _log = logging.getLogger("pyromq.grpc")
@@ -50,13 +53,15 @@ class TelemetryRoom:
 class TelemetryStream:
     """One client's stream."""
 
+    __slots__ = ("_again", "_call", "_is_node", "_member", "_room", "_told", "_told_config")
+
     def __init__(self, room: TelemetryRoom, call: GrpcCall) -> None:
         self._room = room
         self._call = call
         self._member: GrpcMember | None = None
         self._again: asyncio.TimerHandle | None = None
-        #: The settings that were told last, to see whether others are to be told.
-        self._told: pb.Settings | None = None
+        #: A digest of the settings that were told last, to see whether others are to be told.
+        self._told: bytes | None = None
         self._told_config: SubscriptionGroupConfig | None = None
         self._is_node = False
 
@@ -104,17 +109,21 @@ class TelemetryStream:
     def tell_settings(self, *, only_others: bool = False) -> None:
         """Send the client its settings as they are now; with `only_others` only if they changed."""
         member = self._member
-        if member is None or member.settings is None or member.stream is not self:
+        if member is None or member.stream is not self:
             return
-        config = self._room.settings.config_of(member.settings)
+        said = member.settings
+        if said is None:
+            return
+        config = self._room.settings.config_of(said)
         if only_others and config is self._told_config:
             # Of thousands of clients few are in the group that changed.
             return
-        settings = self._room.settings.merged(member.settings, is_node=self._is_node)
+        settings = self._room.settings.merged(said, is_node=self._is_node)
         self._told_config = config
-        if only_others and settings == self._told:
+        told = blake2b(settings.SerializeToString(), digest_size=DIGEST_BYTES).digest()
+        if only_others and told == self._told:
             return
-        self._told = settings
+        self._told = told
         self.tell(pb.TelemetryCommand(status=OK_STATUS, settings=settings))
 
     # Inside

@@ -13,7 +13,7 @@ the spare room of the columns.
 
 from array import array
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import compress
 from typing import Final
 
@@ -23,12 +23,39 @@ NO_CLIENT: Final = -1
 _CLOSED_MAX: Final = 1_024
 
 
-class InFlight:
-    """The messages in flight of one queue."""
+class Tally:
+    """Counts of a table: messages in flight, changes, and what was acknowledged since somebody asked."""
 
-    __slots__ = ("_client", "_head", "_is_open", "_offset", "_popped_at", "_visible_at", "count")
+    __slots__ = ("acknowledged", "count", "revision")
 
     def __init__(self) -> None:
+        self.count = self.revision = self.acknowledged = 0
+
+    def take_acknowledged(self) -> int:
+        """Return how many messages were ended by an `DeliveryEnding` since this was asked last."""
+        acknowledged, self.acknowledged = self.acknowledged, 0
+        return acknowledged
+
+
+class InFlight:
+    """The messages in flight of one queue, counted in a tally too."""
+
+    __slots__ = (
+        "_client",
+        "_head",
+        "_is_open",
+        "_offset",
+        "_popped_at",
+        "_tally",
+        "_visible_at",
+        "count",
+        "noted",
+    )
+
+    def __init__(self, tally: Tally | None = None) -> None:
+        self._tally = Tally() if tally is None else tally
+        #: What takes the offsets of messages that are acknowledged in this turn; None: none was yet.
+        self.noted: list[int] | None = None
         self._offset = array("q")
         self._popped_at = array("q")
         self._visible_at = array("q")
@@ -60,6 +87,7 @@ class InFlight:
         self._client.extend([client] * count)
         self._is_open += b"\1" * count
         self.count += count
+        self._tally.count += count
 
     def find(self, offset: int) -> int:
         """Return the place of an open message, −1 when there is none."""
@@ -95,6 +123,7 @@ class InFlight:
         """Close the message at a place; places are others afterwards."""
         self._is_open[at] = 0
         self.count -= 1
+        self._tally.count -= 1
         if at == self._head:
             head = self._is_open.find(1, at)
             self._head = len(self._is_open) if head < 0 else head
@@ -151,6 +180,7 @@ class InFlight:
         """Forget everything."""
         self._is_open = bytearray(len(self._is_open))
         self._keep_open()
+        self._tally.count -= self.count
         self.count = 0
 
     def end_before(self, offset: int) -> None:
@@ -176,6 +206,7 @@ class InFlight:
         size = len(offset)
         self._offset, self._popped_at, self._visible_at, self._client = offset, popped_at, visible_at, client
         self._is_open = bytearray(b"\1" * size)
+        self._tally.count += size - self.count
         self._head, self.count = 0, size
 
     def _drop_front(self) -> None:
@@ -193,3 +224,32 @@ class InFlight:
             self._client = array("i", compress(self._client, is_open))
             self._is_open = bytearray(b"\1" * len(self._offset))
             self._head = 0
+
+
+class DeliveryEnding:
+    """Ends messages of a queue, told their offsets and when they were popped.
+
+    `note` sets `noted` of the queue, a list that takes the offsets of what ends in this turn.
+    """
+
+    __slots__ = ("_in_flight", "_note")
+
+    def __init__(self, in_flight: InFlight, note: Callable[[], object]) -> None:
+        self._in_flight = in_flight
+        self._note = note
+
+    def __call__(self, offset: int, popped_at_ms: int) -> bool:
+        """End a message; return whether it was in flight so, else nothing changes."""
+        in_flight = self._in_flight
+        at = in_flight.find(offset)
+        if at < 0 or in_flight.popped_at_ms(at) != popped_at_ms:
+            return False
+        if in_flight.noted is None:
+            self._note()
+        assert in_flight.noted is not None
+        in_flight.noted.append(offset)
+        in_flight.end(at)
+        tally = in_flight._tally
+        tally.revision += 1
+        tally.acknowledged += 1
+        return True

@@ -1,9 +1,10 @@
 """Questions to POP and its answers: the words that both protocols share."""
 
 from collections.abc import Generator, Sequence
-from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Any, Final, Generic, TypeVar
+
+import msgspec
 
 from pyromq.store.reading import MatchesRecord, WantsTags
 
@@ -15,8 +16,7 @@ ALL_QUEUES: Final = -1
 COUNT_MAX: Final = 32
 
 
-@dataclass(frozen=True, slots=True)
-class PopFilter:
+class PopFilter(msgspec.Struct, frozen=True):
     """A test for the wanted messages: by their tags code, by their bytes; None wants all.
 
     Filters with the same `expression` want the same; without one, each is another.
@@ -28,8 +28,11 @@ class PopFilter:
     expression: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class PopAsk:
+#: No message is left out.
+EVERYTHING: Final = PopFilter()
+
+
+class PopAsk(msgspec.Struct, frozen=True):
     """One pop."""
 
     group: str
@@ -39,13 +42,15 @@ class PopAsk:
     invisible_ms: int = 60_000
     #: Whether a group that is new here begins with the oldest message, and not with the last.
     from_min: bool = False
-    wanted: PopFilter = field(default_factory=PopFilter)
+    wanted: PopFilter = EVERYTHING
     is_fifo: bool = False
     attempt_id: str | None = None
     #: The client for which the broker renews the invisible time, as long as it is there.
     renewed_for: str | None = None
     #: Whether a message that was tried too often goes to the dead letters, and not to the client.
     buries: bool = False
+    #: Whether the answer says how many messages wait behind those that it brings.
+    tells_rest: bool = True
 
 
 class PopStatus(Enum):
@@ -62,8 +67,7 @@ class PopStatus(Enum):
     IN_FLIGHT_FULL = auto()
 
 
-@dataclass(frozen=True, slots=True)
-class PoppedPart:
+class PoppedPart(msgspec.Struct, frozen=True):
     """The messages that came of one queue. The sequences are of the same length."""
 
     #: The topic that the records lie in, and what a handle says of it.
@@ -88,15 +92,14 @@ class PoppedPart:
         return [self.body[start:end] for start, end in ends]
 
 
-@dataclass(frozen=True, slots=True)
-class Popped:
+class Popped(msgspec.Struct, frozen=True):
     """The answer to a pop."""
 
     status: PopStatus
     popped_at_ms: int
     invisible_ms: int
     revive_queue_id: int
-    #: How many messages wait behind those, in the queues that were asked for.
+    #: How many messages wait behind those, in the queues that were asked for; 0 if that was not asked.
     rest: int
     parts: Sequence[PoppedPart] = ()
 

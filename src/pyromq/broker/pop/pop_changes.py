@@ -11,6 +11,8 @@ does not know. The operations are kept, and appended as soon as the store takes 
 
 import logging
 from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
 
 from pyromq.broker.durability.acknowledgement import Durability
 from pyromq.broker.durability.watermark import Settle
@@ -39,8 +41,14 @@ from pyromq.broker.pop.pop_table import PopQueue, PopTable
 from pyromq.clock import Clock
 from pyromq.codes import ResponseCode
 from pyromq.errors import ServiceNotAvailable, StoreError
+from pyromq.kernel import IS_COMPILED
 from pyromq.store.store import MessageStore
 from pyromq.system_names import POP_JOURNAL
+
+if TYPE_CHECKING or not IS_COMPILED:
+    from pyromq.broker.pop.in_flight import DeliveryEnding
+else:
+    from pyromq._kernel.storage.in_flight import DeliveryEnding
 
 log = logging.getLogger(__name__)
 
@@ -74,6 +82,8 @@ class PopChanges:
         self._settles: list[Settle] = []
         #: Whether something was changed in this turn, which answers may tell.
         self._has_news = False
+        #: Another one in each turn in which something happened.
+        self.turn_number = 0
         #: Why the store did not take the last record; None: it did.
         self.why_refused: str | None = None
         #: Done before a turn's operations are appended; it may cause some.
@@ -118,18 +128,25 @@ class PopChanges:
         """Finish a message; return whether it was in flight."""
         if not self.table.end(queue, offset):
             return False
-        self._place(queue)
-        self._ended.setdefault(queue, []).append(offset)
+        self._noted(queue).append(offset)
         return True
 
     def end_at(self, queue: PopQueue, at: int, offset: int) -> None:
         """Finish the message at a place of the columns."""
         self.table.end_at(queue, at)
-        ended = self._ended.get(queue)
-        if ended is None:
+        self._noted(queue).append(offset)
+
+    def ending(self, queue: PopQueue) -> DeliveryEnding:
+        """Return what ends messages of a queue, and notes them as `end_at` does."""
+        return DeliveryEnding(queue.in_flight, partial(self._noted, queue))
+
+    def _noted(self, queue: PopQueue) -> list[int]:
+        """Return the offsets of a queue that were acknowledged in this turn, to which others are added."""
+        noted = queue.in_flight.noted
+        if noted is None:
             self._place(queue)
-            ended = self._ended[queue] = []
-        ended.append(offset)
+            noted = queue.in_flight.noted = self._ended[queue] = []
+        return noted
 
     def ended_by_record(self, queue: PopQueue, offset: int) -> None:
         """Finish a message that the log's newest records name as done."""
@@ -204,6 +221,10 @@ class PopChanges:
 
     # The journal
 
+    def will_end(self) -> None:
+        """Have this turn end with another number."""
+        self._step.due()
+
     def try_again(self) -> None:
         """Append what the store refused before."""
         if self.why_refused is not None:
@@ -216,6 +237,7 @@ class PopChanges:
 
     def end_turn(self) -> None:
         """Append what happened in this turn."""
+        self.turn_number += 1
         self.before_flush()
         try:
             self.flush()
@@ -292,6 +314,7 @@ class PopChanges:
         """Note acknowledgements behind the operations before them."""
         for queue, offsets in self._ended.items():
             self._ops.append(Ended(self._places[queue], offsets))
+            queue.in_flight.noted = None
         self._ended.clear()
 
     def _tell_progress(self) -> None:

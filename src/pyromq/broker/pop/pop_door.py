@@ -13,7 +13,9 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
-from typing import Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
+
+import msgspec
 
 from pyromq.broker.delivery.arrivals import Arrivals
 from pyromq.broker.durability.acknowledgement import Durability, NotSafe, no_longer_master
@@ -38,6 +40,9 @@ from pyromq.config.pop_settings import PopSettings
 from pyromq.errors import Refused, ServiceNotAvailable, StoreError
 from pyromq.store.store import MessageStore
 from pyromq.wire.receipt_handle import ReceiptHandle
+
+if TYPE_CHECKING:
+    from pyromq.broker.pop.in_flight import DeliveryEnding
 
 log = logging.getLogger(__name__)
 
@@ -100,12 +105,12 @@ class Pop:
             arrivals,
             clock,
             ends_at=store.waiting_end,
-            queues_of=self._taking.places,
+            queues_of=self._taking.places.of,
             nothing=self._nothing,
             wake=turn.journal.due,
         )
         self._changes.before_flush = self._held.run_due
-        self._changes.after_flush = self._reviving.set_alarm
+        self._changes.after_flush = self._after_flush
         self._durability: Durability | None = None
         self._popped = popped
         self._turn = turn
@@ -143,6 +148,12 @@ class Pop:
         self._held.stop()
         self._reviving.stop()
 
+    def _after_flush(self) -> None:
+        acknowledged = self._table.tally.take_acknowledged()
+        if acknowledged:
+            self.counts.acknowledgements[AckResult.OK] += acknowledged
+        self._reviving.set_alarm()
+
     def flush(self) -> None:
         """Append what happened so far to the log. Raises StoreError."""
         self._changes.flush()
@@ -171,7 +182,7 @@ class Pop:
         self._check_writable()
         is_odd = ask.invisible_ms < INVISIBLE_MS_MIN or ask.count_max > COUNT_MAX
         if is_odd or len(ask.attempt_id or "") > _ATTEMPT_CHARACTERS_MAX:
-            ask = replace(
+            ask = msgspec.structs.replace(
                 ask,
                 invisible_ms=max(ask.invisible_ms, INVISIBLE_MS_MIN),
                 count_max=min(ask.count_max, COUNT_MAX),
@@ -271,25 +282,22 @@ class Pop:
             return False
         return True
 
-    def ender(self, group: str, real_topic: str, queue_id: int) -> Callable[[int, int], bool]:
-        """Return what ends a message of a queue, told its offset and when it was popped.
+    def ending(self, group: str, real_topic: str, queue_id: int) -> "DeliveryEnding | None":
+        """Return what ends messages of a queue by their handles; None: the group did not pop it."""
+        queue = self._table.find(group, real_topic, queue_id)
+        return None if queue is None else self._changes.ending(queue)
 
-        It returns whether the message was in flight by that handle; else nothing changes.
-        """
-        find, changes, counts = self._table.find, self._changes, self.counts.acknowledgements
+    def answers_in_this_turn(self) -> int | None:
+        """Return the number of this turn, if acknowledgements may be answered at once in it."""
+        if not self.may_answer_at_once():
+            return None
+        self._changes.will_end()
+        return self._changes.turn_number
 
-        def ended(offset: int, popped_at_ms: int) -> bool:
-            queue = find(group, real_topic, queue_id)
-            if queue is None:
-                return False
-            at = queue.in_flight.find(offset)
-            if at < 0 or queue.in_flight.popped_at_ms(at) != popped_at_ms:
-                return False
-            changes.end_at(queue, at, offset)
-            counts[AckResult.OK] += 1
-            return True
-
-        return ended
+    @property
+    def changes(self) -> PopChanges:
+        """The changes of this turn, with its number."""
+        return self._changes
 
     def _is_valid(self, queue: PopQueue, handle: ReceiptHandle) -> bool:
         """Return whether a handle is that of a message in flight."""

@@ -18,6 +18,12 @@ def retry_topics_of(group: str, topic: str) -> tuple[str, str]:
     return pop_retry_topic(group, topic), pop_retry_topic(group, topic, is_v2=True)
 
 
+@lru_cache(maxsize=4_096)
+def longest_retry_topic(group: str, topic: str) -> int:
+    """Return how many bytes the longer name of a group's retry topics for a topic has."""
+    return max(len(name.encode()) for name in retry_topics_of(group, topic))
+
+
 def is_topic_or_retry(group: str, real_topic: str, topic: str) -> bool:
     """Return whether a topic is another one, or the group's retry topic for that."""
     return real_topic == topic or real_topic in retry_topics_of(group, topic)

@@ -1,14 +1,23 @@
 """Messages that a pop finds in a queue: as they are stored, and the words of a handle for each."""
 
 import struct
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
 from pyromq.broker.pop.pop_asks import PopFilter
 from pyromq.codes import SysFlag
+from pyromq.kernel import IS_COMPILED
 from pyromq.store.reading import GetStatus
 from pyromq.store.store import MessageStore
 from pyromq.wire.record import HOST_BYTES_V4, HOST_BYTES_V6
+
+Split = tuple[list[int], list[int], list[int], list[int]]
+
+_split_compiled: Callable[[bytes], Split | None] | None = None
+if IS_COMPILED:
+    # Only then: without a compiler there is nothing to import.
+    from pyromq._kernel.requests.popped_records import split_records as _split_compiled
 
 #: Size, queue offset, position, sysFlag.
 _HEAD: Final = struct.Struct(">i16xqqi")
@@ -41,8 +50,8 @@ class ReadMessages:
     sizes: list[int] | tuple[int, ...] = ()
     offsets: list[int] | tuple[int, ...] = ()
     positions: list[int] | tuple[int, ...] = ()
-    #: How often each failed before.
-    reconsumed: list[int] | tuple[int, ...] = ()
+    #: How often each was delivered, with this time.
+    attempts: list[int] | tuple[int, ...] = ()
 
 
 def read_messages(
@@ -60,7 +69,16 @@ def read_messages(
 
 
 def _split(body: bytes, next_offset: int) -> ReadMessages:
-    sizes, offsets, positions, reconsumed = [], [], [], []
+    split = None if _split_compiled is None else _split_compiled(body)
+    sizes, offsets, positions, attempts = split_records(body) if split is None else split
+    return ReadMessages(
+        next_offset, body=body, sizes=sizes, offsets=offsets, positions=positions, attempts=attempts
+    )
+
+
+def split_records(body: bytes) -> Split:
+    """Return sizes, queue offsets, positions and delivery attempts of records one behind the other."""
+    sizes, offsets, positions, attempts = [], [], [], []
     at, end = 0, len(body)
     unpack = _HEAD.unpack_from
     while at < end:
@@ -71,13 +89,6 @@ def _split(body: bytes, next_offset: int) -> ReadMessages:
         sizes.append(size)
         offsets.append(offset)
         positions.append(position)
-        reconsumed.append(_RECONSUME_TIMES.unpack_from(body, times_at)[0])
+        attempts.append(_RECONSUME_TIMES.unpack_from(body, times_at)[0] + 1)
         at += size
-    return ReadMessages(
-        next_offset,
-        body=body,
-        sizes=sizes,
-        offsets=offsets,
-        positions=positions,
-        reconsumed=reconsumed,
-    )
+    return sizes, offsets, positions, attempts

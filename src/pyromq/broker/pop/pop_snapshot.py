@@ -93,7 +93,6 @@ def restore(snapshot: PopSnapshot, table: PopTable) -> None:
     for row in snapshot.queues:
         queue = table.make(row.group, row.topic, row.queue_id, row.next)
         queue.in_flight.restore(row.columns)
-        table.count += queue.in_flight.count
         if row.ordered is not None:
             queue.ordered = _batch_of(row.ordered)
     table.remake_dues()

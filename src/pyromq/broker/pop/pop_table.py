@@ -10,11 +10,17 @@ such the heap is made anew.
 
 from collections.abc import Iterator, Sequence
 from heapq import heapify, heappop, heappush
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from pyromq.broker.pop.in_flight import NO_CLIENT, InFlight
+from pyromq.broker.pop.in_flight import NO_CLIENT
 from pyromq.broker.pop.ordered import OrderedBatch
 from pyromq.broker.pop.pop_asks import COUNT_MAX
+from pyromq.kernel import IS_COMPILED
+
+if TYPE_CHECKING or not IS_COMPILED:
+    from pyromq.broker.pop.in_flight import InFlight, Tally
+else:
+    from pyromq._kernel.storage.in_flight import InFlight, Tally
 
 _OFFSET_BITS: Final = 44
 _QUEUE_BITS: Final = 24
@@ -32,7 +38,9 @@ class PopQueue:
 
     __slots__ = ("group", "in_flight", "next", "number", "ordered", "queue_id", "told", "topic")
 
-    def __init__(self, group: str, topic: str, queue_id: int, number: int, next_offset: int) -> None:
+    def __init__(
+        self, group: str, topic: str, queue_id: int, number: int, next_offset: int, tally: Tally
+    ) -> None:
         self.group = group
         #: The topic that the records lie in.
         self.topic = topic
@@ -40,7 +48,7 @@ class PopQueue:
         self.number = number
         #: The offset that is handed out next.
         self.next = next_offset
-        self.in_flight = InFlight()
+        self.in_flight = InFlight(tally)
         self.ordered: OrderedBatch | None = None
         #: The progress that others were told.
         self.told: int | None = None
@@ -81,13 +89,21 @@ class PopTable:
         #: Clients for which messages are renewed, by their numbers.
         self.clients: list[tuple[str, str]] = []
         self._client_numbers: dict[tuple[str, str], int] = {}
-        #: How many messages are in flight, but for those in order.
-        self.count = 0
-        #: Raised by each change.
-        self.revision = 0
+        #: Counts messages in flight, and is raised by each change.
+        self.tally = Tally()
 
     def __iter__(self) -> Iterator[PopQueue]:
         return iter(list(self._queues.values()))
+
+    @property
+    def count(self) -> int:
+        """The number of messages in flight, but for those in order."""
+        return self.tally.count
+
+    @property
+    def revision(self) -> int:
+        """A number that each change raises."""
+        return self.tally.revision
 
     # Queues
 
@@ -100,7 +116,7 @@ class PopTable:
         self._numbers = (self._numbers + 1) & _QUEUE_MASK
         while self._numbers in self._by_number:
             self._numbers = (self._numbers + 1) & _QUEUE_MASK
-        queue = PopQueue(group, topic, queue_id, self._numbers, next_offset)
+        queue = PopQueue(group, topic, queue_id, self._numbers, next_offset, self.tally)
         self._queues[queue.name] = self._by_number[queue.number] = queue
         self._by_place.setdefault((topic, queue_id), []).append(queue)
         return queue
@@ -111,8 +127,9 @@ class PopTable:
 
     def forget(self, queue: PopQueue) -> None:
         """Forget a queue, and what is in flight there."""
-        self.revision += 1
-        self.count -= queue.in_flight.count
+        self.tally.revision += 1
+        # Who still knows the queue finds nothing there.
+        queue.in_flight.clear()
         del self._queues[queue.name]
         del self._by_number[queue.number]
         place = self._by_place[queue.topic, queue.queue_id]
@@ -164,17 +181,16 @@ class PopTable:
         self, queue: PopQueue, offsets: Sequence[int], popped_at_ms: int, visible_at_ms: int, client: int
     ) -> None:
         """Note that messages were handed out."""
-        self.revision += 1
+        self.tally.revision += 1
         queue.ordered = None
         in_flight = queue.in_flight
         in_flight.add(offsets, popped_at_ms, visible_at_ms, client)
-        self.count += len(offsets)
         for at in range(0, len(offsets), COUNT_MAX):
             self._push(visible_at_ms, queue, offsets[at])
 
     def end(self, queue: PopQueue, offset: int) -> bool:
         """Note that a message is finished; return whether it was in flight."""
-        self.revision += 1
+        self.tally.revision += 1
         at = queue.in_flight.find(offset)
         if at >= 0:
             self.end_at(queue, at)
@@ -186,13 +202,12 @@ class PopTable:
 
     def end_at(self, queue: PopQueue, at: int) -> None:
         """Note that the message at a place of a queue's columns is finished."""
-        self.revision += 1
+        self.tally.revision += 1
         queue.in_flight.end(at)
-        self.count -= 1
 
     def move(self, queue: PopQueue, offset: int, popped_at_ms: int, visible_at_ms: int) -> None:
         """Note that a message has another handle and another visible time."""
-        self.revision += 1
+        self.tally.revision += 1
         at = queue.in_flight.find(offset)
         if at >= 0:
             queue.in_flight.move(at, popped_at_ms, visible_at_ms)
@@ -202,7 +217,7 @@ class PopTable:
         self, queue: PopQueue, offsets: Sequence[int], visible_at_ms: int, *, keeps_client: bool
     ) -> None:
         """Note that messages have another visible time and keep their handles; in order, all of the batch."""
-        self.revision += 1
+        self.tally.revision += 1
         batch = queue.ordered
         if batch is not None and any(batch.place(offset) >= 0 for offset in offsets):
             batch.visible_at_ms = visible_at_ms
@@ -217,14 +232,14 @@ class PopTable:
 
     def hand_out_in_order(self, queue: PopQueue, batch: OrderedBatch) -> None:
         """Note that a batch was handed out in order; it takes the place of the one before."""
-        self.revision += 1
+        self.tally.revision += 1
         queue.ordered = batch
         queue.next = batch.offsets[-1] + 1
         self._push(batch.visible_at_ms, queue, _ORDERED)
 
     def move_in_order(self, queue: PopQueue, offset: int, visible_at_ms: int) -> None:
         """Note that a message of a batch has a visible time of its own."""
-        self.revision += 1
+        self.tally.revision += 1
         batch = queue.find_ordered(offset)
         if batch is not None:
             batch.moved[offset] = visible_at_ms
@@ -232,17 +247,14 @@ class PopTable:
 
     def reset(self, queue: PopQueue, offset: int) -> None:
         """Note that a group goes on somewhere else; nothing is in flight there any more."""
-        self.revision += 1
-        self.count -= queue.in_flight.count
+        self.tally.revision += 1
         queue.in_flight.clear()
         queue.ordered = None
         queue.next = offset
 
     def raise_floor(self, queue: PopQueue, offset: int) -> None:
         """Note that everything before an offset is finished."""
-        before = queue.in_flight.count
         queue.in_flight.end_before(offset)
-        self.count -= before - queue.in_flight.count
         if queue.ordered is not None and queue.ordered.next_offset < offset:
             queue.ordered = None
         queue.next = max(queue.next, offset)

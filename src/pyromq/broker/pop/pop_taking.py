@@ -1,10 +1,4 @@
-"""A pop: which queues are read and in which order, where a group begins, and what is handed out.
-
-    every fifth pop     retry topics, then the topic's queues from the next one on, in turn
-    the others          the topic's queues, then the retry topics if there is room
-
-So neither are messages that failed starved by a busy topic, nor the topic by many that fail.
-"""
+"""A pop: where a group begins, and what is handed out of the queues that `pop_places.py` names."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -13,12 +7,12 @@ from typing import Protocol
 from pyromq.broker.groups.groups import GroupTable
 from pyromq.broker.groups.offsets import OffsetTable
 from pyromq.broker.pop.ordered import OrderedBatch
-from pyromq.broker.pop.pop_asks import ALL_QUEUES, PopAsk, Popped, PoppedPart, PopStatus
+from pyromq.broker.pop.pop_asks import PopAsk, Popped, PoppedPart, PopStatus
 from pyromq.broker.pop.pop_changes import PopChanges
-from pyromq.broker.pop.pop_names import RETRY_TOPIC_BYTES_MAX, mark_of, retry_topics_of
+from pyromq.broker.pop.pop_names import RETRY_TOPIC_BYTES_MAX, longest_retry_topic, mark_of
+from pyromq.broker.pop.pop_places import Place, PopPlaces
 from pyromq.broker.pop.pop_reading import ReadMessages, read_messages
 from pyromq.broker.pop.pop_table import PopQueue
-from pyromq.broker.topics.topic_names import RETRY_PREFIX
 from pyromq.broker.topics.topics import TopicTable
 from pyromq.clock import Clock
 from pyromq.codes import ResponseCode
@@ -30,8 +24,6 @@ from pyromq.wire.receipt_handle import ORDERED_QUEUE_ID
 #: Revive queues of RocketMQ, over which its pops are spread; here they are a word of a handle.
 _REVIVE_QUEUES = 8
 _RETRY_TIMES_DEFAULT = 16
-#: A topic and a queue's number.
-Place = tuple[str, int]
 
 
 class Burial(Protocol):
@@ -75,50 +67,14 @@ class PopTaking:
         self._table = changes.table
         self._clock = clock
         self._settings = settings
-        self._topics = topics
         self._groups = groups
         self._offsets = offsets
         self._burial = burial
-        #: How many pops a group made of a topic.
-        self._turns: dict[tuple[str, str], int] = {}
+        #: Which queues are read.
+        self.places = PopPlaces(topics, settings)
         self._revive_queue = 0
 
     # Queues
-
-    def places(
-        self, group: str, topic: str, queue_id: int = ALL_QUEUES, *, is_fifo: bool = False
-    ) -> list[Place]:
-        """Return the queues that a pop reads: the topic's, then the retry topics'."""
-        config = self._topics.get(topic)
-        if config is None:
-            return []
-        queue_ids = range(config.read_queue_nums) if queue_id == ALL_QUEUES else (queue_id,)
-        places = [(topic, number) for number in queue_ids]
-        return places if is_fifo or topic.startswith(RETRY_PREFIX) else places + self._retries(group, topic)
-
-    def _retries(self, group: str, topic: str) -> list[Place]:
-        v1, v2 = retry_topics_of(group, topic)
-        settings = self._settings
-        if not settings.enable_retry_topic_v2:
-            # The other one has what came while the setting was another.
-            return [(v1, 0), (v2, 0)] if v2 in self._topics.configs else [(v1, 0)]
-        return [(v2, 0), (v1, 0)] if settings.retrieve_message_from_pop_retry_topic_v1 else [(v2, 0)]
-
-    def _in_order(self, ask: PopAsk) -> list[Place]:
-        """Return the queues of a pop in the order in which they are read now."""
-        places = self.places(ask.group, ask.topic, ask.queue_id, is_fifo=ask.is_fifo)
-        turn = self._turns.get((ask.group, ask.topic), 0)
-        if len(self._turns) > _TURNS_MAX:
-            self._turns.clear()
-        self._turns[ask.group, ask.topic] = turn + 1
-        count = sum(topic == ask.topic for topic, _ in places)
-        own, retries = places[:count], places[count:]
-        if count > 1:
-            first = turn % count
-            own = own[first:] + own[:first]
-        share = self._settings.pop_from_retry_probability
-        begins_with_retry = share > 0 and turn % max(100 // share, 1) == 0
-        return retries + own if begins_with_retry else own + retries
 
     def queue(self, ask: PopAsk, place: Place) -> PopQueue:
         """Return a queue as the group pops it; a group that is new here begins where the ask says."""
@@ -158,7 +114,7 @@ class PopTaking:
     def take(self, ask: PopAsk) -> tuple[Popped | None, bool]:
         """Return what a pop gets now, None when it gets nothing; and whether to look again soon."""
         gathering = _Gathering(self._clock.now_ms(), ask.count_max)
-        places = self._in_order(ask)
+        places = self.places.in_order(ask)
         if self._store.ends_are_unknown or not places:
             return None, False
         self._check_name(ask)
@@ -184,7 +140,7 @@ class PopTaking:
     def nothing(self, ask: PopAsk) -> Popped:
         """Return the answer to a pop that got nothing in time."""
         gathering = _Gathering(self._clock.now_ms(), 0)
-        places = self.places(ask.group, ask.topic, ask.queue_id, is_fifo=ask.is_fifo)
+        places = self.places.of(ask.group, ask.topic, ask.queue_id, is_fifo=ask.is_fifo)
         return self._popped(ask, PopStatus.NOTHING, gathering, places)
 
     def full(self, ask: PopAsk) -> Popped:
@@ -195,7 +151,7 @@ class PopTaking:
         """Return whether a pop would get something now, and change nothing."""
         gathering = _Gathering(self._clock.now_ms(), 0)
         is_more = False
-        for place in self.places(ask.group, ask.topic, ask.queue_id, is_fifo=ask.is_fifo):
+        for place in self.places.of(ask.group, ask.topic, ask.queue_id, is_fifo=ask.is_fifo):
             queue = self._table.find(ask.group, *place)
             batch = None if queue is None else queue.ordered
             if ask.is_fifo and self._is_blocked(ask, batch, gathering.now_ms):
@@ -238,7 +194,7 @@ class PopTaking:
             invisible_ms=ask.invisible_ms,
             client_id=ask.renewed_for or "",
         )
-        self._add(ask, queue, gathering, read, [times + 1 for times in read.reconsumed])
+        self._add(ask, queue, gathering, read, read.attempts)
 
     def _leave_order(self, queue: PopQueue) -> None:
         """Let a batch that was popped in order be in flight like others: the group pops without order now."""
@@ -296,18 +252,17 @@ class PopTaking:
             read.sizes,
             attempts,
         )
-        if ask.buries:
-            limit = self.attempts_max(ask.group)
+        limit = self.attempts_max(ask.group)
+        if ask.buries and max(attempts) > limit:
             given_up = [
                 offset for offset, attempt in zip(read.offsets, attempts, strict=True) if attempt > limit
             ]
-            if given_up:
-                buried = self._burial.bury_handed(queue, given_up)
-                gathering.has_buried = True
-                left = _without(part, set(given_up) | buried)
-                if left is None:
-                    return
-                part = left
+            buried = self._burial.bury_handed(queue, given_up)
+            gathering.has_buried = True
+            left = _without(part, set(given_up) | buried)
+            if left is None:
+                return
+            part = left
         gathering.left -= len(part.offsets)
         gathering.parts.append(part)
 
@@ -317,7 +272,7 @@ class PopTaking:
         return 1 + (_RETRY_TIMES_DEFAULT if config is None else max(config.retry_max_times, 0))
 
     def _check_name(self, ask: PopAsk) -> None:
-        if max(len(name.encode()) for name in retry_topics_of(ask.group, ask.topic)) > RETRY_TOPIC_BYTES_MAX:
+        if longest_retry_topic(ask.group, ask.topic) > RETRY_TOPIC_BYTES_MAX:
             raise MessageIllegal(
                 ResponseCode.MESSAGE_ILLEGAL,
                 f"group {ask.group} cannot pop topic {ask.topic}: its retry topic's name would be longer "
@@ -328,7 +283,7 @@ class PopTaking:
         self, ask: PopAsk, status: PopStatus, gathering: _Gathering, places: Sequence[Place]
     ) -> Popped:
         rest = 0
-        for topic, queue_id in places:
+        for topic, queue_id in places if ask.tells_rest else ():
             queue = self._table.find(ask.group, topic, queue_id)
             # Nothing waits behind a batch in order but for those that have it.
             is_blocked = (
@@ -344,10 +299,6 @@ class PopTaking:
             revive_queue = self._revive_queue
             self._revive_queue = (revive_queue + 1) % _REVIVE_QUEUES
         return Popped(status, gathering.now_ms, ask.invisible_ms, revive_queue, rest, gathering.parts)
-
-
-#: So many groups and topics have their turns remembered.
-_TURNS_MAX = 65_536
 
 
 def _without(part: PoppedPart, gone: set[int]) -> PoppedPart | None:

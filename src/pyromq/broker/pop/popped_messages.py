@@ -185,6 +185,11 @@ class PoppedMessages(KindFollower):
         if new_bytes >= _LOG_BYTES_MAX or self._clock.monotonic() >= self._next_save_at:
             await self.save(durability)
 
+    @property
+    def next_due_ms(self) -> int | None:
+        """The time at which the first time in flight ends."""
+        return self.table.next_due_ms if self.leader is not None else None
+
     def stop(self) -> None:
         """Hand out and revive nothing any more."""
         if self.leader is not None:

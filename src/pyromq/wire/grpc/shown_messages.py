@@ -65,8 +65,17 @@ def field(head: bytes, content: bytes) -> bytes:
 def timestamp(at_ms: int) -> bytes:
     """Return a protobuf `Timestamp`."""
     seconds, ms = divmod(at_ms, 1000)
-    head = b"\x08" + varint(seconds) if seconds else b""
-    return head + b"\x10" + varint(ms * 1_000_000) if ms else head
+    return _seconds(seconds) + _nanos(ms)
+
+
+@lru_cache(maxsize=1024)
+def _seconds(seconds: int) -> bytes:
+    return b"\x08" + varint(seconds) if seconds else b""
+
+
+@lru_cache(maxsize=1024)
+def _nanos(ms: int) -> bytes:
+    return b"\x10" + varint(ms * 1_000_000) if ms else b""
 
 
 def shown_topic(topic: str) -> bytes:

@@ -1,5 +1,7 @@
 """The checks of a request that consumes: names first, then what there is of topics and groups."""
 
+from typing import Final
+
 from pyromq.broker.groups.groups import GroupTable
 from pyromq.broker.topics.topics import TopicTable
 from pyromq.codes import Perm
@@ -8,6 +10,9 @@ from pyromq.wire.bodies.group_bodies import SubscriptionGroupConfig
 from pyromq.wire.bodies.topic_bodies import TopicConfig
 from pyromq.wire.grpc.grpc_codes import GrpcCode, GrpcRefused
 from pyromq.wire.grpc.grpc_names import check_grpc_group, check_grpc_topic
+
+#: A number, whose bits are tested much faster than a flag's.
+_READ: Final = int(Perm.READ)
 
 
 class ConsumeChecks:
@@ -32,9 +37,9 @@ class ConsumeChecks:
     def readable_topic(self, name: str) -> TopicConfig:
         """Return a topic that is here and has a readable queue."""
         config = self.topic(name)
-        if not config.perm & Perm.READ or config.read_queue_nums <= 0:
+        if not config.perm & _READ or config.read_queue_nums <= 0:
             raise GrpcRefused(GrpcCode.FORBIDDEN, f"topic {name} has no readable queue")
-        if not self._settings.broker_permission & Perm.READ:
+        if not self._settings.broker_permission & _READ:
             raise GrpcRefused(
                 GrpcCode.FORBIDDEN, f"broker {self._settings.broker_name} lets nobody read (brokerPermission)"
             )

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Final
 
 from pyromq.broker.delivery.sql_filters import SQL92, FilterTable, tag_test
-from pyromq.broker.pop.pop_asks import PopFilter
+from pyromq.broker.pop.pop_asks import EVERYTHING, PopFilter
 from pyromq.codes import ResponseCode
 from pyromq.errors import CorruptRecord, Refused
 from pyromq.filter.tags import parse_tags, wants_all
@@ -15,7 +15,6 @@ from pyromq.wire.grpc.grpc_codes import GrpcCode, GrpcRefused
 from pyromq.wire.grpc.proto_numbers import FilterType
 from pyromq.wire.record import look_at_record
 
-_ALL: Final = PopFilter()
 _find_tag = names.finder(names.TAGS.encode())
 #: The characters of the expressions whose tests are kept.
 _KEPT_CHARACTERS: Final = 512 * 1024
@@ -30,7 +29,7 @@ def pop_filter(filters: FilterTable, filter_type: int, expression: str) -> PopFi
     if filter_type not in (FilterType.TAG, FilterType.UNSPECIFIED):
         raise _illegal(f"{filter_type} is no type of a filter; there are TAG (1) and SQL (2)")
     if wants_all(expression):
-        return _ALL
+        return EVERYTHING
     # A queue's entries have the hash of the tag only, and another tag may have the same.
     return PopFilter(tag_test(expression), _tag_text_test(expression), f"TAG {expression}")
 

@@ -17,16 +17,14 @@ from pyromq.broker.delivery.sql_filters import FilterTable
 from pyromq.broker.grpc.consuming.consume_checks import ConsumeChecks
 from pyromq.broker.grpc.consuming.consume_filters import pop_filter
 from pyromq.broker.grpc.consuming.consume_times import ReceiveWaits, received_invisible_ms
+from pyromq.broker.grpc.consuming.receive_words import ReceiveWords
 from pyromq.broker.grpc.grpc_callers import GrpcCaller
 from pyromq.broker.pop.pop_asks import COUNT_MAX, Done, PopAsk, Popped, PopStatus
 from pyromq.broker.pop.pop_door import Pop
 from pyromq.clock import Clock
 from pyromq.config.grpc_settings import GrpcSettings
 from pyromq.net.http2.grpc_calls import GrpcCall
-from pyromq.wire.grpc import grpc_messages as pb
 from pyromq.wire.grpc.grpc_codes import GrpcCode, GrpcRefused
-from pyromq.wire.grpc.grpc_names import check_grpc_group, check_grpc_topic
-from pyromq.wire.grpc.grpc_times import ms_of
 from pyromq.wire.grpc.receive_answers import (
     RECEIVED_OK,
     ReceivedFrames,
@@ -84,11 +82,9 @@ class ReceiveHandlers:
         #: Told of what was read of each queue: group, topic, how many messages, and their bytes.
         self.on_read: Callable[[str, str, int, int], None] = lambda *_: None
 
-    def receive(
-        self, call: GrpcCall, caller: GrpcCaller, request: pb.ReceiveMessageRequest
-    ) -> Awaitable[None] | None:
+    def receive(self, call: GrpcCall, caller: GrpcCaller, words: ReceiveWords) -> Awaitable[None] | None:
         """Send messages, or that there are none; None: all is sent."""
-        ask, wait_ms = self._ask(call, caller, request)
+        ask, wait_ms = self._ask(call, caller, words)
         popping = self._pop.pop(ask, wait_ms)
         if isinstance(popping, Done):
             return self._send(call, ask, popping.value)
@@ -98,36 +94,29 @@ class ReceiveHandlers:
         """Return the last message of a stream."""
         return delivered_at(self._clock.now_ms())
 
-    def _ask(
-        self, call: GrpcCall, caller: GrpcCaller, request: pb.ReceiveMessageRequest
-    ) -> tuple[PopAsk, int]:
+    def _ask(self, call: GrpcCall, caller: GrpcCaller, words: ReceiveWords) -> tuple[PopAsk, int]:
         """Return what to pop, and how long to wait for it; raise GrpcRefused when it may not be."""
-        topic, group = request.message_queue.topic.name, request.group.name
-        check_grpc_topic(topic)
-        check_grpc_group(group)
-        wanted_ms = ms_of(request.long_polling_timeout) if request.HasField("long_polling_timeout") else None
-        wait_ms = self._waits.polling_ms(call, caller, wanted_ms)
-        invisible_ms = received_invisible_ms(
-            self._settings, ms_of(request.invisible_duration), is_renewed=request.auto_renew
-        )
-        if request.batch_size <= 0:
+        words.check_names()
+        wait_ms = self._waits.polling_ms(call, caller, words.polling_ms)
+        invisible_ms = received_invisible_ms(self._settings, words.invisible_ms, is_renewed=words.is_renewed)
+        if words.batch_size <= 0:
             raise GrpcRefused(
-                GrpcCode.BAD_REQUEST, f"the batch size is {request.batch_size}; ask for 1 to {COUNT_MAX}"
+                GrpcCode.BAD_REQUEST, f"the batch size is {words.batch_size}; ask for 1 to {COUNT_MAX}"
             )
-        expression = request.filter_expression
-        wanted = pop_filter(self._filters, expression.type, expression.expression)
-        self._checks.readable_topic(topic)
-        config = self._checks.consuming_group(group, topic)
+        wanted = pop_filter(self._filters, words.filter_type, words.expression)
+        self._checks.readable_topic(words.topic)
+        config = self._checks.consuming_group(words.group, words.topic)
         ask = PopAsk(
-            group,
-            topic,
-            count_max=min(request.batch_size, COUNT_MAX),
+            words.group,
+            words.topic,
+            count_max=min(words.batch_size, COUNT_MAX),
             invisible_ms=invisible_ms,
             wanted=wanted,
             is_fifo=bool(config.consume_message_orderly),
-            attempt_id=request.attempt_id or None,
-            renewed_for=caller.client_id if request.auto_renew else None,
+            attempt_id=words.attempt_id,
+            renewed_for=caller.client_id if words.is_renewed else None,
             buries=True,
+            tells_rest=False,
         )
         return ask, wait_ms
 

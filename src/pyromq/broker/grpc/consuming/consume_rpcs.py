@@ -1,13 +1,14 @@
 """The RPCs that consume, each with what its account needs, and who answers it."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pyromq.broker.grpc.consuming.consume_acks import AckHandlers
 from pyromq.broker.grpc.consuming.consume_checks import ConsumeChecks
 from pyromq.broker.grpc.consuming.consume_queues import QueueReadHandlers
 from pyromq.broker.grpc.consuming.consume_receive import ReceiveHandlers
 from pyromq.broker.grpc.consuming.consume_times import ReceiveWaits
+from pyromq.broker.grpc.consuming.receive_words import ReceiveReading, need_to_receive
 from pyromq.broker.grpc.grpc_members import GrpcMembers
 from pyromq.broker.grpc.grpc_needs import need_of_group, need_to_consume, need_to_look, need_to_read
 from pyromq.broker.grpc.grpc_rooms import GrpcRooms
@@ -17,11 +18,17 @@ from pyromq.net.http2.grpc_calls import GrpcMethod
 from pyromq.wire.grpc import grpc_messages as pb
 from pyromq.wire.grpc.receive_answers import received_status
 
+if TYPE_CHECKING:
+    from pyromq.broker.grpc.consuming.plain_acks import PlainAcks
+
 Rpcs = Sequence[Rpc[Any, Any] | StreamedRpc[Any]]
 
 
-def add_consume_rpcs(table: GrpcTable, rooms: GrpcRooms, members: GrpcMembers) -> None:
-    """Answer the RPCs of consumers, and have POP told of the clients that come and go."""
+def add_consume_rpcs(table: GrpcTable, rooms: GrpcRooms, members: GrpcMembers) -> "PlainAcks | None":
+    """Answer the RPCs of consumers, and have POP told of the clients that come and go.
+
+    Returns what offers acknowledgements to the kernel, where it takes them.
+    """
     settings, clock = rooms.settings, rooms.clock
     rooms.pop.is_there = lambda client_id, _group: members.is_alive(client_id)
     members.on_left = rooms.pop.client_left
@@ -51,12 +58,14 @@ def add_consume_rpcs(table: GrpcTable, rooms: GrpcRooms, members: GrpcMembers) -
         filters=rooms.filters,
     )
     table.add((*_pop_rpcs(receive, acks), *_queue_rpcs(reads)))
-    if IS_COMPILED and rooms.access is None:
-        # Only now: without a compiler there is nothing to import.
-        from pyromq.broker.grpc.consuming.plain_acks import ACK, PlainAcks
+    if not IS_COMPILED or rooms.access is not None:
+        return None
+    # Only now: without a compiler there is nothing to import.
+    from pyromq.broker.grpc.consuming.plain_acks import ACK, PlainAcks
 
-        plain = PlainAcks(rooms.pop, acks, table, rooms.topics, broker_name=name)
-        table.methods[table.path(ACK)] = GrpcMethod(unary=plain.ack)
+    plain = PlainAcks(rooms.pop, acks, table, rooms.topics, broker_name=name)
+    table.methods[table.path(ACK)] = GrpcMethod(unary=plain.ack)
+    return plain
 
 
 def _pop_rpcs(receive: ReceiveHandlers, acks: AckHandlers) -> Rpcs:
@@ -65,10 +74,11 @@ def _pop_rpcs(receive: ReceiveHandlers, acks: AckHandlers) -> Rpcs:
         StreamedRpc(
             "ReceiveMessage",
             pb.ReceiveMessageRequest,
-            need_to_read,
+            need_to_receive,
             receive.receive,
             refusal=received_status,
             end=receive.end,
+            read=ReceiveReading().read,
         ),
         Rpc("AckMessage", pb.AckMessageRequest, pb.AckMessageResponse, need_to_consume, acks.ack),
         Rpc(
