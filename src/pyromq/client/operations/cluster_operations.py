@@ -20,7 +20,7 @@ from pyromq.client.plans.admin.targets import BrokerPlace, Silence
 from pyromq.client.plans.admin.topic_plans import Flow
 from pyromq.client.steps import Deadline, Plan
 from pyromq.codes import RequestCode
-from pyromq.model import MessageQueue, ReceivedMessage
+from pyromq.model import MessageQueue, ReceivedMessage, TopicType
 from pyromq.wire.bodies.connection_bodies import ConsumerConnections, MemberConnection
 from pyromq.wire.bodies.group_bodies import SubscriptionGroupConfig, SubscriptionGroupTable
 from pyromq.wire.bodies.offset_bodies import TopicOffset
@@ -93,6 +93,14 @@ class ClusterOperations(ClientOperations):
         A broker that does not answer is an error, or is noted in `silence`, and its queues left out.
         """
         return ops_topics.topic_status(self._session, topic, self._deadline(), silence)
+
+    @Operation
+    def topic_types(self, topic: str, silence: Silence | None = None) -> Plan[dict[str, TopicType]]:
+        """Return the type of a topic's messages on each of its brokers, by name; raises TopicNotFound.
+
+        A broker that does not say is an error, or is noted in `silence`, and left out.
+        """
+        return ops_topics.topic_types(self._session, topic, self._deadline(), silence)
 
     @Operation
     def topic_clusters(self, topic: str) -> Plan[list[str]]:

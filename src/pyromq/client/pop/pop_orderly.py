@@ -12,6 +12,7 @@ from collections import deque
 from pyromq.client.consumer.group_member import GroupMember
 from pyromq.client.consumer.incoming import UnreadableMessage
 from pyromq.client.consumer.intervals import OwnedTasks
+from pyromq.client.plans.send_back import NEVER_AGAIN
 from pyromq.client.pop.pop_consumption import PopConsumption, PoppedWork
 from pyromq.client.pop.popped_batch import PoppedBatch
 from pyromq.client.push.calling import ListenerCaller, call_now
@@ -88,16 +89,18 @@ class PopOrderly(PopConsumption):
         if done:
             self.uncount(batch, done)
             self.finish(batch, done)
-        kept = [message for message in failed if await self._is_to_come_again(batch, message)]
+        level = work.delivery.delay_level
+        kept = [message for message in failed if await self._is_to_come_again(batch, message, level)]
         waiting.extendleft(reversed(kept))
         if not kept:
             return 0.0
         return suspend_s(work.delivery.suspend_ms, member.session.settings.suspend_current_queue_time_millis)
 
-    async def _is_to_come_again(self, batch: PoppedBatch, message: ReceivedMessage) -> bool:
-        """Count the try; a message that had enough goes to the dead letters."""
+    async def _is_to_come_again(self, batch: PoppedBatch, message: ReceivedMessage, level: int) -> bool:
+        """Count the try; a message that had enough, or is given up, goes to the dead letters."""
         # What cannot be read would hold up its queue for good.
-        is_over = isinstance(message, UnreadableMessage) or message.reconsume_times >= self.times_max
+        is_hopeless = level == NEVER_AGAIN or isinstance(message, UnreadableMessage)
+        is_over = is_hopeless or message.reconsume_times >= self.times_max
         if is_over and await self.bury(batch, message):
             self.uncount(batch, [message])
             return False

@@ -23,9 +23,9 @@ class Delivery:
     """One call of a listener. The listener may change all but the queue, to say what is to happen next.
 
     `delay_level` is when a message that failed comes again: 1 to 18, 0 for later each time, −1 for never (it
-    becomes a dead letter). `ack_index` is the last message of a batch that succeeded, when not all did.
-    `suspend_ms` is how long a queue read in order waits after a failure. With `auto_commit` False, a listener
-    in order commits when it answers COMMIT.
+    becomes a dead letter); in order only −1 counts. `ack_index` is the last message of a batch that
+    succeeded, when not all did. `suspend_ms` is how long a queue read in order waits after a failure. With
+    `auto_commit` False, a listener in order commits when it answers COMMIT.
     """
 
     queue: MessageQueue

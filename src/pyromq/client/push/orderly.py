@@ -130,7 +130,7 @@ class OrderlyConsumption(PulledConsumption):
         )
         pause_s = suspend_s(delivery.suspend_ms, member.session.settings.suspend_current_queue_time_millis)
         if verdict is ConsumeResult.RECONSUME_LATER:
-            if await self._are_to_come_again(state, work.messages):
+            if await self._are_to_come_again(state, work.messages, delivery.delay_level):
                 state.put_back(work.messages)  # without those that were buried
                 return pause_s
             if delivery.auto_commit:
@@ -151,12 +151,14 @@ class OrderlyConsumption(PulledConsumption):
             state.progress.finish_to(offset)
         self._member.has_room.set()
 
-    async def _are_to_come_again(self, state: ProcessQueue, messages: list[ReceivedMessage]) -> bool:
-        """Count the try; messages that had enough go to the dead letters."""
+    async def _are_to_come_again(
+        self, state: ProcessQueue, messages: list[ReceivedMessage], level: int
+    ) -> bool:
+        """Count the try; messages that had enough, or that the listener gives up, go to the dead letters."""
         buried = []
         for message in messages:
             # What cannot be read would hold up its queue for good.
-            is_hopeless = isinstance(message, UnreadableMessage)
+            is_hopeless = level == NEVER_AGAIN or isinstance(message, UnreadableMessage)
             is_over = is_hopeless or message.reconsume_times >= self.times_max
             if is_over and await self._bury(message):
                 buried.append(message)

@@ -25,6 +25,7 @@ class PlainOnThreads:
         self._session = session
         self._driver = driver
         self._links = links
+        self._chain = links.chain
         self._teacher = PlainSendTeacher(session, links.shared_links)
         # Bound here, because they are called for each message.
         self._begin = self._teacher.kernel.begin
@@ -37,7 +38,7 @@ class PlainOnThreads:
         timeout_s = (self._timeout_ms if timeout_ms is None else timeout_ms) / 1_000
         if timeout_s <= 0 or os.getpid() != self._pid:
             return None
-        answer, give_up_at = ThreadAnswer(), time.monotonic() + timeout_s
+        answer, give_up_at = ThreadAnswer(self._chain), time.monotonic() + timeout_s
         begun = self._begin(message, answer, self._now_ms(), give_up_at, timeout_s)
         if begun is None:
             if not self._teacher.learn(message):

@@ -20,7 +20,7 @@ from pyromq.client.plans.route_plans import fetch_route
 from pyromq.client.steps import Deadline, Plan, ask, must_succeed, request
 from pyromq.codes import RequestCode, ResponseCode
 from pyromq.errors import Refused, TopicNotFound
-from pyromq.model import MessageQueue
+from pyromq.model import MessageQueue, TopicType
 from pyromq.wire.bodies.offset_bodies import TopicOffset, decode_topic_stats
 from pyromq.wire.bodies.operation_bodies import Rates, decode_group_names, decode_rates
 from pyromq.wire.bodies.topic_bodies import TopicConfigTable, decode_topic_table
@@ -70,6 +70,26 @@ def topic_status(
     for answer in answers.values():
         found |= decode_topic_stats(answer.body)
     return {unwrap_queue(namespace, queue): found[queue] for queue in sorted(found)}
+
+
+def topic_types(
+    session: Session, topic: str, deadline: Deadline, silence: Silence | None = None
+) -> Plan[dict[str, TopicType]]:
+    """Return the type of a topic's messages on each of its brokers, by the broker's name.
+
+    With `silence` brokers that do not say are left out, and noted there.
+    """
+    wrapped = wrap(session.settings.namespace, topic)
+    route = yield from fetch_route(session, wrapped, deadline)
+    # RocketMQ 4.9 has no question about one topic's settings.
+    answers = yield from ask_each(
+        session, places_of(route), lambda: request(RequestCode.GET_ALL_TOPIC_CONFIG), silence
+    )
+    found = {
+        place.broker_name: decode_topic_table(answer.body).topic_config_table.get(wrapped)
+        for place, answer in answers.items()
+    }
+    return {name: config.topic_type for name, config in found.items() if config is not None}
 
 
 def topic_clusters(session: Session, topic: str, deadline: Deadline) -> Plan[list[str]]:
