@@ -7,9 +7,11 @@ import pytest
 from pyromq.client.aio.producer import Producer as AsyncProducer
 from pyromq.client.sync.producer import Producer
 from pyromq.client.sync.pull_consumer import PullConsumer
+from pyromq.clock import SystemClock
 from pyromq.errors import ConfigError
 from pyromq.model import ConsumeFrom, Message, SendStatus
 from pyromq.testing.cluster import Cluster, running_cluster
+from pyromq.testing.shifted_clock import ShiftedClock
 from pyromq.testing.waiting import eventually
 
 
@@ -82,3 +84,28 @@ def test_data_in_a_given_folder_outlives_the_cluster(tmp_path: Path) -> None:
 def test_a_setting_that_does_not_exist_is_named() -> None:
     with pytest.raises(ConfigError, match="no_such_setting"), running_cluster(no_such_setting=1):
         pass
+
+
+@pytest.mark.parametrize("wait", [{"delay_level": 3}, {"delay": 10}, {"delay": 86_400}])
+async def test_a_cluster_has_caught_up_when_what_is_due_is_delivered(wait: dict[str, int]) -> None:
+    clock = ShiftedClock()
+    async with Cluster(clock=clock) as cluster, AsyncProducer("g", cluster.namesrv_address) as producer:
+        store = cluster.brokers["broker-a"].store
+        queue = (await producer.send(Message("t", b"x", **wait))).queue
+
+        since = clock.advance(wait.get("delay", 10) * 1_000)
+        assert store.max_offset("t", queue.queue_id) == 0
+        await cluster.catch_up(since)
+
+        assert store.max_offset("t", queue.queue_id) == 1
+
+
+async def test_a_name_server_with_the_machines_time_knows_brokers_whose_time_jumps(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    clock = ShiftedClock()
+    async with Cluster(clock=clock, namesrv_clock=SystemClock()) as cluster:
+        clock.advance(86_400_000)
+        cluster.name_server.drop_silent()
+
+    assert "dropped" not in caplog.text

@@ -16,7 +16,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Coroutine
-from contextlib import AsyncExitStack, ExitStack
+from contextlib import AsyncExitStack, ExitStack, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -30,9 +30,12 @@ from pyromq.config.values import Value
 from pyromq.namesrv.namesrv import NameServer
 from pyromq.net.loop import new_event_loop
 from pyromq.store.files import Files
+from pyromq.testing.waiting import aeventually
 
 #: Seconds that a cluster on a thread has to start or to stop.
 _THREAD_S_MAX = 30.0
+#: Seconds that brokers have for what became due when their clock was moved.
+_CATCH_UP_S_MAX = 1.0
 #: Where a broker listens beside its port: for the VIP channel, and for replicas.
 _NEIGHBOURS = (-2, 1)
 #: A minute in milliseconds: no machine is as late as that.
@@ -60,6 +63,7 @@ class Cluster:
 
     Brokers are named broker-a, broker-b, …, and keep their data in `files`, by default the machine's. Further
     arguments are settings of every broker, by our names. With `has_grpc` RocketMQ 5's SDKs can connect too.
+    The name server has the brokers' clock, or one of its own: by one that jumps, brokers fall silent.
     """
 
     def __init__(
@@ -68,6 +72,7 @@ class Cluster:
         *,
         data_dir: Path | None = None,
         clock: Clock | None = None,
+        namesrv_clock: Clock | None = None,
         files: Files | None = None,
         namesrv: NamesrvSettings | None = None,
         has_grpc: bool = False,
@@ -78,6 +83,7 @@ class Cluster:
         self._names = [f"broker-{chr(ord('a') + at)}" for at in range(brokers)]
         self._data_dir = data_dir
         self._clock = clock or SystemClock()
+        self._namesrv_clock = namesrv_clock or self._clock
         self._files = files
         self._namesrv_settings = namesrv or NamesrvSettings()
         self._overrides = overrides
@@ -130,10 +136,20 @@ class Cluster:
         self.brokers[name] = broker
         self._keep_port(name, broker.port)
 
+    async def catch_up(self, since: float) -> None:
+        """Wait until brokers have done what is due, after the clock was moved to a monotonic time.
+
+        No longer than a second: what waits for a disk or a client is waited for elsewhere.
+        """
+        with suppress(AssertionError):
+            await aeventually(
+                lambda: not any(one.is_behind(since) for one in self.brokers.values()), _CATCH_UP_S_MAX
+            )
+
     async def _start_name_server(self, folder: Path, closing: AsyncExitStack) -> None:
         path = self._namesrv_settings.kv_config_path or str(folder / "namesrv" / "kvConfig.json")
         settings = dataclasses.replace(self._namesrv_settings, listen_port=0, kv_config_path=path)
-        self.name_server = NameServer(settings, NetSettings(), clock=self._clock)
+        self.name_server = NameServer(settings, NetSettings(), clock=self._namesrv_clock)
         await self.name_server.start()
         closing.push_async_callback(self.name_server.close)
 
@@ -227,6 +243,16 @@ class ThreadCluster:
         """The addresses of the brokers that run, `host:port`."""
         return self._cluster.broker_addresses
 
+    @property
+    def broker_names(self) -> list[str]:
+        """The names of the brokers that run: broker-a, broker-b, …"""
+        return list(self._cluster.brokers)
+
+    @property
+    def grpc_addresses(self) -> list[str]:
+        """The addresses that SDKs of RocketMQ 5 connect to, `host:port`."""
+        return self._cluster.grpc_addresses
+
     def stop_broker(self, name: str) -> None:
         """Stop a broker in order; its data stays."""
         self._wait_for(self._cluster.stop_broker(name))
@@ -235,10 +261,16 @@ class ThreadCluster:
         """Start a broker that was stopped, on its old data and its old port."""
         self._wait_for(self._cluster.start_broker(name))
 
+    def catch_up(self, since: float) -> None:
+        """Wait until brokers have done what is due, after the clock was moved to a monotonic time."""
+        self._wait_for(self._cluster.catch_up(since))
+
     def _wait_for(self, step: Coroutine[object, object, object]) -> None:
         asyncio.run_coroutine_threadsafe(step, self._loop).result(_THREAD_S_MAX)
 
     def _end_thread(self) -> None:
+        # Else the threads that it had for its disk would end a little later.
+        self._wait_for(self._loop.shutdown_default_executor())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(_THREAD_S_MAX)
         self._loop.close()
@@ -249,6 +281,7 @@ def running_cluster(
     *,
     data_dir: Path | None = None,
     clock: Clock | None = None,
+    namesrv_clock: Clock | None = None,
     files: Files | None = None,
     namesrv: NamesrvSettings | None = None,
     has_grpc: bool = False,
@@ -260,6 +293,7 @@ def running_cluster(
             brokers,
             data_dir=data_dir,
             clock=clock,
+            namesrv_clock=namesrv_clock,
             files=files,
             namesrv=namesrv,
             has_grpc=has_grpc,
