@@ -1,0 +1,1 @@
+"""`pyromq run`: the handlers of an application as a service."""
