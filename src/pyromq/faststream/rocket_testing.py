@@ -1,0 +1,108 @@
+"""FastStream's test broker: what is published goes to the handlers that want it, in this process."""
+
+import asyncio
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from typing import Any
+from unittest.mock import MagicMock
+
+from faststream._internal.endpoint.utils import ParserComposition
+from faststream._internal.parser import DefaultCodec
+from faststream._internal.testing.broker import EnterType, TestBroker, change_producer
+from faststream.exceptions import SubscriberNotFound
+
+from pyromq.client.producer.arrived import arrived
+from pyromq.faststream.rocket_broker import RocketBroker
+from pyromq.faststream.rocket_endpoints import RocketSubscriber
+from pyromq.faststream.rocket_messages import RawMessage, RocketCommand, RocketParser
+from pyromq.faststream.rocket_producer import REQUEST_S, RocketProducer
+from pyromq.filter.tags import parse_tags, wants_all
+from pyromq.model import MessageQueue, ReceivedMessage, SendResult, SendStatus
+
+
+class TestRocketBroker(TestBroker[RocketBroker, EnterType], broker=RocketBroker):
+    """A `RocketBroker` without servers; each group gets a message once. Tags are looked at, SQL is not."""
+
+    __test__ = False
+
+    def create_publisher_fake_subscriber(self, broker: RocketBroker, publisher: Any) -> tuple[Any, bool]:
+        """Return the subscriber that gets what a publisher publishes, and whether it is the application's."""
+        for each in (one for found in self.brokers for one in found.subscribers):
+            if isinstance(each, RocketSubscriber) and each.topic == publisher.topic:
+                return each, True
+        return broker.subscriber(publisher.topic, persistent=False), False
+
+    def _fake_start(self, broker: RocketBroker, *args: Any, **kwargs: Any) -> None:
+        broker.config.broker_config.is_tested = True
+        super()._fake_start(broker, *args, **kwargs)
+
+    @contextmanager
+    def _patch_producer(self, broker: RocketBroker) -> Generator[None, None, None]:
+        settings = broker.config.broker_config
+        try:
+            with change_producer(settings, InMemoryProducer(broker, self.brokers)):
+                yield
+        finally:
+            settings.is_tested = False
+
+    async def _fake_connect(self, broker: RocketBroker, *args: Any, **kwargs: Any) -> Any:
+        broker.config.broker_config.is_tested = True
+        return MagicMock()
+
+
+class InMemoryProducer(RocketProducer):
+    """Gives messages to subscribers of this process."""
+
+    def __init__(self, broker: RocketBroker, brokers: Sequence[RocketBroker]) -> None:
+        super().__init__()
+        default = RocketParser()
+        self._broker = broker
+        self._brokers = brokers
+        self._parser = ParserComposition(broker._parser, default.parse_message)
+        self._decoder = ParserComposition(broker._decoder, default.decode_message)
+        self.codec = broker.config.broker_config.broker_codec or DefaultCodec()
+        self._sent = 0
+
+    async def publish(self, cmd: RocketCommand) -> SendResult:
+        """Have one subscriber of each group handle a message."""
+        raw = await self._raw(cmd)
+        groups: set[tuple[str, str]] = set()
+        for subscriber in self._wanting(raw.message):
+            place = (subscriber.group, subscriber.topic)
+            if subscriber.wanted.model == "broadcasting" or place not in groups:
+                groups.add(place)
+                await subscriber.process_message(RawMessage(raw.message))
+        message = raw.message
+        return SendResult(
+            SendStatus.SEND_OK, message.message_id, message.message_id, message.queue, self._sent
+        )
+
+    async def request(self, cmd: RocketCommand) -> RawMessage:
+        """Have a subscriber handle a request, and return its reply."""
+        raw = await self._raw(cmd)
+        for subscriber in self._wanting(raw.message):
+            async with asyncio.timeout(cmd.timeout or REQUEST_S):
+                result = await subscriber.process_message(raw)
+            reply = RocketCommand(
+                result.body,
+                topic=cmd.destination,
+                correlation_id=result.correlation_id,
+                headers=result.headers,
+            )
+            return await self._raw(reply)
+        raise SubscriberNotFound
+
+    def _wanting(self, message: ReceivedMessage) -> list[RocketSubscriber]:
+        found: list[RocketSubscriber] = []
+        for each in (one for broker in self._brokers for one in broker.subscribers):
+            if isinstance(each, RocketSubscriber) and each.topic == message.topic:
+                tags = each.wanted.tags
+                if wants_all(tags) or message.tags in parse_tags(tags):
+                    found.append(each)
+        return found
+
+    async def _raw(self, cmd: RocketCommand) -> RawMessage:
+        body, content_type = await self.codec.encode(cmd.body, self._broker.config.fd_config._serializer)
+        self._sent += 1
+        message, queue = cmd.message(body, content_type), MessageQueue(cmd.destination, "test", 0)
+        return RawMessage(arrived(message, queue, self._sent, f"{self._sent:032X}"))
