@@ -2,7 +2,7 @@
 PYTHON ?= python3
 PY := .venv/bin/python
 
-.PHONY: setup demo test check bench bench-client bench-curves bench-door bench-overload bench-kinds bench-parts bench-replication bench-spark clean coverage-rows interop test-browser test-install test-pure test-spark test-spark-long torture torture-store torture-ha fuzz-kernel guard-kernel hunt-races simulate
+.PHONY: setup demo deploy-check image wheel test check bench bench-client bench-curves bench-door bench-overload bench-kinds bench-parts bench-replication bench-spark clean coverage-rows interop test-browser test-install test-pure test-spark test-spark-long torture torture-store torture-ha fuzz-kernel guard-kernel hunt-races simulate
 # The kernel compiles while packages arrive; whichever of the two is there already is left as it is.
 setup:
 	@$(MAKE) -q .venv/.ready .venv/.kernel || $(MAKE) --no-print-directory -j2 .venv/.ready .venv/.kernel
@@ -47,7 +47,17 @@ test-pure: setup      ## Everything that the kernel has a part in, without it (~
 hunt-races: setup     ## Tests whose waits look at once, late, or never the same way twice, five times over (RACES=files)
 	for turn in 1 2 3 4 5; do $(PY) -m pytest -q -p haste -n 4 $(QUICK) $(or $(RACES),tests/functional) || exit 1; done
 
-test-install: setup   ## `pip install` with a C compiler, with one that fails, without one (about a minute)
+wheel: setup          ## Manylinux wheels for the Pythons that are here, and the sdist, in dist/; each is installed and tried (about 5 minutes)
+	$(PY) tools/wheel.py
+
+deploy-check: setup   ## What is in deploy/: units, manifests, compose file, their settings and commands
+	$(PY) tools/deploy_check.py
+
+# A base with Python 3.11 or later, and what builds: docker, podman or buildah.
+image: wheel          ## An image of PyroMQ from its wheels (BASE=python:3.12-slim-bookworm DOCKER=docker)
+	$(or $(DOCKER),docker) build $(if $(BASE),--build-arg BASE=$(BASE)) -f deploy/docker/Dockerfile -t pyromq $(BUILD) .
+
+test-install: setup   ## `pip install` with a C compiler, with one that fails, without one, and of a wheel (about two minutes)
 	$(PY) -m pytest -q -m install tests/system
 
 test-spark: setup      ## All of Spark that takes no kills: sources, sink, jobs, pipelines, their how-to, Apache's brokers (~10 minutes)

@@ -74,6 +74,29 @@ def shoot(page: Page, name: str) -> None:
     print(f"{name}.png")
 
 
+def sends(page: Page, url: str) -> None:
+    """Take pictures of a test message, of where it went, and of the question before a topic is deleted."""
+    page.goto(f"{url}/topic?name=orders")
+    page.wait_for_timeout(2_000)
+    page.get_by_role("button", name="Send a message").click()
+    form = page.get_by_role("dialog")
+    form.get_by_label("Body").fill('{"id": 7, "city": "Oslo"}')
+    form.get_by_label("Tag").fill("paid")
+    form.get_by_label("Keys").fill("order-7")
+    form.get_by_role("button", name="Add a property").click()
+    form.get_by_label("Name of a property").fill("region")
+    form.get_by_label("Value of that property").fill("eu")
+    form.get_by_label("Deliver").select_option("after any time")
+    shoot(page, "send-a-message")
+    form.get_by_label("Deliver").select_option("at once")
+    form.get_by_role("button", name="Send", exact=True).click()
+    form.get_by_role("status").wait_for()
+    shoot(page, "message-sent")
+    form.get_by_role("button", name="Close").click()
+    page.get_by_role("button", name="Delete").click()
+    shoot(page, "delete-a-topic")
+
+
 def dialogs(page: Page, url: str) -> None:
     """Take pictures of what opens above pages: the preview of a move, a dead letter, a member's stacks."""
     page.goto(f"{url}/group?name=audit")
@@ -137,6 +160,7 @@ def main() -> None:
                     shoot(page, name if scheme == "light" else f"{name}-dark")
                 if scheme == "light":
                     dialogs(page, url)
+                    sends(page, url)
 
 
 if __name__ == "__main__":

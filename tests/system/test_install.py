@@ -1,18 +1,20 @@
-"""`pip install`, with a C compiler and without: both give a PyroMQ that runs, and it says at which speed."""
+"""`pip install`, with a C compiler and without, and of wheels: PyroMQ runs, and says at which speed."""
 
+import importlib.util
+import json
 import os
 import shutil
 import subprocess
 import sys
 import tarfile
-from collections.abc import Callable, Mapping
+import zipfile
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
 ROOT = Path(__file__).parents[2]
-#: What the package is built from; the rest of the repository has no part in it.
-PARTS = ("pyproject.toml", "setup.py", "README.md", "LICENSE", "src")
 #: Optimising takes the longest, and no part in what is asked here.
 QUICK = {"PYROMQ_KERNEL_FLAGS": "-O0 -g0"}
 
@@ -26,6 +28,18 @@ Build = Callable[..., str]
 USE_TAILS = (
     "from pyromq._kernel.storage import tails; print('compiled' if tails.__file__.endswith('.so') else 'no')"
 )
+
+
+def load_tool() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("wheel_tool", ROOT / "tools" / "wheel.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+wheels = load_tool()
 
 
 def python_of(environment: Path) -> Path:
@@ -60,18 +74,7 @@ def run(python: Path, *arguments: str, cwd: Path, environment: Mapping[str, str]
 @pytest.fixture(scope="module")
 def packed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The package's sources, and in `dist` a source distribution of them; Cython has been over them once."""
-    copy = tmp_path_factory.mktemp("packed") / "source"
-    copy.mkdir()
-    unbuilt = shutil.ignore_patterns("*.so", "__pycache__", "*.egg-info")
-    for part in PARTS:
-        path = ROOT / part
-        if path.is_dir():
-            shutil.copytree(path, copy / part, ignore=unbuilt)
-        else:
-            shutil.copy(path, copy)
-    # What `make setup` had Cython make is newer than its sources, unless somebody works on them.
-    if (ROOT / "build" / "cython").exists():
-        shutil.copytree(ROOT / "build" / "cython", copy / "build" / "cython")
+    copy: Path = wheels.copy_sources(tmp_path_factory.mktemp("packed") / "source")
     run(Path(sys.executable), "setup.py", "-q", "sdist", cwd=copy, environment=QUICK)
     return copy
 
@@ -97,15 +100,10 @@ def installed(tmp_path: Path) -> Build:
 
 
 @pytest.fixture
-def path_without_compiler(tmp_path: Path) -> str:
+def path_without_compiler() -> Iterator[str]:
     """A PATH on which only what every machine has is found."""
-    folder = tmp_path / "no-compiler"
-    folder.mkdir()
-    for name in ("sh", "uname", "env"):
-        found = shutil.which(name)
-        assert found is not None
-        (folder / name).symlink_to(found)
-    return str(folder)
+    with wheels.without_compiler() as path:
+        yield path
 
 
 @pytest.mark.long
@@ -141,3 +139,39 @@ def test_a_source_distribution_is_compiled_without_cython(
     assert "pure Python" in installed(distribution, **environment)
     python = python_of(tmp_path / "environment")
     assert run(python, "-c", USE_TAILS, cwd=tmp_path, environment={}).strip() == "compiled"
+
+
+@pytest.mark.long
+def test_a_wheel_is_compiled_and_works_on_a_machine_without_a_compiler(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYROMQ_KERNEL_FLAGS", QUICK["PYROMQ_KERNEL_FLAGS"])
+    source = wheels.copy_sources(tmp_path / "source")
+    wheels.add_library(source)
+
+    wheel = wheels.build_wheel(Path(sys.executable), source, tmp_path / "dist")
+
+    assert "manylinux" in wheel.name
+    wheels.check_content(wheel)
+    said = json.loads(wheels.try_out(Path(sys.executable), wheel))
+    assert said["kernel"] == {"compiled": True, "why_not": None}
+
+
+def test_a_wheel_without_the_library_or_a_module_is_not_released(tmp_path: Path) -> None:
+    kernel = sorted((ROOT / "src/pyromq/_kernel").rglob("*.pyx"))
+    names = [f"pyromq/_kernel/{path.stem}.cpython.so" for path in kernel]
+    names += [f"pyromq/_kernel/http2/{wheels.LIBRARY}", f"pyromq/_kernel/http2/{wheels.LIBRARY}.LICENSE"]
+    wheel = tmp_path / "pyromq.whl"
+
+    def pack(*lacking: str) -> None:
+        with zipfile.ZipFile(wheel, "w") as archive:
+            for name in names:
+                if not any(one in name for one in lacking):
+                    archive.writestr(name, "")
+
+    pack()
+    wheels.check_content(wheel)
+    for lacking in ("tails", ".LICENSE"):
+        pack(lacking)
+        with pytest.raises(SystemExit, match=f"lacks .*{lacking}"):
+            wheels.check_content(wheel)

@@ -6,6 +6,7 @@ taken by the broker's clock, so a clock that is moved by hand makes jobs run at 
 
 import asyncio
 import logging
+import math
 from collections.abc import Awaitable, Callable
 
 from pyromq.clock import Clock
@@ -20,6 +21,9 @@ class Background:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._tasks: set[asyncio.Task[None]] = set()
+        #: When each job is to start next, and when each that runs did, by the clock's monotonic time.
+        self._due_at: dict[str, float] = {}
+        self._started_at: dict[str, float] = {}
 
     def every(
         self,
@@ -40,7 +44,10 @@ class Background:
         async def repeat() -> None:
             due_at = first_at
             while True:
+                self._due_at[name] = due_at
                 await wait_until(self._clock, due_at)
+                self._started_at[name] = self._clock.monotonic()
+                self._due_at.pop(name, None)
                 due_at = self._clock.monotonic() + pause_s()
                 try:
                     result = job()
@@ -51,8 +58,14 @@ class Background:
                     log.error("%s failed; it is tried again in %g s: %s", name, pause_s(), error)  # noqa: TRY400
                 except Exception:
                     log.exception("%s failed; it is tried again in %g s", name, pause_s())
+                self._started_at.pop(name, None)
 
         self._tasks.add(asyncio.get_running_loop().create_task(repeat(), name=name))
+
+    def is_behind(self, since: float) -> bool:
+        """Whether a job is to have started by the clock, or has started `since` then and runs."""
+        is_due = min(self._due_at.values(), default=math.inf) <= self._clock.monotonic()
+        return is_due or max(self._started_at.values(), default=-math.inf) >= since
 
     async def close(self) -> None:
         """Cancel all jobs and wait for their end."""
@@ -61,6 +74,8 @@ class Background:
         if self._tasks:
             await asyncio.wait(self._tasks)
         self._tasks.clear()
+        self._due_at.clear()
+        self._started_at.clear()
 
 
 async def wait_until(clock: Clock, due_at: float) -> None:

@@ -17,6 +17,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pyromq.broker.addresses import BrokerAddresses, advertise
+from pyromq.broker.broker_health import broker_checks
 from pyromq.broker.durability.acknowledgement import Durability
 from pyromq.broker.durability.write_path import WritePath
 from pyromq.broker.grpc.grpc_opening import OpenedGrpc, open_grpc
@@ -38,6 +39,7 @@ from pyromq.config.settings import BrokerProcess
 from pyromq.episodes import Episodes
 from pyromq.errors import ListenFailed
 from pyromq.kernel import IS_COMPILED
+from pyromq.net.process_health import HealthCheck
 from pyromq.net.routes import Route
 from pyromq.net.server import Server
 from pyromq.net.turn import Shortcut
@@ -134,10 +136,27 @@ class Broker(BrokerRooms):
         """Whether its disk has room for messages; it may have some again without a restart."""
         return self.store.is_writable or self.ailment is not None
 
+    def is_behind(self, since: float) -> bool:
+        """Whether something that is due is not done yet, after its clock was moved by hand to a time.
+
+        The time is a monotonic one. Jobs that began earlier may run on.
+        """
+        due_ms = self.kinds.next_due_ms
+        is_due = due_ms is not None and due_ms <= self._clock.now_ms()
+        return is_due or self._background.is_behind(since)
+
     @property
     def codes(self) -> frozenset[int]:
         """The request codes that are answered; known once the broker is started."""
         return self._table.codes
+
+    def health(self) -> list[HealthCheck]:
+        """Find out whether it lives, and is ready for clients."""
+        surroundings, durability, role = self._surroundings, self.durability, self.replicating
+        # The episodes begin when it serves, and end when it stops.
+        if self._episodes is None or surroundings is None or durability is None or role is None:
+            return [HealthCheck("serving", f"{self.settings.broker.broker_name} starts, or stops")]
+        return broker_checks(self.store, durability, role, surroundings.registration)
 
     @property
     def metrics(self) -> "MetricsPage | None":
@@ -202,7 +221,7 @@ class Broker(BrokerRooms):
         closing.push_async_callback(self._background.close)
         self._run_jobs(durability, surroundings)
         self._watch_refusals(durability, role)
-        await self._serve_metrics(server, role, self.grpc, closing)
+        await self._serve_metrics(server, role, self.grpc, self.health, closing)
         if isinstance(role, Leading):
             closing.callback(self.kinds.stop)
             self.kinds.lead(durability, self._background)

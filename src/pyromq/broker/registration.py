@@ -70,6 +70,8 @@ class Registration:
         self._address = address
         self._ha_address = ha_address
         self._lease = lease
+        #: How many name servers took the last registration.
+        self._known_to = 0
         #: Where a slave's master is, as the name servers said last.
         self.leader: Leader | None = None
         self._name_servers = name_servers
@@ -91,6 +93,16 @@ class Registration:
     def period_ms(self) -> int:
         """Milliseconds between registrations."""
         return min(max(self._settings.register_name_server_period, PERIOD_MS_MIN), PERIOD_MS_MAX)
+
+    @property
+    def why_unknown(self) -> str | None:
+        """The reason why clients do not find this broker, None while a name server knows it."""
+        if self._known_to:
+            return None
+        asked = self._name_servers.addresses
+        if not asked:
+            return "it has no name server (namesrvAddr), so clients cannot find it"
+        return f"no name server took its last registration: {', '.join(asked)}"
 
     def register_soon(self) -> None:
         """Register without waiting for it; failures are logged and mended by the next time."""
@@ -189,6 +201,7 @@ class Registration:
             ),
             self._forget(gone),
         )
+        self._known_to = len(answers)
         self._note_leader(answers)
         if answers and self._new_topics:
             new_topics, self._new_topics = self._new_topics, []

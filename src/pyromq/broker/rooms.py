@@ -46,6 +46,7 @@ from pyromq.config.choices import BrokerRole, FlushDiskType
 from pyromq.config.live import own_copy
 from pyromq.config.settings import BrokerProcess
 from pyromq.errors import ConfigError
+from pyromq.net.process_health import HealthChecks
 from pyromq.net.server import Server
 from pyromq.store.files import Files
 from pyromq.store.store import MessageStore
@@ -103,7 +104,7 @@ class BrokerRooms:
         if self._access is not None:
             self._access.load()
         self.store.on_append = self.delivery.announcements.appended
-        self.store.on_grown = self.delivery.announcements.grew
+        self.store.on_grown = self.delivery.announcements.copied
         if cut_at is not None:
             self.kinds.forget_beyond(cut_at)
         recovered = self.store.open(cut_at=cut_at)
@@ -148,7 +149,12 @@ class BrokerRooms:
         )
 
     async def _serve_metrics(
-        self, server: Server, role: Replicating, grpc: OpenedGrpc, closing: AsyncExitStack
+        self,
+        server: Server,
+        role: Replicating,
+        grpc: OpenedGrpc,
+        health: HealthChecks,
+        closing: AsyncExitStack,
     ) -> None:
         """Serve the metrics of all rooms until `closing` is, if the settings want them."""
         if not self._metrics.is_served:
@@ -179,7 +185,7 @@ class BrokerRooms:
         if grpc.door is not None and self._metrics.request_times is not None:
             time_calls(grpc.door, self._metrics.request_times)
         lags = Lags(self.groups.offsets, self.topics, self.store, self._clock)
-        await self._metrics.serve(figures, lags, closing)
+        await self._metrics.serve(figures, lags, health, closing)
 
 
 def _make_store(settings: BrokerProcess, clock: Clock, files: Files | None) -> MessageStore:

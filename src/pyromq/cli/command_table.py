@@ -97,6 +97,16 @@ COMMANDS = (
         ),
     ),
     CommandEntry(
+        "run",
+        "pyromq.cli.service.run_commands",
+        MESSAGES,
+        examples=(
+            "pyromq run billing:app",
+            "pyromq run shop.billing:app -n 127.0.0.1:9876 --workers 4 --metrics-port 5558",
+            "pyromq run billing:app --reload",
+        ),
+    ),
+    CommandEntry(
         "dashboard",
         "pyromq.cli.servers.dashboard_commands",
         OPERATE,
@@ -124,6 +134,7 @@ COMMANDS = (
         examples=(
             "pyromq doctor",
             "pyromq doctor -n 'ns1:9876;ns2:9876' --group billing --watch 30",
+            "pyromq doctor --production",
             "pyromq doctor --only disks --only replicas --json",
             "pyromq doctor --skip clocks || mail -s 'the cluster is not well' ops",
         ),
@@ -150,7 +161,23 @@ COMMANDS = (
             "pyromq torture --replicas 2 --list-faults",
         ),
     ),
-    CommandEntry("version", "pyromq.cli.version", PROGRAM, "VersionOptions", ("pyromq version",)),
+    CommandEntry(
+        "health",
+        "pyromq.cli.health_commands",
+        OPERATE,
+        examples=(
+            "pyromq health",
+            "pyromq health 10.0.0.5:5560 --live",
+            "pyromq health http://127.0.0.1:5557/health/ready --json",
+        ),
+    ),
+    CommandEntry(
+        "version",
+        "pyromq.cli.version",
+        PROGRAM,
+        "VersionOptions",
+        ("pyromq version", "pyromq version --json"),
+    ),
 )
 
 

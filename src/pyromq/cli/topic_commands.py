@@ -66,17 +66,17 @@ def show(
     watch: Watch = None,
     as_json: Json = False,
 ) -> None:
-    """Show a topic: its brokers, each queue's ends, and who reads it.
+    """Show a topic: its brokers, the type of its messages, each queue's ends, and who reads it.
 
     Status 3: there is no such topic.
     """
     from pyromq.cli.views import topic_views
 
     if as_json or watch is not None:
-        look(name_server, lambda admin: topic_views.status(admin, name), is_json=as_json, watch=watch)
+        look(name_server, lambda admin: topic_views.typed_status(admin, name), is_json=as_json, watch=watch)
         return
     with operating(name_server) as admin:
-        topic_views.route(admin, name).show(is_json=False)
+        topic_views.typed_route(admin, name).show(is_json=False)
         output.say("")
         queues = topic_views.status(admin, name, with_readers=True)
         queues.show(is_json=False)

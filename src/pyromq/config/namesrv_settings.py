@@ -36,6 +36,14 @@ class NamesrvSettings:
     metrics_prom_exporter_host: str = setting(
         "127.0.0.1", "Address that metrics are served on; 0.0.0.0 opens them to all.", form="host"
     )
+    health_port: int = setting(
+        0,
+        "TCP port of the health pages alone, /health/live and /health/ready; 0: none. Ours.",
+        at_most=PORT_MAX,
+    )
+    health_host: str = setting(
+        "127.0.0.1", "Address that they are served on; 0.0.0.0 opens them to all. Ours.", form="host"
+    )
     config_black_list: str = setting(
         "configBlackList;configStorePath;kvConfigPath",
         "Settings that updateNamesrvConfig may not change, joined by semicolons.",

@@ -171,6 +171,14 @@ class BrokerSettings:
     metrics_otel_cardinality_limit: int = setting(
         50_000, "Most values of one metric on a page; the others are left out.", at_least=1
     )
+    health_port: int = setting(
+        0,
+        "TCP port of the health pages alone, /health/live and /health/ready; 0: none. Ours.",
+        at_most=PORT_MAX,
+    )
+    health_host: str = setting(
+        "127.0.0.1", "Address that they are served on; 0.0.0.0 opens them to all. Ours.", form="host"
+    )
     config_black_list: str = setting(
         "configBlackList;brokerConfigPath",
         "Settings that updateBrokerConfig may not change, joined by semicolons.",

@@ -27,6 +27,7 @@ from pyromq.net.address import join_address
 from pyromq.net.latency import RequestTimes
 from pyromq.net.link import Link
 from pyromq.net.metrics import MetricsPage
+from pyromq.net.process_health import HealthCheck
 from pyromq.net.server import Server
 
 _log = logging.getLogger("pyromq.namesrv")
@@ -63,6 +64,12 @@ class NameServer:
             on_link_closed=self._drop_link,
         )
 
+    def health(self) -> list[HealthCheck]:
+        """Find out whether it is ready for brokers and clients."""
+        return [
+            HealthCheck("name_server", None if self._scan is not None else "the name server starts, or stops")
+        ]
+
     async def start(self) -> None:
         """Read what was kept, and listen; raise ConfigError, CorruptRecord or ListenFailed."""
         self._settings.load()
@@ -76,6 +83,7 @@ class NameServer:
                 namesrv_figures(self._table, self._server, self._clock),
                 self._times,
                 address=self.address,
+                health=self.health,
             )
         except ListenFailed:
             await self._server.close()
@@ -87,6 +95,7 @@ class NameServer:
         """End all connections and stop listening."""
         if self._scan is not None:
             self._scan.cancel()
+            self._scan = None
         if self.metrics is not None:
             await self.metrics.close()
         await self._server.close()

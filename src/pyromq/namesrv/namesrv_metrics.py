@@ -7,8 +7,10 @@ from pyromq.config.choices import MetricsExporterType
 from pyromq.config.namesrv_settings import NamesrvSettings
 from pyromq.namesrv.route_table import RouteTable
 from pyromq.net.latency import RequestTimes
-from pyromq.net.metrics import LOOPBACK, Figure, MetricsPage, build_info
+from pyromq.net.metrics import Figure, MetricsPage, build_info
+from pyromq.net.process_health import HealthChecks
 from pyromq.net.server import Server
+from pyromq.net.status_server import LOOPBACK
 
 log = logging.getLogger(__name__)
 
@@ -37,7 +39,12 @@ def namesrv_figures(table: RouteTable, server: Server, clock: Clock) -> list[Fig
 
 
 async def start_metrics(
-    settings: NamesrvSettings, figures: list[Figure], times: RequestTimes, *, address: str
+    settings: NamesrvSettings,
+    figures: list[Figure],
+    times: RequestTimes,
+    *,
+    address: str,
+    health: HealthChecks,
 ) -> MetricsPage | None:
     """Serve a name server's metrics, if its settings want that."""
     kind = settings.metrics_exporter_type
@@ -46,7 +53,12 @@ async def start_metrics(
     if kind != MetricsExporterType.PROM:
         log.warning("metricsExporterType=%s has no effect here; PROM serves metrics to Prometheus", kind)
         return None
-    page = MetricsPage(figures, {"node_type": "namesrv", "node_id": address}, histograms=(times.histogram,))
+    page = MetricsPage(
+        figures,
+        {"node_type": "namesrv", "node_id": address},
+        histograms=(times.histogram,),
+        health=health,
+    )
     host = settings.metrics_prom_exporter_host or LOOPBACK
     await page.start(host, settings.metrics_prom_exporter_port)
     log.info("metrics at %s", page.url)

@@ -187,6 +187,11 @@ class DelayedMessages(KindFollower):
                 self._due_ms[level] = 0
         self._set_alarm()
 
+    @property
+    def next_due_ms(self) -> int | None:
+        """The time at which the first that is waited for is due."""
+        return min(self._due_ms.values(), default=None) if self._alarm is not None else None
+
     def stop(self) -> None:
         """Deliver no more."""
         if self._alarm is not None:

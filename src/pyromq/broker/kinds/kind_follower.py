@@ -146,6 +146,11 @@ class KindFollower:
         """Do what is to be done again and again."""
         await self.save(durability)
 
+    @property
+    def next_due_ms(self) -> int | None:
+        """The wall time at which the next message goes on or is looked for; None when none is known to."""
+        return None
+
     def stop(self) -> None:
         """Let nothing go on any more."""
 

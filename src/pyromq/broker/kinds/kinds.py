@@ -83,6 +83,12 @@ class Kinds:
             kind.name: partial(kind.save, durability) for kind in self if is_master or kind.is_on_replicas
         }
 
+    @property
+    def next_due_ms(self) -> int | None:
+        """The wall time at which the next message of any kind goes on; None when none is known to."""
+        dues = (kind.next_due_ms for kind in self)
+        return min((due_ms for due_ms in dues if due_ms is not None), default=None)
+
     def stop(self) -> None:
         """Let nothing go on any more."""
         for kind in self:

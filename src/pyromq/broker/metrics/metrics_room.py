@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from pyromq.broker.metrics.metrics_lag import Lags
     from pyromq.net.latency import RequestTimes
     from pyromq.net.metrics import Figure, MetricsPage
+    from pyromq.net.process_health import HealthChecks
 
 log = logging.getLogger(__name__)
 
@@ -58,9 +59,12 @@ class BrokerMetrics:
         """Count messages from now on."""
         background.every("count messages", SAMPLE_S, self.stats.sample)
 
-    async def serve(self, figures: "Iterable[Figure]", lags: "Lags", closing: AsyncExitStack) -> None:
-        """Serve the page of metrics, which the settings want, until `closing` is."""
-        from pyromq.net.metrics import LOOPBACK, MetricsPage, build_info
+    async def serve(
+        self, figures: "Iterable[Figure]", lags: "Lags", health: "HealthChecks", closing: AsyncExitStack
+    ) -> None:
+        """Serve the page of metrics, which the settings want, until `closing` is; beside it the health."""
+        from pyromq.net.metrics import MetricsPage, build_info
+        from pyromq.net.status_server import LOOPBACK
 
         assert self._observed is not None
         settings = self._settings
@@ -74,6 +78,7 @@ class BrokerMetrics:
             histograms=self._observed.histograms,
             prepare=(lags.look,),
             series_max=settings.metrics_otel_cardinality_limit,
+            health=health,
         )
         host = settings.metrics_prom_exporter_host or LOOPBACK
         await page.start(host, settings.metrics_prom_exporter_port)

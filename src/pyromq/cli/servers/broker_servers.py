@@ -3,6 +3,7 @@
 import dataclasses
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,7 @@ from pyromq.broker.broker import Broker
 from pyromq.cli import output
 from pyromq.cli.servers import greeting
 from pyromq.cli.servers.data_folder import prepare
-from pyromq.cli.servers.serve import serve
+from pyromq.cli.servers.serve import Vitals, serve
 from pyromq.cli.servers.servers import (
     LOOPBACK_OF,
     Start,
@@ -31,6 +32,7 @@ from pyromq.kernel import describe
 from pyromq.net.address import join_address, split_address
 from pyromq.net.discovery import domain_url
 from pyromq.net.loop import run as run_loop
+from pyromq.net.process_health import HealthCheck
 
 if TYPE_CHECKING:
     from pyromq.broker.failover.supervisor import Supervisor
@@ -57,6 +59,7 @@ def run_up(process: UpProcess, start: Start) -> None:
         ),
         start,
     )
+    vitals = Vitals(port=broker.broker.health_port, host=broker.broker.health_host)
 
     async def begin(closing: AsyncExitStack) -> Mapping[str, Any]:
         name_server = await start_namesrv(namesrv, process.net, closing, option="--namesrv-port")
@@ -65,6 +68,8 @@ def run_up(process: UpProcess, start: Start) -> None:
         server = await _start_broker(
             dataclasses.replace(broker, broker=near), start, closing, option="--broker-port"
         )
+        vitals.watch(name_server.health)
+        vitals.watch(partial(_checks, server))
         shown = join_address(split_address(server.address)[0], name_server.port)
         page = await start.dashboard.start(near.namesrv_addr, closing)
         root = broker.store.store_path_root_dir
@@ -89,16 +94,18 @@ def run_up(process: UpProcess, start: Start) -> None:
             )
         return hello
 
-    run_loop(serve(begin, start.ready_file))
+    run_loop(serve(begin, start.ready_file, vitals=vitals))
 
 
 def run_broker(process: BrokerProcess, start: Start) -> None:
     """Serve a broker."""
     process = dataclasses.replace(process, broker=settle_addresses(process.broker))
     ready = _with_store(process, start)
+    vitals = Vitals(port=process.broker.health_port, host=process.broker.health_host)
 
     async def begin(closing: AsyncExitStack) -> Mapping[str, Any]:
         broker = await _start_broker(ready, start, closing, option="--port")
+        vitals.watch(partial(_checks, broker))
         settings = ready.broker
         name_servers = ";".join(broker.registers_with)
         metrics = metrics_of(broker)
@@ -119,7 +126,7 @@ def run_broker(process: BrokerProcess, start: Start) -> None:
             **shown_metrics(metrics),
         )
 
-    run_loop(serve(begin, start.ready_file, until_stdin_ends=start.until_stdin_ends))
+    run_loop(serve(begin, start.ready_file, until_stdin_ends=start.until_stdin_ends, vitals=vitals))
 
 
 def _none_yet(settings: BrokerSettings) -> str:
@@ -130,6 +137,15 @@ def _none_yet(settings: BrokerSettings) -> str:
         url = domain_url(settings.rmq_address_server_domain, settings.rmq_address_server_sub_group)
         return f"the name servers that {url} will tell: it did not answer, and is asked again"
     return "no name server (-n HOST:PORT): clients cannot find it"
+
+
+def _checks(server: "Broker | Supervisor") -> list[HealthCheck]:
+    """Find out how a broker is, or a replica, which may have none between two roles."""
+    broker = server if isinstance(server, Broker) else server.broker
+    if broker is not None:
+        return broker.health()
+    why = "no broker runs here just now: its role changes, nobody is master, or etcd does not answer"
+    return [HealthCheck("serving", why)]
 
 
 def _sdks(broker: "Broker | Supervisor") -> str | None:

@@ -10,13 +10,9 @@ port of its own, so that one can be killed or stopped like a machine that fails.
 A broker lives no longer than this process: its standard input ends with it.
 """
 
-import asyncio
 import dataclasses
-import json
 import os
 import shlex
-import signal
-import sys
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
@@ -26,15 +22,17 @@ from typing import Any
 
 from pyromq.cli import output
 from pyromq.cli.servers import greeting
+from pyromq.cli.servers.child import Child, start_all
 from pyromq.cli.servers.data_folder import prepare
-from pyromq.cli.servers.serve import serve
+from pyromq.cli.servers.serve import Vitals, serve
 from pyromq.cli.servers.servers import LOOPBACK_OF, Start, shown_page, start_namesrv, with_key_values
 from pyromq.config.choices import BrokerRole, MetricsExporterType
 from pyromq.config.field import PORT_MAX
 from pyromq.config.settings import BrokerSettings, UpProcess
-from pyromq.errors import ConfigError, PyroError
+from pyromq.errors import ConfigError
 from pyromq.net.address import join_address, split_address
 from pyromq.net.loop import run as run_loop
+from pyromq.net.process_health import HealthCheck
 from pyromq.net.server import listening_socket
 
 #: A broker for each core: each has one loop, which uses one core.
@@ -45,12 +43,6 @@ EVERYWHERE = ("autoCreateOnAll=true", "copyTopicsOnJoin=true")
 BROKERS_MAX = 26
 #: The distance of two brokers' ports: below each is its VIP port, above it the one for slaves.
 PORT_STEP = 10
-#: Seconds that a broker has to stop before it is killed.
-STOP_S_MAX = 60.0
-
-
-class ChildFailed(PyroError):
-    """A broker's process ended before it was ready."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,6 +153,7 @@ def run_cluster(process: UpProcess, shape: Shape, start: Start, inherited: Inher
     namesrv = with_key_values(process.namesrv, start)
     folder = prepare(start.data_folder)
     replicas = plan_replicas(shape, process, folder)
+    vitals = Vitals(port=process.broker.health_port, host=process.broker.health_host)
     if not start.is_grpc_asked:
         replicas = [_with_free_grpc_port(one, process.broker.bind_address) for one in replicas]
 
@@ -175,7 +168,9 @@ def run_cluster(process: UpProcess, shape: Shape, start: Start, inherited: Inher
         ]
         # Masters first, for slaves look for them; stopped in the reverse order.
         for is_first in (True, False):
-            await _start_all([one for one in children if (one.replica.number == 0) == is_first], closing)
+            await start_all([one for one in children if (one.replica.number == 0) == is_first], closing)
+        vitals.watch(name_server.health)
+        vitals.watch(lambda: [child.finding for child in children])
         host = process.broker.broker_ip1 or near.rpartition(":")[0]
         shown = join_address(host, name_server.port)
         brokers = [child.record for child in children]
@@ -197,7 +192,7 @@ def run_cluster(process: UpProcess, shape: Shape, start: Start, inherited: Inher
             )
         return hello
 
-    run_loop(serve(begin, start.ready_file))
+    run_loop(serve(begin, start.ready_file, vitals=vitals))
 
 
 def _with_free_grpc_port(replica: Replica, host: str) -> Replica:
@@ -228,6 +223,8 @@ def broker_arguments(
         f"storePathRootDir={replica.folder}",
         "haListenPort=0",
         f"grpcServerPort={replica.grpc_port}",
+        # The process that starts them serves the pages.
+        "healthPort=0",
     ]
     if settings.metrics_exporter_type == MetricsExporterType.PROM:
         own.append(f"metricsPromExporterPort={replica.metrics_port}")
@@ -241,17 +238,12 @@ def broker_arguments(
     return [*arguments, "--log-level", inherited.log_level]
 
 
-class BrokerChild:
-    """A broker's process: its output is this one's, with its name before each line."""
+class BrokerChild(Child):
+    """A broker's process."""
 
     def __init__(self, replica: Replica, arguments: Sequence[str]) -> None:
+        super().__init__(replica.title, arguments)
         self.replica = replica
-        self._arguments = arguments
-        self._process: asyncio.subprocess.Process | None = None
-        self._watching: list[asyncio.Task[None]] = []
-        self._last_words = ""
-        self._is_stopping = False
-        self._hello: dict[str, Any] = {}
 
     @property
     def record(self) -> dict[str, Any]:
@@ -260,85 +252,26 @@ class BrokerChild:
             "name": self.replica.broker_name,
             "number": self.replica.number,
             "role": self.replica.shown_role,
-            "broker": self._hello["broker"],
+            "broker": self.hello["broker"],
             "data": str(self.replica.folder),
-            "pid": self._hello["pid"],
-            **{name: self._hello[name] for name in ("grpc",) if name in self._hello},
+            "pid": self.hello["pid"],
+            **{name: self.hello[name] for name in ("grpc",) if name in self.hello},
         }
 
-    async def start(self) -> None:
-        """Return when it is ready; raise ChildFailed with its last words when it ends before."""
-        self._process = process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            "-m",
-            "pyromq",
-            *self._arguments,
-            "--json",
-            "--until-stdin-ends",
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-            # Ctrl-C is for this process, which then stops the brokers in order.
-            start_new_session=True,
-        )
-        assert process.stdout is not None
-        assert process.stderr is not None
-        relay = asyncio.create_task(self._relay(process.stderr))
-        line = await process.stdout.readline()
-        if not line:
-            await relay
-            raise ChildFailed(f"{self.replica.title} did not start: {self._last_words or 'it said nothing'}")
-        self._hello = json.loads(line)
-        self._watching = [relay, asyncio.create_task(self._watch(process))]
+    @property
+    def finding(self) -> HealthCheck:
+        """Whether it runs; it has health pages of its own beside its metrics."""
+        return HealthCheck(self.title, None if self.status is None else "its process has ended")
 
-    async def stop(self) -> None:
-        """Stop it in order; if it does not within a minute, kill it."""
-        process = self._process
-        if process is None:
-            return
-        self._is_stopping = True
-        if process.returncode is None:
-            process.terminate()
-            try:
-                async with asyncio.timeout(STOP_S_MAX):
-                    await process.wait()
-            except TimeoutError:
-                output.warn(f"{self.replica.title} does not stop within {STOP_S_MAX:.0f} s: it is killed")
-                process.kill()
-        await process.wait()
-        if self._watching:
-            await asyncio.wait(self._watching)
-
-    async def _relay(self, lines: asyncio.StreamReader) -> None:
-        while line := await lines.readline():
-            self._last_words = line.decode("utf-8", "replace").rstrip()
-            sys.stderr.write(f"{self.replica.title}: {self._last_words}\n")
-            sys.stderr.flush()
-
-    async def _watch(self, process: asyncio.subprocess.Process) -> None:
-        status = await process.wait()
-        if not self._is_stopping:
-            output.warn(
-                f"{self.replica.title} (pid {process.pid}) {_how_it_ended(status)}; the others go on. "
-                f"To start it again: {self._command()}"
-            )
+    def ended(self, how: str) -> None:
+        """Say that it ended, and how to start it again."""
+        output.warn(f"{how}; the others go on. To start it again: {self._command()}")
 
     def _command(self) -> str:
         """Return what starts it again, on the port that it had."""
-        arguments = list(self._arguments)
-        arguments[arguments.index("--port") + 1] = str(split_address(self._hello["broker"])[1])
+        arguments = list(self.arguments)
+        arguments[arguments.index("--port") + 1] = str(split_address(self.hello["broker"])[1])
         return shlex.join(["pyromq", *arguments])
-
-
-async def _start_all(children: Sequence[BrokerChild], closing: AsyncExitStack) -> None:
-    async def stop_all() -> None:
-        await asyncio.gather(*(child.stop() for child in children))
-
-    closing.push_async_callback(stop_all)
-    started = await asyncio.gather(*(child.start() for child in children), return_exceptions=True)
-    for failure in started:
-        if failure is not None:
-            raise failure
 
 
 def _names(shape: Shape, name: str) -> Iterable[str]:
@@ -347,7 +280,3 @@ def _names(shape: Shape, name: str) -> Iterable[str]:
         return [name]
     stem = "broker" if name == BrokerSettings().broker_name else name
     return [f"{stem}-{chr(ord('a') + at)}" for at in range(shape.brokers)]
-
-
-def _how_it_ended(status: int) -> str:
-    return f"was ended by {signal.Signals(-status).name}" if status < 0 else f"ended with status {status}"

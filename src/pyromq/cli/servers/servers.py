@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from pyromq.cli import output
 from pyromq.cli.servers.dashboard_child import NO_DASHBOARD, Beside
 from pyromq.cli.servers.data_folder import default_folder, prepare
-from pyromq.cli.servers.serve import serve
+from pyromq.cli.servers.serve import Vitals, serve
 from pyromq.clock import SystemClock
 from pyromq.config.namesrv_settings import NamesrvSettings
 from pyromq.config.settings import NamesrvProcess, NetSettings
@@ -90,9 +90,11 @@ def shown_grpc(server: "Broker | Supervisor") -> dict[str, str]:
 def run_namesrv(process: NamesrvProcess, start: Start) -> None:
     """Serve a name server."""
     settings = with_key_values(process.namesrv, start)
+    vitals = Vitals(port=settings.health_port, host=settings.health_host)
 
     async def begin(closing: AsyncExitStack) -> Mapping[str, Any]:
         name_server = await start_namesrv(settings, process.net, closing, option="-p")
+        vitals.watch(name_server.health)
         address = join_address(settings.bind_address, name_server.port)
         metrics = metrics_of(name_server)
         if not start.is_json:
@@ -105,7 +107,7 @@ def run_namesrv(process: NamesrvProcess, start: Start) -> None:
             namesrv=address, data=str(Path(settings.kv_config_path).parent), **shown_metrics(metrics)
         )
 
-    run_loop(serve(begin, start.ready_file))
+    run_loop(serve(begin, start.ready_file, vitals=vitals))
 
 
 async def start_namesrv(

@@ -1,6 +1,7 @@
 """Topics, as `pyromq admin` and `pyromq topic` show them."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -90,6 +91,36 @@ def route(admin: Admin, topic: str) -> Listing:
             f"{sum(one['write_queues'] for one in records)} to write"
         ],
     )
+
+
+def typed_status(admin: Admin, topic: str) -> Listing:
+    """Each queue of a topic, with the type of the topic's messages on its broker for programs."""
+    types = _types(admin, topic)
+    shown = status(admin, topic)
+    return replace(shown, records=[{**one, "type": types.get(one["broker"])} for one in shown.records])
+
+
+def typed_route(admin: Admin, topic: str) -> Listing:
+    """The brokers of a topic, and which type of messages it has there."""
+    types = _types(admin, topic)
+    shown = route(admin, topic)
+    return replace(
+        shown,
+        columns=[*shown.columns, ("#Type", "type")],
+        records=[{**one, "type": types.get(one["broker"])} for one in shown.records],
+    )
+
+
+def _types(admin: Admin, topic: str) -> dict[str, str]:
+    """Return the type of a topic by broker, in the words of `topic create --type`.
+
+    Who does not answer is told once, with its queues; who may not be asked has no type.
+    """
+    try:
+        found = admin.topic_types(topic, Silence())
+    except (NetworkError, Refused):
+        return {}
+    return {broker: str(kind).lower() for broker, kind in found.items()}
 
 
 def route_text(found: TopicRoute) -> str:

@@ -15,7 +15,6 @@ from pyromq.cli.credentials import client_settings
 from pyromq.cli.exit_status import FAILED
 from pyromq.client.aio.asking import Asker
 from pyromq.client.observation.observation import Tell
-from pyromq.doctor.checks import CHECKS
 from pyromq.doctor.checks.check import Check
 from pyromq.doctor.examination import HealthReport, chosen_checks, examine
 from pyromq.doctor.finding import Finding, Severity
@@ -42,21 +41,23 @@ class DoctorOrder:
     watch_s: float = 10.0
     only: tuple[str, ...] = ()
     skip: tuple[str, ...] = ()
+    for_production: bool = False
 
 
-def list_checks(*, is_json: bool) -> None:
+def list_checks(*, for_production: bool, is_json: bool) -> None:
     """Print the names of all checks and what they look for."""
-    for check in CHECKS:
+    checks = chosen_checks(for_production=for_production)
+    for check in checks:
         if is_json:
             output.say_json({"check": check.name, "title": check.title})
     if not is_json:
-        for line in output.columns([[check.name, check.title] for check in CHECKS]):
+        for line in output.columns([[check.name, check.title] for check in checks]):
             output.say(line)
 
 
 def run_doctor(asked: DoctorOrder, *, is_json: bool) -> None:
     """Examine a cluster, print the report, and end with status 1 if something is wrong."""
-    checks = chosen_checks(asked.only, asked.skip)
+    checks = chosen_checks(asked.only, asked.skip, for_production=asked.for_production)
     with _progress() as tell:
         report = asyncio.run(_examine(asked, checks, tell))
     if is_json:

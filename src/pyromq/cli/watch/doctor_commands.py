@@ -13,9 +13,9 @@ CHOICE = "Which checks"
 
 def completed_checks(incomplete: str) -> list[str]:
     """Return the checks whose names begin so, for the shell's completion."""
-    from pyromq.doctor.checks import CHECKS
+    from pyromq.doctor.checks import CHECKS, PRODUCTION
 
-    return [check.name for check in CHECKS if check.name.startswith(incomplete)]
+    return [check.name for check in (*CHECKS, *PRODUCTION) if check.name.startswith(incomplete)]
 
 
 Groups = Annotated[
@@ -67,6 +67,14 @@ Skip = Annotated[
         autocompletion=completed_checks,
     ),
 ]
+Production = Annotated[
+    bool,
+    typer.Option(
+        "--production",
+        help="Also what a cluster that people rely on should have: replicas, access control, room, metrics.",
+        rich_help_panel=CHOICE,
+    ),
+]
 List = Annotated[bool, typer.Option("--list", help="List the checks, and end.", rich_help_panel=CHOICE)]
 Json = Annotated[bool, typer.Option("--json", help="All as one JSON object.", rich_help_panel=MACHINES)]
 
@@ -78,6 +86,7 @@ def doctor(
     watch: Watch = 10,
     only: Only = None,
     skip: Skip = None,
+    production: Production = False,
     is_list: List = False,
     name_server: NameServer = DEFAULT_NAME_SERVER,
     as_json: Json = False,
@@ -90,9 +99,15 @@ def doctor(
 
     with ended_by_errors():
         if is_list:
-            view.list_checks(is_json=as_json)
+            view.list_checks(for_production=production, is_json=as_json)
             return
         asked = view.DoctorOrder(
-            name_server, tuple(groups or ()), tuple(topics or ()), watch, tuple(only or ()), tuple(skip or ())
+            name_server,
+            tuple(groups or ()),
+            tuple(topics or ()),
+            watch,
+            tuple(only or ()),
+            tuple(skip or ()),
+            for_production=production,
         )
         view.run_doctor(asked, is_json=as_json)

@@ -121,6 +121,11 @@ class Keeper:
             return None
         return self.beyond_ms - MARGIN_MS
 
+    @property
+    def is_loading(self) -> bool:
+        """Whether more messages are wanted in the near future, and are not there yet."""
+        return self._is_load_wanted
+
     def want_load(self) -> None:
         """Have what is due next loaded."""
         self._is_load_wanted = True

@@ -194,12 +194,21 @@ class Timers(KindFollower):
             self._keeper.beyond_ms = min(self._near.until[0], self._keeper.beyond_ms or DUE_MS_MAX)
         self._set_alarm()
 
-    def _set_alarm(self) -> None:
+    @property
+    def next_due_ms(self) -> int | None:
+        """The time at which the first in memory is due, or more are to be loaded; now, while they are."""
         if self._alarm is None:
-            return
-        times = [time for time in (self._near.head_ms(), self._keeper.load_at_ms) if time is not None]
-        if times:
-            self._alarm.set(max(min(times), self._not_before_ms))
+            return None
+        return 0 if self._keeper.is_loading else self._next_ms()
+
+    def _next_ms(self) -> int | None:
+        times = (self._near.head_ms(), self._keeper.load_at_ms)
+        return min((time for time in times if time is not None), default=None)
+
+    def _set_alarm(self) -> None:
+        next_ms = self._next_ms()
+        if self._alarm is not None and next_ms is not None:
+            self._alarm.set(max(next_ms, self._not_before_ms))
 
     # Asking
 
