@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from access_stage import OPERATOR, OPERATOR_SECRET, SHOP, SHOP_SECRET, write_accounts
 from dashboard_stage import dashboard
+from page_questions import be_sure
 from playwright.sync_api import Locator, Page, Request, Response, expect
 
 from pyromq import Admin, Message, Producer
@@ -134,6 +135,7 @@ def test_an_account_is_changed_and_keeps_what_was_not_touched(
     shown.get_by_label("Trusted addresses").fill("10.7.*.*")
     shown.get_by_role("button", name="Remove this line").first.click()
     shown.get_by_role("button", name="Save").click()
+    be_sure(page, "Save", "The secret that it has", "Lines for topics: orders=PUB|SUB")
     expect(page.get_by_text(f"{SHOP} is changed on 2 brokers")).to_be_visible()
     expect(accounts_of(page).filter(has_text=SHOP)).to_contain_text("administrator")
     for stored in on_each(folder, SHOP):
@@ -165,6 +167,7 @@ def test_an_account_loses_its_last_line(open_page: Open, url: str, folder: Path)
     fill_secret(shown, NEW_SECRET)
     shown.get_by_role("button", name="Remove this line").click()
     shown.get_by_role("button", name="Save").click()
+    be_sure(page, "Save", "Lines for topics: invoices=", "deleted and made anew")
     expect(page.get_by_text("soon-nothing is changed on 2 brokers")).to_be_visible()
     for stored in on_each(folder, "soon-nothing"):
         assert stored is not None
@@ -178,7 +181,7 @@ def test_an_account_is_deleted_on_every_broker(open_page: Open, url: str, folder
     sure = page.get_by_role("button", name="Delete the account")
     expect(sure).to_be_disabled()
     page.get_by_label("Type its name to be sure").fill("soon-gone")
-    sure.click()
+    be_sure(page, "Delete the account", "on broker-a, broker-b", "What it may do with topics: invoices=")
     expect(page.get_by_text("soon-gone is deleted on 2 brokers")).to_be_visible()
     expect(accounts_of(page).filter(has_text="soon-gone")).to_have_count(0)
     assert on_each(folder, "soon-gone") == [None, None]
@@ -195,6 +198,8 @@ def test_the_addresses_that_need_no_account_are_changed_and_taken_away(
         shown = page.get_by_role("dialog")
         shown.get_by_label("One address in a line").fill(lines)
         shown.get_by_role("button", name="Save").click()
+        if not lines:
+            be_sure(page, "Save", "What 10.9.8.*, 10.9.9.1 may do")
         expect(page.get_by_text(said)).to_be_visible()
         expect(brokers.get_by_role("row").nth(2)).to_contain_text(lines.replace("\n", ", ") or "nobody")
         assert [file_of(folder, name).white for name in BROKERS] == [tuple(lines.split())] * 2
@@ -250,7 +255,7 @@ def test_a_broker_that_does_not_obey_is_told_beside_those_that_do(
     page.get_by_role("button", name="Delete half-there").click()
     page.get_by_label("Type its name to be sure").fill("half-there")
     page.get_by_role("button", name="Delete the account").click()
-    told = page.get_by_role("dialog").get_by_role("listitem")
+    told = page.get_by_role("dialog").locator(".told").get_by_role("listitem")
     expect(told.filter(has_text="broker-a")).to_contain_text("done")
     expect(told.filter(has_text="broker-b")).to_contain_text("deleted failed")
 

@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 import pytest
 from dashboard_story import ORDER_COUNT, Story
+from page_questions import be_sure
 from playwright.sync_api import Locator, Page, expect
 
 from pyromq import Admin, Message, Producer, PullConsumer
@@ -50,10 +51,62 @@ def test_a_topic_is_created_changed_and_deleted(open_page: Open, url: str, story
     sure = page.get_by_role("button", name="Delete for ever")
     expect(sure).to_be_disabled()
     page.get_by_label("Type its name to be sure").fill("made-here")
-    sure.click()
+    be_sure(page, "Delete for ever", "on broker-a: nothing brings them back")
     expect(page).to_have_url(f"{url}/topics")
     expect(page.get_by_role("link", name="orders")).to_be_visible()
     expect(page.get_by_role("link", name="made-here")).to_have_count(0)
+
+
+def test_a_question_names_what_is_lost_and_without_a_yes_nothing_happens(
+    open_page: Open, url: str, story: Story
+) -> None:
+    story.producer.send_batch([Message("half-read", b"%d" % at) for at in range(6)])
+    with PullConsumer("half-reader", story.name_server) as reader:
+        for queue in reader.queues("half-read"):
+            reader.commit(queue, 0)
+    page = open_page(f"{url}/topics?filter=half-read")
+    page.get_by_role("link", name="half-read").click()
+    expect(page.get_by_role("region", name="Groups that read it")).to_contain_text("half-reader")
+    page.get_by_role("button", name="Delete").click()
+    lost = page.get_by_role("list", name="What is lost")
+    expect(lost).to_contain_text("6 messages in 4 queues on broker-a: nothing brings them back")
+    expect(lost).to_contain_text("How far group half-reader has read; 6 messages it has not read yet")
+    page.get_by_role("button", name="Cancel").click()
+    page.goto(f"{url}/group?name=half-reader")
+    expect(page.get_by_role("region", name="Lag of each queue").get_by_role("row")).to_have_count(5)
+    page.get_by_role("button", name="Delete").click()
+    expect(lost).to_contain_text("How far it has read, in 4 queues of half-read, unless you keep it")
+    expect(lost).to_contain_text("6 messages that it has not read yet")
+    page.keyboard.press("Escape")
+    assert queue_counts(story, "half-read") == [(4, 4)]
+    assert set(story.committed("half-reader", "half-read").values()) == {0}
+
+
+def test_fewer_queues_to_read_are_a_question_and_more_are_none(
+    open_page: Open, url: str, story: Story
+) -> None:
+    with Admin(story.name_server) as admin:
+        admin.create_topic("narrowed", 4)
+    with Producer("fills", story.name_server) as producer:
+        for at in range(4):
+            producer.send(Message("narrowed", b"x"), selector=lambda queues, _message, at=at: queues[at])
+    page = open_page(f"{url}/topic?name=narrowed")
+    expect(page.get_by_role("region", name="Queues", exact=True).get_by_role("row")).to_have_count(5)
+    expect(page.locator(".facts").first).to_contain_text("4 kept")
+    page.get_by_role("button", name="Change").click()
+    page.get_by_role("dialog").get_by_label("Queues to read").fill("1")
+    page.get_by_role("button", name="Save").click()
+    expect(page.get_by_role("list", name="What is lost")).to_contain_text("3 messages there")
+    assert queue_counts(story, "narrowed") == [(4, 4)]
+    be_sure(page, "Save", "Queues 1 to 3 of each broker")
+    expect(page.get_by_text("narrowed is changed")).to_be_visible()
+    assert queue_counts(story, "narrowed") == [(4, 1)]
+    expect(page.get_by_role("dialog")).to_have_count(0)
+    page.get_by_role("button", name="Change").click()
+    page.get_by_role("dialog").get_by_label("Queues to read").fill("6")
+    page.get_by_role("button", name="Save").click()
+    expect(page.get_by_role("dialog")).to_have_count(0)
+    assert queue_counts(story, "narrowed") == [(4, 6)]
 
 
 def test_a_topic_that_may_only_be_read_takes_no_messages(open_page: Open, url: str, story: Story) -> None:
@@ -138,9 +191,12 @@ def test_an_offline_group_moves_only_after_its_preview(open_page: Open, url: str
     shown.get_by_role("button", name="Preview").click()
     expect(shown.get_by_role("status")).to_contain_text("6 messages would be read again, 0 skipped")
     expect(shown.get_by_role("region", name="What would move").get_by_role("row")).to_have_count(5)
+    expect(shown.get_by_role("region", name="What would move")).not_to_contain_text("done")
+    expect(shown.get_by_role("list", name="What is lost")).to_contain_text("6 messages are handled a second")
     assert story.committed("mover", "moved") == before
     shown.get_by_role("button", name="Move it").click()
     expect(shown.get_by_role("status")).to_contain_text("Moved")
+    expect(shown.get_by_role("region", name="What was moved")).to_contain_text("done")
     assert set(story.committed("mover", "moved").values()) == {0}
 
 
@@ -212,6 +268,7 @@ def test_dead_letters_are_rehearsed_replayed_and_then_skipped(open_page: Open, u
     expect(results).to_have_count(3)
     expect(results.nth(1)).to_contain_text("would replay")
     page.get_by_role("button", name="Replay 2").click()
+    be_sure(page, "Replay for good", "Group mail gets them once more", "marked as replayed")
     expect(results.nth(1)).to_contain_text("replayed")
     expect(results.nth(1)).to_contain_text("%RETRY%mail on broker-a, queue 0, offset")
     expect(results.nth(2)).to_contain_text("replayed")
@@ -219,6 +276,7 @@ def test_dead_letters_are_rehearsed_replayed_and_then_skipped(open_page: Open, u
     expect(page.get_by_role("button", name="Replay", exact=True)).to_be_disabled()
     rows.nth(1).get_by_role("checkbox").check()
     page.get_by_role("button", name="Replay 1").click()
+    be_sure(page, "Replay for good", "1 letter was replayed before, and is skipped")
     expect(results.nth(1)).to_contain_text("it was replayed before")
 
 
@@ -230,6 +288,7 @@ def test_a_dead_letter_is_mended_and_replayed(open_page: Open, url: str, story: 
     mended = json.dumps({"mail": 3, "to": "somebody"})
     shown.get_by_label("The mended body").fill(mended)
     shown.get_by_role("button", name="Replay it mended").click()
+    be_sure(page, "Replay for good", "1 body mended here goes in place of the old")
     expect(shown.get_by_role("status")).to_contain_text("1 replayed")
     expect(shown.get_by_role("region", name="Results")).to_contain_text("with the mended body")
     with PullConsumer("looks", story.name_server) as reader:

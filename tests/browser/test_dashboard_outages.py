@@ -10,6 +10,7 @@ from dashboard_story import told_story
 from failover_stage import crash, stage_of
 from loop_thread import LoopThread, loop_thread
 from namesrv_stage import StageBroker
+from page_questions import be_sure
 from playwright.sync_api import Locator, Page, expect
 from slave_stage import running_pair
 
@@ -198,6 +199,7 @@ def test_letters_of_a_broker_that_is_away_fail_one_by_one_and_go_when_it_is_back
         rows.nth(2).get_by_role("checkbox").check()
         story.cluster.stop_broker("broker-a")
         page.get_by_role("button", name="Replay 2").click()
+        be_sure(page, "Replay for good")
         results = page.get_by_role("region", name="Results").get_by_role("row")
         expect(results).to_have_count(3)
         for at in (1, 2):
@@ -207,6 +209,7 @@ def test_letters_of_a_broker_that_is_away_fail_one_by_one_and_go_when_it_is_back
         page.get_by_role("button", name="Find").click()
         rows.nth(1).get_by_role("checkbox").check()
         page.get_by_role("button", name="Replay").click()
+        be_sure(page, "Replay for good")
         expect(results.nth(1)).to_contain_text("replayed")
 
 

@@ -26,6 +26,61 @@ def test_the_first_page_shows_brokers_numbers_and_a_chart(open_page: Open, url: 
     expect(page.locator("svg.chart path.line")).to_have_count(2)
 
 
+def test_a_broker_says_its_version_and_for_how_long_it_has_been_running(open_page: Open, url: str) -> None:
+    page = open_page(url)
+    brokers = page.get_by_role("region", name="Brokers")
+    heads = brokers.get_by_role("columnheader").all_text_contents()
+    cells = brokers.get_by_role("row").nth(1).get_by_role("cell")
+    expect(cells.nth(heads.index("Version"))).to_have_text(f"V4_9_8, PyroMQ {VERSION}")
+    running = cells.nth(heads.index("Up for"))
+    expect(running).to_have_text(re.compile(r"^\d+ (min|s)( \d+ s)?$"))
+    expect(running.locator("time")).to_have_attribute(
+        "title", re.compile(r"^Started \d{4}-.* by its own clock$")
+    )
+
+
+def test_a_message_is_sent_from_a_topics_page_and_its_id_leads_to_it(open_page: Open, url: str) -> None:
+    page = open_page(f"{url}/topic?name=orders")
+    expect(page.get_by_role("region", name="Groups that read it")).to_contain_text("billing")
+    page.get_by_role("button", name="Send a message").click()
+    shown = page.get_by_role("dialog")
+    expect(shown).to_contain_text("2 groups read it, and get the message: audit, billing.")
+    # It waits for a day, so that other tests count what they did.
+    shown.get_by_label("Body").fill('{"from": "the page"}')
+    shown.get_by_label("Tag").fill("tried")
+    shown.get_by_label("Keys").fill("by-hand")
+    shown.get_by_role("button", name="Add a property").click()
+    shown.get_by_label("Name of a property").fill("region")
+    shown.get_by_label("Value of that property").fill("eu")
+    shown.get_by_label("Queue").select_option("broker-a, queue 2")
+    shown.get_by_label("Deliver").select_option("after any time")
+    shown.get_by_label("Time").fill("1")
+    shown.get_by_label("Unit").select_option("days")
+    shown.get_by_role("button", name="Send", exact=True).click()
+    result = shown.get_by_role("status")
+    expect(result).to_contain_text("SEND_OK")
+    expect(result).to_contain_text("broker-a, queue 2")
+    expect(result).to_contain_text("It waits for its time")
+    result.get_by_role("link").click()
+    expect(page.locator("pre.body")).to_contain_text('"from": "the page"')
+    expect(page.get_by_text("by-hand", exact=True).first).to_be_visible()
+    expect(page.locator("main")).to_contain_text("eu")
+
+
+def test_a_message_that_cannot_be_sent_says_why_in_the_form(open_page: Open, url: str) -> None:
+    page = open_page(f"{url}/messages")
+    page.get_by_role("button", name="Send a message").click()
+    shown = page.get_by_role("dialog")
+    send = shown.get_by_role("button", name="Send", exact=True)
+    shown.get_by_label("Body").fill("to nobody")
+    send.click()
+    assert shown.get_by_label("Topic").evaluate("(one) => one.validity.valueMissing")
+    shown.get_by_label("Topic").fill("ordres")
+    send.click()
+    expect(shown.get_by_role("alert")).to_contain_text("ordres")
+    expect(shown.get_by_role("alert")).to_contain_text("create it")
+
+
 def test_dead_letters_are_as_alarming_as_health_says(open_page: Open, url: str) -> None:
     page = open_page(url)
     # Four dead letters that are no longer growing: worth a note, and all is well.

@@ -29,6 +29,7 @@ from pyromq.dashboard import (
     pages,
     resets,
     traces,
+    trial_sends,
 )
 from pyromq.dashboard import account_pages as accounts
 from pyromq.dashboard.failure_advice import next_step
@@ -45,7 +46,7 @@ STATIC: Final = Path(__file__).parent / "static"
 ORDER_BYTES_MAX: Final = 16 * 1024 * 1024
 _LOGIN_BYTES_MAX: Final = 16 * 1024
 #: What the log does not tell of an order.
-_NOT_LOGGED: Final = frozenset({"bodies", "secret"})
+_NOT_LOGGED: Final = frozenset({"bodies", "body", "properties", "secret"})
 #: Pages that are kept up to date at once.
 STREAMS_MAX: Final = 200
 #: Seconds after which a stream says that it is still there, though nothing changed.
@@ -132,6 +133,7 @@ class Dashboard:
             post("/api/health/examine", self._begin_examination),
             # Changes
             post("/api/topics/put", lambda order: changes.put_topic(asker, picture, order)),
+            post("/api/messages/send", lambda order: trial_sends.send(asker, picture, order)),
             post("/api/topics/delete", lambda order: changes.delete_topic(asker, picture, order)),
             post("/api/groups/put", lambda order: changes.put_group(asker, picture, order)),
             post("/api/groups/delete", lambda order: changes.delete_group(asker, picture, order)),

@@ -8,6 +8,7 @@ from itertools import islice
 from typing import Any, Final, TypeVar
 
 from pyromq.client.namespaces import DEAD_LETTER_TOPIC_PREFIX
+from pyromq.client.observation.broker_clock import uptime_s
 from pyromq.client.observation.snapshot import BrokerSnapshot
 from pyromq.codes import Perm
 from pyromq.dashboard.failure_advice import next_step
@@ -153,6 +154,7 @@ def _broker(picture: Picture, broker: BrokerSnapshot) -> Shown:
         "version": broker.figures.get("brokerVersionDesc"),
         "pyromqVersion": broker.figures.get("pyromqVersion"),
         "since": broker.number("bootTimestamp"),
+        "upSeconds": uptime_s(broker.figures),
         "in": broker.newest_rate("putTps"),
         "out": broker.newest_rate("getTransferedTps"),
         "disk": broker.number("commitLogDiskRatio"),
@@ -168,7 +170,18 @@ def _broker(picture: Picture, broker: BrokerSnapshot) -> Shown:
         "failure": broker.failure,
         "isRefusing": isinstance(broker.error, Refused),
         "goneAt": None,
+        "versionDiffers": _differs_in_version(picture, broker),
     }
+
+
+def _differs_in_version(picture: Picture, broker: BrokerSnapshot) -> bool:
+    """Whether other brokers of its cluster say another version."""
+
+    def said(one: BrokerSnapshot) -> tuple[str | None, str | None]:
+        return one.figures.get("brokerVersionDesc"), one.figures.get("pyromqVersion")
+
+    peers = [one for one in picture.brokers if one.cluster == broker.cluster and one.figures]
+    return bool(broker.figures) and any(said(one) != said(broker) for one in peers)
 
 
 # Topics

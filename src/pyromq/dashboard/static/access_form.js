@@ -1,5 +1,5 @@
 // Creating, changing and deleting an account; the addresses that need none.
-import { act, dialog, field, get, h, post, select, toast, told } from "./core.js";
+import { act, confirmed, dialog, field, get, h, post, select, toast, told } from "./core.js";
 
 const WORDS = { "PUB|SUB": "PUB|SUB", PUB: "PUB", SUB: "SUB", DENY: "DENY" };
 const brokersOf = (results) => `${results.length} ${results.length === 1 ? "broker" : "brokers"}`;
@@ -29,6 +29,7 @@ function lines(title, what, known, names) {
 }
 const names = (path) => async () => (await get(path, { size: 200 })).rows.map((one) => one.name);
 const standard = (value) => select(value ? WORDS : { "": "not said (DENY)", ...WORDS }, value);
+const lineWords = (what, lines) => (lines.length ? [`${what}: ${lines.join(", ")}.`] : []);
 async function saved(shown, results, words, after) {
   if (results.some((one) => one.failure)) { shown.say(told(results)); await after(); return; }
   shown.close();
@@ -58,7 +59,15 @@ export function editAccount(account, { clusters, taken }, after) {
       topicPerms: topics.read(), groupPerms: groups.read(), cluster: cluster.value };
     // Brokers keep lines when none are sent: an account that is to have none is made anew.
     order.anew = Boolean(account) && ((account.topicPerms.length > 0 && !order.topicPerms.length) || (account.groupPerms.length > 0 && !order.groupPerms.length));
-    await saved(shown, await post("/api/access/put", order), `${order.name} is ${account ? "changed" : "created"}`, after);
+    const store = async () => saved(shown, await post("/api/access/put", order), `${order.name} is ${account ? "changed" : "created"}`, after);
+    if (!account) { await store(); return; }
+    const gone = (before, now) => before.filter((one) => !now.includes(one));
+    confirmed(`Change account ${account.name}?`, { verb: "Save", lost: [
+      "The secret that it has, if you typed another one: clients with the old one are refused at once, and nobody can read it any more.",
+      account.isAdmin && !order.isAdmin && "That it is an administrator.",
+      ...lineWords("Lines for topics", gone(account.topicPerms, order.topicPerms)), ...lineWords("Lines for groups", gone(account.groupPerms, order.groupPerms)),
+      order.anew && "The account itself, for a moment: it is deleted and made anew, and its clients may be refused meanwhile.",
+    ] }, store);
   });
   const shown = dialog(account ? `Change ${account.name}` : "New account", [
     field("Name (access key)", name, account ? null : "7 characters or more"),
@@ -74,17 +83,17 @@ export function editAccount(account, { clusters, taken }, after) {
 }
 
 export function deleteAccount(account, { clusters }, after) {
-  const typed = h("input", { autocomplete: "off", required: true, spellcheck: "false" });
   const { cluster, node } = whichCluster(clusters);
-  const button = act("Delete the account", async () => {
-    await saved(shown, await post("/api/access/delete", { name: account.name, cluster: cluster.value }), `${account.name} is deleted`, after);
-  }, { kind: "danger", can: () => typed.value === account.name });
-  button.disabled = true;
-  typed.addEventListener("input", () => { button.disabled = typed.value !== account.name; });
-  const shown = dialog(`Delete account ${account.name}?`, [
-    h("p", {}, "Clients that use it are refused at once, on every broker. Its secret is kept nowhere."),
-    node, field("Type its name to be sure", typed)], [button]);
-  typed.focus();
+  confirmed(`Delete account ${account.name}?`, { verb: "Delete the account", typed: account.name, more: node, lost: [
+    `Its secret, which is kept nowhere else: clients that use it are refused at once, on ${account.brokers.join(", ")}.`,
+    account.isAdmin && "An administrator: who signs as it changes nothing any more.",
+    ...lineWords("What it may do with topics", account.topicPerms), ...lineWords("What it may do with groups", account.groupPerms),
+  ] }, async () => {
+    const results = await post("/api/access/delete", { name: account.name, cluster: cluster.value });
+    await after();
+    if (!results.some((one) => one.failure)) toast(`${account.name} is deleted on ${brokersOf(results)}`);
+    return results;
+  });
 }
 
 export function editWhiteList(brokers, { clusters }, after) {
@@ -95,7 +104,12 @@ export function editWhiteList(brokers, { clusters }, after) {
   const { cluster, node } = whichCluster(clusters);
   const save = act("Save", async () => {
     const addresses = text.value.split("\n").map((one) => one.trim()).filter(Boolean);
-    await saved(shown, await post("/api/access/white", { addresses, cluster: cluster.value }), addresses.length ? "The list is changed" : "The list is empty", after);
+    const store = async () => saved(shown, await post("/api/access/white", { addresses, cluster: cluster.value }), addresses.length ? "The list is changed" : "The list is empty", after);
+    const gone = known.filter((one) => !addresses.includes(one));
+    if (!gone.length) { await store(); return; }
+    confirmed("Take addresses from the list?", { verb: "Save", heading: "What this takes away", lost: [
+      `What ${gone.join(", ")} may do: who asks from there without an account is refused at once, this dashboard too if it is there.`,
+    ] }, store);
   });
   const shown = dialog("Addresses that need no account", [
     h("p", { class: "facts" }, "Whoever asks from one of these may do everything, without account and secret."),

@@ -1,4 +1,4 @@
-import { ago, brief, bytes, card, clear, count, h, head, link, live, main, none, perSecond, Table, time, trouble, when } from "./core.js";
+import { brief, bytes, card, clear, count, h, head, lasted, link, live, main, none, perSecond, Table, time, trouble, zone } from "./core.js";
 import { Chart, spark } from "./chart.js";
 
 // From so many bytes on a slave that is behind stands out.
@@ -22,6 +22,15 @@ function state(broker) {
   if (broker.goneAt) return h("span", { class: "bad", title: "No name server knows it any more" }, `gone since ${time(broker.goneAt).slice(11, 19)}`);
   if (broker.failure) return h("span", { class: "bad", title: broker.failure }, broker.isRefusing ? "refuses" : "does not answer");
   return h("span", { class: "good" }, "answers");
+}
+function up(broker) {
+  if (broker.goneAt || broker.upSeconds === null) return none;
+  return h("time", { title: `Started ${time(broker.since)} ${zone}, by its own clock` }, lasted(broker.upSeconds));
+}
+function version(broker) {
+  if (!broker.version) return none;
+  const text = broker.pyromqVersion ? `${broker.version}, PyroMQ ${broker.pyromqVersion}` : broker.version;
+  return broker.versionDiffers ? h("span", { class: "warm", title: "Brokers of this cluster have different versions" }, `${text}, differs`) : text;
 }
 const badge = h("a", { class: "health", href: "/health", id: "health-badge" }, "Health");
 function health(shown) {
@@ -51,10 +60,10 @@ const brokers = new Table([
   { title: "Disk", cell: disk, sign: (b) => `${b.disk}${b.capacity}` },
   { title: "Log", kind: "number", cell: (b) => bytes(b.logBytes) },
   { title: "Today", kind: "number", cell: (b) => brief(b.today) },
-  { title: "Started", cell: (b) => (b.since ? when(b.since) : none), sign: (b) => b.since && ago(b.since) },
+  { title: "Up for", cell: up, sign: (b) => `${b.goneAt}${b.since}${lasted(b.upSeconds)}` },
+  { title: "Version", cell: version, sign: (b) => `${b.version}${b.pyromqVersion}${b.versionDiffers}` },
   { title: "Address", cell: (b) => h("code", {}, b.address), sign: (b) => b.address },
   { title: "Cluster", cell: (b) => b.cluster },
-  { title: "Version", cell: (b) => (b.pyromqVersion ? `${b.version}, PyroMQ ${b.pyromqVersion}` : b.version ?? none), sign: (b) => `${b.version}${b.pyromqVersion}` },
 ], { key: (b) => b.address + b.name, caption: "Brokers", empty: "No broker is registered at the name server. Start one: pyromq broker -n HOST:PORT" });
 const small = (caption, of, kind, value, to, empty) => new Table([
   { title: of, kind: "wide", cell: (one) => h("a", { href: link(to, { name: one.name }) }, one.name), sign: (one) => one.name },

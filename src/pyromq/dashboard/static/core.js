@@ -57,6 +57,14 @@ export function ago(ms) {
   }
   return `${Math.floor(seconds)} s ago`;
 }
+// For how long: the two largest units
+export function lasted(seconds) {
+  if (seconds === null || seconds === undefined) return none;
+  const parts = [["d", 86400], ["h", 3600], ["min", 60], ["s", 1]].map(([unit, length], at, all) =>
+    [Math.floor((at ? seconds % all[at - 1][1] : seconds) / length), unit]);
+  const first = parts.findIndex(([n]) => n > 0);
+  return first < 0 ? "0 s" : parts.slice(first, first + 2).filter(([n]) => n > 0).map(([n, unit]) => `${count(n)} ${unit}`).join(" ");
+}
 export const when = (ms) => h("time", { title: `${time(ms)} ${zone}` }, ago(ms));
 
 // Questions and orders
@@ -261,12 +269,12 @@ export function later(call, ms = 200) {
 }
 
 // Dialogs: what they ask for goes to the server when they are confirmed; errors stay in them
-export function dialog(title, content, buttons = [], { wide = false } = {}) {
+export function dialog(title, content, buttons = [], { wide = false, away = "Close" } = {}) {
   const said = h("div", { class: "said" });
   const node = h("dialog", { class: wide ? "wide" : null, "aria-label": title });
   const form = h("form", { method: "dialog", onsubmit: (event) => event.preventDefault() },
     h("h2", {}, title), h("div", { class: "content" }, content), said,
-    h("div", { class: "buttons" }, h("button", { type: "button", onclick: () => node.close() }, "Close"), buttons));
+    h("div", { class: "buttons" }, h("button", { type: "button", onclick: () => node.close() }, away), buttons));
   node.append(form);
   node.addEventListener("close", () => node.remove());
   document.body.append(node);
@@ -286,6 +294,23 @@ export function act(label, call, { kind = "primary", say, can = () => true } = {
     } finally { button.disabled = !can(); button.removeAttribute("aria-busy"); }
   } }, label);
   return button;
+}
+// What an order takes away or cannot take back, named; and the one question before such an order. With `typed` that name is to be typed
+// first, for what nothing brings back. `call` returns what each server said; while one refused, the question stays open.
+export const losses = (lost, heading = "This cannot be taken back") => h("div", { class: "lost" }, h("b", {}, heading),
+  h("ul", { "aria-label": "What is lost" }, lost.filter(Boolean).map((one) => h("li", {}, one))));
+export function confirmed(title, { lost, verb, heading, typed = null, more = null }, call) {
+  const word = typed && h("input", { autocomplete: "off", required: true, spellcheck: "false" });
+  const can = () => !typed || word.value === typed;
+  const button = act(verb, async () => {
+    const results = await call();
+    if (Array.isArray(results) && results.some((one) => one.failure)) { shown.say(told(results)); return; }
+    shown.close();
+  }, { kind: "danger", can });
+  button.disabled = !can();
+  word?.addEventListener("input", () => { button.disabled = !can(); });
+  const shown = dialog(title, [losses(lost, heading), more, word && field("Type its name to be sure", word)], [button], { away: "Cancel" });
+  word?.focus();
 }
 // What each server said of an order
 export const told = (results) => h("ul", { class: "told" }, results.map((one) =>

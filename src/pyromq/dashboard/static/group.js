@@ -46,7 +46,7 @@ main.append(crumb("Groups", "/groups"), head(name,
   h("a", { class: "button", href: link("/dead-letters", { group: name }) }, "Dead letters"),
   change(h("button", { type: "button", id: "reset", onclick: () => latest && resetOffsets(latest) }, "Move offsets")),
   change(h("button", { type: "button", id: "edit", onclick: () => latest && editGroup(latest) }, "Change")),
-  change(h("button", { type: "button", class: "danger", id: "delete", onclick: () => deleteGroup(name, () => location.assign("/groups")) }, "Delete"))),
+  change(h("button", { type: "button", class: "danger", id: "delete", onclick: () => latest && deleteGroup(latest, () => location.assign("/groups")) }, "Delete"))),
 failed, facts, h("div", { class: "two-columns" }, card("Lag", lag.node), card("Speed", speed.node)), card("Lag of each queue", queues.node),
 card("Members", clients.node, h("h3", {}, "Subscriptions"), wants), card("Settings", configs.node));
 live("group", { name }, (shown) => {

@@ -1,5 +1,5 @@
 // Creating, changing and deleting a group; moving where it goes on reading.
-import { act, clear, count, dialog, field, h, post, select, Table, toast, told, trouble, zone } from "./core.js";
+import { act, clear, confirmed, count, dialog, field, h, losses, many, post, select, Table, toast, told, trouble, zone } from "./core.js";
 
 export function editGroup(group) {
   const known = group?.configs?.[0] ?? { consumeEnable: true, consumeFromMinEnable: true, consumeBroadcastEnable: true, retryMaxTimes: 16, retryQueueNums: 1 };
@@ -29,24 +29,22 @@ export function editGroup(group) {
   if (!group) name.focus();
 }
 
-export function deleteGroup(name, after) {
-  const typed = h("input", { autocomplete: "off", required: true });
+export function deleteGroup(group, after) {
+  const name = group.name;
   const keep = h("input", { type: "checkbox" });
-  const button = act("Delete for ever", async () => {
+  confirmed(`Delete group ${name}?`, { verb: "Delete for ever", typed: name, lost: [
+    `How far it has read, in ${many(group.queueCount, "queue")} of ${group.topicNames.filter((one) => !one.startsWith("%RETRY%")).join(", ") || "no topic"}, unless you keep it below: a group of this name begins anew.`,
+    group.lag > 0 && `${many(group.lag, "message")} that it has not read yet: nobody reads them for it.`,
+    `Its settings on ${group.configs.map((one) => one.broker).join(", ") || "all brokers"}.`,
+  ], more: [h("p", { class: "facts" }, group.deadLetters > 0 ? `Messages stay, its ${many(group.deadLetters, "dead letter")} too.` : "Messages stay."),
+    h("label", { class: "check" }, keep, "Keep how far it has read")] }, async () => {
     const results = await post("/api/groups/delete", { name, keepOffsets: keep.checked });
-    if (results.some((one) => one.failure)) { shown.say(told(results)); return; }
-    shown.close();
-    after();
-  }, { kind: "danger" });
-  button.disabled = true;
-  typed.addEventListener("input", () => { button.disabled = typed.value !== name; });
-  const shown = dialog(`Delete group ${name}?`, [
-    h("p", {}, "Its settings are gone from all brokers, and how far it has read. Messages stay."),
-    h("label", { class: "check" }, keep, "Keep how far it has read"),
-    field("Type its name to be sure", typed)], [button]);
+    if (!results.some((one) => one.failure)) after();
+    return results;
+  });
 }
 
-const MOVES = (caption) => new Table([
+const MOVES = (caption, { isDone }) => new Table([
   { title: "Broker", cell: (m) => m.broker },
   { title: "Queue", kind: "number", cell: (m) => m.id },
   { title: "Is at", kind: "number", cell: (m) => (m.at === null ? "nowhere yet" : count(m.at)) },
@@ -54,7 +52,7 @@ const MOVES = (caption) => new Table([
   { title: "So it", kind: "number", cell: (m) => (m.change === null ? "" : m.change === 0 ? "stays" : m.change > 0 ? `skips ${count(m.change)}` : `reads ${count(-m.change)} again`) },
   { title: "First", kind: "number", cell: (m) => count(m.min) },
   { title: "End", kind: "number", cell: (m) => count(m.max) },
-  { title: "", cell: (m) => (m.failure === undefined ? "" : m.failure ? h("span", { class: "bad" }, m.failure) : h("span", { class: "good" }, "done")) },
+  { title: "", cell: (m) => (m.failure ? h("span", { class: "bad" }, m.failure) : isDone ? h("span", { class: "good" }, "done") : "") },
 ], { key: (m) => `${m.broker}:${m.id}`, caption, empty: "The topic has no queue." });
 
 export function resetOffsets(group) {
@@ -78,7 +76,7 @@ export function resetOffsets(group) {
   let previewed = "";
   const move = act("Move it", async () => {
     const done = await post("/api/offsets/move", JSON.parse(previewed));
-    const table = MOVES("What was moved");
+    const table = MOVES("What was moved", { isDone: true });
     table.update(done.moves);
     const failures = done.moves.filter((one) => one.failure).length;
     clear(place, h("p", { class: failures ? "bad" : "good", role: "status" }, failures ? `${failures} queues were not moved.` : `Moved: ${done.how}.`), table.node);
@@ -90,10 +88,13 @@ export function resetOffsets(group) {
     forget();
     const asked = order();
     const shown = await post("/api/offsets/preview", asked);
-    const table = MOVES("What would move");
+    const table = MOVES("What would move", { isDone: false });
     table.update(shown.moves);
     clear(place, h("p", { role: "status" }, `Nothing has moved yet; ${shown.how}. `,
       h("b", {}, `${count(shown.again)} messages would be read again, ${count(shown.skipped)} skipped.`)), table.node,
+    !shown.refusal && losses([shown.skipped > 0 && `${many(shown.skipped, "message")}: ${group.name} does not get what it skips.`,
+      shown.again > 0 && `${many(shown.again, "message")} ${shown.again === 1 ? "is" : "are"} handled a second time.`,
+      "Where it is now: no broker keeps that. Note the column \"Is at\" if you may want to go back."]),
     shown.refusal && trouble({ message: shown.refusal, next: "Nothing moves until then." }));
     if (!shown.refusal) { previewed = JSON.stringify(asked); move.hidden = false; }
   });

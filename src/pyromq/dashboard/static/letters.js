@@ -1,4 +1,4 @@
-import { act, bytes, card, change, choices, clear, count, crumb, dialog, drawn, field, get, h, head, isReadOnly, later, link, live, main, pager, post, query, select, still, Table, time, toast, trouble, when, withZone } from "./core.js";
+import { act, bytes, card, change, choices, clear, confirmed, count, crumb, dialog, drawn, field, get, h, head, isReadOnly, later, link, live, main, many, pager, post, query, select, still, Table, time, toast, trouble, when, withZone } from "./core.js";
 import { bodyView } from "./body.js";
 
 const group = query.get("group");
@@ -43,7 +43,7 @@ function oneGroup() {
     { title: "Replayed", cell: (l) => (l.replayed ? when(l.replayed) : mended.has(l.placeId) ? h("span", { class: "badge" }, "mended") : ""), sign: (l) => `${l.replayed}${mended.has(l.placeId)}` },
     { title: "Body", kind: "line", cell: (l) => l.line },
   ], { key: (l) => l.placeId, caption: "Dead letters", empty: "There is none, or none is so." });
-  const replayButton = act("Replay", () => replay([...chosen], false), { kind: "primary", say: () => failed, can: () => chosen.size });
+  const replayButton = act("Replay", async () => sure([...chosen], () => replay([...chosen], false)), { kind: "primary", say: () => failed, can: () => chosen.size });
   const rehearseButton = act("Rehearse", () => replay([...chosen], true), { kind: "quiet", say: () => failed, can: () => chosen.size });
   const more = act("More", () => load(next), { kind: "quiet", say: () => failed });
   function draw() {
@@ -60,6 +60,17 @@ function oneGroup() {
     next = shown.nextSince;
     draw();
     drawn();
+  }
+  // What is stored once more is handled once more: no broker takes it back.
+  function sure(ids, call, again = false) {
+    const bodies = ids.filter((one) => mended.has(one)).length;
+    const before = rows.filter((one) => ids.includes(one.placeId) && one.replayed).length;
+    confirmed(`Replay ${many(ids.length, "dead letter")}?`, { verb: "Replay for good", lost: [
+      to.value === "topic" ? `Every group that reads the first topic gets ${ids.length === 1 ? "it" : "them"} once more, not ${group} alone.` : `Group ${group} gets ${ids.length === 1 ? "it" : "them"} once more.`,
+      `${ids.length === 1 ? "The dead letter stays where it is, and is" : "The dead letters stay where they are, and are"} marked as replayed.`,
+      bodies > 0 && `${many(bodies, "body", "bodies")} mended here ${bodies === 1 ? "goes" : "go"} in place of the old.`,
+      before > 0 && (again ? `${many(before, "letter")} ${before === 1 ? "was" : "were"} replayed before, and ${before === 1 ? "is" : "are"} handled twice.` : `${many(before, "letter")} ${before === 1 ? "was" : "were"} replayed before, and ${before === 1 ? "is" : "are"} skipped.`),
+    ] }, call);
   }
   async function replay(ids, rehearse, { again = false, say } = {}) {
     const bodies = Object.fromEntries(ids.filter((one) => mended.has(one)).map((one) => [one, mended.get(one)]));
@@ -89,7 +100,7 @@ function oneGroup() {
     const again = h("input", { type: "checkbox" });
     const send = act("Replay it mended", async () => {
       if (text.value !== letter.body.text) mended.set(letter.placeId, text.value);
-      await replay([letter.placeId], false, { again: again.checked, say: (node) => shown.say(node) });
+      sure([letter.placeId], () => replay([letter.placeId], false, { again: again.checked, say: (node) => shown.say(node) }), again.checked);
     });
     const keep = act("Keep for later", async () => {
       mended.set(letter.placeId, text.value);

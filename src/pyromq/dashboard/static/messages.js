@@ -1,4 +1,5 @@
-import { act, bytes, card, clear, count, drawn, field, get, h, head, link, main, query, select, still, Table, time, trouble, withZone, zone } from "./core.js";
+import { act, bytes, card, change, clear, count, drawn, field, get, h, head, link, main, query, select, still, Table, time, trouble, withZone, zone } from "./core.js";
+import { sendForm } from "./send_form.js";
 
 still();
 const local = (ms) => { const d = new Date(Number(ms)); return new Date(d - d.getTimezoneOffset() * 60_000).toISOString().slice(0, 19); };
@@ -65,5 +66,5 @@ const form = h("form", { class: "toolbar" }, field("Find by", by), Object.values
 const found = card(null, table.node, more);
 const hint = h("p", { class: "empty" }, "Say a topic and press Search: the newest messages come first.");
 found.hidden = true;
-main.append(head("Messages"), form, names, failed, hint, found);
+main.append(head("Messages", change(h("button", { type: "button", id: "send", onclick: () => sendForm(null, topic.value.trim()) }, "Send a message"))), form, names, failed, hint, found);
 if (query.get("topic") || query.get("id")) search().catch((error) => clear(failed, trouble(error)));

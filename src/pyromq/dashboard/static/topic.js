@@ -1,5 +1,6 @@
 import { card, change, clear, crumb, count, h, head, link, live, main, missing, none, query, rate, Table, time, trouble, when } from "./core.js";
 import { Chart } from "./chart.js";
+import { sendForm } from "./send_form.js";
 import { deleteTopic, editTopic } from "./topic_form.js";
 
 const name = query.get("name") ?? "";
@@ -30,8 +31,9 @@ const groups = new Table([
 ], { key: (g) => g.name, caption: "Groups that read it", empty: "No group has read of it." });
 main.append(crumb("Topics", "/topics"), head(name,
   h("a", { class: "button", href: link("/messages", { topic: name }) }, "Messages"),
+  change(h("button", { type: "button", id: "send", onclick: () => latest && sendForm(latest) }, "Send a message")),
   change(h("button", { type: "button", id: "edit", onclick: () => latest && editTopic(latest) }, "Change")),
-  change(h("button", { type: "button", class: "danger", id: "delete", onclick: () => deleteTopic(name, () => location.assign("/topics")) }, "Delete"))),
+  change(h("button", { type: "button", class: "danger", id: "delete", onclick: () => latest && deleteTopic(latest, () => location.assign("/topics")) }, "Delete"))),
 failed, facts, card("Rate", chart.node), h("div", { class: "two-columns" }, card("Groups that read it", groups.node), card("Settings", configs.node)), card("Queues", queues.node));
 live("topic", { name }, (shown) => {
   latest = shown;
