@@ -12,7 +12,7 @@ from staged_files import StagedFiles
 from typer.testing import CliRunner
 
 from pyromq.cli.main import app
-from pyromq.doctor.checks import CHECKS
+from pyromq.doctor.checks import CHECKS, PRODUCTION
 from pyromq.testing.cluster import ThreadCluster, running_cluster
 
 _numbers = itertools.count(1)
@@ -28,6 +28,7 @@ CLUSTER_CHECKS = (
     "queues",
     "clocks",
 )
+ONLY_PRODUCTION = [word for check in PRODUCTION for word in ("--only", check.name)]
 ONLY_CLUSTER = [word for check in CLUSTER_CHECKS for word in ("--only", check)]
 
 
@@ -71,6 +72,22 @@ def test_all_checks_together_find_nothing_in_a_healthy_cluster(tmp_path: Path) -
 
     assert ended.exit_code == 0, ended.output
     assert ended.stdout == f"{len(CHECKS)} checks, 1 name server, 2 brokers, 1 topic, 1 group: all is well\n"
+
+
+def test_a_trial_is_not_fit_for_production_and_each_finding_says_what_to_do(
+    stage: DoctorStage, topic: str
+) -> None:
+    stage.typed("topic", "create", topic, "--queues", "1")
+
+    plain = stage.examine("--topic", topic, *ONLY_CLUSTER)
+    examined = stage.examine("--topic", topic, "--production", *ONLY_CLUSTER, *ONLY_PRODUCTION)
+
+    assert (plain.status, examined.status) == (0, 1)
+    by_check = {one["check"]: one for one in examined.found}
+    assert set(by_check) == {"durability", "spares", "advertised", "auto-create", "metrics"}
+    assert all(one["why"] and one["do"] for one in examined.found)
+    assert examined.report["could_not"] == []
+    assert "add --production" in str(stage.typed("doctor", "--only", "spares").output)
 
 
 # Topics --------------------------------------------------------------------------------------------------

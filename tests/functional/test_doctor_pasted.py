@@ -88,6 +88,9 @@ def stage(tmp_path: Path) -> Iterator[Filling]:
                     "8",
                 ),
                 **dict.fromkeys(("offset", "first.head"), "0"),
+                # Of the checklist for production: an automatic creation, and hours that a disk has room for.
+                "key": "autoCreateTopicEnable",
+                "_HOUR_S": "48",
             },
             "orders",
         )

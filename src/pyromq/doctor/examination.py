@@ -8,8 +8,9 @@ from typing import Any, Final
 
 from pyromq.client.aio.asking import Asker
 from pyromq.client.observation.observation import Tell, tell_nobody
-from pyromq.doctor.checks import CHECKS
+from pyromq.doctor.checks import CHECKS, PRODUCTION
 from pyromq.doctor.checks.check import Check, SurveyPart
+from pyromq.doctor.checks.opening_check import unseen
 from pyromq.doctor.finding import Finding, Severity
 from pyromq.doctor.survey import Scope, Survey
 from pyromq.doctor.survey_rounds import first_round, second_round
@@ -50,13 +51,18 @@ class HealthReport:
         }
 
 
-def chosen_checks(only: Sequence[str] = (), skip: Sequence[str] = ()) -> tuple[Check, ...]:
+def chosen_checks(
+    only: Sequence[str] = (), skip: Sequence[str] = (), *, for_production: bool = False
+) -> tuple[Check, ...]:
     """Return these checks only, or all, but for some; raise ConfigError for a name that is none."""
-    names = [check.name for check in CHECKS]
+    checks = (*CHECKS, *PRODUCTION) if for_production else CHECKS
+    names = [check.name for check in checks]
     for name in (*only, *skip):
+        if name in {check.name for check in PRODUCTION} and not for_production:
+            raise ConfigError(f"check {name!r} is one for production: add --production")
         if name not in names:
             raise ConfigError(f"there is no check {name!r}; there are {', '.join(names)}")
-    chosen = tuple(check for check in CHECKS if (not only or check.name in only) and check.name not in skip)
+    chosen = tuple(check for check in checks if (not only or check.name in only) and check.name not in skip)
     if not chosen:
         raise ConfigError("no check is left: --only and --skip name the same ones")
     return chosen
@@ -81,6 +87,8 @@ async def examine(
     if SurveyPart.MOTION in needs:
         await _watch(watch_s, tell)
         await second_round(asker, survey, tell, with_groups=SurveyPart.GROUPS in needs and watch_s > 0)
+    if any(check in PRODUCTION for check in checks):
+        survey.could_not += unseen(survey)
     return report_of(survey, checks, needs)
 
 

@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from pyromq.doctor.checks import CHECKS
+from pyromq.doctor.checks import CHECKS, PRODUCTION
 
 PAGE = Path(__file__).parents[3] / "docs/howto/doctor.md"
 
@@ -15,7 +15,7 @@ def sections() -> dict[str, str]:
 
 
 def test_the_page_has_a_section_for_each_check_in_their_order() -> None:
-    assert list(sections()) == [check.name for check in CHECKS]
+    assert list(sections()) == [check.name for check in (*CHECKS, *PRODUCTION)]
 
 
 def test_each_section_shows_what_its_check_prints() -> None:
