@@ -58,12 +58,12 @@ PAGE = ROOT / "docs" / "performance.md"
 MARKS = ("<!-- versus: begin -->\n", "<!-- versus: end -->\n")
 
 
-def measure(pace: Pace, wanted: set[str], kinds: Sequence[str]) -> Found:
-    """Start the servers, measure what is wanted, and end them."""
+def measure(pace: Pace, wanted: set[str], kinds: Sequence[str], *, verifies: bool = False) -> Found:
+    """Start the servers, measure what is wanted, and end them; `verifies`: look through our stores then."""
     found = Found()
     cases = [case for case in CASES if case.key in wanted]
     with tempfile.TemporaryDirectory(prefix="versus-") as folder, ExitStack() as closing:
-        stage = Stage(Path(folder), closing)
+        stage = Stage(Path(folder), closing, verifies=verifies)
         touch_memory(pace.touched_bytes)
         if "start" in wanted:
             found.starts_s = measure_starts(stage, pace, kinds)
@@ -113,13 +113,19 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, help="how often each case is run")
     parser.add_argument("--with-5", action="store_true", help="Apache's newest 5.x too")
     parser.add_argument("--keep-page", action="store_true", help="leave docs/performance.md as it is")
+    parser.add_argument(
+        "--verify",
+        action="store_true",
+        help="look through our stores when their load has ended; takes longer",
+    )
     options = parser.parse_args()
     pace = QUICK if options.quick else FULL
     if options.rounds:
         pace = Pace(**{**vars(pace), "rounds": options.rounds})
     began_at = time.monotonic()
     try:
-        found = measure(pace, set(options.only or KEYS), BESIDE_5 if options.with_5 else BESIDE)
+        kinds = BESIDE_5 if options.with_5 else BESIDE
+        found = measure(pace, set(options.only or KEYS), kinds, verifies=options.verify)
     except (Unavailable, PyroError) as error:
         raise SystemExit(f"versus: {error}") from error
     rows = rows_of(found)

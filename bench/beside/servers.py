@@ -18,6 +18,7 @@ from harness.servers import OPEN_BUFFERS, apache_home, broker_file
 from harness.toolchains import java_classpath, tool
 
 from beside.figures import APACHE_4, APACHE_5, ECHO, PYROMQ, TITLES
+from beside.quiet import say
 from beside.setups import (
     ACCOUNT,
     OPERATOR,
@@ -75,6 +76,8 @@ class Broker:
     slave: "Broker | None" = None
     topics: set[str] = field(default_factory=set)
     """Those that were created."""
+    is_to_be_verified: bool = False
+    """Whether its store is looked through when it has ended, before it is removed."""
 
     @property
     def operator(self) -> Sign | None:
@@ -114,11 +117,24 @@ class Broker:
                 process.wait()
         for one in (self, self.slave):
             if one is not None:
+                if one.is_to_be_verified:
+                    verify_store(one.folder / "store")
                 shutil.rmtree(one.folder / "store", ignore_errors=True)
 
     @property
     def _processes(self) -> "list[subprocess.Popen[bytes]]":
         return [self.process] if self.slave is None else [self.process, self.slave.process]
+
+
+def verify_store(store: Path) -> None:
+    """Look through a store of ours; end the bench when something is wrong with it."""
+    command = [sys.executable, "-m", "pyromq", "store", "verify", str(store)]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    if ended.returncode:
+        raise SystemExit(
+            f"{store} is not whole after the load:\n{ended.stdout[-3000:]}{ended.stderr[-1000:]}"
+        )
+    say(f"verified: {' '.join(ended.stdout.split()[:24])}")
 
 
 @contextmanager
@@ -137,8 +153,9 @@ def awake(broker: Broker, others: Iterable[Broker]) -> Iterator[None]:
 class Stage:
     """Starts servers in folders of their own and ends them all."""
 
-    def __init__(self, folder: Path, closing: ExitStack) -> None:
+    def __init__(self, folder: Path, closing: ExitStack, *, verifies: bool = False) -> None:
         self._folder = folder
+        self._verifies = verifies
         self._closing = closing
         self.environment = apache_home(folder) | OPEN_BUFFERS
         _write_bytecode(self.environment, folder / "bytecode")
@@ -212,7 +229,9 @@ class Stage:
         )
         output = self._folder / f"{own}.out"
         process = self._spawn(command, output)
-        return Broker(kind, process, name_server, f"127.0.0.1:{port}", self._folder / own, output, setup)
+        broker = Broker(kind, process, name_server, f"127.0.0.1:{port}", self._folder / own, output, setup)
+        broker.is_to_be_verified = self._verifies and kind == PYROMQ
+        return broker
 
     def _echo(self, name: str) -> Broker:
         program, folder, port = self._folder / "echo", self._folder / name, free_broker_port()

@@ -48,6 +48,7 @@ from pyromq.model import (
 )
 
 if TYPE_CHECKING:
+    from pyromq.app import App
     from pyromq.client.consumer import allocation
     from pyromq.client.dead_letter import (
         DeadLetter,
@@ -76,6 +77,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Admin",
     "AlreadyStarted",
+    "App",
     "BodyTooLarge",
     "ClientClosed",
     "ClientSettings",
@@ -147,6 +149,7 @@ __all__ = [
 #: Where the names are that are imported when somebody first asks for them. Every command imports this,
 #: and few need a client: without one they start in two thirds of the time.
 _PLACES = {
+    "App": "pyromq.app.application",
     "allocation": "pyromq.client.consumer.allocation",
     "DeadLetter": "pyromq.client.dead_letter",
     "DeadLetterCount": "pyromq.client.dead_letter",

@@ -61,6 +61,20 @@ def test_a_topic_lives_from_create_to_delete(stage: AdminStage, topic: str, grou
     assert stage.run("topic", "delete", topic, "--yes").exit_code == 3
 
 
+def test_a_topic_is_shown_with_the_type_of_its_messages_on_each_broker(stage: AdminStage, topic: str) -> None:
+    stage.run("topic", "create", topic, "--queues", "1")
+    (plain, _) = stage.records("topic", "show", topic)
+    stage.run("topic", "create", topic, "--queues", "1", "--type", "fifo")
+
+    rows = [line for line in stage.run("topic", "show", topic).stdout.splitlines() if "0=" in line]
+
+    assert plain["type"] == "normal"
+    assert [line.split()[-1] for line in rows] == ["fifo", "fifo"]
+    assert {one["type"] for one in stage.records("topic", "show", topic)} == {"fifo"}
+    # mqadmin's view of the same is as it was.
+    assert "type" not in stage.records("admin", "topicStatus", "-t", topic)[0]
+
+
 def test_an_ordered_topic_is_created_on_one_broker(
     cluster: ThreadCluster, stage: AdminStage, topic: str
 ) -> None:

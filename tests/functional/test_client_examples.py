@@ -31,8 +31,11 @@ SAYS = {
     "dead_letters.py": "replayed to %RETRY%couriers\nonce more: skipped",
     "filter_by_tag.py": "a bill that is refunded",
     "find_message.py": "by its place a parcel to Turku",
+    "service.py": "order 7 is billed: 125.00",
     "outbox.py": "RoundReport(sent=1, failed=0, put_back=0)",
     "idempotent_consumer.py": "a bill for order order-7\n2 messages",
+    "celery_tasks.py": "order 3 is billed",
+    "faststream_orders.py": "order 7: 125.0",
 }
 
 
@@ -40,7 +43,8 @@ SAYS = {
 #: one a little later, and a consumer that comes sooner says so on standard error.
 READ = (
     *("payments", "shipping-steps", "shop-orders", "greetings", "bills", "sales", "reminders"),
-    *("appointments", "doors", "deliveries"),
+    *("appointments", "doors", "deliveries", "stream-orders", "stream-invoices", "shop-sales"),
+    "shop-invoices",
 )
 
 

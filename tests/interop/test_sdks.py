@@ -70,12 +70,6 @@ def sdk(request: pytest.FixtureRequest) -> Sdk:
 
 
 @pytest.fixture
-def ours(doors: Callable[[str], Door]) -> Door:
-    """Our broker, for what Apache's cannot."""
-    return doors("ours")
-
-
-@pytest.fixture
 def start(sdk: Sdk, tmp_path: Path) -> Iterator[Callable[..., Program]]:
     """Start programs of the SDK, which end with the test."""
     with ExitStack() as closing:
@@ -132,7 +126,7 @@ def receive(program: Program, member: str, count: int = 16, invisible_s: int = I
     """
     start = len(program.events)
     error = program.refused("receive", member, count, invisible_s)
-    assert error is None or "Settings.getClientType" in error, error
+    assert error is None or UNKNOWN_TO_APACHE in error, error
     return [event for event in program.events[start:] if event["event"] == "received"]
 
 
@@ -175,9 +169,12 @@ def test_what_is_not_acknowledged_comes_again(door: Door, sdk: Sdk, start: Calla
     program.do("producer", "p", topic)
     program.do("send", "p", "normal", topic, "a", 3)
     program.do("simple", "s", group, topic, "*")
+    # What a busy machine adds to a time is only in what came later.
+    popped_ms = time.time() * 1_000
     first = gather(program, "s", numbered("a", 3), ack=False)
 
     program.do("ack", "s", first["a-0"]["id"])
+    hidden_ms = time.time() * 1_000
     if "hide" in program.can:
         program.do("hide", "s", first["a-1"]["id"], 2)
     again = gather(program, "s", {"a-1", "a-2"})
@@ -185,8 +182,9 @@ def test_what_is_not_acknowledged_comes_again(door: Door, sdk: Sdk, start: Calla
     assert set(again) == {"a-1", "a-2"}
     assert {event["attempt"] for event in again.values()} == {2}
     assert again["a-1"]["id"] == first["a-1"]["id"]
-    assert again["a-1"]["at"] - first["a-1"]["at"] >= 1_900
-    assert again["a-2"]["at"] - first["a-2"]["at"] >= INVISIBLE_S * 1_000 - 100
+    if "hide" in program.can:
+        assert again["a-1"]["at"] >= hidden_ms + 1_900
+    assert again["a-2"]["at"] >= popped_ms + INVISIBLE_S * 1_000 - 100
 
 
 @pytest.mark.long
@@ -315,28 +313,32 @@ def test_two_members_share_and_one_that_is_killed_is_missed_by_nobody(
     assert not theirs & set(found)
 
 
-#: Whose stream is repaired five minutes after a restart, or never: Apache's does not serve them until then.
-LATE_ON_APACHE = ("go", "python", "rust")
+#: What Apache's broker tells a client of which it knows no settings since its start, whatever it asks.
+UNKNOWN_TO_APACHE = "Settings.getClientType"
+#: Who do not open a Telemetry stream again when a broker comes back. Ours serves them all the same. Apache's
+#: did not within 400 s: Rust's receives were all refused with the words above, and Python's push consumer
+#: heard nothing, while both sent again after a second. Go's repairs its stream at once.
+LOST_ON_APACHE = ("python", "rust")
 
 
 @pytest.mark.row("GR-10")
 def test_consumers_go_on_over_a_restart_of_the_broker(
     own_door: Door, sdk: Sdk, start: Callable[..., Program]
 ) -> None:
-    if own_door.is_apache and sdk.name in LATE_ON_APACHE:
-        pytest.skip("Apache's waits for this SDK's settings, which come late or never")
     topic, group = names(own_door, sdk, "restart")
     program = start(own_door.endpoint)
     program.do("producer", "p", topic)
-    pushes = "push" in program.can
+    is_lost = own_door.is_apache and sdk.name in LOST_ON_APACHE
+    # Who is lost is asked for more, to see why.
+    pushes = "push" in program.can and not is_lost
     program.do("push" if pushes else "simple", "c", group, topic, "*")
     program.do("send", "p", "normal", topic, "before", 3)
 
-    def heard() -> set[str]:
-        if not pushes and program.refused("receive", "c", 16, INVISIBLE_S) is None:
-            for event in program.of("received"):
-                program.refused("ack", "c", event["id"])
-        return set(bodies_of(program, "consumed" if pushes else "received"))
+    def heard(reader: Program = program) -> set[str]:
+        if not pushes and reader.refused("receive", "c", 16, INVISIBLE_S) is None:
+            for event in reader.of("received"):
+                reader.refused("ack", "c", event["id"])
+        return set(bodies_of(reader, "consumed" if pushes else "received"))
 
     eventually(lambda: heard() >= numbered("before", 3), PATIENCE_S, what="all are consumed before")
 
@@ -348,6 +350,16 @@ def test_consumers_go_on_over_a_restart_of_the_broker(
         what="a send works again",
     )
 
+    if is_lost:
+        said = program.refused("receive", "c", 16, INVISIBLE_S)
+        assert said
+        assert UNKNOWN_TO_APACHE in said
+        again = start(own_door.endpoint)
+        again.do("simple", "c", group, topic, "*")
+        eventually(
+            lambda: "after-0" in heard(again), PATIENCE_S, what="the same program, begun again, has it"
+        )
+        return
     eventually(lambda: "after-0" in heard(), PATIENCE_S, what="it is consumed after")
     assert heard() == numbered("before", 3) | {"after-0"}
 
@@ -355,13 +367,11 @@ def test_consumers_go_on_over_a_restart_of_the_broker(
 def test_tls_is_taken_on_the_same_port(
     door: Door, sdk: Sdk, start: Callable[..., Program], tmp_path: Path
 ) -> None:
-    if sdk.tls is Tls.NONE or (sdk.tls is Tls.CHECKED and door.is_apache):
-        pytest.skip(
-            "it has no TLS" if sdk.tls is Tls.NONE else "Apache's proxy keeps its certificate to itself"
-        )
+    if sdk.tls is Tls.NONE:
+        pytest.skip("it has no TLS")
     topic, group = names(door, sdk, "tls")
     trusted = None
-    if sdk.tls is Tls.CHECKED and door.certificate:
+    if sdk.tls is Tls.CHECKED:
         # The file has the key too, which is nobody else's.
         trusted = tmp_path / "certificate.pem"
         trusted.write_text(door.certificate.read_text().partition("-----BEGIN PRIVATE KEY")[0])
@@ -379,20 +389,23 @@ def test_tls_is_taken_on_the_same_port(
 
 @pytest.mark.long
 def test_an_sdk_that_checks_certificates_refuses_one_that_it_does_not_know(
-    ours: Door, sdk: Sdk, start: Callable[..., Program]
+    door: Door, sdk: Sdk, start: Callable[..., Program]
 ) -> None:
     if sdk.tls is not Tls.CHECKED:
         pytest.skip("it checks none")
-    topic, _ = names(ours, sdk, "untrusted")
-    program = start(ours.endpoint, tls=True)
+    topic, _ = names(door, sdk, "untrusted")
+    program = start(door.endpoint, tls=True)
 
     assert program.refused("producer", "p", topic) or program.refused("send", "p", "normal", topic, "u", 1)
 
 
-def test_a_producer_of_many_topics_starts(ours: Door, sdk: Sdk, start: Callable[..., Program]) -> None:
-    """Node's misses settings that come before it has all routes; Apache's sends them once (spec, §8.2)."""
-    topics = [names(ours, sdk, f"many_{number}")[0] for number in range(6)]
-    program = start(ours.endpoint)
+def test_a_producer_of_many_topics_starts(door: Door, sdk: Sdk, start: Callable[..., Program]) -> None:
+    if door.is_apache and sdk.name == "node":
+        pytest.skip(
+            "it misses settings that come before it has all routes; Apache's sends them once, ours twice"
+        )
+    topics = [names(door, sdk, f"many_{number}")[0] for number in range(6)]
+    program = start(door.endpoint)
 
     program.do("producer", "p", ",".join(topics))
 

@@ -8,7 +8,7 @@ import fcntl
 import os
 import shutil
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -45,15 +45,36 @@ def fetched(name: str, packages: Sequence[str]) -> Path:
     return folder
 
 
+def downloaded(name: str, package: str) -> Path:
+    """Return a folder with one package, whether the machine has it or not; fetch it once."""
+    folder = CACHE / name
+    CACHE.mkdir(exist_ok=True)
+    with _locked(CACHE / f"{name}.lock"):
+        if not folder.is_dir():
+            work = CACHE / f"{name}-{os.getpid()}"
+            try:
+                _prepare(work)
+                _run([*_apt(work), "download", package], cwd=work)
+                _unpack(work.glob("*.deb"), work, folder)
+            finally:
+                shutil.rmtree(work, ignore_errors=True)
+    return folder
+
+
 def _fetch(packages: Sequence[str], work: Path, folder: Path) -> None:
     try:
-        _download(packages, work)
-        for package in sorted((work / "archives").glob("*.deb")):
-            _run(["dpkg", "-x", str(package), str(work / "unpacked")])
-        # Whole or not at all: another worker may look for it at this moment.
-        (work / "unpacked").rename(folder)
+        _prepare(work)
+        _run([*_apt(work), "install", "--download-only", "--no-install-recommends", *packages])
+        _unpack((work / "archives").glob("*.deb"), work, folder)
     finally:
         shutil.rmtree(work, ignore_errors=True)
+
+
+def _unpack(packages: Iterable[Path], work: Path, folder: Path) -> None:
+    for package in sorted(packages):
+        _run(["dpkg", "-x", str(package), str(work / "unpacked")])
+    # Whole or not at all: another worker may look for it at this moment.
+    (work / "unpacked").rename(folder)
 
 
 @contextmanager
@@ -64,9 +85,13 @@ def _locked(path: Path) -> Iterator[None]:
         yield
 
 
-def _download(packages: Sequence[str], work: Path) -> None:
+def _prepare(work: Path) -> None:
     for part in ("lists/partial", "archives/partial"):
         (work / part).mkdir(parents=True, exist_ok=True)
+    _run([*_apt(work), "update"])
+
+
+def _apt(work: Path) -> list[str]:
     options = {
         "Dir::State::Lists": work / "lists",
         "Dir::Cache": work,
@@ -77,13 +102,11 @@ def _download(packages: Sequence[str], work: Path) -> None:
         # A mirror may be out of breath for a moment.
         "Acquire::Retries": "5",
     }
-    apt = ["apt-get", "-q", "-y", *(f"-o{key}={value}" for key, value in options.items())]
-    _run([*apt, "update"])
-    _run([*apt, "install", "--download-only", "--no-install-recommends", *packages])
+    return ["apt-get", "-q", "-y", *(f"-o{key}={value}" for key, value in options.items())]
 
 
-def _run(command: Sequence[str]) -> None:
-    subprocess.run(command, check=True, timeout=_DOWNLOAD_S, capture_output=True, text=True)
+def _run(command: Sequence[str], cwd: Path | None = None) -> None:
+    subprocess.run(command, check=True, timeout=_DOWNLOAD_S, capture_output=True, text=True, cwd=cwd)
 
 
 def _cause(error: Exception) -> str:

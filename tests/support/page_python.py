@@ -41,6 +41,8 @@ def names_made(tree: ast.AST) -> set[str]:
             made.add(node.name)
         elif isinstance(node, ast.arg):
             made.add(node.arg)
+        elif isinstance(node, ast.ExceptHandler) and node.name:
+            made.add(node.name)
         elif isinstance(node, ast.Import | ast.ImportFrom):
             made.update((one.asname or one.name).partition(".")[0] for one in node.names)
     return made

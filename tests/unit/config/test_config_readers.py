@@ -9,6 +9,8 @@ from pyromq.config.settings import BrokerSettings, ClientSettings, NetSettings, 
 SOURCES = Path(__file__).parents[3] / "src"
 #: Only shown: RocketMQ's tools may ask for it.
 SHOWN_ONLY = {"product_env_name"}
+#: Read by the command that serves: the pages are there before the server is, and between two roles.
+OF_THE_PROCESS = {"health_port", "health_host"}
 
 
 @pytest.mark.parametrize(
@@ -27,4 +29,6 @@ def test_every_setting_has_a_reader(owner: type[object]) -> None:
 
     unread = [setting.name for setting in settings_of(owner) if f".{setting.name}" not in code]
 
-    assert set(unread) <= SHOWN_ONLY
+    assert set(unread) <= SHOWN_ONLY | OF_THE_PROCESS
+    serving = (SOURCES / "pyromq/cli/servers/broker_servers.py").read_text()
+    assert all(f".{name}" in serving for name in OF_THE_PROCESS)

@@ -23,6 +23,7 @@ from harness.servers import (
     start_pyromq,
 )
 from harness.toolchains import JVM, java_classpath, tool
+from pyromq.net.http2.own_certificate import own_certificate
 from pyromq.testing.waiting import eventually
 
 #: Who may do everything where access is controlled.
@@ -49,8 +50,8 @@ class Door:
     broker: str
     port: int
     start: Callable[[], Server]
-    #: The certificate that it made for itself, where it keeps it in a file.
-    certificate: Path | None = None
+    #: The file with its certificate and key.
+    certificate: Path
     account: tuple[str, str] | None = None
     server: Server = field(init=False)
 
@@ -157,6 +158,7 @@ def open_apaches(folder: Path, closing: ExitStack, **more: str | int) -> Door:
     names = start_java(classpath, "namesrv.NamesrvStartup", settings, "namesrv", folder, environment)
     closing.callback(names.kill)
     names.wait_for_text("boot success", START_TIMEOUT_S)
+    certificate = own_certificate(folder)
     broker = broker_file(
         folder,
         "broker-a",
@@ -176,6 +178,10 @@ def open_apaches(folder: Path, closing: ExitStack, **more: str | int) -> Door:
         "grpcServerPort": port,
         "remotingListenPort": remoting,
         "grpcThreadPoolNums": 8,
+        # One that it makes for itself it shows to nobody; the file has certificate and key.
+        "tlsTestModeEnable": False,
+        "tlsCertPath": str(certificate),
+        "tlsKeyPath": str(certificate),
         **_proxy_access(more),
     }
     (folder / "proxy.json").write_text(json.dumps(proxy))
@@ -202,7 +208,7 @@ def open_apaches(folder: Path, closing: ExitStack, **more: str | int) -> Door:
         )
         return server
 
-    return Door("apache", name_server, f"127.0.0.1:{broker_port}", port, start)
+    return Door("apache", name_server, f"127.0.0.1:{broker_port}", port, start, certificate)
 
 
 _AUTH = "org.apache.rocketmq.auth"
