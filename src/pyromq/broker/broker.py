@@ -256,6 +256,7 @@ class Broker(BrokerRooms):
             step=self._turn.sync,
         )
         self._closing.callback(durability.close)
+        self.groups.offsets.follow_log(durability.sync_now)
         role.attach(durability, self.topics)
         return durability
 

@@ -41,6 +41,8 @@ class JsonTable:
         self._changes = 0
         self._saved = 0
         self._writing: asyncio.Task[None] | None = None
+        #: Brings the log to the disk before each write: what a file says must not be ahead of the log there.
+        self.sync_log: Callable[[], Awaitable[None]] | None = None
 
     def load(self, decode: Callable[[bytes], T], *, field: str) -> T | None:
         """Return what the file says, None when there is none; raise CorruptRecord when it does not read.
@@ -128,8 +130,11 @@ class JsonTable:
             while self._saved < self._changes:
                 saving = self._changes
                 try:
-                    await asyncio.to_thread(self._replace, self._encode())
-                except StoreError as error:
+                    text = self._encode()
+                    if self.sync_log is not None:
+                        await self.sync_log()
+                    await asyncio.to_thread(self._replace, text)
+                except PyroError as error:
                     raise StoreError(f"{self._path} cannot be written: {error}") from error
                 self._saved = saving
         finally:

@@ -4,11 +4,12 @@
 
 Members commit every few seconds and with their pulls; the file follows every five seconds and at a stop.
 What a crash loses of it, members read again: at least once is the promise. So after a crash no group is past
-the end of a queue.
+the end of a queue, and the file is never ahead of the log on the disk: a group may have passed a message
+because the message was sent back, or popped and stored again.
 """
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from pathlib import Path
 
 from pyromq.broker.delivery.pulled import PulledOffsets
@@ -53,6 +54,10 @@ class OffsetTable:
         self._characters = sum(map(len, self._progress))
         for key in self._progress:
             self._text.changed(key)
+
+    def follow_log(self, sync_log: Callable[[], Awaitable[None]]) -> None:
+        """Write the file only after the log, from now on."""
+        self._file.sync_log = sync_log
 
     def keep_within(self, end_of: Callable[[str, int], int]) -> None:
         """Bring progress back that is past a queue's end, which `end_of` tells by topic and queue id.

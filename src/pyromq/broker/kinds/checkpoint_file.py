@@ -16,7 +16,6 @@ class CheckpointFile(JsonTable):
 
     async def write(self, text: bytes, durability: Durability) -> None:
         """Sync the log, and then make this the file's text."""
-        await durability.sync_now()
-        self._text = text
+        self.sync_log, self._text = durability.sync_now, text
         self.changed_unsaved()
         await self.save()
