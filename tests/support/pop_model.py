@@ -201,6 +201,9 @@ async def finish(stage: PopStage, model: Model) -> None:
     idle = 0
     while idle < 2:
         await stage.pass_time(LONG_MS)
+        # Under synchronous flush, what came again is seen once the disk has it.
+        await stage.broker.durability.sync_now()
+        await settle()
         found = 0
         while messages := await member.pop():
             for message in messages:
