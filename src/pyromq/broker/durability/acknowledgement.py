@@ -398,33 +398,27 @@ class Durability(LogSync):
         Raises NotSafe when that takes too long, and ServiceNotAvailable as `acknowledge` does.
         """
         safe: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._when_safe(self._log.whole_position, settling(safe), needs_disk=True)
+        waiting = _Waiting([settling(safe)], self._lease, None)
+        self._when_safe(self._log.whole_position, waiting, needs_disk=True)
         await safe
 
     def end_turn(self) -> None:
         """Let what was written in this turn wait to be safe, and begin a sync if there is to be one."""
         if self._turn:
             self._end_part()
-        super().end_turn()
+        if self._is_wanted:
+            super().end_turn()
 
     def _end_part(self) -> None:
         turn, self._turn = self._turn, []
         self._part_start = self._turn_end
-
-        def settle_all(error: Exception | None) -> None:
-            for settle in turn:
-                settle(error)
-
-        self.when_safe(self._turn_end, settle_all if len(turn) > 1 else turn[0])
+        self._when_safe(self._turn_end, _Waiting(turn, self._lease, self.on_safe), needs_disk=self.syncs_all)
 
     def when_safe(self, end: int, settle: Settle) -> None:
         """Call `settle` once the log is safe up to `end`; see `with_this_turn`, which costs less for many."""
-        if self.on_safe is not None:
-            settle = _timed(settle, self.on_safe)
-        self._when_safe(end, settle, needs_disk=self.syncs_all)
+        self._when_safe(end, _Waiting([settle], self._lease, self.on_safe), needs_disk=self.syncs_all)
 
     def _when_safe(self, end: int, settle: Settle, *, needs_disk: bool) -> None:
-        settle = self._fenced(settle)
         if self._has_failed:
             settle(failed_disk())
         elif self._elsewhere is None:
@@ -435,15 +429,6 @@ class Durability(LogSync):
             both = _Both(settle)
             self.when_flushed(end, both.first)
             self._elsewhere.when_there(end, both.second)
-
-    def _fenced(self, settle: Settle) -> Settle:
-        """Return what looks at the lease when the waiting is over."""
-        lease = self._lease
-
-        def settle_if_master(error: Exception | None) -> None:
-            settle(error if lease.vouch() else no_longer_master())
-
-        return settle_if_master
 
     def _vouching(self, handle: Callable[[Request[Any]], Handled]) -> Callable[[Request[Any]], Handled]:
         """Return a handler whose answer is given only while the lease is held."""
@@ -471,14 +456,26 @@ def no_longer_master() -> NotMaster:
     )
 
 
-def _timed(settle: Settle, on_safe: Callable[[float], None]) -> Settle:
-    began_at = perf_counter()
+class _Waiting:
+    """Whoever waits for one position. The lease is looked at when the waiting is over."""
 
-    def settle_timed(error: Exception | None) -> None:
-        on_safe(perf_counter() - began_at)
-        settle(error)
+    __slots__ = ("_began_at", "_lease", "_on_safe", "_settles")
 
-    return settle_timed
+    def __init__(self, settles: list[Settle], lease: Lease, on_safe: Callable[[float], None] | None) -> None:
+        self._settles = settles
+        self._lease = lease
+        self._on_safe = on_safe
+        self._began_at = 0.0 if on_safe is None else perf_counter()
+
+    def __call__(self, error: Exception | None) -> None:
+        """Tell all what became of it."""
+        if self._on_safe is not None:
+            self._on_safe(perf_counter() - self._began_at)
+        lease = self._lease
+        if not lease.is_lasting and not lease.vouch():
+            error = no_longer_master()
+        for settle in self._settles:
+            settle(error)
 
 
 class _Both:
