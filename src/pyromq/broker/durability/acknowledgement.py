@@ -33,7 +33,8 @@ it is looked at just before the bytes are handed to the system, so a process tha
 nothing wrong when it goes on.
 
 All writes of a turn wait together from its end on (`end_of_turn.py`), for one sync and one position of the
-slaves. If they are many and slaves must have them, each part of the turn waits, and is sent to slaves, alone.
+slaves. If they are many and slaves must have them, each part of the turn waits, and is sent to slaves, alone;
+what slaves have said by then is read, and the answers to earlier parts leave (`_exchange_now`).
 """
 
 import asyncio
@@ -388,9 +389,15 @@ class Durability(LogSync):
         if end - self._part_start >= PART_BYTES and self._elsewhere is not None:
             self._end_part()
             if self._slaves is not None:
-                self._slaves.send_now()
+                self._exchange_now(self._slaves)
         else:
             self._step.due()
+
+    def _exchange_now(self, slaves: "ReplicationServer") -> None:
+        """Send slaves this part of the turn; let leave what waited for a part that they have by now."""
+        slaves.send_now()
+        if slaves.hear_now() and (self._lease.is_lasting or self._lease.is_held):
+            self._step.write_now()
 
     async def all_safe(self) -> None:
         """Return when all that is in the log is safe, on this disk too whichever flush there is.
