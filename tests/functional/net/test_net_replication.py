@@ -20,6 +20,7 @@ from pyromq.errors import NotMaster
 from pyromq.net.address import split_address
 from pyromq.net.link import Link
 from pyromq.testing.waiting import aeventually
+from pyromq.wire.replication import Hello, encode_hello, encode_report
 
 LOG_FILE_BYTES = 8 << 20
 
@@ -74,6 +75,17 @@ async def test_a_report_is_heard_before_the_turn_ends(stage: Stage) -> None:
     # The end of the connection is left for the loop to find.
     assert not master.server.hear_now()
     await aeventually(lambda: not master.server.links)
+
+
+async def test_with_failover_a_member_s_report_is_heard_before_the_turn_ends(stage: Stage) -> None:
+    master = await stage.master(epoch=1, in_sync=frozenset({2}))
+    with connected(master) as slave:
+        slave.send(encode_hello(Hello(2)) + encode_report(0))
+        await aeventually(lambda: any(not link.is_stranger for link in master.server.links))
+        put(master.store, b"x" * 1000)
+        slave.send(encode_report(master.store.max_position))
+        assert master.server.hear_now()
+        assert master.followers.confirmed == master.store.max_position
 
 
 class Writing:

@@ -394,7 +394,7 @@ class Durability(LogSync):
             self._step.due()
 
     def _exchange_now(self, slaves: "ReplicationServer") -> None:
-        """Send slaves this part of the turn; let leave what waited for a part that they have by now."""
+        """Send slaves this part of the turn, and answer senders whose earlier parts slaves have by now."""
         slaves.send_now()
         if slaves.hear_now() and (self._lease.is_lasting or self._lease.is_held):
             self._step.write_now()
