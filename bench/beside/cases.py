@@ -213,10 +213,38 @@ CASES = [
         (per_cpu(3), rate()),
         setup=ENCRYPTED,
     ),
-    Case("async-64x1", "ASYNC_MASTER + slave, 64×1", _send(64, 1), (per_cpu(), rate()), setup=ASYNC_PAIR),
-    Case("async-64x64", "ASYNC_MASTER + slave, 64×64", _send(64, 64), (per_cpu(), rate()), setup=ASYNC_PAIR),
-    Case("sync-64x1", "SYNC_MASTER + slave, 64×1", _send(64, 1), (per_cpu(4), rate()), setup=SYNC_PAIR),
-    Case("sync-64x64", "SYNC_MASTER + slave, 64×64", _send(64, 64), (per_cpu(4), rate()), setup=SYNC_PAIR),
+    Case(
+        "async-64x1",
+        "ASYNC_MASTER + slave, 64×1",
+        _send(64, 1),
+        (per_cpu(), rate()),
+        setup=ASYNC_PAIR,
+        measure=methods.until_copied,
+    ),
+    Case(
+        "async-64x64",
+        "ASYNC_MASTER + slave, 64×64",
+        _send(64, 64),
+        (per_cpu(), rate()),
+        setup=ASYNC_PAIR,
+        measure=methods.until_copied,
+    ),
+    Case(
+        "sync-64x1",
+        "SYNC_MASTER + slave, 64×1",
+        _send(64, 1),
+        (per_cpu(4), rate()),
+        setup=SYNC_PAIR,
+        measure=methods.until_copied,
+    ),
+    Case(
+        "sync-64x64",
+        "SYNC_MASTER + slave, 64×64",
+        _send(64, 64),
+        (per_cpu(4), rate()),
+        setup=SYNC_PAIR,
+        measure=methods.until_copied,
+    ),
 ]
 #: What a figure of one case is beside that of another: name, the cases' keys, and the figure.
 COSTS = [

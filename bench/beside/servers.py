@@ -338,6 +338,18 @@ def wait_until_whole(broker: Broker) -> None:
     eventually(is_whole, START_TIMEOUT_S, what=f"the {broker.kind} slave has all")
 
 
+def wait_until_copied(broker: Broker, topic: str) -> float:
+    """Wait until a broker's slave has a topic's messages; return how many seconds that took, 0 if it had."""
+    assert broker.slave is not None
+    slave, wanted, began_at = broker.slave, end_of(broker, topic), time.monotonic()
+    if end_of(slave, topic) >= wanted:
+        return 0.0
+    eventually(
+        lambda: end_of(slave, topic) >= wanted, START_TIMEOUT_S, what=f"the {broker.kind} slave has all"
+    )
+    return round(time.monotonic() - began_at, 4)
+
+
 def end_of(broker: Broker, topic: str, queues: int = 8) -> int:
     """Return how many messages a topic has ever had on a broker; 0 if it has no such topic."""
     asked = [

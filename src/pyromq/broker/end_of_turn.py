@@ -34,4 +34,6 @@ class BrokerTurn(Turn):
         self.replicate = self.step()
         self.wake = self.step()
         self.journal = self.step()
+        # What a pop or an acknowledgement was answered is in the log first.
+        self.journal.withholds = True
         self.relent = self.step()

@@ -51,10 +51,12 @@ _log = logging.getLogger("pyromq.net")
 class TurnStep:
     """One of the things that happen when a turn ends. `run` is called then, if it is due."""
 
-    __slots__ = ("_turn", "is_due", "run")
+    __slots__ = ("_turn", "is_due", "run", "withholds")
 
     def __init__(self, turn: Turn) -> None:
         self._turn = turn
+        #: Whether no answer may leave while it is due.
+        self.withholds = False
         self.is_due = False
         self.run: Callable[[], None] = _nothing
 
@@ -63,6 +65,13 @@ class TurnStep:
         if not self.is_due:
             self.is_due = self._turn.has_due_steps = True
             self._turn.plan_end()
+
+    def write_now(self) -> None:
+        """Let the answers that are ready leave before this turn ends, unless a due step withholds them.
+
+        Whether they still hold is looked at by the caller, and again for the others when the turn ends.
+        """
+        self._turn.write_now()
 
 
 class Turn(TurnInlets):
@@ -85,6 +94,12 @@ class Turn(TurnInlets):
         step = TurnStep(self)
         self._steps.append(step)
         return step
+
+    def write_now(self) -> None:
+        """Do what `TurnStep.write_now` says."""
+        if not any(step.is_due and step.withholds for step in self._steps):
+            for link in self.joined:
+                link._write()
 
     def forget_loop(self) -> None:
         """Have the next turns end in the loop that runs then; whoever has a new connection calls it."""

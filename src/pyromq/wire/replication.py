@@ -40,6 +40,8 @@ _EPOCH_PIECE: Final = struct.Struct(">iiqiqq")
 _STATE: Final = struct.Struct(">i")
 
 POSITION_BYTES: Final = _POSITION.size
+#: A number that begins with such a byte is negative.
+_SIGN: Final = 0x80
 PIECE_HEAD_BYTES: Final = _PIECE.size
 EPOCH_PIECE_HEAD_BYTES: Final = _EPOCH_PIECE.size
 
@@ -122,6 +124,8 @@ class PositionReader:
 
     def feed(self, data: bytes) -> list[int]:
         """Return the positions that are whole with these bytes."""
+        if len(data) == POSITION_BYTES and not self._rest and data[0] < _SIGN:
+            return [_POSITION.unpack(data)[0]]  # what almost always comes
         if self._rest:
             data = self._rest + data
         whole = len(data) - len(data) % POSITION_BYTES

@@ -69,6 +69,33 @@ async def test_steps_run_in_their_order_whatever_was_due_first_and_then_links_wr
     assert done == ["first", "third", "write"]
 
 
+async def test_answers_may_leave_before_the_turn_ends_and_then_do_not_leave_again() -> None:
+    turn, done = Turn(), list[str]()
+    step = turn.step()
+    step.run = noting(done, "step")
+    link = answer_something(turn, done)
+    step.due()
+    step.write_now()
+    assert done == ["write"]
+
+    link.send_frames(b"another")
+    await turn_over()
+
+    assert done == ["write", "step", "write"]
+
+
+async def test_nothing_leaves_a_broker_s_turn_early_before_the_journal_has_what_was_popped() -> None:
+    turn, done = BrokerTurn(lambda: 0.0), list[str]()
+    turn.journal.run = noting(done, "journal")
+    answer_something(turn, done)
+    turn.journal.due()
+    turn.sync.write_now()
+    assert done == []
+    await turn_over()
+
+    assert done == ["journal", "write"]
+
+
 async def test_a_broker_syncs_and_replicates_before_it_wakes_pulls_and_answers() -> None:
     turn, done = BrokerTurn(lambda: 0.0), list[str]()
     names = ("relent", "wake", "replicate", "sync", "copy")

@@ -33,7 +33,8 @@ it is looked at just before the bytes are handed to the system, so a process tha
 nothing wrong when it goes on.
 
 All writes of a turn wait together from its end on (`end_of_turn.py`), for one sync and one position of the
-slaves. If they are many and slaves must have them, each part of the turn waits, and is sent to slaves, alone.
+slaves. If they are many and slaves must have them, each part of the turn waits, and is sent to slaves, alone;
+what slaves have said by then is read, and the answers to earlier parts leave (`_exchange_now`).
 """
 
 import asyncio
@@ -388,9 +389,15 @@ class Durability(LogSync):
         if end - self._part_start >= PART_BYTES and self._elsewhere is not None:
             self._end_part()
             if self._slaves is not None:
-                self._slaves.send_now()
+                self._exchange_now(self._slaves)
         else:
             self._step.due()
+
+    def _exchange_now(self, slaves: "ReplicationServer") -> None:
+        """Send slaves this part of the turn, and answer senders whose earlier parts slaves have by now."""
+        slaves.send_now()
+        if slaves.hear_now() and (self._lease.is_lasting or self._lease.is_held):
+            self._step.write_now()
 
     async def all_safe(self) -> None:
         """Return when all that is in the log is safe, on this disk too whichever flush there is.
@@ -398,33 +405,27 @@ class Durability(LogSync):
         Raises NotSafe when that takes too long, and ServiceNotAvailable as `acknowledge` does.
         """
         safe: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._when_safe(self._log.whole_position, settling(safe), needs_disk=True)
+        waiting = _Waiting([settling(safe)], self._lease, None)
+        self._when_safe(self._log.whole_position, waiting, needs_disk=True)
         await safe
 
     def end_turn(self) -> None:
         """Let what was written in this turn wait to be safe, and begin a sync if there is to be one."""
         if self._turn:
             self._end_part()
-        super().end_turn()
+        if self._is_wanted:
+            super().end_turn()
 
     def _end_part(self) -> None:
         turn, self._turn = self._turn, []
         self._part_start = self._turn_end
-
-        def settle_all(error: Exception | None) -> None:
-            for settle in turn:
-                settle(error)
-
-        self.when_safe(self._turn_end, settle_all if len(turn) > 1 else turn[0])
+        self._when_safe(self._turn_end, _Waiting(turn, self._lease, self.on_safe), needs_disk=self.syncs_all)
 
     def when_safe(self, end: int, settle: Settle) -> None:
         """Call `settle` once the log is safe up to `end`; see `with_this_turn`, which costs less for many."""
-        if self.on_safe is not None:
-            settle = _timed(settle, self.on_safe)
-        self._when_safe(end, settle, needs_disk=self.syncs_all)
+        self._when_safe(end, _Waiting([settle], self._lease, self.on_safe), needs_disk=self.syncs_all)
 
     def _when_safe(self, end: int, settle: Settle, *, needs_disk: bool) -> None:
-        settle = self._fenced(settle)
         if self._has_failed:
             settle(failed_disk())
         elif self._elsewhere is None:
@@ -435,15 +436,6 @@ class Durability(LogSync):
             both = _Both(settle)
             self.when_flushed(end, both.first)
             self._elsewhere.when_there(end, both.second)
-
-    def _fenced(self, settle: Settle) -> Settle:
-        """Return what looks at the lease when the waiting is over."""
-        lease = self._lease
-
-        def settle_if_master(error: Exception | None) -> None:
-            settle(error if lease.vouch() else no_longer_master())
-
-        return settle_if_master
 
     def _vouching(self, handle: Callable[[Request[Any]], Handled]) -> Callable[[Request[Any]], Handled]:
         """Return a handler whose answer is given only while the lease is held."""
@@ -471,14 +463,26 @@ def no_longer_master() -> NotMaster:
     )
 
 
-def _timed(settle: Settle, on_safe: Callable[[float], None]) -> Settle:
-    began_at = perf_counter()
+class _Waiting:
+    """Whoever waits for one position. The lease is looked at when the waiting is over."""
 
-    def settle_timed(error: Exception | None) -> None:
-        on_safe(perf_counter() - began_at)
-        settle(error)
+    __slots__ = ("_began_at", "_lease", "_on_safe", "_settles")
 
-    return settle_timed
+    def __init__(self, settles: list[Settle], lease: Lease, on_safe: Callable[[float], None] | None) -> None:
+        self._settles = settles
+        self._lease = lease
+        self._on_safe = on_safe
+        self._began_at = 0.0 if on_safe is None else perf_counter()
+
+    def __call__(self, error: Exception | None) -> None:
+        """Tell all what became of it."""
+        if self._on_safe is not None:
+            self._on_safe(perf_counter() - self._began_at)
+        lease = self._lease
+        if not lease.is_lasting and not lease.vouch():
+            error = no_longer_master()
+        for settle in self._settles:
+            settle(error)
 
 
 class _Both:

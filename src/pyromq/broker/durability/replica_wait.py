@@ -45,6 +45,8 @@ class Replicated:
         self._settings = settings
         self._clock = clock
         self._confirmed = Watermark(0)
+        #: Notes that enough slaves have the log up to a position.
+        self.raise_to = self._confirmed.raise_to
         self._looks: deque[tuple[float, int]] = deque()
         self._highest = 0
         self._timer: asyncio.TimerHandle | None = None
@@ -57,14 +59,13 @@ class Replicated:
         if end > self._confirmed.value and not self._followers.is_anyone_near(end):
             settle(NoSlaveNear("SLAVE_NOT_AVAILABLE: no slave is there, or none is near"))
             return
-        self._highest = max(self._highest, end)
-        self._confirmed.when(end, self._counted(settle))
+        if end > self._highest:
+            self._highest = end
+        if self._settings.min_in_sync_replicas > 1:
+            settle = self._counted(settle)
+        self._confirmed.when(end, settle)
         if self._timer is None and self._confirmed.waiting_count:
             self._look_later()
-
-    def raise_to(self, position: int) -> None:
-        """Note that enough slaves have the log up to a position."""
-        self._confirmed.raise_to(position)
 
     def close(self) -> None:
         """Tell all who wait that this broker will not know: with failover another may be master by then."""
@@ -76,8 +77,6 @@ class Replicated:
 
     def _counted(self, settle: Settle) -> Settle:
         least = self._settings.min_in_sync_replicas
-        if least <= 1:
-            return settle
 
         def settle_if_enough(error: Exception | None) -> None:
             if error is None and self._followers.replica_count < least:

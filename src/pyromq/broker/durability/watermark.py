@@ -51,7 +51,9 @@ class Watermark:
         """Raise the number; a lower one changes nothing."""
         if number > self._value:
             self._value = number
-            self._settle_up_to(number, None)
+            waiting = self._waiting
+            if waiting and waiting[0][0] <= number:
+                self._settle_up_to(number, None)
 
     def give_up(self, number: int, error: Exception) -> None:
         """Tell all who wait for `number` or less that it will not be reached in time, or at all."""

@@ -62,7 +62,7 @@ class ConnectedSlave:
         who = self.address if self.id is None else f"{self.id} at {self.address}"
         return f"<Follower {who}, acked {self.acked}{'' if self.is_connected else ', gone'}>"
 
-    def note(self, position: int, end: int, now: float) -> None:
+    def note(self, position: int, end: int, monotonic: Callable[[], float]) -> None:
         """Note up to where it has the log, which ends at `end` now."""
         self.acked = position
         if position >= end:
@@ -71,7 +71,7 @@ class ConnectedSlave:
             # It is a little behind all the time while messages come; what counts is how much later it has
             # what was there at some time.
             self.caught_up_at = max(self.caught_up_at, self._due_since)
-            self._due, self._due_since = end, now
+            self._due, self._due_since = end, monotonic()
 
     def left_behind(self, end: int, now: float) -> None:
         """Note that the log has grown up to `end` and it no longer has everything."""
@@ -187,8 +187,9 @@ class Followers:
 
     def acknowledged(self, follower: ConnectedSlave, position: int) -> None:
         """Note up to where a follower has the log."""
-        follower.note(position, self._log.committed_position, self._clock.monotonic())
-        self._has_any_all = self._has_any_all or follower.has_all
+        follower.note(position, self._log.committed_position, self._clock.monotonic)
+        if follower.has_all:
+            self._has_any_all = True
         self._work_out()
 
     def gone(self, follower: ConnectedSlave) -> None:
@@ -226,12 +227,14 @@ class Followers:
             by_id = {one.id: one.acked for one in self._followers}
             self._confirm(min(by_id.get(id_, 0) for id_ in self._in_sync))
         else:
-            acked = [one.acked for one in self._followers]
-            self._reached = None
-            if len(acked) >= self._enough:
+            followers, self._reached = self._followers, None
+            if len(followers) >= self._enough:
                 # Most have one slave: nothing is to be sorted then.
-                self._reached = acked[0] if len(acked) == 1 else nlargest(self._enough, acked)[-1]
-            if self._reached is not None:
+                self._reached = (
+                    followers[0].acked
+                    if len(followers) == 1
+                    else nlargest(self._enough, [one.acked for one in followers])[-1]
+                )
                 self._confirm(self._reached)
 
     def _confirm(self, position: int) -> None:

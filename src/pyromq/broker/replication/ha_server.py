@@ -6,7 +6,8 @@ for it: a slave that does not read stops being sent to, and when it has taken wh
 again from where it was. It acknowledges with the position it has now, which `Followers` is told.
 
 What senders wait for leaves sooner: a synchronous master sends parts of a long turn while the turn goes on
-(`send_now`), so that the slave copies one part while the master takes the next.
+(`send_now`), so that the slave copies one part while the master takes the next, and reads what the slave has
+reported of earlier parts (`hear_now`), so that their senders go on meanwhile.
 
 Bounded are: what waits to be written (WRITE_BYTES_HIGH and a turn's pieces), connections that have not said
 hello (STRANGERS_MAX), connections at all (LINKS_MAX), silence (`haHousekeepingInterval`).
@@ -17,6 +18,7 @@ log begins or ends. The slave sees that it does not fit, and can say so.
 
 import asyncio
 import logging
+import socket
 import ssl
 from collections.abc import Callable
 from typing import Final, cast
@@ -36,6 +38,8 @@ from pyromq.store.store import MessageStore
 TURN_BYTES: Final = 512 << 10
 WRITE_BYTES_HIGH: Final = 1 << 20
 WRITE_BYTES_LOW: Final = 256 << 10
+#: How much of what a slave has said is read at once while a turn goes on; a report has 12 bytes at most.
+HEARD_BYTES: Final = 4096
 STRANGERS_MAX: Final = 16
 LINKS_MAX: Final = 64
 #: Connections that the system holds until they are accepted.
@@ -63,6 +67,8 @@ class FollowerLink(asyncio.Protocol):
         self._next: int | None = None
         self._is_paused = False
         self._is_ending = False
+        #: Another descriptor of the socket, from which reports are read while a turn goes on.
+        self._ear: socket.socket | None = None
         self._heard_at = self._spoke_at = server.clock.monotonic()
 
     # What the loop calls
@@ -72,6 +78,10 @@ class FollowerLink(asyncio.Protocol):
         self._transport = cast(asyncio.Transport, transport)
         self._transport.set_write_buffer_limits(high=WRITE_BYTES_HIGH, low=WRITE_BYTES_LOW)
         self.peer, _ = peer_of(transport.get_extra_info("peername"))
+        ours = transport.get_extra_info("socket")
+        if ours is not None and transport.get_extra_info("sslcontext") is None:
+            self._ear = ours.dup()
+            self._ear.settimeout(0)
         self._server.admit(self)
 
     def data_received(self, data: bytes) -> None:
@@ -102,6 +112,9 @@ class FollowerLink(asyncio.Protocol):
     def connection_lost(self, error: Exception | None) -> None:
         """Forget the slave."""
         self._transport = None
+        if self._ear is not None:
+            self._ear.close()
+            self._ear = None
         self._server.forget(self, error)
 
     # What the server calls
@@ -139,6 +152,21 @@ class FollowerLink(asyncio.Protocol):
         else:
             transport.writelines(parts)
         return self._next < end and not self._is_paused
+
+    def hear_some(self) -> bool:
+        """Take what the slave has said and the loop has not read yet; return whether there was something.
+
+        Whatever is odd, the end of the connection too, is left for the loop to find.
+        """
+        if self._ear is None or self._is_ending:
+            return False
+        try:
+            data = self._ear.recv(HEARD_BYTES)
+        except OSError:
+            return False
+        if data:
+            self.data_received(data)
+        return bool(data)
 
     def look(self, now: float, silence_s_max: float, heartbeat_s: float) -> None:
         """End the link after a long silence, and break our own after a shorter one."""
@@ -361,6 +389,11 @@ class ReplicationServer:
         """Send all slaves what they do not have, before this turn ends: somebody waits for them."""
         for link in tuple(self.links):
             link.send_some()
+
+    def hear_now(self) -> bool:
+        """Take what slaves have said meanwhile, before this turn ends; return whether one said something."""
+        heard = [link.hear_some() for link in tuple(self.links)]
+        return any(heard)
 
     def look(self) -> None:
         """End links that were silent too long, and say something to those that heard nothing."""

@@ -79,8 +79,11 @@ class Leading:
         self._hides_the_rest = is_synchronous and epochs is not None
         # The last master may have confirmed all of it, and told so.
         announcements.ends_known_from = store.committed_position
-        self.followers.on_confirmed = self._confirmed
         self._confirmed(self.followers.confirmed)
+        self.followers.on_confirmed = self._confirmed
+        if self._replicated is not None and not self._hides_the_rest:
+            # Called for each acknowledgement of a slave.
+            self.followers.on_confirmed = self._replicated.raise_to
 
     @property
     def confirmed(self) -> int:
