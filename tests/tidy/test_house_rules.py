@@ -348,6 +348,7 @@ WITH_THREADS = {
     "broker/access/control.py": "account files",
     "broker/broker.py": "the store is opened and closed",
     "broker/durability/log_sync.py": "syncs",
+    "broker/grpc/grpc_port.py": "what serves gRPC is imported with its first connection",
     "broker/failover/supervisor.py": "what a replica remembers of itself",
     "broker/durability/file_removal.py": "files that are removed",
     "broker/json_table.py": "tables",
