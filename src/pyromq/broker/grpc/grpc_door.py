@@ -49,6 +49,7 @@ GROUPS_LOOK_S = 1.0
 #: Imported by those that use them, where there is a compiler.
 _COMPILED: Final = (
     "pyromq._kernel.requests.grpc_sends",
+    "pyromq._kernel.requests.shown",
     "pyromq.broker.grpc.plain_sends_door",
     "pyromq.broker.grpc.consuming.plain_acks",
 )

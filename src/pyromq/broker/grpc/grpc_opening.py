@@ -25,17 +25,17 @@ class OpenedGrpc:
 
     @property
     def door(self) -> "GrpcDoor | None":
-        """What serves gRPC; None before the first connection."""
+        """The services behind the port; None before the first connection."""
         return None if self.at is None else self.at.door
 
     @property
     def why_not(self) -> str | None:
-        """Why SDKs cannot connect where somebody wants it, None where they can."""
+        """The reason why SDKs cannot connect where somebody wants it, None where they can."""
         return self.why_closed if self.at is None else self.at.why_not
 
     @property
     def address(self) -> str | None:
-        """The address that SDKs are told; None where there is no port, or nobody is served."""
+        """The address that SDKs are told; None where there is no port, or connections are closed."""
         return None if self.at is None or self.at.why_not is not None else self.at.address
 
     @property

@@ -74,7 +74,7 @@ class GrpcPort:
 
     @property
     def why_not(self) -> str | None:
-        """Why connections are closed although the port is open; None while they are not."""
+        """The reason why connections are closed although the port is open; None while they are not."""
         return self._failed.cause
 
     def when_loaded(self, tell: Callable[["GrpcDoor"], None]) -> None:
