@@ -5,7 +5,8 @@
                        certificate where there is none. Then `GrpcDoor` is made, and accepts what waits
     it does not load   one log line, and connections are closed; the next one has it tried again
 
-To import all of it takes a quarter of a start and 9 MiB, which a broker without SDKs does not need. Connections that wait are bounded by `serverSocketBacklog`.
+To import all of it takes a quarter of a start and 9 MiB, which a broker without SDKs does not need.
+Connections that wait are bounded by `serverSocketBacklog`.
 """
 
 import asyncio
