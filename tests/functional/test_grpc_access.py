@@ -11,6 +11,7 @@ from grpc_sdk import (
     UNARY,
     Sdk,
     consumer_settings,
+    door_of,
     endpoints,
     message,
     producer_settings,
@@ -120,11 +121,10 @@ def requests() -> dict[str, Any]:
     }
 
 
-def served(cluster: Cluster) -> list[str]:
+async def served(cluster: Cluster) -> list[str]:
     """Return the names of all RPCs that the broker answers, but for Telemetry."""
     [broker] = cluster.brokers.values()
-    door = broker.grpc.door
-    assert door is not None
+    door = await door_of(broker)
     assert {path.rpartition("/")[2] for path in door.table.methods} == {*door.table.rpcs, "Telemetry"}
     return list(door.table.rpcs)
 
@@ -148,7 +148,7 @@ async def code_of(sdk: Sdk, name: str) -> int:
 async def test_every_call_needs_a_client_id(cluster: Cluster) -> None:
     for client_id in (None, "", "i" * 2000):
         async with client(cluster, account("admin"), client_id) as sdk:
-            for name in served(cluster):
+            for name in await served(cluster):
                 assert await code_of(sdk, name) == GrpcCode.CLIENT_ID_REQUIRED, name
 
 
@@ -156,7 +156,7 @@ async def test_every_call_needs_a_client_id(cluster: Cluster) -> None:
 @pytest.mark.parametrize("name", NAMES)
 async def test_an_account_makes_the_calls_that_it_may(cluster: Cluster, name: str) -> None:
     async with client(cluster, account(name)) as sdk:
-        for rpc in served(cluster):
+        for rpc in await served(cluster):
             is_let_in = await code_of(sdk, rpc) != GrpcCode.UNAUTHORIZED
             assert is_let_in == (name == "admin" or name in MAY[rpc]), rpc
 
@@ -178,7 +178,7 @@ async def test_an_account_makes_the_calls_that_it_may(cluster: Cluster, name: st
 )
 async def test_a_call_without_a_right_signature_is_refused(cluster: Cluster, headers: dict[str, str]) -> None:
     async with client(cluster, headers) as sdk:
-        for name in served(cluster):
+        for name in await served(cluster):
             assert await code_of(sdk, name) == GrpcCode.UNAUTHORIZED, name
         stream = sdk.telemetry()
         command = await stream.settings(producer_settings("Orders"))

@@ -5,7 +5,7 @@ import json
 from collections.abc import AsyncIterator
 
 import pytest
-from grpc_sdk import Sdk, SdkStream, consumer_settings, message, producer_settings, put_topic, sdk_of
+from grpc_sdk import Sdk, SdkStream, consumer_settings, door_of, message, producer_settings, put_topic, sdk_of
 
 from pyromq.broker.grpc import grpc_members
 from pyromq.codes import RequestCode, ResponseCode
@@ -140,8 +140,7 @@ async def test_what_clients_say_of_themselves_is_bounded(
 ) -> None:
     monkeypatch.setattr(grpc_members, "ALL_SETTINGS_BYTES_MAX", 40_000)
     [broker] = cluster.brokers.values()
-    door = broker.grpc.door
-    assert door is not None
+    door = await door_of(broker)
     topics = [f"{'t' * 100}-{number}" for number in range(100)]
     for number in range(8):
         async with sdk_of(cluster, f"client-{number}") as sdk:

@@ -4,22 +4,14 @@ import asyncio
 import gc
 from collections.abc import Iterable
 
-from grpc_sdk import Sdk, SdkStream, consumer_settings, producer_settings, sdk_of
+from grpc_sdk import Sdk, SdkStream, consumer_settings, door_of, producer_settings, sdk_of
 
-from pyromq.broker.broker import Broker
-from pyromq.broker.grpc.grpc_door import GrpcDoor
 from pyromq.testing.cluster import Cluster
 from pyromq.testing.manual_clock import ManualClock
 from pyromq.testing.waiting import aeventually
 
 COUNT = 1_000
 WAIT_S = 60
-
-
-def door_of(broker: Broker) -> GrpcDoor:
-    door = broker.grpc.door
-    assert door is not None
-    return door
 
 
 async def begun(sdk: Sdk, numbers: Iterable[int]) -> list[SdkStream]:
@@ -39,7 +31,7 @@ async def test_streams_that_end_leave_nothing_and_clients_go_when_they_are_silen
     clock = ManualClock()
     async with Cluster(has_grpc=True, clock=clock, server_channel_max_idle_time_seconds=100_000) as cluster:
         [broker] = cluster.brokers.values()
-        door = door_of(broker)
+        door = await door_of(broker)
         # What a first client brings along, such as the loop's own tasks, is there already.
         async with sdk_of(cluster) as sdk:
             await begun(sdk, [COUNT])

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from grpc_consumers import TOPIC, consumer_of, name_of
-from grpc_sdk import message, put_topic, sdk_of
+from grpc_sdk import door_of, message, put_topic, sdk_of
 from staged_files import StagedFiles
 
 from pyromq.broker.broker import Broker
@@ -70,8 +70,7 @@ async def test_the_bodies_of_sends_that_wait_are_not_kept(tmp_path: Path, *, is_
 async def test_calls_that_wait_have_a_limit_in_bytes_and_give_them_back(tmp_path: Path) -> None:
     files = StagedFiles()
     async with cluster_of(tmp_path, files) as cluster, consumer_of(cluster) as consumer:
-        door = broker_of(cluster).grpc.door
-        assert door is not None
+        door = await door_of(broker_of(cluster))
         waiting = door.table.waiting
         for number in range(3):
             await consumer.sdk.stored(message(TOPIC, b"x", f"ID-{number}"))

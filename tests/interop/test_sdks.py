@@ -3,6 +3,7 @@
 `docs/howto/sdk-5.md` has a first program for each of them.
 """
 
+import socket
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -372,6 +373,9 @@ def test_tls_is_taken_on_the_same_port(
     topic, group = names(door, sdk, "tls")
     trusted = None
     if sdk.tls is Tls.CHECKED:
+        # The first connection makes it.
+        with socket.create_connection(("127.0.0.1", door.port)):
+            eventually(door.certificate.exists, 30, what="the certificate is made")
         # The file has the key too, which is nobody else's.
         trusted = tmp_path / "certificate.pem"
         trusted.write_text(door.certificate.read_text().partition("-----BEGIN PRIVATE KEY")[0])

@@ -1,5 +1,6 @@
 """A client of RocketMQ 5's gRPC protocol by hand, over grpcio: each RPC, headers at will, Telemetry."""
 
+import asyncio
 import hmac
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -8,7 +9,10 @@ from typing import Any, Self
 
 import grpc
 
+from pyromq.broker.broker import Broker
+from pyromq.broker.grpc.grpc_door import GrpcDoor
 from pyromq.testing.cluster import Cluster
+from pyromq.testing.waiting import aeventually
 from pyromq.wire.bodies.topic_bodies import TopicConfig
 from pyromq.wire.grpc import grpc_messages as pb
 from pyromq.wire.grpc.grpc_times import timestamp_of
@@ -43,6 +47,18 @@ def signed(access_key: str, secret: str, date_time: str, *, is_upper: bool = Fal
         "authorization": f"MQv2-HMAC-SHA1 Credential={access_key}, SignedHeaders=x-mq-date-time, "
         f"Signature={signature.upper() if is_upper else signature}",
     }
+
+
+async def door_of(broker: Broker) -> GrpcDoor:
+    """Return what serves gRPC at a broker; it is loaded by the first connection, so make one."""
+    _, writer = await asyncio.open_connection("127.0.0.1", broker.grpc.port)
+    try:
+        await aeventually(lambda: broker.grpc.door is not None, CALL_S, what="gRPC is loaded")
+    finally:
+        writer.close()
+    door = broker.grpc.door
+    assert door is not None
+    return door
 
 
 def resource(name: str) -> pb.Resource:

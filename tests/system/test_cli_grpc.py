@@ -109,6 +109,7 @@ async def main():
     except Exception as error:
         return {"error": type(error).__name__, "text": str(error)}
     try:
+        # With a port too, nothing of it is imported before somebody connects.
         has_protobuf = "google.protobuf.message" in sys.modules
         return {"port": broker.grpc.port, "why": broker.grpc.why_not, "protobuf": has_protobuf}
     finally:
@@ -152,6 +153,21 @@ def test_without_the_extra_everything_else_works(tmp_path: Path, absent: str) ->
     strict = started(tmp_path / "strict", free_port(), "AS_SET", absent=absent)
     assert strict["error"] == "ConfigError"
     assert "pip install 'pyromq[grpc]'" in strict["text"]
+
+
+@pytest.mark.parametrize("is_damaged", [True, False])
+def test_a_start_says_when_there_can_be_no_certificate(tmp_path: Path, is_damaged: bool) -> None:
+    certificate = tmp_path / "config" / "grpcCertificate.pem"
+    absent = "{'cryptography': None}"
+    if is_damaged:
+        certificate.parent.mkdir()
+        certificate.write_text("no certificate")
+        absent = "{}"
+    strict = started(tmp_path, free_port(), "AS_SET", absent=absent)
+    assert strict["error"] == "ConfigError"
+    assert (f"{certificate} or its key" if is_damaged else "pip install 'pyromq[grpc]'") in strict["text"]
+    tolerant = started(tmp_path, free_port(), "IF_FREE", absent=absent)
+    assert (tolerant["port"], tolerant["why"]) == (0, strict["text"])
 
 
 def test_a_server_that_stops_lets_its_port_go(up: Up) -> None:

@@ -187,6 +187,7 @@ def test_only_the_borders_catch_everything() -> None:
         "net/http2/server_call.py",  # whatever a handler raises ends its call
         "net/link.py",  # a mistake on one connection must not touch the others
         "broker/background.py",  # the owner of the background loops
+        "broker/grpc/grpc_port.py",  # whatever fails to load, connections wait and are closed
         "broker/json_table.py",  # a stop: whatever one table's save raises, the others are saved
         "broker/failover/supervisor.py",  # the owner of the loop that makes the decisions
         "broker/kinds/timers/keeper.py",  # the owner of the loop that keeps the table of what waits
@@ -348,6 +349,7 @@ WITH_THREADS = {
     "broker/access/control.py": "account files",
     "broker/broker.py": "the store is opened and closed",
     "broker/durability/log_sync.py": "syncs",
+    "broker/grpc/grpc_port.py": "what serves gRPC is imported with its first connection",
     "broker/failover/supervisor.py": "what a replica remembers of itself",
     "broker/durability/file_removal.py": "files that are removed",
     "broker/json_table.py": "tables",

@@ -21,6 +21,7 @@ class Background:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._tasks: set[asyncio.Task[None]] = set()
+        self._is_closed = False
         #: When each job is to start next, and when each that runs did, by the clock's monotonic time.
         self._due_at: dict[str, float] = {}
         self._started_at: dict[str, float] = {}
@@ -36,8 +37,10 @@ class Background:
         """Run a job every `interval_s` from its last start on; for the first time after `first_s`.
 
         An interval that may change while this runs is asked for at each start. A job that took longer than
-        that starts again at once: the clock may have been moved meanwhile.
+        that starts again at once: the clock may have been moved meanwhile. Once this is closed, nothing runs.
         """
+        if self._is_closed:
+            return
         pause_s = interval_s if callable(interval_s) else lambda: interval_s
         first_at = self._clock.monotonic() + (pause_s() if first_s is None else first_s)
 
@@ -69,6 +72,7 @@ class Background:
 
     async def close(self) -> None:
         """Cancel all jobs and wait for their end."""
+        self._is_closed = True
         for task in self._tasks:
             task.cancel()
         if self._tasks:

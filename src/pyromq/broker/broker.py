@@ -213,7 +213,7 @@ class Broker(BrokerRooms):
             turn=self._turn,
         )
         surroundings, write = await self._listen(server, role, durability)
-        await self._open_grpc(surroundings, write)
+        self._open_grpc(surroundings, write)
         closing.push_async_callback(self._leave, surroundings)
         await surroundings.register()
         surroundings.registration.on_new_topics = self.groups.topic_news.tell
@@ -262,7 +262,7 @@ class Broker(BrokerRooms):
 
     # Serving
 
-    async def _open_grpc(self, surroundings: Surroundings, write: WritePath) -> None:
+    def _open_grpc(self, surroundings: Surroundings, write: WritePath) -> None:
         """Open the port for gRPC, if there is to be one."""
         settings = self.settings
         rooms = GrpcRooms(
@@ -285,11 +285,15 @@ class Broker(BrokerRooms):
             write=write,
             surroundings=surroundings,
         )
-        self.grpc = await open_grpc(settings.grpc, self._opening, rooms, settings.broker.bind_address)
+        self.grpc = open_grpc(settings.grpc, self._opening, rooms, settings.broker.bind_address)
+        self._note_grpc()
+        if self.grpc.at is not None:
+            self._closing.push_async_callback(self.grpc.at.close)
+            self.grpc.at.on_news = self._note_grpc
+            self.grpc.at.run(self._background)
+
+    def _note_grpc(self) -> None:
         self._metrics.stats.note_grpc(self.grpc.address, self.grpc.why_not)
-        if self.grpc.door is not None:
-            self._closing.push_async_callback(self.grpc.door.close)
-            self.grpc.door.run_jobs(self._background)
 
     async def _listen(
         self, server: Server, role: Replicating, durability: Durability

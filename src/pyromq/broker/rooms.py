@@ -18,6 +18,7 @@ are built when it starts: they need an open store, or an address.
 import sys
 from contextlib import AsyncExitStack
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from pyromq.broker.access.access_wiring import make_access_control
@@ -179,11 +180,11 @@ class BrokerRooms:
             *store_figures(self.store, self._clock),
             *waiting_figures(self.store, self.kinds),
             *pop_figures(self.pop),
-            *grpc_figures(grpc.door),
+            *grpc_figures(grpc),
             *role.figures(),
         ]
-        if grpc.door is not None and self._metrics.request_times is not None:
-            time_calls(grpc.door, self._metrics.request_times)
+        if grpc.at is not None and self._metrics.request_times is not None:
+            grpc.at.when_loaded(partial(time_calls, times=self._metrics.request_times))
         lags = Lags(self.groups.offsets, self.topics, self.store, self._clock)
         await self._metrics.serve(figures, lags, health, closing)
 

@@ -67,8 +67,13 @@ class Server:
 
         Raises ListenFailed when the address cannot be listened on.
         """
-        listening = self._bind(host, port)
+        listening = bound_socket(self._settings, host, port, name=self._name)
         address: tuple[str, int] = listening.getsockname()[:2]
+        await self.serve(listening)
+        return address
+
+    async def serve(self, listening: socket.socket) -> None:
+        """Accept the connections of a socket that listens; it is closed with the server."""
         loop = asyncio.get_running_loop()
         if self._tls is not None:
             self._listeners.append(
@@ -84,7 +89,6 @@ class Server:
             )
         if self._sweep is None:
             self._plan_sweep()
-        return address
 
     async def close(self) -> None:
         """Stop listening, give answers under way a short grace, then end all connections."""
@@ -116,22 +120,6 @@ class Server:
             else:
                 _log.info("%s: %s was silent for %d s; connection closed", self._name, link.peer, idle_s_max)
                 link.close()
-
-    def _bind(self, host: str, port: int) -> socket.socket:
-        settings = self._settings
-        try:
-            return listening_socket(
-                host,
-                port,
-                backlog=settings.server_socket_backlog,
-                send_bytes=settings.server_socket_snd_buf_size,
-                receive_bytes=settings.server_socket_rcv_buf_size,
-            )
-        except OSError as error:
-            raise ListenFailed(
-                f"{self._name} cannot listen on {host}:{port}: {error.strerror or error}; "
-                "choose another listenPort or bindAddress"
-            ) from error
 
     def _new_link(self) -> Link:
         return Link(
@@ -168,6 +156,23 @@ class Server:
     def _sweep_now(self) -> None:
         self.close_idle()
         self._plan_sweep()
+
+
+def bound_socket(settings: NetSettings, host: str, port: int, *, name: str) -> socket.socket:
+    """Return a socket that listens on an address as the settings want it; raise ListenFailed."""
+    try:
+        return listening_socket(
+            host,
+            port,
+            backlog=settings.server_socket_backlog,
+            send_bytes=settings.server_socket_snd_buf_size,
+            receive_bytes=settings.server_socket_rcv_buf_size,
+        )
+    except OSError as error:
+        raise ListenFailed(
+            f"{name} cannot listen on {host}:{port}: {error.strerror or error}; "
+            "choose another listenPort or bindAddress"
+        ) from error
 
 
 def listening_socket(

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import socket
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -20,6 +21,8 @@ from pyromq.cli.typer_program import typer_command
 PYROMQ = Path(sys.executable).with_name("pyromq")
 #: Packages that a server does without until somebody asks for what they do.
 UNWANTED = {"typer", "click", "rich", "pydantic", "yaml", "starlette", "uvicorn", "pyspark", "http.server"}
+#: What serves gRPC, which the first connection imports.
+OF_GRPC = {"google.protobuf", "h2", "cryptography", "pyromq.broker.grpc.grpc_door", "pyromq.wire.grpc"}
 #: Imported by Python before the program: writes the names of all modules when the process ends.
 WITNESS = """
 import atexit, os, pathlib, sys
@@ -83,6 +86,19 @@ def test_a_server_that_runs_imported_no_command_line_nor_what_it_is_not_asked_fo
 
     assert server in names
     assert names & UNWANTED == set()
+
+
+def test_a_broker_whose_grpc_port_is_open_imported_nothing_that_serves_it(
+    imports: Imports, tmp_path: Path
+) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        port = taken.getsockname()[1]
+    words = ("broker", "--port", "0", "--set", "haListenPort=0", "--set", f"grpcServerPort={port}")
+    names = imports.of([PYROMQ], *words, "--data", str(tmp_path), "--json", serves=True)
+
+    assert "pyromq.broker.grpc.grpc_port" in names
+    assert names & (UNWANTED | OF_GRPC) == set()
 
 
 @pytest.mark.parametrize(

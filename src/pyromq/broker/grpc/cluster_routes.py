@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from pyromq.broker.addresses import BrokerAddresses
-from pyromq.broker.grpc.grpc_endpoints import GrpcAddressBook
+from pyromq.broker.grpc.grpc_addresses import MASTER_ID, GrpcAddressBook
 from pyromq.broker.registration_targets import RegistrationTargets
 from pyromq.broker.topics.topics import TopicTable
 from pyromq.clock import Clock
@@ -32,7 +32,6 @@ ASK_S_MAX: Final = 2.0
 FRESH_S: Final = 2.0
 FRESH_CONFIG_S: Final = 10.0
 KEPT_MAX: Final = 10_000
-MASTER_ID: Final = 0
 
 
 @dataclass(frozen=True, slots=True)

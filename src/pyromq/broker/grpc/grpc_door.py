@@ -1,21 +1,24 @@
-"""RocketMQ 5's gRPC services of one broker: the one door of this package.
+"""RocketMQ 5's gRPC services of one broker, from its first gRPC connection on: the one door of this package.
 
     GrpcServer ─► GrpcTable ─► send, transaction, recall ─► RemotingWay ─► handlers of remoting
                      │          route, assignment ────────► name servers, topics
                      │          heartbeat, farewell ──────► GrpcMembers ─► groups
                      └────────► Telemetry ───────────────────┘
 
-A client of gRPC sees the same topics, groups, accounts and messages as one of remoting.
+A client of gRPC sees the same topics, groups, accounts and messages as one of remoting. This module imports
+all that serves gRPC, protobuf included; `grpc_port.py` imports it, on a thread.
 """
 
+import socket
 from collections import Counter
-from typing import TYPE_CHECKING
+from importlib import import_module
+from typing import TYPE_CHECKING, Final
 
 from pyromq.broker.background import Background
-from pyromq.broker.grpc.cluster_routes import MASTER_ID, ClusterRoutes
+from pyromq.broker.grpc.cluster_routes import ClusterRoutes
 from pyromq.broker.grpc.consuming.consume_rpcs import add_consume_rpcs
 from pyromq.broker.grpc.grpc_access import GrpcAccess
-from pyromq.broker.grpc.grpc_endpoints import GrpcAddressBook
+from pyromq.broker.grpc.grpc_addresses import GrpcAddressBook
 from pyromq.broker.grpc.grpc_members import GrpcMembers
 from pyromq.broker.grpc.grpc_rooms import GrpcRooms
 from pyromq.broker.grpc.grpc_table import SERVICE, GrpcTable
@@ -29,10 +32,10 @@ from pyromq.broker.grpc.telemetry import TelemetryRoom
 from pyromq.broker.grpc.telemetry_settings import SettingsOfClients
 from pyromq.broker.grpc.transaction_rpcs import TransactionRpcs
 from pyromq.kernel import IS_COMPILED
-from pyromq.net.address import join_address
 from pyromq.net.http2.grpc_calls import GrpcMethod
 from pyromq.net.http2.grpc_link import GrpcLink
 from pyromq.net.http2.grpc_server import GrpcServer
+from pyromq.net.http2.which_session import session_class
 from pyromq.net.link import Link
 from pyromq.wire.grpc.grpc_codes import GrpcCode
 
@@ -43,14 +46,30 @@ if TYPE_CHECKING:
 #: Seconds between looks for clients that fell silent, and for groups that changed.
 SILENT_LOOK_S = 5.0
 GROUPS_LOOK_S = 1.0
-#: Seconds between two times that the name servers are told where SDKs connect.
-TELL_S = 30.0
+#: Imported by those that use them, where there is a compiler.
+_COMPILED: Final = (
+    "pyromq._kernel.requests.grpc_sends",
+    "pyromq._kernel.requests.shown",
+    "pyromq.broker.grpc.plain_sends_door",
+    "pyromq.broker.grpc.consuming.plain_acks",
+)
+
+
+def import_rest() -> None:
+    """Import what a door imports when it is made, so that this may be done on a thread.
+
+    Raises ConfigError or ImportError.
+    """
+    session_class()
+    if IS_COMPILED:
+        for name in _COMPILED:
+            import_module(name)
 
 
 class GrpcDoor:
-    """The gRPC services of one broker; `start` opens them."""
+    """The gRPC services of one broker; `serve` opens them. `book` has the addresses that SDKs are told."""
 
-    def __init__(self, rooms: GrpcRooms) -> None:
+    def __init__(self, rooms: GrpcRooms, book: GrpcAddressBook) -> None:
         self._rooms = rooms
         settings = rooms.settings
         self._access = GrpcAccess(rooms.access)
@@ -83,26 +102,18 @@ class GrpcDoor:
             turn=rooms.turn,
             on_link_closed=self._link_closed,
         )
-        self._book: GrpcAddressBook | None = None
-        self._routes: ClusterRoutes | None = None
         #: The revision of the groups that clients were told of last.
         self._groups_told = -1
-        self.port = 0
         #: What offers plain sends to the kernel, where it takes them.
         self.plain_sends: PlainSendsDoor | None = None
         #: The same for acknowledgements.
         self.plain_acks: PlainAcks | None = None
+        self._routes = self._fill_table(book)
 
     @property
     def links(self) -> list[GrpcLink]:
         """The open connections."""
         return self._server.grpc_links()
-
-    @property
-    def address(self) -> str:
-        """The address that SDKs are told."""
-        assert self._book is not None
-        return self._book.advertised
 
     @property
     def calls(self) -> Counter[tuple[str, int]]:
@@ -114,27 +125,21 @@ class GrpcDoor:
             counted["AckMessage", GrpcCode.OK] += self.plain_acks.kernel.answered
         return counted
 
-    async def start(self, host: str, port: int) -> None:
-        """Listen, and serve; raise ListenFailed when that cannot be."""
-        _, self.port = await self._server.start(host, port)
+    async def serve(self, listening: socket.socket) -> None:
+        """Serve the connections of a socket that listens, and those that wait there."""
+        await self._server.serve(listening)
+
+    def _fill_table(self, book: GrpcAddressBook) -> ClusterRoutes:
+        """Make the handlers of all RPCs; return the routes, which are to be closed."""
         rooms = self._rooms
         settings, links = rooms.settings, rooms.surroundings.links
-        addresses, name_servers = rooms.write.addresses, rooms.surroundings.name_servers
-        book = self._book = GrpcAddressBook(
-            links,
-            own_name=settings.broker.broker_name,
-            own_address=addresses.advertised,
-            own_port=self.port,
-            advertised=settings.grpc.grpc_advertise or join_address(addresses.ip, self.port),
-            is_master=settings.broker.broker_id == MASTER_ID,
-        )
-        routes = self._routes = ClusterRoutes(
+        routes = ClusterRoutes(
             links,
             rooms.topics,
             settings.broker,
             rooms.clock,
-            addresses=addresses,
-            name_servers=name_servers,
+            addresses=rooms.write.addresses,
+            name_servers=rooms.surroundings.name_servers,
             book=book,
         )
         way = RemotingWay(rooms.table, rooms.write.durability, rooms.clock)
@@ -148,6 +153,7 @@ class GrpcDoor:
         table.add(RecallRpcs(way, rooms.topics, settings, routes=routes, links=links).rpcs())
         self.plain_acks = add_consume_rpcs(table, rooms, self.members)
         table.add_method("Telemetry", GrpcMethod(bidi=self._telemetry.open))
+        return routes
 
     def _link_closed(self, link: Link) -> None:
         if self.plain_sends is not None:
@@ -166,10 +172,9 @@ class GrpcDoor:
         self.table.methods[f"{SERVICE}SendMessage"] = GrpcMethod(unary=plain.send)
 
     def run_jobs(self, background: Background) -> None:
-        """Forget silent clients; tell clients of changed groups, and name servers where this is."""
+        """Forget silent clients, and tell clients of changed groups."""
         background.every("drop silent gRPC clients", SILENT_LOOK_S, self.members.drop_silent)
         background.every("tell gRPC clients of groups", GROUPS_LOOK_S, self.tell_groups)
-        background.every("tell where gRPC is", TELL_S, self._tell_where, first_s=0.0)
 
     def tell_groups(self) -> None:
         """Send clients their settings again whose groups were changed."""
@@ -184,12 +189,7 @@ class GrpcDoor:
     async def close(self) -> None:
         """Serve no more: clients are told to go elsewhere, and calls under way have a short grace."""
         await self._server.close()
-        if self._routes is not None:
-            await self._routes.close()
-
-    async def _tell_where(self) -> None:
-        assert self._book is not None
-        await self._book.tell(self._rooms.surroundings.name_servers.addresses)
+        await self._routes.close()
 
     def _note_refusal(self) -> None:
         if self._rooms.table.on_refused is not None:

@@ -5,9 +5,10 @@ from typing import Final
 
 from pyromq import system_names
 from pyromq.broker.groups.groups import GroupTable
-from pyromq.broker.grpc.cluster_routes import MASTER_ID, BrokerPart, ClusterRoutes
+from pyromq.broker.grpc.cluster_routes import BrokerPart, ClusterRoutes
+from pyromq.broker.grpc.grpc_addresses import MASTER_ID, GrpcAddressBook
 from pyromq.broker.grpc.grpc_callers import GrpcCaller
-from pyromq.broker.grpc.grpc_endpoints import GrpcAddressBook, are_usable
+from pyromq.broker.grpc.grpc_endpoints import are_usable, endpoints_of
 from pyromq.broker.grpc.grpc_needs import need_of_route, need_to_consume
 from pyromq.broker.grpc.grpc_table import OK_STATUS, Rpc
 from pyromq.broker.topics.topics import TopicTable
@@ -163,7 +164,7 @@ class RouteRpcs:
         is_here = address == self._book.own_address and is_only and not self._settings.grpc.grpc_advertise
         if is_here and are_usable(asked) and (len(asked.addresses) == 1 or len(part.addresses) == 1):
             return asked
-        return self._book.endpoints(part.name, address)
+        return endpoints_of(*self._book.find(part.name, address))
 
 
 def _permissions(part: BrokerPart) -> Iterator[QueuePermission]:

@@ -1,6 +1,6 @@
 """The metrics of RocketMQ 5's gRPC services: connections, calls, and what calls were answered.
 
-A broker without a gRPC port has them too, without values.
+A broker without a gRPC port has them too, without values; before the first connection all counts are 0.
 """
 
 import re
@@ -15,41 +15,51 @@ from pyromq.wire.grpc.grpc_codes import GrpcCode
 
 if TYPE_CHECKING:
     from pyromq.broker.grpc.grpc_door import GrpcDoor
+    from pyromq.broker.grpc.grpc_opening import OpenedGrpc
 
 PROTOCOL: Final = "grpc"
 _CAPITAL: Final = re.compile(r"(?<!^)(?=[A-Z])")
 
 
-def grpc_figures(door: "GrpcDoor | None") -> list[Figure]:
+def grpc_figures(grpc: "OpenedGrpc") -> list[Figure]:
     """Return the metrics of the gRPC port, if there is one."""
 
-    def calls(door: "GrpcDoor") -> Values:
-        return {(_word(name), _code(code)): count for (name, code), count in door.calls.items()}
+    def count(read: "Callable[[GrpcDoor], int]") -> Callable[[], Values]:
+        def values() -> Values:
+            if grpc.at is None:
+                return {}
+            return {(): 0 if grpc.door is None else read(grpc.door)}
+
+        return values
+
+    def calls() -> Values:
+        counted = {} if grpc.door is None else grpc.door.calls
+        return {(_word(name), _code(code)): number for (name, code), number in counted.items()}
 
     return [
         Figure(
             "pyromq_grpc_connections",
             "Open connections of RocketMQ 5's SDKs.",
             (),
-            _of(door, lambda door: {(): len(door.links)}),
+            count(lambda door: len(door.links)),
         ),
         Figure(
             "pyromq_grpc_streams",
             "Calls of RocketMQ 5's SDKs that are not over: Telemetry, receives that wait, and others.",
             (),
-            _of(door, lambda door: {(): sum(link.call_count for link in door.links)}),
+            count(lambda door: sum(link.call_count for link in door.links)),
         ),
         Figure(
             "pyromq_grpc_clients",
             "Clients of RocketMQ 5's SDKs that are known, whatever connections they have.",
             (),
-            _of(door, lambda door: {(): len(door.members)}),
+            count(lambda door: len(door.members)),
         ),
         Figure(
             "pyromq_grpc_calls_total",
             "Calls of RocketMQ 5's SDKs that were answered, by what they were answered.",
             ("rpc", "code"),
-            _of(door, calls),
+            calls,
             FigureKind.COUNTER,
         ),
     ]
@@ -63,10 +73,6 @@ def time_calls(door: "GrpcDoor", times: RequestTimes) -> None:
         times.histogram.observe((perf_counter() - began) * 1000, labels)
 
     door.table.on_done = done
-
-
-def _of(door: "GrpcDoor | None", read: "Callable[[GrpcDoor], Values]") -> Callable[[], Values]:
-    return lambda: {} if door is None else read(door)
 
 
 @cache

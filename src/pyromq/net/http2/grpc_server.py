@@ -8,17 +8,15 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pyromq.clock import Clock
-from pyromq.config.choices import TlsServerMode
 from pyromq.config.settings import NetSettings
 from pyromq.net.http2.arriving import ArrivingBytes
 from pyromq.net.http2.grpc_calls import GrpcMethods
 from pyromq.net.http2.grpc_link import GrpcLink
-from pyromq.net.http2.own_certificate import own_certificate
+from pyromq.net.http2.own_certificate import with_certificate
 from pyromq.net.http2.session_terms import SessionLimits
 from pyromq.net.http2.which_session import session_class, why_plain
 from pyromq.net.link import Link
@@ -62,7 +60,7 @@ class GrpcServer(Server):
             _log.warning("%s speaks gRPC by h2, ten times slower than by nghttp2: %s", name, why)
         super().__init__(
             RequestTable(()),
-            _with_certificate(settings, certificate_folder),
+            with_certificate(settings, certificate_folder),
             clock=clock,
             name=name,
             on_link_closed=on_link_closed,
@@ -104,10 +102,3 @@ class GrpcServer(Server):
             on_start=self._on_start,
             on_end=self._on_end,
         )
-
-
-def _with_certificate(settings: NetSettings, folder: Path) -> NetSettings:
-    if settings.tls_server_mode == TlsServerMode.DISABLED or settings.tls_server_cert_path:
-        return settings
-    path = str(own_certificate(folder))
-    return replace(settings, tls_server_cert_path=path, tls_server_key_path=path)

@@ -1,4 +1,4 @@
-"""A certificate of our own: made at the first start, kept in a folder, signed by nobody.
+"""A certificate of our own: made for the first connection, kept in a folder, signed by nobody.
 
 SDKs for Java, Go, C# and C++ use TLS unless they are told otherwise, and trust any certificate; so Apache's
 proxy makes one, another at each start. Ours stays, so that a client may be told to trust this one.
@@ -9,14 +9,41 @@ from __future__ import annotations
 import datetime
 import ipaddress
 import os
+from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
+from pyromq.config.choices import TlsServerMode
+from pyromq.config.settings import NetSettings
 from pyromq.errors import ConfigError
+from pyromq.net.tls import server_context
 
 #: Certificate and key, one behind the other: one file is there as a whole, or is not.
 FILE_NAME: Final = "grpcCertificate.pem"
 _VALID_DAYS: Final = 20 * 365
+_NOT_INSTALLED: Final = (
+    "a certificate is made with the package cryptography, which is not installed: "
+    "pip install 'pyromq[grpc]', or set tlsServerCertPath, or tlsServerMode=disabled"
+)
+
+
+def with_certificate(settings: NetSettings, folder: Path) -> NetSettings:
+    """Return the settings with a certificate of our own where they name none and want TLS; see below."""
+    if not _is_wanted(settings):
+        return settings
+    return _naming(settings, own_certificate(folder))
+
+
+def check_certificate(settings: NetSettings, folder: Path) -> None:
+    """Raise ConfigError if the certificate that is there does not load, or none is and none can be made."""
+    if not _is_wanted(settings):
+        return
+    path = folder / FILE_NAME
+    if path.exists():
+        server_context(_naming(settings, path))
+    elif find_spec("cryptography") is None:
+        raise ConfigError(_NOT_INSTALLED)
 
 
 def own_certificate(folder: Path) -> Path:
@@ -44,6 +71,14 @@ def own_certificate(folder: Path) -> Path:
     return path
 
 
+def _is_wanted(settings: NetSettings) -> bool:
+    return settings.tls_server_mode != TlsServerMode.DISABLED and not settings.tls_server_cert_path
+
+
+def _naming(settings: NetSettings, path: Path) -> NetSettings:
+    return replace(settings, tls_server_cert_path=str(path), tls_server_key_path=str(path))
+
+
 def _make() -> bytes:
     # Only now: it is needed once in the life of a data folder, and is megabytes.
     try:
@@ -52,10 +87,7 @@ def _make() -> bytes:
         from cryptography.hazmat.primitives.asymmetric import ec
         from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
     except ImportError as error:
-        raise ConfigError(
-            "a certificate is made with the package cryptography, which is not installed: "
-            "pip install 'pyromq[grpc]', or set tlsServerCertPath, or tlsServerMode=disabled"
-        ) from error
+        raise ConfigError(_NOT_INSTALLED) from error
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
     now = datetime.datetime.now(datetime.UTC)

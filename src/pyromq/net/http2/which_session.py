@@ -8,6 +8,7 @@ one that is there; without both it cannot be made, and says what to install.
 from __future__ import annotations
 
 from importlib import import_module
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, cast
 
 from pyromq.errors import ConfigError
@@ -32,6 +33,12 @@ def session_class() -> type[GrpcSession]:
             "grpcServerPort=0"
         ) from error
     return Plain
+
+
+def check_session() -> None:
+    """Raise ConfigError when there is neither; nothing is imported if h2 is installed, as it usually is."""
+    if find_spec("h2") is None:
+        session_class()
 
 
 def why_plain() -> str | None:
