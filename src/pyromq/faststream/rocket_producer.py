@@ -51,7 +51,7 @@ class RocketProducer(ProducerProto[RocketCommand]):
         body, content_type = await self.codec.encode(cmd.body, self.serializer)
         message = cmd.message(body, content_type)
         if cmd.request is not None:
-            reply = reply_to(cmd.request, body)
+            reply = reply_to(cmd.request, message.body)
             reply.properties = message.properties | reply.properties
             return await self._connected.send(reply)
         selector = None if cmd.order_by is None else select_by_hash(cmd.order_by)

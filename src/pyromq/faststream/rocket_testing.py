@@ -33,7 +33,8 @@ class TestRocketBroker(TestBroker[RocketBroker, EnterType], broker=RocketBroker)
         return broker.subscriber(publisher.topic, persistent=False), False
 
     def _fake_start(self, broker: RocketBroker, *args: Any, **kwargs: Any) -> None:
-        broker.config.broker_config.is_tested = True
+        # With a real broker only what mocks see is arranged here.
+        broker.config.broker_config.is_tested = not self.with_real
         super()._fake_start(broker, *args, **kwargs)
 
     @contextmanager
