@@ -73,6 +73,8 @@ def test_a_dashboard_has_the_pages_on_its_own_port_and_on_another(shell: Shell) 
         )
         assert {"loop", "serving", "rounds"} == set(said["checks"])
         assert shell.run("health", address, "--live").returncode == 0
+    # As in a container: the same variable says where it is served, and where it is asked for.
+    assert shell.output_of("health") == f"http://{near}/health/ready is well\n"
 
     assert served.stop() == 0
     assert shell.run("health", own).returncode == shell.run("health", near).returncode == 1
