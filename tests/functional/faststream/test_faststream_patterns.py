@@ -13,11 +13,12 @@ from unittest.mock import Mock
 
 import pytest
 from faststream import BaseMiddleware, Context, Depends, FastStream, Response
+from faststream._internal.parser import DefaultCodec
 from faststream.exceptions import StopConsume
 from faststream_stage import FIRST, Running
 from pydantic import BaseModel
 
-from pyromq.faststream import RocketBroker, TestRocketBroker
+from pyromq.faststream import RocketBroker, RocketRouter, TestRocketBroker
 from pyromq.faststream.annotations import RocketMessage
 from pyromq.testing.waiting import aeventually
 
@@ -388,6 +389,112 @@ async def test_with_real_the_mocks_watch_a_cluster(address: str) -> None:
         handle.mock.assert_called_once_with("hello")
         await aeventually(lambda: answers.mock.called, 30, what="the answer")
         answers.mock.assert_called_once_with("hello!")
+
+
+async def test_requests_keep_their_correlation_and_pass_middlewares_and_routers(broker: RocketBroker) -> None:
+    class Twice(BaseMiddleware):
+        async def consume_scope(self, call_next: Any, msg: Any) -> Any:
+            msg.body = msg.body * 2
+            return await call_next(msg)
+
+        async def publish_scope(self, call_next: Any, cmd: Any) -> Any:
+            cmd.body = cmd.body * 2
+            return await call_next(cmd)
+
+    router = RocketRouter("shop-", middlewares=[Twice])
+    asked, plain = router.publisher("in"), broker.publisher("plain")
+
+    @router.subscriber("in", consume_from=FIRST)
+    async def echo(body: str) -> str:
+        return body
+
+    @broker.subscriber("plain", consume_from=FIRST)
+    async def answer(body: str) -> str:
+        return f"{body}!"
+
+    broker.include_router(router)
+    async with Running(broker) as running:
+        by_router = await asked.request("x", timeout=30, correlation_id="c-1")
+        by_publisher = await plain.request("y", timeout=30, correlation_id="c-2")
+        by_broker = await running.request("z", "plain", timeout=30, correlation_id="c-3")
+
+        # Asked, read, answered, and the answer read.
+        assert await by_router.decode() == "x" * 16
+        assert await by_publisher.decode() == "y!"
+        assert await by_broker.decode() == "z!"
+        assert [one.correlation_id for one in (by_router, by_publisher, by_broker)] == ["c-1", "c-2", "c-3"]
+
+
+async def test_a_request_that_takes_too_long_is_a_timeout(broker: RocketBroker) -> None:
+    hold = asyncio.Event()
+
+    @broker.subscriber("in", consume_from=FIRST)
+    async def wait(body: str) -> str:
+        await hold.wait()
+        return body
+
+    async with Running(broker) as running:
+        with pytest.raises(TimeoutError):
+            await running.request("x", "in", timeout=0.2)
+        hold.set()
+
+
+async def test_codecs_of_a_broker_and_of_a_subscriber_encode_and_decode(make_broker: Make) -> None:
+    steps: list[str] = []
+
+    class Noting(DefaultCodec):
+        def __init__(self, name: str) -> None:
+            self.name = name
+
+        async def encode(self, *arguments: Any) -> Any:
+            steps.append(f"{self.name} encodes")
+            return await super().encode(*arguments)
+
+        async def decode(self, message: Any) -> Any:
+            steps.append(f"{self.name} decodes")
+            return await super().decode(message)
+
+    broker = make_broker(codec=Noting("broker"))
+
+    @broker.subscriber("one", consume_from=FIRST)
+    async def one(body: str) -> None:
+        steps.append(body)
+
+    @broker.subscriber("two", codec=Noting("subscriber"), consume_from=FIRST)
+    async def two(body: str) -> None:
+        steps.append(body)
+
+    async with Running(broker) as running:
+        await running.publish("a", "one")
+        await aeventually(lambda: "a" in steps, 30, what="the first message")
+        await running.publish("b", "two")
+        await aeventually(lambda: "b" in steps, 30, what="the second message")
+
+    own = ["broker encodes", "broker decodes", "a", "broker encodes", "subscriber decodes", "b"]
+    assert steps == own
+
+
+async def test_a_codec_beside_a_decoder_is_refused(broker: RocketBroker) -> None:
+    async def decoder(message: Any, original: Any) -> Any:
+        return await original(message)
+
+    @broker.subscriber("in", codec=DefaultCodec(), decoder=decoder)
+    async def handle(body: str) -> None: ...
+
+    with pytest.raises(ValueError, match="codec"):
+        async with Running(broker):
+            pass
+    await broker.stop()
+
+
+async def test_a_broker_that_was_not_started_stops_and_one_that_was_connected_answers(address: str) -> None:
+    broker = RocketBroker(address)
+    await broker.stop()
+    assert not broker.running
+    await broker.connect()
+    assert await broker.ping(timeout=5.0)
+    await broker.stop()
+    assert not await RocketBroker("127.0.0.1:1").ping(timeout=0.5)
 
 
 async def test_an_error_of_a_handler_or_a_parser_reaches_the_test() -> None:
