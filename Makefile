@@ -53,9 +53,9 @@ wheel: setup          ## Manylinux wheels for the Pythons that are here, and the
 deploy-check: setup   ## What is in deploy/: units, manifests, compose file, their settings and commands
 	$(PY) tools/deploy_check.py
 
-# A base with Python 3.11 or later, and what builds: docker, podman or buildah.
-image: wheel          ## An image of PyroMQ from its wheels (BASE=python:3.12-slim-bookworm DOCKER=docker)
-	$(or $(DOCKER),docker) build $(if $(BASE),--build-arg BASE=$(BASE)) -f deploy/docker/Dockerfile -t pyromq $(BUILD) .
+# docker, podman or buildah; a base with Python 3.11 or later and venv, or BASE=debootstrap: one of Debian's packages.
+image: wheel          ## An image of PyroMQ from its wheels, and a try of it (BASE=python:3.12-slim-bookworm DOCKER= BUILD= RUN=)
+	$(PY) tools/image.py $(if $(DOCKER),--engine $(DOCKER)) $(if $(BASE),--base $(BASE)) $(if $(BUILD),--build="$(BUILD)") $(if $(RUN),--run="$(RUN)")
 
 test-install: setup   ## `pip install` with a C compiler, with one that fails, without one, and of a wheel (about two minutes)
 	$(PY) -m pytest -q -m install tests/system

@@ -3,16 +3,22 @@
     python tools/deploy_check.py
 
 systemd verifies the units and says how exposed they are; manifests are held against Kubernetes' own schemas
-(kubernetes-validate has them, nothing is fetched); settings and commands are read as `pyromq` reads them.
-What a machine has not (systemd-analyze) is told, and is a failure with CI=true.
+(kubernetes-validate has them, nothing is fetched); settings and commands are read as `pyromq` reads them; the
+etcd of the manifests is started, all members, with their variables and addresses of 127.0.0.1.
+What a machine has not (systemd-analyze, etcd) is told, and is a failure with CI=true.
 """
 
+import itertools
+import json
 import os
 import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Iterator
+import time
+import urllib.request
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -25,8 +31,12 @@ DEPLOY: Final = ROOT / "deploy"
 PYROMQ: Final = Path(sys.executable).with_name("pyromq")
 #: systemd's measure goes from 0 to 10, and below 2.0 it says OK.
 EXPOSURE_MAX: Final = 1.9
+#: Seconds until a member of etcd is ready.
+ETCD_S_MAX: Final = 30
 #: Where the units have the program.
 INSTALLED: Final = "/opt/pyromq/bin/pyromq"
+
+sys.path[:0] = [str(ROOT / "tests" / part) for part in ("support", "interop")]
 
 
 class NotHereError(Exception):
@@ -79,7 +89,8 @@ def check_manifests(folder: Path = DEPLOY / "kubernetes") -> list[str]:
             problems += _settings_problems(path, document["data"])
         if document["kind"] == "StatefulSet":
             problems += _pod_problems(path, document["spec"])
-    return problems
+    # Addresses follow from numbers and names: they are looked at when those are right.
+    return problems or _address_problems([document for _, document in manifests(folder)])
 
 
 def manifests(folder: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
@@ -100,6 +111,22 @@ def _settings_problems(path: Path, files: dict[str, str]) -> list[str]:
     return problems
 
 
+def _address_problems(documents: Sequence[dict[str, Any]]) -> list[str]:
+    """Return the addresses of the settings that are no pods of the manifests, or no port that these open."""
+    pods = set()
+    for spec in (document["spec"] for document in documents if document["kind"] == "StatefulSet"):
+        ports = [port for one in spec["template"]["spec"]["containers"] for port in one["ports"]]
+        for number, port in itertools.product(range(spec["replicas"]), ports):
+            name = spec["serviceName"]
+            pods.add(f"{name}-{number}.{name}.pyromq.svc:{port['containerPort']}")
+    told = "\n".join(text for one in documents if one["kind"] == "ConfigMap" for text in one["data"].values())
+    return [
+        f"no pod is {address}"
+        for address in re.findall(r"[\w-]+\.[\w-]+\.pyromq\.svc:\d+", told)
+        if address not in pods
+    ]
+
+
 def _pod_problems(path: Path, spec: dict[str, Any]) -> list[str]:
     problems = []
     if spec["selector"]["matchLabels"] != spec["template"]["metadata"]["labels"]:
@@ -108,10 +135,95 @@ def _pod_problems(path: Path, spec: dict[str, Any]) -> list[str]:
         ports = {port["name"] for port in container["ports"]}
         for probe in ("startupProbe", "livenessProbe", "readinessProbe"):
             asked = container[probe]["httpGet"]
-            if asked["port"] not in ports or not asked["path"].startswith("/health/"):
+            is_ours = container["image"].startswith("pyromq:")
+            page = "/health/" if is_ours else "/health"
+            if asked["port"] not in ports or not asked["path"].startswith(page):
                 problems.append(f"{path.name}: {probe} asks {asked}")
-        problems += _unknown_options(path.name, container["args"])
+        if is_ours:
+            problems += _unknown_options(path.name, container["args"])
     return problems
+
+
+def check_etcd(folder: Path = DEPLOY / "kubernetes") -> list[str]:
+    """Start the etcd of the manifests, each member on 127.0.0.1; return what keeps it from deciding."""
+    from etcd import program
+
+    program_path = _found(program)
+    for _, document in manifests(folder):
+        if document["kind"] == "StatefulSet" and document["metadata"]["name"] == "etcd":
+            [container] = document["spec"]["template"]["spec"]["containers"]
+            variables = {one["name"]: one.get("value") for one in container["env"]}
+            with TemporaryDirectory() as name, ExitStack() as closing:
+                members = [
+                    EtcdMember(number, variables, Path(name))
+                    for number in range(document["spec"]["replicas"])
+                ]
+                for member in members:
+                    closing.enter_context(member.running(program_path))
+                return [problem for member in members if (problem := member.problem())]
+    return []
+
+
+def _found(program: Callable[[], str]) -> str:
+    # The fixture fails a test; here it is a check that was not made.
+    from _pytest.outcomes import OutcomeException
+
+    try:
+        return program()
+    except OutcomeException as error:
+        raise NotHereError(str(error)) from error
+
+
+class EtcdMember:
+    """One member, with the variables that Kubernetes would give it, and other addresses."""
+
+    def __init__(self, number: int, variables: dict[str, str | None], folder: Path) -> None:
+        self.name = f"etcd-{number}"
+        self._log = folder / f"{self.name}.log"
+        self._environment = {}
+        for variable, value in variables.items():
+            # Only the name is Kubernetes' to say.
+            said = self.name if value is None else value.replace("$(ETCD_NAME)", self.name)
+            said = re.sub(r"http://0\.0\.0\.0:", f"http://{self.name}.etcd.pyromq.svc:", said)
+            said = re.sub(r"etcd-(\d+)\.etcd\.pyromq\.svc:(\d+)", _address_here, said)
+            self._environment[variable] = said
+        self._environment["ETCD_DATA_DIR"] = str(folder / self.name)
+
+    @contextmanager
+    def running(self, program: str) -> Iterator[None]:
+        """Run it for the block."""
+        kept = {name: value for name, value in os.environ.items() if not name.startswith("ETCD_")}
+        with self._log.open("wb") as log:
+            process = subprocess.Popen(
+                [program], env=kept | self._environment, stdout=log, stderr=subprocess.STDOUT
+            )
+        try:
+            yield
+        finally:
+            process.terminate()
+            process.wait(30)
+
+    def problem(self) -> str | None:
+        """Wait until its readiness page is well; return what it says if that takes too long."""
+        page = f"{self._environment['ETCD_LISTEN_METRICS_URLS']}/health"
+        deadline = time.monotonic() + ETCD_S_MAX
+        while time.monotonic() < deadline:
+            with suppress(OSError), urllib.request.urlopen(page, timeout=5) as answer:
+                if json.load(answer)["health"] == "true":
+                    return None
+            time.sleep(0.2)
+        return f"{self.name} does not become ready:\n{self._log.read_text()[-1_000:]}"
+
+
+@cache
+def _port(member: str, port: str) -> int:
+    from harness.ports import free_broker_port
+
+    return free_broker_port()
+
+
+def _address_here(found: "re.Match[str]") -> str:
+    return f"127.0.0.1:{_port(*found.groups())}"
 
 
 def check_compose(path: Path = DEPLOY / "docker" / "compose.yml") -> list[str]:
@@ -167,6 +279,7 @@ CHECKS: Final[dict[str, Callable[[], list[str]]]] = {
     "systemd's units": check_units,
     "their commands": check_commands_of_units,
     "Kubernetes' manifests": check_manifests,
+    "their etcd": check_etcd,
     "compose.yml and Dockerfile": check_compose,
 }
 

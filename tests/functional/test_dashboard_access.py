@@ -57,6 +57,24 @@ def test_every_answer_has_the_headers_that_keep_a_page_safe(serve: Serve) -> Non
         assert "uvicorn" not in headers.get("server", "")
 
 
+@pytest.mark.parametrize("path", ["/health/live", "/livez", "/healthz", "/health/ready", "/readyz"])
+def test_health_is_asked_without_a_login_and_the_doctors_page_is_not(serve: Serve, path: str) -> None:
+    client = serve(Access(password=PASSWORD))
+    answer = client.get(path)
+    assert (answer.status_code, answer.headers["content-type"]) == (200, "application/json")
+    assert all(check == {"ok": True} for check in answer.json()["checks"].values())
+    assert "set-cookie" not in answer.headers
+    assert client.get("/health").status_code == 303
+
+
+def test_a_dashboard_that_does_not_find_its_cluster_is_ready_to_say_so(serve: Serve) -> None:
+    with dashboard("127.0.0.1:1") as url:
+        said = httpx.get(f"{url}/health/ready", timeout=30).json()
+        shown = httpx.get(f"{url}/api/overview", timeout=30).json()
+    assert (said["ready"], list(said["checks"])) == (True, ["loop", "serving", "rounds"])
+    assert "127.0.0.1:1" in shown["outage"]
+
+
 def test_no_page_has_a_script_or_a_style_within_or_from_elsewhere(serve: Serve) -> None:
     client = serve(Access())
     for path in ("/", "/topics", "/message", "/dead-letters"):

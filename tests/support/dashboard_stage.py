@@ -1,8 +1,8 @@
 """A cluster with a dashboard, on threads, for tests that look at it through a browser or by HTTP."""
 
-import json
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from urllib.error import HTTPError
 from urllib.request import urlopen
 
 from loop_thread import loop_thread
@@ -43,10 +43,16 @@ def dashboard(
 
     with loop_thread() as thread:
         thread.enter(served())
-        eventually(lambda: _rounds(url) >= 1, 60, what="the dashboard has looked at the cluster")
+        eventually(lambda: _is_ready(url), 60, what="the dashboard has looked at the cluster")
         yield url
 
 
-def _rounds(url: str) -> int:
-    with urlopen(f"{url}/healthz", timeout=60) as answer:
-        return int(json.loads(answer.read())["rounds"])
+def _is_ready(url: str) -> bool:
+    try:
+        with urlopen(f"{url}/health/ready", timeout=60):
+            return True
+    except HTTPError as error:
+        with error:
+            if error.code != 503:
+                raise
+            return False

@@ -59,6 +59,15 @@ def test_a_unit_with_a_mistake_or_without_its_walls_is_found(tmp_path: Path) -> 
         ),
         ("30-broker-a.yaml", "- --advertise", "- --advertize", "broker has no --advertize"),
         ("10-config.yaml", "minInSyncReplicas=2", "minInSyncReplica=2", "minInSyncReplica"),
+        ("10-config.yaml", "etcd-2.etcd.pyromq.svc:2379", "etcd-3.etcd.pyromq.svc:2379", "no pod is etcd-3"),
+        ("20-namesrv.yaml", "replicas: 2", "replicas: 1", "no pod is namesrv-1"),
+        (
+            "15-etcd.yaml",
+            "containerPort: 2379",
+            "containerPort: 2389",
+            "no pod is etcd-0.etcd.pyromq.svc:2379",
+        ),
+        ("15-etcd.yaml", "path: /health, port: metrics", "path: /health, port: no", "readinessProbe"),
     ],
 )
 def test_a_manifest_with_a_mistake_is_found(
@@ -69,6 +78,14 @@ def test_a_manifest_with_a_mistake_is_found(
     assert right in text
     (folder / file).write_text(text.replace(right, wrong))
     assert any(said in problem for problem in checks.check_manifests(folder))
+
+
+def test_an_etcd_that_cannot_decide_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checks, "ETCD_S_MAX", 5)
+    folder = shutil.copytree(ROOT / "deploy/kubernetes", tmp_path / "kubernetes")
+    path = folder / "15-etcd.yaml"
+    path.write_text(path.read_text().replace("etcd-1=http", "etcd-one=http"))
+    assert any(one.startswith("etcd-1 does not become ready") for one in checks.check_etcd(folder))
 
 
 def test_a_compose_file_with_a_mistake_is_found(tmp_path: Path) -> None:

@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from pyromq.testing.waiting import eventually
+
 # The fixture `shell` is in conftest.py, and so is its type.
 Shell = Any
 
@@ -51,6 +53,31 @@ def test_a_broker_that_no_name_server_knows_says_so(shell: Shell, tmp_path: Path
     assert ended.returncode == 1
     assert ended.stdout == f"serving: no name server took its last registration: {nobody}\n"
     assert shell.run("health", f"127.0.0.1:{port}", "--live").returncode == 0
+
+
+def test_a_dashboard_has_the_pages_on_its_own_port_and_on_another(shell: Shell) -> None:
+    near = f"127.0.0.1:{free_port()}"
+    nobody = f"127.0.0.1:{free_port()}"
+    shell.environment["PYROMQ_DASHBOARD_PASSWORD"] = "correct horse"
+    shell.environment["PYROMQ_HEALTH_PORT"] = near.rpartition(":")[2]
+    served = shell.serve("dashboard", "-n", nobody, "--port", "0")
+    own = served.ready()["url"].removeprefix("http://")
+
+    for address in (near, own):
+        said = eventually(
+            lambda asked=address: (
+                (answer := json.loads(shell.run("health", asked, "--json").stdout))["ok"] and answer
+            ),
+            60,
+            what="the dashboard is ready",
+        )
+        assert {"loop", "serving", "rounds"} == set(said["checks"])
+        assert shell.run("health", address, "--live").returncode == 0
+    # As in a container: the same variable says where it is served, and where it is asked for.
+    assert shell.output_of("health") == f"http://{near}/health/ready is well\n"
+
+    assert served.stop() == 0
+    assert shell.run("health", own).returncode == shell.run("health", near).returncode == 1
 
 
 @pytest.mark.parametrize("url", ["nonsense", "ftp://127.0.0.1:1/health/ready"])

@@ -358,6 +358,7 @@ WITH_THREADS = {
     "namesrv/key_values.py": "tables",
     "namesrv/namesrv_live_settings.py": "tables",
     "net/status_server.py": "metrics and health have a server of their own",
+    "net/loop.py": "looks up names, each on a thread of its own",
 }
 WITH_LOCKS = {"broker/access/control.py": "account files", "store/store.py": "threads that sync the log"}
 

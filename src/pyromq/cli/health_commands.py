@@ -1,6 +1,7 @@
 """The command that asks a server for its health: `pyromq health`, for containers that have no curl."""
 
 import json
+import os
 import urllib.error
 import urllib.request
 from typing import Annotated, Any, Final
@@ -12,19 +13,22 @@ from pyromq.errors import ConfigError
 from pyromq.net.process_health import LIVE, READY
 
 #: The port that `deploy/` gives `healthPort`.
-DEFAULT_URL: Final = f"http://127.0.0.1:5560{READY}"
+DEFAULT_PORT: Final = 5560
 
 Url = Annotated[
-    str,
+    str | None,
     typer.Argument(
-        metavar="URL", envvar="PYROMQ_HEALTH_URL", help="A health page, or HOST:PORT of a server that has it."
+        metavar="URL",
+        envvar="PYROMQ_HEALTH_URL",
+        help="A health page, or HOST:PORT of a server that has it. "
+        f"Default: this machine's, port {DEFAULT_PORT} or PYROMQ_HEALTH_PORT.",
     ),
 ]
 
 
 def health(
     *,
-    url: Url = DEFAULT_URL,
+    url: Url = None,
     live: Annotated[
         bool, typer.Option("--live", help="Ask whether it lives, not whether it is ready.")
     ] = False,
@@ -37,7 +41,7 @@ def health(
 
     Servers have the pages beside their metrics, or on healthPort. Any page that answers 200 counts as well.
     """
-    asked = page_of(url, is_live=live)
+    asked = page_of(url or _nearest(), is_live=live)
     found, is_well = _ask(asked, timeout_s)
     if as_json:
         output.say_json({"url": asked, "ok": is_well, **found})
@@ -49,6 +53,11 @@ def health(
             output.say(line)
     if not is_well:
         raise typer.Exit(exit_status.FAILED)
+
+
+def _nearest() -> str:
+    # The variable that gives a server of this container its port.
+    return f"127.0.0.1:{os.environ.get('PYROMQ_HEALTH_PORT') or DEFAULT_PORT}"
 
 
 def page_of(url: str, *, is_live: bool) -> str:

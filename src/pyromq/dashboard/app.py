@@ -3,7 +3,7 @@
 import asyncio
 import json
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -38,6 +38,7 @@ from pyromq.dashboard.health import Examiner, health
 from pyromq.dashboard.sampler import Sampler
 from pyromq.dashboard.security import Password, Sessions, Visit
 from pyromq.errors import ConfigError, MessageIllegal, NotThere, PyroError, TopicNotFound
+from pyromq.net.process_health import LIVE_PATHS, READY_PATHS, HealthCheck, live_report, ready_report
 
 log = logging.getLogger(__name__)
 
@@ -103,6 +104,11 @@ class Dashboard:
             routes=self._routes(), middleware=[gate, Middleware(GZipMiddleware, minimum_size=1_000)]
         )
 
+    def checks(self) -> list[HealthCheck]:
+        """Find out how the dashboard is; how the cluster is, its pages show."""
+        why = "it stops" if self._stopping.is_set() else None
+        return [HealthCheck("serving", why), *self._sampler.checks()]
+
     def stop_streams(self) -> None:
         """End the streams, which would never end by themselves."""
         self._stopping.set()
@@ -118,7 +124,8 @@ class Dashboard:
         return [
             *(Route(page.path, self._page(page), methods=["GET"]) for page in pages.PAGES),
             Route("/login", self._login, methods=["GET", "POST"]),
-            Route("/healthz", self._health, methods=["GET"]),
+            *(Route(path, self._reporting(live_report), methods=["GET"]) for path in LIVE_PATHS),
+            *(Route(path, self._reporting(ready_report), methods=["GET"]) for path in READY_PATHS),
             Mount("/static", StaticFiles(directory=STATIC)),
             # What lists and charts show
             *(get(f"/api/{name}", self._view(name)) for name in VIEWS),
@@ -193,8 +200,13 @@ class Dashboard:
         answer.headers.append("Set-Cookie", set_cookie(request, None))
         return answer
 
-    async def _health(self, _request: Request) -> Response:
-        return JSONResponse({"rounds": self._sampler.picture.round_count})
+    def _reporting(self, report: Callable[[Iterable[HealthCheck]], tuple[bool, bytes]]) -> Answer:
+        async def answer(_request: Request) -> Response:
+            # Who gets an answer knows that the loop answers.
+            is_well, text = report([HealthCheck("loop", needs_restart=True), *self.checks()])
+            return Response(text, 200 if is_well else 503, media_type="application/json")
+
+        return answer
 
     # Views
 

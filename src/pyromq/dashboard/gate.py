@@ -20,9 +20,10 @@ from pyromq.dashboard.security import (
     is_over_tls,
     is_own,
 )
+from pyromq.net.process_health import LIVE_PATHS, READY_PATHS
 
 #: Paths that need no visit.
-_OPEN: Final = ("/static/", "/login", "/healthz")
+_OPEN: Final = ("/static/", "/login", *LIVE_PATHS, *READY_PATHS)
 #: Orders that change nothing; a dashboard that only looks takes them too.
 LOOKS_ONLY: Final = frozenset({"/api/offsets/preview", "/api/health/examine"})
 _READING: Final = frozenset({"GET", "HEAD"})

@@ -17,6 +17,7 @@ from pyromq.client.observation.observation import Observation
 from pyromq.clock import Clock, SystemClock
 from pyromq.dashboard.picture import GroupPicture, NameKind, Picture, TopicPicture
 from pyromq.errors import NoRoute, PyroError
+from pyromq.net.process_health import HealthCheck
 
 log = logging.getLogger(__name__)
 
@@ -33,6 +34,8 @@ WANTED_S: Final = 15.0
 AGAIN_S_MAX: Final = 5.0
 #: Rounds between looks at the tables of topics and groups, and at who is there besides.
 TABLE_ROUNDS: Final = 5
+#: Seconds after which a round that does not end is an illness of the dashboard, not of a slow cluster.
+ROUND_S_MAX: Final = 180.0
 #: Topics and groups of a round.
 TOPICS_A_ROUND: Final = 120
 GROUPS_A_ROUND: Final = 40
@@ -51,6 +54,7 @@ class Sampler:
         self._wanted_topics: dict[str, float] = {}
         self._wanted_groups: dict[str, float] = {}
         self._last_seen = self._clock.monotonic()
+        self._last_round = self._clock.monotonic()
         self._are_tables_due = True
         self._is_looking = False
         #: Brokers without failover, with the processes that said so.
@@ -68,6 +72,17 @@ class Sampler:
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait({self._task})
+
+    def checks(self) -> list[HealthCheck]:
+        """Find out whether the rounds go on. One that finds the cluster ill is a good round: it is shown."""
+        if self._task is None or self._task.done():
+            return [HealthCheck("rounds", "it does not look at the cluster any more", needs_restart=True)]
+        why = None
+        if not self.picture.round_count:
+            why = "it has not looked at the cluster yet"
+        elif (age_s := self._clock.monotonic() - self._last_round) > ROUND_S_MAX:
+            why = f"its last look at the cluster ended {age_s:.0f} s ago"
+        return [HealthCheck("rounds", why)]
 
     def want(self, *, topics: Iterable[str] = (), groups: Iterable[str] = ()) -> None:
         """Look at these first for a while: somebody does."""
@@ -106,6 +121,7 @@ class Sampler:
                 self.picture.troubles["cluster"] = "the dashboard failed to read an answer; its log says more"
             self._is_looking = False
             self.picture.round_count += 1
+            self._last_round = self._clock.monotonic()
             async with self._changed:
                 self._changed.notify_all()
             await self._pause()

@@ -13,6 +13,7 @@ from pyromq.dashboard.app import Access, Dashboard
 from pyromq.dashboard.health import Examiner
 from pyromq.dashboard.sampler import ROUND_S, Sampler
 from pyromq.doctor.survey import WATCH_S
+from pyromq.net.process_health import HealthCheck
 
 #: Seconds that answers in flight have when the server stops.
 _STOP_S = 2
@@ -63,6 +64,12 @@ class DashboardServer:
             )
         )
         self._serving = asyncio.create_task(self._uvicorn.serve(sockets=[listener]), name="pyromq-dashboard")
+
+    def health(self) -> list[HealthCheck]:
+        """Find out how the dashboard is, on the loop."""
+        if self._serving is None or self._serving.done():
+            return [HealthCheck("serving", "its web server has ended", needs_restart=True)]
+        return self._dashboard.checks()
 
     async def close(self) -> None:
         """Stop: first the streams, then answers in flight, then the questions to the cluster."""

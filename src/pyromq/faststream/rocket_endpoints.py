@@ -1,5 +1,6 @@
 """Subscribers on push consumers, publishers, and what AsyncAPI says of both."""
 
+import asyncio
 from collections.abc import AsyncIterator, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
@@ -16,7 +17,6 @@ from faststream._internal.endpoint.publisher import PublisherSpecification, Publ
 from faststream._internal.endpoint.publisher.fake import FakePublisher
 from faststream._internal.endpoint.subscriber import SubscriberSpecification, SubscriberUsecase
 from faststream._internal.endpoint.utils import process_msg
-from faststream.exceptions import IncorrectState
 from faststream.middlewares import AckPolicy
 from faststream.specification.asyncapi.utils import resolve_payloads
 from faststream.specification.schema import Message, Operation, PublisherSpec, SubscriberSpec
@@ -143,6 +143,10 @@ class RocketSubscriber(SubscriberUsecase[RawMessage]):
         self.wanted = config.wanted
         self._consumer: aio.PushConsumer | None = None
         self._getter: aio.SimpleConsumer | None = None
+        #: Tasks in which handlers run now.
+        self._calling: set[asyncio.Task[Any] | None] = set()
+        #: The end of a consumer that a handler of its own has stopped.
+        self._closing: asyncio.Task[None] | None = None
 
     @property
     def topic(self) -> str:
@@ -155,7 +159,9 @@ class RocketSubscriber(SubscriberUsecase[RawMessage]):
         return self.wanted.group or f"{self._outer_config.group}-{self.topic}"
 
     async def start(self) -> None:
-        """Join the group, and call handlers from now on."""
+        """Join the group, and call handlers from now on; if it does already, do nothing."""
+        if self._consumer is not None:
+            return
         await super().start()
         if self.calls and not self._outer_config.is_tested:
             wanted = self.wanted
@@ -176,10 +182,17 @@ class RocketSubscriber(SubscriberUsecase[RawMessage]):
         self._post_start()
 
     async def stop(self) -> None:
-        """Take nothing more, wait for handlers that run, and leave the group."""
+        """Take nothing more, wait for handlers that run, and leave the group.
+
+        A handler that stops its own subscriber (StopConsume) is not waited for: it would wait for itself.
+        """
+        self.running = False
         consumer, self._consumer = self._consumer, None
         if consumer is not None:
-            await consumer.close()
+            self._closing = asyncio.create_task(consumer.close(), name=f"close {self.group}")
+        if self._closing is not None and asyncio.current_task() not in self._calling:
+            await self._closing
+            self._closing = None
         getter, self._getter = self._getter, None
         if getter is not None:
             await getter.close()
@@ -187,7 +200,12 @@ class RocketSubscriber(SubscriberUsecase[RawMessage]):
 
     async def _handle(self, message: ReceivedMessage, delivery: Delivery) -> bool:
         raw = RawMessage(message)
-        await self.consume(raw)
+        task = asyncio.current_task()
+        self._calling.add(task)
+        try:
+            await self.consume(raw)
+        finally:
+            self._calling.discard(task)
         verdict = raw.verdict or Settlement.AGAIN
         if verdict is Settlement.DEAD:
             delivery.delay_level = -1
@@ -206,7 +224,8 @@ class RocketSubscriber(SubscriberUsecase[RawMessage]):
     async def get_one(self, *, timeout: float = 5.0) -> RocketMessage | None:
         """Return the next message, or None; acknowledge it yourself. Brokers must know POP."""
         if self.calls:
-            raise IncorrectState("this subscriber has handlers, which get its messages; use another one")
+            # As FastStream's other brokers do.
+            raise AssertionError("this subscriber has handlers, which get its messages; use another one")
         getter = self._getter or await self._new_getter()
         received = await getter.receive(1, wait_ms=int(timeout * 1_000))
         raw = RawMessage(received[0], settle=_settling(getter, received[0])) if received else None

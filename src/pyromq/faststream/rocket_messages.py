@@ -17,6 +17,8 @@ from pyromq.wire.properties import REPLY_TO_CLIENT
 CONTENT_TYPE: Final = "content-type"
 CORRELATION: Final = "correlation_id"
 REPLY_TOPIC: Final = "reply_to"
+#: Says that the one byte of a body stands for none: RocketMQ takes no message without a body.
+NO_BODY: Final = "empty_body"
 
 
 class Settlement(Enum):
@@ -75,7 +77,7 @@ class RocketParser:
         headers = dict(message.properties)
         return RocketMessage(
             raw_message=raw,
-            body=message.body,
+            body=b"" if headers.pop(NO_BODY, "") else message.body,
             headers=headers,
             content_type=headers.get(CONTENT_TYPE),
             correlation_id=headers.get(CORRELATION),
@@ -147,12 +149,13 @@ class RocketCommand(PublishCommand):
             (CONTENT_TYPE, content_type),
             (CORRELATION, self.correlation_id),
             (REPLY_TOPIC, self.reply_to),
+            (NO_BODY, "" if body else "true"),
         ):
             if value:
                 properties[name] = value
         return Message(
             self.destination,
-            body,
+            body or b"\0",
             tags=self.tags,
             keys=self.keys,
             properties=properties,

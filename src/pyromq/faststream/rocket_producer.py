@@ -10,6 +10,7 @@ from faststream.exceptions import FeatureNotSupportedException, IncorrectState
 from pyromq import aio
 from pyromq.client.producer.queue_choice import select_by_hash
 from pyromq.client.producer.request_reply import reply_to
+from pyromq.errors import RequestTimeout
 from pyromq.faststream.rocket_messages import RawMessage, RocketCommand, RocketParser
 from pyromq.model import SendResult
 
@@ -51,18 +52,21 @@ class RocketProducer(ProducerProto[RocketCommand]):
         body, content_type = await self.codec.encode(cmd.body, self.serializer)
         message = cmd.message(body, content_type)
         if cmd.request is not None:
-            reply = reply_to(cmd.request, body)
+            reply = reply_to(cmd.request, message.body)
             reply.properties = message.properties | reply.properties
             return await self._connected.send(reply)
         selector = None if cmd.order_by is None else select_by_hash(cmd.order_by)
         return await self._connected.send(message, selector=selector)
 
     async def request(self, cmd: RocketCommand) -> RawMessage:
-        """Send a request and return its reply."""
+        """Send a request and return its reply; raise TimeoutError, as all brokers of FastStream do."""
         body, content_type = await self.codec.encode(cmd.body, self.serializer)
         timeout_ms = int((cmd.timeout or REQUEST_S) * 1_000)
         message = cmd.message(body, content_type)
-        return RawMessage(await self._connected.request(message, timeout_ms=timeout_ms))
+        try:
+            return RawMessage(await self._connected.request(message, timeout_ms=timeout_ms))
+        except RequestTimeout as error:
+            raise TimeoutError(str(error)) from error
 
     async def publish_batch(self, cmd: Any) -> Any:
         """Refuse: a batch of FastStream may be for several topics."""

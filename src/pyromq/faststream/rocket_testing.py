@@ -18,6 +18,7 @@ from pyromq.faststream.rocket_messages import RawMessage, RocketCommand, RocketP
 from pyromq.faststream.rocket_producer import REQUEST_S, RocketProducer
 from pyromq.filter.tags import parse_tags, wants_all
 from pyromq.model import MessageQueue, ReceivedMessage, SendResult, SendStatus
+from pyromq.wire.properties import REPLY_TO_CLIENT
 
 
 class TestRocketBroker(TestBroker[RocketBroker, EnterType], broker=RocketBroker):
@@ -33,7 +34,8 @@ class TestRocketBroker(TestBroker[RocketBroker, EnterType], broker=RocketBroker)
         return broker.subscriber(publisher.topic, persistent=False), False
 
     def _fake_start(self, broker: RocketBroker, *args: Any, **kwargs: Any) -> None:
-        broker.config.broker_config.is_tested = True
+        # With a real broker only what mocks see is arranged here.
+        broker.config.broker_config.is_tested = not self.with_real
         super()._fake_start(broker, *args, **kwargs)
 
     @contextmanager
@@ -62,35 +64,40 @@ class InMemoryProducer(RocketProducer):
         self._decoder = ParserComposition(broker._decoder, default.decode_message)
         self.codec = broker.config.broker_config.broker_codec or DefaultCodec()
         self._sent = 0
+        #: Replies by the id of the request, until that has them.
+        self._replies: dict[str, RawMessage] = {}
 
     async def publish(self, cmd: RocketCommand) -> SendResult:
-        """Have one subscriber of each group handle a message."""
+        """Have one subscriber of each group handle a message, or keep the reply to a request."""
         raw = await self._raw(cmd)
+        if cmd.request is not None:
+            self._replies[cmd.request.message_id] = raw
+            return self._result(raw.message)
         groups: set[tuple[str, str]] = set()
         for subscriber in self._wanting(raw.message):
             place = (subscriber.group, subscriber.topic)
             if subscriber.wanted.model == "broadcasting" or place not in groups:
                 groups.add(place)
                 await subscriber.process_message(RawMessage(raw.message))
-        message = raw.message
+        return self._result(raw.message)
+
+    async def request(self, cmd: RocketCommand) -> RawMessage:
+        """Have a subscriber handle a request, and return its reply, which is published as on a cluster."""
+        raw = await self._raw(cmd)
+        raw.message.properties[REPLY_TO_CLIENT] = "this process"
+        for subscriber in self._wanting(raw.message):
+            async with asyncio.timeout(cmd.timeout or REQUEST_S):
+                await subscriber.process_message(raw)
+            reply = self._replies.pop(raw.message.message_id, None)
+            if reply is None:
+                raise TimeoutError(f"the handler of {cmd.destination} gave no reply")
+            return reply
+        raise SubscriberNotFound
+
+    def _result(self, message: ReceivedMessage) -> SendResult:
         return SendResult(
             SendStatus.SEND_OK, message.message_id, message.message_id, message.queue, self._sent
         )
-
-    async def request(self, cmd: RocketCommand) -> RawMessage:
-        """Have a subscriber handle a request, and return its reply."""
-        raw = await self._raw(cmd)
-        for subscriber in self._wanting(raw.message):
-            async with asyncio.timeout(cmd.timeout or REQUEST_S):
-                result = await subscriber.process_message(raw)
-            reply = RocketCommand(
-                result.body,
-                topic=cmd.destination,
-                correlation_id=result.correlation_id,
-                headers=result.headers,
-            )
-            return await self._raw(reply)
-        raise SubscriberNotFound
 
     def _wanting(self, message: ReceivedMessage) -> list[RocketSubscriber]:
         found: list[RocketSubscriber] = []

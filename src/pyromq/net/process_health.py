@@ -19,6 +19,9 @@ from pyromq.net.status_server import Page
 LOOP_S_MAX: Final = 5.0
 LIVE: Final = "/health/live"
 READY: Final = "/health/ready"
+#: The names that Kubernetes made known.
+LIVE_PATHS: Final = (LIVE, "/livez", "/healthz")
+READY_PATHS: Final = (READY, "/readyz")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,15 +49,15 @@ class ProcessHealth:
         self._loop_s_max = loop_s_max
 
     def pages(self) -> dict[str, Page]:
-        """Return the pages by their paths: ours, and the names that Kubernetes made known."""
+        """Return the pages by their paths."""
 
         def live(environ: Mapping[str, Any], start_response: Callable[..., Any]) -> list[bytes]:
-            return _answer("live", [one for one in self.ask() if one.needs_restart], start_response)
+            return _answer(live_report(self.ask()), start_response)
 
         def ready(environ: Mapping[str, Any], start_response: Callable[..., Any]) -> list[bytes]:
-            return _answer("ready", self.ask(), start_response)
+            return _answer(ready_report(self.ask()), start_response)
 
-        return {LIVE: live, "/livez": live, "/healthz": live, READY: ready, "/readyz": ready}
+        return dict.fromkeys(LIVE_PATHS, live) | dict.fromkeys(READY_PATHS, ready)
 
     def look(self) -> list[HealthCheck]:
         """Return what is found, on the loop."""
@@ -85,7 +88,17 @@ async def _called(look: Callable[[], list[HealthCheck]]) -> list[HealthCheck]:
     return look()
 
 
-def _answer(name: str, findings: Sequence[HealthCheck], start_response: Callable[..., Any]) -> list[bytes]:
+def live_report(findings: Iterable[HealthCheck]) -> tuple[bool, bytes]:
+    """Return whether the process lives, and the page's JSON."""
+    return _report("live", [one for one in findings if one.needs_restart])
+
+
+def ready_report(findings: Iterable[HealthCheck]) -> tuple[bool, bytes]:
+    """Return whether the process is ready, and the page's JSON."""
+    return _report("ready", list(findings))
+
+
+def _report(name: str, findings: Sequence[HealthCheck]) -> tuple[bool, bytes]:
     # Only now: most servers are never asked.
     import json
 
@@ -93,7 +106,11 @@ def _answer(name: str, findings: Sequence[HealthCheck], start_response: Callable
     checks = {
         one.name: {"ok": True} if one.why is None else {"ok": False, "why": one.why} for one in findings
     }
-    text = json.dumps({name: is_well, "checks": checks}, ensure_ascii=False).encode() + b"\n"
+    return is_well, json.dumps({name: is_well, "checks": checks}, ensure_ascii=False).encode() + b"\n"
+
+
+def _answer(report: tuple[bool, bytes], start_response: Callable[..., Any]) -> list[bytes]:
+    is_well, text = report
     head = [
         ("Content-Type", "application/json"),
         ("Content-Length", str(len(text))),

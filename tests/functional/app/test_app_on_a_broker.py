@@ -5,11 +5,17 @@ import sqlite3
 import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, closing
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
+from opentelemetry import trace
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.trace import StatusCode
 from starlette.applications import Starlette
 
 from pyromq import aio
@@ -72,6 +78,49 @@ async def test_what_one_handler_publishes_another_one_gets(app: App) -> None:
         await aeventually(lambda: app.metrics.count(app.handlers[0], Result.DONE) == 1)
     with pytest.raises(ClientClosed):
         await app.publish("orders", Order(8))
+
+
+@pytest.fixture
+def exporter(monkeypatch: pytest.MonkeyPatch) -> InMemorySpanExporter:
+    """The spans of this test: a process has one provider, and this is it for a while."""
+    exporter = InMemorySpanExporter()
+    provider = TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    monkeypatch.setattr(trace, "_TRACER_PROVIDER", provider)
+    return exporter
+
+
+async def test_spans_lead_from_a_request_over_each_handler_to_the_next(
+    address: str, exporter: InMemorySpanExporter
+) -> None:
+    app = App("billing", address, tracing=True)
+    inside: list[int] = []
+
+    @app.consumer("orders", publishes="invoices", consume_from=FIRST)
+    def charge(order: Order) -> Order:
+        inside.append(trace.get_current_span().get_span_context().span_id)
+        return order
+
+    @app.consumer("invoices", consume_from=FIRST)
+    async def refuse(invoice: Order) -> None:
+        raise Reject("no")
+
+    async with app:
+        with trace.get_tracer("web").start_as_current_span("POST /orders"):
+            await app.publish("orders", Order(7))
+        await aeventually(lambda: app.metrics.count(app.handlers[1], Result.DEAD) == 1)
+
+    spans = {span.name: span for span in exporter.get_finished_spans()}
+    path = ["POST /orders", "send orders", "process orders", "send invoices", "process invoices"]
+    for earlier, later in pairwise(path):
+        parent, context = spans[later].parent, spans[earlier].context
+        assert parent is not None
+        assert context is not None
+        assert parent.span_id == context.span_id, later
+    found = spans["process orders"].context
+    assert found is not None
+    assert inside == [found.span_id]
+    assert spans["process invoices"].status.status_code is StatusCode.ERROR
 
 
 async def test_a_message_that_failed_comes_again_and_is_a_dead_letter_at_last(

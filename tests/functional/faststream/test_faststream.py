@@ -2,16 +2,16 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 from faststream import AckPolicy, BaseMiddleware, Context, FastStream
 from faststream.specification import AsyncAPI
+from faststream_stage import FIRST, Running
 from pydantic import BaseModel
 
 from pyromq.aio import Admin
-from pyromq.errors import NoReply, RequestTimeout
+from pyromq.errors import RequestTimeout
 from pyromq.faststream import (
     RocketBroker,
     RocketMessage,
@@ -22,54 +22,12 @@ from pyromq.faststream import (
     TestRocketBroker,
 )
 from pyromq.faststream.annotations import RocketMessage as TheMessage
-from pyromq.model import ConsumeFrom
-from pyromq.testing.cluster import Cluster
 from pyromq.testing.waiting import aeventually
-
-FIRST = ConsumeFrom.FIRST_OFFSET
 
 
 class Order(BaseModel):
     id: int
     amount: float = 1.0
-
-
-@pytest.fixture
-async def address() -> AsyncIterator[str]:
-    async with Cluster() as cluster:
-        yield cluster.namesrv_address
-
-
-@pytest.fixture(params=["a cluster", "the test broker"])
-async def broker(request: pytest.FixtureRequest) -> AsyncIterator[RocketBroker]:
-    """A broker that is not started; with `running` it is, in one way or the other."""
-    if request.param == "the test broker":
-        made = RocketBroker("127.0.0.1:1")
-        made.is_test = True  # type: ignore[attr-defined]
-        yield made
-        return
-    async with Cluster() as cluster:
-        made = RocketBroker(cluster.namesrv_address)
-        made.is_test = False  # type: ignore[attr-defined]
-        yield made
-        await made.stop()
-
-
-class Running:
-    """A started broker for the block."""
-
-    def __init__(self, broker: Any) -> None:
-        self._broker = broker
-        self._context: Any = TestRocketBroker(broker) if broker.is_test else broker
-
-    async def __aenter__(self) -> RocketBroker:
-        await self._context.__aenter__()
-        if not self._broker.is_test:
-            await self._broker.start()
-        return self._broker  # type: ignore[no-any-return]
-
-    async def __aexit__(self, *error: Any) -> None:
-        await self._context.__aexit__(*error)
 
 
 async def test_a_model_goes_in_and_what_is_returned_is_published(broker: RocketBroker) -> None:
@@ -182,8 +140,9 @@ async def test_a_request_is_answered_by_what_the_handler_returns(broker: RocketB
 
 async def test_a_request_that_nobody_answers_ends(address: str) -> None:
     async with RocketBroker(address) as broker:
-        with pytest.raises((NoReply, RequestTimeout)):
+        with pytest.raises(TimeoutError) as raised:
             await broker.request("anybody?", "nobody", timeout=0.3)
+        assert isinstance(raised.value.__cause__, RequestTimeout)
 
 
 @pytest.mark.parametrize(

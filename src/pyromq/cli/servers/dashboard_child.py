@@ -65,6 +65,8 @@ class Beside:
             process = await asyncio.create_subprocess_exec(
                 *(sys.executable, "-m", "pyromq", "dashboard", "-n", name_server),
                 *("--listener", str(listener.fileno()), "--until-stdin-ends", "--log-level", "warning"),
+                # The health port of the settings is the servers'.
+                *("--health-port", "0"),
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.DEVNULL,
                 stderr=asyncio.subprocess.PIPE,

@@ -23,6 +23,23 @@ PasswordFile = Annotated[
         rich_help_panel=ACCESS,
     ),
 ]
+HealthPort = Annotated[
+    int,
+    typer.Option(
+        "--health-port",
+        metavar="N",
+        min=0,
+        max=PORT_MAX,
+        envvar="PYROMQ_HEALTH_PORT",
+        help="A port for the health pages alone, which are beside the others anyway; 0: none.",
+    ),
+]
+HealthHost = Annotated[
+    str,
+    typer.Option(
+        "--health-host", metavar="ADDRESS", envvar="PYROMQ_HEALTH_HOST", help="Address of that port."
+    ),
+]
 
 
 def dashboard(
@@ -48,6 +65,8 @@ def dashboard(
             rich_help_panel=ACCESS,
         ),
     ] = None,
+    health_port: HealthPort = 0,
+    health_host: HealthHost = "127.0.0.1",
     as_json: options.Json = False,
     ready_file: options.ReadyFile = None,
     log_level: options.Logging = LogLevel.INFO,
@@ -75,5 +94,7 @@ def dashboard(
             ready_file=ready_file,
             listener=listener,
             until_stdin_ends=until_stdin_ends,
+            health_port=health_port,
+            health_host=health_host,
         )
     )

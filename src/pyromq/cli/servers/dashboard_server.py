@@ -13,7 +13,7 @@ from pyromq.cli import output
 from pyromq.cli.credentials import client_settings
 from pyromq.cli.servers.dashboard_child import is_installed
 from pyromq.cli.servers.dashboard_commands import PASSWORD_VARIABLE
-from pyromq.cli.servers.serve import serve
+from pyromq.cli.servers.serve import Vitals, serve
 from pyromq.errors import ConfigError
 from pyromq.net.address import join_address
 from pyromq.net.loop import run as run_loop
@@ -34,6 +34,9 @@ class Serving:
     #: The number of a socket that the parent has opened; it listens already.
     listener: int | None
     until_stdin_ends: bool
+    #: Where the health pages are besides, on a thread; 0: nowhere.
+    health_port: int
+    health_host: str
 
 
 def run_dashboard(serving: Serving) -> None:
@@ -59,6 +62,9 @@ def run_dashboard(serving: Serving) -> None:
         is_read_only=serving.is_read_only,
     )
     settings = client_settings()
+    vitals = Vitals(
+        port=serving.health_port, host=serving.health_host, settings="--health-port or --health-host"
+    )
 
     async def begin(closing: AsyncExitStack) -> Mapping[str, Any]:
         listener = (
@@ -69,6 +75,7 @@ def run_dashboard(serving: Serving) -> None:
         server = DashboardServer(serving.name_server, access, settings=settings)
         closing.push_async_callback(server.close)
         await server.start(listener)
+        vitals.watch(server.health)
         url = f"http://{join_address(*listener.getsockname()[:2])}"
         hello = {"event": "ready", "url": url, "namesrv": serving.name_server, "pid": os.getpid()}
         if serving.is_json:
@@ -77,7 +84,7 @@ def run_dashboard(serving: Serving) -> None:
             output.say(_greeting(url, serving, has_password=password is not None))
         return hello
 
-    run_loop(serve(begin, serving.ready_file, until_stdin_ends=serving.until_stdin_ends))
+    run_loop(serve(begin, serving.ready_file, until_stdin_ends=serving.until_stdin_ends, vitals=vitals))
 
 
 def _greeting(url: str, serving: Serving, *, has_password: bool) -> str:
