@@ -8,25 +8,21 @@ nothing by themselves; look at the ratios.
 """
 
 import argparse
-import json
 import os
 import resource
-import statistics
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable
 from contextlib import ExitStack
-from contextlib import closing as closing_of
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-import redis
-
 ROOT = Path(__file__).parents[1]
-sys.path += [str(ROOT / "tests" / "support"), str(ROOT / "tests" / "interop")]
+sys.path += [str(ROOT / "tests" / "support"), str(ROOT / "tests" / "interop"), str(ROOT / "bench")]
+
+from beside.transports import broker_of_its_own, print_medians, redis_used_s, until, used_s  # noqa: E402
 
 APPLICATION = """
 import os
@@ -112,16 +108,6 @@ def measure(url: str, transport: str, server_s: Callable[[], float], options: ar
         )
 
 
-def until(count: Path, size: int) -> float:
-    """Return when so many tasks were done."""
-    end = time.perf_counter() + 300
-    while not count.exists() or count.stat().st_size < size:
-        if time.perf_counter() > end:
-            raise TimeoutError(f"fewer than {size} tasks were done in 300 s")
-        time.sleep(0.005)
-    return time.perf_counter()
-
-
 def main() -> None:
     """Run both transports in turn, and print the medians."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -144,40 +130,7 @@ def main() -> None:
             for name, (url, transport, server_s) in both.items():
                 found[name].append(measure(url, transport, server_s, options))
     print(f"{options.tasks} tasks, {options.rounds} rounds, {options.pool} -c {options.concurrency}; medians")
-    print(f"{'':8} {'sent/s':>8} {'µs CPU':>8} {'done/s':>8} {'µs CPU':>8} {'server':>8}")
-    for name, rounds in found.items():
-        medians = [statistics.median(values) for values in zip(*rounds, strict=True)]
-        print(f"{name:8} " + " ".join(f"{value:8.0f}" for value in medians))
-
-
-def used_s(pid: int) -> float:
-    """Return the processor time of a process."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
-def redis_used_s(port: int) -> float:
-    """Return the processor time of a Redis server."""
-    with closing_of(redis.Redis(port=port)) as client:
-        told = client.info("cpu")
-    return float(told["used_cpu_user"]) + float(told["used_cpu_sys"])
-
-
-def broker_of_its_own(closing: ExitStack) -> tuple[str, int]:
-    """Start a name server and a broker in a process of their own; return the address and the process's id."""
-    folder = Path(closing.enter_context(tempfile.TemporaryDirectory()))
-    ready = folder / "ready.json"
-    ports = ["--namesrv-port", "0", "--broker-port", "0", "--ready-file", str(ready)]
-    process = subprocess.Popen(
-        [sys.executable, "-m", "pyromq", "up", *ports],
-        env=os.environ | {"XDG_DATA_HOME": str(folder)},
-        stdout=subprocess.DEVNULL,
-    )
-    closing.callback(process.wait, 60)
-    closing.callback(process.terminate)
-    while not ready.exists():
-        time.sleep(0.05)
-    return str(json.loads(ready.read_text())["namesrv"]), process.pid
+    print_medians(found)
 
 
 if __name__ == "__main__":
