@@ -39,8 +39,6 @@ _FOLDER_LEVELS: Final = 3
 BLANK_SIZE: Final = 0x7FFFFFFF
 _FRONT_BLANK: Final = (0, BLANK_SIZE)
 _pack = ENTRY.pack
-#: Held entries are written when they are this many bytes.
-HELD_BYTES_MAX: Final = 2000
 _NO_POSITION: Final = 1 << 63
 _HEAD_ENTRIES: Final = 64
 #: Whether the log has the queue's message of an offset at a position, with that size.

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from pyromq.errors import StoreError
-from pyromq.store.consumequeue import HELD_BYTES_MAX, ConsumeQueue
+from pyromq.store.consumequeue import ENTRY_BYTES, ConsumeQueue
 from pyromq.store.files import Files, open_files_max
 from pyromq.store.follower import LogEntry, has_queue_entry
 from pyromq.store.open_files import OpenFiles, UnsyncedFiles
@@ -29,8 +29,22 @@ def is_folder_name(topic: str) -> bool:
 _log: Final = logging.getLogger(__name__)
 _NAME_BYTES_MAX: Final = 255
 _OFFSET_MAX: Final = 1 << 55
+#: Held entries of a queue are written when they are so many bytes; with many queues fewer, as memory adds up.
+HELD_BYTES_MIN: Final = 100 * ENTRY_BYTES
+HELD_BYTES_MAX: Final = 500 * ENTRY_BYTES
+_HELD_TOGETHER_MAX: Final = 8 << 20
+#: A checkpoint is due when this much of the log is new; it is what a start after a crash has to walk.
+SYNC_BYTES_MIN: Final = 128 << 20
+SYNC_BYTES_MAX: Final = 512 << 20
+_LOG_BYTES_FOR_A_QUEUE: Final = 8 << 10
 #: A new one takes a tenth of a millisecond, and nothing else happens meanwhile.
 _QUEUES_SETTLED_AT_ONCE: Final = 16
+
+
+def _held_bytes_max(queue_count: int) -> int:
+    """Return how many bytes each of so many queues may hold: whole entries."""
+    share = _HELD_TOGETHER_MAX // queue_count // ENTRY_BYTES * ENTRY_BYTES
+    return max(HELD_BYTES_MIN, min(share, HELD_BYTES_MAX))
 
 
 class QueueGap(StoreError):
@@ -53,6 +67,7 @@ class ConsumeQueues:
         "_topics",
         "_unsynced",
         "gaps_are_filled",
+        "held_bytes_max",
     )
 
     def __init__(
@@ -76,6 +91,8 @@ class ConsumeQueues:
         self._followed: Collection[str] = ()
         #: Whether a gap in a queue that has entries is filled with blanks, or raised as QueueGap.
         self.gaps_are_filled = True
+        #: A queue that holds so many bytes of entries is to be settled.
+        self.held_bytes_max = HELD_BYTES_MAX
 
     def __iter__(self) -> Iterator[ConsumeQueue]:
         return iter(self._table.values())
@@ -115,6 +132,7 @@ class ConsumeQueues:
             )
             queue.followed = topic in self._followed
             self._table[topic, queue_id] = queue
+            self.held_bytes_max = _held_bytes_max(len(self._table))
             self._topics.setdefault(topic, []).append(queue)
         return queue
 
@@ -158,7 +176,7 @@ class ConsumeQueues:
                 return
             self._fit(queue, entry)
         queue.add(entry.position, entry.size, entry.tags_code)
-        if len(queue.held) >= HELD_BYTES_MAX:
+        if len(queue.held) >= self.held_bytes_max:
             queue.settle()
 
     def _is_plausible(self, queue: ConsumeQueue, entry: LogEntry) -> bool:
@@ -211,6 +229,13 @@ class ConsumeQueues:
             settling[-1].settle()
             self._unsynced += settling.pop().take_unsynced()
         return not settling
+
+    @property
+    def bytes_between_syncs(self) -> int:
+        """The new bytes of the log after which a sync of the queues is due: more when many have entries."""
+        # To write a queue costs the same for one entry and for thirty.
+        wanted = len(self._dirty) * _LOG_BYTES_FOR_A_QUEUE
+        return max(SYNC_BYTES_MIN, min(wanted, SYNC_BYTES_MAX))
 
     def take_unsynced(self) -> list[UnsyncedFiles]:
         """Return what was written to by settling, as one thing to sync."""

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Final
 
 from pyromq.errors import DiskFull
 from pyromq.store.commitlog import CommitLog
-from pyromq.store.consumequeue import HELD_BYTES_MAX
 from pyromq.store.consumequeues import ConsumeQueues
 from pyromq.store.follower import Follower, entry_of
 from pyromq.store.index.index import KeyIndex
@@ -87,7 +86,7 @@ class LogReplay:
         if not count:
             return False
         newest = None if self._index is None else self._index.newest()
-        full, _, self.last_stored_at_ms = copies.apply(newest, HELD_BYTES_MAX)
+        full, _, self.last_stored_at_ms = copies.apply(newest, self._queues.held_bytes_max)
         for queue in full:
             with suppress(DiskFull):
                 queue.settle()

@@ -20,7 +20,7 @@ from pyromq.errors import CorruptRecord, DiskFull, MessageTooLarge, StoreError, 
 from pyromq.store.abort import FILE_NAME as ABORT_FILE
 from pyromq.store.abort import AbortFile, Stop
 from pyromq.store.checkpoint import Checkpoint
-from pyromq.store.consumequeue import HELD_BYTES_MAX, ConsumeQueue
+from pyromq.store.consumequeue import ConsumeQueue
 from pyromq.store.delay_levels import parse_delay_levels
 from pyromq.store.files import FileLock, Files, SystemFiles
 from pyromq.store.follower import KEPT_TOPICS, Follower, StoreFile, TopicFollower, entry_of, has_queue_entry
@@ -39,8 +39,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Draft", "GetStatus", "Got", "MessageStore", "Placed", "Queried", "QueueEntry", "QueueSync"]
 _log: Final = logging.getLogger(__name__)
-#: A checkpoint is due when this much of the log is new; it is what a start after a crash has to walk.
-_QUEUE_SYNC_BYTES: Final = 128 << 20
 #: Told of each message when the followers have it: topic, queue id, the queue's new end, tags code.
 OnAppend = Callable[[str, int, int, int], None]
 
@@ -249,7 +247,7 @@ class MessageStore(StoredMessages):
         self._append(plan.records)
         self._last_stored_at_ms = stored_at_ms
         index = self._index.newest() if self._has_index else None
-        full, grown = plan.apply(index, HELD_BYTES_MAX)
+        full, grown = plan.apply(index, self._queues.held_bytes_max)
         if full or (index and index.holds_much(indexfile.HELD_ENTRIES_BYTES, indexfile.HELD_SLOTS_MAX)):
             self._settle_full(full, index)
         for queue, first in grown:
@@ -400,7 +398,7 @@ class MessageStore(StoredMessages):
         if self._copies is None or not self._copies.message_count:
             return
         index = self._index.newest() if self._has_index else None
-        full, grown, self._last_stored_at_ms = self._copies.apply(index, HELD_BYTES_MAX)
+        full, grown, self._last_stored_at_ms = self._copies.apply(index, self._queues.held_bytes_max)
         self._settle_full(full, index)
         if grown:
             self.on_grown(grown)
@@ -520,7 +518,9 @@ class MessageStore(StoredMessages):
         waited_ms = (self._clock.monotonic() - self._queues_synced_at) * 1000
         is_late = waited_ms >= self.settings.flush_consume_queue_thorough_interval
         new_bytes = self.unsafe_bytes
-        if self._poison is None and (new_bytes >= _QUEUE_SYNC_BYTES or (new_bytes and is_late)):
+        if self._poison is None and (
+            new_bytes >= self._queues.bytes_between_syncs or (new_bytes and is_late)
+        ):
             queue_sync = self._begin_queue_sync()
             queue_sync.settle_some()
             return queue_sync

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from pyromq.broker.durability.acknowledgement import Durability
+from pyromq.broker.durability.log_sync import SETTLE_PAUSE_FACTOR, UNSAFE_BYTES_MAX, settle_pause
 from pyromq.codes import ResponseCode
 from pyromq.config.choices import FlushDiskType
 from pyromq.config.settings import StoreSettings
@@ -234,3 +235,10 @@ async def test_all_writes_of_a_turn_wait_once_and_for_the_last_of_them(
     assert told == [None]
     assert len(waits) == 1
     assert slow_log.sync_count == 1
+
+
+def test_a_settling_gets_more_of_the_loop_the_more_a_start_would_have_to_walk() -> None:
+    pauses = [settle_pause(part * UNSAFE_BYTES_MAX // 4) for part in range(13)]
+    assert pauses[:5] == [SETTLE_PAUSE_FACTOR] * 5
+    assert pauses[8:] == [1] * 5
+    assert pauses[4] > pauses[5] > pauses[6] > pauses[7] > pauses[8]

@@ -13,6 +13,8 @@ import pytest
 from pyromq.errors import ConfigError, CorruptRecord, DiskFull, StoreError, StoreLocked
 from pyromq.store.backup.backup import BackedUp, Backup, BackupOrder
 from pyromq.store.backup.backup_manifest import load_manifest
+from pyromq.store.consumequeue import ENTRY_BYTES
+from pyromq.store.consumequeues import HELD_BYTES_MAX
 from pyromq.store.epochs import Epoch, decode_epochs, encode_epochs
 from pyromq.store.files import DiskUse, Files, SystemFiles
 from pyromq.store.inspect.findings import StoreReport
@@ -157,7 +159,9 @@ def test_messages_that_retention_took_stay_in_the_backup_unless_it_is_pruned(
     box, draft, all_of, target, tmp_path, is_pruned
 ):
     store = box.open()
-    fill(store, draft, 200)
+    # So many that the queue has just written its entries.
+    count = HELD_BYTES_MAX // ENTRY_BYTES
+    fill(store, draft, count)
     back_up(box.root, target)
     fill(store, draft, 10)
     forget_oldest(box, store)
@@ -168,7 +172,7 @@ def test_messages_that_retention_took_stay_in_the_backup_unless_it_is_pruned(
     kept = all_of(copy)
     assert kept[-10:] == all_of(store)[-10:]
     assert (kept == all_of(store)) is is_pruned
-    assert (len(kept) == 210) is not is_pruned
+    assert (len(kept) == count + 10) is not is_pruned
     assert (done.removed_files > 0) is is_pruned
     assert verified(box, target).faults == []
 

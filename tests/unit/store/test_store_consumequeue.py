@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from pyromq.errors import StoreError
-from pyromq.store.consumequeue import HELD_BYTES_MAX, ConsumeQueue
-from pyromq.store.consumequeues import ConsumeQueues, QueueGap
+from pyromq.store.consumequeue import ConsumeQueue
+from pyromq.store.consumequeues import HELD_BYTES_MIN, ConsumeQueues, QueueGap
 from pyromq.store.files import SystemFiles
 from pyromq.store.follower import LogEntry
 
@@ -29,7 +29,7 @@ def make_queue(folder: Path) -> ConsumeQueue:
 def append(queue: ConsumeQueue, position: int, size: int, tags_code: int) -> None:
     """Add an entry and write what is held when it is much, as all queues together do."""
     queue.add(position, size, tags_code)
-    if len(queue.held) >= HELD_BYTES_MAX:
+    if len(queue.held) >= HELD_BYTES_MIN:
         queue.settle()
 
 

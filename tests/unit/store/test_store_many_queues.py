@@ -5,7 +5,13 @@ import pytest
 from pyromq.config.settings import StoreSettings
 from pyromq.errors import SyncFailed
 from pyromq.store.consumequeue import ENTRY
-from pyromq.store.consumequeues import ConsumeQueues
+from pyromq.store.consumequeues import (
+    HELD_BYTES_MAX,
+    HELD_BYTES_MIN,
+    SYNC_BYTES_MAX,
+    SYNC_BYTES_MIN,
+    ConsumeQueues,
+)
 from pyromq.store.follower import LogEntry
 from pyromq.store.store import Draft, MessageStore
 from pyromq.testing.disk import SimulatedDisk
@@ -176,3 +182,30 @@ def test_what_is_put_while_queues_are_settled_is_not_promised_and_not_lost(disk:
     assert ends == [store.max_offset(f"topic-{number}", 0) for number in range(100)]
     again.close()
     store.close()
+
+
+def test_more_of_the_log_is_new_between_syncs_of_very_many_queues(disk: SimulatedDisk) -> None:
+    queues = queues_on(disk)
+    fill(queues, 20)
+    assert queues.bytes_between_syncs == SYNC_BYTES_MIN
+    fill(queues, 40_000)
+    assert SYNC_BYTES_MIN < queues.bytes_between_syncs < SYNC_BYTES_MAX
+    queues.begin_settling()
+    assert queues.bytes_between_syncs == SYNC_BYTES_MIN
+
+
+def test_a_queue_holds_fewer_entries_when_there_are_many_queues(disk: SimulatedDisk) -> None:
+    queues = queues_on(disk)
+    fill(queues, 1)
+    assert queues.held_bytes_max == HELD_BYTES_MAX
+    fill(queues, 1000)
+    assert HELD_BYTES_MIN < queues.held_bytes_max < HELD_BYTES_MAX
+    fill(queues, 5000)
+    assert queues.held_bytes_max == HELD_BYTES_MIN
+    for offset in range(1, 99):
+        add(queues, "topic-7", 5000_00 + offset * 100, offset)
+    held = queues.get("topic-7", 0)
+    assert held is not None
+    assert len(held.held) == 99 * 20
+    add(queues, "topic-7", 5100_00, 99)
+    assert len(held.held) == 0

@@ -7,6 +7,8 @@ import pytest
 
 from pyromq.codes import SysFlag
 from pyromq.errors import DiskFull, MessageTooLarge, StoreError, StoreLocked, SyncFailed
+from pyromq.store.consumequeue import ENTRY_BYTES
+from pyromq.store.consumequeues import HELD_BYTES_MAX
 from pyromq.store.files import DiskUse
 from pyromq.store.store import MessageStore
 from pyromq.wire.java_hash import java_hash
@@ -359,9 +361,9 @@ def test_a_write_without_room_is_refused_and_later_ones_are_taken(box, draft):
 def test_a_queue_file_without_room_loses_nothing(box, draft, all_of):
     store = box.open()
     box.disk.write_error, box.disk.failing_folder = DiskFull("no room"), "consumequeue"
-    placed = [store.put(draft()) for _ in range(100)]
+    placed = [store.put(draft()) for _ in range(HELD_BYTES_MAX // ENTRY_BYTES)]
 
-    # The hundredth entry is the one that is written, and could not be.
+    # The last of so many entries is the one that is written, and could not be.
     with pytest.raises(DiskFull):
         store.put(draft())
     assert len(all_of(store)) == len(placed)
@@ -370,7 +372,7 @@ def test_a_queue_file_without_room_loses_nothing(box, draft, all_of):
     store.put(draft())
     store.sync_queues()
 
-    assert [record.queue_offset for record in all_of(store)] == [*range(101)]
+    assert [record.queue_offset for record in all_of(store)] == [*range(len(placed) + 1)]
 
 
 def test_after_a_failed_write_nothing_is_taken_until_a_restart(box, draft):

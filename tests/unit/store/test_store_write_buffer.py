@@ -4,6 +4,8 @@ import pytest
 
 from pyromq.errors import DiskFull
 from pyromq.store.commitlog import BUFFER_BYTES_MAX
+from pyromq.store.consumequeue import ENTRY_BYTES
+from pyromq.store.consumequeues import HELD_BYTES_MAX
 from pyromq.store.store import GetStatus, MessageStore
 
 
@@ -114,11 +116,11 @@ def test_the_buffer_is_committed_before_it_is_longer_than_it_may_be(buffered, dr
 
 @pytest.mark.row("FL-04", "ST-15")
 def test_a_kill_leaves_what_was_committed_and_queues_that_fit(buffered, box, draft, all_of):
-    """The queues write their entries when they have a hundred, committed or not."""
+    """The queues write their entries when they have many, committed or not."""
     store = buffered()
     store.put(draft(body=b"committed"))
     store.commit()
-    for _ in range(150):
+    for _ in range(HELD_BYTES_MAX // ENTRY_BYTES + 50):
         store.put(draft(body=b"lost"))
     assert (box.root / "consumequeue" / "orders" / "0").exists()
 

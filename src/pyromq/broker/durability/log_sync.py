@@ -39,8 +39,17 @@ log = logging.getLogger(__name__)
 PAGE_BYTES = 4096
 #: The pause between two parts of a settling, in times that the last part took: it gets a tenth of the loop.
 SETTLE_PAUSE_FACTOR = 9
-#: When a start after a crash would have to walk more than this, it gets half of the loop.
+#: When a start after a crash would have to walk more than this, it gets more of the loop; half at twice this.
 UNSAFE_BYTES_MAX = 1 << 30
+
+
+def settle_pause(unsafe_bytes: int) -> float:
+    """Return for how many times its length a part of a settling is followed by a pause.
+
+    It falls little by little: at once, it would take half of the loop from one moment to the next.
+    """
+    over = unsafe_bytes / UNSAFE_BYTES_MAX - 1
+    return SETTLE_PAUSE_FACTOR - (SETTLE_PAUSE_FACTOR - 1) * min(max(over, 0.0), 1.0)
 
 
 class NotSafe(PyroError):
@@ -178,8 +187,7 @@ class LogSync:
             is_settled = queue_sync.settle_some()
             if not is_settled:
                 # Ten thousand queues are written little by little, beside everything else.
-                is_urgent = self._log.unsafe_bytes > UNSAFE_BYTES_MAX
-                await asyncio.sleep((loop.time() - began_at) * (1 if is_urgent else SETTLE_PAUSE_FACTOR))
+                await asyncio.sleep((loop.time() - began_at) * settle_pause(self._log.unsafe_bytes))
         await loop.run_in_executor(self._queue_thread, queue_sync.run)
 
     async def sync_queues_now(self) -> None:
