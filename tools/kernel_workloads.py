@@ -14,6 +14,8 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from pyromq._kernel.requests.grpc_acks import GrpcAcks
+    from pyromq._kernel.requests.grpc_signatures import GrpcSignatures
     from pyromq._kernel.requests.sends import Sends
     from pyromq.broker.topics.intake import PlainDiversion
     from pyromq.net.inlet import Inlet
@@ -388,10 +390,57 @@ def _in_flight() -> "tuple[Any, Any]":
     return queue, DeliveryEnding(queue, lambda: setattr(queue, "noted", []))
 
 
+def _grpc_acks(call: "_Call") -> "GrpcAcks":
+    """Return the kernel's part of a broker's acknowledgements, which has seen its topics."""
+    from pyromq._kernel.requests.grpc_acks import GrpcAcks
+
+    around = SimpleNamespace(revision=0, turn_number=0, max_invisible_time_mills=43_200_000)
+    kernel = GrpcAcks(
+        broker=b"broker-a",
+        topics=around,  # type: ignore[arg-type]
+        changes=around,  # type: ignore[arg-type]
+        turn_of=lambda: 0,
+        left=lambda *_: None,
+        left_change=lambda *_: None,
+        now_ms=lambda: 1_700_000_001_000,
+        settings=around,  # type: ignore[arg-type]
+    )
+    kernel.ack(call, b"")  # type: ignore[arg-type]
+    return kernel
+
+
+@workload("change by gRPC")
+def change_by_grpc() -> Work:
+    """Return the work of giving single messages another invisible time."""
+    from pyromq.wire.grpc import grpc_messages as pb
+
+    popped_at_ms, requests = 1_700_000_000_000, []
+    for number in range(MESSAGES):
+        request = pb.ChangeInvisibleDurationRequest(
+            group=pb.Resource(name="group"),
+            topic=pb.Resource(name="orders"),
+            receipt_handle=f"0 {popped_at_ms} 60000 3 0 broker-a 0 {number} {1100 * number + 1}",
+            message_id=f"{number:032X}",
+        )
+        request.invisible_duration.seconds = 30
+        requests.append(request.SerializeToString())
+    call, (queue, ending) = _Call(), _in_flight()
+    kernel = _grpc_acks(call)
+    kernel.learn_change(b"group", b"orders", 0, 0, ending, lambda *_: None)
+
+    def work() -> int:
+        queue.clear()
+        queue.add(range(MESSAGES), popped_at_ms, popped_at_ms + 60_000)
+        for request in requests:
+            assert kernel.change(call, request) is not None  # type: ignore[arg-type]
+        return MESSAGES
+
+    return work
+
+
 @workload("acknowledge by gRPC")
 def acknowledge_by_grpc() -> Work:
     """Return the work of acknowledgements of single messages: from a request's bytes to a response's."""
-    from pyromq._kernel.requests.grpc_acks import GrpcAcks
     from pyromq.wire.grpc import grpc_messages as pb
 
     popped_at_ms, requests = 1_700_000_000_000, []
@@ -401,15 +450,7 @@ def acknowledge_by_grpc() -> Work:
         request.entries.add(message_id=f"{number:032X}", receipt_handle=handle)
         requests.append(request.SerializeToString())
     call, (queue, ending) = _Call(), _in_flight()
-    around = SimpleNamespace(revision=0, turn_number=0)
-    kernel = GrpcAcks(
-        broker=b"broker-a",
-        topics=around,  # type: ignore[arg-type]
-        changes=around,  # type: ignore[arg-type]
-        turn_of=lambda: 0,
-        left=lambda *_: None,
-    )
-    kernel.ack(call, b"")  # type: ignore[arg-type]
+    kernel = _grpc_acks(call)
     kernel.learn(b"group", b"orders", 0, 0, ending)
 
     def work() -> int:
@@ -417,6 +458,22 @@ def acknowledge_by_grpc() -> Work:
         for request in requests:
             assert kernel.ack(call, request) is not None  # type: ignore[arg-type]
         return MESSAGES
+
+    return work
+
+
+@workload("runs of queue entries")
+def runs_of_entries() -> Work:
+    """Return the work of finding the records that a read may copy in one piece, 32 at a time."""
+    from pyromq._kernel.storage.entry_runs import run_of
+    from pyromq.store.consumequeue import ENTRY
+
+    entries = b"".join(ENTRY.pack(POSITION + 1100 * number, 1100, 0) for number in range(32))
+
+    def work() -> int:
+        for _ in range(MESSAGES // 32):
+            assert run_of(entries, POSITION << 1, 32, 1 << 20)[0] == 32
+        return MESSAGES // 32 * 32
 
     return work
 
@@ -462,12 +519,42 @@ class _Call:
 @workload("send by gRPC")
 def send_by_grpc() -> Work:
     """Return the work of plain sends of an SDK: from the request's bytes to those of the response."""
+    return _grpc_sends_of(_Call(), None)
+
+
+@workload("send by gRPC, signed")
+def send_by_grpc_signed() -> Work:
+    """Return the work of the same sends with an account, each with its signature."""
+    import hashlib
+    import hmac
+
+    from pyromq._kernel.requests.grpc_signatures import GrpcSignatures
+    from pyromq.broker.access.needs import to_publish
+    from pyromq.broker.grpc.grpc_access import words_of
+    from pyromq.net.routes import Caller
+    from pyromq.wire.signature import signing_key
+
+    call, signed, secret = _Call(), "20261119T120000Z", b"12345678"
+    call.metadata |= {
+        "x-mq-date-time": signed,
+        "authorization": "MQv2-HMAC-SHA1 Credential=rocketmq//Rocketmq, SignedHeaders=x-mq-date-time, "
+        f"Signature={hmac.new(secret, signed.encode(), hashlib.sha1).hexdigest()}",
+    }
+    rules, need = object(), words_of(to_publish("orders"))
+    assert need is not None
+    signatures = GrpcSignatures(lambda: rules)
+    signatures.learn(rules, b"rocketmq", signing_key(secret), need, Caller("rocketmq", is_trusted=False))
+    return _grpc_sends_of(call, signatures)
+
+
+def _grpc_sends_of(call: "_Call", signatures: "GrpcSignatures | None") -> Work:
+    """Return the work of plain sends of one client."""
     from pyromq._kernel.requests.grpc_sends import GrpcSends
     from pyromq._kernel.storage.tails import IndexTail, QueueTail
     from pyromq.net.turn import Turn
     from pyromq.wire.grpc import grpc_messages as pb
 
-    turn, call = Turn(monotonic=lambda: 0.0), _Call()
+    turn, around = Turn(monotonic=lambda: 0.0), SimpleNamespace(revision=0)
     turn.is_planned = True
     kernel, index = _send_kernel(), IndexTail(5_000_000, 20_000_000)
     for queue_id in range(2):
@@ -476,6 +563,10 @@ def send_by_grpc() -> Work:
         turn=turn,
         monotonic=lambda: 0.0,
         now_ms=lambda: 1_700_000_000_000,
+        topics=around,  # type: ignore[arg-type]
+        live=around,  # type: ignore[arg-type]
+        left=lambda *_: None,
+        signatures=signatures,
         do=lambda _call, _data: None,
         refuse=lambda _call, _data, _frame: None,
         reserved=frozenset(),

@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from grpc_sdk import (
@@ -20,9 +20,14 @@ from grpc_sdk import (
     signed,
 )
 
+from pyromq.broker.access.account_files import AccountChange
+from pyromq.kernel import IS_COMPILED
 from pyromq.testing.cluster import Cluster
 from pyromq.wire.grpc import grpc_messages as pb
 from pyromq.wire.grpc.grpc_codes import GrpcCode
+
+if TYPE_CHECKING:
+    from pyromq.broker.grpc.grpc_door import GrpcDoor
 
 ACCOUNTS = """
 accounts:
@@ -264,3 +269,133 @@ async def test_a_producers_heartbeat_needs_a_signature_only(cluster: Cluster) ->
 async def test_a_refusal_comes_before_what_is_not_there(cluster: Cluster) -> None:
     async with client(cluster, account("writer")) as sdk:
         assert (await sdk.send(message("Nowhere"))).status.code == GrpcCode.UNAUTHORIZED
+
+
+# Calls that the kernel lets in ------------------------------------------------------------------------------
+
+
+def door_of(cluster: Cluster) -> "GrpcDoor":
+    [broker] = cluster.brokers.values()
+    assert broker.grpc.door is not None
+    return broker.grpc.door
+
+
+async def received(sdk: Sdk, count: int) -> list[pb.Message]:
+    """Receive so many messages of `Orders` for the readers."""
+    found: list[pb.Message] = []
+    while len(found) < count:
+        request = pb.ReceiveMessageRequest(
+            group=resource("readers"),
+            message_queue=pb.MessageQueue(topic=resource("Orders")),
+            batch_size=32,
+        )
+        request.invisible_duration.seconds = 60
+        request.long_polling_timeout.seconds = 5
+        async for answer in sdk.receive("ReceiveMessage", request, timeout=CALL_S):
+            if answer.WhichOneof("content") == "message":
+                found.append(answer.message)
+    return found
+
+
+def ack_of(one: pb.Message) -> pb.AckMessageRequest:
+    handle = one.system_properties.receipt_handle
+    entry = pb.AckMessageEntry(message_id=one.system_properties.message_id, receipt_handle=handle)
+    return pb.AckMessageRequest(group=resource("readers"), topic=resource("Orders"), entries=[entry])
+
+
+def change_of(one: pb.Message) -> pb.ChangeInvisibleDurationRequest:
+    request = pb.ChangeInvisibleDurationRequest(
+        group=resource("readers"),
+        topic=resource("Orders"),
+        receipt_handle=one.system_properties.receipt_handle,
+    )
+    request.invisible_duration.seconds = 30
+    return request
+
+
+@pytest.mark.row("GR-03")
+@pytest.mark.skipif(not IS_COMPILED, reason="the kernel is not compiled")
+async def test_the_kernel_answers_signed_calls_and_refuses_none_that_python_would_let_in(
+    cluster: Cluster,
+) -> None:
+    door = door_of(cluster)
+    assert door.plain_sends is not None
+    assert door.plain_acks is not None
+    async with client(cluster, account("writer")) as writer, client(cluster, account("reader")) as reader:
+        # The group begins with what comes now.
+        await code_of(reader, "ReceiveMessage")
+        for number in range(24):
+            answer = await writer.send(message("Orders", message_id=f"ID-{number}"))
+            assert answer.status.code == GrpcCode.OK
+        assert door.plain_sends.kernel.count >= 10
+        messages = await received(reader, 20)
+        for one in messages[:16]:
+            assert (await reader.call("AckMessage", ack_of(one))).status.code == GrpcCode.OK
+        for one in messages[16:]:
+            changed = await reader.call("ChangeInvisibleDuration", change_of(one))
+            assert changed.status.code == GrpcCode.OK
+            one.system_properties.receipt_handle = changed.receipt_handle
+            assert (await reader.call("AckMessage", ack_of(one))).status.code == GrpcCode.OK
+        kernel = door.plain_acks.kernel
+        assert kernel.answered >= 5
+        assert door.calls["AckMessage", GrpcCode.OK] == len(messages)
+        assert door.calls["ChangeInvisibleDuration", GrpcCode.OK] == len(messages) - 16
+
+
+@pytest.mark.row("GR-03")
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {},
+        signed("writer-key", "wrong", DATE_TIME),
+        signed("reader-key", "reader-secret", DATE_TIME),
+        signed("writer-key", "writer-secret", DATE_TIME) | {"x-mq-date-time": "20240102T030406Z"},
+    ],
+)
+async def test_a_call_like_one_that_was_let_in_needs_its_own_signature(
+    cluster: Cluster, headers: dict[str, str]
+) -> None:
+    async with client(cluster, account("writer")) as sdk:
+        for _ in range(12):
+            assert (await sdk.send(message("Orders"))).status.code == GrpcCode.OK
+        [broker] = cluster.brokers.values()
+        stored = broker.store.max_position
+        sdk.headers = {name: text for name, text in sdk.headers.items() if name not in account("writer")}
+        sdk.headers |= headers
+        assert (await sdk.send(message("Orders"))).status.code == GrpcCode.UNAUTHORIZED
+        assert broker.store.max_position == stored
+
+
+@pytest.mark.row("GR-05")
+async def test_an_account_that_is_taken_away_is_refused_at_once(cluster: Cluster) -> None:
+    [broker] = cluster.brokers.values()
+    assert broker._access is not None
+    async with client(cluster, account("writer")) as sdk:
+        for _ in range(12):
+            assert (await sdk.send(message("Orders"))).status.code == GrpcCode.OK
+        await broker._access.change_account(
+            AccountChange(access_key="writer-key", secret_key="writer-secret", topic_perms=["Orders=SUB"])
+        )
+        assert (await sdk.send(message("Orders"))).status.code == GrpcCode.UNAUTHORIZED
+        await broker._access.change_account(
+            AccountChange(access_key="writer-key", secret_key="another-secret", topic_perms=["Orders=PUB"])
+        )
+        assert (await sdk.send(message("Orders"))).status.code == GrpcCode.UNAUTHORIZED
+        sdk.headers |= signed("writer-key", "another-secret", DATE_TIME)
+        for _ in range(12):
+            assert (await sdk.send(message("Orders"))).status.code == GrpcCode.OK
+        assert await broker._access.delete_account("writer-key")
+        assert (await sdk.send(message("Orders"))).status.code == GrpcCode.UNAUTHORIZED
+
+
+@pytest.mark.row("GR-05")
+async def test_a_host_on_the_white_list_is_let_in_until_it_is_taken_off(cluster: Cluster) -> None:
+    [broker] = cluster.brokers.values()
+    assert broker._access is not None
+    async with client(cluster) as sdk:
+        assert (await sdk.send(message("Orders"))).status.code == GrpcCode.UNAUTHORIZED
+        await broker._access.change_white(["127.0.0.1"], None)
+        for _ in range(12):
+            assert (await sdk.send(message("Orders"))).status.code == GrpcCode.OK
+        await broker._access.change_white([], None)
+        assert (await sdk.send(message("Orders"))).status.code == GrpcCode.UNAUTHORIZED

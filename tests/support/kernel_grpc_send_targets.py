@@ -1,6 +1,7 @@
 """Sends of gRPC, driven with random inputs; see `kernel_targets`."""
 
 from random import Random
+from types import SimpleNamespace
 from typing import Any
 
 from kernel_inputs import exact_bytes, expect, module, mostly, mutated, target
@@ -55,11 +56,15 @@ def grpc_sends(random: Random) -> None:
     turn = module("inlets").TurnInlets()
     turn._monotonic = lambda: 0.0
     turn.is_planned = True
+    around = SimpleNamespace(revision=0)
     refused: list[Any] = []
     sends = module("grpc_sends").GrpcSends(
         turn=turn,
         monotonic=lambda: 0.0,
         now_ms=lambda: 1_700_000_000_000,
+        topics=around,
+        live=around,
+        left=lambda *_: b"left",
         do=lambda call, _data: call.answer(b""),
         refuse=lambda call, _id, frame: refused.append((call, frame)),
         reserved=frozenset((b"name-2",)),

@@ -28,7 +28,7 @@ from http2_frames import (
 from kernel_inputs import cuts, exact_bytes, expect, module, mutated, target
 
 from pyromq.net.http2 import grpc_session
-from pyromq.net.http2.session_terms import ENDED, FAILED, MESSAGE, OPENED, SessionLimits
+from pyromq.net.http2.session_terms import ENDED, FAILED, MESSAGE, OPENED, RESET, SessionLimits
 
 LIMITS = SessionLimits(message_bytes_max=40_000, streams_max=20, window_bytes=100_000)
 ROOM = 1 << 30
@@ -215,7 +215,7 @@ class AnsweringLink:
         self.queued_bytes = self._out_bytes_high = 0
         self._is_noted_for_output, self._headers, self._rooms = False, None, dict[int, Any]()
         self._calls: dict[int, Any] = {}
-        self._session = self
+        self._session, self._methods, self.read_at = self, dict[str, Any](), 1.0
 
     def answer(self, stream_id: int, message: bytes) -> None:
         self.told.append((stream_id, message))
@@ -230,21 +230,49 @@ class AnsweringLink:
     def _has_output(self) -> None:
         self.told.append("has output")
 
+    def _take(self, *event: Any) -> None:
+        self.told.append(event)
 
-@target("plain_calls.PlainCall", "plain_calls.is_whole")
+    def _has_room_for_headers(self, stream_id: int, _headers: Any) -> bool:
+        return stream_id == 1
+
+    def _refuse_headers(self, call: Any) -> None:
+        self.told.append(("refused", call.stream_id))
+
+
+def noting(kind: Any) -> Any:
+    """Return a class of calls that only tells its link how far it came."""
+
+    class NotingCall(kind.PlainCall):  # type: ignore[misc]
+        __slots__ = ()
+
+        def _do_by_steps(self, methods: Any, request: bytes) -> None:
+            self._link.told.append(("whole", self.stream_id, self.method, request, methods))
+
+        def begin(self, methods: Any) -> None:
+            self._link.told.append(("begun", self.stream_id, self.method, methods))
+
+    return NotingCall
+
+
+@target("plain_calls.PlainCall", "plain_calls.take_all")
 def plain_calls(random: Random) -> None:
     """Both speeds know a whole call, and end one that is answered; `test_whole_calls` compares the rest."""
     from pyromq.net.http2 import plain_call as in_python
 
     kinds = (module("plain_calls"), in_python)
+    choices: list[Any] = [(OPENED, "/path", {}), (MESSAGE, b"x", None), (ENDED, None, None), (RESET, 8, True)]
     events = [
-        random.choice(((MESSAGE, stream_id, b"x"), (ENDED, stream_id), (OPENED, stream_id, "/path", {})))
-        for stream_id in random.choices((1, 3), k=random.randint(0, 6))
+        (kind, stream_id, first, second)
+        for stream_id in random.choices((1, 3), k=random.randint(0, 4))
+        for kind, first, second in random.choice((choices[:3], random.sample(choices, 3)))
     ]
-    for at in range(len(events) + 1):
-        for stream_id in (1, 3):
-            whole = [kind.is_whole(events, at, stream_id) for kind in kinds]
-            expect(whole[0] == whole[1], "both know whether a call is whole")
+    uncounted, taken = random.choice((0, 1, 100)), []
+    for kind in kinds:
+        link = AnsweringLink()
+        kind.take_all(link, list(events), noting(kind), uncounted)
+        taken.append((link.told, list(link._calls)))
+    expect(taken[0] == taken[1], "both do what is told alike")
     answers = [random.randbytes(random.choice(SIZES)) for _ in range(random.randint(1, 3))]
     ended = []
     for kind in kinds:

@@ -1,10 +1,11 @@
 """The growing ends of queues and index, driven with random inputs; see `kernel_targets`."""
 
+import struct
 from collections.abc import Callable
 from contextlib import suppress
 from random import Random
 
-from kernel_inputs import exact, expect, module, number, target
+from kernel_inputs import exact, exact_bytes, expect, module, mostly, number, target
 
 
 @target("tails.QueueTail")
@@ -17,6 +18,23 @@ def queue_tail(random: Random) -> None:
             _refuses_to_grow(tail.held, lambda: tail.add(0, 0, 0))
         tail.add(number(random), number(random, 32), number(random))
     expect(tail.end == end + added and len(tail.held) == 20 * added, "one entry for each message")
+
+
+@target("entry_runs.run_of")
+def entry_runs(random: Random) -> None:
+    run_of = module("entry_runs").run_of
+    entries = b"".join(
+        struct.pack(">qiq", random.choice((0, 1_000, 1 << 62, -1)), random.choice((1_000, 0, -5, 1 << 30)), 7)
+        for _ in range(random.randrange(1, 5))
+    )
+    data = exact_bytes(entries[: mostly(random, len(entries), random.randrange(20, len(entries) + 1))])
+    count, _ = run_of(
+        data,
+        mostly(random, 1 << 40, 0, (1 << 63) - 1, -(1 << 63)),
+        mostly(random, 32, 0, 1 << 40),
+        mostly(random, 262_144, 0, (1 << 63) - 1),
+    )
+    expect(0 <= count <= len(data) // 20, "no more than there are")
 
 
 @target("tails.IndexTail")

@@ -18,6 +18,7 @@ import kernel_due_targets  # noqa: F401
 import kernel_fact_targets  # noqa: F401
 import kernel_grpc_ack_targets  # noqa: F401
 import kernel_grpc_send_targets  # noqa: F401
+import kernel_grpc_signature_targets  # noqa: F401
 import kernel_http2_targets  # noqa: F401
 import kernel_inlet_targets  # noqa: F401
 import kernel_load_targets  # noqa: F401

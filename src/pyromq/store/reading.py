@@ -11,11 +11,12 @@ passed over.
 
 from collections.abc import Callable
 from enum import StrEnum
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from pyromq.config.settings import StoreSettings
+from pyromq.kernel import IS_COMPILED
 from pyromq.store.commitlog import CommitLog
 from pyromq.store.consumequeue import BLANK_SIZE, ENTRY, ENTRY_BYTES, ConsumeQueue
 
@@ -136,6 +137,28 @@ def _place_of(queue: ConsumeQueue, offset: int, end: int) -> tuple[GetStatus, in
     return GetStatus.FOUND, offset
 
 
+def plain_run_of(entries: bytes, limit: int, count_max: int, bytes_max: int) -> tuple[int, int]:
+    """Return how many entries at the front are one run that ends before `limit`, and where that run ends.
+
+    There are at most so many, and more than one only within so many bytes.
+    """
+    start = position = ENTRY.unpack_from(entries)[0]
+    count = 0
+    for at, size, _ in ENTRY.iter_unpack(entries):
+        end = position + size
+        if at != position or end > limit or count >= count_max or (count and end - start > bytes_max):
+            break
+        position = end
+        count += 1
+    return count, position
+
+
+if TYPE_CHECKING or not IS_COMPILED:
+    run_of = plain_run_of
+else:
+    from pyromq._kernel.storage.entry_runs import run_of
+
+
 class _Gathering:
     """Records on their way into an answer; neighbours in the log become one piece."""
 
@@ -181,12 +204,7 @@ class _Gathering:
         bytes_max = limits.bytes_in_memory_max
         count = 0
         if position >= limits.disk_position:
-            for at, size, _ in ENTRY.iter_unpack(entries):
-                end = position + size
-                if at != position or end > limit or count >= count_max or (count and end - start > bytes_max):
-                    break
-                position = end
-                count += 1
+            count, position = run_of(entries, limit, count_max, bytes_max)
         if count and start < self._log.written_from:
             sizes = [size for _, size, _ in ENTRY.iter_unpack(entries[: count * ENTRY_BYTES])]
             queue = self._queue

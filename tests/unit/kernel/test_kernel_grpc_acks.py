@@ -125,11 +125,19 @@ class Answering:
         self.columns.add(range(10), POPPED_AT, POPPED_AT + 60_000)
         self.noted: list[int] = []
         self.revision = self.turn_number = 0
+        self.now_ms, self.max_invisible_time_mills = POPPED_AT + 1_000, 43_200_000
         self.turn: int | None = 0
         self.asked = 0
         self.metadata = {"x-mq-client-id": "client-1"}
         self.kernel = acks.GrpcAcks(
-            broker=b"broker-a", topics=self, changes=self, turn_of=self._turn_of, left=lambda *_: b"left"
+            broker=b"broker-a",
+            topics=self,
+            changes=self,
+            turn_of=self._turn_of,
+            left=lambda *_: b"left",
+            left_change=lambda *_: b"left",
+            now_ms=lambda: self.now_ms,
+            settings=self,
         )
         self.kernel.ack(self, b"")
         self.learn()
@@ -212,3 +220,116 @@ def test_a_queue_that_is_forgotten_ends_nothing() -> None:
     kernel.columns.clear()
 
     assert not kernel.acknowledged(0)
+
+
+# Changes of invisible times ---------------------------------------------------------------------------------
+
+
+class Changing(Answering):
+    """The same, for changes: the time that a message has is noted."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.moved: list[tuple[int, int, int]] = []
+        ending = in_flight.DeliveryEnding(self.columns, self._note)
+        self.kernel.learn_change(b"readers", b"Orders", 0, 3, ending, lambda *move: self.moved.append(move))
+
+    def changed(self, handle: str, ms: int | None = 30_000, **more: object) -> str | None:
+        """Change a message's time; return its new handle, None when Python is to do it."""
+        response = self.kernel.change(self, change_of(handle, ms, **more))
+        if response == b"left":
+            return None
+        answered = pb.ChangeInvisibleDurationResponse.FromString(response)
+        assert (answered.status.code, answered.status.message) == (20_000, "OK")
+        assert answered.SerializeToString() == response
+        return answered.receipt_handle
+
+
+def change_of(
+    handle: str, ms: int | None, group: str = "readers", topic: str = "Orders", **more: object
+) -> bytes:
+    request = pb.ChangeInvisibleDurationRequest(
+        group=pb.Resource(name=group), topic=pb.Resource(name=topic), receipt_handle=handle, **more
+    )
+    if ms is not None:
+        request.invisible_duration.FromMilliseconds(ms)
+    return request.SerializeToString()
+
+
+def handle_of(offset: int, popped_at: int = POPPED_AT, position: int = 7, mark: int = 0) -> str:
+    return f"0 {popped_at} 60000 3 {mark} broker-a 3 {offset} {position}"
+
+
+@pytest.mark.parametrize(
+    ("ms", "since", "moved"),
+    [
+        (30_000, 1_000, (4, POPPED_AT + 1_000, 30_000)),
+        # A second at least, as with any change.
+        (0, 1_000, (4, POPPED_AT + 1_000, 1_000)),
+        (None, 1_000, (4, POPPED_AT + 1_000, 1_000)),
+        (43_200_000, 1_000, (4, POPPED_AT + 1_000, 43_200_000)),
+        # In the millisecond of the pop, or when the clock was set back, the handle is another one too.
+        (30_000, 0, (4, POPPED_AT + 1, 29_999)),
+        (30_000, -5_000, (4, POPPED_AT + 1, 24_999)),
+        (1_000, -5_000, (4, POPPED_AT + 1, 0)),
+    ],
+)
+def test_a_message_is_given_another_time(ms: int | None, since: int, moved: tuple[int, int, int]) -> None:
+    kernel = Changing()
+    kernel.now_ms = POPPED_AT + since
+
+    handle = kernel.changed(handle_of(4), ms, message_id="ID-4")
+
+    assert kernel.moved == [moved]
+    assert handle is not None
+    assert decode_receipt_handle(handle) == ReceiptHandle(4, moved[1], moved[2], 3, 0, "broker-a", 3, 4, 7)
+    assert kernel.kernel.changed == 1
+
+
+@pytest.mark.parametrize(
+    ("handle", "ms", "more"),
+    [
+        (handle_of(10), 30_000, {}),
+        (handle_of(4, popped_at=POPPED_AT + 1), 30_000, {}),
+        (handle_of(4, position=0), 30_000, {}),
+        (handle_of(4, mark=1), 30_000, {}),
+        ("", 30_000, {}),
+        ("no handle", 30_000, {}),
+        (handle_of(4).replace("broker-a", "broker-b"), 30_000, {}),
+        (handle_of(4), 43_200_001, {}),
+        (handle_of(4), -1, {}),
+        (handle_of(4), 30_000, {"lite_topic": "l"}),
+        (handle_of(4), 30_000, {"suspend": True}),
+        (handle_of(4), 30_000, {"message_id": "büro"}),
+        (handle_of(4), 30_000, {"group": "others"}),
+        (handle_of(4), 30_000, {"topic": "Order"}),
+    ],
+)
+def test_a_change_that_python_is_to_answer_changes_nothing(
+    handle: str, ms: int, more: dict[str, object]
+) -> None:
+    kernel = Changing()
+
+    assert kernel.changed(handle, ms, **more) is None
+    assert kernel.moved == []
+
+
+def test_a_change_needs_a_client_and_a_turn_as_acknowledgements_do() -> None:
+    kernel = Changing()
+    kernel.metadata = {}
+    assert kernel.changed(handle_of(4)) is None
+    kernel.metadata = {"x-mq-client-id": "client-1"}
+    kernel.turn_number, kernel.turn = 1, None
+    assert kernel.changed(handle_of(4)) is None
+    kernel.turn = 1
+    assert kernel.changed(handle_of(4)) is not None
+    kernel.revision = 1
+    assert kernel.changed(handle_of(5)) is None
+
+
+def test_every_cut_of_a_change_is_python_s() -> None:
+    kernel = Changing()
+    data = change_of(handle_of(4), None)
+    for end in range(len(data)):
+        assert kernel.kernel.change(kernel, data[:end]) == b"left"
+    assert kernel.kernel.change(kernel, data) != b"left"

@@ -25,6 +25,7 @@ from http2_frames import (
 from room_transport import RoomTransport
 
 from pyromq.config.settings import NetSettings
+from pyromq.net.http2 import grpc_link
 from pyromq.net.http2.arriving import ArrivingBytes, HeaderBytes
 from pyromq.net.http2.grpc_link import RESETS_MAX, YOUNG_S, GrpcLink
 from pyromq.net.http2.grpc_session import GrpcSession
@@ -366,10 +367,10 @@ async def test_goodbye_is_said_before_the_connection_ends(stage: Stage) -> None:
 async def test_a_mistake_of_ours_ends_its_connection_alone(
     stage: Stage, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def broken(self: GrpcLink, event: Any) -> None:
+    def broken(*_: Any) -> None:
         raise KeyError("a mistake")
 
-    monkeypatch.setattr(GrpcLink, "_take_all", broken)
+    monkeypatch.setattr(grpc_link, "take_all", broken)
     await stage.say(called(1, b"x"))
     assert stage.transport.ended == "closed"
     assert [record.levelname for record in caplog.records] == ["ERROR"]

@@ -2,8 +2,10 @@
 
 import asyncio
 import itertools
+from random import Random
 
 import pytest
+from effort import times
 from grpc_stage import SERVICE, CallService
 from http2_frames import CALL_HEADERS, Answers, begun, called, opened, said
 from room_transport import RoomTransport
@@ -109,13 +111,55 @@ def test_calls_are_compiled_where_the_kernel_is() -> None:
     assert issubclass(call_of_python(), PlainCall)
 
 
+class NotingLink:
+    """As much of a link as `take_all` looks at; notes what is done."""
+
+    def __init__(self) -> None:
+        self.done: list[object] = []
+        self._calls: dict[int, object] = {}
+        self._methods = {"/method": "handler"}
+        self.read_at = 5.0
+
+    def _take(self, *event: object) -> None:
+        self.done.append(event)
+
+    def _has_room_for_headers(self, stream_id: int, headers: object) -> bool:
+        self.done.append(("room", stream_id, headers))
+        return stream_id % 4 == 1
+
+    def _refuse_headers(self, call: "NotingCall") -> None:
+        self.done.append(("refused", call.opened))
+
+
+class NotingCall:
+    """A call that does nothing."""
+
+    def __init__(self, link: NotingLink, *opened: object) -> None:
+        self.link, self.opened = link, opened
+
+    def do_whole(self, methods: object, request: bytes) -> None:
+        self.link.done.append(("whole", self.opened, methods, request))
+
+    def begin(self, methods: object) -> None:
+        self.link.done.append(("begun", self.opened, methods))
+
+
 @pytest.mark.skipif(not IS_COMPILED, reason="the pure version runs")
 def test_what_is_whole_is_seen_alike() -> None:
     from pyromq._kernel.http2 import plain_calls
     from pyromq.net.http2 import plain_call
 
-    events = [(kind, stream, b"", None) for kind, stream in itertools.product(range(5), (1, 3))]
-    for first, second in itertools.product(events, events):
-        for at, stream in itertools.product(range(4), (1, 3)):
-            some = [events[0], first, second]
-            assert plain_calls.is_whole(some, at, stream) == plain_call.is_whole(some, at, stream)
+    random = Random(3)
+    for _ in range(times(2_000)):
+        events = []
+        for _ in range(random.randrange(12)):
+            stream = random.choice((1, 3, 5))
+            events.append((random.choice((0, 0, 1, 1, 2, 2, 3, 4)), stream, random.randbytes(2), {"a": "b"}))
+            if random.random() < 0.5:
+                events += [(0, stream, "/method", {}), (1, stream, b"2", None), (2, stream, None, None)]
+        uncounted, found = random.choice((1, 100)), []
+        for take_all in (plain_calls.take_all, plain_call.take_all):
+            link = NotingLink()
+            take_all(link, list(events), NotingCall, uncounted)  # type: ignore[arg-type]
+            found.append((link.done, list(link._calls)))
+        assert found[0] == found[1]

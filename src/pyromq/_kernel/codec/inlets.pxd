@@ -49,6 +49,8 @@ cdef class Inlet:
     cdef public Py_ssize_t _out_bytes, _out_bytes_high, _turn_bytes
     cdef public bint _is_caller, _takes_notes, _is_noted, _is_in_turn, _has_frames_left
     cdef public bint _is_reading_paused, _is_writing_paused
+    #: Whether all that it receives was let in before: frames that the kernel made of calls which were signed.
+    cdef bint is_admitted
 
     cdef int look(self, const uint8_t **start, const uint8_t **end) except -1
     cpdef feed(self, bytes data)

@@ -44,3 +44,4 @@ cdef class SigningKey:
         Py_ssize_t body_length,
         uint8_t *signature,
     ) noexcept nogil
+    cdef void code(self, const uint8_t *text, Py_ssize_t length, uint8_t *code) noexcept nogil

@@ -1,8 +1,10 @@
 from collections.abc import Awaitable, Callable
 
+from pyromq._kernel.requests.grpc_signatures import GrpcSignatures
 from pyromq.broker.pop.in_flight import DeliveryEnding
 from pyromq.broker.pop.pop_changes import PopChanges
 from pyromq.broker.topics.topics import TopicTable
+from pyromq.config.grpc_settings import GrpcSettings
 from pyromq.net.http2.grpc_calls import GrpcCall
 from pyromq.wire.receipt_handle import ReceiptHandle
 
@@ -12,6 +14,7 @@ def read_ack(
 
 class GrpcAcks:
     answered: int
+    changed: int
     place_count: int
 
     def __init__(
@@ -22,6 +25,20 @@ class GrpcAcks:
         changes: PopChanges,
         turn_of: Callable[[], int | None],
         left: Callable[[GrpcCall, bytes], bytes | Awaitable[bytes] | None],
+        left_change: Callable[[GrpcCall, bytes], bytes | Awaitable[bytes] | None],
+        now_ms: Callable[[], int],
+        settings: GrpcSettings,
+        signatures: GrpcSignatures | None = None,
     ) -> None: ...
     def learn(self, group: bytes, topic: bytes, mark: int, queue_id: int, ending: DeliveryEnding) -> None: ...
+    def learn_change(
+        self,
+        group: bytes,
+        topic: bytes,
+        mark: int,
+        queue_id: int,
+        ending: DeliveryEnding,
+        move: Callable[[int, int, int], None],
+    ) -> None: ...
+    def change(self, call: GrpcCall, data: bytes) -> bytes | Awaitable[bytes] | None: ...
     def ack(self, call: GrpcCall, data: bytes) -> bytes | Awaitable[bytes] | None: ...

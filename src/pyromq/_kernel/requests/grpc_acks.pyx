@@ -1,7 +1,10 @@
-"""AckMessage of gRPC clients: from the request's bytes to receipt handles, and to the response that all is well.
+"""AckMessage and ChangeInvisibleDuration of gRPC clients: from the request's bytes to the response that all is well.
 
     AckMessageRequest   1 group, 2 topic: { 2 name }, 3 entries: { 1 message_id, 2 receipt_handle }
     AckMessageResponse  1 status, 2 entries: { 1 message_id, 2 receipt_handle, 3 status }
+
+    ChangeInvisibleDurationRequest   1 group, 2 topic, 3 receipt_handle, 4 invisible_duration, 5 message_id
+    ChangeInvisibleDurationResponse  1 status, 2 receipt_handle
 
 An entry of the response is that of the request with a status behind it. Only plain requests are read: names and
 handles of printable ASCII, the fields in their order, handles of this broker with eight words or nine. Everything
@@ -9,7 +12,8 @@ else Python reads; `pyromq.broker.grpc.consuming.consume_acks` does the same, an
 says what the words of a handle mean.
 
 `GrpcAcks` answers a request whose messages are all in flight by these handles, in queues that it was told of:
-they end in POP's own columns. Anything else is left to Python before anything has changed.
+they end in POP's own columns, or Python's `move` gives them another time. Anything else is left to Python before
+anything has changed.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
@@ -18,7 +22,9 @@ from cpython.object cimport PyObject
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 from libc.string cimport memcmp, memcpy
 
-from pyromq._kernel.requests.grpc_request cimport Field, Text, has_client_id, is_plain, next_field
+from pyromq._kernel.codec.bigend cimport write_decimal
+from pyromq._kernel.requests.grpc_request cimport Field, Text, has_client_id, is_plain, next_field, read_time
+from pyromq._kernel.requests.grpc_signatures cimport MAY_SUBSCRIBE, GrpcSignatures, Need, add_need
 from pyromq._kernel.storage.in_flight cimport DeliveryEnding
 
 cdef enum:
@@ -36,10 +42,17 @@ cdef enum:
     ENTRY_STATUS_BYTES = 10
     #: Queues that are known at a time, of all groups.
     PLACES_MAX = 100000
+    #: A message is invisible for so long at least; `pop_door` says why.
+    INVISIBLE_MS_MIN = 1000
+    #: Of a handle that is written: eight numbers, and what is between them.
+    HANDLE_BYTES_MAX = 200
 
 #: A `Status`: 08 20000, 12 "OK".
 cdef const char *OK = b"\x08\xa0\x9c\x01\x12\x02OK"
 cdef Py_ssize_t OK_BYTES = 8
+#: What a group may is kept under the name of its retry topic.
+cdef const char *RETRY_PREFIX = b"%RETRY%"
+cdef Py_ssize_t RETRY_PREFIX_BYTES = 7
 
 
 cdef struct Handle:
@@ -59,6 +72,15 @@ cdef struct AckRequest:
     Text names[2]
     AckEntry entries[ENTRIES_MAX]
     int count
+
+
+cdef struct ChangeRequest:
+    #: Group and topic, the receipt handle, and the id of the message, which says nothing.
+    Text names[2]
+    Text text, message_id
+    Handle handle
+    int64_t invisible_ms
+    bint has_time
 
 
 cdef class AckHandle:
@@ -217,39 +239,89 @@ def read_ack(bytes data not None, bytes broker not None, str broker_name not Non
     )
 
 
+cdef bint read_change(bytes data, bytes broker, ChangeRequest *request) noexcept:
+    """Read a request for another invisible time; return whether it is plain."""
+    cdef const uint8_t *at = <const uint8_t *> PyBytes_AS_STRING(data)
+    cdef const uint8_t *end = at + PyBytes_GET_SIZE(data)
+    cdef Field field
+    request.names[0].length = request.names[1].length = request.text.length = request.message_id.length = 0
+    request.invisible_ms = 0
+    request.has_time = False
+    while at < end:
+        if not next_field(&at, end, &field) or field.kind != 2:
+            return False
+        if field.number == 1 or field.number == 2:
+            if request.names[field.number - 1].length or not read_name(
+                &field.text, &request.names[field.number - 1]
+            ):
+                return False
+        elif field.number == 3 and not request.text.length:
+            request.text = field.text
+        elif field.number == 4 and not request.has_time:
+            request.has_time = True
+            if not read_time(&field.text, &request.invisible_ms):
+                return False
+        elif field.number == 5 and not request.message_id.length and is_plain(&field.text):
+            request.message_id = field.text
+        else:
+            return False
+    if not (request.names[0].length and request.names[1].length and request.text.length):
+        return False
+    return read_handle(&request.text, broker, &request.handle)
+
+
 cdef class GrpcAcks:
-    """Answers the plain acknowledgements of all gRPC clients of one broker.
+    """Answers the plain acknowledgements, and changes of invisible times, of all gRPC clients of one broker.
 
     `turn_of` returns the number of this turn if acknowledgements may be answered at once in it, else None;
     `changes` has the number in `turn_number`. `topics` has a `revision`: when it is another, all is forgotten.
-    `left` answers what is left.
+    `left` and `left_change` answer what is left. `settings` has the longest time that messages may be invisible,
+    as it is now. `signatures` says which calls may be made; None: all.
     """
 
     cdef bytes _broker
-    cdef object _topics, _changes, _turn_of, _left
-    #: By group and topic, by mark and queue: what ends a message.
-    cdef dict _known
+    cdef object _topics, _changes, _turn_of, _left, _left_change, _now_ms, _settings
+    cdef GrpcSignatures _signatures
+    #: By group and topic, by mark and queue: what ends a message; and that with what gives it another time.
+    cdef dict _known, _moved
     cdef readonly Py_ssize_t place_count
     cdef int64_t _revision, _turn
-    #: How many requests were answered here.
-    cdef readonly Py_ssize_t answered
+    #: How many requests of each kind were answered here.
+    cdef readonly Py_ssize_t answered, changed
 
-    def __init__(self, *, bytes broker not None, topics, changes, turn_of, left):
+    def __init__(
+        self, *, bytes broker not None, topics, changes, turn_of, left, left_change, now_ms, settings,
+        GrpcSignatures signatures=None,
+    ):
         self._broker = broker
         self._topics, self._changes, self._turn_of, self._left = topics, changes, turn_of, left
+        self._left_change, self._now_ms, self._settings = left_change, now_ms, settings
+        self._signatures = signatures
         self._known = {}
+        self._moved = {}
         self._revision = self._turn = -1
 
     def learn(self, bytes group not None, bytes topic not None, int32_t mark, int32_t queue_id, DeliveryEnding ending not None):
         """End messages of a queue from now on; `group` and `topic` are those of requests, `mark` of handles."""
+        self._learn(self._known, group + b"\0" + topic, mark, queue_id, ending)
+
+    def learn_change(
+        self, bytes group not None, bytes topic not None, int32_t mark, int32_t queue_id, DeliveryEnding ending not None,
+        move not None,
+    ):
+        """Have `move` give messages of a queue another time from now on: offset, when it is popped, for how long."""
+        self._learn(self._moved, group + b"\0" + topic, mark, queue_id, (ending, move))
+
+    cdef int _learn(self, dict known, bytes name, int32_t mark, int32_t queue_id, what) except -1:
         cdef dict places
         if self.place_count >= PLACES_MAX:
             self._forget_all()
         key = <int64_t> mark << 32 | <int64_t> queue_id
-        places = self._known.setdefault(group + b"\0" + topic, {})
+        places = known.setdefault(name, {})
         if key not in places:
             self.place_count += 1
-        places[key] = ending
+        places[key] = what
+        return 0
 
     def ack(self, call, bytes data not None):
         """Answer a request now, or as Python does."""
@@ -259,8 +331,54 @@ cdef class GrpcAcks:
         self.answered += 1
         return response
 
+    def change(self, call, bytes data not None):
+        """Give a message another invisible time now, or as Python does."""
+        response = self._change(call, data)
+        if response is None:
+            return self._left_change(call, data)
+        self.changed += 1
+        return response
+
+    cdef bytes _change(self, call, bytes data):
+        """Return the response; None, and nothing has changed, when Python is to answer."""
+        cdef ChangeRequest request
+        cdef Handle *handle = &request.handle
+        cdef int64_t now_ms, popped_at_ms, invisible_ms
+        cdef dict places
+        if not self._may_answer() or not read_change(data, self._broker, &request) or not has_client_id(call):
+            return None
+        if not handle.position or request.invisible_ms > <int64_t> self._settings.max_invisible_time_mills:
+            return None
+        if self._signatures is not None and not self._is_signed(call, &request.names[0], NULL):
+            return None
+        places = self._moved.get(key_of(&request.names[0], &request.names[1]))
+        found = None if places is None else places.get(handle.mark << 32 | handle.queue_id)
+        if found is None:
+            return None
+        ending, move = <tuple> found
+        if not (<DeliveryEnding?> ending).has(handle.offset, handle.popped_at_ms):
+            return None
+        now_ms = self._now_ms()
+        # In the same millisecond the old handle must be another one.
+        popped_at_ms = max(now_ms, handle.popped_at_ms + 1)
+        invisible_ms = max(now_ms + max(request.invisible_ms, <int64_t> INVISIBLE_MS_MIN) - popped_at_ms, 0)
+        move(handle.offset, popped_at_ms, invisible_ms)
+        handle.start_offset, handle.popped_at_ms, handle.invisible_ms = handle.offset, popped_at_ms, invisible_ms
+        return write_changed(handle, self._broker)
+
+    cdef bint _is_signed(self, call, const Text *group, const Text *topic) except -1:
+        """Whether a call may consume for a group, and of a topic if there is one; Python is asked about any other."""
+        cdef Need need
+        need.length = 0
+        if topic != NULL and not add_need(&need, MAY_SUBSCRIBE, b"", 0, topic):
+            return False
+        if not add_need(&need, MAY_SUBSCRIBE, RETRY_PREFIX, RETRY_PREFIX_BYTES, group):
+            return False
+        return self._signatures.admitted(call, need.bytes, need.length) is not None
+
     cdef int _forget_all(self) except -1:
         self._known = {}
+        self._moved = {}
         self.place_count = 0
         return 0
 
@@ -270,7 +388,7 @@ cdef class GrpcAcks:
         if revision != self._revision:
             self._revision = revision
             self._forget_all()
-        if not self._known:
+        if not self.place_count:
             return False
         if <int64_t> self._changes.turn_number != self._turn:
             turn = self._turn_of()
@@ -299,6 +417,8 @@ cdef class GrpcAcks:
                 return None
             endings[i] = found
         if has_twins(&request, endings):
+            return None
+        if self._signatures is not None and not self._is_signed(call, &request.names[0], &request.names[1]):
             return None
         for i in range(request.count):
             handle = &request.entries[i].handle
@@ -372,4 +492,36 @@ cdef bytes write_response(const AckEntry *entries, int count):
         at[0], at[1] = 0x1a, <uint8_t> OK_BYTES
         memcpy(at + 2, OK, OK_BYTES)
         at += 2 + OK_BYTES
+    return response
+
+
+cdef bytes write_changed(const Handle *handle, bytes broker):
+    """Return the response with a message's new handle."""
+    cdef int64_t before[5]
+    cdef int64_t behind[3]
+    cdef bytes text = PyBytes_FromStringAndSize(NULL, HANDLE_BYTES_MAX + PyBytes_GET_SIZE(broker))
+    cdef bytes response
+    cdef uint8_t *at = <uint8_t *> PyBytes_AS_STRING(text)
+    cdef Py_ssize_t length
+    cdef int i
+    before[0], before[1], before[2] = handle.start_offset, handle.popped_at_ms, handle.invisible_ms
+    before[3], before[4] = handle.revive_queue_id, handle.mark
+    behind[0], behind[1], behind[2] = handle.queue_id, handle.offset, handle.position
+    for i in range(5):
+        at = write_decimal(at, before[i])
+        at[0] = c' '
+        at += 1
+    memcpy(at, PyBytes_AS_STRING(broker), PyBytes_GET_SIZE(broker))
+    at += PyBytes_GET_SIZE(broker)
+    for i in range(3):
+        at[0] = c' '
+        at = write_decimal(at + 1, behind[i])
+    length = at - <uint8_t *> PyBytes_AS_STRING(text)
+    response = PyBytes_FromStringAndSize(NULL, ENTRY_STATUS_BYTES + 1 + length_bytes(length) + length)
+    at = <uint8_t *> PyBytes_AS_STRING(response)
+    at[0], at[1] = 0x0a, <uint8_t> OK_BYTES
+    memcpy(at + 2, OK, OK_BYTES)
+    at[ENTRY_STATUS_BYTES] = 0x12
+    at = put_length(at + ENTRY_STATUS_BYTES + 1, length)
+    memcpy(at, PyBytes_AS_STRING(text), length)
     return response

@@ -3,6 +3,9 @@
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcmp
 
+from pyromq._kernel.http2.call_streams cimport CallHeaders
+from pyromq._kernel.http2.plain_calls cimport PlainCall
+
 cdef extern from "Python.h":
     const char *PyUnicode_AsUTF8AndSize(object text, Py_ssize_t *size) except NULL
 
@@ -84,11 +87,29 @@ cdef inline bint is_plain(const Text *text) noexcept nogil:
 cdef inline bint has_client_id(call) except -1:
     """Whether a call says whose it is; Python finds the words for one that does not."""
     cdef Text text
-    client_id = call.metadata.get("x-mq-client-id")
+    metadata = metadata_of(call)
+    if isinstance(metadata, CallHeaders):
+        text.at = (<CallHeaders> metadata).find(b"x-mq-client-id", 14, &text.length)
+        return text.at != NULL and is_client_id(&text)
+    client_id = metadata.get("x-mq-client-id")
     if client_id is None:
         return False
     text.at = <const uint8_t *> PyUnicode_AsUTF8AndSize(client_id, &text.length)
-    return 0 < text.length <= CLIENT_ID_CHARACTERS_MAX and is_plain(&text)
+    return is_client_id(&text)
+
+
+cdef inline object metadata_of(call):
+    """Return the headers of a call."""
+    return (<PlainCall> call).metadata if isinstance(call, PlainCall) else call.metadata
+
+
+cdef inline bytes host_of(call):
+    """Return the address of a call's client, as records have it."""
+    return (<PlainCall> call).peer_host_bytes if isinstance(call, PlainCall) else call.peer_host_bytes
+
+
+cdef inline bint is_client_id(const Text *text) noexcept nogil:
+    return 0 < text.length <= CLIENT_ID_CHARACTERS_MAX and is_plain(text)
 
 
 cdef inline bint read_time(const Text *text, int64_t *ms) noexcept nogil:

@@ -17,7 +17,9 @@ from libc.string cimport memcmp
 from pyromq._kernel.codec.bigend cimport java_hash, load16, load32, store16, store32, write_decimal
 from pyromq._kernel.codec.blocks cimport Block, copy, need
 from pyromq._kernel.codec.inlets cimport Inlet, TurnInlets
-from pyromq._kernel.requests.grpc_request cimport Sent, Text, has_client_id, read_request
+from pyromq._kernel.http2.plain_calls cimport PlainCall
+from pyromq._kernel.requests.grpc_request cimport Sent, Text, has_client_id, host_of, read_request
+from pyromq._kernel.requests.grpc_signatures cimport MAY_PUBLISH, GrpcSignatures, Need, add_need
 
 cdef enum:
     SEND_MESSAGE_V2 = 310
@@ -135,8 +137,13 @@ cdef class GrpcSends:
     cdef frozenset _reserved
     cdef TurnInlets _turn
     cdef object _monotonic
-    #: Python's: does a request, and tells a call why its message was refused.
-    cdef object _do, _refuse
+    #: Python's: answers what is left, does a request that was taken, and tells a call why its message was refused.
+    cdef object _left, _do, _refuse
+    #: What is known follows from these, and from their revisions.
+    cdef object _topics_of, _live
+    cdef int64_t _topics_revision, _live_revision
+    #: Which calls may be made; None: all.
+    cdef GrpcSignatures _signatures
     cdef Py_ssize_t _body_bytes_max, _property_bytes_max, _group_bytes_max
     cdef int64_t _delay_ms_max
     cdef object _now_ms
@@ -145,8 +152,14 @@ cdef class GrpcSends:
     #: How many requests became frames, and how many were answered well without Python.
     cdef readonly Py_ssize_t count, answered
 
-    def __cinit__(self, *, TurnInlets turn not None, monotonic, now_ms, do, refuse, frozenset reserved not None):
+    def __cinit__(
+        self, *, TurnInlets turn not None, monotonic, now_ms, topics, live, left, do, refuse,
+        frozenset reserved not None, GrpcSignatures signatures=None,
+    ):
         self._turn = turn
+        self._topics_of, self._live, self._left = topics, live, left
+        self._topics_revision = self._live_revision = -1
+        self._signatures = signatures
         self._monotonic = monotonic
         self._now_ms = now_ms
         self._do = do
@@ -180,8 +193,27 @@ cdef class GrpcSends:
         self._delay_ms_max = delay_ms_max
 
     def forget_all(self):
-        """Leave all messages to Python, until their topics are learnt again."""
+        """Leave all messages to Python, until their topics are learnt again as topics and settings are now."""
         self._topics.clear()
+        self._topics_revision = self._topics_of.revision
+        self._live_revision = self._live.revision
+
+    @property
+    def is_current(self):
+        """Whether no topic and no setting changed since everything was forgotten last."""
+        return self._is_current()
+
+    cdef bint _is_current(self) except -1:
+        return (
+            <int64_t> self._topics_of.revision == self._topics_revision
+            and <int64_t> self._live.revision == self._live_revision
+        )
+
+    def send(self, call, bytes data not None):
+        """Answer a request when this turn ends, or as Python does."""
+        if self._is_current() and self.take(call, data):
+            return None
+        return self._left(call, data)
 
     def drop(self, bytes host not None):
         """Forget a connection that has ended, unless answers to it are still awaited."""
@@ -194,7 +226,7 @@ cdef class GrpcSends:
         """The number of connections that sent something, and of which that is remembered."""
         return len(self._inlets)
 
-    def take(self, call, bytes data not None):
+    cpdef bint take(self, call, bytes data) except -1:
         """Take a request to be answered when this turn ends; return False when Python is to do it."""
         cdef Sent sent
         cdef TopicSends topic
@@ -202,10 +234,14 @@ cdef class GrpcSends:
         cdef SendInlet inlet
         cdef int32_t queue_id
         cdef bytes host, message_id
+        if data is None:
+            raise TypeError("a request is bytes")
         if not read_request(at, at + PyBytes_GET_SIZE(data), &sent):
             return False
         topic = self._topics.get(PyBytes_FromStringAndSize(<char *> sent.topic.at, sent.topic.length))
         if topic is None or not self._is_within_limits(&sent) or not has_client_id(call):
+            return False
+        if self._signatures is not None and not self._is_signed(call, &sent.topic):
             return False
         if sent.has_time:
             if not topic.kinds >> DELAY & 1 or sent.deliver_ms > <int64_t> self._now_ms() + self._delay_ms_max:
@@ -217,7 +253,7 @@ cdef class GrpcSends:
         else:
             queue_id = <int32_t> (topic.turn % <uint32_t> topic.queue_count)
             topic.turn += 1
-        host = call.peer_host_bytes
+        host = host_of(call)
         inlet = self._inlets.get(host)
         if inlet is None:
             inlet = self._new_inlet(host)
@@ -230,6 +266,14 @@ cdef class GrpcSends:
         inlet.add(self._write(&sent, queue_id, inlet.next_opaque()), call, data, message_id)
         self.count += 1
         return True
+
+    cdef bint _is_signed(self, call, const Text *topic) except -1:
+        """Whether a call may send to a topic; Python is asked about any other."""
+        cdef Need need
+        need.length = 0
+        if not add_need(&need, MAY_PUBLISH, b"", 0, topic):
+            return False
+        return self._signatures.admitted(call, need.bytes, need.length) is not None
 
     cdef bint _is_within_limits(self, Sent *sent) except -1:
         cdef Py_ssize_t i, size = sent.tag.length
@@ -257,6 +301,8 @@ cdef class GrpcSends:
             }
         inlet = SendInlet(self._turn, self._monotonic, 1 << 40)
         inlet.peer_host_bytes = host
+        # Each of its sends was looked at when it came.
+        inlet.is_admitted = True
         inlet.sends = self
         self._inlets[host] = inlet
         return inlet
@@ -419,7 +465,11 @@ cdef class SendInlet(Inlet):
             elif length == 12 and memcmp(name, b"recallHandle", 12) == 0:
                 handle = value
         self.sends.answered += 1
-        call.answer(response(&message_id, offset, &handle))
+        answer = response(&message_id, offset, &handle)
+        if not isinstance(call, PlainCall):
+            call.answer(answer)
+        elif not (<PlainCall> call).is_over:
+            (<PlainCall> call).answer_now(answer)
         return 0
 
 

@@ -255,8 +255,9 @@ cdef class Sends(Plan):
         while at < end and self._answers.used - answers_from < answers_max:
             if not self._may_plan(first_code(at, end)) or read_frame(at, end, &frame) != READ:
                 break
-            if self._signatures is not None and not self._signatures.allows(&frame, inlet.peer_host_bytes):
-                break
+            if self._signatures is not None and not inlet.is_admitted:
+                if not self._signatures.allows(&frame, inlet.peer_host_bytes):
+                    break
             if not self._plan_frame(&frame):
                 break
             at = frame.end

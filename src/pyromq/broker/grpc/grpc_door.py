@@ -121,8 +121,11 @@ class GrpcDoor:
         counted = self.table.calls.copy()
         if self.plain_sends is not None:
             counted["SendMessage", GrpcCode.OK] += self.plain_sends.kernel.answered
-        if self.plain_acks is not None and self.plain_acks.kernel.answered:
-            counted["AckMessage", GrpcCode.OK] += self.plain_acks.kernel.answered
+        if self.plain_acks is not None:
+            kernel = self.plain_acks.kernel
+            for name, count in (("AckMessage", kernel.answered), ("ChangeInvisibleDuration", kernel.changed)):
+                if count:
+                    counted[name, GrpcCode.OK] += count
         return counted
 
     async def serve(self, listening: socket.socket) -> None:
@@ -151,7 +154,7 @@ class GrpcDoor:
         self._let_kernel_send(sends)
         table.add(TransactionRpcs(way, rooms.store, rooms.halves).rpcs())
         table.add(RecallRpcs(way, rooms.topics, settings, routes=routes, links=links).rpcs())
-        self.plain_acks = add_consume_rpcs(table, rooms, self.members)
+        self.plain_acks = add_consume_rpcs(table, rooms, self.members, self._access)
         table.add_method("Telemetry", GrpcMethod(bidi=self._telemetry.open))
         return routes
 
@@ -163,12 +166,12 @@ class GrpcDoor:
         """Have the kernel take plain sends, where it takes those of remoting."""
         rooms = self._rooms
         unary = self.table.methods[f"{SERVICE}SendMessage"].unary
-        if not IS_COMPILED or rooms.turn.shortcut is None or rooms.access is not None or unary is None:
+        if not IS_COMPILED or rooms.turn.shortcut is None or unary is None:
             return
         # Only now: without a compiler there is nothing to import.
         from pyromq.broker.grpc.plain_sends_door import PlainSendsDoor
 
-        plain = self.plain_sends = PlainSendsDoor(rooms, self.table, sends, unary)
+        plain = self.plain_sends = PlainSendsDoor(rooms, self.table, sends, unary, self._access)
         self.table.methods[f"{SERVICE}SendMessage"] = GrpcMethod(unary=plain.send)
 
     def run_jobs(self, background: Background) -> None:

@@ -41,14 +41,14 @@ def need_to_consume(
     | pb.SyncLiteSubscriptionRequest,
 ) -> Need:
     """SUB for the group and for the topic."""
-    return _consumes(request.group.name, request.topic.name)
+    return need_of_names(request.group.name, request.topic.name)
 
 
 def need_to_read(
     request: pb.ReceiveMessageRequest | pb.PullMessageRequest | pb.UpdateOffsetRequest | pb.GetOffsetRequest,
 ) -> Need:
     """SUB for the group and for the topic of the queue."""
-    return _consumes(request.group.name, request.message_queue.topic.name)
+    return need_of_names(request.group.name, request.message_queue.topic.name)
 
 
 def need_to_look(request: pb.QueryOffsetRequest) -> Need:
@@ -60,14 +60,14 @@ def need_of_group(
     request: pb.ChangeInvisibleDurationRequest | pb.NotifyClientTerminationRequest,
 ) -> Need:
     """SUB for the group, if there is one."""
-    return _consumes(request.group.name)
+    return need_of_names(request.group.name)
 
 
 def need_of_heartbeat(request: pb.HeartbeatRequest) -> Need:
     """SUB for the group of a consumer; a producer's heartbeat needs nothing but a signature."""
     if request.client_type == ClientType.PRODUCER:
         return NO_NEED
-    return _consumes(request.group.name)
+    return need_of_names(request.group.name)
 
 
 def need_of_telemetry(command: pb.TelemetryCommand) -> Need:
@@ -78,13 +78,14 @@ def need_of_telemetry(command: pb.TelemetryCommand) -> Need:
         resources.update(to_publish(topic.name).resources)
     subscription = settings.subscription
     if settings.HasField("subscription"):
-        resources.update(_consumes(subscription.group.name).resources)
+        resources.update(need_of_names(subscription.group.name).resources)
         for entry in subscription.subscriptions:
             resources[entry.topic.name] = Permission.SUB
     return Need(resources=_named(resources))
 
 
-def _consumes(group: str, topic: str = "") -> Need:
+def need_of_names(group: str, topic: str = "") -> Need:
+    """SUB for a group and a topic, of those that have a name."""
     resources = {topic: Permission.SUB}
     if group:
         resources[retry_topic(group)] = Permission.SUB

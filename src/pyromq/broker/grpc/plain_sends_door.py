@@ -1,17 +1,19 @@
 """Plain sends of gRPC clients, without a Python object for each message: the compiled kernel has them.
 
-    SendMessage ─► GrpcSends.take ─► the plan of the turn ─► its answer ─► the response
+    SendMessage ─► GrpcSends.send ─► the plan of the turn ─► its answer ─► the response
                       │ anything that is not plain            │ left, or refused
                       ▼                                       ▼
                    SendRpcs, which makes the topic known when it took a message
 
 Which messages a topic takes is decided in `send_rpcs.py`, for the first message; the kernel repeats it until
-a topic's configuration or a live setting changes. With access control every send is Python's.
+a topic's configuration or a live setting changes. With access control it looks at each signature, as
+`grpc_access.py` says.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from pyromq.broker.grpc.grpc_access import GrpcAccess
 from pyromq.broker.grpc.grpc_rooms import GrpcRooms
 from pyromq.broker.grpc.grpc_table import GrpcTable
 from pyromq.broker.grpc.route_rpcs import accepted_types
@@ -24,9 +26,6 @@ from pyromq.wire.grpc.proto_numbers import MessageType
 from pyromq.wire.grpc.reserved_names import RESERVED_NAMES
 from pyromq.wire.record import TOPIC_BYTES_MAX_V1
 
-if TYPE_CHECKING:
-    pass
-
 #: What the kernel makes frames of; a half makes its sender a producer, which is Python's.
 _PLAIN_KINDS: Final = (MessageType.NORMAL, MessageType.FIFO, MessageType.DELAY)
 
@@ -36,34 +35,36 @@ Unary = Callable[[GrpcCall, bytes], bytes | Awaitable[bytes] | None]
 class PlainSendsDoor:
     """Offers sends to the kernel, and teaches it topics."""
 
-    def __init__(self, rooms: GrpcRooms, table: GrpcTable, rpcs: SendRpcs, unary: Unary) -> None:
+    def __init__(
+        self, rooms: GrpcRooms, table: GrpcTable, rpcs: SendRpcs, unary: Unary, access: GrpcAccess
+    ) -> None:
         # Only now: without a compiler there is nothing to import.
         from pyromq._kernel.requests.grpc_sends import GrpcSends
 
-        self._topics = rooms.topics
-        self._live = rooms.live
         self._settings = rooms.settings
         self._table = table
         self._rpcs = rpcs
         self._unary = unary
-        self._revision = (-1, -1)
         self.kernel: GrpcSends = GrpcSends(
             turn=rooms.turn,
             monotonic=rooms.clock.monotonic,
             now_ms=rooms.clock.now_ms,
+            topics=rooms.topics,
+            live=rooms.live,
+            left=self._left,
             do=self._do,
             refuse=self._refuse,
             reserved=frozenset(name.encode() for name in RESERVED_NAMES),
+            signatures=access.signatures,
         )
+        #: Answers a request now, or when the turn of the loop ends, or later.
+        self.send: Unary = self.kernel.send
         rpcs.learn = self._learn
 
-    def send(self, call: GrpcCall, data: bytes) -> bytes | Awaitable[bytes] | None:
-        """Answer a request now, or when the turn of the loop ends, or later."""
-        topics_revision, live_revision = self._revision
-        if topics_revision != self._topics.revision or live_revision != self._live.revision:
+    def _left(self, call: GrpcCall, data: bytes) -> bytes | Awaitable[bytes] | None:
+        """Answer what the kernel left; when something changed, it begins anew."""
+        if not self.kernel.is_current:
             self._forget()
-        elif self.kernel.take(call, data):
-            return None
         return self._unary(call, data)
 
     def _do(self, call: GrpcCall, data: bytes) -> None:
@@ -89,7 +90,7 @@ class PlainSendsDoor:
         topic = config.topic_name
         if not topic.isascii() or len(topic) > TOPIC_BYTES_MAX_V1:
             return
-        if self._revision != (self._topics.revision, self._live.revision):
+        if not self.kernel.is_current:
             return
         kinds: Sequence[MessageType] = _PLAIN_KINDS
         if self._settings.grpc.enable_topic_message_type_check:
@@ -97,7 +98,6 @@ class PlainSendsDoor:
         self.kernel.learn(topic.encode(), config.write_queue_nums, kinds, turn & 0xFFFFFFFF)
 
     def _forget(self) -> None:
-        self._revision = (self._topics.revision, self._live.revision)
         self.kernel.forget_all()
         limits = self._rpcs.limits
         self.kernel.limit(

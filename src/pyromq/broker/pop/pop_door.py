@@ -356,6 +356,15 @@ class Pop:
         self.counts.changes[changed if isinstance(changed, AckResult) else AckResult.OK] += 1
         return self._answer(changed)
 
+    def move(
+        self, group: str, real_topic: str, queue_id: int, offset: int, popped_at_ms: int, invisible_ms: int
+    ) -> None:
+        """Give a message in flight, which is popped alone, another handle and another time; see `change`."""
+        queue = self._table.find(group, real_topic, queue_id)
+        assert queue is not None, "what is in flight has a queue"
+        self._changes.move(queue, offset, popped_at_ms, invisible_ms)
+        self.counts.changes[AckResult.OK] += 1
+
     def bury(self, group: str, topic: str, handle: ReceiptHandle) -> Awaitable[AckResult]:
         """Put a message into the group's dead letters, and end it."""
         self._check_writable()

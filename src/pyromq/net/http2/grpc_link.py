@@ -24,14 +24,12 @@ from pyromq.clock import Clock
 from pyromq.config.settings import NetSettings
 from pyromq.net.http2.arriving import ArrivingBytes, HeaderBytes
 from pyromq.net.http2.grpc_calls import GrpcMethods, GrpcStatus
-from pyromq.net.http2.server_call import ServerCall, is_whole
+from pyromq.net.http2.server_call import ServerCall, take_all
 from pyromq.net.http2.session_terms import (
     ENDED,
     FAILED,
     MESSAGE,
-    OPENED,
     RESET,
-    Event,
     Http2Error,
 )
 from pyromq.net.link import OUTPUT_FACTOR_MAX, TLS_HANDSHAKE_BYTE, Link
@@ -214,7 +212,7 @@ class GrpcLink(Link):
             events = self._session.receive(data)
             self.skip_to(len(self.received))
             if events:
-                self._take_all(events)
+                take_all(self, events, ServerCall, HeaderBytes.UNCOUNTED)
         except Exception:  # noqa: BLE001  our own mistake; the other links of this turn must still write
             _log.exception("frames of %s could not be handled; connection closed", self.peer)
             self.close()
@@ -255,25 +253,6 @@ class GrpcLink(Link):
                 room.set_result(None)
 
     # Inside ------------------------------------------------------------------------------------------------
-
-    def _take_all(self, events: list[Event]) -> None:
-        """Have calls do what the session tells."""
-        calls, count, at = self._calls, len(events), 0
-        while at < count:
-            kind, stream_id, first, second = events[at]
-            at += 1
-            if kind != OPENED:
-                self._take(kind, stream_id, first, second)
-                continue
-            # By the time when it was read: a call that waited in a long turn has waited.
-            call = calls[stream_id] = ServerCall(self, stream_id, first, second, self.read_at)
-            if len(calls) > HeaderBytes.UNCOUNTED and not self._has_room_for_headers(stream_id, second):
-                self._refuse_headers(call)
-            elif is_whole(events, at, stream_id):
-                call.do_whole(self._methods, events[at][2])
-                at += 2
-            else:
-                call.begin(self._methods)
 
     def _take(self, kind: int, stream_id: int, first: Any, second: Any) -> None:
         """Have a call do what came behind its opening, unless it is over."""

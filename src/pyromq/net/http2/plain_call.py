@@ -1,4 +1,4 @@
-"""A call whose request is there as a whole, and is answered with one message: most calls are.
+"""A call whose request is there as a whole, and whose handler is called once: most calls are.
 
     path, headers, message, end ─► do_whole ─► handler ─► answer ─► end
 
@@ -13,10 +13,11 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from pyromq.net.http2.grpc_calls import GrpcMethod, GrpcMethods, GrpcStream
-from pyromq.net.http2.session_terms import ENDED, MESSAGE, Event, timeout_s
+from pyromq.net.http2.session_terms import ENDED, MESSAGE, OPENED, Event, timeout_s
 
 if TYPE_CHECKING:
     from pyromq.net.http2.grpc_link import GrpcLink
+    from pyromq.net.http2.server_call import ServerCall
 
 #: A deadline that is further away is none.
 DEADLINE_S_MAX = 366 * 24 * 3600.0
@@ -27,6 +28,29 @@ def is_whole(events: list[Event], at: int, stream_id: int) -> bool:
     if at + 2 > len(events):
         return False
     return events[at][:2] == (MESSAGE, stream_id) and events[at + 1][:2] == (ENDED, stream_id)
+
+
+def take_all(link: GrpcLink, events: list[Event], call_type: type[ServerCall], uncounted: int) -> None:
+    """Have the calls of a link do what its session tells; `call_type` is that of new calls.
+
+    Headers of more calls than `uncounted` are counted.
+    """
+    calls, count, at = link._calls, len(events), 0
+    while at < count:
+        kind, stream_id, first, second = events[at]
+        at += 1
+        if kind != OPENED:
+            link._take(kind, stream_id, first, second)
+            continue
+        # By the time when it was read: a call that waited in a long turn has waited.
+        call = calls[stream_id] = call_type(link, stream_id, first, second, link.read_at)
+        if len(calls) > uncounted and not link._has_room_for_headers(stream_id, second):
+            link._refuse_headers(call)
+        elif is_whole(events, at, stream_id):
+            call.do_whole(link._methods, events[at][2])
+            at += 2
+        else:
+            call.begin(link._methods)
 
 
 class PlainCall:
@@ -72,7 +96,8 @@ class PlainCall:
     def do_whole(self, methods: GrpcMethods, request: bytes) -> None:
         """Do a call of which all has arrived."""
         header, handler = self.metadata.get, methods.get(self.method)
-        if handler is None or handler.unary is None or header("grpc-encoding") is not None:
+        do = None if handler is None else handler.unary or handler.server_stream
+        if handler is None or do is None or header("grpc-encoding") is not None:
             self._do_by_steps(methods, request)
             return
         timeout = header("grpc-timeout")
@@ -87,12 +112,18 @@ class PlainCall:
                     self._expire()
                     return
         try:
-            answer = handler.unary(self, request)
+            answer = do(self, request)
         except Exception as error:  # noqa: BLE001  the border: whatever a handler raises ends its call
             self._fail(error)
             return
-        if answer is not None:
+        if answer is None:
+            # Of a stream it was all; another call is answered later.
+            if handler.unary is None:
+                self.finish()
+        elif isinstance(answer, bytes):
             self.answer(answer)
+        else:
+            self._own(answer)
 
     def answer(self, answer: bytes | Awaitable[bytes]) -> None:
         """Answer the call with its only message, or with what gives it later."""

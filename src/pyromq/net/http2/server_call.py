@@ -13,11 +13,11 @@ from pyromq.net.http2.plain_call import DEADLINE_S_MAX
 from pyromq.net.http2.session_terms import timeout_s
 
 if TYPE_CHECKING or not IS_COMPILED:
-    from pyromq.net.http2.plain_call import PlainCall, is_whole
+    from pyromq.net.http2.plain_call import PlainCall, take_all
 else:
-    from pyromq._kernel.http2.plain_calls import PlainCall, is_whole
+    from pyromq._kernel.http2.plain_calls import PlainCall, take_all
 
-__all__ = ["ServerCall", "is_whole"]
+__all__ = ["ServerCall", "take_all"]
 
 _log = logging.getLogger("pyromq.net")
 

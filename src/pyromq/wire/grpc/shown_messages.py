@@ -78,6 +78,7 @@ def _nanos(ms: int) -> bytes:
     return b"\x10" + varint(ms * 1_000_000) if ms else b""
 
 
+@lru_cache(maxsize=1024)
 def shown_topic(topic: str) -> bytes:
     """Return field 1 of each message of a topic: the name, and the namespace that stands before a `%`."""
     prefix = next((each for each in (RETRY_PREFIX, DEAD_LETTER_PREFIX) if topic.startswith(each)), "")

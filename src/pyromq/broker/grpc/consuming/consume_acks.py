@@ -50,6 +50,8 @@ class AckHandlers:
         self._checks = checks
         self._settings = settings
         self._broker_name = broker_name
+        #: Told of each message that was given another time: group, topic, and its handle before.
+        self.on_changed: Callable[[str, str, ReceiptHandle], None] = lambda *_: None
 
     def ack(
         self, _caller: GrpcCaller, request: pb.AckMessageRequest
@@ -82,7 +84,10 @@ class AckHandlers:
         group, topic = self._names(request)
         invisible_ms = changed_invisible_ms(self._settings, ms_of(request.invisible_duration))
         handle = self._handle(request.receipt_handle)
-        return _when(self._pop.change(group, topic, handle, invisible_ms), _change_response)
+        changing = self._pop.change(group, topic, handle, invisible_ms)
+        if isinstance(changing, Done) and not isinstance(changing.value, AckResult):
+            self.on_changed(group, topic, handle)
+        return _when(changing, _change_response)
 
     def forward(
         self, _caller: GrpcCaller, request: pb.ForwardMessageToDeadLetterQueueRequest

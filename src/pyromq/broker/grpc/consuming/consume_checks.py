@@ -3,6 +3,7 @@
 from typing import Final
 
 from pyromq.broker.groups.groups import GroupTable
+from pyromq.broker.live_settings import BrokerLiveSettings
 from pyromq.broker.topics.topics import TopicTable
 from pyromq.codes import Perm
 from pyromq.config.settings import BrokerSettings
@@ -18,10 +19,18 @@ _READ: Final = int(Perm.READ)
 class ConsumeChecks:
     """Says no to requests for topics and groups that are not there, or that may not be read."""
 
-    def __init__(self, topics: TopicTable, groups: GroupTable, settings: BrokerSettings) -> None:
+    def __init__(
+        self, topics: TopicTable, groups: GroupTable, settings: BrokerSettings, live: BrokerLiveSettings
+    ) -> None:
         self._topics = topics
         self._groups = groups
         self._settings = settings
+        self._live = live
+
+    @property
+    def revision(self) -> tuple[int, int, int]:
+        """The state of topics, groups and settings: while it is the same, so is what is said of a request."""
+        return self._topics.revision, self._groups.revision, self._live.revision
 
     def topic(self, name: str) -> TopicConfig:
         """Return a topic that is here; raise GrpcRefused when there is none of that name."""

@@ -25,6 +25,7 @@ from pyromq.clock import Clock
 from pyromq.config.grpc_settings import GrpcSettings
 from pyromq.net.http2.grpc_calls import GrpcCall
 from pyromq.wire.grpc.grpc_codes import GrpcCode, GrpcRefused
+from pyromq.wire.grpc.proto_numbers import FilterType
 from pyromq.wire.grpc.receive_answers import (
     RECEIVED_OK,
     ReceivedFrames,
@@ -54,6 +55,8 @@ _NOT_FOUND: Final = {
 }
 #: So many bytes of messages are written without asking whether the client takes them.
 _UNASKED_BYTES: Final = 64 * 1024
+#: Asks that are kept, of all groups and topics.
+_ASKS_MAX: Final = 1_024
 
 
 class ReceiveHandlers:
@@ -79,6 +82,9 @@ class ReceiveHandlers:
         self._clock = clock
         self._broker_name = broker_name
         self._frames = ReceivedFrames(body_bytes_max)
+        #: What was asked for with the same words, while topics, groups and settings are the same.
+        self._asks: dict[int, tuple[ReceiveWords, PopAsk]] = {}
+        self._asks_for = (-1, -1, -1)
         #: Told of what was read of each queue: group, topic, how many messages, and their bytes.
         self.on_read: Callable[[str, str, int, int], None] = lambda *_: None
 
@@ -98,6 +104,24 @@ class ReceiveHandlers:
         """Return what to pop, and how long to wait for it; raise GrpcRefused when it may not be."""
         words.check_names()
         wait_ms = self._waits.polling_ms(call, caller, words.polling_ms)
+        revision = self._checks.revision
+        if revision != self._asks_for:
+            self._asks.clear()
+            self._asks_for = revision
+        kept = self._asks.get(id(words))
+        if kept is not None and kept[0] is words:
+            return kept[1], wait_ms
+        ask = self._new_ask(caller, words)
+        is_plain = words.attempt_id is None and not words.is_renewed and words.filter_type != FilterType.SQL
+        if is_plain and revision == self._checks.revision:
+            if len(self._asks) >= _ASKS_MAX:
+                self._asks.clear()
+            # With its words: while they are kept, no others have their number.
+            self._asks[id(words)] = words, ask
+        return ask, wait_ms
+
+    def _new_ask(self, caller: GrpcCaller, words: ReceiveWords) -> PopAsk:
+        """Return what to pop, after a look at everything; raise GrpcRefused when it may not be."""
         invisible_ms = received_invisible_ms(self._settings, words.invisible_ms, is_renewed=words.is_renewed)
         if words.batch_size <= 0:
             raise GrpcRefused(
@@ -106,7 +130,7 @@ class ReceiveHandlers:
         wanted = pop_filter(self._filters, words.filter_type, words.expression)
         self._checks.readable_topic(words.topic)
         config = self._checks.consuming_group(words.group, words.topic)
-        ask = PopAsk(
+        return PopAsk(
             words.group,
             words.topic,
             count_max=min(words.batch_size, COUNT_MAX),
@@ -118,7 +142,6 @@ class ReceiveHandlers:
             buries=True,
             tells_rest=False,
         )
-        return ask, wait_ms
 
     async def _send_later(self, call: GrpcCall, ask: PopAsk, popping: Awaitable[Popped]) -> None:
         """Wait for messages, and send them."""

@@ -9,6 +9,7 @@ from pyromq.broker.grpc.consuming.consume_queues import QueueReadHandlers
 from pyromq.broker.grpc.consuming.consume_receive import ReceiveHandlers
 from pyromq.broker.grpc.consuming.consume_times import ReceiveWaits
 from pyromq.broker.grpc.consuming.receive_words import ReceiveReading, need_to_receive
+from pyromq.broker.grpc.grpc_access import GrpcAccess
 from pyromq.broker.grpc.grpc_members import GrpcMembers
 from pyromq.broker.grpc.grpc_needs import need_of_group, need_to_consume, need_to_look, need_to_read
 from pyromq.broker.grpc.grpc_rooms import GrpcRooms
@@ -24,15 +25,17 @@ if TYPE_CHECKING:
 Rpcs = Sequence[Rpc[Any, Any] | StreamedRpc[Any]]
 
 
-def add_consume_rpcs(table: GrpcTable, rooms: GrpcRooms, members: GrpcMembers) -> "PlainAcks | None":
+def add_consume_rpcs(
+    table: GrpcTable, rooms: GrpcRooms, members: GrpcMembers, access: GrpcAccess
+) -> "PlainAcks | None":
     """Answer the RPCs of consumers, and have POP told of the clients that come and go.
 
-    Returns what offers acknowledgements to the kernel, where it takes them.
+    Returns what offers acknowledgements and changes to the kernel, where it takes them.
     """
     settings, clock = rooms.settings, rooms.clock
     rooms.pop.is_there = lambda client_id, _group: members.is_alive(client_id)
     members.on_left = rooms.pop.client_left
-    checks = ConsumeChecks(rooms.topics, rooms.groups.table, settings.broker)
+    checks = ConsumeChecks(rooms.topics, rooms.groups.table, settings.broker, rooms.live)
     waits = ReceiveWaits(settings.grpc, clock, members)
     name, body_bytes_max = settings.broker.broker_name, settings.store.max_message_size
     receive = ReceiveHandlers(
@@ -58,13 +61,14 @@ def add_consume_rpcs(table: GrpcTable, rooms: GrpcRooms, members: GrpcMembers) -
         filters=rooms.filters,
     )
     table.add((*_pop_rpcs(receive, acks), *_queue_rpcs(reads)))
-    if not IS_COMPILED or rooms.access is not None:
+    if not IS_COMPILED:
         return None
     # Only now: without a compiler there is nothing to import.
-    from pyromq.broker.grpc.consuming.plain_acks import ACK, PlainAcks
+    from pyromq.broker.grpc.consuming.plain_acks import ACK, CHANGE, PlainAcks
 
-    plain = PlainAcks(rooms.pop, acks, table, rooms.topics, broker_name=name)
+    plain = PlainAcks(rooms, acks, table, access)
     table.methods[table.path(ACK)] = GrpcMethod(unary=plain.ack)
+    table.methods[table.path(CHANGE)] = GrpcMethod(unary=plain.change)
     return plain
 
 

@@ -1,4 +1,4 @@
-"""Plain acknowledgements of gRPC clients: their bytes are read and answered by the compiled kernel.
+"""Plain acknowledgements and changes of gRPC clients: the compiled kernel reads and answers their bytes.
 
     AckMessage ─► GrpcAcks.ack ─► the messages end in POP's columns, and the response is there
                      │ a queue that the kernel was not told of, a handle that is over, a wait for a disk
@@ -8,26 +8,35 @@
                      ▼
                   AckHandlers
 
-A group and a topic are looked at once, until a topic changes. With access control every request is Python's.
+    ChangeInvisibleDuration ─► GrpcAcks.change ─► Pop.move, and the response with the new handle is there
+                                  │ the same
+                                  ▼
+                               AckHandlers, after which the kernel is told of the queue
+
+A group and a topic are looked at once, until a topic changes. With access control the kernel looks at each
+signature, and answers only what Python let in before (`GrpcAccess`).
 """
 
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from time import perf_counter
 from typing import Final
 
 from pyromq._kernel.requests.grpc_acks import GrpcAcks, read_ack
 from pyromq.broker.grpc.consuming.consume_acks import AckHandlers
+from pyromq.broker.grpc.grpc_access import GrpcAccess
 from pyromq.broker.grpc.grpc_callers import client_id_of
+from pyromq.broker.grpc.grpc_needs import need_of_names
+from pyromq.broker.grpc.grpc_rooms import GrpcRooms
 from pyromq.broker.grpc.grpc_table import GrpcTable
 from pyromq.broker.pop.pop_asks import AckResult, Done
-from pyromq.broker.pop.pop_door import Pop
-from pyromq.broker.topics.topics import TopicTable
 from pyromq.errors import Refused
 from pyromq.net.http2.grpc_calls import GrpcCall
 from pyromq.wire.grpc.grpc_codes import GrpcCode, GrpcRefused
 from pyromq.wire.receipt_handle import ReceiptHandle
 
 ACK: Final = "AckMessage"
+CHANGE: Final = "ChangeInvisibleDuration"
 #: Groups and topics that are remembered; more are looked at again.
 _KNOWN_MAX: Final = 10_000
 Unary = Callable[[GrpcCall, bytes], bytes | Awaitable[bytes] | None]
@@ -36,29 +45,32 @@ Unary = Callable[[GrpcCall, bytes], bytes | Awaitable[bytes] | None]
 class PlainAcks:
     """Answers acknowledgements that are plain, and hands on the others."""
 
-    def __init__(
-        self, pop: Pop, acks: AckHandlers, table: GrpcTable, topics: TopicTable, *, broker_name: str
-    ) -> None:
-        self._pop = pop
+    def __init__(self, rooms: GrpcRooms, acks: AckHandlers, table: GrpcTable, access: GrpcAccess) -> None:
+        self._pop = rooms.pop
         self._acks = acks
         self._table = table
-        self._topics = topics
-        self._broker_name = broker_name
-        self._broker = broker_name.encode()
-        unary = table.methods[table.path(ACK)].unary
-        assert unary is not None
-        self._unary: Unary = unary
+        self._topics = rooms.topics
+        self._broker_name = rooms.settings.broker.broker_name
+        self._broker = self._broker_name.encode()
+        self._access = access
+        self._unary = _unary_of(table, ACK)
         self._known: set[tuple[str, str]] = set()
         self._revision = -1
         self.kernel = GrpcAcks(
             broker=self._broker,
-            topics=topics,
-            changes=pop.changes,
-            turn_of=pop.answers_in_this_turn,
+            topics=rooms.topics,
+            changes=rooms.pop.changes,
+            turn_of=rooms.pop.answers_in_this_turn,
             left=self._ack,
+            left_change=_unary_of(table, CHANGE),
+            now_ms=rooms.clock.now_ms,
+            settings=rooms.settings.grpc,
+            signatures=access.signatures,
         )
-        #: Answers a request now, or later.
+        #: Answer a request now, or later.
         self.ack: Unary = self.kernel.ack
+        self.change: Unary = self.kernel.change
+        acks.on_changed = self._learn_change
 
     def _ack(self, call: GrpcCall, data: bytes) -> bytes | Awaitable[bytes] | None:
         """Answer what the kernel left."""
@@ -69,6 +81,11 @@ class PlainAcks:
         group, topic, handles, response = read
         try:
             client_id_of(call)
+            if self._access.is_wanted:
+                self._access.admit(call, need_of_names(group, topic))
+        except GrpcRefused as refusal:
+            return self._table.refused(ACK, refusal, call, began)
+        try:
             self._check(group, topic)
             self._table.waiting.check()
             acking = self._pop.ack(group, topic, handles)
@@ -79,6 +96,18 @@ class PlainAcks:
             return self._answer(data, acking.value, response, began)
         later = self._answer_later(call, data, acking, response, began)
         return self._table.waiting.own(later, len(data) + len(response))
+
+    def _learn_change(self, group: str, topic: str, handle: ReceiptHandle) -> None:
+        """Tell the kernel of a queue in which a message was given another time."""
+        if handle.is_fifo:
+            return
+        real_topic = handle.real_topic(group, topic)
+        ending = self._pop.ending(group, real_topic, handle.queue_id)
+        if ending is not None:
+            move = partial(self._pop.move, group, real_topic, handle.queue_id)
+            self.kernel.learn_change(
+                group.encode(), topic.encode(), handle.mark, handle.queue_id, ending, move
+            )
 
     def _check(self, group: str, topic: str) -> None:
         """Raise GrpcRefused for names that may not be, or a topic that is not here."""
@@ -124,3 +153,10 @@ class PlainAcks:
         except Refused as refusal:
             return self._table.refused(ACK, refusal, call, began)
         return self._answer(data, results, response, began)
+
+
+def _unary_of(table: GrpcTable, name: str) -> Unary:
+    """Return what answers an RPC without the kernel."""
+    unary = table.methods[table.path(name)].unary
+    assert unary is not None
+    return unary
