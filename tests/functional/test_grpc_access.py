@@ -27,7 +27,7 @@ from pyromq.wire.grpc import grpc_messages as pb
 from pyromq.wire.grpc.grpc_codes import GrpcCode
 
 if TYPE_CHECKING:
-    from pyromq.broker.grpc.grpc_door import GrpcDoor
+    pass
 
 ACCOUNTS = """
 accounts:
@@ -274,12 +274,6 @@ async def test_a_refusal_comes_before_what_is_not_there(cluster: Cluster) -> Non
 # Calls that the kernel lets in ------------------------------------------------------------------------------
 
 
-def door_of(cluster: Cluster) -> "GrpcDoor":
-    [broker] = cluster.brokers.values()
-    assert broker.grpc.door is not None
-    return broker.grpc.door
-
-
 async def received(sdk: Sdk, count: int) -> list[pb.Message]:
     """Receive so many messages of `Orders` for the readers."""
     found: list[pb.Message] = []
@@ -318,7 +312,8 @@ def change_of(one: pb.Message) -> pb.ChangeInvisibleDurationRequest:
 async def test_the_kernel_answers_signed_calls_and_refuses_none_that_python_would_let_in(
     cluster: Cluster,
 ) -> None:
-    door = door_of(cluster)
+    [broker] = cluster.brokers.values()
+    door = await door_of(broker)
     assert door.plain_sends is not None
     assert door.plain_acks is not None
     async with client(cluster, account("writer")) as writer, client(cluster, account("reader")) as reader:
