@@ -68,6 +68,29 @@ async def test_a_popped_message_that_came_again_is_there_after_a_power_cut(chanc
             assert await survivor.member().await_bodies(1) == [b"kept"]
 
 
+@pytest.mark.row("PO-04", "FL-02")
+async def test_when_the_log_cannot_be_synced_what_was_popped_is_not_passed_on_the_disk(
+    chance: random.Random,
+) -> None:
+    disk = SimulatedDisk()
+    async with pop_stage(ROOT, files=disk) as stage:
+        await stage.send(b"kept")
+        await stage.broker.durability.sync_now()
+        assert await stage.member().bodies(invisible_ms=SECOND_MS) == [b"kept"]
+        # The first to fail is that of POP's own checkpoint, which is written each second, or a later one.
+        disk.fail_syncs(100, under="/commitlog/")
+        await stage.pass_time(SECOND_MS)
+        stage.clock.advance(SAVED_MS)
+        await aeventually(lambda: stage.broker.durability.why_failed, what="a sync failed")
+        stage.clock.advance(SAVED_MS)
+        await settle()
+
+        async with after_a_cut(disk, chance, stage) as survivor:
+            assert saved_progress(disk) in (None, 0)
+            await survivor.pass_time(SECOND_MS)
+            assert await survivor.member().await_bodies(1) == [b"kept"]
+
+
 @pytest.mark.row("RT-01")
 async def test_a_message_that_was_sent_back_is_there_after_a_power_cut(chance: random.Random) -> None:
     disk = SimulatedDisk()

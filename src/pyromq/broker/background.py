@@ -10,7 +10,7 @@ import math
 from collections.abc import Awaitable, Callable
 
 from pyromq.clock import Clock
-from pyromq.errors import StoreError
+from pyromq.errors import PyroError
 
 log = logging.getLogger(__name__)
 
@@ -56,7 +56,7 @@ class Background:
                     result = job()
                     if result is not None:
                         await result
-                except (OSError, StoreError) as error:
+                except (OSError, PyroError) as error:
                     # What a disk does is no mistake of ours, and a trace tells an operator nothing.
                     log.error("%s failed; it is tried again in %g s: %s", name, pause_s(), error)  # noqa: TRY400
                 except Exception:

@@ -128,13 +128,12 @@ class JsonTable:
     async def _write(self) -> None:
         try:
             while self._saved < self._changes:
-                saving = self._changes
+                saving, text = self._changes, self._encode()
+                if self.sync_log is not None:
+                    await self.sync_log()
                 try:
-                    text = self._encode()
-                    if self.sync_log is not None:
-                        await self.sync_log()
                     await asyncio.to_thread(self._replace, text)
-                except PyroError as error:
+                except StoreError as error:
                     raise StoreError(f"{self._path} cannot be written: {error}") from error
                 self._saved = saving
         finally:

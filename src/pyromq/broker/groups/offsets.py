@@ -4,8 +4,9 @@
 
 Members commit every few seconds and with their pulls; the file follows every five seconds and at a stop.
 What a crash loses of it, members read again: at least once is the promise. So after a crash no group is past
-the end of a queue, and the file is never ahead of the log on the disk: a group may have passed a message
-because the message was sent back, or popped and stored again.
+the end of a queue, and the file is written behind a sync of the log: a group may have passed a message that
+was sent back, or popped and stored again. When the log cannot be synced, the file is written all the same:
+who sent a message back was told how safe that is. But not where groups pop: a second delivery has no witness.
 """
 
 import logging
@@ -16,7 +17,7 @@ from pyromq.broker.delivery.pulled import PulledOffsets
 from pyromq.broker.groups.popping import PoppedSoFar, PopsQueues, popped_so_far
 from pyromq.broker.json_table import JsonTable, legal
 from pyromq.codes import ResponseCode
-from pyromq.errors import ServerFailed
+from pyromq.errors import PyroError, ServerFailed
 from pyromq.name_rules import why_no_stored_group, why_no_stored_topic
 from pyromq.store.files import Files
 from pyromq.wire.bodies.offset_bodies import TABLE_BUCKETS, decode_group_offsets, encode_group_offsets
@@ -56,8 +57,16 @@ class OffsetTable:
             self._text.changed(key)
 
     def follow_log(self, sync_log: Callable[[], Awaitable[None]]) -> None:
-        """Write the file only after the log, from now on."""
-        self._file.sync_log = sync_log
+        """Write the file behind a sync of the log, from now on."""
+
+        async def sync_if_it_can() -> None:
+            try:
+                await sync_log()
+            except PyroError:
+                if self.pops is not None and self.pops.has_popped:
+                    raise
+
+        self._file.sync_log = sync_if_it_can
 
     def keep_within(self, end_of: Callable[[str, int], int]) -> None:
         """Bring progress back that is past a queue's end, which `end_of` tells by topic and queue id.

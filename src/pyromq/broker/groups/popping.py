@@ -7,6 +7,11 @@ from typing import Protocol
 class PopsQueues(Protocol):
     """A room that tells how far groups are that pop."""
 
+    @property
+    def has_popped(self) -> bool:
+        """Whether any group popped."""
+        ...
+
     def in_flight(self, group: str, real_topic: str, queue_id: int) -> int:
         """Return how many messages of a queue are in flight."""
         ...

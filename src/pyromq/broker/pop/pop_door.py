@@ -449,6 +449,11 @@ class Pop:
         """The number of pops that wait for messages."""
         return self._held.count
 
+    @property
+    def has_popped(self) -> bool:
+        """Whether any group popped a queue that is still there."""
+        return not self._table.is_empty
+
     def in_flight(self, group: str, real_topic: str, queue_id: int) -> int:
         """Return how many messages of a queue are in flight."""
         queue = self._table.find(group, real_topic, queue_id)

@@ -96,6 +96,11 @@ class PopTable:
         return iter(list(self._queues.values()))
 
     @property
+    def is_empty(self) -> bool:
+        """Whether no group has popped."""
+        return not self._queues
+
+    @property
     def count(self) -> int:
         """The number of messages in flight, but for those in order."""
         return self.tally.count
