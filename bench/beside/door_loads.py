@@ -117,7 +117,14 @@ def run_load(command: list[str], broker: DoorBroker) -> Run:
     finally:
         process.kill()
         process.wait()
-    raise PyroError(f"{' '.join(command[-12:])}: {process.stderr.read()[-1500:]}")
+    raise PyroError(f"{' '.join(command[-12:])}: {_first_cause(process.stderr.read())}")
+
+
+def _first_cause(said: str) -> str:
+    """Return the line that says why a program ended: of a Java trace the first cause, else the last line."""
+    lines = [line.strip() for line in said.splitlines() if line.strip() and not line.startswith("\t")]
+    causes = [line for line in lines if line.startswith("Caused by:")]
+    return (causes or lines or ["it said nothing"])[-1][:300]
 
 
 def first_send_s(programs: Programs, broker: DoorBroker, topic: str) -> None:
@@ -125,7 +132,7 @@ def first_send_s(programs: Programs, broker: DoorBroker, topic: str) -> None:
     words = ["-mode", "first", "-address", broker.door, "-topic", topic, "-size", "100"]
     ended = subprocess.run([*programs.go, *words], timeout=RUN_TIMEOUT_S, capture_output=True, check=False)
     if ended.returncode:
-        raise PyroError(f"{broker.kind}: {ended.stderr.decode()[-1500:]}")
+        raise PyroError(f"{broker.kind}: {_first_cause(ended.stderr.decode())}")
 
 
 def idle_kib(programs: Programs, broker: DoorBroker, count: int, topic: str, mode: str) -> float:

@@ -352,9 +352,12 @@ def test_consumers_go_on_over_a_restart_of_the_broker(
     )
 
     if is_lost:
-        said = program.refused("receive", "c", 16, INVISIBLE_S)
-        assert said
-        assert UNKNOWN_TO_APACHE in said
+        # Before that its channel may still wait to connect again.
+        eventually(
+            lambda: UNKNOWN_TO_APACHE in (program.refused("receive", "c", 16, INVISIBLE_S) or ""),
+            PATIENCE_S,
+            what="the broker knows no settings of it",
+        )
         again = start(own_door.endpoint)
         again.do("simple", "c", group, topic, "*")
         eventually(
