@@ -134,15 +134,6 @@ def test_the_first_outcome_holds(turns: ModuleType) -> None:
     assert not chain
 
 
-@pytest.fixture
-def interrupts() -> Iterator[None]:
-    """Let SIGINT interrupt, also where tests run in the background of a shell, which has it ignored."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
-
-
-@pytest.mark.usefixtures("interrupts")
 def test_an_interrupt_reaches_a_thread_that_sleeps(turns: ModuleType) -> None:
     chain = turns.WakeChain()
     answer, other, watcher = (turns.ThreadAnswer(chain) for _ in range(3))
