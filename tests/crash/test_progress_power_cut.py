@@ -52,22 +52,6 @@ async def after_a_cut(
         yield survivor
 
 
-@pytest.mark.row("PO-04")
-async def test_a_popped_message_that_came_again_is_there_after_a_power_cut(chance: random.Random) -> None:
-    disk = SimulatedDisk()
-    async with pop_stage(ROOT, files=disk) as stage:
-        await stage.send(b"kept")
-        await stage.broker.durability.sync_now()
-        assert await stage.member().bodies(invisible_ms=SECOND_MS) == [b"kept"]
-        await stage.pass_time(SECOND_MS)
-        await aeventually(lambda: stage.progress() == 1, what="the message waits in the retry topic")
-        await is_saved(stage, disk)
-
-        async with after_a_cut(disk, chance, stage) as survivor:
-            await survivor.pass_time(SECOND_MS)
-            assert await survivor.member().await_bodies(1) == [b"kept"]
-
-
 @pytest.mark.row("PO-04", "FL-02")
 async def test_when_the_log_cannot_be_synced_what_was_popped_is_not_passed_on_the_disk(
     chance: random.Random,
